@@ -1,0 +1,1 @@
+"""Medley: one LLM server out of the NVIDIA boxes you own."""

@@ -1,0 +1,49 @@
+"""The command `medley`: runs a verb, and turns what went wrong into words and an exit code.
+
+0 done; 1 a Problem; 2 wrong usage; 130 Ctrl-C, 143 told to stop; an engine's own code passes through.
+Anything else is a defect of ours and shows its traceback.
+"""
+
+import os
+import signal
+import sys
+from typing import NoReturn
+
+from medley.problem import Problem
+
+
+class _Terminated(BaseException):
+    """SIGTERM or SIGHUP arrived: unwind as for Ctrl-C, so that everything started is ended."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def main() -> int:
+    """Run the verb in sys.argv; returns the exit code."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _terminated)
+    try:
+        from medley.cli import Medley  # noqa: PLC0415 - the handlers stand before the slow import
+
+        _, status = Medley.run(sys.argv, exit=False)
+    except Problem as problem:
+        print(f"medley: {problem}", file=sys.stderr)
+        return problem.status
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except _Terminated as terminated:
+        return 128 + terminated.number
+    except BrokenPipeError:  # `medley facts | head`: say nothing, not even at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    return int(status)
+
+
+def _terminated(number: int, _frame: object) -> NoReturn:
+    raise _Terminated(number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""The verbs of `medley`, one module each: they parse, wire and print, and decide nothing."""
+
+import difflib
+import importlib.metadata
+import sys
+
+from plumbum import cli
+
+VERBS = ("facts", "env", "serve", "ask", "check", "version")
+
+
+class Medley(cli.Application):
+    """One LLM server out of the NVIDIA boxes you own."""
+
+    PROGNAME = "medley"
+    DESCRIPTION = "One LLM server out of the NVIDIA boxes you own."
+    # plumbum starts a line of its help anew only at a bullet; of these, / alone is not printed.
+    DESCRIPTION_MORE = """
+Examples:
+    /medley facts                what this host is
+    /medley serve demo           serve a tiny model made on the spot; needs no GPU
+    /medley ask "Hello"          talk to it, from another terminal
+    /medley serve --help         more about a verb
+
+"""
+    USAGE = "    {progname} VERB [SWITCHES] ...\n"
+
+    def main(self, *words: str) -> int:
+        """Without a verb; plumbum calls this before a verb's own main, too."""
+        if self.nested_command:
+            return 0
+        if words:
+            near = difflib.get_close_matches(words[0], VERBS, n=1)
+            print(f"medley: there is no verb {words[0]!r}; verbs: {', '.join(VERBS)}", file=sys.stderr)
+            print(f"  try:   medley {near[0] if near else '--help'}", file=sys.stderr)
+            return 2
+        self.help()
+        return 0
+
+
+try:
+    Medley.VERSION = importlib.metadata.version("medley")
+except importlib.metadata.PackageNotFoundError:  # run from a source tree that is not installed
+    Medley.VERSION = "not installed"
+
+for _verb in VERBS:
+    Medley.subcommand(_verb, f"medley.cli.{_verb}.{_verb.capitalize()}")

@@ -1,0 +1,93 @@
+"""`medley ask`: one chat request to a running server, the answer as it comes."""
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from plumbum import cli
+
+from medley.problem import Problem
+
+if TYPE_CHECKING:
+    from medley import api
+
+
+class Ask(cli.Application):
+    DESCRIPTION = "Send one chat message to a running server and stream the answer."
+    DESCRIPTION_MORE = """
+It asks the model that `medley serve` serves on this host, or the server that --url or MEDLEY_URL names.
+
+Examples:
+    /medley ask "Why is the sky blue?"
+    /medley ask --max-tokens 32 "Hello"
+    /medley ask --url http://spark-1:8000/v1 --model demo "Hello"
+    /git diff | medley ask "Review this change:" -"""
+
+    url = cli.SwitchAttr(
+        "--url", str, argname="URL", help="the server's base, such as http://spark-1:8000/v1"
+    )
+    model = cli.SwitchAttr(
+        "--model", str, argname="NAME", help="which of the server's models; default: its first"
+    )
+    max_tokens = cli.SwitchAttr(
+        "--max-tokens", cli.Range(1, 1_000_000), argname="N", help="the answer's limit"
+    )
+    as_json = cli.Flag("--json", help="print one JSON object: the answer and how fast it came")
+
+    def main(self, *text: str) -> int:
+        from medley import api
+
+        question = _question(text)
+        url = (self.url or os.environ.get("MEDLEY_URL") or _here()).rstrip("/")
+        model = self.model or _first(api.models(url))
+        said: list[str] = []
+        for piece in api.chat(url, model, question, max_tokens=self.max_tokens):
+            if isinstance(piece, api.Speed):
+                self._end(model, "".join(said), piece)
+            else:
+                said.append(piece)
+                if not self.as_json:
+                    print(piece, end="", flush=True)
+        return 0
+
+    def _end(self, model: str, answer: str, speed: "api.Speed") -> None:
+        rate = speed.tokens_per_second
+        if self.as_json:
+            table = {
+                "model": model,
+                "answer": answer,
+                "prompt_tokens": speed.prompt_tokens,
+                "tokens": speed.tokens,
+                "first_token_s": round(speed.first_token_s, 4),
+                "total_s": round(speed.total_s, 4),
+                "tokens_per_second": rate and round(rate, 2),
+            }
+            print(json.dumps(table))
+            return
+        print()
+        each = f", {rate:.1f} tokens/s" if rate else ""
+        print(f"{speed.tokens} tokens, first after {speed.first_token_s:.2f} s{each}", file=sys.stderr)
+
+
+def _question(words: tuple[str, ...]) -> str:
+    """The words; a lone `-` among them is what stands on standard input."""
+    if not words:
+        raise Problem("there is nothing to ask", cause="no text was given", fix='medley ask "Hello"')
+    return " ".join(sys.stdin.read() if word == "-" else word for word in words)
+
+
+def _here() -> str:
+    """The newest server that `medley serve` runs on this host, or where one would be."""
+    from medley import serving
+
+    newest = serving.newest()
+    return newest.url if newest else "http://127.0.0.1:8000/v1"
+
+
+def _first(names: list[str]) -> str:
+    if not names:
+        raise Problem(
+            "the server serves no model", cause="its /v1/models is empty", fix="name one with --model"
+        )
+    return names[0]

@@ -1,0 +1,101 @@
+"""`medley facts`: what this host is, which kind of host that makes it, and why."""
+
+import dataclasses
+import json
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plumbum import cli
+
+from medley.problem import Problem
+
+if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
+    from medley.facts import Facts as Found
+    from medley.kind import Kind
+    from medley.transcript import Transcript
+
+
+class Facts(cli.Application):
+    DESCRIPTION = "Say what this host is: processor, memory, GPUs, system, and the kind of host it makes."
+    DESCRIPTION_MORE = """
+A transcript is the text of the questions asked and of the host's answers. It replays anywhere, so send it
+with a bug report; serial numbers, addresses and names in it are replaced.
+
+Examples:
+    /medley facts
+    /medley facts --json
+    /medley facts --transcript > spark-1.txt
+    /medley facts --from spark-1.txt
+
+"""
+
+    # plumbum starts a line of its help anew only at a bullet; of these, / alone is not printed.
+    as_json = cli.Flag("--json", help="print one JSON object")
+    as_transcript = cli.Flag("--transcript", help="print the transcript, redacted", excludes=["--json"])
+    replayed = cli.SwitchAttr(
+        "--from", str, argname="FILE", help="replay a transcript; ask nothing of this host"
+    )
+
+    def main(self) -> int:
+        from medley import facts, transcript
+        from medley.facts.redact import redact
+
+        answers = self._answers()
+        if self.as_transcript:
+            names = () if self.replayed else (platform.node(),)
+            print(transcript.text(redact(answers, names)), end="")
+            return 0
+        found = facts.facts(answers)
+        chosen = _kind(found)
+        if self.as_json:
+            print(json.dumps(_table(found, chosen)))
+        else:
+            _show(found, chosen)
+        return 0
+
+    def _answers(self) -> "Transcript":
+        from medley import facts, machine, transcript
+
+        if self.replayed is None:
+            return machine.ask(facts.QUESTIONS)
+        try:
+            return transcript.parse(Path(self.replayed).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise Problem(
+                f"{self.replayed} cannot be read",
+                cause=str(error),
+                fix="name a file that medley facts --transcript wrote",
+            ) from error
+
+
+def _kind(found: "Found") -> "Kind | Problem":
+    """A host of no kind still has facts, and they are what its user needs now."""
+    from medley import config
+    from medley.kind import kind
+
+    try:
+        return kind(found, config.hosts())
+    except Problem as problem:
+        return problem
+
+
+def _table(found: "Found", chosen: "Kind | Problem") -> dict[str, Any]:
+    table = {"system": found.system, **dataclasses.asdict(found)}
+    if isinstance(chosen, Problem):
+        problem = {"what": chosen.what, "cause": chosen.cause, "fix": chosen.fix}
+        return {"kind": None, "problem": problem, **table}
+    about = {"name": chosen.name, "title": chosen.host.title, "why": chosen.why, "warning": chosen.warning}
+    return {"kind": about, "problem": None, **table}
+
+
+def _show(found: "Found", chosen: "Kind | Problem") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from medley.facts.summary import summary
+
+    table = Table.grid(padding=(0, 2))
+    for name, value in summary(found, chosen):
+        table.add_row(name, value)
+    Console(highlight=False, markup=False).print(table)

@@ -1,0 +1,154 @@
+"""What people write down: kinds of hosts, models and engine environments, one TOML table each.
+
+A file is looked for in this order, and the first folder that has it wins:
+
+1. `$MEDLEY_CONFIG`, or `~/.config/medley`: your own `hosts/`, `models/` and `locks/`;
+2. the source tree, where medley runs from a checkout;
+3. `medley/data/` inside the installed package.
+
+Nix reads `hosts/*.toml` with `fromTOML`, so the files keep to what both readers know: no dates, no floats
+for versions, integers below 2^63.
+"""
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from medley.problem import Problem
+from medley.tables import Host, Model, Recipe, Table
+
+_T = TypeVar("_T", bound=Table)
+
+
+def folders() -> tuple[Path, ...]:
+    """Where tables are looked for, first to last."""
+    home = os.environ.get("MEDLEY_CONFIG")
+    xdg = os.environ.get("XDG_CONFIG_HOME")
+    own = Path(home) if home else (Path(xdg) if xdg else Path.home() / ".config") / "medley"
+    package = Path(__file__).parent
+    checkout = package.parent.parent
+    tree = (checkout,) if (checkout / "pyproject.toml").is_file() else ()
+    return (own, *tree, package / "data")
+
+
+def files(kind: str, suffix: str = ".toml") -> dict[str, Path]:
+    """Every NAME.toml in the folders' `kind`, by name; the first folder that has a name wins."""
+    found: dict[str, Path] = {}
+    for folder in folders():
+        for path in sorted((folder / kind).glob(f"*{suffix}")):
+            found.setdefault(path.stem, path)
+    return found
+
+
+def hosts() -> Mapping[str, Host]:
+    """Every kind of host, by name."""
+    return {name: read(path, Host) for name, path in files("hosts").items()}
+
+
+def models() -> Mapping[str, Model]:
+    return {name: read(path, Model) for name, path in files("models").items()}
+
+
+def recipes() -> Mapping[str, Recipe]:
+    return {name: read(path, Recipe) for name, path in files("locks").items()}
+
+
+def read(path: Path, shape: type[_T]) -> _T:
+    """The table in a file, or a Problem that names the file, the key and the nearest right one."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Problem(f"{path} is not TOML", cause=str(error), fix=f"mend that line of {path}") from error
+    except OSError as error:
+        raise Problem(
+            f"{path} cannot be read", cause=str(error), fix="mend its path or permissions"
+        ) from error
+    return build(table, shape, str(path))
+
+
+def build(table: Mapping[str, Any], shape: type[_T], where: str) -> _T:
+    try:
+        # Through JSON, because strict mode then takes lists for tuples and still no string for a number.
+        return shape.model_validate_json(json.dumps(table))
+    except ValidationError as error:
+        raise _invalid(error, shape, where) from None
+    except TypeError as error:
+        raise Problem(f"{where} holds a date", cause=str(error), fix="write it as a string") from error
+
+
+def _invalid(error: ValidationError, shape: type[Table], where: str) -> Problem:
+    first, *more = error.errors()
+    key = ".".join(str(part) for part in first["loc"]) or "the table"
+    cause = first["msg"]
+    fix = f"mend '{key}' in {where}"
+    if first["type"] == "extra_forbidden":
+        known = _keys(shape, first["loc"][:-1])
+        near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
+        cause = f"no such key; it could be {', '.join(known)}"
+        fix = f"rename it to '{near[0]}'" if near else "remove it"
+    elif first["type"] == "missing":
+        cause, fix = "it must be there", f"add '{key} = …' to {where}"
+    others = f" (and {len(more)} more)" if more else ""
+    return Problem(f"{where}: '{key}' is wrong{others}", cause=cause, fix=fix)
+
+
+def _keys(shape: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    """The keys of the table that lies at `path` below `shape`."""
+    for part in path:
+        field = shape.model_fields.get(str(part))
+        inner = next(iter(_tables(field.annotation)), None) if field else None
+        if inner is None:
+            return []
+        shape = inner
+    return list(shape.model_fields)
+
+
+def _tables(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401 - a type as typing writes it
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [table for part in getattr(annotation, "__args__", ()) for table in _tables(part)]
+
+
+def check() -> dict[Path, Problem | None]:
+    """Every table in every folder, and what is wrong with it; those that a file of the same name hides too."""
+    shapes: dict[str, type[Table]] = {"hosts": Host, "models": Model, "locks": Recipe}
+    return {
+        path: _wrong(path, shape)
+        for folder in folders()
+        for kind, shape in shapes.items()
+        for path in sorted((folder / kind).glob("*.toml"))
+    }
+
+
+def _wrong(path: Path, shape: type[Table]) -> Problem | None:
+    try:
+        table = read(path, shape)
+    except Problem as problem:
+        return problem
+    match table:
+        case Host():
+            return _missing_environment(path, table)
+        case Recipe() if not path.with_suffix(".txt").is_file():
+            return Problem(
+                f"{path} has no lock", cause=f"{path.stem}.txt is not beside it", fix="remake the lock"
+            )
+        case _:
+            return None
+
+
+def _missing_environment(path: Path, host: Host) -> Problem | None:
+    known = files("locks")
+    for engine, name in host.environments.items():
+        if name not in known:
+            return Problem(
+                f"{path}: '{engine}' names an unknown environment",
+                cause=f"there is no locks/{name}.toml; there are {', '.join(known)}",
+                fix=f"mend environments.{engine} in {path}",
+            )
+    return None

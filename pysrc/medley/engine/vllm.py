@@ -1,0 +1,66 @@
+"""vLLM: its command line, and where in its output the reason of a failure stands.
+
+Flags as of vLLM 0.32.0 (`vllm serve --help=all`).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from medley.command import Command
+from medley.engine import Flag, Serving, chosen
+from medley.plan import Plan
+from medley.tables import Host, Model
+
+# "(EngineCore pid=12) ERROR 11-21 08:01:33 [core.py:1109] ValueError: …", with or without each part before the error
+_PREFIX = re.compile(r"^(?:\(\S+ pid=\d+\) ?)?(?:ERROR [\d-]+ [\d:]+ \[[^\]]+\] ?)?")
+_ERROR = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*|vllm.*: error: .*)")
+# What vLLM's parent processes raise when a child died: true, and no reason.
+_EMPTY = ("See root cause above", "Engine core initialization failed", "died unexpectedly", "EngineDeadError")
+
+
+def command(binary: Path, serving: Serving, flags: Sequence[Flag], theirs: tuple[str, ...]) -> Command:
+    """`vllm serve`, our flags first and the user's after them."""
+    ours = (word for flag in chosen(flags, theirs) for word in flag.argv())
+    return Command((str(binary / "vllm"), "serve", serving.target, *ours, *theirs))
+
+
+def flags(serving: Serving, plan: Plan, host: Host, model: Model | None) -> Iterator[Flag]:
+    """Everything we tell vLLM, each with its reason."""
+    yield Flag(("--served-model-name",), serving.name, "the name that requests give")
+    yield Flag(("--host",), serving.address, "where it listens")
+    yield Flag(("--port",), str(serving.port), "where it listens")
+    if plan.tensor_parallel > 1:
+        yield Flag(("--tensor-parallel-size", "-tp"), str(plan.tensor_parallel), "one rank for each GPU")
+    if plan.kv_cache_bytes is not None:
+        yield Flag(
+            ("--kv-cache-memory-bytes",),
+            str(plan.kv_cache_bytes),
+            "on CPU vLLM would take 92 % of the host's memory",
+        )
+    if plan.memory_utilization is not None:
+        yield Flag(
+            ("--gpu-memory-utilization",),
+            f"{plan.memory_utilization:.2f}",
+            f"{host.title}: the GPU's memory is the system's too",
+        )
+    if plan.eager:
+        yield Flag(("--enforce-eager",), None, "compiling would cost more than it gains, or cannot be done")
+    yield from _pairs(model.vllm_args if model else ())
+
+
+def _pairs(words: tuple[str, ...]) -> Iterator[Flag]:
+    """A model's own flags, `--name value` or `--name` alone."""
+    at = 0
+    while at < len(words):
+        has_value = at + 1 < len(words) and not words[at + 1].startswith("-")
+        yield Flag((words[at],), words[at + 1] if has_value else None, "its table in models/ says so")
+        at += 2 if has_value else 1
+
+
+def last_error(lines: Sequence[str]) -> str | None:
+    """The last error in the output that gives a reason; None where there is none."""
+    bare = (_PREFIX.sub("", line).strip() for line in lines)
+    errors = [line for line in bare if _ERROR.match(line)]
+    reasons = [line for line in errors if not any(empty in line for empty in _EMPTY)]
+    return (reasons or errors or [None])[-1]

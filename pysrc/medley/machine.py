@@ -1,0 +1,212 @@
+"""A machine is where processes start: the one module that does so.
+
+Everything it starts is a `Command`, dies with medley, and is ended with all its children.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+
+from plumbum import CommandNotFound, ProcessTimedOut, local
+
+from medley import transcript
+from medley.command import Command
+from medley.problem import Problem
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_ASK_LIMIT_S = 60
+_LAST_LINES = 400
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended: its exit status (128 + signal where one killed it) and what it said last."""
+
+    status: int
+    lines: tuple[str, ...]
+
+
+def ask(questions: Iterable[str]) -> transcript.Transcript:
+    """Ask this host, in one round trip."""
+    command = local["sh"]["-c", transcript.script(questions)]
+    try:
+        _, said, _ = command.run(retcode=None, stdin=subprocess.DEVNULL, timeout=_ASK_LIMIT_S)
+    except ProcessTimedOut as error:
+        raise Problem(
+            "this host does not answer questions about itself",
+            cause=f"a question was still open after {_ASK_LIMIT_S} s, though each has a limit",
+            fix="look for a process that cannot be killed (state D): ps -eo pid,stat,args | grep ' D'",
+        ) from error
+    return transcript.parse(said)
+
+
+def program(name: str) -> str | None:
+    """Where PATH has a program, or None."""
+    return which(name)
+
+
+class Process:
+    """A running command: its own process group, its output passed on line by line."""
+
+    def __init__(self, command: Command, on_line: Callable[[str], None]) -> None:
+        self.command = command
+        self._on_line = on_line
+        self.last: deque[str] = deque(maxlen=_LAST_LINES)
+        self._child = _spawn(command)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return int(self._child.pid)
+
+    def poll(self) -> Finished | None:
+        """How it ended, or None while it runs."""
+        status = self._child.poll()
+        if status is None:
+            return None
+        # What a dead engine's children still hold open must not keep us: the last lines come at once or never.
+        self._reader.join(timeout=2)
+        return Finished(_exit_status(status), tuple(self.last))
+
+    def wait(self, limit_s: float | None = None) -> Finished | None:
+        """How it ended, or None when `limit_s` ran out first."""
+        try:
+            self._child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+        return self.poll()
+
+    def stop(self, grace_s: float = 15) -> None:
+        """End it and every process it started: ask first, and insist after `grace_s` seconds."""
+        family = _descendants(self.pid)
+        self._signal(signal.SIGTERM)
+        if self.wait(grace_s) is None:
+            family |= _descendants(self.pid)
+            self._signal(signal.SIGKILL)
+            self._child.wait()
+        _end(family)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None
+        with self._child.stdout as output:
+            for raw in output:
+                line = raw.rstrip("\n")
+                self.last.append(line)
+                self._on_line(line)
+
+
+def run(
+    command: Command, *, limit_s: float | None = None, on_line: Callable[[str], None] | None = None
+) -> Finished:
+    """Run a command to its end; past `limit_s`, or on Ctrl-C, it is ended with all its children."""
+    process = Process(command, on_line or (lambda _: None))
+    try:
+        finished = process.wait(limit_s)
+    except BaseException:
+        process.stop(grace_s=5)
+        raise
+    if finished is None:
+        process.stop(grace_s=5)
+        raise Problem(
+            f"{Path(command.argv[0]).name} did not finish",
+            cause=f"its limit is {limit_s:.0f} s",
+            fix=f"run it by itself to see where it hangs: {command}",
+        )
+    return finished
+
+
+def _spawn(command: Command) -> "subprocess.Popen[str]":
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans of what we start come to us, to be ended too
+    try:
+        return subprocess.Popen(
+            command.argv,
+            env=command.environment(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            process_group=0,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - one C call; it takes no lock
+        )
+    except (FileNotFoundError, PermissionError, CommandNotFound) as error:
+        raise Problem(
+            f"{command.argv[0]} cannot be started",
+            cause=str(error),
+            fix=f"install it, or put it on PATH: command -v {Path(command.argv[0]).name}",
+        ) from error
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def _exit_status(status: int) -> int:
+    return 128 - status if status < 0 else status
+
+
+def _end(family: set[int], limit_s: float = 3) -> None:
+    """Kill what is left of a family, and wait until it is gone."""
+    deadline = time.monotonic() + limit_s
+    while (left := {pid for pid in family if _alive(pid)}) and time.monotonic() < deadline:
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        _reap(left)
+        time.sleep(0.05)
+
+
+def _reap(pids: set[int]) -> None:
+    for pid in pids:
+        try:
+            os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            continue
+
+
+def _alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def _descendants(root: int) -> set[int]:
+    """Every process below `root`, by what /proc says now."""
+    parents = dict(_parents())
+    family: set[int] = set()
+    grown = {root}
+    while grown:
+        grown = {pid for pid, parent in parents.items() if parent in grown and pid not in family}
+        family |= grown
+    return family
+
+
+def _parents() -> Iterable[tuple[int, int]]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text(encoding="utf-8")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            yield int(entry.name), int(stat.rpartition(")")[2].split()[1])

@@ -1,0 +1,129 @@
+"""A plan says how a model is laid on the hosts' GPUs, with the reason for each choice.
+
+Today it chooses GPUs of one host; memory fit and several hosts come with it later.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from medley.facts import Facts
+from medley.facts.gpu import Gpu
+from medley.problem import Problem
+from medley.tables import Host, Model
+
+GIB = 1 << 30
+# vLLM on CPU takes 92 % of the memory for KV cache unless told otherwise, which starves the host.
+_CPU_KV_SHARE = 4
+# GPU and system share unified memory, and vLLM's limit is not a hard one there: above 0.85 hosts were seen to
+# wedge; what the system itself needs lies outside of it.
+_UNIFIED_LIMIT = 0.85
+_SYSTEM_BYTES = 8 * GIB
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which GPUs run the model, in what parallel, with how much memory; `why` has a sentence for each."""
+
+    gpus: tuple[Gpu, ...] = ()
+    tensor_parallel: int = 1
+    kv_cache_bytes: int | None = None
+    memory_utilization: float | None = None
+    """Share of a GPU's memory that the engine may take; None: the engine's own default."""
+    eager: bool = False
+    why: tuple[str, ...] = ()
+
+
+def plan(model: Model | None, host: Host, facts: Facts, asked: str | None = None) -> Plan:
+    """How this one host runs the model; `asked` is what --gpus said: indexes, or `all`."""
+    if host.device == "cpu":
+        return _on_cpu(model, facts, asked)
+    gpus, why = _chosen(facts.gpus, asked)
+    share, reason = _share(host, facts)
+    return Plan(
+        gpus=gpus,
+        tensor_parallel=len(gpus),
+        kv_cache_bytes=None,
+        memory_utilization=share,
+        eager=bool(model and model.eager),
+        why=tuple(filter(None, (why, reason))),
+    )
+
+
+def _on_cpu(model: Model | None, facts: Facts, asked: str | None) -> Plan:
+    if asked is not None:
+        raise Problem(
+            f"--gpus {asked} cannot be had",
+            cause="this host has no NVIDIA GPU that its driver shows",
+            fix="leave --gpus out to run on the CPU; medley facts shows what was found",
+        )
+    if model and model.kv_cache_bytes:
+        kv, kv_why = model.kv_cache_bytes, "as its table says"
+    else:
+        available = facts.memory.available_bytes
+        kv = available // _CPU_KV_SHARE
+        kv_why = f"a quarter of the {available / GIB:.1f} GiB available"
+    return Plan(
+        kv_cache_bytes=kv,
+        eager=_eager(model, facts),
+        why=(
+            f"CPU: {facts.cpu.threads} threads, no GPU",
+            f"KV cache {kv / GIB:.2f} GiB: {kv_why}",
+            *(("not compiled: the host has no C++ compiler",) if _no_compiler(facts) else ()),
+        ),
+    )
+
+
+def _eager(model: Model | None, facts: Facts) -> bool:
+    return bool(model and model.eager) or _no_compiler(facts)
+
+
+def _no_compiler(facts: Facts) -> bool:
+    return "g++" not in facts.software.programs
+
+
+def _chosen(gpus: Sequence[Gpu], asked: str | None) -> tuple[tuple[Gpu, ...], str]:
+    if asked is None:
+        best = max(gpus, key=lambda gpu: (gpu.memory_bytes or 0, -gpu.index))
+        others = f" of {len(gpus)}, the one with the most memory" if len(gpus) > 1 else ""
+        return (best,), f"GPU {best.index} ({best.name}){others}"
+    chosen = tuple(gpus) if asked == "all" else tuple(_by_index(gpus, word) for word in asked.split(","))
+    if len(set(chosen)) != len(chosen):
+        raise Problem(
+            f"--gpus {asked} names a GPU twice",
+            cause="each rank needs a GPU of its own",
+            fix="name each index once: --gpus " + ",".join(str(gpu.index) for gpu in dict.fromkeys(chosen)),
+        )
+    names = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in chosen)
+    return chosen, f"GPU {names}: as --gpus says" + (
+        f"; tensor parallel over {len(chosen)}" if len(chosen) > 1 else ""
+    )
+
+
+def _by_index(gpus: Sequence[Gpu], word: str) -> Gpu:
+    found = next((gpu for gpu in gpus if str(gpu.index) == word.strip()), None)
+    if found is None:
+        have = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in gpus)
+        raise Problem(
+            f"there is no GPU {word!r}",
+            cause=f"this host has {have}",
+            fix="--gpus 0, --gpus 0,1 or --gpus all",
+        )
+    return found
+
+
+def _share(host: Host, facts: Facts) -> tuple[float | None, str]:
+    if not host.memory.unified:
+        return None, ""
+    total, available = facts.memory.total_bytes, facts.memory.available_bytes
+    share = min(_UNIFIED_LIMIT, (available - _SYSTEM_BYTES) / total)
+    if share <= 0:
+        raise Problem(
+            "this host has too little memory free",
+            cause=f"{available / GIB:.1f} GiB are available and {_SYSTEM_BYTES / GIB:.0f} GiB are kept for the system",
+            fix="end what holds it (ps aux --sort=-rss | head), or: sync; echo 3 | sudo tee /proc/sys/vm/drop_caches",
+        )
+    share = int(share * 100) / 100
+    return share, (
+        f"{share:.0%} of the {total / GIB:.1f} GiB that CPU and GPU share: "
+        f"{available / GIB:.1f} GiB are available, {_SYSTEM_BYTES / GIB:.0f} GiB stay for the system"
+    )

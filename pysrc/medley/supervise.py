@@ -1,0 +1,84 @@
+"""Supervision: from an engine's start until its end, with a word when it is ready and a Problem when it dies."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from medley import api
+from medley.command import Command
+from medley.machine import Finished, Process
+from medley.problem import Problem
+
+_LOOK_EVERY_S = 0.5
+_END_LIMIT_S = 5
+_KILLED = 128
+
+LastError = Callable[[Sequence[str]], str | None]
+
+
+def supervise(
+    command: Command,
+    *,
+    url: str,
+    model: str,
+    limit_s: float,
+    log: Path,
+    on_line: Callable[[str], None],
+    on_ready: Callable[[api.Completion, float], None],
+    last_error: LastError,
+) -> None:
+    """Run an engine until it ends, which is always a Problem: it is only left by Ctrl-C or a signal.
+
+    `limit_s` is how long it may take to answer its first completion. However this is left, no process of the
+    engine's stays behind.
+    """
+    process = Process(command, on_line)
+    began = time.monotonic()
+    try:
+        completion = _until_ready(process, url, model, limit_s)
+        if completion is not None:
+            on_ready(completion, time.monotonic() - began)
+            while process.wait(_LOOK_EVERY_S) is None:
+                pass
+        finished = process.wait(_END_LIMIT_S)
+    finally:
+        process.stop()
+    raise died(finished or Finished(1, ()), ready=completion is not None, log=log, last_error=last_error)
+
+
+def _until_ready(process: Process, url: str, model: str, limit_s: float) -> api.Completion | None:
+    """The first completion, or None when the engine ended instead."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        if process.wait(_LOOK_EVERY_S) is not None:
+            return None
+        try:
+            completion = api.answered(url, model)
+        except Problem:
+            # A dying engine breaks the connection first; then its own last error says more.
+            if process.wait(_END_LIMIT_S) is not None:
+                return None
+            raise
+        if completion is not None:
+            return completion
+    raise Problem(
+        f"{model} is not ready after {limit_s:.0f} s",
+        cause=(list(process.last) or ["the engine said nothing"])[-1][:300],
+        fix=f"give it longer: --timeout {limit_s * 2:.0f}",
+    )
+
+
+def died(finished: Finished, *, ready: bool, log: Path, last_error: LastError) -> Problem:
+    """The engine's end as a Problem: its last error, and its own exit code."""
+    said = last_error(finished.lines) or next(
+        (line for line in reversed(finished.lines) if line.strip()), "it said nothing"
+    )
+    if finished.status == _KILLED + 9:
+        said = f"something killed it (SIGKILL); when memory runs out the kernel does. Its last words: {said}"
+    when = "" if ready else " before it was ready"
+    return Problem(
+        f"the engine ended with exit code {finished.status}{when}",
+        cause=said[:1000],
+        fix=f"read its whole output: less {log}",
+        status=finished.status or 1,
+    )

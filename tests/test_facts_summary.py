@@ -1,0 +1,64 @@
+"""The summary says what a person asks first."""
+
+from pathlib import Path
+
+import pytest
+
+from medley.facts import facts
+from medley.facts.summary import summary
+from medley.kind import Kind
+from medley.problem import Problem
+from medley.tables import Host, Memory, Recognise
+from medley.transcript import parse
+
+HOSTS = Path(__file__).parent / "hosts"
+TABLE = Host(
+    title="A box",
+    systems=("aarch64-linux",),
+    device="cuda",
+    recognise=Recognise(),
+    memory=Memory(unified=True),
+    capability="8.7",
+)
+CHOSEN = Kind("box", TABLE, "it is one", "it hums")
+
+
+def lines(name: str, chosen: Kind | Problem = CHOSEN) -> list[tuple[str, str]]:
+    return list(summary(facts(parse((HOSTS / f"{name}.txt").read_text())), chosen))
+
+
+def test_spark() -> None:
+    assert lines("spark") == [
+        ("kind", "box: A box"),
+        ("", "because: it is one"),
+        ("", "but: it hums"),
+        ("system", "aarch64-linux, Ubuntu 24.04.3 LTS, kernel 6.14.0-1013-nvidia, glibc 2.39"),
+        ("board", "NVIDIA DGX Spark 7.3.1"),
+        ("CPU", "Cortex-X925 + Cortex-A725, 20 cores, 20 threads, asimd asimddp bf16 i8mm sve"),
+        ("memory", "121.7 GiB, 115.6 GiB available, 60.8 GiB for shared memory (/dev/shm)"),
+        ("GPU 0", "NVIDIA GB10, capability 12.1, 121.7 GiB shared with the CPU, 0000000F:01:00.0"),
+        ("driver", "580.126.09"),
+        ("programs", "python3.12 nvcc gcc g++"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("orin-r39", ("board", "NVIDIA Jetson AGX Orin Developer Kit, tegra234, L4T r39.2.0")),
+        ("orin-r39", ("GPU 0", "Orin (nvgpu), capability 8.7, 29.3 GiB shared with the CPU")),
+        (
+            "rtx-4090",
+            ("GPU 0", "NVIDIA GeForce RTX 4090, capability 8.9, 24.0 GiB, 23.4 GiB free, 00000000:01:00.0"),
+        ),
+        ("rtx-stuck", ("driver", "580.95.05, nvidia-smi gave no answer and was stopped")),
+    ],
+)
+def test_a_line(name: str, line: tuple[str, str]) -> None:
+    assert line in lines(name)
+
+
+def test_a_host_of_no_kind_still_has_facts() -> None:
+    said = lines("thor-in-docker", Problem("nothing fits", cause="a", fix="b"))
+    assert said[:3] == [("kind", "none: nothing fits"), ("", "cause: a"), ("", "fix: b")]
+    assert ("GPU 0", "NVIDIA Thor, capability 11.0, memory not told, 00000000:01:00.0") in said

@@ -1,0 +1,66 @@
+"""A transcript is read back as it was written, and a real shell writes one."""
+
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medley.problem import Problem
+from medley.transcript import Answer, parse, script, text
+
+# What a shell's line may hold; a question is one line, and an answer never ends in blank lines.
+_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"))
+_QUESTION = _LINE
+_ANSWER = st.builds(
+    lambda lines, status: Answer("".join(f"{line}\n" for line in lines), status),
+    st.lists(_LINE, max_size=4),
+    st.integers(0, 255),
+)
+
+
+@given(st.dictionaries(_QUESTION, _ANSWER, max_size=4))
+def test_parse_reads_what_text_writes(answers: dict[str, Answer]) -> None:
+    assert parse(text(answers)) == answers
+
+
+@pytest.mark.parametrize(
+    ("said", "answers"),
+    [
+        pytest.param("", {}, id="nothing"),
+        pytest.param("# a remark\n\n$ id -u\n  0\n", {"id -u": Answer("0\n")}, id="remarks"),
+        pytest.param(
+            "$ a\n? 127\n$ b\n  x\n? 1\n", {"a": Answer("", 127), "b": Answer("x\n", 1)}, id="statuses"
+        ),
+        pytest.param("$ cat f\n  # R36\n  \n  $ x\n", {"cat f": Answer("# R36\n\n$ x\n")}, id="odd answers"),
+    ],
+)
+def test_parse(said: str, answers: dict[str, Answer]) -> None:
+    assert parse(said) == answers
+
+
+@pytest.mark.parametrize("said", ["hello\n", "  an answer first\n", "$ a\nhello\n", "$ a\n? many\n"])
+def test_what_is_no_transcript_is_a_problem(said: str) -> None:
+    with pytest.raises(Problem, match="not a transcript"):
+        parse(said)
+
+
+QUESTIONS = {
+    "echo one; echo two": Answer("one\ntwo\n"),
+    "printf 'no newline'": Answer("no newline\n"),
+    'echo "it\'s $((1 + 1))"': Answer("it's 2\n"),
+    "echo '  indented'; echo; echo '$ odd'": Answer("  indented\n\n$ odd\n"),
+    r"printf 'a\0b' | tr '\0' ' '": Answer("a b\n"),
+    "echo partial; exit 3": Answer("partial\n", 3),
+    "echo seen; echo unseen >&2": Answer("seen\n"),
+    "no-such-program-anywhere": Answer("", 127),
+    "true": Answer(),
+    "cat": Answer(),
+}
+
+
+def test_a_real_shell() -> None:
+    said = subprocess.run(
+        ["sh", "-c", script(QUESTIONS)], capture_output=True, text=True, check=True, timeout=20
+    )
+    assert parse(said.stdout) == QUESTIONS

@@ -1,0 +1,58 @@
+from pathlib import Path
+
+import pytest
+
+from medley import config
+from medley.problem import Problem
+from medley.tables import Model
+from medley.weights import weights
+
+MODELS = {**config.models(), "qwen": Model(title="x", repository="Qwen/Qwen3-8B")}
+
+
+def test_a_model_that_is_made_lies_in_the_cache(tmp_path: Path) -> None:
+    found = weights("demo", MODELS, tmp_path)
+    assert (found.name, found.target, found.local) == ("demo", str(tmp_path / "models" / "demo"), True)
+
+
+@pytest.mark.parametrize(
+    ("word", "name", "known"),
+    [
+        pytest.param("qwen", "qwen", True, id="by its table's name"),
+        pytest.param("Qwen/Qwen3-8B", "Qwen/Qwen3-8B", True, id="by its repository"),
+        pytest.param("org/other", "org/other", False, id="a repository nobody knows"),
+    ],
+)
+def test_a_repository(word: str, name: str, known: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    found = weights(word, MODELS, tmp_path)
+    assert (found.name, found.local, found.model is not None) == (name, False, known)
+    assert found.target.count("/") == 1
+
+
+def test_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    found = weights("./mine", MODELS, tmp_path)
+    assert (found.name, found.target, found.local) == ("mine", str(tmp_path / "mine"), True)
+
+
+@pytest.mark.parametrize(
+    ("word", "fix"),
+    [
+        pytest.param("dem", "medley serve demo", id="nearly"),
+        pytest.param("zzz", "medley serve demo", id="nothing like it"),
+        pytest.param("./none/such", "medley serve", id="no such folder"),
+        pytest.param("/tmp/none", "medley serve", id="no such absolute folder"),
+        pytest.param("a/b/c", "medley serve", id="too deep for the hub"),
+    ],
+)
+def test_what_is_no_model_is_a_problem(word: str, fix: str, tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="there is no model") as caught:
+        weights(word, MODELS, tmp_path)
+    assert fix in caught.value.fix
+
+
+def test_an_empty_folder_is_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="holds no model"):
+        weights(str(tmp_path), MODELS, tmp_path)
