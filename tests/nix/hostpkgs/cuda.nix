@@ -1,0 +1,171 @@
+# nixpkgs' CUDA package sets: their names, outputs, licences and assertions. The programs in them are fakes that
+# only say so.
+{
+  lib,
+  mk,
+  system,
+  config,
+  cc,
+}:
+let
+  older = a: b: !(lib.versionAtLeast a b);
+
+  # pkgs/development/cuda-modules/_cuda/db/bootstrap/cuda.nix
+  known = {
+    "7.5" = { min = "10.0"; };
+    "8.0" = { min = "11.2"; };
+    "8.6" = { min = "11.2"; };
+    "8.7" = { min = "11.4"; jetson = true; };
+    "8.9" = { min = "11.8"; };
+    "9.0" = { min = "11.8"; };
+    "10.0" = { min = "12.7"; };
+    "10.1" = { min = "12.7"; max = "12.9"; jetson = true; };
+    "10.3" = { min = "12.9"; };
+    "11.0" = { min = "13.0"; jetson = true; };
+    "12.0" = { min = "12.8"; };
+    "12.1" = { min = "12.9"; };
+  };
+  jetson = capability: known.${capability}.jetson or false;
+
+  # pkgs/development/cuda-modules/_cuda/lib/redist.nix (getRedistSystem). The CUDA version from which Orin takes
+  # the SBSA builds was read as 13.2 in one revision and 13.0 in a later one: the stricter holds here.
+  redist =
+    version: capabilities:
+    let
+      sbsa = if lib.versionAtLeast version "13.2" then "8.7" else "10.1";
+      fits = capability: !(jetson capability) || lib.versionAtLeast capability sbsa;
+    in
+    if system == "x86_64-linux" then
+      "linux-x86_64"
+    else if builtins.all fits capabilities then
+      "linux-sbsa"
+    else
+      "linux-aarch64";
+
+  # pkgs/development/cuda-modules/packages/backendStdenv.nix (assertions)
+  wrong =
+    version: capabilities:
+    let
+      list = builtins.toJSON;
+      unknown = builtins.filter (c: !(known ? ${c})) capabilities;
+      old = builtins.filter (c: older (known.${c}.max or version) version) capabilities;
+      new = builtins.filter (c: older version known.${c}.min) capabilities;
+      jetsons = builtins.filter jetson capabilities;
+      alone = builtins.filter (c: older c "10.1") jetsons;
+    in
+    if unknown != [ ] then
+      "Requested unrecognized CUDA capabilities: ${list unknown}"
+    else if old != [ ] then
+      "Requested CUDA capabilities which are too old for CUDA ${version}: ${list old}"
+    else if new != [ ] then
+      "Requested CUDA capabilities which are too new for CUDA ${version}: ${list new}"
+    else if jetsons != [ ] && system != "aarch64-linux" then
+      "Requested Jetson CUDA capabilities (${list jetsons}) require hostPlatform (${system}) to be aarch64-linux"
+    else if alone != [ ] && alone != capabilities then
+      "Requested pre-Thor (10.1) Jetson CUDA capabilities (${list alone}) cannot be specified with other capabilities"
+    else
+      null;
+
+  set =
+    version:
+    let
+      name = "cudaPackages_" + builtins.replaceStrings [ "." ] [ "_" ] version;
+      supported = builtins.filter (
+        c: lib.versionAtLeast version known.${c}.min && !(older (known.${c}.max or version) version)
+      ) (builtins.attrNames known);
+      asked = config.cudaCapabilities or [ ];
+      capabilities = if asked != [ ] then asked else builtins.filter (c: !(jetson c)) supported;
+      problem = wrong version capabilities;
+      builds = redist version capabilities;
+      cuda13 = lib.versionAtLeast version "13.0";
+      # Every package of a set is made with backendStdenv, so its assertions hold for each.
+      sound =
+        value:
+        if problem == null then
+          value
+        else
+          throw "${name}.backendStdenv has failed assertions: ${problem}";
+
+      # pkgs/development/cuda-modules/buildRedist/default.nix
+      part =
+        pname: outputs: text:
+        sound (mk {
+          inherit outputs;
+          name = "cuda${version}-${pname}-standin";
+          text = ''
+            for output in ${toString outputs}; do mkdir -p ''${!output}; done
+            words="a stand-in for ${pname} of CUDA ${version}"
+            header() { mkdir -p "$(dirname $1)"; echo "/* $words */" > $1; }
+            fake() {
+              mkdir -p "$(dirname $1)"
+              printf '#!/usr/bin/bash\necho "%s"\n' "$words" > $1
+              chmod +x $1
+            }
+            ${text}
+          '';
+          meta = {
+            license = {
+              shortName = "CUDA EULA"; # lib/licenses.nix: nvidiaCudaRedist
+              free = false;
+            };
+            # NVIDIA publishes no linux-aarch64 builds of CUDA 13, and nothing for a system it does not name
+            platforms = if builds == "linux-aarch64" && cuda13 then [ ] else [ "x86_64-linux" "aarch64-linux" ];
+            broken = !(config.cudaSupport or false); # "CUDA support is enabled by config.cudaSupport"
+          };
+        });
+      library = pname: file: part pname [ "out" "dev" "include" "lib" "static" ] ''
+        header $include/include/${file}.h
+        header $lib/lib/lib${file}.so
+        header $static/lib/lib${file}_static.a
+      '';
+
+      # The files pkgs/development/cuda-modules/packages/NAME.nix (or NAME/package.nix)
+      scope = {
+        backendStdenv = sound { inherit cc; };
+        cuda_nvcc = part "cuda_nvcc" [ "out" ] ''
+          fake $out/bin/nvcc
+          fake $out/bin/ptxas
+          header $out/nvvm/libdevice/libdevice.10.bc
+        '';
+        cuda_cudart = part "cuda_cudart" [ "out" ] ''
+          header $out/include/cuda_runtime.h
+          header $out/lib/libcudart.so
+          header $out/lib/stubs/libcuda.so
+        '';
+        # renamed to cccl by a later revision; the flake takes either
+        cuda_cccl = part "cuda_cccl" [ "out" ] "header $out/include/cub/cub.cuh";
+        cuda_nvrtc = library "cuda_nvrtc" "nvrtc";
+        cuda_nvtx = part "cuda_nvtx" [ "out" ] "header $out/include/nvtx3/nvToolsExt.h";
+        cuda_profiler_api = part "cuda_profiler_api" [ "out" ] "header $out/include/cuda_profiler_api.h";
+        cuda_cuobjdump = part "cuda_cuobjdump" [ "out" ] "fake $out/bin/cuobjdump";
+        libcublas = library "libcublas" "cublas";
+        libcurand = library "libcurand" "curand";
+        libcusolver = library "libcusolver" "cusolver";
+        libcusparse = library "libcusparse" "cusparse";
+        cuda_compat = throw "${name}.cuda_compat would stand before the host's driver";
+      }
+      // lib.optionalAttrs cuda13 {
+        cuda_crt = part "cuda_crt" [ "out" ] "header $out/include/crt/host_config.h";
+      };
+    in
+    {
+      # lib/customisation.nix (makeScope)
+      overrideScope =
+        change:
+        let
+          final = scope // change final scope;
+        in
+        if final.cuda_compat == null then final else throw "unreachable";
+    };
+in
+{
+  # pkgs/development/cuda-modules/_cuda/lib/cuda.nix
+  _cuda.lib.allowUnfreeCudaPredicate = package: package.meta.license.shortName == "CUDA EULA";
+
+  # pkgs/top-level/cuda-packages.nix
+  cudaPackages_12_6 = set "12.6";
+  cudaPackages_12_8 = set "12.8";
+  cudaPackages_12_9 = set "12.9";
+  cudaPackages_13_0 = set "13.0";
+  cudaPackages_13_2 = set "13.2";
+}

@@ -1,0 +1,50 @@
+# A derivation built by this machine's own bash, refused where nixpkgs would refuse it
+# (pkgs/stdenv/generic/check-meta.nix: unfree, broken, unsupported system).
+{ system, config }:
+{
+  name,
+  text,
+  meta ? { },
+  passthru ? { },
+  ...
+}@arguments:
+let
+  refuse = why: throw "Package '${name}' ${why}, refusing to evaluate.";
+  allowed = config.allowUnfreePredicate or (_: false);
+  package = passthru // {
+    inherit meta name;
+    pname = name;
+  };
+
+  checked =
+    if !builtins.elem system (meta.platforms or [ system ]) then
+      refuse "is not available on the requested hostPlatform (${system})"
+    else if meta.broken or false then
+      refuse "is marked as broken"
+    else if !(meta.license.free or true) && !allowed package then
+      refuse "has an unfree license ('${meta.license.shortName}')"
+    else
+      system;
+
+  drv = derivation (
+    (arguments.env or { }) // removeAttrs arguments [ "text" "meta" "passthru" "env" ] // {
+      inherit name;
+      system = checked;
+      outputs = arguments.outputs or [ "out" ];
+      builder = "/usr/bin/bash"; # `nix develop` wants this name
+      args = [
+        "-euo"
+        "pipefail" # as stdenv's setup.sh
+        "-c"
+        ''
+          export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+          for p in ''${nativeBuildInputs-}; do PATH=$p/bin:$PATH; done
+          export HOME=/homeless-shelter TMPDIR=$NIX_BUILD_TOP
+          ${text}
+          : # not the last command: bash would exec it, and Nix kills a builder that closes its output
+        ''
+      ];
+    }
+  );
+in
+drv // package // { overrideAttrs = throw "the stand-in has no overrideAttrs"; }

@@ -1,0 +1,49 @@
+"""`nix flake check` passes, and fails where it must."""
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.nix.conftest import Tree
+
+pytestmark = pytest.mark.nix
+
+
+def test_the_flake_check_passes(tree: "Tree") -> None:
+    tree.nix("flake", "check")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "culprit"),
+    [
+        pytest.param(
+            "tests/test_broken.py",
+            "def test_broken() -> None:\n    assert False\n",
+            "medley-tests",
+            id="a test",
+        ),
+        pytest.param("hosts/cpu.toml", 'devise = "cpu"\n', "medley-tables", id="a table with a typo"),
+        pytest.param("tests/nix/broken.nix", "{ }: undefined\n", "medley-syntax", id="a Nix file"),
+    ],
+)
+def test_what_is_broken_fails_the_flake_check(
+    tree: "Tree", tmp_path: "Path", file: str, text: str, culprit: str
+) -> None:
+    copy = tree.copy(tmp_path / "medley")
+    path = copy.folder / file
+    path.write_text(text + (path.read_text() if path.exists() else ""))
+    said = copy.nix("flake", "check", "--keep-going", check=False)
+    assert said.returncode != 0
+    assert re.search(rf"Cannot build '/nix/store/\w+-{culprit}\.drv'", said.stderr)
+
+
+def test_a_module_that_is_not_declared_fails_the_package(tree: "Tree", tmp_path: "Path") -> None:
+    copy = tree.copy(tmp_path / "medley")
+    path = copy.folder / "pyproject.toml"
+    path.write_text(path.read_text().replace('"httpx>=0.27",', '"httpx>=0.27", "paramiko>=3",'))
+    said = copy.nix("build", "--no-link", ".#medley", check=False)
+    assert "paramiko not installed" in said.stderr
