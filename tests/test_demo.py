@@ -1,3 +1,4 @@
+import itertools
 import json
 import struct
 from pathlib import Path
@@ -39,7 +40,7 @@ def test_safetensors_offsets_cover_the_file(made: Made, tmp_path: Path) -> None:
     header.pop("__metadata__")
     spans = [tensor["data_offsets"] for tensor in header.values()]
     assert spans[0][0] == 0
-    assert all(end == begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+    assert all(end == begin for (_, end), (begin, _) in itertools.pairwise(spans))
     assert spans[-1][1] == len(raw) - 8 - length
     assert {name: tuple(tensor["shape"]) for name, tensor in header.items()} == demo.shapes(made)
 

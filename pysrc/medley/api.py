@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 
@@ -85,7 +86,7 @@ def chat(url: str, model: str, text: str, *, max_tokens: int | None) -> Iterator
     yield Speed(usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0), first or total, total)
 
 
-def _events(url: str, body: dict[str, object]) -> Iterator[dict[str, "object"]]:
+def _events(url: str, body: dict[str, object]) -> Iterator[dict[str, Any]]:
     limit = httpx.Timeout(_FIRST_TOKEN_LIMIT_S, connect=5)
     try:
         with httpx.stream("POST", url, json=body, timeout=limit) as answer:
@@ -99,8 +100,8 @@ def _events(url: str, body: dict[str, object]) -> Iterator[dict[str, "object"]]:
         raise _unreachable(url, error) from error
 
 
-def _event(text: str) -> dict[str, object]:
-    event: dict[str, object] = json.loads(text)
+def _event(text: str) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(text)
     if "error" in event:
         raise Problem(
             "the server broke off its answer", cause=str(event["error"])[:500], fix="read the engine's output"

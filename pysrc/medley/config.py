@@ -116,7 +116,7 @@ def _tables(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401 - a type 
 
 
 def check() -> dict[Path, Problem | None]:
-    """Every table in every folder, and what is wrong with it; those that a file of the same name hides too."""
+    """Every table in every folder, also one that another of its name hides, and what is wrong with it."""
     shapes: dict[str, type[Table]] = {"hosts": Host, "models": Model, "locks": Recipe}
     return {
         path: _wrong(path, shape)

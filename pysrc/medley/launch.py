@@ -32,10 +32,13 @@ class Launch:
 
 @dataclass(frozen=True)
 class Tools:
-    """What a toolchain adds to a process: variables, and folders of programs."""
+    """What an engine is started with: its environment's programs, and what the host's toolchain adds."""
 
+    binary: Path
+    """The folder of the engine environment's programs."""
     settings: Mapping[str, str] = field(default_factory=dict)
     path: tuple[str, ...] = ()
+    """More folders of programs, first to last."""
 
 
 def launch(
@@ -44,24 +47,19 @@ def launch(
     plan: Plan,
     serving: Serving,
     *,
-    binary: Path,
     tools: Tools,
     path: str,
-    extra: tuple[str, ...],
+    extra: tuple[str, ...] = (),
 ) -> Launch:
-    """How vLLM serves these weights by this plan.
-
-    `binary` is the folder of the engine environment's programs, `path` the PATH we were started with, `extra`
-    the user's own flags.
-    """
+    """How vLLM serves these weights by this plan; `path` is our own PATH, `extra` the user's flags."""
     given = tuple(chosen(vllm.flags(serving, plan, host, weights.model), extra))
     ours = _merged(
         (
-            *of_toolkit(tools.settings, (str(binary), *tools.path), path),
+            *of_toolkit(tools.settings, (str(tools.binary), *tools.path), path),
             *variables(plan, host, local=weights.local),
         )
     )
-    command = vllm.command(binary, serving, given, extra)
+    command = vllm.command(tools.binary, serving, given, extra)
     return Launch(Command(command.argv, {each.name: each.value for each in ours}, UNSET), plan, given, ours)
 
 

@@ -77,7 +77,7 @@ class Process:
         status = self._child.poll()
         if status is None:
             return None
-        # What a dead engine's children still hold open must not keep us: the last lines come at once or never.
+        # Children of a dead engine may hold its output open: its last lines come at once or never.
         self._reader.join(timeout=2)
         return Finished(_exit_status(status), tuple(self.last))
 
@@ -104,9 +104,8 @@ class Process:
             os.killpg(self.pid, number)
 
     def _read(self) -> None:
-        assert self._child.stdout is not None
-        with self._child.stdout as output:
-            for raw in output:
+        with contextlib.ExitStack() as stack:
+            for raw in stack.enter_context(self._child.stdout) if self._child.stdout else ():
                 line = raw.rstrip("\n")
                 self.last.append(line)
                 self._on_line(line)

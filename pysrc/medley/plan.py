@@ -119,8 +119,9 @@ def _share(host: Host, facts: Facts) -> tuple[float | None, str]:
     if share <= 0:
         raise Problem(
             "this host has too little memory free",
-            cause=f"{available / GIB:.1f} GiB are available and {_SYSTEM_BYTES / GIB:.0f} GiB are kept for the system",
-            fix="end what holds it (ps aux --sort=-rss | head), or: sync; echo 3 | sudo tee /proc/sys/vm/drop_caches",
+            cause=f"{available / GIB:.1f} GiB are available; the system keeps {_SYSTEM_BYTES / GIB:.0f} GiB",
+            fix="end what holds it: ps aux --sort=-rss | head\n"
+            "or give back the page cache: sync; echo 3 | sudo tee /proc/sys/vm/drop_caches",
         )
     share = int(share * 100) / 100
     return share, (

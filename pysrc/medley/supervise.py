@@ -1,8 +1,9 @@
-"""Supervision: from an engine's start until its end, with a word when it is ready and a Problem when it dies."""
+"""Supervision: from an engine's start to its end, with a word when it is ready and a Problem when it dies."""
 
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from medley import api
 from medley.command import Command
@@ -26,7 +27,7 @@ def supervise(
     on_line: Callable[[str], None],
     on_ready: Callable[[api.Completion, float], None],
     last_error: LastError,
-) -> None:
+) -> NoReturn:
     """Run an engine until it ends, which is always a Problem: it is only left by Ctrl-C or a signal.
 
     `limit_s` is how long it may take to answer its first completion. However this is left, no process of the

@@ -1,9 +1,21 @@
 """`medley serve`: a model, on this host, until Ctrl-C."""
 
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from plumbum import cli
 
 from medley.problem import Problem
+
+if TYPE_CHECKING:
+    from medley import api, weights
+    from medley.engine import Serving
+    from medley.kind import Kind
+    from medley.launch import Launch
+    from medley.plan import Plan
 
 
 class Serve(cli.Application):
@@ -18,7 +30,9 @@ Examples:
     /medley serve demo
     /medley serve demo --dry-run
     /medley serve Qwen/Qwen3-8B --port 9000 --gpus 0,1
-    /medley serve ./my-model --served-model-name mine -- --max-model-len 8192"""
+    /medley serve ./my-model --served-model-name mine -- --max-model-len 8192
+
+"""
     USAGE = "    {progname} [SWITCHES] MODEL [-- ENGINE FLAGS]\n"
 
     port = cli.SwitchAttr("--port", int, 8000, argname="PORT", help="where it listens")
@@ -33,32 +47,132 @@ Examples:
         "--served-model-name", str, argname="NAME", help="the name that requests give"
     )
     gpus = cli.SwitchAttr("--gpus", str, argname="LIST", help="GPUs by nvidia-smi's index: 0 or 0,1 or all")
+    kind = cli.SwitchAttr("--kind", str, argname="KIND", help="take this host for that kind; see hosts/")
     environment = cli.SwitchAttr(
-        "--env", str, argname="ENV", help="an engine environment's name, or a virtualenv of your own"
+        "--env", str, argname="ENV", help="an engine environment, or your own virtualenv"
     )
     timeout = cli.SwitchAttr(
         "--timeout", cli.Range(1, 86_400), 1800, argname="SECONDS", help="how long until it must be ready"
     )
     dry_run = cli.Flag("--dry-run", help="print the command, and why it is as it is; start nothing")
-    as_json = cli.Flag("--json", help="print one JSON object a line: the command, or when it is ready")
+    as_json = cli.Flag(
+        "--json", help="print one JSON object: the command, or where the server is once it is ready"
+    )
 
-    def main(self, model: str, *flags: str) -> int:
+    def main(self, model: str, *flags: str) -> None:
         from medley import engine, port
 
         if flags and not flags[0].startswith("-"):
-            raise Problem(
-                f"{flags[0]!r} is one model too many",
-                cause="serve takes one model; the engine's own flags come after --",
-                fix=f"medley serve {model} -- {' '.join(flags)}",
-            )
-        weights, host, plan = self._planned(model)
-        listens = engine.Serving(weights.target, self.served_name or weights.name, self.host, self.port)
+            raise _too_many(model, flags)
+        found, kind, plan = self._planned(model)
+        listens = engine.Serving(found.target, self.served_name or found.name, self.host, self.port)
         if not self.dry_run:
             port.require_free(self.host, self.port)
-            _require_weights(weights)
-        launch = self._launch(weights, host, plan, listens, flags)
+            _require(found)
+        launch = self._launch(found, kind, plan, listens, flags)
         if self.dry_run:
             self._show(launch)
-            return 0
-        self._run(launch, listens)
-        return 0
+        else:
+            self._run(launch, listens)
+
+    def _planned(self, model: str) -> tuple["weights.Weights", "Kind", "Plan"]:
+        from medley import config, store
+        from medley.plan import plan
+        from medley.recognised import recognised
+        from medley.weights import weights
+
+        found = weights(model, config.models(), store.cache())
+        facts, kind = recognised(self.kind)
+        if kind.warning:
+            _say(kind.warning)
+        return found, kind, plan(found.model, kind.host, facts, self.gpus)
+
+    def _launch(
+        self, found: "weights.Weights", kind: "Kind", plan: "Plan", listens: "Serving", flags: tuple[str, ...]
+    ) -> "Launch":
+        from medley import tools
+        from medley.cli.progress import watch
+        from medley.launch import launch
+
+        chosen = (tools.expected if self.dry_run else tools.ready)(kind, self.environment, watch=watch())
+        return launch(
+            found, kind.host, plan, listens, tools=chosen, path=os.environ.get("PATH", ""), extra=flags
+        )
+
+    def _show(self, launch: "Launch") -> None:
+        if self.as_json:
+            reasons = [{"what": what, "why": why} for what, why in launch.why()]
+            command = {"argv": launch.command.argv, "env": launch.command.env, "unset": launch.command.unset}
+            print(json.dumps({"command": str(launch.command), **command, "why": reasons}))
+            return
+        for what, why in launch.why():
+            _say(f"{what}: {why}")
+        print(launch.command)
+
+    def _run(self, launch: "Launch", listens: "Serving") -> NoReturn:
+        from medley import serving, store
+        from medley.engine.vllm import last_error
+        from medley.supervise import supervise
+
+        url = _url(listens)
+        log = store.state() / "logs" / f"serve-{listens.port}.log"
+        for reason in launch.plan.why:
+            _say(reason)
+        _say(f"$ {launch.command}")
+        with serving.noted(url, listens.name, listens.port), serving.log(log) as keep:
+
+            def on_line(line: str) -> None:
+                keep(line)
+                print(line, file=sys.stderr)
+
+            supervise(
+                launch.command,
+                url=url,
+                model=listens.name,
+                limit_s=self.timeout,
+                log=log,
+                on_line=on_line,
+                on_ready=lambda completion, seconds: self._ready(url, listens, completion, seconds),
+                last_error=last_error,
+            )
+
+    def _ready(self, url: str, listens: "Serving", completion: "api.Completion", seconds: float) -> None:
+        if self.as_json:
+            print(json.dumps({"url": url, "model": listens.name, "pid": os.getpid()}), flush=True)
+            return
+        body = json.dumps({"model": listens.name, "messages": [{"role": "user", "content": "Hello"}]})
+        print(
+            f"\nready after {seconds:.0f} s: {listens.name} at {url}, and it answered {completion.text!r}\n\n"
+            f"    curl {url}/chat/completions -H 'Content-Type: application/json' -d '{body}'\n"
+            f'    medley ask "Hello"\n\nCtrl-C ends it.\n',
+            flush=True,
+        )
+
+
+def _say(text: str) -> None:
+    print(f"medley: {text}", file=sys.stderr)
+
+
+def _url(listens: "Serving") -> str:
+    """Where this host itself reaches the server."""
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not bound
+    address = everywhere.get(listens.address, listens.address)
+    return f"http://{address}:{listens.port}/v1"
+
+
+def _require(found: "weights.Weights") -> None:
+    """Make the model, or see that the hub has it, before anything slow begins."""
+    from medley import demo, hub
+
+    if found.model and found.model.made:
+        demo.make(found.model.made, Path(found.target))
+    elif not found.local:
+        hub.require(found.target)
+
+
+def _too_many(model: str, words: tuple[str, ...]) -> Problem:
+    return Problem(
+        f"{words[0]!r} is one model too many",
+        cause="serve takes one model; the engine's own flags come after --",
+        fix=f"medley serve {model} -- {' '.join(words)}",
+    )

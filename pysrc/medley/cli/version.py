@@ -18,9 +18,10 @@ Examples:
 
     def main(self) -> None:
         from medley import config
+        from medley.cli import Medley
 
         about = {
-            "medley": self.parent.VERSION,
+            "medley": Medley.VERSION,
             "python": platform.python_version(),
             "executable": sys.executable,
             "tables": [str(folder) for folder in config.folders()],

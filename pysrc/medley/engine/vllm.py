@@ -12,7 +12,7 @@ from medley.engine import Flag, Serving, chosen
 from medley.plan import Plan
 from medley.tables import Host, Model
 
-# "(EngineCore pid=12) ERROR 11-21 08:01:33 [core.py:1109] ValueError: …", with or without each part before the error
+# "(EngineCore pid=12) ERROR 11-21 08:01:33 [core.py:1109] ValueError: …"; each part before the error may lack
 _PREFIX = re.compile(r"^(?:\(\S+ pid=\d+\) ?)?(?:ERROR [\d-]+ [\d:]+ \[[^\]]+\] ?)?")
 _ERROR = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*|vllm.*: error: .*)")
 # What vLLM's parent processes raise when a child died: true, and no reason.
@@ -63,4 +63,4 @@ def last_error(lines: Sequence[str]) -> str | None:
     bare = (_PREFIX.sub("", line).strip() for line in lines)
     errors = [line for line in bare if _ERROR.match(line)]
     reasons = [line for line in errors if not any(empty in line for empty in _EMPTY)]
-    return (reasons or errors or [None])[-1]
+    return next(reversed(reasons or errors), None)

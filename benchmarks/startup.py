@@ -1,0 +1,94 @@
+"""How long medley takes to start, as ratios to a bare plumbum program that does nothing.
+
+    .venv/bin/python benchmarks/startup.py            # 15 rounds, about half a minute
+
+`help` is `medley --help`; `spawn` is `medley serve demo` until its engine's process starts (the host's facts
+asked, the kind recognised, the plan and the command made); `bare` is plumbum's own start. The three take turns
+in every round, so that a machine whose speed drifts slows them alike; each figure is the median of the rounds'
+ratios, with the lowest and the highest.
+"""
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 15
+
+BARE = """
+from plumbum import cli
+class Bare(cli.Application):
+    def main(self):
+        pass
+Bare.run(["bare"])
+"""
+# Stands where the engine would: it says when it was started, on the clock that all processes share, and ends.
+ENGINE = f"""#!{sys.executable} -S
+import os, time
+started = time.monotonic_ns()
+with open(os.environ["STARTED"], "w") as file:
+    file.write(str(started))
+"""
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        runs = {"bare": bare, "help": help_, "spawn": lambda: spawn(folder)}
+        environment(folder)
+        for run in runs.values():
+            run()  # bytecode, and the file cache
+        rounds = [{name: run() for name, run in runs.items()} for _ in range(ROUNDS)]
+    for name in ("help", "spawn"):
+        ratios = sorted(each[name] / each["bare"] for each in rounds)
+        print(
+            f"{name}/bare: {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}, {ROUNDS} rounds)"
+        )
+
+
+def bare() -> float:
+    return timed([sys.executable, "-c", BARE])
+
+
+def help_() -> float:
+    return timed([sys.executable, "-m", "medley", "--help"])
+
+
+def spawn(folder: Path) -> float:
+    started = folder / "started"
+    command = [sys.executable, "-m", "medley", "serve", "demo", "--env", str(folder / "env")]
+    own = {"STARTED": str(started), "MEDLEY_CACHE": str(folder), "MEDLEY_STATE": str(folder)}
+    began = time.monotonic_ns()
+    subprocess.run(
+        [*command, "--port", str(free_port())], env={**os.environ, **own}, capture_output=True, check=False
+    )
+    return (int(started.read_text()) - began) / 1e9
+
+
+def timed(command: list[str]) -> float:
+    began = time.monotonic()
+    subprocess.run(command, capture_output=True, check=True)
+    return time.monotonic() - began
+
+
+def environment(folder: Path) -> None:
+    """A virtualenv whose engine ends at once."""
+    binary = folder / "env" / "bin"
+    binary.mkdir(parents=True)
+    (binary / "python").symlink_to(sys.executable)
+    (binary / "vllm").write_text(ENGINE)
+    (binary / "vllm").chmod(0o755)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    main()

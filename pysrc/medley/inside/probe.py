@@ -1,0 +1,127 @@
+"""Proves an engine environment from within: imports, then real kernels on what it is for. Prints one JSON object.
+
+Run by the environment's own Python, as a file: `python probe.py cuda` or `python probe.py cpu`.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import platform
+import sys
+import time
+
+PACKAGES = ("torch", "ray", "vllm")
+SIZE = 256
+
+
+def main(device):
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    proof = {
+        "python": platform.python_version(),
+        "libc": os.confstr("CS_GNU_LIBC_VERSION"),
+        "device": device,
+        "packages": {name: imported(name) for name in PACKAGES},
+    }
+    if all("error" not in package for package in proof["packages"].values()):
+        proof["platform"] = attempt(vllm_platform)
+        proof["devices"] = attempt(lambda: [*devices(device)])
+    print(json.dumps(proof))
+
+
+def attempt(work):
+    """What it returns, or what went wrong: a proof says everything it can."""
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it belongs in the proof
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def imported(name):
+    start = time.monotonic()
+    found = attempt(lambda: {"version": importlib.import_module(name).__version__})
+    return {**found, "seconds": round(time.monotonic() - start, 1)}
+
+
+def vllm_platform():
+    """Which kind of device vLLM takes this host for."""
+    from vllm.platforms import current_platform
+
+    return current_platform.device_type
+
+
+def devices(device):
+    import torch
+
+    if device == "cpu":
+        yield {"name": "CPU", "threads": torch.get_num_threads(), **kernels("cpu")}
+        return
+    arches = torch.cuda.get_arch_list()
+    for index in range(torch.cuda.device_count()):
+        about = torch.cuda.get_device_properties(index)
+        capability = torch.cuda.get_device_capability(index)
+        yield {
+            "name": about.name,
+            "capability": "{}.{}".format(*capability),
+            "memory_bytes": about.total_memory,
+            "arch_list": arches,
+            "built_for_it": built_for(capability, arches),
+            **kernels(f"cuda:{index}"),
+        }
+
+
+def built_for(capability, arches):
+    """Code of the same major and no higher minor runs; PTX of any lower capability is compiled by the driver."""
+    major, minor = capability
+    for arch in arches:
+        kind, _, number = arch.partition("_")
+        number = number.rstrip("af")
+        if not number.isdigit():
+            continue
+        has_major, has_minor = divmod(int(number), 10)
+        if kind == "sm" and has_major == major and has_minor <= minor:
+            return True
+        if kind == "compute" and (has_major, has_minor) <= (major, minor):
+            return True
+    return False
+
+
+def kernels(place):
+    """Torch's matmul and a kernel of vLLM's own, each compared with the same in float64 on the CPU."""
+    return {"matmul": attempt(lambda: matmul(place)), "silu_and_mul": attempt(lambda: silu_and_mul(place))}
+
+
+def matmul(place):
+    import torch
+
+    torch.manual_seed(0)
+    left, right = torch.randn(SIZE, SIZE), torch.randn(SIZE, SIZE)
+    start = time.monotonic()
+    found = (left.to(place) @ right.to(place)).cpu()
+    return judged(found, left.double() @ right.double(), start)
+
+
+def silu_and_mul(place):
+    import torch
+    from vllm.platforms import current_platform
+
+    with contextlib.suppress(AttributeError):
+        current_platform.import_kernels()
+    torch.manual_seed(0)
+    both = torch.randn(8, 2 * SIZE)
+    out = torch.empty(8, SIZE, device=place)
+    start = time.monotonic()
+    torch.ops._C.silu_and_mul(out, both.to(place))  # noqa: SLF001 - where vLLM registers its kernels
+    gate, up = both.double().chunk(2, dim=-1)
+    return judged(out.cpu(), torch.nn.functional.silu(gate) * up, start)
+
+
+def judged(found, right, start):
+    # TF32, which a GPU may use for float32, keeps 10 bits of a mantissa.
+    worst = (found.double() - right).abs().max().item() / right.abs().max().item()
+    return {"ok": worst < 1e-2, "error_share": worst, "seconds": round(time.monotonic() - start, 3)}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

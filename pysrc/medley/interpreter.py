@@ -1,0 +1,145 @@
+"""An interpreter is a Python on this host: which exactly, where, and on whose libc it runs."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from medley import elf, machine
+from medley.command import Command
+from medley.problem import Problem
+
+_LIMIT_S = 20
+# Its base, because the Python of a virtualenv may vanish with it, and pyenv's shims choose anew at each start.
+_PROBE = """\
+import json, os, platform, sys
+print(json.dumps({"path": os.path.realpath(getattr(sys, "_base_executable", sys.executable)),
+"version": platform.python_version(), "implementation": sys.implementation.name, "prefix": sys.base_prefix,
+"machine": platform.machine(), "libc": os.confstr("CS_GNU_LIBC_VERSION")}))"""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    path: Path
+    version: str
+    """Exact, such as 3.11.7: Ray refuses another one within a cluster."""
+    implementation: str
+    machine: str
+    libc: str
+    prefix: Path
+    loader: str | None
+
+    @property
+    def on_hosts_libc(self) -> bool:
+        return elf.is_hosts(self.loader)
+
+    def __str__(self) -> str:
+        return f"{self.implementation} {self.version} ({self.path})"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    path: str
+    origin: str
+    given: bool = False
+    """Someone chose it, so that it must do; others are merely found."""
+
+
+def find(
+    wanted: str, *, pythons: Mapping[str, str], uv: str, environ: Mapping[str, str] = os.environ
+) -> Interpreter:
+    """The first Python of version `wanted` (3.11) that runs; `pythons` are the toolkit's, by version.
+
+    Where the host has none, uv may fetch one, unless UV_PYTHON_DOWNLOADS says never.
+    """
+    looked: list[str] = []
+    seen: set[str] = set()
+    for candidate in candidates(wanted, pythons=pythons, environ=environ, home=Path.home()):
+        if candidate.path in seen:
+            continue
+        seen.add(candidate.path)
+        found = _probe(candidate, wanted)
+        if isinstance(found, Interpreter):
+            return found
+        looked.append(found)
+        if candidate.given:
+            raise _unfit(candidate, wanted, found)
+    return _of_uv(wanted, uv, environ, looked)
+
+
+def candidates(
+    wanted: str, *, pythons: Mapping[str, str], environ: Mapping[str, str], home: Path
+) -> Iterator[Candidate]:
+    """Where a Python may be, the first choice first."""
+    named = dict(pair.partition("=")[::2] for pair in environ.get("MEDLEY_PYTHONS", "").split(":") if pair)
+    if wanted in named:
+        yield Candidate(named[wanted], "MEDLEY_PYTHONS", given=True)
+    if wanted in pythons:
+        yield Candidate(pythons[wanted], "the toolkit", given=True)
+    folders = [Path(folder) for folder in environ.get("PATH", "").split(":") if folder]
+    for name in (f"python{wanted}", "python3"):
+        for folder in folders:
+            if os.access(folder / name, os.X_OK):
+                yield Candidate(str(folder / name), "PATH")
+    pyenv = Path(environ.get("PYENV_ROOT") or home / ".pyenv")
+    for path in sorted(pyenv.glob(f"versions/{wanted}.*/bin/python{wanted}"), reverse=True):
+        yield Candidate(str(path), "pyenv")
+
+
+def _probe(candidate: Candidate, wanted: str) -> Interpreter | str:
+    """The interpreter, or why it will not do."""
+    name = f"{candidate.path} ({candidate.origin})"
+    try:
+        finished = machine.run(Command((candidate.path, "-I", "-c", _PROBE)), limit_s=_LIMIT_S)
+        said = json.loads(finished.lines[-1]) if finished.status == 0 and finished.lines else None
+    except (Problem, json.JSONDecodeError) as error:
+        return (
+            f"{name}: {error.what if isinstance(error, Problem) else 'it does not answer as a Python does'}"
+        )
+    if said is None:
+        return f"{name}: it exits with {finished.status}"  # 127: a shim of pyenv for one that is not active
+    if not said["version"].startswith(f"{wanted}.") or said["implementation"] != "cpython":
+        return f"{name}: it is {said['implementation']} {said['version']}"
+    if said["libc"] is None:
+        return f"{name}: its libc is not glibc, and the wheels need that"
+    path = Path(said["path"])
+    return Interpreter(
+        path=path,
+        version=said["version"],
+        implementation=said["implementation"],
+        machine=said["machine"],
+        libc=said["libc"],
+        prefix=Path(said["prefix"]),
+        loader=elf.loader(path),
+    )
+
+
+def _of_uv(wanted: str, uv: str, environ: Mapping[str, str], looked: list[str]) -> Interpreter:
+    """One that uv keeps, or fetches now."""
+    find = Command((uv, "python", "find", "--no-project", "--managed-python", wanted))
+    offline = environ.get("UV_OFFLINE") or environ.get("UV_PYTHON_DOWNLOADS") in {"never", "manual"}
+    install = Command((uv, "python", "install", "--no-bin", wanted))
+    for command in (find,) if offline else (find, install, find):
+        finished = machine.run(command)
+        if finished.status == 0 and command is find and finished.lines:
+            found = _probe(Candidate(finished.lines[-1], "uv"), wanted)
+            if isinstance(found, Interpreter):
+                return found
+            looked.append(found)
+        elif finished.status and command is install:
+            looked.append(f"uv could not fetch one: {' '.join(finished.lines)[-200:]}")
+    looked += ["uv may fetch none: UV_PYTHON_DOWNLOADS or UV_OFFLINE says so"] if offline else []
+    raise Problem(
+        f"there is no Python {wanted} here",
+        cause="looked at:\n" + "\n".join(looked or ["PATH, pyenv and uv: none"]),
+        fix=f"install it (uv python install {wanted}), or name one: export MEDLEY_PYTHONS={wanted}=/path/to/python",
+    )
+
+
+def _unfit(candidate: Candidate, wanted: str, why: str) -> Problem:
+    return Problem(
+        f"the Python {wanted} that {candidate.origin} names will not do",
+        cause=why,
+        fix="name another one, or: unset MEDLEY_PYTHONS MEDLEY_TOOLKIT",
+    )

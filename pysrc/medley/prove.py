@@ -1,0 +1,107 @@
+"""A proof of an engine environment is what its own Python says of its imports and of kernels it really ran."""
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib.resources import as_file, files
+from typing import Any
+
+from medley import machine
+from medley.command import Command
+from medley.problem import Problem
+from medley.toolkit import Toolkit
+from medley.variables import UNSET, of_toolkit
+from medley.venv import Environment
+from medley.watch import SILENT, Watch
+
+_LIMIT_S = 600
+_KERNELS = ("matmul", "silu_and_mul")
+
+Proof = Mapping[str, Any]
+
+
+def command(environment: Environment, toolkit: Toolkit | None, device: str, probe: str, path: str) -> Command:
+    """Run as the engine will be: with the toolkit's variables, its programs before those on PATH."""
+    settings = toolkit.variables if toolkit else {}
+    folders = (str(environment.programs), *(toolkit.path if toolkit else ()))
+    env = {each.name: each.value for each in of_toolkit(settings, folders, path)}
+    return Command((str(environment.python), probe, device), env, UNSET)
+
+
+def prove(
+    environment: Environment, toolkit: Toolkit | None, *, device: str, path: str, watch: Watch = SILENT
+) -> Proof:
+    """Run the probe; a Problem where it does not even answer."""
+    with as_file(files("medley") / "inside" / "probe.py") as probe, watch.stage(f"prove {environment.name}"):
+        asked = command(environment, toolkit, device, str(probe), path)
+        finished = machine.run(asked, limit_s=_LIMIT_S, on_line=watch.line)
+    for line in reversed(finished.lines):
+        if line.startswith("{"):
+            return dict(json.loads(line))
+    raise Problem(
+        f"{environment.name} does not work",
+        cause="\n".join(finished.lines[-6:]) or f"its Python ended with {finished.status}",
+        fix=f"build it anew: medley env clean {environment.name} && medley env build {environment.name}",
+    )
+
+
+def failures(proof: Proof) -> Iterator[str]:
+    """Everything in a proof that is not as it must be."""
+    for name, package in proof["packages"].items():
+        if "error" in package:
+            yield f"import {name}: {package['error']}"
+    platform, devices = proof.get("platform"), proof.get("devices")
+    if platform is not None and platform != proof["device"]:
+        yield f"vLLM takes this host for {_said(platform)}, not for {proof['device']}"
+    if isinstance(devices, Mapping):
+        yield f"devices: {devices['error']}"
+        return
+    if devices == []:
+        yield "torch sees no GPU"
+    for device in devices or ():
+        if device.get("built_for_it") is False:
+            yield (
+                f"{device['name']} has capability {device['capability']}; torch is built for "
+                f"{' '.join(device['arch_list'])}"
+            )
+        for kernel in _KERNELS:
+            if not device[kernel].get("ok"):
+                yield f"{kernel} on {device['name']}: {_said(device[kernel])}"
+
+
+def problem(proof: Proof, name: str) -> Problem | None:
+    """What the proof's failures come to; None where there is none."""
+    found = list(failures(proof))
+    if not found:
+        return None
+    gpu = "check the driver: nvidia-smi; medley facts shows what was found"
+    anew = f"build it anew: medley env clean {name} && medley env build {name}"
+    imports = any(line.startswith("import ") for line in found)
+    return Problem(
+        f"{name} does not work on this host",
+        cause="\n".join(found),
+        fix=anew if imports or proof["device"] == "cpu" else gpu,
+    )
+
+
+def rows(proof: Proof) -> Iterator[tuple[str, str]]:
+    """The proof as people read it: label and value."""
+    yield "python", f"{proof['python']} on {proof['libc']}"
+    for name, package in proof["packages"].items():
+        yield name, package.get("error") or f"{package['version']} (imported in {package['seconds']} s)"
+    if isinstance(platform := proof.get("platform"), str):
+        yield "platform", f"vLLM takes this host for {platform}"
+    devices = proof.get("devices")
+    for device in devices if isinstance(devices, list) else ():
+        capability = f", capability {device['capability']}" if "capability" in device else ""
+        yield "device", f"{device['name']}{capability}"
+        for kernel in _KERNELS:
+            yield "kernel", f"{kernel}: {_said(device[kernel])}"
+
+
+def _said(result: object) -> str:
+    if not isinstance(result, Mapping):
+        return str(result)
+    if "ok" not in result:
+        return str(result.get("error", result))
+    right = "right" if result["ok"] else "WRONG"
+    return f"{right}, off by {result['error_share']:.1e} of the largest, {result['seconds']} s"

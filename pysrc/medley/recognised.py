@@ -1,0 +1,25 @@
+"""What this host is: its facts, asked now, and the kind they make it."""
+
+from medley import config, facts, machine
+from medley.kind import Kind, kind
+from medley.problem import Problem
+
+
+def recognised(named: str | None = None) -> tuple[facts.Facts, Kind]:
+    """The facts of this host and its kind; `named` takes a kind on the user's word."""
+    found = facts.facts(machine.ask(facts.QUESTIONS))
+    hosts = config.hosts()
+    if named is None:
+        return found, kind(found, hosts)
+    if named not in hosts:
+        raise Problem(
+            f"there is no kind of host {named!r}", cause=f"hosts/ has {', '.join(hosts)}", fix="medley facts"
+        )
+    host = hosts[named]
+    if host.device == "cuda" and not found.gpus:
+        raise Problem(
+            f"this host cannot be {named}",
+            cause=f"it needs an NVIDIA GPU, and nvidia-smi shows none: {found.driver.error or 'not found'}",
+            fix="run nvidia-smi and mend what it says, or: --kind cpu",
+        )
+    return found, Kind(named, host, "as --kind says")

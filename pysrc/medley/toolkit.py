@@ -1,0 +1,118 @@
+"""A toolkit is what Nix pins for a kind of host: compiler, CUDA, Pythons, uv, and the libraries wheels expect.
+
+It is one file, `toolkit.json`, that names store paths. Without one everything runs on the host's own tools.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from medley import config, machine, store
+from medley.command import Command
+from medley.problem import Problem
+from medley.tables import Table
+from medley.watch import SILENT, Watch
+
+
+class Loader(Table):
+    """What a program from elsewhere is patched to where the host has no loader: on NixOS."""
+
+    interpreter: str
+    patchelf: str
+    libraries: tuple[str, ...]
+
+
+class Toolkit(Table):
+    kind: str
+    variables: Mapping[str, str]
+    """For the engine and what it compiles: CUDA_HOME, CC, …"""
+    path: tuple[str, ...]
+    """Folders of programs, before those on PATH."""
+    preload: tuple[str, ...]
+    """Libraries that a Python on Nix's loader loads by full path when it starts."""
+    pythons: Mapping[str, str]
+    """Interpreters by version: `3.11`."""
+    uv: str
+    loader: Loader | None = None
+
+
+def parse(text: str, where: str) -> Toolkit:
+    """A toolkit.json, or a Problem that names the key."""
+    try:
+        table: Any = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise Problem(
+            f"{where} is not JSON",
+            cause=str(error),
+            fix="point MEDLEY_TOOLKIT at what `nix build .#toolkit-KIND` made",
+        ) from error
+    if not isinstance(table, dict):
+        raise Problem(f"{where} is no toolkit", cause="it holds no table", fix="see docs/environments.md")
+    return config.build(table, Toolkit, where)
+
+
+def read(folder: Path) -> Toolkit:
+    file = folder / "toolkit.json"
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Problem(
+            f"there is no toolkit in {folder}",
+            cause=f"{file}: {error.strerror}",
+            fix="enter the shell again (nix develop .#KIND), or: unset MEDLEY_TOOLKIT",
+        ) from error
+    return parse(text, str(file))
+
+
+def find(kind: str, *, environ: Mapping[str, str] = os.environ, watch: Watch = SILENT) -> Toolkit | None:
+    """This host's toolkit: the dev shell's, else the flake's for this kind of host, else None.
+
+    The flake's is built at first use, which can take minutes, and is kept by a link beside the environments.
+    """
+    found = present(kind, environ=environ)
+    if found or not environ.get("MEDLEY_FLAKE"):
+        return found
+    flake = environ["MEDLEY_FLAKE"]
+    link = root(kind, flake)
+    _realise(kind, flake, link, watch)
+    return read(link)
+
+
+def present(kind: str, *, environ: Mapping[str, str] = os.environ) -> Toolkit | None:
+    """This host's toolkit as far as it is there; None also where Nix has yet to make it."""
+    if environ.get("MEDLEY_TOOLKIT"):
+        return read(Path(environ["MEDLEY_TOOLKIT"]))
+    if not environ.get("MEDLEY_FLAKE"):
+        return None
+    link = root(kind, environ["MEDLEY_FLAKE"])
+    return read(link) if (link / "toolkit.json").exists() else None
+
+
+def root(kind: str, flake: str) -> Path:
+    """The link that keeps a toolkit from Nix's garbage collection; a flake's store path names its content."""
+    return store.cache() / "toolkits" / f"{kind}-{hashlib.sha256(flake.encode()).hexdigest()[:12]}"
+
+
+def _realise(kind: str, flake: str, link: Path, watch: Watch) -> None:
+    command = realise(flake, kind, link)
+    store.make(link.parent)
+    with watch.stage(f"toolkit of {kind}, by Nix"):
+        finished = machine.run(command, on_line=watch.line)
+    if finished.status:
+        raise Problem(
+            f"Nix could not make the toolkit of {kind}",
+            cause="\n".join(finished.lines[-8:]) or f"nix exited with {finished.status}",
+            fix=f"run it by itself: {command}",
+        )
+    for old in link.parent.glob(f"{kind}-*"):
+        if old != link:
+            old.unlink()  # else Nix keeps the toolkits of flakes long gone
+
+
+def realise(flake: str, kind: str, link: Path) -> Command:
+    """`nix build` of a kind's toolkit; the flake is a store path, so it is pure and made once."""
+    features = ("--extra-experimental-features", "nix-command flakes")
+    return Command(("nix", *features, "build", f"{flake}#toolkit-{kind}", "--out-link", str(link)))

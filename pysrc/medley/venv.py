@@ -1,0 +1,210 @@
+"""An engine environment is a virtualenv made from a hashed lock, named by the digest of all that shaped it.
+
+Hosts whose environments have the same parts can join one Ray cluster; where one part differs, it says which.
+"""
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medley import build, config, interpreter, store, uv
+from medley.build import MANIFEST, Blueprint
+from medley.interpreter import Interpreter
+from medley.preload import Preload
+from medley.problem import Problem
+from medley.tables import Driver, Recipe
+from medley.toolkit import Toolkit
+from medley.watch import SILENT, Watch
+
+# Raised when medley itself builds the same parts into something else.
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A finished one."""
+
+    name: str
+    digest: str
+    path: Path
+    parts: Mapping[str, Any]
+    """What the digest is of: lock, recipe, python, machine, libc, preload, patched."""
+    built: str
+
+    @property
+    def programs(self) -> Path:
+        return self.path / "bin"
+
+    @property
+    def python(self) -> Path:
+        return self.programs / "python"
+
+
+def ready(
+    name: str,
+    toolkit: Toolkit | None = None,
+    *,
+    driver: Driver | None = None,
+    watch: Watch = SILENT,
+) -> Environment:
+    """The environment `name`, built if it is not there; `driver` is where this kind of host keeps its driver."""
+    wanted = blueprint(name, toolkit, driver=driver)
+    found = read(wanted.path)
+    if found:
+        return found
+    sweep()
+    with store.lock(
+        _lock(wanted.path), waits=lambda: watch.note(f"another medley builds {name}: waiting for it")
+    ):
+        found = read(wanted.path)
+        if found is None:
+            build.run(wanted, watch=watch)
+            found = read(wanted.path)
+    if found is None:
+        raise AssertionError(wanted.path)  # build.run raises, or leaves a manifest
+    return found
+
+
+def find(name: str, toolkit: Toolkit | None = None, *, driver: Driver | None = None) -> Environment | None:
+    """The environment `name` as it would be built now, if it is finished."""
+    return read(blueprint(name, toolkit, driver=driver).path)
+
+
+def blueprint(
+    name: str, toolkit: Toolkit | None = None, *, driver: Driver | None = None, root: Path = Path("/")
+) -> Blueprint:
+    """All that shapes the environment `name` on this host; builds nothing."""
+    recipe, lock = _recipe(name)
+    given = toolkit.pythons if toolkit else {}
+    tool = uv.binary(toolkit.uv if toolkit else None)
+    python = interpreter.find(recipe.python, pythons=given, uv=tool)
+    loads = Preload.of(toolkit, driver) if not python.on_hosts_libc else Preload()
+    loader = toolkit.loader if toolkit and (root / "etc/NIXOS").exists() else None
+    text = lock.read_text(encoding="utf-8")
+    made_of = parts(text, recipe, python, loads, loader.interpreter if loader else None)
+    return Blueprint(
+        name=name,
+        recipe=recipe,
+        lock=lock,
+        interpreter=python,
+        preload=loads,
+        loader=loader,
+        uv=tool,
+        parts=made_of,
+        digest=digest(made_of),
+        path=folder() / f"{name}-{digest(made_of)}",
+    )
+
+
+def parts(
+    lock: str, recipe: Recipe, python: Interpreter, preload: Preload, patched: str | None
+) -> dict[str, Any]:
+    """What makes an environment what it is, each by its name, so that two hosts can say what differs."""
+    made_by = {"alias": dict(recipe.alias), "device": recipe.device, "torch_backend": recipe.torch_backend}
+    return {
+        "format": _FORMAT,
+        "lock": hashlib.sha256(lock.encode()).hexdigest(),
+        "recipe": made_by,
+        "python": f"{python.implementation} {python.version}",
+        "machine": python.machine,
+        "libc": python.libc,
+        "preload": preload.table(),
+        "patched": patched,
+    }
+
+
+def digest(parts: Mapping[str, Any]) -> str:
+    """12 hex digits: enough for a folder's name."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def folder() -> Path:
+    """Where environments are."""
+    return store.cache() / "envs"
+
+
+def every() -> Iterator[Environment]:
+    """Every finished environment on this host."""
+    return filter(None, (read(path) for path in _folders()))
+
+
+def read(path: Path) -> Environment | None:
+    """The environment in a folder; None where it is unfinished or its interpreter is gone."""
+    try:
+        table = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError):
+        return None
+    if not (path / "bin/python").exists():
+        return None
+    return Environment(table["name"], table["digest"], path, table["parts"], table["built"])
+
+
+def is_current(environment: Environment) -> bool:
+    """Whether its lock and its recipe are still what they were."""
+    path = config.files("locks", ".txt").get(environment.name)
+    recipe = config.recipes().get(environment.name)
+    if path is None or recipe is None:
+        return False
+    lock = hashlib.sha256(path.read_bytes()).hexdigest()
+    return environment.parts["lock"] == lock and environment.parts["format"] == _FORMAT
+
+
+def unfinished() -> Iterator[Path]:
+    """What a killed build left, or one that goes on now."""
+    return (path for path in _folders() if read(path) is None)
+
+
+def sweep() -> list[Path]:
+    """Remove what killed builds left; what a running one holds stays."""
+    return [path for path in unfinished() if remove(path)]
+
+
+def removable(name: str, *, everything: bool) -> Iterator[Path]:
+    """The folders to remove: all there are, else all of `name`, else those of no use any more."""
+    for path in _folders():
+        found = read(path)
+        if everything or (
+            path.name.rpartition("-")[0] == name if name else not (found and is_current(found))
+        ):
+            yield path
+
+
+def remove(path: Path) -> bool:
+    """Remove an environment's folder, unless a build holds it."""
+    held = _lock(path)
+    with store.lock(held) as free:
+        if free:
+            (path / MANIFEST).unlink(missing_ok=True)  # first, so that nothing half-removed looks finished
+            store.remove(path)
+            held.unlink(missing_ok=True)
+    return free
+
+
+def _folders() -> list[Path]:
+    where = folder()
+    return (
+        sorted(path for path in where.iterdir() if path.is_dir() and path.name[0] != ".")
+        if where.is_dir()
+        else []
+    )
+
+
+def _lock(path: Path) -> Path:
+    return path.parent / ".locks" / path.name
+
+
+def _recipe(name: str) -> tuple[Recipe, Path]:
+    recipes, locks = config.recipes(), config.files("locks", ".txt")
+    if name in recipes and name in locks:
+        return recipes[name], locks[name]
+    known = sorted(set(recipes) & set(locks))
+    near = difflib.get_close_matches(name, known, n=1)
+    raise Problem(
+        f"there is no engine environment {name!r}",
+        cause=f"locks/ has {', '.join(known) or 'none'}",
+        fix=f"medley env build {near[0]}" if near else "add locks/NAME.txt and locks/NAME.toml",
+    )

@@ -1,0 +1,103 @@
+"""A Python on a newer libc than the host's, whose loader knows no folder: a stand-in for Nix's, without Nix's packages.
+
+CPython 3.11 of this host is copied and patched onto the libraries under /opt/nix-deb, which .ci/install-nix unpacks.
+The loader's default folders and its cache are blanked out in the copy, because Nix's has none: what wheels expect
+of a system is then truly not found unless it is loaded by full path.
+"""
+
+import ctypes
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+LIBRARIES = Path("/opt/nix-deb/usr/lib/x86_64-linux-gnu")
+PATCHELF = Path("/opt/nix-deb/usr/bin/patchelf")
+LOADER = "ld-linux-x86-64.so.2"
+# The system's folders as they stand in Debian's loader, end to end; the copy gets as many bytes of nonsense.
+DEFAULTS = b"/lib/x86_64-linux-gnu/\0/usr/lib/x86_64-linux-gnu/\0/lib/\0/usr/lib/\0"
+CACHE = b"/etc/ld.so.cache"
+# What wheels expect of a system. They lie apart, as Nix's do, so that nothing finds them beside libc.
+EXPECTED = ("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1")
+
+
+def toolkit(folder: Path, python: Path, uv: Path) -> Path:
+    """A toolkit as Nix realises it, for the CPU, made of this Python; returns its folder, for MEDLEY_TOOLKIT."""
+    home = folder / "python"
+    if not (home / "done").exists():
+        shutil.rmtree(home, ignore_errors=True)
+        _make(home, python)
+        (home / "done").touch()
+    contents = {
+        "kind": "cpu",
+        "variables": {},
+        "path": [],
+        "preload": [str(home / "expected" / name) for name in EXPECTED],
+        "pythons": {"3.11": str(home / "bin" / "python3.11")},
+        "uv": str(uv),
+        "loader": {
+            "interpreter": str(home / "lib" / LOADER),
+            "patchelf": str(PATCHELF),
+            "libraries": [str(home / "lib"), str(home / "expected")],
+        },
+    }
+    (folder / "toolkit.json").write_text(json.dumps(contents))
+    return folder
+
+
+def _make(home: Path, python: Path) -> None:
+    prefix = Path(_said(python, "import sys; print(sys.base_prefix)"))
+    for folder in ("bin", "lib", "expected", "lib/python3.11/site-packages"):
+        (home / folder).mkdir(parents=True)
+    for library in LIBRARIES.glob("*.so*"):
+        where = "expected" if library.name in EXPECTED else "lib"
+        shutil.copy(library.resolve(), home / where / library.name)
+    loader = home / "lib" / LOADER
+    blank = DEFAULTS.replace(b"lib", b"nix").replace(b"usr", b"nix")
+    loader.write_bytes(loader.read_bytes().replace(DEFAULTS, blank).replace(CACHE, b"/nix/no.so.cache"))
+    shutil.copy(prefix / "bin" / "python3.11", home / "bin")
+    for shared in prefix.glob("lib/libpython3.11.so.1.0"):
+        shutil.copy(shared, home / "lib")
+    standard = Path(_said(python, "import os; print(os.path.dirname(os.__file__))"))
+    for part in standard.iterdir():
+        if part.name not in {"lib-dynload", "site-packages", "dist-packages", "__pycache__"}:
+            (home / "lib" / "python3.11" / part.name).symlink_to(part)
+    shutil.copytree(standard / "lib-dynload", home / "lib/python3.11/lib-dynload")
+    _patch(home)
+
+
+def _patch(home: Path) -> None:
+    """Each file finds its own libraries, and no other file's: RUNPATH, as Nix sets it."""
+    lib, expected = home / "lib", home / "expected"
+    for library in [*lib.glob("*.so*"), *expected.iterdir()]:
+        if library.name not in {LOADER, "libc.so.6"}:
+            _patchelf("--set-rpath", f"{lib}:{expected}", library)
+    for module in lib.glob("python3.11/lib-dynload/*.so"):
+        own = f"{lib}:{expected}" if module.name.startswith(("zlib", "binascii")) else str(lib)
+        _patchelf("--set-rpath", own, module)
+    binary = home / "bin" / "python3.11"
+    _patchelf("--set-interpreter", str(lib / LOADER), binary)
+    _patchelf("--set-rpath", str(lib), binary)
+
+
+def _patchelf(option: str, value: str, file: Path) -> None:
+    file.chmod(0o755)
+    # It lies on the newer libc itself.
+    run = [str(LIBRARIES / LOADER), "--library-path", str(LIBRARIES), str(PATCHELF)]
+    subprocess.run([*run, option, value, str(file)], check=True, capture_output=True)
+
+
+def _said(python: Path, code: str) -> str:
+    run = subprocess.run([str(python), "-c", code], check=True, capture_output=True, text=True)
+    return run.stdout.strip()
+
+
+def host_libc() -> str:
+    libc = ctypes.CDLL(None)
+    libc.gnu_get_libc_version.restype = ctypes.c_char_p
+    return str(libc.gnu_get_libc_version().decode())
+
+
+if __name__ == "__main__":
+    print(toolkit(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])))

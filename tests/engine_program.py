@@ -1,0 +1,65 @@
+"""A small program that behaves as an engine does: it listens late, answers, and fails on demand.
+
+usage: engine_program.py PORT BEHAVIOUR
+"""
+
+import json
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PORT, BEHAVIOUR = int(sys.argv[1]), sys.argv[2]
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self._json({"data": [{"id": "tiny"}]})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if BEHAVIOUR == "dies-at-first-request":
+            print("(EngineCore pid=1) ERROR 11-21 08:01:33 [core.py:1] KeyError: 'cmpl-1'", flush=True)
+            import os
+
+            os._exit(3)
+        if body["model"] != "tiny":
+            self._json({"error": {"message": f"The model `{body['model']}` does not exist."}}, 404)
+        elif self.path.endswith("/chat/completions"):
+            self._stream(body)
+        else:
+            self._json({"choices": [{"text": " ba lu"}], "usage": {"completion_tokens": 2}})
+
+    def _json(self, table: object, status: int = 200) -> None:
+        text = json.dumps(table).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def _stream(self, body: dict[str, object]) -> None:
+        self.send_response(200)
+        self.end_headers()
+        for word in ("so ", "it ", "is"):
+            self._event({"choices": [{"delta": {"content": word}}]})
+            time.sleep(0.02)
+        if BEHAVIOUR == "breaks-off":
+            self._event({"error": {"message": "engine is gone"}})
+        elif body.get("stream_options"):
+            self._event({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 3}})
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def _event(self, table: object) -> None:
+        self.wfile.write(f"data: {json.dumps(table)}\n\n".encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+print("starting", flush=True)
+if BEHAVIOUR == "never-ready":
+    time.sleep(60)
+if BEHAVIOUR == "dies-at-start":
+    print("RuntimeError: Engine core initialization failed. See root cause above.", flush=True)
+    sys.exit(4)
+time.sleep(0.2)
+ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()

@@ -1,0 +1,90 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medley import config
+from medley.engine import Serving, vllm
+from medley.plan import Plan
+from medley.tables import Model
+
+SERVING = Serving(target="/m", name="demo", address="127.0.0.1", port=8000)
+CPU, SPARK = config.hosts()["cpu"], config.hosts()["spark"]
+
+
+def words(plan: Plan, *theirs: str, model: Model | None = None) -> str:
+    command = vllm.command(Path("/env/bin"), SERVING, tuple(vllm.flags(SERVING, plan, CPU, model)), theirs)
+    return " ".join(command.argv)
+
+
+BASE = "/env/bin/vllm serve /m --served-model-name demo --host 127.0.0.1 --port 8000"
+
+
+@pytest.mark.parametrize(
+    ("plan", "theirs", "line"),
+    [
+        pytest.param(Plan(), (), BASE, id="nothing special"),
+        pytest.param(Plan(tensor_parallel=2), (), f"{BASE} --tensor-parallel-size 2", id="two GPUs"),
+        pytest.param(
+            Plan(tensor_parallel=2), ("-tp", "4"), f"{BASE} -tp 4", id="theirs wins, by its short name"
+        ),
+        pytest.param(Plan(kv_cache_bytes=7), (), f"{BASE} --kv-cache-memory-bytes 7", id="KV cache"),
+        pytest.param(Plan(memory_utilization=0.4), (), f"{BASE} --gpu-memory-utilization 0.40", id="a share"),
+        pytest.param(
+            Plan(memory_utilization=0.4),
+            ("--gpu-memory-utilization=0.5",),
+            f"{BASE} --gpu-memory-utilization=0.5",
+            id="theirs wins, with =",
+        ),
+        pytest.param(Plan(eager=True), (), f"{BASE} --enforce-eager", id="eager"),
+        pytest.param(Plan(), ("--max-model-len", "9"), f"{BASE} --max-model-len 9", id="theirs come last"),
+    ],
+)
+def test_command(plan: Plan, theirs: tuple[str, ...], line: str) -> None:
+    assert words(plan, *theirs) == line
+
+
+def test_a_models_own_flags_give_way_to_the_users() -> None:
+    model = Model(title="x", repository="a/b", vllm_args=("--trust-remote-code", "--block-size", "32", "-x"))
+    assert words(Plan(), model=model) == f"{BASE} --trust-remote-code --block-size 32 -x"
+    assert (
+        words(Plan(), "--block-size", "64", model=model) == f"{BASE} --trust-remote-code -x --block-size 64"
+    )
+
+
+def test_every_flag_has_its_reason() -> None:
+    plan = Plan(tensor_parallel=2, kv_cache_bytes=1, memory_utilization=0.5, eager=True)
+    assert all(flag.why for flag in vllm.flags(replace(SERVING, port=1), plan, SPARK, None))
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        pytest.param(["INFO all is well"], None, id="none"),
+        pytest.param(
+            ["vllm serve: error: unrecognized arguments: --swap-space 0"],
+            "vllm serve: error: unrecognized arguments: --swap-space 0",
+            id="usage",
+        ),
+        pytest.param(
+            [
+                "(EngineCore pid=7) ERROR 11-21 08:01:33 [core.py:1109] ValueError: No available memory",
+                "(APIServer pid=5) RuntimeError: Engine core initialization failed. See root cause above.",
+            ],
+            "ValueError: No available memory",
+            id="the root, not what its parent says",
+        ),
+        pytest.param(
+            ["RuntimeError: Engine core initialization failed. See root cause above."],
+            "RuntimeError: Engine core initialization failed. See root cause above.",
+            id="nothing better",
+        ),
+        pytest.param(
+            ["(Worker pid=9) torch.OutOfMemoryError: CUDA out of memory.", "INFO shutting down"],
+            "torch.OutOfMemoryError: CUDA out of memory.",
+            id="a dotted name",
+        ),
+    ],
+)
+def test_last_error(lines: list[str], error: str | None) -> None:
+    assert vllm.last_error(lines) == error

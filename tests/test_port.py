@@ -1,0 +1,40 @@
+import os
+import socket
+
+import pytest
+
+from medley.port import require_free
+from medley.problem import Problem
+
+
+def test_a_free_port_is_no_problem() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    require_free("127.0.0.1", port)
+
+
+def test_a_port_in_use_names_who_holds_it() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        with pytest.raises(Problem, match=f"port {port} is in use") as caught:
+            require_free("127.0.0.1", port)
+    assert f"process {os.getpid()} listens there" in caught.value.cause
+    assert f"--port {port + 1}" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "what"),
+    [
+        pytest.param("127.0.0.1", 0, "there is no port 0", id="zero"),
+        pytest.param("127.0.0.1", 65_536, "there is no port 65536", id="past the last"),
+        pytest.param("192.0.2.1", 8000, "this host has no address 192.0.2.1", id="another host's address"),
+        pytest.param("no such", 8000, "no such is no address", id="no address"),
+    ],
+)
+def test_what_cannot_be_listened_on(address: str, port: int, what: str) -> None:
+    with pytest.raises(Problem) as caught:
+        require_free(address, port)
+    assert what in caught.value.what

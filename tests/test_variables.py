@@ -1,0 +1,32 @@
+from medley import config
+from medley.facts.gpu import Gpu
+from medley.plan import Plan
+from medley.variables import of_toolkit, variables
+
+HOSTS = config.hosts()
+
+
+def test_gpus_are_counted_as_nvidia_smi_does() -> None:
+    plan = Plan(gpus=(Gpu(2, "x"), Gpu(0, "x")))
+    found = {each.name: each.value for each in variables(plan, HOSTS["rtx"], local=False)}
+    assert (found["CUDA_DEVICE_ORDER"], found["CUDA_VISIBLE_DEVICES"]) == ("PCI_BUS_ID", "2,0")
+    assert "HF_HUB_OFFLINE" not in found
+
+
+def test_a_cpu_has_no_cuda() -> None:
+    found = {each.name for each in variables(Plan(), HOSTS["cpu"], local=True)}
+    assert not [name for name in found if name.startswith("CUDA")]
+    assert "HF_HUB_OFFLINE" in found
+
+
+def test_the_toolkits_programs_come_first() -> None:
+    found = {
+        each.name: each.value for each in of_toolkit({"CUDA_HOME": "/c"}, ["/e/bin", "/c/bin"], "/usr/bin")
+    }
+    assert found == {"CUDA_HOME": "/c", "PATH": "/e/bin:/c/bin:/usr/bin"}
+
+
+def test_every_variable_has_its_reason_and_none_is_the_libraries_path() -> None:
+    found = [*variables(Plan(), HOSTS["rtx"], local=True), *of_toolkit({"A": "1"}, ["/x"], "/y")]
+    assert all(each.why for each in found)
+    assert "LD_LIBRARY_PATH" not in {each.name for each in found}
