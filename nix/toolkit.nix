@@ -15,6 +15,7 @@ let
   libraries = [
     (lib.getLib stdenv.cc.cc)
     (lib.getLib pkgs.zlib)
+    (lib.getLib pkgs.numactl)
   ];
 
   contents = {
@@ -44,6 +45,7 @@ let
       "${lib.getLib stdenv.cc.cc}/lib/libgcc_s.so.1"
       "${lib.getLib stdenv.cc.cc}/lib/libstdc++.so.6"
       "${lib.getLib pkgs.zlib}/lib/libz.so.1"
+      "${lib.getLib pkgs.numactl}/lib/libnuma.so.1" # vLLM's CPU kernels
     ];
 
     pythons = lib.mapAttrs (_: python: python.interpreter) pythons;

@@ -7,6 +7,7 @@ import pytest
 
 from medley import api, machine
 from medley.command import Command
+from tests.served import Served, Start
 
 PROGRAM = Path(__file__).parent / "engine_program.py"
 
@@ -32,3 +33,17 @@ def server(free_port: int, request: pytest.FixtureRequest) -> Iterator[str]:
         yield url
     finally:
         process.stop()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a command that serves; whatever is left at the end is ended."""
+    started: list[Served] = []
+
+    def run(command: Command) -> Served:
+        started.append(Served(command.with_env({"MEDLEY_STATE": str(tmp_path / "state")})))
+        return started[-1]
+
+    yield run
+    for each in started:
+        each.process.stop()

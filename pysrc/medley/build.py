@@ -24,8 +24,9 @@ from medley.toolkit import Loader
 from medley.watch import Watch
 
 MANIFEST = "medley.json"
-# So that a network that swallows everything is a Problem in seconds; for the look-up alone, as downloads falter.
+# So that a network that swallows everything is a Problem in seconds; for the look-up alone: downloads falter.
 _IMPATIENT = {"UV_HTTP_CONNECT_TIMEOUT": "3", "UV_HTTP_RETRIES": "2"}
+_LOAD_LIMIT_S = 20
 _UNSET = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
 
 
@@ -74,7 +75,7 @@ def install(plan: Blueprint, told: Mapping[str, str], *, backend: bool, look: bo
 
 
 def compile_all(plan: Blueprint) -> Command:
-    """Bytecode now, once: where PYTHONDONTWRITEBYTECODE is set, every process of every start would make it."""
+    """Bytecode, once: where PYTHONDONTWRITEBYTECODE is set, every process of every start would make it."""
     return Command(
         (str(plan.python), "-m", "compileall", "-q", "-j", "0", str(plan.site_packages)), {}, _UNSET
     )
@@ -95,6 +96,7 @@ def told_uv(plan: Blueprint, environ: Mapping[str, str] = os.environ) -> dict[st
 def run(plan: Blueprint, *, watch: Watch) -> None:
     """Build it; when this returns, the folder has its manifest, and when it raises, there is no folder."""
     check_system(plan)
+    check_libraries(plan)
     check_room(plan, store.free_bytes(plan.path))
     store.make(plan.path.parent)
     store.remove(plan.path)
@@ -121,6 +123,19 @@ def check_system(plan: Blueprint) -> None:
             cause=f"its lock is for {', '.join(plan.recipe.systems)}",
             fix="medley env list shows the environments that there are",
         )
+
+
+def check_libraries(plan: Blueprint) -> None:
+    """What the wheels expect of the system must be found by the interpreter that loads them."""
+    given = {Path(path).name for path in plan.preload.libraries}
+    for name, package in plan.recipe.libraries.items():
+        load = Command((str(plan.interpreter.path), "-I", "-c", f"import ctypes; ctypes.CDLL({name!r})"))
+        if name not in given and machine.run(load, limit_s=_LOAD_LIMIT_S).status:
+            raise Problem(
+                f"{_failed(plan)}: {name} is not on this host",
+                cause=f"its wheels need that library, and {plan.interpreter.path} does not find it",
+                fix=f"sudo apt install {package}   # Debian's and Ubuntu's name of it",
+            )
 
 
 def check_room(plan: Blueprint, free: int) -> None:

@@ -11,7 +11,7 @@ from medley.command import Command
 from medley.problem import Problem
 
 _LIMIT_S = 20
-# Its base, because the Python of a virtualenv may vanish with it, and pyenv's shims choose anew at each start.
+# Its base, because a virtualenv's Python may vanish with it, and pyenv's shims choose anew at each start.
 _PROBE = """\
 import json, os, platform, sys
 print(json.dumps({"path": os.path.realpath(getattr(sys, "_base_executable", sys.executable)),
@@ -133,7 +133,7 @@ def _of_uv(wanted: str, uv: str, environ: Mapping[str, str], looked: list[str]) 
     raise Problem(
         f"there is no Python {wanted} here",
         cause="looked at:\n" + "\n".join(looked or ["PATH, pyenv and uv: none"]),
-        fix=f"install it (uv python install {wanted}), or name one: export MEDLEY_PYTHONS={wanted}=/path/to/python",
+        fix=f"install it (uv python install {wanted}), or name one: export MEDLEY_PYTHONS={wanted}=/PATH",
     )
 
 

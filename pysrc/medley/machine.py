@@ -91,10 +91,10 @@ class Process:
 
     def stop(self, grace_s: float = 15) -> None:
         """End it and every process it started: ask first, and insist after `grace_s` seconds."""
-        family = _descendants(self.pid)
+        family = descendants(self.pid)
         self._signal(signal.SIGTERM)
         if self.wait(grace_s) is None:
-            family |= _descendants(self.pid)
+            family |= descendants(self.pid)
             self._signal(signal.SIGKILL)
             self._child.wait()
         _end(family)
@@ -190,7 +190,7 @@ def _alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
-def _descendants(root: int) -> set[int]:
+def descendants(root: int) -> set[int]:
     """Every process below `root`, by what /proc says now."""
     parents = dict(_parents())
     family: set[int] = set()

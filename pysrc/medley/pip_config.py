@@ -30,7 +30,7 @@ _SAME = {
 
 
 def read(environ: Mapping[str, str], home: Path, interpreter: Path) -> Options:
-    """This machine's options; `interpreter` is the prefix of the Python whose site file counts."""
+    """The options of this machine; `interpreter` is the prefix of the Python whose site file counts."""
     texts = []
     for path in files(environ, home, interpreter):
         try:
@@ -75,7 +75,7 @@ def options(texts: Sequence[str], environ: Mapping[str, str]) -> Options:
 def variables(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that tell uv the same, less those that the user has set for uv.
 
-    Variables and not arguments, because an index's address may hold a password, and every user of this machine
+    Variables and not arguments, because an index's address may hold a password, and any user of this machine
     can read the arguments of a process.
     """
     told = {
@@ -87,7 +87,7 @@ def variables(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
         "UV_NO_INDEX", environ
     ):
         told["UV_NO_INDEX"] = "1"
-    # Safe, because every file is checked against its hash, and needed where one index has a part of the wheels.
+    # Safe, because every file is checked against its hash, and needed where an index has a part of them.
     if not _is_set("UV_INDEX_STRATEGY", environ):
         told["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     return told
@@ -104,7 +104,7 @@ def _name(key: str) -> str:
 
 
 def _value(text: str, parts: str | None) -> str:
-    """pip parts several values by any white space, and reads a path as it is seen from the current folder."""
+    """Several values pip parts by any white space, and a path it reads from the current folder."""
     return text.strip() if parts is None else parts.join(_absolute(word) for word in text.split())
 
 

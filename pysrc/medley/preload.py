@@ -1,8 +1,8 @@
 """A preload is what a Python on another loader than the host's loads at its start, each library by full path.
 
-Such a loader has no default folders and no ld.so.cache, so it finds neither what wheels expect of a system nor
-the driver. What is loaded by full path is then found by its name. LD_LIBRARY_PATH would do the same, and break
-every program of the host that inherits it.
+Such a loader has no default folders and no ld.so.cache, so it finds neither what wheels expect of a system
+nor the driver. What is loaded by full path is then found by its name. LD_LIBRARY_PATH would do the same, and
+break every program of the host that inherits it.
 """
 
 from dataclasses import asdict, dataclass
@@ -40,10 +40,10 @@ class Preload:
     def write(self, site_packages: Path) -> None:
         """Make the Python of these site-packages do it at every start.
 
-        The .pth imports a module, because a line of a .pth runs where its own names cannot be seen from within
-        a comprehension.
+        The .pth imports a module: what a line of a .pth binds cannot be seen from a comprehension in it.
         """
         code = (files("medley") / "inside" / "preload.py").read_text(encoding="utf-8")
-        call = f"\n\nload({self.libraries!r}, {self.directories!r}, {self.shared_directories!r})\n"
+        drivers = f"Drivers({self.directories!r}, {self.shared_directories!r})"
+        call = f"\n\nload({self.libraries!r}, {drivers})\n"
         (site_packages / f"{MODULE}.py").write_text(code + call, encoding="utf-8")
         (site_packages / f"{MODULE}.pth").write_text(f"import {MODULE}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A proof of an engine environment is what its own Python says of its imports and of kernels it really ran."""
+"""A proof of an engine environment is what its own Python says of imports and of kernels that it ran."""
 
 import json
 from collections.abc import Iterator, Mapping

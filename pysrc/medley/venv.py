@@ -51,15 +51,13 @@ def ready(
     driver: Driver | None = None,
     watch: Watch = SILENT,
 ) -> Environment:
-    """The environment `name`, built if it is not there; `driver` is where this kind of host keeps its driver."""
+    """The environment `name`, built if need be; `driver` is where this kind of host keeps its driver."""
     wanted = blueprint(name, toolkit, driver=driver)
     found = read(wanted.path)
     if found:
         return found
     sweep()
-    with store.lock(
-        _lock(wanted.path), waits=lambda: watch.note(f"another medley builds {name}: waiting for it")
-    ):
+    with store.lock(_lock(wanted.path), waits=lambda: watch.note(f"another medley builds {name}: waiting")):
         found = read(wanted.path)
         if found is None:
             build.run(wanted, watch=watch)
@@ -104,17 +102,20 @@ def parts(
     lock: str, recipe: Recipe, python: Interpreter, preload: Preload, patched: str | None
 ) -> dict[str, Any]:
     """What makes an environment what it is, each by its name, so that two hosts can say what differs."""
-    made_by = {"alias": dict(recipe.alias), "device": recipe.device, "torch_backend": recipe.torch_backend}
     return {
-        "format": _FORMAT,
-        "lock": hashlib.sha256(lock.encode()).hexdigest(),
-        "recipe": made_by,
+        **_written(lock, recipe),
         "python": f"{python.implementation} {python.version}",
         "machine": python.machine,
         "libc": python.libc,
         "preload": preload.table(),
         "patched": patched,
     }
+
+
+def _written(lock: str, recipe: Recipe) -> dict[str, Any]:
+    """What comes from locks/; a title or a note shapes nothing."""
+    made_by = {"alias": dict(recipe.alias), "device": recipe.device, "torch_backend": recipe.torch_backend}
+    return {"format": _FORMAT, "lock": hashlib.sha256(lock.encode()).hexdigest(), "recipe": made_by}
 
 
 def digest(parts: Mapping[str, Any]) -> str:
@@ -149,8 +150,7 @@ def is_current(environment: Environment) -> bool:
     recipe = config.recipes().get(environment.name)
     if path is None or recipe is None:
         return False
-    lock = hashlib.sha256(path.read_bytes()).hexdigest()
-    return environment.parts["lock"] == lock and environment.parts["format"] == _FORMAT
+    return _written(path.read_text(encoding="utf-8"), recipe).items() <= environment.parts.items()
 
 
 def unfinished() -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""A watch is told what is going on while something takes its time; the command line shows it, tests keep it."""
+"""A watch is told what goes on while something takes its time; the command line shows it, tests keep it."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,29 +1,35 @@
-"""A Python on a newer libc than the host's, whose loader knows no folder: a stand-in for Nix's, without Nix's packages.
+"""A Python on a newer libc than the host's, whose loader knows no folder: it stands in for Nix's.
 
-CPython 3.11 of this host is copied and patched onto the libraries under /opt/nix-deb, which .ci/install-nix unpacks.
-The loader's default folders and its cache are blanked out in the copy, because Nix's has none: what wheels expect
-of a system is then truly not found unless it is loaded by full path.
+CPython 3.11 of this host is copied and patched onto the libraries under /opt/nix-deb, which .ci/install-nix
+unpacks. The copied loader has one default folder, with libc's own libraries and nothing else, and no cache, as
+Nix's: what wheels expect of a system is then truly not found unless it is loaded by full path.
 """
 
 import ctypes
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
+
+import uv
 
 LIBRARIES = Path("/opt/nix-deb/usr/lib/x86_64-linux-gnu")
 PATCHELF = Path("/opt/nix-deb/usr/bin/patchelf")
 LOADER = "ld-linux-x86-64.so.2"
-# The system's folders as they stand in Debian's loader, end to end; the copy gets as many bytes of nonsense.
+# The default folders as they stand in Debian's loader, end to end. The copy gets as many bytes: the first folder
+# is one of libc's own libraries, whose path has as many letters by design; the others are nowhere.
 DEFAULTS = b"/lib/x86_64-linux-gnu/\0/usr/lib/x86_64-linux-gnu/\0/lib/\0/usr/lib/\0"
-CACHE = b"/etc/ld.so.cache"
+LIBC = Path("/opt/nix-deb/usr/libc")
+NIXLIKE = f"{LIBC}/\0".encode() + b"/nix/lib/x86_64-linux-gnu/\0/nix/\0/nix/lib/\0"
+CACHE, NO_CACHE = b"/etc/ld.so.cache", b"/nix/no.so.cache"
+OF_LIBC = ("libc", "libdl", "libm", "libmvec", "libpthread", "libresolv", "librt", "libutil")
 # What wheels expect of a system. They lie apart, as Nix's do, so that nothing finds them beside libc.
-EXPECTED = ("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1")
+EXPECTED = ("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1", "libnuma.so.1")
+NUMA = Path("/usr/lib/x86_64-linux-gnu/libnuma.so.1")
 
 
-def toolkit(folder: Path, python: Path, uv: Path) -> Path:
-    """A toolkit as Nix realises it, for the CPU, made of this Python; returns its folder, for MEDLEY_TOOLKIT."""
+def toolkit(folder: Path, python: Path) -> Path:
+    """A toolkit for the CPU as Nix realises it, made of `python`; returns its folder, for MEDLEY_TOOLKIT."""
     home = folder / "python"
     if not (home / "done").exists():
         shutil.rmtree(home, ignore_errors=True)
@@ -35,7 +41,7 @@ def toolkit(folder: Path, python: Path, uv: Path) -> Path:
         "path": [],
         "preload": [str(home / "expected" / name) for name in EXPECTED],
         "pythons": {"3.11": str(home / "bin" / "python3.11")},
-        "uv": str(uv),
+        "uv": uv.find_uv_bin(),
         "loader": {
             "interpreter": str(home / "lib" / LOADER),
             "patchelf": str(PATCHELF),
@@ -50,12 +56,17 @@ def _make(home: Path, python: Path) -> None:
     prefix = Path(_said(python, "import sys; print(sys.base_prefix)"))
     for folder in ("bin", "lib", "expected", "lib/python3.11/site-packages"):
         (home / folder).mkdir(parents=True)
-    for library in LIBRARIES.glob("*.so*"):
+    for library in (*LIBRARIES.glob("*.so*"), NUMA):
         where = "expected" if library.name in EXPECTED else "lib"
         shutil.copy(library.resolve(), home / where / library.name)
     loader = home / "lib" / LOADER
-    blank = DEFAULTS.replace(b"lib", b"nix").replace(b"usr", b"nix")
-    loader.write_bytes(loader.read_bytes().replace(DEFAULTS, blank).replace(CACHE, b"/nix/no.so.cache"))
+    assert len(NIXLIKE) == len(DEFAULTS)
+    assert DEFAULTS in loader.read_bytes()
+    loader.write_bytes(loader.read_bytes().replace(DEFAULTS, NIXLIKE).replace(CACHE, NO_CACHE))
+    LIBC.mkdir(exist_ok=True)
+    for library in LIBRARIES.glob("*.so*"):
+        if library.name.partition(".")[0] in OF_LIBC and not (LIBC / library.name).exists():
+            (LIBC / library.name).symlink_to(library)
     shutil.copy(prefix / "bin" / "python3.11", home / "bin")
     for shared in prefix.glob("lib/libpython3.11.so.1.0"):
         shutil.copy(shared, home / "lib")
@@ -97,7 +108,3 @@ def host_libc() -> str:
     libc = ctypes.CDLL(None)
     libc.gnu_get_libc_version.restype = ctypes.c_char_p
     return str(libc.gnu_get_libc_version().decode())
-
-
-if __name__ == "__main__":
-    print(toolkit(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])))

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1")
+LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1", "libnuma.so.1")
 
 
 def prepare(folder: Path, venv: Path = Path(sys.prefix)) -> dict[str, str]:
@@ -53,7 +53,7 @@ def describe(venv: Path) -> dict[str, object]:
     search = f"{venv / 'bin'}:{os.environ['PATH']}"
     return {
         "venv": str(venv.absolute()),
-        "pythons": {version: python(version) for version in ("3.11", "3.12")},
+        "pythons": pythons(),
         "interpreter": next(path for path in paths if Path(path).name.startswith("ld-linux")),
         "libraries": {name: next(path for path in paths if Path(path).name == name) for name in LIBRARIES},
         "uv": which("uv", search),
@@ -66,6 +66,12 @@ def describe(venv: Path) -> dict[str, object]:
 def which(name: str, search: str) -> str:
     """A program's path, or a path that cannot exist and says which is missing."""
     return shutil.which(name, path=search) or f"/missing/{name}"
+
+
+def pythons() -> dict[str, str]:
+    """The engines' interpreters; where this machine has no 3.12, as Debian 12, its 3.11 stands in for that too."""
+    found = {version: python(version) for version in ("3.11", "3.12")}
+    return {version: path if Path(path).exists() else found["3.11"] for version, path in found.items()}
 
 
 def python(version: str) -> str:
@@ -116,7 +122,7 @@ def main() -> None:
     parser.add_argument("venv", type=Path, nargs="?", default=Path(sys.prefix))
     arguments = parser.parse_args()
     for name, value in prepare(arguments.folder.resolve(), arguments.venv).items():
-        print(f"export {name}={shlex.quote(value)}")  # noqa: T201 - for `eval`
+        print(f"export {name}={shlex.quote(value)}")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def test_a_toolkit_is_one_complete_file(tree: "Tree", system: str, kind: str) ->
     assert set(toolkit["pythons"]) == {"3.11", "3.12"}
     assert set(toolkit["loader"]) == {"interpreter", "patchelf", "libraries"}
     names = [path.rpartition("/")[2] for path in toolkit["preload"]]
-    assert names == ["libgcc_s.so.1", "libstdc++.so.6", "libz.so.1"]
+    assert names == ["libgcc_s.so.1", "libstdc++.so.6", "libz.so.1", "libnuma.so.1"]
     assert ("CUDA_HOME" in toolkit["variables"]) == (kind != "cpu")
     assert all(path.startswith("/nix/store/") for path in [*toolkit["path"], *toolkit["pythons"].values()])
 

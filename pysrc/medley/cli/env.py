@@ -20,8 +20,8 @@ _GB = 1e9
 class Env(cli.Application):
     DESCRIPTION = "Build, list, prove and remove engine environments."
     DESCRIPTION_MORE = """
-An engine environment is a virtualenv with an engine and Ray, made by uv from a hashed lock. `serve` builds the
-one it needs by itself. NAME, where it may be left out, is the one for this kind of host.
+An engine environment is a virtualenv with an engine and Ray, made by uv from a hashed lock. `serve` builds
+the one it needs by itself. Where NAME is left out, it is the one for this kind of host.
 
 Examples:
     /medley env build             the one for this host
@@ -187,11 +187,11 @@ def _finished(name: str) -> "tuple[Environment, Toolkit | None]":
 
 def _wanted(name: str) -> "tuple[str, Toolkit | None, Driver]":
     """The environment's name, and what this kind of host gives it."""
-    from medley import config, facts, machine, toolkit
+    from medley import toolkit
     from medley.cli.progress import watch
-    from medley.kind import kind
+    from medley.recognised import recognised
 
-    here = kind(facts.facts(machine.ask(facts.QUESTIONS)), config.hosts())
+    _, here = recognised()
     name = name or here.host.environments.get("vllm", "")
     if not name:
         raise Problem(

@@ -1,9 +1,9 @@
-"""Progress is a watch that a person sees: a spinner on a terminal, plain lines elsewhere; always on stderr."""
+"""Progress is a watch that a person sees: a spinner on a terminal, plain lines elsewhere, on stderr."""
 
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 # What takes less is over before it can be read.
 _WORTH_SAYING_S = 2.0
@@ -11,7 +11,7 @@ _WIDTH = 60
 
 
 class Plain:
-    """For logs and pipes: a line when a stage took long enough to be wondered about, and one when it is done."""
+    """For logs and pipes: a line when a stage begins, and one when it is done if it took its time."""
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -34,13 +34,13 @@ class Spinner:
         from rich.console import Console
 
         self._console = Console(stderr=True, highlight=False)
-        self._last = ""
+        self._show: Callable[[str], None] = lambda _: None
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        start, self._last = time.monotonic(), ""
+        start = time.monotonic()
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         said = TextColumn("[dim]{task.fields[said]}")
         with Progress(*columns, said, console=self._console, transient=True) as progress:
@@ -59,9 +59,6 @@ class Spinner:
         from rich.text import Text
 
         self._console.print(Text(text))
-
-    def _show(self, text: str) -> None:
-        """Outside of a stage nobody looks."""
 
 
 def watch() -> Plain | Spinner:

@@ -16,7 +16,13 @@ from medley.tables import Host, Model
 _PREFIX = re.compile(r"^(?:\(\S+ pid=\d+\) ?)?(?:ERROR [\d-]+ [\d:]+ \[[^\]]+\] ?)?")
 _ERROR = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*|vllm.*: error: .*)")
 # What vLLM's parent processes raise when a child died: true, and no reason.
-_EMPTY = ("See root cause above", "Engine core initialization failed", "died unexpectedly", "EngineDeadError")
+_EMPTY = (
+    "See root cause above",
+    "See stack trace for root cause",
+    "Engine core initialization failed",
+    "died unexpectedly",
+    "EngineDeadError",
+)
 
 
 def command(binary: Path, serving: Serving, flags: Sequence[Flag], theirs: tuple[str, ...]) -> Command:

@@ -4,8 +4,9 @@ Whatever fails here, Python starts: what is missing shows itself where it is nee
 """
 
 import ctypes
-import os
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 # The driver's libraries that CUDA programs open by name; the rest they need themselves.
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1")
@@ -14,44 +15,43 @@ SHARED = ("libcuda", "libnvidia-")
 _MISSING = re.compile(r"^([^/:\s]+\.so[^/:\s]*): cannot open shared object file")
 
 
-def load(libraries, directories, shared_directories, open_library=None):
-    """Returns the paths that were loaded, in order."""
-    opened = open_library or (lambda path: ctypes.CDLL(path, ctypes.RTLD_GLOBAL))
-    loaded = []
-    for path in libraries:
-        _load(path, directories, shared_directories, opened, loaded, frozenset())
-    for name in DRIVER:
-        path = find(name, directories, shared_directories)
-        if path is not None:
-            _load(path, directories, shared_directories, opened, loaded, frozenset())
-    return loaded
+class Drivers:
+    """Where the driver's libraries are: folders of its own, and folders it shares with the system."""
+
+    def __init__(self, directories: tuple[str, ...], shared_directories: tuple[str, ...]) -> None:
+        self.directories, self.shared_directories = directories, shared_directories
+
+    def find(self, name: str) -> str | None:
+        """Where a library is, or None."""
+        shared = self.shared_directories if name.startswith(SHARED) else ()
+        paths = (Path(folder) / name for folder in (*self.directories, *shared))
+        return next((str(path) for path in paths if path.exists()), None)
 
 
-def find(name, directories, shared_directories):
-    """Where the driver keeps a library, or None."""
-    shared = shared_directories if name.startswith(SHARED) else ()
-    paths = (os.path.join(folder, name) for folder in (*directories, *shared))
-    return next((path for path in paths if os.path.exists(path)), None)
+def load(
+    libraries: tuple[str, ...],
+    drivers: Drivers,
+    open_library: Callable[[str], object] = lambda path: ctypes.CDLL(path, ctypes.RTLD_GLOBAL),
+) -> list[str]:
+    """Load the libraries, then the driver's; returns what was loaded, in order."""
+    loaded: list[str] = []
 
-
-def _load(path, directories, shared_directories, opened, loaded, waiting):
-    """Loads one, after those that the loader says it misses; `waiting` for it are those that need it."""
-    if path in loaded:
+    def opened(path: str, waiting: frozenset[str]) -> bool:
+        """Whether it was loaded, after what the loader says it misses; `waiting` are those that need it."""
+        missed: set[str] = set()
+        while path not in loaded:
+            try:
+                open_library(path)
+            except OSError as error:
+                missing = _MISSING.match(str(error))
+                needed = drivers.find(missing[1]) if missing and missing[1] not in missed else None
+                if needed is None or needed in waiting or not opened(needed, waiting | {needed}):
+                    return False
+                missed.add(missing[1] if missing else "")
+            else:
+                loaded.append(path)
         return True
-    missed = set()
-    while True:
-        try:
-            opened(path)
-        except OSError as error:
-            missing = _MISSING.match(str(error))
-            if missing is None or missing[1] in missed:
-                return False
-            missed.add(missing[1])
-            needed = find(missing[1], directories, shared_directories)
-            if needed is None or needed == path or needed in waiting:
-                return False
-            if not _load(needed, directories, shared_directories, opened, loaded, waiting | {path}):
-                return False
-        else:
-            loaded.append(path)
-            return True
+
+    for path in (*libraries, *filter(None, map(drivers.find, DRIVER))):
+        opened(path, frozenset({path}))
+    return loaded

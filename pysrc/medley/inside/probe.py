@@ -1,4 +1,4 @@
-"""Proves an engine environment from within: imports, then real kernels on what it is for. Prints one JSON object.
+"""Proves an engine environment from within: imports, then real kernels on its device; prints a JSON object.
 
 Run by the environment's own Python, as a file: `python probe.py cuda` or `python probe.py cpu`.
 """
@@ -10,15 +10,19 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 PACKAGES = ("torch", "ray", "vllm")
 SIZE = 256
+# TF32, which a GPU may use for float32, keeps 10 bits of a mantissa.
+TOLERANCE = 1e-2
 
 
-def main(device):
+def main(device: str) -> None:
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    proof = {
+    proof: dict[str, Any] = {
         "python": platform.python_version(),
         "libc": os.confstr("CS_GNU_LIBC_VERSION"),
         "device": device,
@@ -30,7 +34,7 @@ def main(device):
     print(json.dumps(proof))
 
 
-def attempt(work):
+def attempt(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - JSON
     """What it returns, or what went wrong: a proof says everything it can."""
     try:
         return work()
@@ -38,21 +42,19 @@ def attempt(work):
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-def imported(name):
+def imported(name: str) -> dict[str, Any]:
     start = time.monotonic()
     found = attempt(lambda: {"version": importlib.import_module(name).__version__})
     return {**found, "seconds": round(time.monotonic() - start, 1)}
 
 
-def vllm_platform():
+def vllm_platform() -> str:
     """Which kind of device vLLM takes this host for."""
-    from vllm.platforms import current_platform
-
-    return current_platform.device_type
+    return str(importlib.import_module("vllm.platforms").current_platform.device_type)
 
 
-def devices(device):
-    import torch
+def devices(device: str) -> Iterator[dict[str, Any]]:
+    torch = importlib.import_module("torch")
 
     if device == "cpu":
         yield {"name": "CPU", "threads": torch.get_num_threads(), **kernels("cpu")}
@@ -71,8 +73,8 @@ def devices(device):
         }
 
 
-def built_for(capability, arches):
-    """Code of the same major and no higher minor runs; PTX of any lower capability is compiled by the driver."""
+def built_for(capability: tuple[int, int], arches: list[str]) -> bool:
+    """Code of the same major and no higher minor runs; the driver compiles PTX of a lower capability."""
     major, minor = capability
     for arch in arches:
         kind, _, number = arch.partition("_")
@@ -87,13 +89,13 @@ def built_for(capability, arches):
     return False
 
 
-def kernels(place):
+def kernels(place: str) -> dict[str, Any]:
     """Torch's matmul and a kernel of vLLM's own, each compared with the same in float64 on the CPU."""
     return {"matmul": attempt(lambda: matmul(place)), "silu_and_mul": attempt(lambda: silu_and_mul(place))}
 
 
-def matmul(place):
-    import torch
+def matmul(place: str) -> dict[str, Any]:
+    torch = importlib.import_module("torch")
 
     torch.manual_seed(0)
     left, right = torch.randn(SIZE, SIZE), torch.randn(SIZE, SIZE)
@@ -102,12 +104,10 @@ def matmul(place):
     return judged(found, left.double() @ right.double(), start)
 
 
-def silu_and_mul(place):
-    import torch
-    from vllm.platforms import current_platform
-
+def silu_and_mul(place: str) -> dict[str, Any]:
+    torch = importlib.import_module("torch")
     with contextlib.suppress(AttributeError):
-        current_platform.import_kernels()
+        importlib.import_module("vllm.platforms").current_platform.import_kernels()
     torch.manual_seed(0)
     both = torch.randn(8, 2 * SIZE)
     out = torch.empty(8, SIZE, device=place)
@@ -117,10 +117,9 @@ def silu_and_mul(place):
     return judged(out.cpu(), torch.nn.functional.silu(gate) * up, start)
 
 
-def judged(found, right, start):
-    # TF32, which a GPU may use for float32, keeps 10 bits of a mantissa.
+def judged(found: Any, right: Any, start: float) -> dict[str, Any]:  # noqa: ANN401 - tensors
     worst = (found.double() - right).abs().max().item() / right.abs().max().item()
-    return {"ok": worst < 1e-2, "error_share": worst, "seconds": round(time.monotonic() - start, 3)}
+    return {"ok": worst < TOLERANCE, "error_share": worst, "seconds": round(time.monotonic() - start, 3)}
 
 
 if __name__ == "__main__":

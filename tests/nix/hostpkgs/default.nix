@@ -70,6 +70,14 @@ import ./trivial.nix { inherit lib mk host; }
       ln -s ${host.libraries."libz.so.1"} $out/lib/
     '';
   };
+  # pkgs/by-name/nu/numactl/package.nix
+  numactl = mk {
+    name = "host-numactl";
+    text = ''
+      mkdir -p $out/lib
+      ln -s ${host.libraries."libnuma.so.1"} $out/lib/
+    '';
+  };
   # pkgs/tools/package-management/nix/default.nix
   nix = programs "nix" [ host.nix ];
   # pkgs/shells/bash/5.nix; asked for by `nix develop`

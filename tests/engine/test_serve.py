@@ -1,0 +1,94 @@
+"""The main job, for real: vLLM from its lock serves the demo model on this host's CPU."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from medley.command import Command
+from tests.served import Start, alive, chat
+
+pytestmark = pytest.mark.engine
+
+
+def serve(*words: str) -> Command:
+    return Command((sys.executable, "-m", "medley", "serve", *words))
+
+
+def medley(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "medley", *words],
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_demo_answers_twice_alike_and_ctrl_c_leaves_nothing(
+    start: Start, free_port: int, tmp_path: Path
+) -> None:
+    served = start(serve("demo", "--port", str(free_port)))
+    url = served.ready()
+    first, second = chat(url), chat(url)
+    assert first["usage"]["completion_tokens"] == 16
+    assert first["choices"][0]["message"]["content"] == second["choices"][0]["message"]["content"]
+
+    state = {"MEDLEY_STATE": str(tmp_path / "state")}
+    asked = medley("ask", "--max-tokens", "5", "Hello", env=state)
+    assert asked.returncode == 0, asked.stderr
+    assert asked.stdout.strip()
+    assert "5 tokens, first after" in asked.stderr
+
+    busy = medley("serve", "demo", "--port", str(free_port))
+    assert (busy.returncode, f"port {free_port} is in use" in busy.stderr) == (1, True)
+
+    assert served.interrupt() == 128 + signal.SIGINT
+    gone = medley("ask", "--url", url, "Hello")
+    assert (gone.returncode, "no server answers" in gone.stderr) == (1, True)
+
+
+def test_flags_after_two_dashes_reach_the_engine_and_its_death_is_a_problem(
+    start: Start, free_port: int
+) -> None:
+    served = start(serve("demo", "--port", str(free_port), "--", "--max-model-len", "999999"))
+    finished = served.process.wait(120)
+    assert finished is not None
+    assert finished.status == 1
+    said = "\n".join(finished.lines[-12:])
+    assert "the engine ended with exit code 1 before it was ready" in said
+    assert "max_model_len" in said or "max-model-len" in said
+    assert "cause: " in said
+    assert "read its whole output: less " in said
+
+
+def test_an_engine_killed_while_it_serves_is_a_problem_with_its_code(start: Start, free_port: int) -> None:
+    served = start(serve("demo", "--port", str(free_port), "--served-model-name", "demo"))
+    served.ready()
+    (engine,) = [
+        int(pid)
+        for pid in Path(f"/proc/{served.process.pid}/task/{served.process.pid}/children").read_text().split()
+    ]
+    os.kill(engine, signal.SIGKILL)
+    finished = served.process.wait(60)
+    assert finished is not None
+    assert finished.status == 128 + signal.SIGKILL
+    assert "exit code 137" in served.tail()
+
+
+def test_when_medley_itself_is_killed_the_engine_ends(start: Start, free_port: int) -> None:
+    from medley import machine
+
+    served = start(serve("demo", "--port", str(free_port)))
+    served.ready()
+    family = machine.descendants(served.process.pid)
+    os.kill(served.process.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while (left := [pid for pid in family if alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert left == []
