@@ -3,9 +3,9 @@
     .venv/bin/python benchmarks/startup.py            # 15 rounds, about half a minute
 
 `help` is `medley --help`; `spawn` is `medley serve demo` until its engine's process starts (the host's facts
-asked, the kind recognised, the plan and the command made); `bare` is plumbum's own start. The three take turns
-in every round, so that a machine whose speed drifts slows them alike; each figure is the median of the rounds'
-ratios, with the lowest and the highest.
+asked, the kind recognised, the plan and the command made); `bare` is plumbum's own start. The three take
+turns in every round, so that a machine whose speed drifts slows them alike; each figure is the median of the
+rounds' ratios, with the lowest and the highest.
 """
 
 import os
@@ -16,6 +16,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 15
 
@@ -38,16 +42,14 @@ with open(os.environ["STARTED"], "w") as file:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        runs = {"bare": bare, "help": help_, "spawn": lambda: spawn(folder)}
+        runs: dict[str, Callable[[], float]] = {"bare": bare, "help": help_, "spawn": lambda: spawn(folder)}
         environment(folder)
         for run in runs.values():
             run()  # bytecode, and the file cache
         rounds = [{name: run() for name, run in runs.items()} for _ in range(ROUNDS)]
     for name in ("help", "spawn"):
         ratios = sorted(each[name] / each["bare"] for each in rounds)
-        print(
-            f"{name}/bare: {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}, {ROUNDS} rounds)"
-        )
+        print(f"{name}/bare: {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
 
 
 def bare() -> float:

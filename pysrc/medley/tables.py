@@ -128,6 +128,6 @@ class Recipe(Table):
     torch_backend: str | None = None
     """uv's name for the index of PyTorch builds that PyPI does not have."""
     libraries: Mapping[str, str] = {}
-    """Libraries of the system that its wheels need beyond libc, libgcc and libstdc++: Debian's package of each."""
+    """Libraries that its wheels need and not every system has: Debian's package of each."""
     note: str | None = None
     """What a user must know before trusting it; printed by env build."""

@@ -1,8 +1,8 @@
 """A Python on a newer libc than the host's, whose loader knows no folder: it stands in for Nix's.
 
 CPython 3.11 of this host is copied and patched onto the libraries under /opt/nix-deb, which .ci/install-nix
-unpacks. The copied loader has one default folder, with libc's own libraries and nothing else, and no cache, as
-Nix's: what wheels expect of a system is then truly not found unless it is loaded by full path.
+unpacks. The copied loader has one default folder, with libc's own libraries and nothing else, and no cache,
+as Nix's: what wheels expect of a system is then truly not found unless it is loaded by full path.
 """
 
 import ctypes
@@ -16,8 +16,8 @@ import uv
 LIBRARIES = Path("/opt/nix-deb/usr/lib/x86_64-linux-gnu")
 PATCHELF = Path("/opt/nix-deb/usr/bin/patchelf")
 LOADER = "ld-linux-x86-64.so.2"
-# The default folders as they stand in Debian's loader, end to end. The copy gets as many bytes: the first folder
-# is one of libc's own libraries, whose path has as many letters by design; the others are nowhere.
+# The default folders as they stand in Debian's loader, end to end. The copy gets as many bytes: the first is
+# a folder of libc's own libraries, whose path has as many letters by design; the others are nowhere.
 DEFAULTS = b"/lib/x86_64-linux-gnu/\0/usr/lib/x86_64-linux-gnu/\0/lib/\0/usr/lib/\0"
 LIBC = Path("/opt/nix-deb/usr/libc")
 NIXLIKE = f"{LIBC}/\0".encode() + b"/nix/lib/x86_64-linux-gnu/\0/nix/\0/nix/lib/\0"

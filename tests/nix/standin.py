@@ -69,7 +69,7 @@ def which(name: str, search: str) -> str:
 
 
 def pythons() -> dict[str, str]:
-    """The engines' interpreters; where this machine has no 3.12, as Debian 12, its 3.11 stands in for that too."""
+    """The engines' interpreters; where this machine has no 3.12 (Debian 12), its 3.11 stands in for it."""
     found = {version: python(version) for version in ("3.11", "3.12")}
     return {version: path if Path(path).exists() else found["3.11"] for version, path in found.items()}
 
