@@ -11,7 +11,7 @@ from pathlib import Path
 # The driver's libraries that CUDA programs open by name; the rest they need themselves.
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1")
 # All that is ever taken from a system's own folder: its libc must not meet another one's.
-SHARED = ("libcuda", "libnvidia-")
+SHARED = ("libcuda.so", "libnvidia-")
 _MISSING = re.compile(r"^([^/:\s]+\.so[^/:\s]*): cannot open shared object file")
 
 
