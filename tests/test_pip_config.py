@@ -85,6 +85,7 @@ def test_options(texts: list[str], environ: dict[str, str], expected: dict[str, 
             {},
             id="what uv is told wins",
         ),
+        pytest.param({"find-links": "/no/such/folder"}, {}, {}, id="a folder that is not there"),
         pytest.param({"timeout": "180", "disable-pip-version-check": "1"}, {}, {}, id="not of interest"),
     ],
 )

@@ -3,10 +3,7 @@
 import pytest
 
 from medley import uv
-from medley.command import Command
 from medley.problem import Problem
-
-COMMAND = Command(("uv", "pip", "sync", "lock.txt"))
 
 HASH = """\
 Using Python 3.11.7 environment at: v
@@ -41,13 +38,17 @@ error: No solution found when resolving dependencies
         pytest.param(SPACE, "disk is full", "os error 28", "MEDLEY_CACHE", id="space"),
         pytest.param(LACKS, "offered nowhere", "torch==2.13.0+cpu", "PIP_FIND_LINKS", id="lacks"),
         pytest.param(
-            "error: new and strange", "v cannot", "new and strange", "uv pip sync", id="anything else"
+            "error: new and strange",
+            "v cannot",
+            "new and strange",
+            "env build v --dry-run",
+            id="anything else",
         ),
-        pytest.param("", "v cannot", "exited with 2", "uv pip sync", id="silence"),
+        pytest.param("", "v cannot", "exited with 2", "env build v --dry-run", id="silence"),
     ],
 )
 def test_failure(said: str, what: str, cause: str, fix: str) -> None:
-    problem = uv.failure(COMMAND, 2, said.splitlines(), "v cannot be built")
+    problem = uv.failure("v", 2, said.splitlines())
     assert isinstance(problem, Problem)
     assert what in problem.what
     assert cause in problem.cause

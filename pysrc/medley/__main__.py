@@ -25,9 +25,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminated)
     try:
-        from medley.cli import Medley  # noqa: PLC0415 - the handlers stand before the slow import
-
-        _, status = Medley.run(sys.argv, exit=False)
+        return _verb()
     except Problem as problem:
         print(f"medley: {problem}", file=sys.stderr)
         return problem.status
@@ -38,6 +36,17 @@ def main() -> int:
     except BrokenPipeError:  # `medley facts | head`: say nothing, not even at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+
+
+def _verb() -> int:
+    from medley.cli import Medley  # noqa: PLC0415 - the handlers stand before the slow import
+    from medley.cli.verb import Usage  # noqa: PLC0415
+
+    try:
+        _, status = Medley.run(sys.argv, exit=False)
+    except Usage as usage:
+        print(usage, file=sys.stderr)
+        return 2
     return int(status)
 
 

@@ -179,14 +179,14 @@ def _look_up(plan: Blueprint, watch: Watch) -> bool:
         if finished.status == 0:
             return backend
         if backend or not plan.recipe.torch_backend or not uv.lacks(finished.lines):
-            raise uv.failure(command, finished.status, finished.lines, _failed(plan))
+            raise uv.failure(plan.name, finished.status, finished.lines)
     raise AssertionError(plan)
 
 
 def _must(plan: Blueprint, command: Command, watch: Watch) -> Finished:
     finished = machine.run(command, on_line=watch.line)
     if finished.status:
-        raise uv.failure(command, finished.status, finished.lines, _failed(plan))
+        raise uv.failure(plan.name, finished.status, finished.lines)
     return finished
 
 

@@ -78,6 +78,7 @@ def variables(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
     Variables and not arguments, because an index's address may hold a password, and any user of this machine
     can read the arguments of a process.
     """
+    options = {**options, "find-links": _links(options.get("find-links", ""))}
     told = {
         variable: _value(options[option], parts)
         for option, variable, parts in _VARIABLES
@@ -109,8 +110,12 @@ def _value(text: str, parts: str | None) -> str:
 
 
 def _absolute(word: str) -> str:
-    path = Path(word)
-    return str(path.absolute()) if "://" not in word and path.exists() else word
+    return str(Path(word).absolute()) if Path(word).exists() else word
+
+
+def _links(text: str) -> str:
+    """Without the folders that are not there: pip passes over them, and uv would fail."""
+    return " ".join(word for word in text.split() if "://" in word or Path(word).exists())
 
 
 def _is_set(variable: str, environ: Mapping[str, str]) -> bool:

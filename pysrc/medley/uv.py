@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from medley import machine
-from medley.command import Command
 from medley.problem import Problem
 
 NO_SPACE = "No space left on device"
@@ -55,8 +54,9 @@ def lacks(lines: Sequence[str]) -> bool:
     return any("there is no version of" in line or "was not found in the" in line for line in lines)
 
 
-def failure(command: Command, status: int, lines: Sequence[str], what: str) -> Problem:
-    """What uv's last lines mean; `what` is what could not be done."""
+def failure(name: str, status: int, lines: Sequence[str]) -> Problem:
+    """What uv's last lines mean, where it was to build the environment `name`."""
+    what = f"{name} cannot be built"
     said = "\n".join(line for line in lines if line.strip())
     cause = _tail(lines) or f"uv exited with {status} and said nothing"
     if match := _HASH.search(said):
@@ -79,7 +79,7 @@ def failure(command: Command, status: int, lines: Sequence[str], what: str) -> P
             cause=cause,
             fix="name a folder that has its wheel: export PIP_FIND_LINKS=/path/to/wheels",
         )
-    return Problem(what, cause=cause, fix=f"run it by itself: {command}")
+    return Problem(what, cause=cause, fix=f"mend that, or go step by step: medley env build {name} --dry-run")
 
 
 def full(what: str, cause: str) -> Problem:

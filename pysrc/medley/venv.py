@@ -57,7 +57,9 @@ def ready(
     if found:
         return found
     sweep()
-    with store.lock(_lock(wanted.path), waits=lambda: watch.note(f"another medley builds {name}: waiting")):
+    with store.lock(
+        lock_file(wanted.path), waits=lambda: watch.note(f"another medley builds {name}: waiting")
+    ):
         found = read(wanted.path)
         if found is None:
             build.run(wanted, watch=watch)
@@ -175,7 +177,7 @@ def removable(name: str, *, everything: bool) -> Iterator[Path]:
 
 def remove(path: Path) -> bool:
     """Remove an environment's folder, unless a build holds it."""
-    held = _lock(path)
+    held = lock_file(path)
     with store.lock(held) as free:
         if free:
             (path / MANIFEST).unlink(missing_ok=True)  # first, so that nothing half-removed looks finished
@@ -193,7 +195,8 @@ def _folders() -> list[Path]:
     )
 
 
-def _lock(path: Path) -> Path:
+def lock_file(path: Path) -> Path:
+    """What a build of an environment holds while it goes on."""
     return path.parent / ".locks" / path.name
 
 

@@ -4,12 +4,12 @@ import difflib
 import importlib.metadata
 import sys
 
-from plumbum import cli
+from medley.cli.verb import Verb
 
 VERBS = ("facts", "env", "serve", "ask", "check", "version")
 
 
-class Medley(cli.Application):
+class Medley(Verb):
     """One LLM server out of the NVIDIA boxes you own."""
 
     PROGNAME = "medley"
@@ -17,10 +17,10 @@ class Medley(cli.Application):
     # plumbum starts a line of its help anew only at a bullet; of these, / alone is not printed.
     DESCRIPTION_MORE = """
 Examples:
-    /medley facts                what this host is
-    /medley serve demo           serve a tiny model made on the spot; needs no GPU
-    /medley ask "Hello"          talk to it, from another terminal
-    /medley serve --help         more about a verb
+    /medley facts            what this host is
+    /medley serve demo       serve a tiny model made on the spot, without a GPU
+    /medley ask "Hello"      talk to it, from another terminal
+    /medley serve --help     more about a verb
 
 """
     USAGE = "    {progname} VERB [SWITCHES] ...\n"

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from plumbum import cli
 
+from medley.cli.verb import Verb
 from medley.problem import Problem
 
 if TYPE_CHECKING:
     from medley import api
 
 
-class Ask(cli.Application):
+class Ask(Verb):
     DESCRIPTION = "Send one chat message to a running server and stream the answer."
     DESCRIPTION_MORE = """
 It asks the model that `medley serve` serves on this host, or the server that --url or MEDLEY_URL names.

@@ -5,8 +5,10 @@ import sys
 
 from plumbum import cli
 
+from medley.cli.verb import Verb
 
-class Check(cli.Application):
+
+class Check(Verb):
     DESCRIPTION = "Validate every TOML of kinds of hosts, models and engine environments."
     DESCRIPTION_MORE = """
 Your own tables are in ~/.config/medley/{hosts,models,locks}; they win over those that come with medley.

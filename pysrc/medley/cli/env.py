@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from plumbum import cli
 
+from medley.cli.verb import Verb
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
@@ -17,7 +18,7 @@ if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
 _GB = 1e9
 
 
-class Env(cli.Application):
+class Env(Verb):
     DESCRIPTION = "Build, list, prove and remove engine environments."
     DESCRIPTION_MORE = """
 An engine environment is a virtualenv with an engine and Ray, made by uv from a hashed lock. `serve` builds
@@ -40,7 +41,7 @@ Examples:
 
 
 @Env.subcommand("build")
-class Build(cli.Application):
+class Build(Verb):
     DESCRIPTION = "Build an engine environment, or say that it is there."
     DESCRIPTION_MORE = """
 Every file is checked against the lock's hash. What is finished is used again; what is killed leaves nothing.
@@ -68,7 +69,7 @@ Examples:
 
 
 @Env.subcommand("list")
-class List(cli.Application):
+class List(Verb):
     DESCRIPTION = "List the engine environments of this host, and those that could be built."
     DESCRIPTION_MORE = "\nExamples:\n    /medley env list\n    /medley env list --json\n\n"
     as_json = cli.Flag("--json", help="print one JSON array")
@@ -89,7 +90,7 @@ class List(cli.Application):
 
 
 @Env.subcommand("path")
-class Path(cli.Application):
+class Path(Verb):
     DESCRIPTION = "Print the folder of a finished engine environment."
     DESCRIPTION_MORE = "\nExamples:\n    /$(medley env path vllm-cpu)/bin/vllm --version\n\n"
 
@@ -99,7 +100,7 @@ class Path(cli.Application):
 
 
 @Env.subcommand("check")
-class Check(cli.Application):
+class Check(Verb):
     DESCRIPTION = "Prove an engine environment: its imports, and a real kernel on each GPU, or on the CPU."
     DESCRIPTION_MORE = "\nExamples:\n    /medley env check vllm-cpu\n    /medley env check --json\n\n"
     as_json = cli.Flag("--json", help="print one JSON object")
@@ -124,7 +125,7 @@ class Check(cli.Application):
 
 
 @Env.subcommand("clean")
-class Clean(cli.Application):
+class Clean(Verb):
     DESCRIPTION = "Remove engine environments whose lock has changed, and what killed builds left."
     DESCRIPTION_MORE = """
 With NAME, all of that name; with --all, all there are. Nothing that a build holds is removed.

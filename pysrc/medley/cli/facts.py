@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
 
+from medley.cli.verb import Verb
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
@@ -16,7 +17,7 @@ if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
     from medley.transcript import Transcript
 
 
-class Facts(cli.Application):
+class Facts(Verb):
     DESCRIPTION = "Say what this host is: processor, memory, GPUs, system, and the kind of host it makes."
     DESCRIPTION_MORE = """
 A transcript is the text of the questions asked and of the host's answers. It replays anywhere, so send it

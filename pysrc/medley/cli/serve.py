@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from plumbum import cli
 
+from medley.cli.verb import Verb
 from medley.problem import Problem
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from medley.plan import Plan
 
 
-class Serve(cli.Application):
+class Serve(Verb):
     DESCRIPTION = "Serve a model on this host with an OpenAI-style API, until Ctrl-C."
     DESCRIPTION_MORE = """
 MODEL is a name in models/ (demo needs nothing but this program), a folder that holds a model, or ORG/NAME on

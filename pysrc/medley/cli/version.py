@@ -6,8 +6,10 @@ import sys
 
 from plumbum import cli
 
+from medley.cli.verb import Verb
 
-class Version(cli.Application):
+
+class Version(Verb):
     DESCRIPTION = "Print the version, the Python it runs on, and where tables are looked for."
     DESCRIPTION_MORE = """
 Examples:

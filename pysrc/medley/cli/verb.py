@@ -1,0 +1,51 @@
+"""A verb is one plumbum application; wrong usage of it is a short word on stderr and exit code 2."""
+
+from typing import Any
+
+from plumbum import cli
+from plumbum.cli.switches import (
+    MissingArgument,
+    MissingMandatorySwitch,
+    PositionalArgumentsError,
+    SubcommandError,
+    SwitchCombinationError,
+    UnknownSwitch,
+    WrongArgumentType,
+)
+
+# plumbum's requests for help and the version are SwitchErrors too, so the true errors are named.
+_WRONG = (
+    MissingArgument,
+    MissingMandatorySwitch,
+    PositionalArgumentsError,
+    SubcommandError,
+    SwitchCombinationError,
+    UnknownSwitch,
+    WrongArgumentType,
+)
+
+
+class Usage(Exception):  # noqa: N818 - what it is about, as plumbum's own are named
+    """What was typed cannot be meant."""
+
+
+class Verb(cli.Application):
+    """Instead of plumbum's: it prints an error and the whole help to stdout, where results belong."""
+
+    SUBCOMMAND_HELPMSG = False  # "see VERB --help" after each of them says it too often
+
+    def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
+        try:
+            return super()._parse_args(argv)
+        except _WRONG as error:
+            raise self._usage(error) from error
+
+    def _validate_args(self, swfuncs: Any, tailargs: Any) -> Any:  # noqa: ANN401 - the same
+        try:
+            return super()._validate_args(swfuncs, tailargs)
+        except _WRONG as error:
+            raise self._usage(error) from error
+
+    def _usage(self, error: Exception) -> Usage:
+        first = str(error).splitlines()[0].rstrip(":")
+        return Usage(f"{self.PROGNAME}: {first}\n  see:   {self.PROGNAME} --help")

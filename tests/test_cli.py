@@ -1,0 +1,114 @@
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from medley.__main__ import main
+from medley.cli import VERBS
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `medley WORDS` here; returns the exit code, stdout and stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["medley", *words])
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+        try:
+            status = main()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(run: Run, verb: str) -> None:
+    status, out, err = run(verb, "--help")
+    assert (status, err) == (0, "")
+    assert f"\n    medley {verb}" in out.partition("Examples:")[2]
+
+
+def test_bare_medley_shows_its_verbs(run: Run) -> None:
+    status, out, _ = run()
+    assert status == 0
+    assert all(f"\n    {verb} " in out for verb in VERBS)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param("serve", "at least 1 positional argument", id="nothing to serve"),
+        pytest.param("serve demo --port abc", "not 'abc'", id="a word for a number"),
+        pytest.param("serve demo --prot 1", "Unknown switch --prot", id="a switch misspelt"),
+        pytest.param("sreve demo", "there is no verb 'sreve'", id="a verb misspelt"),
+        pytest.param("env bild", "['bild']", id="a subcommand misspelt"),
+        pytest.param("ask --max-tokens 0 x", "not '0'", id="out of range"),
+        pytest.param("facts --json --transcript", "--transcript", id="two that exclude each other"),
+    ],
+)
+def test_wrong_usage_is_said_on_stderr_and_exits_2(run: Run, words: str, said: str) -> None:
+    status, out, err = run(*words.split())
+    assert (status, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param("serve dem", "fix:   medley serve demo", id="an unknown model"),
+        pytest.param("serve demo 8000", "one model too many", id="a flag without its dashes"),
+        pytest.param(
+            "serve demo --gpus 0 --kind cpu", "--gpus 0 cannot be had", id="a GPU that is not there"
+        ),
+        pytest.param("serve demo --kind toaster", "there is no kind of host 'toaster'", id="an unknown kind"),
+        pytest.param(
+            "serve demo --kind cpu --env nowhere", "no engine environment", id="an unknown environment"
+        ),
+        pytest.param("serve demo --port 0 --kind cpu", "there is no port 0", id="no port"),
+        pytest.param("ask", "there is nothing to ask", id="nothing to ask"),
+    ],
+)
+def test_a_problem_is_said_on_stderr_and_exits_1(run: Run, words: str, said: str) -> None:
+    status, out, err = run(*words.split())
+    assert (status, out) == (1, "")
+    assert err.startswith("medley: ")
+    assert said in err
+    assert "\n  cause: " in err
+    assert "\n  fix:   " in err
+
+
+def test_version_says_where_tables_are(run: Run) -> None:
+    status, out, _ = run("version")
+    assert status == 0
+    assert "tables are looked for in" in out
+
+
+def test_check_counts(run: Run) -> None:
+    assert run("check")[0] == 0
+
+
+def test_a_dry_run_prints_one_command_and_starts_nothing(run: Run) -> None:
+    status, out, err = run("serve", "demo", "--dry-run", "--kind", "cpu", "--", "--max-model-len", "99")
+    assert status == 0
+    (line,) = out.splitlines()
+    assert line.endswith("--enforce-eager --max-model-len 99")
+    assert "KV cache 0.25 GiB: as its table says" in err
+
+
+def test_light_verbs_import_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['medley', '--help']; from medley.__main__ import main; main();"
+        "heavy = {'ray', 'torch', 'vllm', 'pydantic', 'httpx', 'rich'} & set(sys.modules);"
+        "sys.exit(', '.join(heavy) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

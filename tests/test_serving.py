@@ -1,0 +1,39 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from medley import serving
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    return tmp_path
+
+
+def test_a_note_lasts_as_long_as_its_server() -> None:
+    assert serving.newest() is None
+    with serving.noted("http://127.0.0.1:1/v1", "a", 1):
+        found = serving.newest()
+        assert found is not None
+        assert (found.url, found.model) == ("http://127.0.0.1:1/v1", "a")
+    assert serving.newest() is None
+
+
+def test_the_note_of_a_process_that_is_gone_does_not_count(state: Path) -> None:
+    with serving.noted("http://127.0.0.1:1/v1", "a", 1):
+        dead = {"url": "http://127.0.0.1:2/v1", "model": "b", "pid": 2**22 + 1}
+        (state / "serving" / "2.json").write_text(json.dumps(dead))
+        found = serving.newest()
+    assert found is not None
+    assert found.model == "a"
+
+
+def test_a_log_keeps_lines_as_they_come_and_the_log_before_it(state: Path) -> None:
+    path = state / "logs" / "serve.log"
+    for text in ("old", "new"):
+        with serving.log(path) as keep:
+            keep(text)
+            assert path.read_text() == f"{text}\n"
+    assert (path.with_name("serve.log.1")).read_text() == "old\n"

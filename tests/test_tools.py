@@ -1,0 +1,101 @@
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from medley import config, tools
+from medley.kind import Kind
+from medley.problem import Problem
+from medley.toolkit import Toolkit
+from medley.watch import Silent
+
+HOSTS = config.hosts()
+TOOLKIT = Toolkit(
+    kind="cpu", variables={"CC": "/n/gcc"}, path=("/n/bin",), preload=(), pythons={}, uv="/n/uv"
+)
+
+
+class Notes(Silent):
+    """A watch that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def kind(name: str) -> Kind:
+    return Kind(name, HOSTS[name], "because")
+
+
+def virtualenv(folder: Path, *programs: str) -> Path:
+    (folder / "bin").mkdir(parents=True)
+    for program in programs:
+        (folder / "bin" / program).touch()
+        (folder / "bin" / program).chmod(stat.S_IRWXU)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
+    for name in ("MEDLEY_TOOLKIT", "MEDLEY_FLAKE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("host", "named", "name"),
+    [
+        pytest.param("cpu", None, "vllm-cpu", id="as the kind's table says"),
+        pytest.param("spark", None, "vllm-cuda", id="a GPU's"),
+        pytest.param("cpu", "vllm-cuda", "vllm-cuda", id="as named"),
+    ],
+)
+def test_environment(host: str, named: str | None, name: str) -> None:
+    assert tools.environment(kind(host), named) == name
+
+
+def test_a_kind_without_an_environment_says_why() -> None:
+    with pytest.raises(Problem, match="Jetson Orin, L4T r36") as caught:
+        tools.environment(kind("orin"), None)
+    assert "JetPack 7.2" in caught.value.cause
+    assert "--env /path" in caught.value.fix
+
+
+def test_a_virtualenv_of_ones_own(tmp_path: Path) -> None:
+    own = virtualenv(tmp_path / "own", "python", "vllm")
+    assert tools.ready(kind("orin"), str(own)).binary == own / "bin"
+    bare = virtualenv(tmp_path / "bare", "python")
+    with pytest.raises(Problem, match="cannot serve"):
+        tools.ready(kind("orin"), str(bare))
+
+
+def test_the_shells_toolkit_is_used_and_a_wrong_one_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "toolkit.json").write_text(TOOLKIT.model_copy(update={"kind": "thor"}).model_dump_json())
+    monkeypatch.setenv("MEDLEY_TOOLKIT", str(tmp_path))
+    notes = Notes()
+    own = virtualenv(tmp_path / "own", "python", "vllm")
+    found = tools.ready(kind("cpu"), str(own), watch=notes)
+    assert (dict(found.settings), found.path) == ({"CC": "/n/gcc"}, ("/n/bin",))
+    assert notes.notes == ["this shell's toolchain is for thor, and the host is cpu"]
+
+
+def test_a_dry_run_builds_nothing_and_says_what_would_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/none")
+    notes = Notes()
+    found = tools.expected(kind("cpu"), watch=notes)
+    assert found.binary.is_relative_to(tmp_path / "cache" / "envs")
+    assert ["toolkit-cpu" in notes.notes[0], "env build vllm-cpu" in notes.notes[1]] == [True, True]
+    assert not (tmp_path / "cache").exists()
+
+
+def test_json_of_a_toolkit_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "toolkit.json"
+    path.write_text(TOOLKIT.model_dump_json())
+    assert json.loads(path.read_text())["kind"] == "cpu"
