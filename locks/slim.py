@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +62,16 @@ def _given(term: str) -> bool:
 
 
 def hashes(resolved: Mapping[str, Any], lock: Lock) -> dict[tuple[str, str], list[str]]:
-    """The sha256 of each file to install, by name and version; a source archive only for want of one."""
+    """The sha256 of each file to install, by name and version; a source archive where a wheel lacks."""
     found = {(build.name, build.version): list(build.sha256) for build in lock.elsewhere}
     for package in resolved["package"]:
         key = package["name"], package.get("version", "")
         if key in found or "version" not in package:
             continue
-        wheels = [wheel for wheel in package.get("wheels", ()) if fits(file_name(wheel), lock)]
-        files = wheels or [package["sdist"]] if "sdist" in package else wheels
+        files = [wheel for wheel in package.get("wheels", ()) if fits(file_name(wheel), lock)]
+        alone = (replace(lock, machines=(machine,)) for machine in lock.machines)
+        if not all(any(fits(file_name(wheel), host) for wheel in files) for host in alone):
+            files += [package["sdist"]] if "sdist" in package else []
         found[key] = sorted(file["hash"].removeprefix("sha256:") for file in files)
     return found
 

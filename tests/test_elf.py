@@ -1,5 +1,3 @@
-import platform
-import subprocess
 import sys
 from pathlib import Path
 
@@ -7,21 +5,19 @@ import pytest
 
 from medley import elf
 
-LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
+LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 
 
-def test_a_program_of_this_host() -> None:
-    said = subprocess.run(["ldd", "/bin/sh"], capture_output=True, text=True, check=False).stdout
-    loader = elf.loader(Path("/bin/sh").resolve())
-    assert loader == LOADERS[platform.machine()] or Path("/nix").exists()
+def test_the_loader_of_this_python_is_the_one_it_runs_on() -> None:
+    loader = elf.loader(Path(sys.executable).resolve())
     assert loader is not None
-    assert Path(loader).name in said or not said
+    assert str(Path(loader).resolve()) in Path("/proc/self/maps").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"#!/bin/sh\n", b"\x7fELF", b"\x7fELF" + b"\0" * 60, b"MZ" * 40],
-    ids=["empty", "script", "short", "no segments", "another system's"],
+    [b"", b"#!/bin/sh\n", b"\x7fELF", b"\x7fELF\x02\x01" + b"\0" * 60, b"MZ" * 40],
+    ids=["empty", "script", "short", "an object file", "another system's"],
 )
 def test_what_names_no_loader(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(content)
@@ -41,7 +37,7 @@ def test_a_library_names_none() -> None:
 @pytest.mark.parametrize(
     ("loader", "hosts"),
     [
-        *((each, True) for each in LOADERS.values()),
+        *((each, True) for each in LOADERS),
         ("/nix/store/x-glibc-2.42/lib/ld-linux-x86-64.so.2", False),
         (None, False),
     ],

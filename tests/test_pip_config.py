@@ -118,7 +118,7 @@ SITE = ["/opt/python/pip.conf"]
             ["/x/pip/pip.conf", "/y/pip/pip.conf", "/etc/pip.conf", USER[0], "/z/pip/pip.conf", *SITE],
             id="XDG",
         ),
-        pytest.param({"PIP_CONFIG_FILE": "/etc/hostname"}, [*SYSTEM, *SITE, "/etc/hostname"], id="named"),
+        pytest.param({"PIP_CONFIG_FILE": "/etc/passwd"}, [*SYSTEM, *SITE, "/etc/passwd"], id="named"),
         pytest.param(
             {"PIP_CONFIG_FILE": "/no/file"}, [*SYSTEM, *USER, *SITE, "/no/file"], id="named in vain"
         ),

@@ -35,7 +35,7 @@ def proof(device: str = "cpu", **changes: Any) -> dict[str, Any]:
             id="an import",
         ),
         pytest.param(proof("cuda", devices=[]), ["torch sees no GPU"], id="no GPU"),
-        pytest.param(proof("cuda", platform="cpu"), ["takes this host for cpu"], id="another platform"),
+        pytest.param(proof("cuda", platform="cpu"), ["device for cpu"], id="another platform"),
         pytest.param(
             proof("cuda", platform={"error": "RuntimeError: y"}), ["RuntimeError: y"], id="no platform"
         ),

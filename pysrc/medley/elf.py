@@ -18,6 +18,8 @@ def loader(path: Path) -> str | None:
         if magic != b"\x7fELF" or bits != _64_BIT or order != _LITTLE_ENDIAN:
             return None
         offset, size, count = fields[7], fields[11], fields[12]
+        if size < _SEGMENT.size:  # an object file, which has no segments
+            return None
         file.seek(offset)
         table = file.read(size * count)
         for at in range(0, len(table) - _SEGMENT.size + 1, size):

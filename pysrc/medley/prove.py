@@ -51,7 +51,7 @@ def failures(proof: Proof) -> Iterator[str]:
             yield f"import {name}: {package['error']}"
     platform, devices = proof.get("platform"), proof.get("devices")
     if platform is not None and platform != proof["device"]:
-        yield f"vLLM takes this host for {_said(platform)}, not for {proof['device']}"
+        yield f"vLLM takes this host's device for {_said(platform) or 'none'}, not for {proof['device']}"
     if isinstance(devices, Mapping):
         yield f"devices: {devices['error']}"
         return
@@ -89,7 +89,7 @@ def rows(proof: Proof) -> Iterator[tuple[str, str]]:
     for name, package in proof["packages"].items():
         yield name, package.get("error") or f"{package['version']} (imported in {package['seconds']} s)"
     if isinstance(platform := proof.get("platform"), str):
-        yield "platform", f"vLLM takes this host for {platform}"
+        yield "platform", f"vLLM takes this host's device for {platform or 'none'}"
     devices = proof.get("devices")
     for device in devices if isinstance(devices, list) else ():
         capability = f", capability {device['capability']}" if "capability" in device else ""

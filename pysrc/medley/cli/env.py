@@ -42,6 +42,7 @@ Examples:
 
 @Env.subcommand("build")
 class Build(Verb):
+    USAGE = "    {progname} [SWITCHES] [NAME]\n"
     DESCRIPTION = "Build an engine environment, or say that it is there."
     DESCRIPTION_MORE = """
 Every file is checked against the lock's hash. What is finished is used again; what is killed leaves nothing.
@@ -91,6 +92,7 @@ class List(Verb):
 
 @Env.subcommand("path")
 class Path(Verb):
+    USAGE = "    {progname} [SWITCHES] [NAME]\n"
     DESCRIPTION = "Print the folder of a finished engine environment."
     DESCRIPTION_MORE = "\nExamples:\n    /$(medley env path vllm-cpu)/bin/vllm --version\n\n"
 
@@ -101,6 +103,7 @@ class Path(Verb):
 
 @Env.subcommand("check")
 class Check(Verb):
+    USAGE = "    {progname} [SWITCHES] [NAME]\n"
     DESCRIPTION = "Prove an engine environment: its imports, and a real kernel on each GPU, or on the CPU."
     DESCRIPTION_MORE = "\nExamples:\n    /medley env check vllm-cpu\n    /medley env check --json\n\n"
     as_json = cli.Flag("--json", help="print one JSON object")
@@ -126,6 +129,7 @@ class Check(Verb):
 
 @Env.subcommand("clean")
 class Clean(Verb):
+    USAGE = "    {progname} [SWITCHES] [NAME]\n"
     DESCRIPTION = "Remove engine environments whose lock has changed, and what killed builds left."
     DESCRIPTION_MORE = """
 With NAME, all of that name; with --all, all there are. Nothing that a build holds is removed.
