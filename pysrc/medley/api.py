@@ -28,7 +28,8 @@ def answered(url: str, model: str) -> Completion | None:
     body = {"model": model, "prompt": "Hello", "max_tokens": _PROBE_TOKENS, "temperature": 0}
     began = time.monotonic()
     try:
-        answer = httpx.post(f"{url}/completions", json=body, timeout=httpx.Timeout(_PROBE_LIMIT_S, connect=2))
+        limit = httpx.Timeout(_PROBE_LIMIT_S, connect=2)
+        answer = httpx.post(f"{url}/completions", json=body, timeout=limit, verify=_tls(url))
     except (httpx.ConnectError, httpx.ConnectTimeout):
         return None
     except httpx.HTTPError as error:
@@ -89,7 +90,7 @@ def chat(url: str, model: str, text: str, *, max_tokens: int | None) -> Iterator
 def _events(url: str, body: dict[str, object]) -> Iterator[dict[str, Any]]:
     limit = httpx.Timeout(_FIRST_TOKEN_LIMIT_S, connect=5)
     try:
-        with httpx.stream("POST", url, json=body, timeout=limit) as answer:
+        with httpx.stream("POST", url, json=body, timeout=limit, verify=_tls(url)) as answer:
             if answer.status_code != httpx.codes.OK:
                 answer.read()
                 _require_ok(answer, str(body["model"]))
@@ -112,11 +113,16 @@ def _event(text: str) -> dict[str, Any]:
 def models(url: str) -> list[str]:
     """The names a server serves."""
     try:
-        answer = httpx.get(f"{url}/models", timeout=5)
+        answer = httpx.get(f"{url}/models", timeout=5, verify=_tls(url))
     except httpx.HTTPError as error:
         raise _unreachable(url, error) from error
     _require_ok(answer, "any")
     return [model["id"] for model in answer.json()["data"]]
+
+
+def _tls(url: str) -> bool:
+    """Whether certificates matter; to load them takes longer than a request to a server on this host."""
+    return url.startswith("https:")
 
 
 def _unreachable(url: str, error: httpx.HTTPError) -> Problem:

@@ -1,5 +1,6 @@
 """An interpreter is a Python on this host: which exactly, where, and on whose libc it runs."""
 
+import functools
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -87,6 +88,7 @@ def candidates(
         yield Candidate(str(path), "pyenv")
 
 
+@functools.cache
 def _probe(candidate: Candidate, wanted: str) -> Interpreter | str:
     """The interpreter, or why it will not do."""
     name = f"{candidate.path} ({candidate.origin})"

@@ -6,6 +6,7 @@ Everything it starts is a `Command`, dies with medley, and is ended with all its
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -83,9 +84,7 @@ class Process:
 
     def wait(self, limit_s: float | None = None) -> Finished | None:
         """How it ended, or None when `limit_s` ran out first."""
-        try:
-            self._child.wait(limit_s)
-        except subprocess.TimeoutExpired:
+        if self._child.returncode is None and not _ends_within(self.pid, limit_s):
             return None
         return self.poll()
 
@@ -151,6 +150,20 @@ def _spawn(command: Command) -> "subprocess.Popen[str]":
             cause=str(error),
             fix=f"install it, or put it on PATH: command -v {Path(command.argv[0]).name}",
         ) from error
+
+
+def _ends_within(pid: int, limit_s: float | None) -> bool:
+    """Whether a child that is not yet reaped ends in time.
+
+    Popen.wait(timeout) looks again and again, up to 50 ms apart; a pidfd tells at once.
+    """
+    handle = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        return bool(poll.poll(None if limit_s is None else max(0, limit_s) * 1000))
+    finally:
+        os.close(handle)
 
 
 def _die_with_parent() -> None:
