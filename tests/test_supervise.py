@@ -93,7 +93,7 @@ def test_an_engine_that_dies_later_is_a_problem_too(free_port: int) -> None:
 
 
 def test_an_engine_that_is_never_ready_is_ended(free_port: int) -> None:
-    with pytest.raises(Problem, match="not ready after 0.4 s") as caught:
+    with pytest.raises(Problem, match=r"not ready after 0\.4 s") as caught:
         Watched(free_port, "never-ready", limit_s=0.4).run()
     assert caught.value.cause == "starting"
     assert not _children()
