@@ -80,7 +80,7 @@ in
         text = ''
           mkdir -p $out/bin
           for name in python3 python${version}; do
-            ln -s ${program}/bin/python${version} $out/bin/$name
+            ln -s ${program}/bin/${baseNameOf host.pythons.${version}} $out/bin/$name
           done
         '';
       };
