@@ -25,7 +25,7 @@ CACHE, NO_CACHE = b"/etc/ld.so.cache", b"/nix/no.so.cache"
 OF_LIBC = ("libc", "libdl", "libm", "libmvec", "libpthread", "libresolv", "librt", "libutil")
 # What wheels expect of a system. They lie apart, as Nix's do, so that nothing finds them beside libc.
 EXPECTED = ("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1", "libnuma.so.1")
-NUMA = Path("/usr/lib/x86_64-linux-gnu/libnuma.so.1")
+HOST = Path("/usr/lib/x86_64-linux-gnu")
 
 
 def toolkit(folder: Path, python: Path) -> Path:
@@ -56,7 +56,7 @@ def _make(home: Path, python: Path) -> None:
     prefix = Path(_said(python, "import sys; print(sys.base_prefix)"))
     for folder in ("bin", "lib", "expected", "lib/python3.11/site-packages"):
         (home / folder).mkdir(parents=True)
-    for library in (*LIBRARIES.glob("*.so*"), NUMA):
+    for library in (*LIBRARIES.glob("*.so*"), HOST / "libnuma.so.1"):
         where = "expected" if library.name in EXPECTED else "lib"
         shutil.copy(library.resolve(), home / where / library.name)
     loader = home / "lib" / LOADER
@@ -81,22 +81,36 @@ def _make(home: Path, python: Path) -> None:
 def _patch(home: Path) -> None:
     """Each file finds its own libraries, and no other file's: RUNPATH, as Nix sets it."""
     lib, expected = home / "lib", home / "expected"
+    both = f"{lib}:{expected}"
+    binary = home / "bin" / "python3.11"
+    modules = list(lib.glob("python3.11/lib-dynload/*.so"))
+    _complete(home, [binary, *modules])
     for library in [*lib.glob("*.so*"), *expected.iterdir()]:
         if library.name not in {LOADER, "libc.so.6"}:
-            _patchelf("--set-rpath", f"{lib}:{expected}", library)
-    for module in lib.glob("python3.11/lib-dynload/*.so"):
-        own = f"{lib}:{expected}" if module.name.startswith(("zlib", "binascii")) else str(lib)
-        _patchelf("--set-rpath", own, module)
-    binary = home / "bin" / "python3.11"
-    _patchelf("--set-interpreter", str(lib / LOADER), binary)
-    _patchelf("--set-rpath", str(lib), binary)
+            _patchelf(library, "--set-rpath", both)
+    for module in modules:
+        own = both if module.name.startswith(("zlib", "binascii")) else str(lib)
+        _patchelf(module, "--set-rpath", own)
+    # In this order: the other way round patchelf 0.18 makes a program of Debian's Python that crashes.
+    _patchelf(binary, "--set-rpath", both)
+    _patchelf(binary, "--set-interpreter", str(lib / LOADER))
 
 
-def _patchelf(option: str, value: str, file: Path) -> None:
+def _complete(home: Path, files: list[Path]) -> None:
+    """Debian's own Python needs what the newer suite's Nix does not (libexpat): taken from the host."""
+    for name in {needed for file in files for needed in _patchelf(file, "--print-needed").split()}:
+        if not any((home / where / name).exists() for where in ("lib", "expected")):
+            found = next(HOST.glob(f"**/{name}"), None)
+            if found:
+                shutil.copy(found.resolve(), home / "lib" / name)
+
+
+def _patchelf(file: Path, *words: str) -> str:
     file.chmod(0o755)
     # It lies on the newer libc itself.
     run = [str(LIBRARIES / LOADER), "--library-path", str(LIBRARIES), str(PATCHELF)]
-    subprocess.run([*run, option, value, str(file)], check=True, capture_output=True)
+    done = subprocess.run([*run, *words, str(file)], check=True, capture_output=True, text=True)
+    return done.stdout
 
 
 def _said(python: Path, code: str) -> str:
