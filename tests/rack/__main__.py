@@ -3,7 +3,8 @@
 import os
 import re
 import sys
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 from plumbum import cli
 
@@ -21,10 +22,10 @@ class Racks(Verb):
     DESCRIPTION = "Hosts made of namespaces on this machine: own network, /tmp, $HOME, /dev/shm, processes."
     DESCRIPTION_MORE = """
 Examples:
-    /python -m tests.rack up 4                   host1 … host4 on one switch
+    /python -m tests.rack up 4        host1 … host4 on one switch
     /python -m tests.rack x host1 ping -c1 host2
-    /python -m tests.rack x host1                a shell on it
-    /python -m tests.rack ls                     what is up, those of running tests too
+    /python -m tests.rack x host1     a shell on it
+    /python -m tests.rack ls          what is up, in running tests too
     /python -m tests.rack down"""
     USAGE = "    {progname} up|ls|x|down [SWITCHES] ...\n"
 
@@ -38,7 +39,9 @@ Examples:
 
 
 class Named(Verb):
-    name = cli.SwitchAttr("--name", str, default="rack", argname="NAME", help="which rack, where there are several")
+    name = cli.SwitchAttr(
+        "--name", str, default="rack", argname="NAME", help="which rack, where there are several"
+    )
 
 
 @Racks.subcommand("up")
@@ -47,13 +50,17 @@ class Up(Named):
     DESCRIPTION_MORE = """
 Examples:
     /up 2
-    /up 4 --link lan --link fast:host1,host2,host3:400     two switches; the second at 400 Mbit/s
-    /up 2 --link lan --cable cx7:host1,host2:2000          a switch, and a cable between two
-    /up 2 --cpus host2=0.3                                 a slow host"""
+    /up 2 --cpus host2=0.3 --sshd
+    /up 4 --link lan --link fast:host1,host2,host3:400     400 Mbit/s
+    /up 2 --link lan --cable cx7:host1,host2:2000"""
 
-    links = cli.SwitchAttr("--link", str, list=True, argname="LINK", help="a switch: NAME[:HOST,HOST…[:MBIT]]")
+    links = cli.SwitchAttr(
+        "--link", str, list=True, argname="LINK", help="a switch: NAME[:HOST,HOST…[:MBIT]]"
+    )
     cables = cli.SwitchAttr("--cable", str, list=True, argname="CABLE", help="NAME:HOST,HOST[:MBIT]")
-    cpus = cli.SwitchAttr("--cpus", str, list=True, argname="HOST=CORES", help="the cores that a host may use")
+    cpus = cli.SwitchAttr(
+        "--cpus", str, list=True, argname="HOST=CORES", help="the cores that a host may use"
+    )
     sshd = cli.Flag("--sshd", help="start sshd on each; keys are in place")
 
     def main(self, hosts: int) -> None:
@@ -84,13 +91,21 @@ class X(Named):
     DESCRIPTION = "Run a command on a host, or a shell; it starts in this folder, if the host sees it."
     USAGE = "    {progname} [--name NAME] HOST [COMMAND...]\n"
 
+    def _parse_args(self, argv: list[str]) -> Any:
+        """What follows HOST is the command's own, switches too."""
+        host = 0
+        while argv[host : host + 1] and argv[host].startswith("-"):
+            host += 2 if argv[host] == "--name" else 1
+        return super()._parse_args([*argv[: host + 1], "--", *argv[host + 1 :]])
+
     def main(self, host: str, *words: str) -> NoReturn:
         rack = next(iter(racks(self.name)), None)
         if rack is None:
             raise Problem(f"{self.name} is not up", cause="it has no keeper", fix=f"{Racks.PROGNAME} up 2")
         argv = words or (os.environ.get("SHELL", "/bin/sh"),)
-        seen = os.path.isdir(f"/proc/{rack[host].first_process}/root{os.getcwd()}")
-        command = rack[host].command(argv, folder=os.getcwd() if seen else HOME)
+        here = Path.cwd()
+        seen = Path(f"/proc/{rack[host].first_process}/root{here}").is_dir()
+        command = rack[host].command(argv, folder=str(here) if seen else HOME)
         sys.stdout.flush()
         os.execvpe(command.argv[0], command.argv, command.environment(os.environ))
 

@@ -1,6 +1,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
@@ -16,4 +17,9 @@ def rack() -> Iterator[Up]:
     if os.geteuid() != 0:
         pytest.skip("needs root: it makes namespaces and mounts")
     with ExitStack() as stack:
-        yield lambda spec: stack.enter_context(up(spec))
+        yield lambda spec: stack.enter_context(up(_named(spec)))
+
+
+def _named(spec: Spec | int) -> Spec:
+    """`ls` shows whose it is, and the racks that somebody plays with keep their names."""
+    return replace(Spec(spec) if isinstance(spec, int) else spec, name=f"pytest-{os.getpid()}")

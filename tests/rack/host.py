@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
 
@@ -33,6 +33,7 @@ class Host:
     keeper: int
     first_process: int
     ports: tuple[Port, ...]
+    started: list[machine.Process] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def address(self) -> str:
@@ -75,7 +76,10 @@ class Host:
         *,
         folder: str = HOME,
     ) -> machine.Process:
-        return machine.Process(self.command(command, folder=folder), on_line or (lambda _: None))
+        """Start it, and leave it to run; it ends with the rack at the latest."""
+        process = machine.Process(self.command(command, folder=folder), on_line or (lambda _: None))
+        self.started.append(process)
+        return process
 
     def path(self, inside: str) -> Path:
         """Where a file of its /tmp, /etc or /run is for us; of a killed host, too."""

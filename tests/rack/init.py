@@ -1,4 +1,4 @@
-"""The first process of a host: gives it its own parts of the file system, then reaps orphans until it is killed.
+"""The first process of a host: gives it its own parts of the file system, then reaps orphans.
 
 It runs as `python -I -S init.py JSON` in fresh namespaces, so it imports nothing of ours. Lines on stdin and
 stdout keep it in step with the keeper: "here", then, when the wires are plugged in, "ready".
@@ -114,7 +114,9 @@ def reap() -> None:
         signal.sigwait({signal.SIGCHLD})
 
 
-def mount(source: Path | str, target: Path | str, *, kind: str = "", flags: int = 0, options: str = "") -> None:
+def mount(
+    source: Path | str, target: Path | str, *, kind: str = "", flags: int = 0, options: str = ""
+) -> None:
     words = (os.fsencode(word) for word in (source, target, kind))
     _done(_libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(options)), target)
 

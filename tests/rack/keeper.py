@@ -5,6 +5,7 @@ processes, and every host dies with the keeper; so what is left after a crash is
 Only control groups have names; those of dead keepers are swept at the next start.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -46,9 +47,16 @@ def main() -> None:
         keep(spec, hosts)
     finally:
         for host, process in hosts.items():
-            process.kill()
-            cgroup.remove(os.getpid(), host)
-            process.wait()
+            end(host, process)
+
+
+def end(host: str, process: "subprocess.Popen[str]") -> None:
+    """Kill process 1, which takes the others with it; unshare(1) then reaps it, so nobody else has to."""
+    for pid in census.children(process.pid) or [process.pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    cgroup.remove(os.getpid(), host)
+    process.wait()
 
 
 def start(spec: Spec, host: str) -> "subprocess.Popen[str]":

@@ -69,13 +69,11 @@ class Rack:
         """End the keeper, and with it everything."""
         if self.process is not None:
             self.process.stop(limit_s)
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.keeper, signal.SIGTERM)
-        deadline = time.monotonic() + limit_s
-        while running(self.keeper):
-            assert time.monotonic() < deadline, f"the keeper {self.keeper} does not end"
-            time.sleep(0.02)
+        else:
+            _end(self.keeper, limit_s)
+        for process in (each for host in self.hosts for each in host.started):
+            if process.wait(5) is None:
+                process.stop(0)
 
     def _plugs(self, link: str, host: str | None) -> list[Port]:
         """A cable is cut at both ends, wherever it is cut."""
@@ -109,7 +107,9 @@ def found(keeper: census.Keeper, process: machine.Process | None = None) -> Rack
     """The rack that a keeper holds; its killed hosts are left out."""
     spec = keeper.spec
     firsts = keeper.first_processes()
-    hosts = (Host(name, keeper.pid, firsts[name], spec.ports_of(name)) for name in spec.names if name in firsts)
+    hosts = (
+        Host(name, keeper.pid, firsts[name], spec.ports_of(name)) for name in spec.names if name in firsts
+    )
     return Rack(spec, keeper.pid, tuple(hosts), process)
 
 
@@ -118,6 +118,15 @@ def _with_tree(spec: Spec) -> Spec:
     if not TREE.is_relative_to("/tmp") or str(TREE) in spec.share:
         return spec
     return replace(spec, share=(*spec.share, str(TREE)))
+
+
+def _end(keeper: int, limit_s: float) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(keeper, signal.SIGTERM)
+    deadline = time.monotonic() + limit_s
+    while running(keeper):
+        assert time.monotonic() < deadline, f"the keeper {keeper} does not end"
+        time.sleep(0.02)
 
 
 def _keeper(spec: Spec, *, detached: bool) -> Command:

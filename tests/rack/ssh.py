@@ -70,7 +70,9 @@ def _await_answer(host: Host, process: machine.Process) -> None:
 
 def _key(file: Path) -> str:
     """Make a key pair; returns the public line."""
-    made = machine.run(Command(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rack", "-f", str(file))))
+    made = machine.run(
+        Command(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rack", "-f", str(file)))
+    )
     assert made.status == 0, made.lines
     return file.with_suffix(".pub").read_text()
 
