@@ -1,0 +1,101 @@
+"""A host's control groups: how much processor it gets, and whether its time stands still.
+
+cgroup v1 has a tree for each controller, v2 one for all; both name the file of processes alike.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Container
+from pathlib import Path
+
+from medley.problem import Problem
+
+PREFIX = "medley-rack"
+PERIOD_US = 100_000
+ROOT = Path("/sys/fs/cgroup")
+
+
+def version_2(root: Path = ROOT) -> bool:
+    return (root / "cgroup.controllers").exists()
+
+
+def folders(keeper: int, host: str, root: Path = ROOT) -> tuple[Path, ...]:
+    """Where this host's groups are, or would be."""
+    name = f"{PREFIX}.{keeper}.{host}"
+    if version_2(root):
+        return (root / name,)
+    return tuple(root / tree / name for tree in ("cpu", "freezer") if (root / tree).is_dir())
+
+
+def make(keeper: int, host: str, first_process: int, cpus: float | None) -> None:
+    try:
+        for folder in folders(keeper, host):
+            folder.mkdir()
+            (folder / "cgroup.procs").write_text(str(first_process))
+        if cpus is not None:
+            _limit(keeper, host, cpus)
+    except OSError as error:
+        raise Problem(
+            f"{host} gets no control group",
+            cause=str(error),
+            fix="run as root of the machine, or in a container started with --privileged",
+        ) from error
+
+
+def _limit(keeper: int, host: str, cpus: float) -> None:
+    quota = int(cpus * PERIOD_US)
+    folder = folders(keeper, host)[0]
+    if version_2():
+        (ROOT / "cgroup.subtree_control").write_text("+cpu")
+        (folder / "cpu.max").write_text(f"{quota} {PERIOD_US}")
+    else:
+        (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+        (folder / "cpu.cfs_quota_us").write_text(str(quota))
+
+
+def freeze(keeper: int, host: str, *, frozen: bool, limit_s: float = 5) -> None:
+    """Stop the time of every process of a host, or let it go on; returns when it is so."""
+    folder = folders(keeper, host)[-1]
+    if not folder.exists():
+        return
+    if version_2():
+        (folder / "cgroup.freeze").write_text(str(int(frozen)))
+        wanted, where = f"frozen {int(frozen)}", folder / "cgroup.events"
+    else:
+        wanted, where = "FROZEN" if frozen else "THAWED", folder / "freezer.state"
+        where.write_text(wanted)
+    deadline = time.monotonic() + limit_s
+    while wanted not in where.read_text().splitlines():
+        assert time.monotonic() < deadline, f"{host} is not {wanted} after {limit_s} s"
+        time.sleep(0.01)
+
+
+def remove(keeper: int, host: str, limit_s: float = 5) -> None:
+    """End what still runs in a host's groups, then the groups."""
+    with contextlib.suppress(FileNotFoundError):
+        freeze(keeper, host, frozen=False)
+    deadline = time.monotonic() + limit_s
+    for folder in folders(keeper, host):
+        while folder.exists() and time.monotonic() < deadline:
+            _end(folder)
+            try:
+                folder.rmdir()
+            except OSError:  # a process that has been killed takes a moment to leave
+                time.sleep(0.01)
+
+
+def _end(folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        for pid in (folder / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+def left(alive: Container[int]) -> list[tuple[int, str]]:
+    """The groups, as (keeper, host), of keepers that are no longer alive."""
+    trees = [ROOT] if version_2() else [ROOT / "cpu", ROOT / "freezer"]
+    names = {folder.name for tree in trees for folder in tree.glob(f"{PREFIX}.*")}
+    owners = [(int(keeper), host) for _, keeper, host in (name.split(".") for name in sorted(names))]
+    return [(keeper, host) for keeper, host in owners if keeper not in alive]

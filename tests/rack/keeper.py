@@ -1,0 +1,156 @@
+"""The process that holds a rack: its network is the switches, its /dev/shm the hosts' disks.
+
+Nothing of a rack has a name outside: no named namespace, no link, no mount, no file. All of it hangs on
+processes, and every host dies with the keeper; so what is left after a crash is what the kernel leaves.
+Only control groups have names; those of dead keepers are swept at the next start.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from tests.rack import census, cgroup
+from tests.rack.init import mount
+from tests.rack.spec import Port, Spec
+
+INIT = Path(__file__).with_name("init.py")
+SPACES = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--net")
+SHM_BYTES = 4 << 30
+READY = "the rack is up, kept by "
+DISKS = Path("/dev/shm")
+
+
+def main() -> None:
+    spec = Spec.from_json(sys.argv[1])
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGINT, _end)
+    sweep()
+    hosts: dict[str, subprocess.Popen[str]] = {}
+    try:
+        mount("disks", DISKS, kind="tmpfs", options="mode=755")
+        for host in spec.names:
+            hosts[host] = start(spec, host)
+        for host, process in hosts.items():
+            _hear(process, "here")
+            cgroup.make(os.getpid(), host, census.first_process(process.pid), spec.cpus.get(host))
+        wire(spec, {host: census.first_process(process.pid) for host, process in hosts.items()})
+        for process in hosts.values():
+            _say(process)
+        for process in hosts.values():
+            _hear(process, "ready")
+        print(READY, os.getpid(), flush=True)
+        keep(spec, hosts)
+    finally:
+        for host, process in hosts.items():
+            end(host, process)
+
+
+def end(host: str, process: "subprocess.Popen[str]") -> None:
+    """Kill process 1, which takes the others with it; unshare(1) then reaps it, so nobody else has to."""
+    for pid in census.children(process.pid) or [process.pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    cgroup.remove(os.getpid(), host)
+    process.wait()
+
+
+def start(spec: Spec, host: str) -> "subprocess.Popen[str]":
+    """A host's first process, in namespaces of its own; killed when the keeper is, and whatever way."""
+    about = {
+        "name": host,
+        "disk": str(DISKS / host),
+        "share": spec.share,
+        "shm_bytes": SHM_BYTES,
+        "etc_hosts": spec.etc_hosts,
+        "ports": [
+            {"interface": p.interface, "address": p.address, "mtu": p.link.mtu, "shape": shape(p.link.mbit)}
+            for p in spec.ports_of(host)
+        ],
+    }
+    alone = (*SPACES, "--propagation", "slave", "--fork", "--kill-child")
+    return subprocess.Popen(
+        ("setpriv", "--pdeathsig", "KILL", *alone, sys.executable, "-I", "-S", INIT, json.dumps(about)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wire(spec: Spec, first: dict[str, int]) -> None:
+    """The switches here, and a wire from each to its hosts."""
+    lines = ["link set lo up"]
+    for link in spec.links:
+        mtu = f" mtu {link.mtu}" if link.mtu else ""
+        lines.append(f"link add {link.name} type bridge")
+        for port in spec.plugged(link.name):
+            peer = f"name {port.interface} netns {first[port.host]}"
+            lines += [
+                f"link add {port.switch_port} type veth peer {peer}",
+                f"link set {port.switch_port} master {link.name}{mtu} up",
+            ]
+        lines.append(f"link set {link.name}{mtu} up")
+    subprocess.run(["ip", "-batch", "-"], input="\n".join(lines), text=True, check=True)
+    for port in spec.ports:
+        if port.link.mbit:
+            words = ("dev", port.switch_port, *shape(port.link.mbit))
+            subprocess.run(["tc", "qdisc", "add", *words], check=True)
+
+
+def shape(mbit: int | None) -> tuple[str, ...]:
+    """The words for tc; a wire is shaped at both ends, so each way for itself."""
+    if mbit is None:
+        return ()
+    return ("root", "tbf", "rate", f"{mbit}mbit", "burst", "256kb", "latency", "50ms")
+
+
+def keep(spec: Spec, hosts: "dict[str, subprocess.Popen[str]]") -> None:
+    """Until told to end; when a host dies, its cables lose their carrier at the other end."""
+    ends = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, *ends})
+    dead: set[str] = set()
+    while True:
+        for host, process in hosts.items():
+            if host not in dead and process.poll() is not None:
+                dead.add(host)
+                cgroup.remove(os.getpid(), host)
+                for port in other_ends(spec, host):
+                    subprocess.run(["ip", "link", "set", port.switch_port, "down"], check=False)
+        if signal.sigwait({signal.SIGCHLD, *ends}) in ends:
+            return
+
+
+def other_ends(spec: Spec, host: str) -> list[Port]:
+    cables = [port.link for port in spec.ports_of(host) if port.link.direct]
+    return [port for cable in cables for port in spec.plugged(cable.name) if port.host != host]
+
+
+def sweep() -> None:
+    """Remove the control groups of keepers that were killed."""
+    alive = {keeper.pid for keeper in census.keepers()}
+    for keeper, host in cgroup.left(alive):
+        cgroup.remove(keeper, host)
+
+
+def _say(process: "subprocess.Popen[str]") -> None:
+    assert process.stdin is not None
+    process.stdin.write("go on\n")
+    process.stdin.flush()
+
+
+def _hear(process: "subprocess.Popen[str]", word: str) -> None:
+    assert process.stdout is not None
+    heard = process.stdout.readline().strip()
+    assert heard == word, f"a host said {heard!r} instead of {word!r}"
+
+
+def _end(_number: int, _frame: object) -> NoReturn:
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""A rack: hosts made of namespaces, wired together, that vanish with whoever made them."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from medley import machine
+from medley.command import Command
+from medley.problem import Problem
+from tests.rack import census
+from tests.rack.host import Host, running
+from tests.rack.keeper import READY, shape
+from tests.rack.spec import Port, Spec
+
+TREE = Path(__file__).parents[2]
+UP_LIMIT_S = 60
+
+
+@dataclass(frozen=True)
+class Rack:
+    """Hosts and links that are up; leaving a `with` block takes them down."""
+
+    spec: Spec
+    keeper: int
+    hosts: tuple[Host, ...]
+    process: machine.Process | None = None  # the keeper, where it is our child
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.down()
+
+    def __getitem__(self, name: str) -> Host:
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        raise Problem(
+            f"there is no host {name}",
+            cause=f"the hosts of this rack are {', '.join(host.name for host in self.hosts)}",
+            fix="python -m tests.rack ls",
+        )
+
+    def cut(self, link: str, host: str | None = None) -> None:
+        """Pull the plug of one host, or of all: its interface stays up, and has no carrier."""
+        for port in self._plugs(link, host):
+            self._outside("ip", "link", "set", port.switch_port, "down")
+
+    def mend(self, link: str, host: str | None = None) -> None:
+        for port in self._plugs(link, host):
+            self._outside("ip", "link", "set", port.switch_port, "up")
+
+    def shape(self, link: str, mbit: int) -> None:
+        """Make a link so fast, both ways."""
+        for port in self.spec.plugged(link):
+            words = shape(mbit)
+            self._outside("tc", "qdisc", "replace", "dev", port.switch_port, *words)
+            self[port.host].says("tc", "qdisc", "replace", "dev", port.interface, *words)
+
+    def down(self, limit_s: float = 20) -> None:
+        """End the keeper, and with it everything."""
+        if self.process is not None:
+            self.process.stop(limit_s)
+        else:
+            _end(self.keeper, limit_s)
+        for process in (each for host in self.hosts for each in host.started):
+            if process.wait(5) is None:
+                process.stop(0)
+
+    def _plugs(self, link: str, host: str | None) -> list[Port]:
+        """A cable is cut at both ends, wherever it is cut."""
+        plugged = self.spec.plugged(link)
+        whole = host is None or plugged[0].link.direct
+        return [port for port in plugged if (whole or port.host == host) and self[port.host].alive]
+
+    def _outside(self, *argv: str) -> None:
+        """Run it where the switches are."""
+        enter = ("nsenter", "--target", str(self.keeper), "--net", "--")
+        finished = machine.run(Command((*enter, *argv)), limit_s=20)
+        assert finished.status == 0, finished.lines
+
+
+def up(spec: Spec | int = 2, *, detached: bool = False) -> Rack:
+    """Bring a rack up. It goes when the thread that called this ends, unless it is `detached`."""
+    if os.geteuid() != 0:
+        raise Problem("no rack without root", cause="it makes namespaces and mounts", fix="sudo the same")
+    spec = _with_tree(Spec(spec) if isinstance(spec, int) else spec)
+    lines: list[str] = []
+    process = machine.Process(_keeper(spec, detached=detached), lines.append)
+    try:
+        pid = _await_ready(process, lines)
+        return found(census.Keeper(pid, spec), None if detached else process)
+    except BaseException:
+        process.stop()
+        raise
+
+
+def found(keeper: census.Keeper, process: machine.Process | None = None) -> Rack:
+    """The rack that a keeper holds; its killed hosts are left out."""
+    spec = keeper.spec
+    firsts = keeper.first_processes()
+    hosts = (
+        Host(name, keeper.pid, firsts[name], spec.ports_of(name)) for name in spec.names if name in firsts
+    )
+    return Rack(spec, keeper.pid, tuple(hosts), process)
+
+
+def _with_tree(spec: Spec) -> Spec:
+    """A host has its own /tmp; a source tree that lies in there is still seen."""
+    if not TREE.is_relative_to("/tmp") or str(TREE) in spec.share:
+        return spec
+    return replace(spec, share=(*spec.share, str(TREE)))
+
+
+def _end(keeper: int, limit_s: float) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(keeper, signal.SIGTERM)
+    deadline = time.monotonic() + limit_s
+    while running(keeper):
+        assert time.monotonic() < deadline, f"the keeper {keeper} does not end"
+        time.sleep(0.02)
+
+
+def _keeper(spec: Spec, *, detached: bool) -> Command:
+    apart = ("setsid", "--fork") if detached else ()
+    alone = ("unshare", "--mount", "--net", "--propagation", "slave")
+    argv = (*apart, *alone, sys.executable, "-m", census.KEEPER, spec.to_json())
+    return Command(argv, env={"PYTHONPATH": str(TREE)})
+
+
+def _await_ready(process: machine.Process, lines: list[str]) -> int:
+    """The keeper's pid, which it says when all is done."""
+    deadline = time.monotonic() + UP_LIMIT_S
+    while True:
+        for line in list(lines):
+            if line.startswith(READY):
+                return int(line.removeprefix(READY))
+        # A detached one is the child of a child that has ended: what it says is all there is to see.
+        if any(line.startswith("Traceback") for line in lines) or time.monotonic() > deadline:
+            process.wait(1)
+            raise Problem("the rack does not come up", cause="\n".join(lines), fix=str(process.command))
+        time.sleep(0.01)

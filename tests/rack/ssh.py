@@ -1,0 +1,82 @@
+"""A real sshd on a host, and keys with which the hosts of a rack log in to one another."""
+
+import time
+from pathlib import Path
+from shutil import which
+
+from medley import machine
+from medley.command import Command
+from medley.problem import Problem
+from tests.rack.host import Host, environment
+from tests.rack.init import HOME
+from tests.rack.rack import Rack
+
+LIMIT_S = 15
+# The program insists on its full path: it starts itself anew for each connection.
+PLACES = ("/usr/sbin/sshd", "/usr/local/sbin/sshd", "/run/current-system/sw/bin/sshd")
+CONFIG = """\
+HostKey /run/sshd/host_key
+PidFile none
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+Subsystem sftp internal-sftp
+SetEnv {variables}
+"""
+
+
+def serve(rack: Rack, *hosts: Host) -> None:
+    """Start sshd on these hosts, or on all; from every host `ssh host2` then just works."""
+    wanted = hosts or rack.hosts
+    _exchange_keys(rack)
+    started = [_start(host) for host in wanted]
+    for host, process in zip(wanted, started, strict=True):
+        _await_answer(host, process)
+
+
+def _exchange_keys(rack: Rack) -> None:
+    """One client key for the whole rack, a host key for each, and everybody knows everybody."""
+    first = rack.hosts[0].path(f"{HOME}/.ssh/id_ed25519")
+    if first.exists():
+        return
+    public = _key(first)
+    known = ""
+    for host in rack.hosts:
+        names = [name for port in host.ports for name in (port.address, f"{host.name}.{port.link.name}")]
+        known += f"{','.join([host.name, *names])} {_key(host.path('/run/sshd/host_key'))}"
+    for host in rack.hosts:
+        folder = host.path(f"{HOME}/.ssh")
+        _write(folder / "id_ed25519", first.read_text())
+        _write(folder / "authorized_keys", public)
+        _write(folder / "known_hosts", known)
+
+
+def _start(host: Host) -> machine.Process:
+    program = next((place for place in PLACES if Path(place).exists()), None) or which("sshd")
+    if program is None:
+        raise Problem("no sshd for the rack", cause="it is not here", fix="apt-get install openssh-server")
+    variables = " ".join(f"{k}={v}" for k, v in environment().items() if k.startswith("MEDLEY_"))
+    _write(host.path("/run/sshd/config"), CONFIG.format(variables=variables))
+    return host.start((program, "-D", "-e", "-f", "/run/sshd/config"))
+
+
+def _await_answer(host: Host, process: machine.Process) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not any("Server listening" in line for line in list(process.last)):
+        ended = process.wait(0.01)
+        assert ended is None, f"{host.name}: sshd ended: {ended}"
+        assert time.monotonic() < deadline, f"{host.name}: sshd does not listen after {LIMIT_S} s"
+
+
+def _key(file: Path) -> str:
+    """Make a key pair; returns the public line."""
+    made = machine.run(
+        Command(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rack", "-f", str(file)))
+    )
+    assert made.status == 0, made.lines
+    return file.with_suffix(".pub").read_text()
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text)
+    file.chmod(0o600)

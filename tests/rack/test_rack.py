@@ -1,0 +1,264 @@
+"""The rack is what it says: hosts that are apart, wires that can be cut, and nothing left of either."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from medley import machine
+from medley.command import Command
+from medley.problem import Problem
+from tests.rack import census, cgroup, ssh
+from tests.rack.conftest import Up
+from tests.rack.host import Host, running
+from tests.rack.rack import TREE, Rack
+from tests.rack.spec import Link, Spec
+
+pytestmark = pytest.mark.rack
+
+
+def reaches(host: Host, name: str) -> bool:
+    return host.run(["ping", "-c1", "-W0.5", name]).status == 0
+
+
+def within(limit_s: float, question: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not (answer := question()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return answer
+
+
+def test_hosts_are_apart_and_meet_by_name(rack: Up) -> None:
+    one, two = rack(2).hosts
+    assert (one.says("hostname"), two.says("uname", "-n")) == ("host1", "host2")
+    assert reaches(one, "host2")
+    assert reaches(two, "host1")
+    assert one.says("ls", "/sys/class/net").split() == ["eth0", "lo"]
+    for folder in ("/tmp", "/dev/shm", "/run", "/etc"):
+        one.says("touch", f"{folder}/mark-of-host1")
+        assert two.run(["test", "-e", f"{folder}/mark-of-host1"]).status == 1, folder
+        assert not Path(f"{folder}/mark-of-host1").exists(), folder
+    assert one.path("/tmp/mark-of-host1").exists()
+
+
+def test_a_host_has_its_own_home_state_and_processes(rack: Up) -> None:
+    (host,) = rack(1).hosts
+    assert host.says("sh", "-c", "echo $HOME ~root; pwd") == "/tmp/home /tmp/home\n/tmp/home"
+    assert host.says("sh", "-c", "echo $MEDLEY_STATE").startswith("/tmp/home/")
+    assert host.says("sh", "-c", "echo /proc/[0-9]*").split()[0] == "/proc/1"
+    assert len(host.says("sh", "-c", "ls -d /proc/[0-9]*").split()) <= 3
+    given = host.run(Command(("sh", "-c", "echo $OURS; exit 7"), env={"OURS": "given"}))
+    assert given == machine.Finished(7, ("given",))
+    assert host.says(sys.executable, "-c", "import medley; print('seen')") == "seen"
+
+
+def test_an_orphan_is_reaped(rack: Up) -> None:
+    (host,) = rack(1).hosts
+    host.says("sh", "-c", "setsid sh -c 'sleep 0.2 & exit' & sleep 0.5")
+    states = "cat /proc/[0-9]*/stat | sed 's/.*) //' | cut -c1"
+    assert "Z" not in host.says("sh", "-c", states).split()
+
+
+def test_kill_takes_everything_and_the_others_stay(rack: Up) -> None:
+    made = rack(2)
+    one, two = made.hosts
+    busy = two.start(["sh", "-c", "trap '' TERM HUP; setsid sleep 600 & echo up; wait"])
+    assert within(5, lambda: "up" in busy.last)
+    family = machine.descendants(two.first_process) | machine.descendants(busy.pid)
+    assert len(family) >= 2
+    two.kill()
+    assert [pid for pid in family if running(pid)] == []
+    finished = busy.wait(5)
+    assert finished is not None
+    assert finished.status == 137
+    assert not reaches(one, "host2")
+    assert two.path("/etc/hostname").read_text() == "host2\n", "a disk outlives its host"
+
+
+def test_a_cut_link_stops_traffic_until_it_is_mended(rack: Up) -> None:
+    made = rack(Spec(3, (Link("lan"), Link("back"))))
+    one = made.hosts[0]
+    made.cut("lan", "host2")
+    assert not reaches(one, "host2")
+    assert one.says("cat", "/sys/class/net/eth0/carrier") == "1"
+    assert made["host2"].says("cat", "/sys/class/net/eth0/carrier") == "0"
+    assert reaches(one, "host3")
+    assert reaches(one, "host2.back")
+    made.mend("lan", "host2")
+    assert within(5, lambda: reaches(one, "host2"))
+
+
+def test_a_cable_joins_two_and_its_dead_end_is_seen(rack: Up) -> None:
+    made = rack(Spec(3, (Link.cable("cx7", "host1", "host2", mtu=9000, interface="enp1s0f0np0"),)))
+    one, two, three = made.hosts
+    assert one.says("ping", "-c1", "-W1", "-Mdo", "-s8900", "host2.cx7")
+    assert three.says("ls", "/sys/class/net") == "lo"
+    carrier = "/sys/class/net/enp1s0f0np0/carrier"
+    made.cut("cx7")
+    assert (one.says("cat", carrier), two.says("cat", carrier)) == ("0", "0")
+    made.mend("cx7")
+    assert within(5, lambda: reaches(one, "host2"))
+    two.kill()
+    assert within(5, lambda: one.says("cat", carrier) == "0")
+
+
+def mbit(made: Rack, size: int) -> float:
+    """What a TCP connection between the first two hosts carries."""
+    sender, receiver = made.hosts
+    with receiver.network():
+        server = socket.create_server((receiver.address, 0))
+    with sender.network():
+        client = socket.create_connection(server.getsockname(), timeout=30)
+    there, _ = server.accept()
+    with server, client, there:
+        begin = time.monotonic()
+        writer = threading.Thread(target=client.sendall, args=(bytes(size),))
+        writer.start()
+        got = 0
+        while got < size:
+            got += len(there.recv(1 << 20))
+        writer.join()
+        return size * 8 / 1e6 / (time.monotonic() - begin)
+
+
+def test_a_shaped_link_is_as_fast_as_it_says(rack: Up) -> None:
+    made = rack(Spec(2, (Link(mbit=40),)))
+    slow = mbit(made, 4_000_000)
+    made.shape("lan", 200)
+    fast = mbit(made, 20_000_000)
+    assert slow < 48
+    assert 2.5 < fast / slow < 7, f"{slow:.0f} and {fast:.0f} Mbit/s"
+
+
+def test_a_slow_host_gets_its_share_of_a_core(rack: Up) -> None:
+    (host,) = rack(Spec(1, cpus={"host1": 0.3})).hosts
+    loop = "while time.monotonic() < t + 1.5: pass"
+    busy = f"import time; t = time.monotonic()\n{loop}\nprint(time.process_time())"
+    assert float(host.says(sys.executable, "-c", busy)) < 0.75
+
+
+def test_a_firewall_swallows_a_range(rack: Up) -> None:
+    one, two = rack(2).hosts
+    with two.network():
+        server = socket.create_server((two.address, 6379))
+    with server:
+        two.drop(6000, 7000)
+        with one.network(), pytest.raises(TimeoutError):
+            socket.create_connection((two.address, 6379), timeout=0.5)
+        two.allow()
+        with one.network(), socket.create_connection((two.address, 6379), timeout=5):
+            pass
+
+
+def test_a_paused_host_says_nothing_until_it_goes_on(rack: Up) -> None:
+    (host,) = rack(1).hosts
+    ticks = host.start(["sh", "-c", "while echo tick; do sleep 0.05; done"])
+    assert within(5, lambda: len(ticks.last) > 2)
+    host.pause()
+    time.sleep(0.1)
+    seen = len(ticks.last)
+    time.sleep(0.5)
+    assert len(ticks.last) == seen
+    host.resume()
+    assert within(5, lambda: len(ticks.last) > seen)
+    host.pause()  # and is taken down like any other
+
+
+def test_ssh_from_host_to_host(rack: Up) -> None:
+    made = rack(2)
+    ssh.serve(made)
+    one, two = made.hosts
+    assert one.says("ssh", "-o", "BatchMode=yes", "host2", "hostname; echo $HOME") == "host2\n/tmp/home"
+    assert two.says("ssh", "-o", "BatchMode=yes", one.address, "hostname") == "host1"
+    one.says("rm", "/tmp/home/.ssh/id_ed25519")
+    refused = one.run(["ssh", "-o", "BatchMode=yes", "host2", "true"])
+    assert refused.status == 255
+    assert "Permission denied (publickey)" in refused.lines[-1]
+
+
+def test_two_racks_at_once_do_not_meet(rack: Up) -> None:
+    (first,) = rack(1).hosts
+    (second,) = rack(1).hosts
+    assert first.address == second.address
+    first.says("touch", "/tmp/mark")
+    assert second.run(["test", "-e", "/tmp/mark"]).status == 1
+
+
+def test_twenty_racks_leave_nothing() -> None:
+    needs_root()
+    world = ("unshare", "--mount", "--net", sys.executable, "-m", "tests.rack.traces", "20")
+    finished = machine.run(Command(world, env={"PYTHONPATH": str(TREE)}), limit_s=60)
+    said = json.loads(finished.lines[-1])
+    assert said["made"] >= 5
+    assert said["while it was up"] == ["children", "groups"], "it was seen, where it can be seen at all"
+    assert [name for name, things in said["left"].items() if things] == [], said["left"]
+
+
+OWNER = "import sys, time\nfrom tests.rack.rack import up\nprint(up(2).keeper, flush=True)\ntime.sleep(60)"
+
+
+@pytest.mark.parametrize("victim", ["owner", "keeper"])
+def test_whoever_is_killed_nothing_is_left(rack: Up, victim: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        env={**os.environ, "PYTHONPATH": str(TREE)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as owner:
+        assert owner.stdout is not None
+        keeper = int(owner.stdout.readline())
+        family = {keeper} | machine.descendants(keeper)
+        assert len(family) == 5
+        os.kill(keeper if victim == "keeper" else owner.pid, signal.SIGKILL)
+        assert within(5, lambda: not any(map(running, family)))
+        owner.kill()
+    rack(1)  # sweeps
+    assert within(5, lambda: all(pid != keeper for pid, _ in cgroup.left({0})))
+
+
+def test_the_command(rack: Up) -> None:
+    name = f"command-{os.getpid()}"
+    words = (sys.executable, "-m", "tests.rack")
+
+    def say(*more: str, status: int = 0) -> str:
+        done = subprocess.run(
+            [*words, *more], cwd=TREE, capture_output=True, text=True, check=False, timeout=30
+        )
+        assert done.returncode == status, done.stderr
+        return done.stdout + done.stderr
+
+    rack(1)
+    try:
+        assert "10.78.1.2 fast" in say(
+            "up", "2", "--name", name, "--link", "lan", "--cable", "fast:host1,host2:400"
+        )
+        assert "is up already" in say("up", "2", "--name", name, status=1)
+        assert f"{name}: 2 of 2 hosts" in say("ls")
+        assert say("x", "--name", name, "host2", "hostname") == "host2\n"
+        assert "there is no host host9" in say("x", "--name", name, "host9", "true", status=1)
+        assert say("x", "--name", name, "host2", "sh", "-c", "exit 3", status=3) == ""
+    finally:
+        assert say("down", "--name", name) == f"{name} is down\n"
+    assert all(keeper.spec.name != name for keeper in census.keepers())
+    assert "is not up" in say("x", "--name", name, "host1", "true", status=1)
+    assert "has not two ends" in say("up", "2", "--cable", "fast:host1", status=2)
+
+
+def test_what_cannot_come_up_says_why(rack: Up) -> None:
+    with pytest.raises(Problem, match="the rack does not come up") as problem:
+        rack(Spec(1, (Link("lan", mtu=1),)))
+    assert "mtu" in problem.value.cause
+    assert within(5, lambda: all(keeper.spec.links[0].mtu != 1 for keeper in census.keepers()))
+
+
+def needs_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it makes namespaces and mounts")
