@@ -37,6 +37,10 @@ in
     env = "Build, list, check or clean engine environments";
     serve = "Serve a model on this host";
     ask = "Send one chat request to a served model";
+    ray-head = "Start a Ray cluster on this host";
+    ray-worker = "Join the Ray cluster of another host";
+    ray-stop = "End Ray on this host";
+    status = "The cluster this host is in, and what is served here";
     check = "Validate every TOML table";
     version = "Medley's version";
   };

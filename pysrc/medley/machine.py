@@ -130,6 +130,30 @@ def run(
     return finished
 
 
+def environments() -> dict[int, dict[str, str]]:
+    """The environment that each process of this user was started with, by process id."""
+    return {pid: env for pid, _ in _parents() if (env := _environment(pid)) is not None}
+
+
+def _environment(pid: int) -> dict[str, str] | None:
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:  # it ended, or is another user's
+        return None
+    return dict(word.partition("=")[::2] for word in words if word)
+
+
+def end(pids: set[int], grace_s: float) -> None:
+    """Ask processes to end, and after `grace_s` seconds insist."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    _end(pids)
+
+
 def _spawn(command: Command) -> "subprocess.Popen[str]":
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans of what we start come to us, to be ended too
     try:

@@ -211,3 +211,10 @@ def _recipe(name: str) -> tuple[Recipe, Path]:
         cause=f"locks/ has {', '.join(known) or 'none'}",
         fix=f"medley env build {near[0]}" if near else "add locks/NAME.txt and locks/NAME.toml",
     )
+
+
+def versions(environment: Environment, names: tuple[str, ...]) -> dict[str, str]:
+    """The versions of distributions in an environment, by name; empty where one is not installed."""
+    folders = [path.name for path in environment.path.glob("lib/python*/site-packages/*.dist-info")]
+    known = dict(folder.removesuffix(".dist-info").partition("-")[::2] for folder in folders)
+    return {name: known.get(name, "") for name in names}

@@ -6,7 +6,10 @@ import sys
 
 from medley.cli.verb import Verb
 
-VERBS = ("facts", "env", "serve", "ask", "check", "version")
+VERBS = (
+    *("facts", "env", "serve", "ask", "ray-head", "ray-worker", "ray-stop", "status"),
+    *("check", "version"),
+)
 
 
 class Medley(Verb):
@@ -44,4 +47,4 @@ except importlib.metadata.PackageNotFoundError:  # run from a source tree that i
     Medley.VERSION = "not installed"
 
 for _verb in VERBS:
-    Medley.subcommand(_verb, f"medley.cli.{_verb}.{_verb.capitalize()}")
+    Medley.subcommand(_verb, f"medley.cli.{_verb.replace('-', '_')}.{_verb.title().replace('-', '')}")

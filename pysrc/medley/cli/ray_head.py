@@ -1,0 +1,84 @@
+"""`medley ray-head`: start a Ray cluster on this host, closed to who has no token."""
+
+import json
+import os
+
+from plumbum import cli
+
+from medley.cli.verb import Verb
+from medley.problem import Problem
+
+
+class RayHead(Verb):
+    DESCRIPTION = "Start a Ray cluster whose head is this host; other hosts join it with ray-worker."
+    DESCRIPTION_MORE = """
+It returns when the cluster is up; ray-stop ends it. Nobody joins without the token, which lies in a file that
+only you can read, and no dashboard is started.
+
+Examples:
+    /medley ray-head
+    /medley ray-head --address 192.168.100.10
+    /medley ray-head --dry-run
+
+"""
+    address = cli.SwitchAttr(
+        "--address", str, argname="ADDRESS", help="this host's on the fast wire, or the interface"
+    )
+    kind = cli.SwitchAttr("--kind", str, argname="KIND", help="take this host for that kind; see hosts/")
+    dry_run = cli.Flag("--dry-run", help="print the command; start nothing")
+    as_json = cli.Flag("--json", help="print one JSON object: address, token's file, slots")
+
+    def main(self) -> None:
+        from medley import machine, membership, ray, token, wire
+        from medley.cli.progress import watch
+        from medley.part import part
+
+        here = wire.own(wire.wires(machine.ask([wire.ADDRESSES])[wire.ADDRESSES].text), self.address)
+        _require_free(self.dry_run)
+        ours = part(kind=self.kind, path=os.environ.get("PATH", ""), watch=watch())
+        ports, secret = ray.Ports(), token.path() if self.dry_run else token.made()
+        command = ours.on(
+            here,
+            ray.head(
+                ours.environment.programs,
+                ours.node(here),
+                ports,
+                temporary=membership.folder(),
+                token=secret,
+            ),
+        )
+        if self.dry_run:
+            print(command)
+            return
+        at = f"{here.address}:{ports.gcs}"
+        with watch().stage(f"Ray head at {at}"):
+            membership.start(command)
+            membership.ask(ours.environment, secret, "note", at, json.dumps(ours.terms()))
+        membership.note(
+            membership.Membership(
+                "head", at, here.address, here.interface, str(ours.environment.path), str(secret)
+            )
+        )
+        self._say(here.address, str(secret), ours.slots)
+
+    def _say(self, address: str, secret: str, slots: int) -> None:
+        if self.as_json:
+            print(json.dumps({"head": address, "token": secret, "slots": slots}))
+            return
+        print(
+            f"Ray head at {address}, {slots} slot{'s' if slots != 1 else ''} here. On each other host:\n\n"
+            f"    ssh {address} cat {secret} | medley ray-worker {address} --token-file -\n\n"
+            "medley status shows who has joined; medley ray-stop ends it."
+        )
+
+
+def _require_free(dry_run: bool) -> None:  # noqa: FBT001 - the flag itself
+    from medley import membership
+
+    found = None if dry_run else membership.noted()
+    if found:
+        raise Problem(
+            f"this host is in a cluster already, as its {found.role}",
+            cause=f"its head is {found.head}",
+            fix="medley status shows it; medley ray-stop ends it here",
+        )

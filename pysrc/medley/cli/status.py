@@ -1,0 +1,49 @@
+"""`medley status`: the cluster this host is in, and what is served here."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from plumbum import cli
+
+from medley.cli.verb import Verb
+
+
+class Status(Verb):
+    DESCRIPTION = "Show the Ray cluster this host is in, its hosts and slots, and what is served here."
+    DESCRIPTION_MORE = """
+Examples:
+    /medley status
+    /medley status --json
+
+"""
+    as_json = cli.Flag("--json", help="print one JSON object")
+
+    def main(self) -> None:
+        from medley import membership, serving, venv
+        from medley.problem import Problem
+
+        found, server = membership.noted(), serving.newest()
+        nodes: list[dict[str, Any]] = []
+        if found:
+            environment = venv.read(Path(found.environment))
+            if environment is None:
+                raise Problem(
+                    "the engine environment of this cluster is gone",
+                    cause=f"{found.environment} is not there any more",
+                    fix="medley ray-stop, then start the cluster again",
+                )
+            nodes = membership.ask(environment, Path(found.token), "read", found.head)["nodes"]
+        if self.as_json:
+            table = {"role": found and found.role, "head": found and found.head, "nodes": nodes}
+            print(json.dumps({**table, "serving": server and {"url": server.url, "model": server.model}}))
+            return
+        print(
+            f"this host is the {found.role} of the cluster at {found.head}"
+            if found
+            else "this host is in no cluster"
+        )
+        for node in nodes:
+            role, state = ("head" if node["head"] else "worker"), ("alive" if node["alive"] else "gone")
+            print(f"  {node['address']:<15}  {node['name']:<16}  {role:<6}  {node['slots']} slots  {state}")
+        print(f"serving {server.model} at {server.url}" if server else "nothing is served here")

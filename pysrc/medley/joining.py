@@ -1,0 +1,46 @@
+"""Joining is what two hosts must agree on before one takes part in the other's Ray cluster."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from medley.problem import Problem
+
+# Ray itself compares versions, but says so in a log alone, and RAY_IGNORE_VERSION_MISMATCH does not help.
+# Libc, machine and what is preloaded may differ between hosts of different kinds, and do.
+_ALIKE = {
+    "ray": "Ray",
+    "python": "Python",
+    "engine": "vLLM",
+}
+
+
+def terms(parts: Mapping[str, Any], versions: Mapping[str, str], host: str) -> dict[str, Any]:
+    """What the head keeps for those who come: its versions, and all that its environment is made of."""
+    return {"host": host, "parts": dict(parts), "python": parts["python"], **versions}
+
+
+def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, address: str) -> None:
+    """A Problem that names both sides, unless this host and the head can share a cluster."""
+    if heads is None:
+        raise Problem(
+            f"the Ray cluster at {address} is not medley's",
+            cause="its head keeps no note of what it runs, so nothing can be compared",
+            fix="end it there (ray stop), then: medley ray-head",
+        )
+    differ = list(_differences(ours, heads))
+    if differ:
+        raise Problem(
+            f"this host ({ours['host']}) and the head ({heads['host']}) do not run the same",
+            cause="\n".join(differ),
+            fix="use the same medley on both: git pull, or the same flake; then: medley env build",
+        )
+
+
+def _differences(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> Iterator[str]:
+    for key, name in _ALIKE.items():
+        if ours.get(key) != heads.get(key):
+            yield f"{name} is {ours.get(key)} here and {heads.get(key)} on the head"
+    alike = ours["parts"].get("machine") == heads["parts"].get("machine")
+    if alike and ours["parts"].get("lock") != heads["parts"].get("lock"):
+        here, there = (str(side["parts"].get("lock"))[:12] for side in (ours, heads))
+        yield f"the engine environment's lock is {here} here and {there} on the head"

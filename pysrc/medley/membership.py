@@ -1,0 +1,142 @@
+"""A membership is this host's part in a Ray cluster, from `ray-head` or `ray-worker` until `ray-stop`."""
+
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+from medley import machine, ray, store
+from medley.command import Command
+from medley.problem import Problem
+from medley.variables import UNSET
+from medley.venv import Environment
+
+_START_LIMIT_S = 90
+_ASK_LIMIT_S = 30
+_CONNECT_LIMIT_S = 4
+
+
+@dataclass(frozen=True)
+class Membership:
+    """As it is noted on this host while it lasts."""
+
+    role: str
+    """`head` or `worker`."""
+    head: str
+    """HOST:PORT of the head."""
+    address: str
+    interface: str
+    environment: str
+    """The folder of the engine environment whose Ray runs."""
+    token: str
+
+
+def folder() -> Path:
+    """Short, because Ray keeps sockets below it, whose paths may have 107 letters."""
+    return store.state() / "ray"
+
+
+def noted() -> Membership | None:
+    """What was noted of it, if its processes are still there."""
+    try:
+        table = json.loads(_note().read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return Membership(**table) if processes() else None
+
+
+def note(membership: Membership) -> None:
+    store.write(_note(), json.dumps(asdict(membership)))
+
+
+def processes() -> set[int]:
+    """Those of our cluster on this host: all that carry our mark."""
+    return ray.marked(machine.environments(), str(folder()))
+
+
+def stop() -> int:
+    """End them all; returns how many there were."""
+    found = processes()
+    machine.end(found, grace_s=3)
+    _note().unlink(missing_ok=True)
+    return len(found)
+
+
+def start(command: Command) -> None:
+    """Run `ray start`; what it leaves behind on a failure is ended."""
+    store.make(folder())
+    try:
+        finished = machine.run(command, limit_s=_START_LIMIT_S)
+    except BaseException:
+        stop()
+        raise
+    if finished.status:
+        stop()
+        raise Problem(
+            "Ray could not be started",
+            cause="\n".join(finished.lines[-6:]) or f"ray start exited with {finished.status}",
+            fix=f"run it by itself: {command}",
+        )
+
+
+def ask(environment: Environment, token: Path, verb: str, address: str, *rest: str) -> Mapping[str, Any]:
+    """What inside/cluster.py says of the cluster whose head is at `address`."""
+    env = {each.name: each.value for each in ray.variables(token)}
+    with as_file(files("medley") / "inside" / "cluster.py") as script:
+        argv = (str(environment.python), str(script), verb, address, *rest)
+        finished = machine.run(Command(argv, env, UNSET), limit_s=_ASK_LIMIT_S)
+    said = next((line for line in reversed(finished.lines) if line.startswith("{")), None)
+    table: dict[str, Any] = (
+        json.loads(said) if said else {"error": "", "said": "\n".join(finished.lines[-3:])}
+    )
+    if "error" not in table:
+        return table
+    if "Authentication" in table["error"] or "InvalidAuthToken" in table["said"]:
+        raise Problem(
+            f"the cluster at {address} does not take this token",
+            cause=f"{token} is not the token of its head",
+            fix="bring the head's: medley ray-worker HEAD --token-file FILE",
+        )
+    raise Problem(
+        f"the cluster at {address} does not answer", cause=table["said"], fix="medley status on its head"
+    )
+
+
+def require_listening(host: str, port: int) -> str:
+    """The address of `host`, where something listens on `port`; else a Problem that says what is wrong."""
+    try:
+        address = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
+    except socket.gaierror as error:
+        raise Problem(
+            f"{host} is no host that this one knows",
+            cause=str(error),
+            fix=f"give its address, or: getent hosts {host}",
+        ) from error
+    if str(address).startswith("127."):
+        raise Problem(
+            f"{host} means this host itself here",
+            cause=f"it resolves to {address}, a loopback address (getent hosts {host}; see /etc/hosts)",
+            fix="give its address on the wire: medley ray-worker 192.168.1.10, or mend /etc/hosts",
+        )
+    try:
+        socket.create_connection((str(address), port), timeout=_CONNECT_LIMIT_S).close()
+    except OSError as error:
+        raise _deaf(host, f"{address}:{port}", error) from error
+    return str(address)
+
+
+def _deaf(host: str, where: str, error: OSError) -> Problem:
+    ports = ray.Ports()
+    if isinstance(error, ConnectionRefusedError):
+        cause, fix = f"nothing listens at {where}", f"on {host}: medley ray-head"
+    else:
+        cause = f"{where} does not answer: {error}"
+        fix = f"open TCP ports {ports.first} to {ports.last} between the hosts (sudo ufw status; ping {host})"
+    return Problem(f"no Ray head answers at {host}", cause=cause, fix=fix)
+
+
+def _note() -> Path:
+    return store.state() / "ray.json"

@@ -1,0 +1,120 @@
+"""Ray is what joins hosts into one cluster: the commands that start it here, and what of it is ours.
+
+Flags and variables as of Ray 2.60.0 (`ray start --help`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from medley.command import Command
+from medley.variables import UNSET, Variable
+
+# Every process of a cluster of ours inherits it, so that `ray-stop` ends ours and nobody else's.
+MARK = "MEDLEY_RAY"
+_WORKER_PORTS = 900
+# vLLM keeps weights and KV cache outside of the object store, whose default is 30 % of the host's memory; on
+# unified memory that is the GPU's too.
+_OBJECT_STORE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Ports:
+    """One range for all that Ray listens on, for one firewall rule to open; Ray's own choice is random."""
+
+    first: int = 41_000
+
+    @property
+    def gcs(self) -> int:
+        return self.first
+
+    @property
+    def last(self) -> int:
+        return self.first + 99 + _WORKER_PORTS
+
+    def flags(self) -> tuple[str, ...]:
+        """Those of the head and of a worker alike."""
+        named = (
+            ("--node-manager-port", 1),
+            ("--object-manager-port", 2),
+            ("--runtime-env-agent-port", 3),
+            ("--dashboard-agent-grpc-port", 4),
+            ("--dashboard-agent-listen-port", 5),
+            ("--metrics-export-port", 6),
+            ("--min-worker-port", 100),
+        )
+        pairs = (word for name, offset in named for word in (name, str(self.first + offset)))
+        return (*pairs, "--max-worker-port", str(self.last))
+
+
+@dataclass(frozen=True)
+class Node:
+    """What one host brings into a cluster."""
+
+    address: str
+    """Its own, on the wire that the cluster talks over."""
+    slots: int
+    """GPUs that Ray may give to ranks; on a host without a GPU one, which stands for its CPU."""
+    threads: int
+    memory_bytes: int
+
+
+def head(binary: Path, node: Node, ports: Ports, *, temporary: Path, token: Path) -> Command:
+    """`ray start --head` on this host."""
+    gcs = ("--head", "--port", str(ports.gcs), "--ray-client-server-port", str(ports.first + 7))
+    return _start(binary, node, ports, (*gcs, "--include-dashboard=false"), temporary=temporary, token=token)
+
+
+def worker(binary: Path, node: Node, ports: Ports, *, to: str, temporary: Path, token: Path) -> Command:
+    """`ray start` that joins the cluster whose head listens at `to`, as HOST:PORT."""
+    return _start(binary, node, ports, ("--address", to), temporary=temporary, token=token)
+
+
+def _start(
+    binary: Path, node: Node, ports: Ports, role: tuple[str, ...], *, temporary: Path, token: Path
+) -> Command:
+    argv = (
+        str(binary / "ray"),
+        "start",
+        *role,
+        "--node-ip-address",
+        node.address,
+        "--num-gpus",
+        str(node.slots),
+        "--num-cpus",
+        str(max(2, node.threads)),
+        "--object-store-memory",
+        str(object_store_bytes(node.memory_bytes)),
+        "--temp-dir",
+        str(temporary),
+        "--disable-usage-stats",
+        *ports.flags(),
+    )
+    env = {each.name: each.value for each in (*variables(token), *_of_node(node, temporary))}
+    return Command(argv, env, UNSET)
+
+
+def object_store_bytes(memory_bytes: int) -> int:
+    """A gibibyte, or a sixteenth of a small host's memory; Ray refuses less than 75 MiB."""
+    return max(80 << 20, min(_OBJECT_STORE_BYTES, memory_bytes // 16))
+
+
+def variables(token: Path) -> Iterator[Variable]:
+    """What every process needs that talks to a cluster of ours."""
+    yield Variable("RAY_AUTH_MODE", "token", "who has no token can neither join nor run code")
+    yield Variable("RAY_AUTH_TOKEN_PATH", str(token), "a file that its owner alone reads, never an argument")
+    yield Variable("RAY_USAGE_STATS_ENABLED", "0", "Ray reports usage to its makers unless told not to")
+
+
+def _of_node(node: Node, temporary: Path) -> Iterator[Variable]:
+    yield Variable(MARK, str(temporary), "what ray-stop knows our processes by")
+    yield Variable("VLLM_HOST_IP", node.address, "ranks find each other at the address that Ray knows")
+    yield Variable(
+        "RAY_memory_monitor_refresh_ms", "0", "on unified memory it takes weights for a leak and kills ranks"
+    )
+    yield Variable("RAY_num_prestart_python_workers", "0", "idle workers hold memory that the model needs")
+
+
+def marked(environments: Mapping[int, Mapping[str, str]], mark: str) -> set[int]:
+    """The processes of our cluster among those whose environments are given, by process id."""
+    return {pid for pid, env in environments.items() if env.get(MARK) == mark}

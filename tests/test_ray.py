@@ -1,0 +1,60 @@
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from medley import ray
+from medley.command import Command
+from medley.ray import Node, Ports
+
+NODE = Node("10.0.0.2", slots=1, threads=20, memory_bytes=128 << 30)
+PATHS = {"temporary": Path("/s/ray"), "token": Path("/s/token")}
+
+
+def flags(command: Command) -> dict[str, str]:
+    """A command's flags and their values; those without one are left out."""
+    words = [part for word in command.argv for part in word.split("=")]
+    return {name: value for name, value in pairwise(words) if name.startswith("--") and value[:2] != "--"}
+
+
+def test_a_head() -> None:
+    command = ray.head(Path("/e/bin"), NODE, Ports(), **PATHS)
+    given = flags(command)
+    assert command.argv[:3] == ("/e/bin/ray", "start", "--head")
+    assert given["--node-ip-address"] == "10.0.0.2"
+    assert given["--num-gpus"] == "1"
+    assert given["--include-dashboard"] == "false"
+    assert given["--port"] == "41000"
+
+
+def test_a_worker() -> None:
+    given = flags(ray.worker(Path("/e/bin"), NODE, Ports(), to="10.0.0.1:41000", **PATHS))
+    assert given["--address"] == "10.0.0.1:41000"
+    assert "--port" not in given
+
+
+def test_every_port_is_in_the_one_range_and_taken_once() -> None:
+    ports = Ports(5000)
+    given = flags(ray.head(Path("/e/bin"), NODE, ports, **PATHS))
+    numbers = [int(value) for name, value in given.items() if name.endswith("port")]
+    assert len(set(numbers)) == len(numbers)
+    assert all(ports.first <= number <= ports.last for number in numbers)
+
+
+def test_the_token_is_a_file_and_never_an_argument() -> None:
+    command = ray.head(Path("/e/bin"), NODE, Ports(), **PATHS)
+    assert command.env["RAY_AUTH_MODE"] == "token"
+    assert command.env["RAY_AUTH_TOKEN_PATH"] == "/s/token"
+    assert not [word for word in command.argv if "token" in word]
+
+
+@pytest.mark.parametrize(
+    ("gib", "mib"), [(128, 1024), (8, 512), (1, 80)], ids=["a Spark", "a small host", "a tiny one"]
+)
+def test_the_object_store_is_small(gib: int, mib: int) -> None:
+    assert ray.object_store_bytes(gib << 30) == mib << 20
+
+
+def test_ours_are_told_from_others_by_the_mark() -> None:
+    environments = {1: {}, 2: {ray.MARK: "/s/ray"}, 3: {ray.MARK: "/other"}}
+    assert ray.marked(environments, "/s/ray") == {2}
