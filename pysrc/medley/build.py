@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medley import alias, machine, nixos, pip_config, store, uv
+from medley import alias, machine, nixos, pip_config, plugin, store, uv
 from medley.command import Command
 from medley.interpreter import Interpreter
 from medley.machine import Finished
@@ -157,6 +157,7 @@ def _steps(plan: Blueprint, watch: Watch) -> None:
     with watch.stage(f"{plan.name}: download and install"):
         _must(plan, install(plan, told_uv(plan), backend=backend), watch)
     alias.write(plan.site_packages, plan.recipe.alias, plan.recipe.device)
+    plugin.write(plan.site_packages, plan.recipe.plugins)
     if plan.preload:
         plan.preload.write(plan.site_packages)
     if plan.loader:

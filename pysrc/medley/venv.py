@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medley import build, config, interpreter, store, uv
+from medley import build, config, interpreter, plugin, store, uv
 from medley.build import MANIFEST, Blueprint
 from medley.interpreter import Interpreter
 from medley.preload import Preload
@@ -21,7 +21,7 @@ from medley.toolkit import Toolkit
 from medley.watch import SILENT, Watch
 
 # Raised when medley itself builds the same parts into something else.
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Environment:
     digest: str
     path: Path
     parts: Mapping[str, Any]
-    """What the digest is of: lock, recipe, python, machine, libc, preload, patched."""
+    """What the digest is of: lock, recipe, plugins, python, machine, libc, preload, patched."""
     built: str
 
     @property
@@ -117,7 +117,12 @@ def parts(
 def _written(lock: str, recipe: Recipe) -> dict[str, Any]:
     """What comes from locks/; a title or a note shapes nothing."""
     made_by = {"alias": dict(recipe.alias), "device": recipe.device, "torch_backend": recipe.torch_backend}
-    return {"format": _FORMAT, "lock": hashlib.sha256(lock.encode()).hexdigest(), "recipe": made_by}
+    return {
+        "format": _FORMAT,
+        "lock": hashlib.sha256(lock.encode()).hexdigest(),
+        "recipe": made_by,
+        "plugins": plugin.contents(recipe.plugins),
+    }
 
 
 def digest(parts: Mapping[str, Any]) -> str:

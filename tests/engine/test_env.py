@@ -282,3 +282,39 @@ def test_vllm_cpu_is_proved() -> None:
     assert proof["packages"]["torch"]["version"] == "2.13.0+cpu"
     assert proof["platform"] == "cpu"
     assert all(proof["devices"][0][kernel]["ok"] for kernel in ("matmul", "silu_and_mul"))
+
+
+SEEN = """
+import json, inspect
+from vllm.distributed.device_communicators import cpu_communicator
+from vllm.platforms import current_platform
+from vllm.utils.import_utils import resolve_obj_by_qualname
+ours = resolve_obj_by_qualname(current_platform.get_device_communicator_cls())
+replaced = [name for name in vars(ours) if inspect.isfunction(vars(ours)[name])]
+print(json.dumps({
+    "platform": f"{type(current_platform).__module__}.{type(current_platform).__name__}",
+    "key": current_platform.ray_device_key,
+    "communicator": f"{ours.__module__}.{ours.__name__}",
+    "of_vllm": issubclass(ours, cpu_communicator.CpuCommunicator),
+    "replaced": {name: hasattr(cpu_communicator.CpuCommunicator, name) for name in replaced},
+}))
+"""
+
+
+def test_vllm_on_a_cpu_takes_our_platform_and_so_accepts_ray() -> None:
+    built = subprocess.run(
+        [sys.executable, "-m", "medley", "env", "build", "vllm-cpu"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    python = f"{built.stdout.strip()}/bin/python"
+    finished = subprocess.run([python, "-c", SEEN], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout.splitlines()[-1]) == {
+        "platform": "medley_cpu_ray.platform.CpuUnderRay",
+        "key": "GPU",
+        "communicator": "medley_cpu_ray.communicator.Communicator",
+        "of_vllm": True,
+        "replaced": {"_all_group_ranks_share_shm_group_name": True},
+    }
