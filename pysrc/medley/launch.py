@@ -49,14 +49,19 @@ def launch(
     *,
     tools: Tools,
     path: str,
+    cluster: Iterable[Variable] = (),
     extra: tuple[str, ...] = (),
 ) -> Launch:
-    """How vLLM serves these weights by this plan; `path` is our own PATH, `extra` the user's flags."""
+    """How vLLM serves these weights by this plan; `path` is our own PATH, `extra` the user's flags.
+
+    `cluster` is what an engine needs that places its ranks with Ray.
+    """
     given = tuple(chosen(vllm.flags(serving, plan, host, weights.model), extra))
     ours = _merged(
         (
             *of_toolkit(tools.settings, (str(tools.binary), *tools.path), path),
             *variables(plan, host, local=weights.local),
+            *cluster,
         )
     )
     command = vllm.command(tools.binary, serving, given, extra)

@@ -3,8 +3,8 @@
 Today it chooses GPUs of one host; memory fit and several hosts come with it later.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from medley.facts import Facts
 from medley.facts.gpu import Gpu
@@ -30,6 +30,9 @@ class Plan:
     memory_utilization: float | None = None
     """Share of a GPU's memory that the engine may take; None: the engine's own default."""
     eager: bool = False
+    stages: int = 1
+    """Pipeline stages, over the hosts of a Ray cluster."""
+    over_ray: bool = False
     why: tuple[str, ...] = ()
 
 
@@ -46,6 +49,29 @@ def plan(model: Model | None, host: Host, facts: Facts, asked: str | None = None
         memory_utilization=share,
         eager=bool(model and model.eager),
         why=tuple(filter(None, (why, reason))),
+    )
+
+
+def spread(alone: Plan, slots: Mapping[str, int]) -> Plan:
+    """A plan for one host, spread over a cluster; `slots`: each host's, by address, in order of ranks.
+
+    A pipeline stage on each host, because between hosts a pipeline sends least; within a host its slots are
+    tensor parallel, where all hosts have as many.
+    """
+    counts = set(slots.values())
+    tensor, stages = (counts.pop(), len(slots)) if len(counts) == 1 else (1, sum(slots.values()))
+    hosts = ", ".join(f"{address} ({count})" for address, count in slots.items())
+    return replace(
+        alone,
+        gpus=(),
+        tensor_parallel=tensor,
+        stages=stages,
+        over_ray=True,
+        why=(
+            *alone.why,
+            f"{len(slots)} hosts by slots: {hosts}",
+            f"{stages} pipeline stages, tensor parallel {tensor}: one rank for each of {sum(slots.values())} slots",
+        ),
     )
 
 

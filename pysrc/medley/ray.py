@@ -3,9 +3,11 @@
 Flags and variables as of Ray 2.60.0 (`ray start --help`).
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from medley.command import Command
 from medley.variables import UNSET, Variable
@@ -16,6 +18,15 @@ _WORKER_PORTS = 900
 # vLLM keeps weights and KV cache outside of the object store, whose default is 30 % of the host's memory; on
 # unified memory that is the GPU's too.
 _OBJECT_STORE_BYTES = 1 << 30
+
+
+# Ray's own are 5000, 3000, 10000 and 5: up to a minute.
+_HEALTH_CHECK = {
+    "initial_delay_ms": "5000",
+    "period_ms": "2000",
+    "timeout_ms": "3000",
+    "failure_threshold": "4",
+}
 
 
 @dataclass(frozen=True)
@@ -112,7 +123,32 @@ def _of_node(node: Node, temporary: Path) -> Iterator[Variable]:
     yield Variable(
         "RAY_memory_monitor_refresh_ms", "0", "on unified memory it takes weights for a leak and kills ranks"
     )
+    yield from (
+        Variable(f"RAY_health_check_{name}", value, "a host that is cut off is found dead within 20 s")
+        for name, value in _HEALTH_CHECK.items()
+    )
     yield Variable("RAY_num_prestart_python_workers", "0", "idle workers hold memory that the model needs")
+
+
+def in_order_of_ranks(nodes: Iterable[Mapping[str, Any]], head: str) -> list[Mapping[str, Any]]:
+    """Living nodes as vLLM gives them ranks: the driver's own first, then by Ray's id of the node.
+
+    As its RayExecutorV2 sorts bundles (`get_bundles_sorted_by_node`, vLLM 0.32.0).
+    """
+    alive = [node for node in nodes if node["alive"] and node["slots"] > 0]
+    return sorted(alive, key=lambda node: (node["address"] != head, node["id"]))
+
+
+def ranks(actors: Iterable[Mapping[str, str]]) -> list[tuple[int, int, str]]:
+    """Where each rank is, by pipeline stage and tensor rank: the actors' names hold both where there are both."""
+    found = []
+    for actor in actors:
+        stage, tensor = (
+            int(match[1]) if (match := re.search(rf"_{part}(\d+)(?:_|$)", actor["name"])) else 0
+            for part in ("PP", "TP")
+        )
+        found.append((stage, tensor, actor["address"]))
+    return sorted(found)
 
 
 def marked(environments: Mapping[int, Mapping[str, str]], mark: str) -> set[int]:

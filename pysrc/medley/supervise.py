@@ -27,19 +27,27 @@ def supervise(
     on_line: Callable[[str], None],
     on_ready: Callable[[api.Completion, float], None],
     last_error: LastError,
+    fatal: Callable[[str], bool] = lambda _: False,
 ) -> NoReturn:
     """Run an engine until it ends, which is always a Problem: it is only left by Ctrl-C or a signal.
 
     `limit_s` is how long it may take to answer its first completion. However this is left, no process of the
     engine's stays behind.
     """
-    process = Process(command, on_line)
+    lost: list[str] = []
+
+    def watched(line: str) -> None:
+        if fatal(line):
+            lost.append(line)
+        on_line(line)
+
+    process = Process(command, watched)
     began = time.monotonic()
     try:
         completion = _until_ready(process, url, model, limit_s)
         if completion is not None:
             on_ready(completion, time.monotonic() - began)
-            while process.wait(_LOOK_EVERY_S) is None:
+            while process.wait(_LOOK_EVERY_S) is None and not lost:
                 pass
         finished = process.wait(_END_LIMIT_S)
     finally:

@@ -21,8 +21,13 @@ def variables(plan: Plan, host: Host, *, local: bool) -> Iterator[Variable]:
     """What an engine on this one host needs; `local`: its model is a folder here."""
     if host.device == "cuda":
         yield Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "so that CUDA counts GPUs as nvidia-smi does")
-        shown = ",".join(str(gpu.index) for gpu in plan.gpus)
-        yield Variable("CUDA_VISIBLE_DEVICES", shown, "the GPUs that the plan chose")
+        if plan.gpus:
+            shown = ",".join(str(gpu.index) for gpu in plan.gpus)
+            yield Variable("CUDA_VISIBLE_DEVICES", shown, "the GPUs that the plan chose")
+    elif plan.stages > 1:
+        yield Variable(
+            "TORCHDYNAMO_DISABLE", "1", "else tracing holds up the first answer, and gains nothing"
+        )
     if local:
         yield Variable("HF_HUB_OFFLINE", "1", "the model is a folder; nothing is to be fetched")
     yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers unless told not to")

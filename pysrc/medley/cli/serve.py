@@ -12,10 +12,13 @@ from medley.cli.verb import Verb
 from medley.problem import Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from medley import api, weights
     from medley.engine import Serving
     from medley.kind import Kind
     from medley.launch import Launch
+    from medley.membership import Membership
     from medley.plan import Plan
 
 
@@ -25,12 +28,14 @@ class Serve(Verb):
 MODEL is a name in models/ (demo needs nothing but this program), a folder that holds a model, or ORG/NAME on
 the model hub. What comes after -- goes to the engine as it is, and wins over what medley would say.
 
-It is ready when it has answered a completion. The engine's environment is built at first use.
+It is ready when it has answered a completion. The engine's environment is built at first use. On the head of
+a cluster (ray-head) it runs over the cluster's hosts, one pipeline stage on each.
 
 Examples:
     /medley serve demo
     /medley serve demo --dry-run
     /medley serve Qwen/Qwen3-8B --port 9000 --gpus 0,1
+    /medley serve Qwen/Qwen3-32B --hosts 2 --wait 60
     /medley serve ./my-model --served-model-name mine -- --max-model-len 8192
 
 """
@@ -52,6 +57,15 @@ Examples:
     environment = cli.SwitchAttr(
         "--env", str, argname="ENV", help="an engine environment, or your own virtualenv"
     )
+    hosts = cli.SwitchAttr(
+        "--hosts",
+        cli.Range(1, 64),
+        argname="N",
+        help="so many hosts of the cluster; default: all; 1: this one alone",
+    )
+    wait = cli.SwitchAttr(
+        "--wait", cli.Range(0, 86_400), 0, argname="SECONDS", help="how long to wait for these hosts to join"
+    )
     timeout = cli.SwitchAttr(
         "--timeout", cli.Range(1, 86_400), 1800, argname="SECONDS", help="how long until it must be ready"
     )
@@ -61,7 +75,8 @@ Examples:
     )
 
     def main(self, model: str, *flags: str) -> None:
-        from medley import engine, port
+        from medley import engine, port, spreading
+        from medley.plan import spread
 
         if flags and not flags[0].startswith("-"):
             raise _too_many(model, flags)
@@ -70,11 +85,36 @@ Examples:
         if not self.dry_run:
             port.require_free(self.host, self.port)
             _require(found)
-        launch = self._launch(found, kind, plan, listens, flags)
+        joined = spreading.cluster(self.hosts)
+        slots = self._slots(joined) if joined else {}
+        if len(slots) > 1:
+            plan = spread(plan, slots)
+        launch = self._launch(
+            found, kind, plan, listens, flags=flags, joined=joined if len(slots) > 1 else None
+        )
         if self.dry_run:
             self._show(launch)
         else:
-            self._run(launch, listens)
+            self._run(launch, listens, lambda: self._placed(joined, slots, plan))
+
+    def _slots(self, joined: "Membership") -> dict[str, int]:
+        """The slots of each host that takes part, in order of ranks."""
+        from medley import spreading
+        from medley.cli.progress import watch
+
+        nodes = spreading.nodes(joined, self.hosts, self.wait, watch())
+        return {node["address"]: node["slots"] for node in nodes}
+
+    def _placed(self, joined: "Membership | None", slots: dict[str, int], plan: "Plan") -> None:
+        """Once it runs: where each rank is, which must be where it was planned."""
+        from medley import spreading
+
+        if joined is None or not plan.over_ray:
+            return
+        seen = spreading.ranks(joined)
+        spreading.require_order(seen, slots, plan.tensor_parallel)
+        for stage, tensor, address in seen:
+            _say(f"stage {stage}, tensor rank {tensor}: {address}")
 
     def _planned(self, model: str) -> tuple["weights.Weights", "Kind", "Plan"]:
         from medley import config, store
@@ -89,15 +129,31 @@ Examples:
         return found, kind, plan(found.model, kind.host, facts, self.gpus)
 
     def _launch(
-        self, found: "weights.Weights", kind: "Kind", plan: "Plan", listens: "Serving", flags: tuple[str, ...]
+        self,
+        found: "weights.Weights",
+        kind: "Kind",
+        plan: "Plan",
+        listens: "Serving",
+        *,
+        flags: tuple[str, ...],
+        joined: "Membership | None",
     ) -> "Launch":
-        from medley import tools
+        from medley import spreading, tools
         from medley.cli.progress import watch
         from medley.launch import launch
 
-        chosen = (tools.expected if self.dry_run else tools.ready)(kind, self.environment, watch=watch())
+        # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
+        named = joined.environment if joined and not self.environment else self.environment
+        chosen = (tools.expected if self.dry_run else tools.ready)(kind, named, watch=watch())
         return launch(
-            found, kind.host, plan, listens, tools=chosen, path=os.environ.get("PATH", ""), extra=flags
+            found,
+            kind.host,
+            plan,
+            listens,
+            tools=chosen,
+            path=os.environ.get("PATH", ""),
+            cluster=spreading.settings(joined) if joined else (),
+            extra=flags,
         )
 
     def _show(self, launch: "Launch") -> None:
@@ -110,9 +166,9 @@ Examples:
             _say(f"{what}: {why}")
         print(launch.command)
 
-    def _run(self, launch: "Launch", listens: "Serving") -> NoReturn:
+    def _run(self, launch: "Launch", listens: "Serving", placed: "Callable[[], None]") -> NoReturn:
         from medley import serving, store
-        from medley.engine.vllm import last_error
+        from medley.engine.vllm import fatal, last_error
         from medley.supervise import supervise
 
         url = _url(listens)
@@ -126,6 +182,10 @@ Examples:
                 keep(line)
                 print(line, file=sys.stderr)
 
+            def on_ready(completion: "api.Completion", seconds: float) -> None:
+                placed()
+                self._ready(url, listens, completion, seconds)
+
             supervise(
                 launch.command,
                 url=url,
@@ -133,8 +193,9 @@ Examples:
                 limit_s=self.timeout,
                 log=log,
                 on_line=on_line,
-                on_ready=lambda completion, seconds: self._ready(url, listens, completion, seconds),
+                on_ready=on_ready,
                 last_error=last_error,
+                fatal=fatal,
             )
 
     def _ready(self, url: str, listens: "Serving", completion: "api.Completion", seconds: float) -> None:

@@ -38,6 +38,10 @@ def flags(serving: Serving, plan: Plan, host: Host, model: Model | None) -> Iter
     yield Flag(("--port",), str(serving.port), "where it listens")
     if plan.tensor_parallel > 1:
         yield Flag(("--tensor-parallel-size", "-tp"), str(plan.tensor_parallel), "one rank for each GPU")
+    if plan.over_ray:
+        yield Flag(("--distributed-executor-backend",), "ray", "the ranks are on several hosts")
+    if plan.stages > 1:
+        yield Flag(("--pipeline-parallel-size", "-pp"), str(plan.stages), "one stage for each host")
     if plan.kv_cache_bytes is not None:
         yield Flag(
             ("--kv-cache-memory-bytes",),
@@ -50,9 +54,20 @@ def flags(serving: Serving, plan: Plan, host: Host, model: Model | None) -> Iter
             f"{plan.memory_utilization:.2f}",
             f"{host.title}: the GPU's memory is the system's too",
         )
-    if plan.eager:
-        yield Flag(("--enforce-eager",), None, "compiling would cost more than it gains, or cannot be done")
+    yield from _compilation(plan, host)
     yield from _pairs(model.vllm_args if model else ())
+
+
+def _compilation(plan: Plan, host: Host) -> Iterator[Flag]:
+    if not plan.eager:
+        return
+    why = "compiling would cost more than it gains, or cannot be done"
+    if host.device == "cpu" and plan.stages > 1:
+        # Eager mode skips the warm-up that makes a stage's buffers: the first request would kill the engine.
+        yield Flag(("-cc.mode",), "2", f"{why}; a pipeline on CPU still needs the warm-up")
+        yield Flag(("-cc.backend",), "eager", "traces once, compiles nothing")
+    else:
+        yield Flag(("--enforce-eager",), None, why)
 
 
 def _pairs(words: tuple[str, ...]) -> Iterator[Flag]:
@@ -62,6 +77,15 @@ def _pairs(words: tuple[str, ...]) -> Iterator[Flag]:
         has_value = at + 1 < len(words) and not words[at + 1].startswith("-")
         yield Flag((words[at],), words[at + 1] if has_value else None, "its table in models/ says so")
         at += 2 if has_value else 1
+
+
+def fatal(line: str) -> bool:
+    """Whether a line says that the engine is lost, though its process goes on.
+
+    A rank that is gone leaves vLLM's head waiting for its next answer, with /health at 200, until a time limit of
+    minutes (vLLM 0.32.0, RayExecutorV2).
+    """
+    return "RayWorkerProc" in line and "died unexpectedly" in line
 
 
 def last_error(lines: Sequence[str]) -> str | None:

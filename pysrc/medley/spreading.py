@@ -1,0 +1,101 @@
+"""Spreading is serving over the cluster this host heads: which hosts take part, and where the ranks came to be."""
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from medley import membership, ray, venv
+from medley.membership import Membership
+from medley.problem import Problem
+from medley.variables import Variable
+from medley.venv import Environment
+from medley.watch import Watch
+from medley.wire import Wire, variables
+
+_LOOK_EVERY_S = 2
+
+
+def cluster(hosts: int | None) -> Membership | None:
+    """The cluster to serve over, or None where this host is in none, or was told to serve alone."""
+    found = membership.noted() if hosts != 1 else None
+    if found is None and (hosts or 1) > 1:
+        raise Problem(
+            f"there is no cluster of {hosts} hosts here",
+            cause="this host heads none",
+            fix="medley ray-head, then medley ray-worker on each other host",
+        )
+    if found and found.role != "head":
+        raise Problem(
+            "this host is a worker of a cluster, and a model is served from its head",
+            cause=f"the head is {found.head}",
+            fix="run medley serve there, or serve on this host alone: --hosts 1",
+        )
+    return found
+
+
+def environment(found: Membership) -> Environment:
+    """The one whose Ray runs: the engine must be of the same."""
+    there = venv.read(Path(found.environment))
+    if there is None:
+        raise Problem(
+            "the engine environment of this cluster is gone",
+            cause=f"{found.environment} is not there any more",
+            fix="medley ray-stop, then start the cluster again",
+        )
+    return there
+
+
+def nodes(found: Membership, wanted: int | None, wait_s: float, watch: Watch) -> list[Mapping[str, Any]]:
+    """The hosts that take part, in order of ranks; waits until there are `wanted`."""
+    where, deadline = environment(found), time.monotonic() + wait_s
+    with watch.stage(f"wait for {wanted or 'the'} hosts"):
+        while True:
+            said = membership.ask(where, Path(found.token), "read", found.head)["nodes"]
+            present = ray.in_order_of_ranks(said, found.address)
+            if len(present) >= (wanted or 1):
+                return present[:wanted]
+            if time.monotonic() > deadline:
+                raise _too_few(present, wanted or 1, wait_s)
+            time.sleep(_LOOK_EVERY_S)
+
+
+def settings(found: Membership) -> Iterator[Variable]:
+    """What the engine needs that places its ranks in this cluster."""
+    yield from ray.variables(Path(found.token))
+    yield Variable("RAY_ADDRESS", found.head, "this cluster, and none that vLLM would start itself")
+    yield Variable("VLLM_HOST_IP", found.address, "the address that Ray knows this host by")
+    yield from variables(Wire(found.interface, found.address))
+
+
+def ranks(found: Membership) -> list[tuple[int, int, str]]:
+    """Pipeline stage, tensor rank and address of each rank that runs."""
+    said = membership.ask(environment(found), Path(found.token), "ranks", found.head)
+    return ray.ranks(said["ranks"])
+
+
+def require_order(seen: list[tuple[int, int, str]], expected: Mapping[str, int], tensor: int) -> None:
+    """A Problem unless the ranks came where the plan has them, for its layers are cut by that."""
+    places = [address for address, slots in expected.items() for _ in range(slots)]
+    planned = [(rank // tensor, rank % tensor, address) for rank, address in enumerate(places)]
+    if seen != planned:
+        raise Problem(
+            "the ranks are not where they were planned",
+            cause=f"planned {_said(planned)}; they are {_said(seen)}",
+            fix="try again; if it stays so: medley ray-stop on all hosts, and start the cluster anew",
+        )
+
+
+def _said(ranks: list[tuple[int, int, str]]) -> str:
+    return (
+        ", ".join(f"stage {stage} rank {tensor} on {address}" for stage, tensor, address in ranks) or "none"
+    )
+
+
+def _too_few(present: list[Mapping[str, Any]], wanted: int, wait_s: float) -> Problem:
+    here = ", ".join(f"{node['name']} ({node['address']}, {node['slots']} slots)" for node in present)
+    return Problem(
+        f"{wanted} hosts are needed, and {len(present)} are here",
+        cause=f"after {wait_s:.0f} s there are {here or 'none'}",
+        fix=f"on each host that is missing: medley ray-worker HEAD; or serve over these: --hosts {len(present)}",
+    )
