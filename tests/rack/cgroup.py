@@ -6,11 +6,12 @@ cgroup v1 has a tree for each controller, v2 one for all; both name the file of 
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Container
+from functools import partial
 from pathlib import Path
 
 from medley.problem import Problem
+from tests.rack.patience import within
 
 PREFIX = "medley-rack"
 PERIOD_US = 100_000
@@ -66,24 +67,23 @@ def freeze(keeper: int, host: str, *, frozen: bool, limit_s: float = 5) -> None:
     else:
         wanted, where = "FROZEN" if frozen else "THAWED", folder / "freezer.state"
         where.write_text(wanted)
-    deadline = time.monotonic() + limit_s
-    while wanted not in where.read_text().splitlines():
-        assert time.monotonic() < deadline, f"{host} is not {wanted} after {limit_s} s"
-        time.sleep(0.01)
+    reached = within(limit_s, lambda: wanted in where.read_text().splitlines())
+    assert reached, f"{host} is not {wanted} after {limit_s} s"
 
 
 def remove(keeper: int, host: str, limit_s: float = 5) -> None:
     """End what still runs in a host's groups, then the groups."""
     with contextlib.suppress(FileNotFoundError):
         freeze(keeper, host, frozen=False)
-    deadline = time.monotonic() + limit_s
     for folder in folders(keeper, host):
-        while folder.exists() and time.monotonic() < deadline:
-            _end(folder)
-            try:
-                folder.rmdir()
-            except OSError:  # a process that has been killed takes a moment to leave
-                time.sleep(0.01)
+        within(limit_s, partial(_removed, folder))
+
+
+def _removed(folder: Path) -> bool:
+    _end(folder)
+    with contextlib.suppress(OSError):  # a process that has been killed takes a moment to leave
+        folder.rmdir()
+    return not folder.exists()
 
 
 def _end(folder: Path) -> None:

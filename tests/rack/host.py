@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from medley.command import Command
 from medley.problem import Problem
 from tests.rack import cgroup
 from tests.rack.init import HOME
+from tests.rack.patience import within
 from tests.rack.spec import Port
 
 CLONE_NEWNET = 0x40000000
@@ -97,10 +97,7 @@ class Host:
             os.kill(self.first_process, signal.SIGKILL)
         with contextlib.suppress(FileNotFoundError):
             cgroup.freeze(self.keeper, self.name, frozen=False)
-        deadline = time.monotonic() + limit_s
-        while self.alive:
-            assert time.monotonic() < deadline, f"{self.name} still runs"
-            time.sleep(0.01)
+        assert within(limit_s, lambda: not self.alive), f"{self.name} still runs"
 
     def pause(self) -> None:
         """Stop its time; the wires stay plugged in and its kernel still answers a ping."""

@@ -16,6 +16,7 @@ from medley.problem import Problem
 from tests.rack import census
 from tests.rack.host import Host, running
 from tests.rack.keeper import READY, shape
+from tests.rack.patience import within
 from tests.rack.spec import Port, Spec
 
 TREE = Path(__file__).parents[2]
@@ -123,10 +124,7 @@ def _with_tree(spec: Spec) -> Spec:
 def _end(keeper: int, limit_s: float) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(keeper, signal.SIGTERM)
-    deadline = time.monotonic() + limit_s
-    while running(keeper):
-        assert time.monotonic() < deadline, f"the keeper {keeper} does not end"
-        time.sleep(0.02)
+    assert within(limit_s, lambda: not running(keeper)), f"the keeper {keeper} does not end"
 
 
 def _keeper(spec: Spec, *, detached: bool) -> Command:

@@ -1,6 +1,5 @@
 """A real sshd on a host, and keys with which the hosts of a rack log in to one another."""
 
-import time
 from pathlib import Path
 from shutil import which
 
@@ -9,6 +8,7 @@ from medley.command import Command
 from medley.problem import Problem
 from tests.rack.host import Host, environment
 from tests.rack.init import HOME
+from tests.rack.patience import within
 from tests.rack.rack import Rack
 
 LIMIT_S = 15
@@ -61,11 +61,8 @@ def _start(host: Host) -> machine.Process:
 
 
 def _await_answer(host: Host, process: machine.Process) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not any("Server listening" in line for line in list(process.last)):
-        ended = process.wait(0.01)
-        assert ended is None, f"{host.name}: sshd ended: {ended}"
-        assert time.monotonic() < deadline, f"{host.name}: sshd does not listen after {LIMIT_S} s"
+    listens = within(LIMIT_S, lambda: any("Server listening" in line for line in list(process.last)))
+    assert listens, f"{host.name}: sshd does not listen: {process.poll()}"
 
 
 def _key(file: Path) -> str:

@@ -1,14 +1,9 @@
 """The rack is what it says: hosts that are apart, wires that can be cut, and nothing left of either."""
 
-import json
-import os
-import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,10 +11,11 @@ import pytest
 from medley import machine
 from medley.command import Command
 from medley.problem import Problem
-from tests.rack import census, cgroup, ssh
+from tests.rack import census
 from tests.rack.conftest import Up
 from tests.rack.host import Host, running
-from tests.rack.rack import TREE, Rack
+from tests.rack.patience import within
+from tests.rack.rack import Rack
 from tests.rack.spec import Link, Spec
 
 pytestmark = pytest.mark.rack
@@ -27,13 +23,6 @@ pytestmark = pytest.mark.rack
 
 def reaches(host: Host, name: str) -> bool:
     return host.run(["ping", "-c1", "-W0.5", name]).status == 0
-
-
-def within(limit_s: float, question: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + limit_s
-    while not (answer := question()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return answer
 
 
 def test_hosts_are_apart_and_meet_by_name(rack: Up) -> None:
@@ -172,18 +161,6 @@ def test_a_paused_host_says_nothing_until_it_goes_on(rack: Up) -> None:
     host.pause()  # and is taken down like any other
 
 
-def test_ssh_from_host_to_host(rack: Up) -> None:
-    made = rack(2)
-    ssh.serve(made)
-    one, two = made.hosts
-    assert one.says("ssh", "-o", "BatchMode=yes", "host2", "hostname; echo $HOME") == "host2\n/tmp/home"
-    assert two.says("ssh", "-o", "BatchMode=yes", one.address, "hostname") == "host1"
-    one.says("rm", "/tmp/home/.ssh/id_ed25519")
-    refused = one.run(["ssh", "-o", "BatchMode=yes", "host2", "true"])
-    assert refused.status == 255
-    assert "Permission denied (publickey)" in refused.lines[-1]
-
-
 def test_two_racks_at_once_do_not_meet(rack: Up) -> None:
     (first,) = rack(1).hosts
     (second,) = rack(1).hosts
@@ -192,73 +169,8 @@ def test_two_racks_at_once_do_not_meet(rack: Up) -> None:
     assert second.run(["test", "-e", "/tmp/mark"]).status == 1
 
 
-def test_twenty_racks_leave_nothing() -> None:
-    needs_root()
-    world = ("unshare", "--mount", "--net", sys.executable, "-m", "tests.rack.traces", "20")
-    finished = machine.run(Command(world, env={"PYTHONPATH": str(TREE)}), limit_s=60)
-    said = json.loads(finished.lines[-1])
-    assert said["made"] >= 5
-    assert said["while it was up"] == ["children", "groups"], "it was seen, where it can be seen at all"
-    assert [name for name, things in said["left"].items() if things] == [], said["left"]
-
-
-OWNER = "import sys, time\nfrom tests.rack.rack import up\nprint(up(2).keeper, flush=True)\ntime.sleep(60)"
-
-
-@pytest.mark.parametrize("victim", ["owner", "keeper"])
-def test_whoever_is_killed_nothing_is_left(rack: Up, victim: str) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", OWNER],
-        env={**os.environ, "PYTHONPATH": str(TREE)},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as owner:
-        assert owner.stdout is not None
-        keeper = int(owner.stdout.readline())
-        family = {keeper} | machine.descendants(keeper)
-        assert len(family) == 5
-        os.kill(keeper if victim == "keeper" else owner.pid, signal.SIGKILL)
-        assert within(5, lambda: not any(map(running, family)))
-        owner.kill()
-    rack(1)  # sweeps
-    assert within(5, lambda: all(pid != keeper for pid, _ in cgroup.left({0})))
-
-
-def test_the_command(rack: Up) -> None:
-    name = f"command-{os.getpid()}"
-    words = (sys.executable, "-m", "tests.rack")
-
-    def say(*more: str, status: int = 0) -> str:
-        done = subprocess.run(
-            [*words, *more], cwd=TREE, capture_output=True, text=True, check=False, timeout=30
-        )
-        assert done.returncode == status, done.stderr
-        return done.stdout + done.stderr
-
-    rack(1)
-    try:
-        assert "10.78.1.2 fast" in say(
-            "up", "2", "--name", name, "--link", "lan", "--cable", "fast:host1,host2:400"
-        )
-        assert "is up already" in say("up", "2", "--name", name, status=1)
-        assert f"{name}: 2 of 2 hosts" in say("ls")
-        assert say("x", "--name", name, "host2", "hostname") == "host2\n"
-        assert "there is no host host9" in say("x", "--name", name, "host9", "true", status=1)
-        assert say("x", "--name", name, "host2", "sh", "-c", "exit 3", status=3) == ""
-    finally:
-        assert say("down", "--name", name) == f"{name} is down\n"
-    assert all(keeper.spec.name != name for keeper in census.keepers())
-    assert "is not up" in say("x", "--name", name, "host1", "true", status=1)
-    assert "has not two ends" in say("up", "2", "--cable", "fast:host1", status=2)
-
-
 def test_what_cannot_come_up_says_why(rack: Up) -> None:
     with pytest.raises(Problem, match="the rack does not come up") as problem:
         rack(Spec(1, (Link("lan", mtu=1),)))
     assert "mtu" in problem.value.cause
     assert within(5, lambda: all(keeper.spec.links[0].mtu != 1 for keeper in census.keepers()))
-
-
-def needs_root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: it makes namespaces and mounts")

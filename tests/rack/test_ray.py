@@ -5,9 +5,10 @@ import time
 
 import pytest
 
+from medley import venv
 from medley.command import Command
 from tests.rack.conftest import Up
-from tests.rack.host import Host, shared_cache
+from tests.rack.host import Host
 
 pytestmark = pytest.mark.rack
 
@@ -18,11 +19,11 @@ COMMON = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-st
 
 @pytest.fixture(scope="module")
 def program() -> str:
-    """Ray's own command, of the newest environment that is built."""
-    built = sorted(shared_cache().glob("envs/vllm-cpu-*/medley.json"), key=lambda file: file.stat().st_mtime)
-    if not built:
+    """Ray's own command, of the environment that this medley would use."""
+    environment = venv.find("vllm-cpu")
+    if environment is None:
         pytest.skip("no environment with Ray: medley env build vllm-cpu")
-    return str(built[-1].parent / "bin" / "ray")
+    return str(environment.programs / "ray")
 
 
 def ray(host: Host, program: str, *words: str) -> str:

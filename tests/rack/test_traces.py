@@ -1,0 +1,51 @@
+"""Nothing of a rack is left, however it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from medley import machine
+from medley.command import Command
+from tests.rack import cgroup
+from tests.rack.conftest import Up
+from tests.rack.host import running
+from tests.rack.patience import within
+from tests.rack.rack import TREE
+
+pytestmark = pytest.mark.rack
+
+
+@pytest.mark.usefixtures("rack")
+def test_twenty_racks_leave_nothing() -> None:
+    world = ("unshare", "--mount", "--net", sys.executable, "-m", "tests.rack.traces", "20")
+    finished = machine.run(Command(world, env={"PYTHONPATH": str(TREE)}), limit_s=60)
+    said = json.loads(finished.lines[-1])
+    assert said["made"] >= 5
+    assert said["while it was up"] == ["children", "groups"], "it was seen, where it can be seen at all"
+    assert [name for name, things in said["left"].items() if things] == [], said["left"]
+
+
+OWNER = "import sys, time\nfrom tests.rack.rack import up\nprint(up(2).keeper, flush=True)\ntime.sleep(60)"
+
+
+@pytest.mark.parametrize("victim", ["owner", "keeper"])
+def test_whoever_is_killed_nothing_is_left(rack: Up, victim: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        env={**os.environ, "PYTHONPATH": str(TREE)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as owner:
+        assert owner.stdout is not None
+        keeper = int(owner.stdout.readline())
+        family = {keeper} | machine.descendants(keeper)
+        assert len(family) == 5
+        os.kill(keeper if victim == "keeper" else owner.pid, signal.SIGKILL)
+        assert within(5, lambda: not any(map(running, family)))
+        owner.kill()
+    rack(1)  # sweeps
+    assert within(5, lambda: all(pid != keeper for pid, _ in cgroup.left({0})))
