@@ -41,6 +41,19 @@ def test_another_models_name_is_a_problem(server: str) -> None:
         api.answered(server, "huge")
 
 
+@pytest.mark.parametrize(
+    ("written", "url"),
+    [
+        ("http://spark:8000/v1/", "http://spark:8000/v1"),
+        ("http://spark:8000", "http://spark:8000/v1"),
+        ("spark:8000", "http://spark:8000/v1"),
+        ("https://host/openai", "https://host/openai"),
+    ],
+)
+def test_base(written: str, url: str) -> None:
+    assert api.base(written) == url
+
+
 def test_models(server: str) -> None:
     assert api.models(server) == ["tiny"]
 

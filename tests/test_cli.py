@@ -48,6 +48,8 @@ def test_bare_medley_shows_its_verbs(run: Run) -> None:
         pytest.param("serve", "at least 1 positional argument", id="nothing to serve"),
         pytest.param("serve demo --port abc", "not 'abc'", id="a word for a number"),
         pytest.param("serve demo --prot 1", "Unknown switch --prot", id="a switch misspelt"),
+        pytest.param("serve demo --prot 1", "try:   --port", id="nearly a switch"),
+        pytest.param("serve demo --max-model-len 9", "flags come after --", id="an engine's flag"),
         pytest.param("sreve demo", "there is no verb 'sreve'", id="a verb misspelt"),
         pytest.param("env bild", "['bild']", id="a subcommand misspelt"),
         pytest.param("ask --max-tokens 0 x", "not '0'", id="out of range"),
@@ -58,7 +60,7 @@ def test_wrong_usage_is_said_on_stderr_and_exits_2(run: Run, words: str, said: s
     status, out, err = run(*words.split())
     assert (status, out) == (2, "")
     assert said in err
-    assert len(err.splitlines()) == 2
+    assert len(err.splitlines()) <= 3
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from medley import serving
+from medley.problem import Problem
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +29,15 @@ def test_the_note_of_a_process_that_is_gone_does_not_count(state: Path) -> None:
         found = serving.newest()
     assert found is not None
     assert found.model == "a"
+
+
+def test_a_port_of_another_serve_is_a_problem() -> None:
+    serving.require_none(1)
+    with serving.noted("http://127.0.0.1:1/v1", "a", 1):
+        with pytest.raises(Problem, match="taken by another medley serve") as caught:
+            serving.require_none(1)
+        serving.require_none(2)
+    assert "--port 2" in caught.value.fix
 
 
 def test_a_log_keeps_lines_as_they_come_and_the_log_before_it(state: Path) -> None:

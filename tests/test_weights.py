@@ -12,7 +12,12 @@ MODELS = {**config.models(), "qwen": Model(title="x", repository="Qwen/Qwen3-8B"
 
 def test_a_model_that_is_made_lies_in_the_cache(tmp_path: Path) -> None:
     found = weights("demo", MODELS, tmp_path)
-    assert (found.name, found.target, found.local) == ("demo", str(tmp_path / "models" / "demo"), True)
+    assert (found.name, found.local) == ("demo", True)
+    assert Path(found.target).parent == tmp_path / "models"
+    made = MODELS["demo"].made
+    assert made is not None
+    other = {"demo": Model(title="x", made=made.model_copy(update={"seed": 1}))}
+    assert weights("demo", other, tmp_path).target != found.target, "another model lies elsewhere"
 
 
 @pytest.mark.parametrize(
@@ -42,8 +47,6 @@ def test_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         pytest.param("dem", "medley serve demo", id="nearly"),
         pytest.param("zzz", "medley serve demo", id="nothing like it"),
-        pytest.param("./none/such", "medley serve", id="no such folder"),
-        pytest.param("/tmp/none", "medley serve", id="no such absolute folder"),
         pytest.param("a/b/c", "medley serve", id="too deep for the hub"),
     ],
 )
@@ -51,6 +54,18 @@ def test_what_is_no_model_is_a_problem(word: str, fix: str, tmp_path: Path) -> N
     with pytest.raises(Problem, match="there is no model") as caught:
         weights(word, MODELS, tmp_path)
     assert fix in caught.value.fix
+
+
+@pytest.mark.parametrize("word", ["./none/such", "/tmp/none", "~/none", "../none"])
+def test_a_path_that_is_not_there_is_a_problem(word: str, tmp_path: Path) -> None:
+    with pytest.raises(Problem, match=f"there is no folder {word}"):
+        weights(word, MODELS, tmp_path)
+
+
+def test_a_file_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").touch()
+    with pytest.raises(Problem, match="is a file, and a model is a folder"):
+        weights(str(tmp_path / "model.gguf"), MODELS, tmp_path)
 
 
 def test_an_empty_folder_is_a_problem(tmp_path: Path) -> None:

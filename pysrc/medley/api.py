@@ -110,6 +110,16 @@ def _event(text: str) -> dict[str, Any]:
     return event
 
 
+def base(url: str) -> str:
+    """A server's base URL from what people write of it: with or without http:// and /v1."""
+    whole = url if "://" in url else f"http://{url}"
+    try:
+        parsed = httpx.URL(whole)
+    except httpx.InvalidURL as error:
+        raise Problem(f"{url} is no address", cause=str(error), fix="--url http://HOST:PORT/v1") from error
+    return whole.rstrip("/") + ("/v1" if parsed.path in {"", "/"} else "")
+
+
 def models(url: str) -> list[str]:
     """The names a server serves."""
     try:

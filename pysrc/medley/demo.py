@@ -4,6 +4,7 @@ It answers in made-up syllables. What it proves is everything around it: the eng
 serves it as it would a real one.
 """
 
+import hashlib
 import json
 import random
 import shutil
@@ -27,6 +28,13 @@ _CHAT_TEMPLATE = (
 # A usual initialisation (0.02) gives near-equal logits; wider weights make greedy answers decisive, so that
 # two runs, or one and two hosts, can be compared token by token.
 _DEVIATION = 0.1
+# Raised when the same table is written into other files.
+_FORMAT = 2
+
+
+def digest(made: Made) -> str:
+    """8 hex digits of all that shapes the model."""
+    return hashlib.sha256(f"{_FORMAT} {made.model_dump_json()}".encode()).hexdigest()[:8]
 
 
 def make(made: Made, folder: Path) -> Path:
@@ -50,7 +58,13 @@ def write(made: Made, folder: Path) -> None:
     """All files of the model, as a model hub would hold them."""
     tables = {
         "config.json": config(made),
-        "generation_config.json": {"do_sample": False, "eos_token_id": 2, "pad_token_id": 0},
+        "generation_config.json": {
+            # It never comes to an end by itself; this is what an answer has unless more is asked for.
+            "max_new_tokens": 128,
+            "do_sample": False,
+            "eos_token_id": 2,
+            "pad_token_id": 0,
+        },
         "tokenizer.json": tokenizer(made.vocabulary),
         "tokenizer_config.json": _tokenizer_config(made.context),
     }

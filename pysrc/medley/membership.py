@@ -1,8 +1,9 @@
 """A membership is this host's part in a Ray cluster, from `ray-head` or `ray-worker` until `ray-stop`."""
 
+import contextlib
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -48,10 +49,6 @@ def noted() -> Membership | None:
     return Membership(**table) if processes() else None
 
 
-def note(membership: Membership) -> None:
-    store.write(_note(), json.dumps(asdict(membership)))
-
-
 def processes() -> set[int]:
     """Those of our cluster on this host: all that carry our mark."""
     return ray.marked(machine.environments(), str(folder()))
@@ -65,16 +62,22 @@ def stop() -> int:
     return len(found)
 
 
-def start(command: Command) -> None:
-    """Run `ray start`; what it leaves behind on a failure is ended."""
+@contextlib.contextmanager
+def begun(command: Command, membership: Membership) -> Iterator[None]:
+    """Run `ray start`, and note the membership when the body is done; if that fails, end what was begun."""
     store.make(folder())
     try:
-        finished = machine.run(command, limit_s=_START_LIMIT_S)
+        _start(command)
+        yield
+        store.write(_note(), json.dumps(asdict(membership)))
     except BaseException:
         stop()
         raise
+
+
+def _start(command: Command) -> None:
+    finished = machine.run(command, limit_s=_START_LIMIT_S)
     if finished.status:
-        stop()
         raise Problem(
             "Ray could not be started",
             cause="\n".join(finished.lines[-6:]) or f"ray start exited with {finished.status}",

@@ -70,7 +70,7 @@ def spread(alone: Plan, slots: Mapping[str, int]) -> Plan:
         why=(
             *alone.why,
             f"{len(slots)} hosts by slots: {hosts}",
-            f"{stages} pipeline stages, tensor parallel {tensor}: one rank for each of {sum(slots.values())} slots",
+            f"{stages} pipeline stages, tensor parallel {tensor}: a rank for each slot",
         ),
     )
 

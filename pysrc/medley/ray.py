@@ -123,6 +123,7 @@ def _of_node(node: Node, temporary: Path) -> Iterator[Variable]:
     yield Variable(
         "RAY_memory_monitor_refresh_ms", "0", "on unified memory it takes weights for a leak and kills ranks"
     )
+    yield Variable("OMP_NUM_THREADS", str(max(1, node.threads // node.slots)), "Ray would make it 1")
     yield from (
         Variable(f"RAY_health_check_{name}", value, "a host that is cut off is found dead within 20 s")
         for name, value in _HEALTH_CHECK.items()
@@ -140,7 +141,7 @@ def in_order_of_ranks(nodes: Iterable[Mapping[str, Any]], head: str) -> list[Map
 
 
 def ranks(actors: Iterable[Mapping[str, str]]) -> list[tuple[int, int, str]]:
-    """Where each rank is, by pipeline stage and tensor rank: the actors' names hold both where there are both."""
+    """Where each rank is, by pipeline stage and tensor rank, which the actors' names hold."""
     found = []
     for actor in actors:
         stage, tensor = (

@@ -8,6 +8,7 @@ from os import getpid
 from pathlib import Path
 
 from medley import store
+from medley.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,22 @@ class Server:
 @contextmanager
 def noted(url: str, model: str, port: int) -> Iterator[None]:
     """Keep the note while the body runs."""
-    path = _folder() / f"{port}.json"
-    store.write(path, json.dumps(asdict(Server(url, model, getpid()))))
+    store.write(_note(port), json.dumps(asdict(Server(url, model, getpid()))))
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        _note(port).unlink(missing_ok=True)
+
+
+def require_none(port: int) -> None:
+    """Raise a Problem where another `medley serve` has this port, though it may not listen yet."""
+    found = _read(_note(port)) if _note(port).exists() else None
+    if found:
+        raise Problem(
+            f"port {port} is taken by another medley serve",
+            cause=f"process {found.pid} serves {found.model} there, or is about to",
+            fix=f"end it (kill -INT {found.pid}), or take another port: --port {port + 1}",
+        )
 
 
 @contextmanager
@@ -43,8 +54,17 @@ def log(path: Path) -> Iterator[Callable[[str], object]]:
 def newest() -> Server | None:
     """The one started last whose process is still there."""
     notes = sorted(_folder().glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-    servers = (Server(**json.loads(path.read_text(encoding="utf-8"))) for path in notes)
-    return next((server for server in servers if Path(f"/proc/{server.pid}").exists()), None)
+    return next(filter(None, map(_read, notes)), None)
+
+
+def _read(path: Path) -> Server | None:
+    """A note, if its process is still there."""
+    server = Server(**json.loads(path.read_text(encoding="utf-8")))
+    return server if Path(f"/proc/{server.pid}").exists() else None
+
+
+def _note(port: int) -> Path:
+    return _folder() / f"{port}.json"
 
 
 def _folder() -> Path:

@@ -1,5 +1,6 @@
-"""Spreading is serving over the cluster this host heads: which hosts take part, and where the ranks came to be."""
+"""Spreading is serving over the cluster this host heads: its hosts, and where the ranks came to be."""
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from medley.watch import Watch
 from medley.wire import Wire, variables
 
 _LOOK_EVERY_S = 2
+_LOOKS = 8
 
 
 def cluster(hosts: int | None) -> Membership | None:
@@ -74,6 +76,39 @@ def ranks(found: Membership) -> list[tuple[int, int, str]]:
     return ray.ranks(said["ranks"])
 
 
+@contextlib.contextmanager
+def told_of_loss(found: Membership | None) -> Iterator[None]:
+    """An engine that ends because a host is gone: the Problem says so, and names it."""
+    try:
+        yield
+    except Problem as problem:
+        gone = _gone(found) if found else []
+        if not gone:
+            raise
+        names = ", ".join(f"{node['name']} ({node['address']})" for node in gone)
+        raise Problem(
+            f"{names} is gone, and the model with it",
+            cause=f"Ray has lost it; {problem.what}: {problem.cause}",
+            fix="bring it back (medley ray-worker HEAD there), or serve over those that medley status shows",
+            status=problem.status,
+        ) from problem
+
+
+def _gone(found: Membership) -> list[Mapping[str, Any]]:
+    """Hosts that Ray holds for dead; it may take it some seconds to see."""
+    for _ in range(_LOOKS):
+        try:
+            said = membership.ask(environment(found), Path(found.token), "read", found.head)["nodes"]
+        except Problem:
+            return []
+        living = {node["address"] for node in said if node["alive"]}
+        gone = [node for node in said if node["address"] not in living]
+        if gone:
+            return gone
+        time.sleep(_LOOK_EVERY_S)
+    return []
+
+
 def require_order(seen: list[tuple[int, int, str]], expected: Mapping[str, int], tensor: int) -> None:
     """A Problem unless the ranks came where the plan has them, for its layers are cut by that."""
     places = [address for address, slots in expected.items() for _ in range(slots)]
@@ -97,5 +132,5 @@ def _too_few(present: list[Mapping[str, Any]], wanted: int, wait_s: float) -> Pr
     return Problem(
         f"{wanted} hosts are needed, and {len(present)} are here",
         cause=f"after {wait_s:.0f} s there are {here or 'none'}",
-        fix=f"on each host that is missing: medley ray-worker HEAD; or serve over these: --hosts {len(present)}",
+        fix=f"on each host that is missing: medley ray-worker HEAD; or over these: --hosts {len(present)}",
     )

@@ -73,7 +73,7 @@ def _until_ready(process: Process, url: str, model: str, limit_s: float) -> api.
     raise Problem(
         f"{model} is not ready after {limit_s:g} s",
         cause=(list(process.last) or ["the engine said nothing"])[-1][:300],
-        fix=f"give it longer: --timeout {limit_s * 2:.0f}",
+        fix=f"give it longer: --timeout {max(1800, limit_s * 2):.0f}",
     )
 
 

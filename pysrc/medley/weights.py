@@ -1,12 +1,16 @@
 """A model's weights are a folder on this host, or a repository on the model hub."""
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from medley import demo
 from medley.problem import Problem
 from medley.tables import Model
+
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 @dataclass(frozen=True)
@@ -36,9 +40,15 @@ def weights(word: str, models: Mapping[str, Model], cache: Path) -> Weights:
     folder = Path(word).expanduser()
     if folder.is_dir():
         return _folder(folder.resolve())
-    if word.count("/") == 1 and not word.startswith((".", "~", "/")):
+    if _REPOSITORY.fullmatch(word):
         known = next((model for model in models.values() if model.repository == word), None)
         return Weights(word, word, known)
+    if word.startswith((".", "~", "/")) or folder.exists():
+        raise Problem(
+            f"{word} is a file, and a model is a folder" if folder.exists() else f"there is no folder {word}",
+            cause=f"{folder.absolute()} {'holds no config.json' if folder.exists() else 'does not exist'}",
+            fix="name the folder that holds config.json and the weights",
+        )
     near = difflib.get_close_matches(word, models, n=1)
     raise Problem(
         f"there is no model {word!r}",
@@ -48,9 +58,10 @@ def weights(word: str, models: Mapping[str, Model], cache: Path) -> Weights:
 
 
 def _known(name: str, model: Model, cache: Path) -> Weights:
-    if model.repository is not None:
-        return Weights(name, model.repository, model)
-    return Weights(name, str(cache / "models" / name), model)
+    if model.made is None:
+        return Weights(name, str(model.repository), model)
+    # Named by what it is made of: a table that has changed is another model.
+    return Weights(name, str(cache / "models" / f"{name}-{demo.digest(model.made)}"), model)
 
 
 def _folder(folder: Path) -> Weights:

@@ -23,7 +23,9 @@ Examples:
     /medley ask "Why is the sky blue?"
     /medley ask --max-tokens 32 "Hello"
     /medley ask --url http://spark-1:8000/v1 --model demo "Hello"
-    /git diff | medley ask "Review this change:" -"""
+    /git diff | medley ask --stdin "Review this change:"
+
+"""
 
     url = cli.SwitchAttr(
         "--url", str, argname="URL", help="the server's base, such as http://spark-1:8000/v1"
@@ -34,13 +36,14 @@ Examples:
     max_tokens = cli.SwitchAttr(
         "--max-tokens", cli.Range(1, 1_000_000), argname="N", help="the answer's limit"
     )
+    stdin = cli.Flag("--stdin", help="add what stands on standard input to the message")
     as_json = cli.Flag("--json", help="print one JSON object: the answer and how fast it came")
 
     def main(self, *text: str) -> int:
         from medley import api
 
-        question = _question(text)
-        url = (self.url or os.environ.get("MEDLEY_URL") or _here()).rstrip("/")
+        question = _question((*text, sys.stdin.read()) if self.stdin else text)
+        url = api.base(self.url or os.environ.get("MEDLEY_URL") or _here())
         model = self.model or _first(api.models(url))
         said: list[str] = []
         for piece in api.chat(url, model, question, max_tokens=self.max_tokens):
@@ -72,10 +75,9 @@ Examples:
 
 
 def _question(words: tuple[str, ...]) -> str:
-    """The words; a lone `-` among them is what stands on standard input."""
-    if not words:
+    if not any(word.strip() for word in words):
         raise Problem("there is nothing to ask", cause="no text was given", fix='medley ask "Hello"')
-    return " ".join(sys.stdin.read() if word == "-" else word for word in words)
+    return "\n".join(words) if words[-1].count("\n") else " ".join(words)
 
 
 def _here() -> str:

@@ -51,14 +51,10 @@ Examples:
             print(command)
             return
         at = f"{here.address}:{ports.gcs}"
-        with watch().stage(f"Ray head at {at}"):
-            membership.start(command)
+        place = str(ours.environment.path)
+        noted = membership.Membership("head", at, here.address, here.interface, place, str(secret))
+        with watch().stage(f"Ray head at {at}"), membership.begun(command, noted):
             membership.ask(ours.environment, secret, "note", at, json.dumps(ours.terms()))
-        membership.note(
-            membership.Membership(
-                "head", at, here.address, here.interface, str(ours.environment.path), str(secret)
-            )
-        )
         self._say(here.address, str(secret), ours.slots)
 
     def _say(self, address: str, secret: str, slots: int) -> None:

@@ -66,13 +66,10 @@ Examples:
         if self.dry_run:
             print(command)
             return
-        with watch().stage(f"join {at}"):
-            membership.start(command)
-        membership.note(
-            membership.Membership(
-                "worker", at, here.address, here.interface, str(ours.environment.path), str(secret)
-            )
-        )
+        place = str(ours.environment.path)
+        noted = membership.Membership("worker", at, here.address, here.interface, place, str(secret))
+        with watch().stage(f"join {at}"), membership.begun(command, noted):
+            pass
         self._say(ours, here, at)
 
     def _say(self, ours: "Part", here: "Wire", at: str) -> None:

@@ -40,6 +40,7 @@ Examples:
 
 """
     USAGE = "    {progname} [SWITCHES] MODEL [-- ENGINE FLAGS]\n"
+    HINT = "the engine's own flags come after --: medley serve MODEL -- --max-model-len 8192"
 
     port = cli.SwitchAttr("--port", int, 8000, argname="PORT", help="where it listens")
     host = cli.SwitchAttr(
@@ -75,7 +76,7 @@ Examples:
     )
 
     def main(self, model: str, *flags: str) -> None:
-        from medley import engine, port, spreading
+        from medley import engine, port, serving, spreading
         from medley.plan import spread
 
         if flags and not flags[0].startswith("-"):
@@ -83,6 +84,7 @@ Examples:
         found, kind, plan = self._planned(model)
         listens = engine.Serving(found.target, self.served_name or found.name, self.host, self.port)
         if not self.dry_run:
+            serving.require_none(self.port)
             port.require_free(self.host, self.port)
             _require(found)
         joined = spreading.cluster(self.hosts)
@@ -94,8 +96,13 @@ Examples:
         )
         if self.dry_run:
             self._show(launch)
-        else:
-            self._run(launch, listens, lambda: self._placed(joined, slots, plan))
+            return
+        with spreading.told_of_loss(joined if plan.over_ray else None):
+            try:
+                self._run(launch, listens, lambda: self._placed(joined, slots, plan))
+            except KeyboardInterrupt:
+                _say("stopped; nothing of it runs any more")
+                raise
 
     def _slots(self, joined: "Membership") -> dict[str, int]:
         """The slots of each host that takes part, in order of ranks."""
@@ -235,6 +242,6 @@ def _require(found: "weights.Weights") -> None:
 def _too_many(model: str, words: tuple[str, ...]) -> Problem:
     return Problem(
         f"{words[0]!r} is one model too many",
-        cause="serve takes one model; the engine's own flags come after --",
-        fix=f"medley serve {model} -- {' '.join(words)}",
+        cause="serve takes one model; its own switches begin with --, and the engine's flags come after --",
+        fix=f"medley serve {model} --port {words[0]}" if words[0].isdigit() else f"medley serve {model}",
     )

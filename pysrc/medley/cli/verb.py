@@ -1,5 +1,6 @@
 """A verb is one plumbum application; wrong usage of it is a short word on stderr and exit code 2."""
 
+import difflib
 from typing import Any
 
 from plumbum import cli
@@ -32,6 +33,8 @@ class Usage(Exception):  # noqa: N818 - what it is about, as plumbum's own are n
 class Verb(cli.Application):
     """Instead of plumbum's: it prints an error and the whole help to stdout, where results belong."""
 
+    HINT: str | None = None
+    """What people who type an unknown switch here often mean."""
     SUBCOMMAND_HELPMSG = False  # "see VERB --help" after each of them says it too often
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
@@ -47,5 +50,9 @@ class Verb(cli.Application):
             raise self._usage(error) from error
 
     def _usage(self, error: Exception) -> Usage:
-        first = str(error).splitlines()[0].rstrip(":")
-        return Usage(f"{self.PROGNAME}: {first}\n  see:   {self.PROGNAME} --help")
+        first = str(error).splitlines()[0].rstrip(":").replace("<class 'int'>", "a number")
+        unknown = isinstance(error, UnknownSwitch)
+        switches = [f"--{name}" for name in self._switches_by_name if len(name) > 1]
+        near = difflib.get_close_matches(first.split()[-1], switches, n=1) if unknown else []
+        more = [f"  try:   {near[0]}"] if near else [f"  hint:  {self.HINT}"] if unknown and self.HINT else []
+        return Usage("\n".join([f"{self.PROGNAME}: {first}", *more, f"  see:   {self.PROGNAME} --help"]))

@@ -82,8 +82,8 @@ def _pairs(words: tuple[str, ...]) -> Iterator[Flag]:
 def fatal(line: str) -> bool:
     """Whether a line says that the engine is lost, though its process goes on.
 
-    A rank that is gone leaves vLLM's head waiting for its next answer, with /health at 200, until a time limit of
-    minutes (vLLM 0.32.0, RayExecutorV2).
+    A rank that is gone leaves vLLM's head waiting for its next answer, with /health at 200, for minutes (vLLM
+    0.32.0, RayExecutorV2).
     """
     return "RayWorkerProc" in line and "died unexpectedly" in line
 
