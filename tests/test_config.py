@@ -37,9 +37,7 @@ def test_every_table_that_comes_with_medley_is_right() -> None:
             "titel = 'x'\n" + HOST, Host, "'titel' is wrong", "rename it to 'title'", id="typo at the top"
         ),
         pytest.param("zzz = 'x'\n" + HOST, Host, "'zzz' is wrong", "remove it", id="like nothing known"),
-        pytest.param(
-            "title = 'x'", Host, "'systems' is wrong (and 3 more)", "add 'systems = …'", id="missing"
-        ),
+        pytest.param("title = 'x'", Host, "'systems' is missing", "add 'systems = …'", id="missing"),
         pytest.param(
             HOST.replace('"x"', "3"), Host, "'title' is wrong", "mend 'title'", id="a number for a word"
         ),
@@ -55,7 +53,7 @@ def test_every_table_that_comes_with_medley_is_right() -> None:
         ),
         pytest.param("title = 'x'", Model, "'the table' is wrong", "mend", id="a model without weights"),
         pytest.param("title = 2026-11-21", Model, "holds a date", "as a string", id="a date"),
-        pytest.param("", Recipe, "'title' is wrong", "add 'title", id="an empty recipe"),
+        pytest.param("", Recipe, "'title' is missing", "add 'title", id="an empty recipe"),
     ],
 )
 def test_a_wrong_table_is_a_problem(
@@ -84,6 +82,17 @@ def test_your_own_table_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("MEDLEY_CONFIG")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     assert config.models()["demo"].made is not None
+
+
+def test_a_wrong_table_harms_only_who_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "mine.toml").write_text("titel = 'x'\n")
+    monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path))
+    models = config.models()
+    assert models["demo"].made is not None
+    assert "mine" in models
+    with pytest.raises(Problem, match="'titel' is wrong"):
+        models["mine"]
 
 
 def test_check_says_what_hangs_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley import config, demo
+from medley.problem import Problem
 from medley.tables import Made
 
 
@@ -30,6 +31,12 @@ def test_it_is_made_once_and_whole(made: Made, tmp_path: Path) -> None:
     demo.make(made, folder)
     assert (folder / "config.json").stat().st_mtime_ns == before
     assert [path.name for path in folder.parent.iterdir()] == ["demo"]
+
+
+def test_a_place_that_cannot_be_written_is_a_problem(made: Made, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Problem, match="cannot be made"):
+        demo.make(made, tmp_path / "file" / "models" / "demo")
 
 
 def test_safetensors_offsets_cover_the_file(made: Made, tmp_path: Path) -> None:

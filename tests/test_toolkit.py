@@ -39,7 +39,7 @@ def test_parse() -> None:
         pytest.param("[]", "no toolkit", id="no table"),
         pytest.param(json.dumps({**TABLE, "uv": 1}), "'uv' is wrong", id="a wrong type"),
         pytest.param(json.dumps({**TABLE, "paths": []}), "rename it to 'path'", id="a typo"),
-        pytest.param(json.dumps({"kind": "cpu"}), "must be there", id="keys that lack"),
+        pytest.param(json.dumps({"kind": "cpu"}), "'variables' is missing", id="keys that lack"),
     ],
 )
 def test_what_is_no_toolkit(text: str, says: str) -> None:

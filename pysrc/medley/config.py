@@ -14,7 +14,7 @@ import difflib
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,17 +46,36 @@ def files(kind: str, suffix: str = ".toml") -> dict[str, Path]:
     return found
 
 
+class Tables(Mapping[str, _T]):
+    """Tables by name, each read when it is asked for: one with a typo harms nobody who does not want it."""
+
+    def __init__(self, kind: str, shape: type[_T]) -> None:
+        self._paths, self._shape = files(kind), shape
+
+    def __getitem__(self, name: str) -> _T:
+        return read(self._paths[name], self._shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._paths  # Mapping's own would read it
+
+
 def hosts() -> Mapping[str, Host]:
     """Every kind of host, by name."""
-    return {name: read(path, Host) for name, path in files("hosts").items()}
+    return Tables("hosts", Host)
 
 
 def models() -> Mapping[str, Model]:
-    return {name: read(path, Model) for name, path in files("models").items()}
+    return Tables("models", Model)
 
 
 def recipes() -> Mapping[str, Recipe]:
-    return {name: read(path, Recipe) for name, path in files("locks").items()}
+    return Tables("locks", Recipe)
 
 
 def read(path: Path, shape: type[_T]) -> _T:
@@ -83,7 +102,8 @@ def build(table: Mapping[str, Any], shape: type[_T], where: str) -> _T:
 
 
 def _invalid(error: ValidationError, shape: type[Table], where: str) -> Problem:
-    first, *more = error.errors()
+    # A key that nobody knows is often why another is missing: it is said first.
+    first, *more = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     key = ".".join(str(part) for part in first["loc"]) or "the table"
     cause = first["msg"]
     fix = f"mend '{key}' in {where}"
@@ -93,9 +113,11 @@ def _invalid(error: ValidationError, shape: type[Table], where: str) -> Problem:
         cause = f"no such key; it could be {', '.join(known)}"
         fix = f"rename it to '{near[0]}'" if near else "remove it"
     elif first["type"] == "missing":
-        cause, fix = "it must be there", f"add '{key} = …' to {where}"
-    others = f" (and {len(more)} more)" if more else ""
-    return Problem(f"{where}: '{key}' is wrong{others}", cause=cause, fix=fix)
+        cause, fix = f"every {shape.__name__.lower()} has one", f"add '{key} = …' to {where}"
+    if more:
+        cause += f"; wrong too: {', '.join('.'.join(map(str, other['loc'])) for other in more)}"
+    state = "is missing" if first["type"] == "missing" else "is wrong"
+    return Problem(f"{where}: '{key}' {state}", cause=cause, fix=fix)
 
 
 def _keys(shape: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

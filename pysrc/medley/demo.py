@@ -15,6 +15,8 @@ from itertools import islice, product
 from pathlib import Path
 from statistics import NormalDist
 
+from medley import store
+from medley.problem import Problem
 from medley.tables import Made
 
 # Byte-level BPE writes byte 0x20 as this letter (the table of GPT-2's tokenizer).
@@ -41,16 +43,20 @@ def make(made: Made, folder: Path) -> Path:
     """Write the model into `folder` unless it is there, whole or not at all; returns the folder."""
     if (folder / "config.json").is_file():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=store.make(folder.parent)))
     try:
         write(made, draft)
         draft.chmod(0o755)
         draft.rename(folder)
-    except OSError:
-        shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
         if not (folder / "config.json").is_file():  # else another process was first, with the same model
-            raise
+            raise Problem(
+                f"the demo model cannot be written to {folder}",
+                cause=error.strerror or str(error),
+                fix="make room there, or use another disk: export MEDLEY_CACHE=/path",
+            ) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
     return folder
 
 

@@ -180,6 +180,12 @@ def removable(name: str, *, everything: bool) -> Iterator[Path]:
             yield path
 
 
+def is_held(path: Path) -> bool:
+    """Whether a build of it goes on."""
+    with store.lock(lock_file(path)) as free:
+        return not free
+
+
 def remove(path: Path) -> bool:
     """Remove an environment's folder, unless a build holds it."""
     held = lock_file(path)

@@ -15,7 +15,10 @@ KINDS = {
     "aarch64-linux": {"cpu", "cuda", "orin", "orin-r39", "spark", "thor"},
 }
 SYSTEMS = pytest.mark.parametrize("system", KINDS)
-VERBS = {"ask", "check", "env", "facts", "serve", "version"}
+VERBS = {
+    *("ask", "check", "env", "facts", "serve", "status", "version"),
+    *("ray-head", "ray-stop", "ray-worker"),
+}
 
 
 @SYSTEMS

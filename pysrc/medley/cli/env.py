@@ -79,14 +79,18 @@ class List(Verb):
         from medley import config, venv
 
         found = list(venv.every())
+        missing = sorted(set(config.recipes()) - {each.name for each in found})
+        building = {path.name.rpartition("-")[0] for path in venv.unfinished() if venv.is_held(path)}
         if self.as_json:
-            print(json.dumps([_table(each) for each in found]))
+            others = [{"name": name, "built": None, "building": name in building} for name in missing]
+            print(json.dumps([*map(_table, found), *others]))
             return 0
         for each in found:
             state = "current" if venv.is_current(each) else "old: its lock has changed"
             print(f"{each.name}  {each.digest}  {each.parts['python']}  {state}  {each.path}")
-        for name in sorted(set(config.recipes()) - {each.name for each in found}):
-            print(f"{name}  not built  {config.recipes()[name].title}")
+        for name in missing:
+            state = "being built" if name in building else "not built"
+            print(f"{name}  {state}  {config.recipes()[name].title}")
         return 0
 
 
@@ -145,10 +149,16 @@ Examples:
     def main(self, name: str = "") -> int:
         from medley import store, venv
 
+        self._require_clear(name)
         freed = 0
-        for path in venv.removable(name, everything=self.everything):
+        found = list(venv.removable(name, everything=self.everything))
+        if not found:
+            print("there is nothing to remove")
+            return 0
+        for path in found:
             if self.dry_run:
-                print(shlex.join(("rm", "-rf", str(path))))
+                if not venv.is_held(path):
+                    print(shlex.join(("rm", "-rf", str(path))))
                 continue
             size = store.size_bytes(path)
             if venv.remove(path):
@@ -161,6 +171,24 @@ Examples:
                 f"{freed / _GB:.1f} GB in files; those that uv's cache shares are free after: uv cache prune"
             )
         return 0
+
+    def _require_clear(self, name: str) -> None:
+        """One environment or all: where both are said, neither is done."""
+        from medley import config, venv
+
+        if name and self.everything:
+            raise Problem(
+                f"{name} and --all cannot both be meant",
+                cause="--all removes every environment there is",
+                fix=f"medley env clean {name}   # or: medley env clean --all",
+            )
+        known = sorted({*config.recipes(), *(each.name for each in venv.every())})
+        if name and name not in known:
+            raise Problem(
+                f"there is no engine environment {name!r}",
+                cause=f"locks/ and this host have {', '.join(known)}",
+                fix="medley env list",
+            )
 
 
 def _table(environment: "Environment") -> dict[str, object]:
