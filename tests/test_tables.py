@@ -1,0 +1,14 @@
+from pathlib import Path
+
+import pytest
+
+from medley.tables import Driver, Host, Made, Memory, Model, Recipe, Recognise, Table, Toolkit
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "tables.md"
+
+
+@pytest.mark.parametrize("shape", [Host, Recognise, Toolkit, Driver, Memory, Model, Made, Recipe])
+def test_every_key_is_documented(shape: type[Table]) -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    missing = [name for name in shape.model_fields if f"`{name}`" not in text and f"`[{name}]`" not in text]
+    assert missing == []
