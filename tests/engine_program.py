@@ -5,6 +5,7 @@ usage: engine_program.py PORT BEHAVIOUR
 
 import json
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -27,6 +28,10 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path.endswith("/chat/completions"):
             self._stream(body)
         else:
+            if BEHAVIOUR == "loses-a-rank":
+                threading.Timer(
+                    0.5, print, ["RayWorkerProc rank=[1] died unexpectedly"], {"flush": True}
+                ).start()
             self._json({"choices": [{"text": " ba lu"}], "usage": {"completion_tokens": 2}})
 
     def _json(self, table: object, status: int = 200) -> None:

@@ -36,6 +36,19 @@ BASE = "/env/bin/vllm serve /m --served-model-name demo --host 127.0.0.1 --port 
             f"{BASE} --gpu-memory-utilization=0.5",
             id="theirs wins, with =",
         ),
+        pytest.param(
+            Plan(over_ray=True, stages=2, eager=True),
+            (),
+            f"{BASE} --distributed-executor-backend ray --pipeline-parallel-size 2"
+            " -cc.mode 2 -cc.backend eager",
+            id="a pipeline over hosts",
+        ),
+        pytest.param(
+            Plan(over_ray=True, tensor_parallel=2, eager=True),
+            (),
+            f"{BASE} --tensor-parallel-size 2 --distributed-executor-backend ray --enforce-eager",
+            id="tensor parallel over hosts",
+        ),
         pytest.param(Plan(eager=True), (), f"{BASE} --enforce-eager", id="eager"),
         pytest.param(Plan(), ("--max-model-len", "9"), f"{BASE} --max-model-len 9", id="theirs come last"),
     ],

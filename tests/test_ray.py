@@ -58,3 +58,33 @@ def test_the_object_store_is_small(gib: int, mib: int) -> None:
 def test_ours_are_told_from_others_by_the_mark() -> None:
     environments = {1: {}, 2: {ray.MARK: "/s/ray"}, 3: {ray.MARK: "/other"}}
     assert ray.marked(environments, "/s/ray") == {2}
+
+
+def test_ranks_go_to_the_drivers_node_first_and_then_by_rays_id() -> None:
+    def node(address: str, identity: str, *, alive: bool = True, slots: int = 1) -> dict[str, object]:
+        return {"address": address, "id": identity, "alive": alive, "slots": slots}
+
+    nodes = [
+        node("10.0.0.2", "ff"),
+        node("10.0.0.3", "0a"),
+        node("10.0.0.1", "cc"),
+        node("10.0.0.4", "00", alive=False),
+        node("10.0.0.5", "01", slots=0),
+    ]
+    ordered = [each["address"] for each in ray.in_order_of_ranks(nodes, "10.0.0.1")]
+    assert ordered == ["10.0.0.1", "10.0.0.3", "10.0.0.2"]
+
+
+@pytest.mark.parametrize(
+    ("names", "ranks"),
+    [
+        pytest.param(["vllm_Worker_ab_PP1", "vllm_Worker_ab_PP0"], [(0, 0, "a1"), (1, 0, "a0")], id="stages"),
+        pytest.param(["vllm_Worker_ab_TP0", "vllm_Worker_ab_TP1"], [(0, 0, "a0"), (0, 1, "a1")], id="tensor"),
+        pytest.param(
+            ["vllm_Worker_ab_TP1_PP1", "vllm_Worker_ab_TP0_PP1"], [(1, 0, "a1"), (1, 1, "a0")], id="both"
+        ),
+    ],
+)
+def test_ranks(names: list[str], ranks: list[tuple[int, int, str]]) -> None:
+    actors = [{"name": name, "address": f"a{at}"} for at, name in enumerate(names)]
+    assert ray.ranks(actors) == ranks

@@ -8,7 +8,7 @@ import pytest
 
 from medley import api
 from medley.command import Command
-from medley.engine.vllm import last_error
+from medley.engine.vllm import fatal, last_error
 from medley.machine import Finished
 from medley.problem import Problem
 from medley.supervise import died, supervise
@@ -41,6 +41,7 @@ class Watched:
             on_line=self.lines.append,
             on_ready=ready,
             last_error=last_error,
+            fatal=fatal,
         )
 
 
@@ -90,6 +91,15 @@ def test_an_engine_that_dies_later_is_a_problem_too(free_port: int) -> None:
         watched.run()
     assert "killed it (SIGKILL)" in caught.value.cause
     assert caught.value.status == 137
+
+
+def test_a_line_that_says_all_is_lost_ends_an_engine_that_goes_on(free_port: int) -> None:
+    watched = Watched(free_port, "loses-a-rank")
+    with pytest.raises(Problem, match="exit code 1") as caught:
+        watched.run()
+    assert caught.value.cause == "RayWorkerProc rank=[1] died unexpectedly"
+    assert watched.ready
+    assert not _children()
 
 
 def test_an_engine_that_is_never_ready_is_ended(free_port: int) -> None:

@@ -49,9 +49,13 @@ def supervise(
             on_ready(completion, time.monotonic() - began)
             while process.wait(_LOOK_EVERY_S) is None and not lost:
                 pass
-        finished = process.wait(_END_LIMIT_S)
+        if not lost:
+            process.wait(_END_LIMIT_S)
     finally:
         process.stop()
+    finished = process.poll()
+    if lost:  # it was we who ended it, so its exit code says nothing
+        finished = Finished(1, tuple(lost))
     raise died(finished or Finished(1, ()), ready=completion is not None, log=log, last_error=last_error)
 
 
@@ -80,7 +84,7 @@ def _until_ready(process: Process, url: str, model: str, limit_s: float) -> api.
 def died(finished: Finished, *, ready: bool, log: Path, last_error: LastError) -> Problem:
     """The engine's end as a Problem: its last error, and its own exit code."""
     said = last_error(finished.lines) or next(
-        (line for line in reversed(finished.lines) if line.strip()), "it said nothing"
+        (line.strip() for line in reversed(finished.lines) if line.strip()), "it said nothing"
     )
     if finished.status == _KILLED + 9:
         said = f"something killed it (SIGKILL); when memory runs out the kernel does. Its last words: {said}"
