@@ -49,6 +49,17 @@ def noted() -> Membership | None:
     return Membership(**table) if processes() else None
 
 
+def require_none() -> None:
+    """Raise a Problem where this host takes part in a cluster already."""
+    found = noted()
+    if found:
+        raise Problem(
+            f"this host is in a cluster already, as its {found.role}",
+            cause=f"its head is {found.head}",
+            fix="medley status shows it; medley ray-stop ends it here",
+        )
+
+
 def processes() -> set[int]:
     """Those of our cluster on this host: all that carry our mark."""
     return ray.marked(machine.environments(), str(folder()))

@@ -6,7 +6,6 @@ import os
 from plumbum import cli
 
 from medley.cli.verb import Verb
-from medley.problem import Problem
 
 
 class RayHead(Verb):
@@ -34,7 +33,8 @@ Examples:
         from medley.part import part
 
         here = wire.own(wire.wires(machine.ask([wire.ADDRESSES])[wire.ADDRESSES].text), self.address)
-        _require_free(self.dry_run)
+        if not self.dry_run:
+            membership.require_none()
         ours = part(kind=self.kind, path=os.environ.get("PATH", ""), watch=watch())
         ports, secret = ray.Ports(), token.path() if self.dry_run else token.made()
         command = ours.on(
@@ -65,16 +65,4 @@ Examples:
             f"Ray head at {address}, {slots} slot{'s' if slots != 1 else ''} here. On each other host:\n\n"
             f"    ssh {address} cat {secret} | medley ray-worker {address} --token-file -\n\n"
             "medley status shows who has joined; medley ray-stop ends it."
-        )
-
-
-def _require_free(dry_run: bool) -> None:  # noqa: FBT001 - the flag itself
-    from medley import membership
-
-    found = None if dry_run else membership.noted()
-    if found:
-        raise Problem(
-            f"this host is in a cluster already, as its {found.role}",
-            cause=f"its head is {found.head}",
-            fix="medley status shows it; medley ray-stop ends it here",
         )

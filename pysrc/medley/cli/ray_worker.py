@@ -39,10 +39,10 @@ Examples:
     def main(self, head: str) -> None:
         from medley import joining, membership, ray, token
         from medley.cli.progress import watch
-        from medley.cli.ray_head import _require_free
         from medley.part import part
 
-        _require_free(self.dry_run)
+        if not self.dry_run:
+            membership.require_none()
         secret = self._token()
         ports = ray.Ports()
         address = membership.require_listening(head, ports.gcs)

@@ -20,20 +20,14 @@ Examples:
     as_json = cli.Flag("--json", help="print one JSON object")
 
     def main(self) -> None:
-        from medley import membership, serving, venv
-        from medley.problem import Problem
+        from medley import membership, serving, spreading
 
         found, server = membership.noted(), serving.newest()
         nodes: list[dict[str, Any]] = []
         if found:
-            environment = venv.read(Path(found.environment))
-            if environment is None:
-                raise Problem(
-                    "the engine environment of this cluster is gone",
-                    cause=f"{found.environment} is not there any more",
-                    fix="medley ray-stop, then start the cluster again",
-                )
-            nodes = membership.ask(environment, Path(found.token), "read", found.head)["nodes"]
+            nodes = membership.ask(spreading.environment(found), Path(found.token), "read", found.head)[
+                "nodes"
+            ]
         if self.as_json:
             table = {"role": found and found.role, "head": found and found.head, "nodes": nodes}
             print(json.dumps({**table, "serving": server and {"url": server.url, "model": server.model}}))

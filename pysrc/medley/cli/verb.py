@@ -4,25 +4,17 @@ import difflib
 from typing import Any
 
 from plumbum import cli
-from plumbum.cli.switches import (
-    MissingArgument,
-    MissingMandatorySwitch,
-    PositionalArgumentsError,
-    SubcommandError,
-    SwitchCombinationError,
-    UnknownSwitch,
-    WrongArgumentType,
-)
+from plumbum.cli import switches
 
 # plumbum's requests for help and the version are SwitchErrors too, so the true errors are named.
 _WRONG = (
-    MissingArgument,
-    MissingMandatorySwitch,
-    PositionalArgumentsError,
-    SubcommandError,
-    SwitchCombinationError,
-    UnknownSwitch,
-    WrongArgumentType,
+    switches.MissingArgument,
+    switches.MissingMandatorySwitch,
+    switches.PositionalArgumentsError,
+    switches.SubcommandError,
+    switches.SwitchCombinationError,
+    switches.UnknownSwitch,
+    switches.WrongArgumentType,
 )
 
 
@@ -51,8 +43,8 @@ class Verb(cli.Application):
 
     def _usage(self, error: Exception) -> Usage:
         first = str(error).splitlines()[0].rstrip(":").replace("<class 'int'>", "a number")
-        unknown = isinstance(error, UnknownSwitch)
-        switches = [f"--{name}" for name in self._switches_by_name if len(name) > 1]
-        near = difflib.get_close_matches(first.split()[-1], switches, n=1) if unknown else []
+        unknown = isinstance(error, switches.UnknownSwitch)
+        known = [f"--{name}" for name in self._switches_by_name if len(name) > 1]
+        near = difflib.get_close_matches(first.split()[-1], known, n=1) if unknown else []
         more = [f"  try:   {near[0]}"] if near else [f"  hint:  {self.HINT}"] if unknown and self.HINT else []
         return Usage("\n".join([f"{self.PROGNAME}: {first}", *more, f"  see:   {self.PROGNAME} --help"]))
