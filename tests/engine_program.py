@@ -66,5 +66,5 @@ if BEHAVIOUR == "never-ready":
 if BEHAVIOUR == "dies-at-start":
     print("RuntimeError: Engine core initialization failed. See root cause above.", flush=True)
     sys.exit(4)
-time.sleep(0.2)
+time.sleep(0.05)
 ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()

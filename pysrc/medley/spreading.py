@@ -1,6 +1,7 @@
 """Spreading is serving over the cluster this host heads: its hosts, and where the ranks came to be."""
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,7 +16,10 @@ from medley.watch import Watch
 from medley.wire import Wire, variables
 
 _LOOK_EVERY_S = 2
-_LOOKS = 8
+_ASK_LIMIT_S = 10
+_DEAD_LIMIT_S = 25
+# As vLLM says it: RayWorkerProc rank=[1] died unexpectedly
+_RANK = re.compile(r"rank=\[?(\d+)")
 
 
 def cluster(hosts: int | None) -> Membership | None:
@@ -77,36 +81,44 @@ def ranks(found: Membership) -> list[tuple[int, int, str]]:
 
 
 @contextlib.contextmanager
-def told_of_loss(found: Membership | None) -> Iterator[None]:
-    """An engine that ends because a host is gone: the Problem says so, and names it."""
+def told_of_loss(found: Membership | None, places: Mapping[int, str]) -> Iterator[None]:
+    """An engine that ends because a host is gone: the Problem says so, and names it.
+
+    `places` is the address of each rank, filled once they are known: the engine names a rank that died at once,
+    Ray a host that is gone within half a minute.
+    """
     try:
         yield
     except Problem as problem:
-        gone = _gone(found) if found else []
+        lost = _RANK.search(problem.cause)
+        address = places.get(int(lost[1])) if lost else None
+        gone = _gone(found, address) if found else []
         if not gone:
             raise
-        names = ", ".join(f"{node['name']} ({node['address']})" for node in gone)
         raise Problem(
-            f"{names} is gone, and the model with it",
-            cause=f"Ray has lost it; {problem.what}: {problem.cause}",
+            f"{', '.join(gone)} is gone, and the model with it",
+            cause=f"{problem.what}: {problem.cause}",
             fix="bring it back (medley ray-worker HEAD there), or serve over those that medley status shows",
             status=problem.status,
         ) from problem
 
 
-def _gone(found: Membership) -> list[Mapping[str, Any]]:
-    """Hosts that Ray holds for dead; it may take it some seconds to see."""
-    for _ in range(_LOOKS):
-        try:
+def _gone(found: Membership, address: str | None) -> list[str]:
+    """The host at `address`, by name; without one those that Ray holds for dead, which it sees late."""
+    deadline = time.monotonic() + (_ASK_LIMIT_S if address else _DEAD_LIMIT_S)
+    while time.monotonic() < deadline:
+        with contextlib.suppress(Problem):
             said = membership.ask(environment(found), Path(found.token), "read", found.head)["nodes"]
-        except Problem:
-            return []
-        living = {node["address"] for node in said if node["alive"]}
-        gone = [node for node in said if node["address"] not in living]
-        if gone:
-            return gone
+            living = {node["address"] for node in said if node["alive"]}
+            gone = [
+                f"{node['name']} ({node['address']})"
+                for node in said
+                if (node["address"] == address if address else node["address"] not in living)
+            ]
+            if gone:
+                return list(dict.fromkeys(gone))
         time.sleep(_LOOK_EVERY_S)
-    return []
+    return [address] if address else []
 
 
 def require_order(seen: list[tuple[int, int, str]], expected: Mapping[str, int], tensor: int) -> None:

@@ -10,7 +10,7 @@ from medley.command import Command
 from medley.machine import Finished, Process
 from medley.problem import Problem
 
-_LOOK_EVERY_S = 0.2
+_LOOK_EVERY_S = 0.1
 _END_LIMIT_S = 5
 _KILLED = 128
 

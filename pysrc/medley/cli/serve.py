@@ -97,9 +97,10 @@ Examples:
         if self.dry_run:
             self._show(launch)
             return
-        with spreading.told_of_loss(joined if plan.over_ray else None):
+        places: dict[int, str] = {}
+        with spreading.told_of_loss(joined if plan.over_ray else None, places):
             try:
-                self._run(launch, listens, lambda: self._placed(joined, slots, plan))
+                self._run(launch, listens, lambda: places.update(self._placed(joined, slots, plan)))
             except KeyboardInterrupt:
                 _say("stopped; nothing of it runs any more")
                 raise
@@ -112,16 +113,17 @@ Examples:
         nodes = spreading.nodes(joined, self.hosts, self.wait, watch())
         return {node["address"]: node["slots"] for node in nodes}
 
-    def _placed(self, joined: "Membership | None", slots: dict[str, int], plan: "Plan") -> None:
-        """Once it runs: where each rank is, which must be where it was planned."""
+    def _placed(self, joined: "Membership | None", slots: dict[str, int], plan: "Plan") -> dict[int, str]:
+        """Once it runs: the address of each rank, which must be where it was planned."""
         from medley import spreading
 
         if joined is None or not plan.over_ray:
-            return
+            return {}
         seen = spreading.ranks(joined)
         spreading.require_order(seen, slots, plan.tensor_parallel)
         for stage, tensor, address in seen:
             _say(f"stage {stage}, tensor rank {tensor}: {address}")
+        return {rank: address for rank, (_, _, address) in enumerate(seen)}
 
     def _planned(self, model: str) -> tuple["weights.Weights", "Kind", "Plan"]:
         from medley import config, store
