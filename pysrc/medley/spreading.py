@@ -84,7 +84,7 @@ def ranks(found: Membership) -> list[tuple[int, int, str]]:
 def told_of_loss(found: Membership | None, places: Mapping[int, str]) -> Iterator[None]:
     """An engine that ends because a host is gone: the Problem says so, and names it.
 
-    `places` is the address of each rank, filled once they are known: the engine names a rank that died at once,
+    `places`: the address of each rank, filled once they are known. The engine names a rank that died at once,
     Ray a host that is gone within half a minute.
     """
     try:
