@@ -7,6 +7,8 @@ from medley.facts.board import Board
 from medley.facts.cpu import Cpu
 from medley.facts.gpu import Gpu, NvidiaDriver
 from medley.facts.memory import Memory
+from medley.facts.net import Net
+from medley.facts.rdma import RdmaPort
 from medley.facts.software import Software
 from medley.transcript import Transcript
 
@@ -27,6 +29,8 @@ class Facts:
     driver: NvidiaDriver = field(default_factory=NvidiaDriver)
     board: Board = field(default_factory=Board)
     software: Software = field(default_factory=Software)
+    net: Net = field(default_factory=Net)
+    rdma: tuple[RdmaPort, ...] = ()
 
     @property
     def system(self) -> str:
