@@ -14,7 +14,8 @@ class Address:
 @dataclass(frozen=True)
 class Link:
     """One interface; `kind` is ethernet, wifi, infiniband, loopback, bridge, bond, vlan, container, tunnel,
-    gadget (Jetson's USB) or virtual."""
+    gadget (Jetson's USB) or virtual.
+    """
 
     name: str
     kind: str
