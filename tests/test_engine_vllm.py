@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.engine import Serving, vllm
+from medley.engine import Serving, chosen, vllm
 from medley.plan import Plan
+from medley.reasoned import Reasoned
 from medley.tables import Model
 
 SERVING = Serving(target="/m", name="demo", address="127.0.0.1", port=8000)
@@ -13,8 +14,8 @@ CPU, SPARK = config.hosts()["cpu"], config.hosts()["spark"]
 
 
 def words(plan: Plan, *theirs: str, model: Model | None = None) -> str:
-    command = vllm.command(Path("/env/bin"), SERVING, tuple(vllm.flags(SERVING, plan, CPU, model)), theirs)
-    return " ".join(command.argv)
+    flags = tuple(chosen(vllm.flags(SERVING, plan, CPU, model), theirs))
+    return " ".join(Reasoned(vllm.words(Path("/env/bin"), SERVING), flags, (), theirs).command.argv)
 
 
 BASE = "/env/bin/vllm serve /m --served-model-name demo --host 127.0.0.1 --port 8000"

@@ -5,7 +5,7 @@ import pytest
 
 from medley import config, transcript
 from medley.facts import Facts, facts
-from medley.plan import GIB, plan
+from medley.plan import GIB, Asked, plan
 from medley.problem import Problem
 from medley.tables import Model
 
@@ -28,7 +28,7 @@ def recorded(name: str) -> Facts:
     ],
 )
 def test_gpus(asked: str | None, indexes: tuple[int, ...]) -> None:
-    found = plan(BIG, HOSTS["rtx"], recorded("rtx-two"), asked)
+    found = plan(BIG, HOSTS["rtx"], recorded("rtx-two"), Asked(asked))
     assert tuple(gpu.index for gpu in found.gpus) == indexes
     assert found.tensor_parallel == len(indexes)
     assert found.memory_utilization is None
@@ -55,7 +55,7 @@ def test_the_gpu_with_the_most_memory_is_taken() -> None:
 def test_gpus_that_cannot_be(host: str, asked: str, what: str) -> None:
     kind = "cpu" if host == "debian-vm" else "rtx"
     with pytest.raises(Problem) as caught:
-        plan(BIG, HOSTS[kind], recorded(host), asked)
+        plan(BIG, HOSTS[kind], recorded(host), Asked(asked))
     assert what in caught.value.what
 
 

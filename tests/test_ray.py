@@ -5,10 +5,10 @@ import pytest
 
 from medley import ray
 from medley.command import Command
-from medley.ray import Node, Ports
+from medley.ray import Node, Place, Ports
 
 NODE = Node("10.0.0.2", slots=1, threads=20, memory_bytes=128 << 30)
-PATHS = {"temporary": Path("/s/ray"), "token": Path("/s/token")}
+PLACE = Place(Path("/e/bin/ray"), Path("/s/ray"), Path("/s/token"))
 
 
 def flags(command: Command) -> dict[str, str]:
@@ -18,7 +18,7 @@ def flags(command: Command) -> dict[str, str]:
 
 
 def test_a_head() -> None:
-    command = ray.head(Path("/e/bin"), NODE, Ports(), **PATHS)
+    command = ray.head(PLACE, NODE, Ports(), dashboard=False, more=()).command
     given = flags(command)
     assert command.argv[:3] == ("/e/bin/ray", "start", "--head")
     assert given["--node-ip-address"] == "10.0.0.2"
@@ -28,21 +28,21 @@ def test_a_head() -> None:
 
 
 def test_a_worker() -> None:
-    given = flags(ray.worker(Path("/e/bin"), NODE, Ports(), to="10.0.0.1:41000", **PATHS))
+    given = flags(ray.worker(PLACE, NODE, Ports(), to="10.0.0.1:41000", more=()).command)
     assert given["--address"] == "10.0.0.1:41000"
     assert "--port" not in given
 
 
 def test_every_port_is_in_the_one_range_and_taken_once() -> None:
     ports = Ports(5000)
-    given = flags(ray.head(Path("/e/bin"), NODE, ports, **PATHS))
+    given = flags(ray.head(PLACE, NODE, ports, dashboard=True, more=()).command)
     numbers = [int(value) for name, value in given.items() if name.endswith("port")]
     assert len(set(numbers)) == len(numbers)
     assert all(ports.first <= number <= ports.last for number in numbers)
 
 
 def test_the_token_is_a_file_and_never_an_argument() -> None:
-    command = ray.head(Path("/e/bin"), NODE, Ports(), **PATHS)
+    command = ray.head(PLACE, NODE, Ports(), dashboard=False, more=()).command
     assert command.env["RAY_AUTH_MODE"] == "token"
     assert command.env["RAY_AUTH_TOKEN_PATH"] == "/s/token"
     assert not [word for word in command.argv if "token" in word]

@@ -5,29 +5,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley.command import Command
-from medley.engine import Flag, Serving, chosen, vllm
+from medley.engine import Serving, chosen, vllm
 from medley.plan import Plan
+from medley.reasoned import Reasoned, merged
 from medley.tables import Host
-from medley.variables import UNSET, Variable, of_toolkit, variables
+from medley.variables import Variable, of_toolkit, variables
 from medley.weights import Weights
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One process to start; `str` is what --dry-run prints and what is run."""
+    """One process to start, and the plan behind it."""
 
-    command: Command
     plan: Plan
-    flags: tuple[Flag, ...]
-    variables: tuple[Variable, ...]
+    reasoned: Reasoned
+
+    @property
+    def command(self) -> Command:
+        return self.reasoned.command
 
     def why(self) -> list[tuple[str, str]]:
         """Each decision and its reason, in the order of the command."""
-        return [
-            *(("plan", reason) for reason in self.plan.why),
-            *((f"{each.name}={_short(each.value)}", each.why) for each in self.variables),
-            *((" ".join(flag.argv()), flag.why) for flag in self.flags),
-        ]
+        return [*(("plan", reason) for reason in self.plan.why), *self.reasoned.why()]
 
 
 @dataclass(frozen=True)
@@ -56,22 +55,12 @@ def launch(
 
     `cluster` is what an engine needs that places its ranks with Ray.
     """
-    given = tuple(chosen(vllm.flags(serving, plan, host, weights.model), extra))
-    ours = _merged(
+    ours = merged(
         (
             *of_toolkit(tools.settings, (str(tools.binary), *tools.path), path),
             *variables(plan, host, local=weights.local),
             *cluster,
         )
     )
-    command = vllm.command(tools.binary, serving, given, extra)
-    return Launch(Command(command.argv, {each.name: each.value for each in ours}, UNSET), plan, given, ours)
-
-
-def _merged(found: Iterable[Variable]) -> tuple[Variable, ...]:
-    """The last of each name wins."""
-    return tuple({each.name: each for each in found}.values())
-
-
-def _short(value: str, limit: int = 60) -> str:
-    return value if len(value) <= limit else value[: limit - 1] + "…"
+    flags = tuple(chosen(vllm.flags(serving, plan, host, weights.model), extra))
+    return Launch(plan, Reasoned(vllm.words(tools.binary, serving), flags, ours, extra))

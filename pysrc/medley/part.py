@@ -1,15 +1,18 @@
 """The part a host can take in a cluster: its environment, its Ray node, and what it must have in common."""
 
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from medley import joining, toolkit, tools, venv
-from medley.command import Command
+from medley import joining, membership, toolkit, tools, venv
+from medley.facts import Facts
 from medley.kind import Kind
-from medley.ray import Node
+from medley.problem import Problem
+from medley.ray import Node, Place
 from medley.recognised import recognised
-from medley.variables import of_toolkit
+from medley.variables import Variable, of_toolkit
 from medley.venv import Environment
 from medley.watch import Watch
 from medley.wire import Wire, variables
@@ -22,7 +25,7 @@ class Part:
     slots: int
     threads: int
     memory_bytes: int
-    settings: dict[str, str]
+    settings: tuple[Variable, ...]
     """The toolkit's variables, and PATH with its programs."""
 
     def node(self, wire: Wire) -> Node:
@@ -33,13 +36,16 @@ class Part:
         alike = {"ray": versions["ray"], "engine": versions["vllm"].partition("+")[0]}
         return joining.terms(self.environment.parts, alike, socket.gethostname())
 
-    def on(self, wire: Wire, command: Command) -> Command:
-        """A command of Ray's with everything that its processes inherit on this host."""
-        bound = {each.name: each.value for each in variables(wire)}
-        return command.with_env({**self.settings, **bound})
+    def place(self, token: Path) -> Place:
+        return Place(self.environment.programs / "ray", membership.folder(), token)
+
+    def on(self, wire: Wire) -> Iterator[Variable]:
+        """What every process of Ray's on this host inherits, besides Ray's own."""
+        yield from self.settings
+        yield from variables(wire)
 
 
-def part(*, kind: str | None, path: str, watch: Watch) -> Part:
+def part(*, kind: str | None, slots: int | None, path: str, watch: Watch) -> Part:
     """The part of this host, its environment built if need be; `path` is the PATH we were started with."""
     facts, found = recognised(kind)
     chain = toolkit.find(found.name, watch=watch)
@@ -50,8 +56,21 @@ def part(*, kind: str | None, path: str, watch: Watch) -> Part:
     return Part(
         kind=found,
         environment=environment,
-        slots=len(facts.gpus) or 1,
+        slots=_slots(found, facts, slots),
         threads=facts.cpu.threads,
         memory_bytes=facts.memory.total_bytes,
-        settings={each.name: each.value for each in settings},
+        settings=tuple(settings),
     )
+
+
+def _slots(kind: Kind, facts: Facts, asked: int | None) -> int:
+    """One for each GPU; on a host without, one, or as many as it shall have."""
+    if kind.host.device == "cpu":
+        return asked or 1
+    if asked and asked > len(facts.gpus):
+        raise Problem(
+            f"this host cannot have {asked} slots",
+            cause=f"each is a GPU, and it has {len(facts.gpus)}",
+            fix=f"--slots {len(facts.gpus)}, or leave it out",
+        )
+    return asked or len(facts.gpus)

@@ -3,7 +3,7 @@
 Today it chooses GPUs of one host; memory fit and several hosts come with it later.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from medley.facts import Facts
@@ -31,20 +31,39 @@ class Plan:
     """Share of a GPU's memory that the engine may take; None: the engine's own default."""
     eager: bool = False
     stages: int = 1
-    """Pipeline stages, over the hosts of a Ray cluster."""
+    """Pipeline stages."""
     over_ray: bool = False
     why: tuple[str, ...] = ()
 
 
-def plan(model: Model | None, host: Host, facts: Facts, asked: str | None = None) -> Plan:
-    """How this one host runs the model; `asked` is what --gpus said: indexes, or `all`."""
+@dataclass(frozen=True)
+class Asked:
+    """What the user wants of a plan; None leaves it to us."""
+
+    gpus: str | None = None
+    """What --gpus said: indexes, or `all`."""
+    tensor: int | None = None
+    stages: int | None = None
+
+    @property
+    def ranks(self) -> int:
+        return (self.tensor or 1) * (self.stages or 1)
+
+
+ANY = Asked()
+
+
+def plan(model: Model | None, host: Host, facts: Facts, asked: Asked = ANY) -> Plan:
+    """How this one host runs the model."""
     if host.device == "cpu":
         return _on_cpu(model, facts, asked)
     gpus, why = _chosen(facts.gpus, asked)
+    tensor, stages = _divided(len(gpus), asked, "GPUs chosen", "choose as many with --gpus")
     share, reason = _share(host, facts)
     return Plan(
         gpus=gpus,
-        tensor_parallel=len(gpus),
+        tensor_parallel=tensor,
+        stages=stages,
         kv_cache_bytes=None,
         memory_utilization=share,
         eager=bool(model and model.eager),
@@ -52,14 +71,23 @@ def plan(model: Model | None, host: Host, facts: Facts, asked: str | None = None
     )
 
 
-def spread(alone: Plan, slots: Mapping[str, int]) -> Plan:
+def spread(alone: Plan, slots: Mapping[str, int], asked: Asked = ANY) -> Plan:
     """A plan for one host, spread over a cluster; `slots`: each host's, by address, in order of ranks.
 
     A pipeline stage on each host, because between hosts a pipeline sends least; within a host its slots are
     tensor parallel, where all hosts have as many.
     """
-    counts = set(slots.values())
-    tensor, stages = (counts.pop(), len(slots)) if len(counts) == 1 else (1, sum(slots.values()))
+    counts, total = set(slots.values()), sum(slots.values())
+    if asked.gpus is not None:
+        raise Problem(
+            f"--gpus {asked.gpus} is for one host",
+            cause=f"the cluster offers {total} slots, of which each is one GPU or one CPU",
+            fix="serve on this host alone: --hosts 1; or set --slots when a host joins",
+        )
+    if asked.tensor is None and asked.stages is None:
+        tensor, stages = (counts.pop(), len(slots)) if len(counts) == 1 else (1, total)
+    else:
+        tensor, stages = _divided(total, asked, f"slots of {len(slots)} hosts", "use fewer hosts: --hosts N")
     hosts = ", ".join(f"{address} ({count})" for address, count in slots.items())
     return replace(
         alone,
@@ -70,18 +98,34 @@ def spread(alone: Plan, slots: Mapping[str, int]) -> Plan:
         why=(
             *alone.why,
             f"{len(slots)} hosts by slots: {hosts}",
-            f"{stages} pipeline stages, tensor parallel {tensor}: a rank for each slot",
+            f"{stages} pipeline stages, tensor parallel {tensor}: a rank for each slot"
+            + (", as asked" if asked.tensor or asked.stages else ""),
         ),
     )
 
 
-def _on_cpu(model: Model | None, facts: Facts, asked: str | None) -> Plan:
-    if asked is not None:
+def _divided(count: int, asked: Asked, what: str, fix: str) -> tuple[int, int]:
+    """Tensor parallel and stages that make `count` ranks."""
+    tensor, stages = asked.tensor, asked.stages
+    tensor = tensor or (count // stages if stages else count)
+    stages = stages or count // tensor
+    if tensor * stages != count:
         raise Problem(
-            f"--gpus {asked} cannot be had",
+            f"tensor parallel {tensor} times {max(stages, 1)} stages does not make a rank for each slot",
+            cause=f"there are {count} {what}, and each takes one rank",
+            fix=f"--tp and --pp whose product is {count}, or {fix}",
+        )
+    return tensor, stages
+
+
+def _on_cpu(model: Model | None, facts: Facts, asked: Asked) -> Plan:
+    if asked.gpus is not None:
+        raise Problem(
+            f"--gpus {asked.gpus} cannot be had",
             cause="this host has no NVIDIA GPU that its driver shows",
             fix="leave --gpus out to run on the CPU; medley facts shows what was found",
         )
+    _divided(1, asked, "CPU", "join more hosts: medley ray-head")
     if model and model.kv_cache_bytes:
         kv, kv_why = model.kv_cache_bytes, "as its table says"
     else:
@@ -107,31 +151,46 @@ def _no_compiler(facts: Facts) -> bool:
     return "g++" not in facts.software.programs
 
 
-def _chosen(gpus: Sequence[Gpu], asked: str | None) -> tuple[tuple[Gpu, ...], str]:
-    if asked is None:
-        best = max(gpus, key=lambda gpu: (gpu.memory_bytes or 0, -gpu.index))
-        others = f" of {len(gpus)}, the one with the most memory" if len(gpus) > 1 else ""
-        return (best,), f"GPU {best.index} ({best.name}){others}"
-    chosen = tuple(gpus) if asked == "all" else tuple(_by_index(gpus, word) for word in asked.split(","))
+def _chosen(gpus: Sequence[Gpu], asked: Asked) -> tuple[tuple[Gpu, ...], str]:
+    if asked.gpus is None:
+        return _largest(gpus, asked.ranks)
+    words = asked.gpus
+    chosen = tuple(gpus) if words == "all" else tuple(_by_index(gpus, word) for word in words.split(","))
     if len(set(chosen)) != len(chosen):
         raise Problem(
-            f"--gpus {asked} names a GPU twice",
+            f"--gpus {words} names a GPU twice",
             cause="each rank needs a GPU of its own",
             fix="name each index once: --gpus " + ",".join(str(gpu.index) for gpu in dict.fromkeys(chosen)),
         )
-    names = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in chosen)
-    return chosen, f"GPU {names}: as --gpus says" + (
-        f"; tensor parallel over {len(chosen)}" if len(chosen) > 1 else ""
+    return chosen, f"GPU {_names(chosen)}: as --gpus says" + (
+        f"; tensor parallel over {len(chosen)}" if len(chosen) > 1 and not asked.stages else ""
     )
+
+
+def _largest(gpus: Sequence[Gpu], count: int) -> tuple[tuple[Gpu, ...], str]:
+    """So many of the host's GPUs, those with the most memory."""
+    if count > len(gpus):
+        raise Problem(
+            f"{count} GPUs are asked for, and this host has {len(gpus)}",
+            cause=f"it has {_names(gpus)}; --tp and --pp ask for a rank on each of {count}",
+            fix=f"--tp {len(gpus)}, or join more hosts: medley ray-head",
+        )
+    best = sorted(gpus, key=lambda gpu: (-(gpu.memory_bytes or 0), gpu.index))[:count]
+    which = "the one" if count == 1 else "those"
+    others = f" of {len(gpus)}, {which} with the most memory" if len(gpus) > count else ""
+    return tuple(best), f"GPU {_names(best)}{others}"
+
+
+def _names(gpus: Iterable[Gpu]) -> str:
+    return ", ".join(f"{gpu.index} ({gpu.name})" for gpu in gpus)
 
 
 def _by_index(gpus: Sequence[Gpu], word: str) -> Gpu:
     found = next((gpu for gpu in gpus if str(gpu.index) == word.strip()), None)
     if found is None:
-        have = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in gpus)
         raise Problem(
             f"there is no GPU {word!r}",
-            cause=f"this host has {have}",
+            cause=f"this host has {_names(gpus)}",
             fix="--gpus 0, --gpus 0,1 or --gpus all",
         )
     return found

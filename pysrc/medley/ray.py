@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medley.command import Command
-from medley.variables import UNSET, Variable
+from medley.reasoned import Flag, Reasoned, merged
+from medley.variables import Variable
 
 # Every process of a cluster of ours inherits it, so that `ray-stop` ends ours and nobody else's.
 MARK = "MEDLEY_RAY"
@@ -40,11 +40,16 @@ class Ports:
         return self.first
 
     @property
+    def dashboard(self) -> int:
+        return self.first + 8
+
+    @property
     def last(self) -> int:
         return self.first + 99 + _WORKER_PORTS
 
-    def flags(self) -> tuple[str, ...]:
+    def flags(self) -> Iterator[Flag]:
         """Those of the head and of a worker alike."""
+        why = f"one range, {self.first} to {self.last}, for one firewall rule to open"
         named = (
             ("--node-manager-port", 1),
             ("--object-manager-port", 2),
@@ -54,8 +59,8 @@ class Ports:
             ("--metrics-export-port", 6),
             ("--min-worker-port", 100),
         )
-        pairs = (word for name, offset in named for word in (name, str(self.first + offset)))
-        return (*pairs, "--max-worker-port", str(self.last))
+        yield from (Flag((name,), str(self.first + offset), why) for name, offset in named)
+        yield Flag(("--max-worker-port",), str(self.last), why)
 
 
 @dataclass(frozen=True)
@@ -70,39 +75,59 @@ class Node:
     memory_bytes: int
 
 
-def head(binary: Path, node: Node, ports: Ports, *, temporary: Path, token: Path) -> Command:
-    """`ray start --head` on this host."""
-    gcs = ("--head", "--port", str(ports.gcs), "--ray-client-server-port", str(ports.first + 7))
-    return _start(binary, node, ports, (*gcs, "--include-dashboard=false"), temporary=temporary, token=token)
+@dataclass(frozen=True)
+class Place:
+    """Where Ray runs on this host: its program, its files, the token's file."""
+
+    program: Path
+    temporary: Path
+    token: Path
 
 
-def worker(binary: Path, node: Node, ports: Ports, *, to: str, temporary: Path, token: Path) -> Command:
+def head(place: Place, node: Node, ports: Ports, *, dashboard: bool, more: Iterable[Variable]) -> Reasoned:
+    """`ray start --head` on this host; `more` is what its processes inherit besides."""
+    role = (
+        Flag(("--head",), None, "the other hosts join it"),
+        Flag(("--port",), str(ports.gcs), "where they join"),
+        Flag(("--ray-client-server-port",), str(ports.first + 7), "in the same range"),
+        *_dashboard(ports, wanted=dashboard),
+    )
+    return _start(place, node, ports, role, more)
+
+
+def worker(place: Place, node: Node, ports: Ports, *, to: str, more: Iterable[Variable]) -> Reasoned:
     """`ray start` that joins the cluster whose head listens at `to`, as HOST:PORT."""
-    return _start(binary, node, ports, ("--address", to), temporary=temporary, token=token)
+    return _start(place, node, ports, (Flag(("--address",), to, "the head"),), more)
+
+
+def _dashboard(ports: Ports, *, wanted: bool) -> Iterator[Flag]:
+    if not wanted:
+        yield Flag(("--include-dashboard",), "false", "it is a way in, and nothing here needs it")
+        return
+    yield Flag(("--include-dashboard",), "true", "as asked")
+    yield Flag(("--dashboard-host",), "127.0.0.1", "whoever reaches it can run code here")
+    yield Flag(("--dashboard-port",), str(ports.dashboard), "in the same range")
 
 
 def _start(
-    binary: Path, node: Node, ports: Ports, role: tuple[str, ...], *, temporary: Path, token: Path
-) -> Command:
-    argv = (
-        str(binary / "ray"),
-        "start",
+    place: Place, node: Node, ports: Ports, role: tuple[Flag, ...], more: Iterable[Variable]
+) -> Reasoned:
+    flags = (
         *role,
-        "--node-ip-address",
-        node.address,
-        "--num-gpus",
-        str(node.slots),
-        "--num-cpus",
-        str(max(2, node.threads)),
-        "--object-store-memory",
-        str(object_store_bytes(node.memory_bytes)),
-        "--temp-dir",
-        str(temporary),
-        "--disable-usage-stats",
+        Flag(("--node-ip-address",), node.address, "this host's on the wire that the cluster talks over"),
+        Flag(("--num-gpus",), str(node.slots), "slots: each takes one rank of a model"),
+        Flag(("--num-cpus",), str(max(2, node.threads)), "for Ray's own tasks; ranks ask for none"),
+        Flag(
+            ("--object-store-memory",),
+            str(object_store_bytes(node.memory_bytes)),
+            "vLLM keeps nothing there; Ray would take 30 % of the memory",
+        ),
+        Flag(("--temp-dir",), str(place.temporary), "Ray's logs and sockets"),
+        Flag(("--disable-usage-stats",), None, "Ray reports usage to its makers unless told not to"),
         *ports.flags(),
     )
-    env = {each.name: each.value for each in (*variables(token), *_of_node(node, temporary))}
-    return Command(argv, env, UNSET)
+    variables_ = merged((*variables(place.token), *_of_node(node, place.temporary), *more))
+    return Reasoned((str(place.program), "start"), flags, variables_)
 
 
 def object_store_bytes(memory_bytes: int) -> int:

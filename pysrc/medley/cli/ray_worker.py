@@ -33,12 +33,16 @@ Examples:
         "--token-file", str, argname="FILE", help="the head's token; - is standard input"
     )
     kind = cli.SwitchAttr("--kind", str, argname="KIND", help="take this host for that kind; see hosts/")
-    dry_run = cli.Flag("--dry-run", help="print the command; start nothing")
-    as_json = cli.Flag("--json", help="print one JSON object: head, address, slots")
+    slots = cli.SwitchAttr(
+        "--slots", cli.Range(1, 64), argname="N", help="ranks this host takes; default: one for each GPU"
+    )
+    dry_run = cli.Flag("--dry-run", help="print the command, and why it is as it is; start nothing")
+    as_json = cli.Flag("--json", help="print one JSON object: head, address, slots; or the command")
 
     def main(self, head: str) -> None:
         from medley import joining, membership, ray, token
         from medley.cli.progress import watch
+        from medley.cli.reasons import show
         from medley.part import part
 
         if not self.dry_run:
@@ -48,27 +52,17 @@ Examples:
         address = membership.require_listening(head, ports.gcs)
         here = _wire(address)
         at = f"{address}:{ports.gcs}"
-        ours = part(kind=self.kind, path=os.environ.get("PATH", ""), watch=watch())
+        ours = part(kind=self.kind, slots=self.slots, path=os.environ.get("PATH", ""), watch=watch())
         found = membership.ask(ours.environment, secret, "read", at)
         joining.require_alike(ours.terms(), found["note"], at)
         secret = token.keep(secret)
-        command = ours.on(
-            here,
-            ray.worker(
-                ours.environment.programs,
-                ours.node(here),
-                ports,
-                to=at,
-                temporary=membership.folder(),
-                token=secret,
-            ),
-        )
+        start = ray.worker(ours.place(secret), ours.node(here), ports, to=at, more=ours.on(here))
         if self.dry_run:
-            print(command)
+            show(start.command, start.why(), as_json=self.as_json)
             return
         place = str(ours.environment.path)
         noted = membership.Membership("worker", at, here.address, here.interface, place, str(secret))
-        with watch().stage(f"join {at}"), membership.begun(command, noted):
+        with watch().stage(f"join {at}"), membership.begun(start.command, noted):
             pass
         self._say(ours, here, at)
 

@@ -36,6 +36,7 @@ Examples:
     /medley serve demo --dry-run
     /medley serve Qwen/Qwen3-8B --port 9000 --gpus 0,1
     /medley serve Qwen/Qwen3-32B --hosts 2 --wait 60
+    /medley serve Qwen/Qwen3-32B --hosts 2 --tp 2
     /medley serve ./my-model --served-model-name mine -- --max-model-len 8192
 
 """
@@ -58,6 +59,12 @@ Examples:
     environment = cli.SwitchAttr(
         "--env", str, argname="ENV", help="an engine environment, or your own virtualenv"
     )
+    tensor = cli.SwitchAttr(
+        "--tp", cli.Range(1, 64), argname="N", help="tensor parallel: so many ranks share each layer"
+    )
+    stages = cli.SwitchAttr(
+        "--pp", cli.Range(1, 64), argname="N", help="pipeline parallel: so many stages, each of some layers"
+    )
     hosts = cli.SwitchAttr(
         "--hosts",
         cli.Range(1, 64),
@@ -76,12 +83,12 @@ Examples:
     )
 
     def main(self, model: str, *flags: str) -> None:
-        from medley import engine, port, serving, spreading
-        from medley.plan import spread
+        from medley import config, engine, port, serving, spreading, store, weights
+        from medley.cli.reasons import show
 
         if flags and not flags[0].startswith("-"):
             raise _too_many(model, flags)
-        found, kind, plan = self._planned(model)
+        found = weights.weights(model, config.models(), store.cache())
         listens = engine.Serving(found.target, self.served_name or found.name, self.host, self.port)
         if not self.dry_run:
             serving.require_none(self.port)
@@ -89,16 +96,15 @@ Examples:
             _require(found)
         joined = spreading.cluster(self.hosts)
         slots = self._slots(joined) if joined else {}
-        if len(slots) > 1:
-            plan = spread(plan, slots)
-        launch = self._launch(
-            found, kind, plan, listens, flags=flags, joined=joined if len(slots) > 1 else None
-        )
+        if not slots:
+            joined = None
+        kind, plan = self._planned(found, slots)
+        launch = self._launch(found, kind, plan, listens, flags=flags, joined=joined)
         if self.dry_run:
-            self._show(launch)
+            show(launch.command, launch.why(), as_json=self.as_json)
             return
         places: dict[int, str] = {}
-        with spreading.told_of_loss(joined if plan.over_ray else None, places):
+        with spreading.told_of_loss(joined, places):
             try:
                 self._run(launch, listens, lambda: places.update(self._placed(joined, slots, plan)))
             except KeyboardInterrupt:
@@ -106,18 +112,18 @@ Examples:
                 raise
 
     def _slots(self, joined: "Membership") -> dict[str, int]:
-        """The slots of each host that takes part, in order of ranks."""
+        """The slots of each host that takes part, in order of ranks; none where this one is alone."""
         from medley import spreading
         from medley.cli.progress import watch
 
         nodes = spreading.nodes(joined, self.hosts, self.wait, watch())
-        return {node["address"]: node["slots"] for node in nodes}
+        return {node["address"]: node["slots"] for node in nodes} if len(nodes) > 1 else {}
 
     def _placed(self, joined: "Membership | None", slots: dict[str, int], plan: "Plan") -> dict[int, str]:
         """Once it runs: the address of each rank, which must be where it was planned."""
         from medley import spreading
 
-        if joined is None or not plan.over_ray:
+        if joined is None:
             return {}
         seen = spreading.ranks(joined)
         spreading.require_order(seen, slots, plan.tensor_parallel)
@@ -125,17 +131,17 @@ Examples:
             _say(f"stage {stage}, tensor rank {tensor}: {address}")
         return {rank: address for rank, (_, _, address) in enumerate(seen)}
 
-    def _planned(self, model: str) -> tuple["weights.Weights", "Kind", "Plan"]:
-        from medley import config, store
-        from medley.plan import plan
+    def _planned(self, found: "weights.Weights", slots: dict[str, int]) -> tuple["Kind", "Plan"]:
+        from medley.plan import Asked, plan, spread
         from medley.recognised import recognised
-        from medley.weights import weights
 
-        found = weights(model, config.models(), store.cache())
         facts, kind = recognised(self.kind)
         if kind.warning:
             _say(kind.warning)
-        return found, kind, plan(found.model, kind.host, facts, self.gpus)
+        asked = Asked(self.gpus, self.tensor, self.stages)
+        if not slots:
+            return kind, plan(found.model, kind.host, facts, asked)
+        return kind, spread(plan(found.model, kind.host, facts), slots, asked)
 
     def _launch(
         self,
@@ -164,16 +170,6 @@ Examples:
             cluster=spreading.settings(joined) if joined else (),
             extra=flags,
         )
-
-    def _show(self, launch: "Launch") -> None:
-        if self.as_json:
-            reasons = [{"what": what, "why": why} for what, why in launch.why()]
-            command = {"argv": launch.command.argv, "env": launch.command.env, "unset": launch.command.unset}
-            print(json.dumps({"command": str(launch.command), **command, "why": reasons}))
-            return
-        for what, why in launch.why():
-            _say(f"{what}: {why}")
-        print(launch.command)
 
     def _run(self, launch: "Launch", listens: "Serving", placed: "Callable[[], None]") -> NoReturn:
         from medley import serving, store

@@ -3,17 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Flag:
-    """A flag we give an engine, all its spellings first, and why."""
-
-    names: tuple[str, ...]
-    value: str | None
-    why: str
-
-    def argv(self) -> tuple[str, ...]:
-        return (self.names[0],) if self.value is None else (self.names[0], self.value)
+from medley.reasoned import Flag
 
 
 @dataclass(frozen=True)

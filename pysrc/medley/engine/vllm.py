@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from medley.command import Command
-from medley.engine import Flag, Serving, chosen
+from medley.engine import Serving
 from medley.plan import Plan
+from medley.reasoned import Flag
 from medley.tables import Host, Model
 
 # "(EngineCore pid=12) ERROR 11-21 08:01:33 [core.py:1109] ValueError: …"; each part before the error may lack
@@ -25,10 +25,9 @@ _EMPTY = (
 )
 
 
-def command(binary: Path, serving: Serving, flags: Sequence[Flag], theirs: tuple[str, ...]) -> Command:
-    """`vllm serve`, our flags first and the user's after them."""
-    ours = (word for flag in chosen(flags, theirs) for word in flag.argv())
-    return Command((str(binary / "vllm"), "serve", serving.target, *ours, *theirs))
+def words(binary: Path, serving: Serving) -> tuple[str, ...]:
+    """`vllm serve`, before any flag."""
+    return (str(binary / "vllm"), "serve", serving.target)
 
 
 def flags(serving: Serving, plan: Plan, host: Host, model: Model | None) -> Iterator[Flag]:

@@ -1,0 +1,18 @@
+"""What `--dry-run` prints: a command on stdout, and why it is as it is on stderr."""
+
+import json
+import sys
+from collections.abc import Iterable
+
+from medley.command import Command
+
+
+def show(command: Command, why: Iterable[tuple[str, str]], *, as_json: bool) -> None:
+    if as_json:
+        reasons = [{"what": what, "why": reason} for what, reason in why]
+        parts = {"argv": command.argv, "env": command.env, "unset": command.unset}
+        print(json.dumps({"command": str(command), **parts, "why": reasons}))
+        return
+    for what, reason in why:
+        print(f"medley: {what}: {reason}", file=sys.stderr)
+    print(command)
