@@ -17,7 +17,7 @@ HEAD = terms(PARTS, {"ray": "2.60.0", "engine": "0.32.0"}, "spark-1")
 )
 def test_these_can_share_a_cluster(changes: dict[str, str], versions: dict[str, str]) -> None:
     ours = terms({**PARTS, **changes}, {"ray": "2.60.0", "engine": "0.32.0", **versions}, "rtx")
-    require_alike(ours, HEAD, "10.0.0.1:41000")
+    require_alike(ours, HEAD, "10.0.0.1:24000")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_these_can_share_a_cluster(changes: dict[str, str], versions: dict[str, 
 def test_a_difference_names_both_sides(changes: dict[str, str], versions: dict[str, str], cause: str) -> None:
     ours = terms({**PARTS, **changes}, {"ray": "2.60.0", "engine": "0.32.0", **versions}, "spark-2")
     with pytest.raises(Problem) as caught:
-        require_alike(ours, HEAD, "10.0.0.1:41000")
+        require_alike(ours, HEAD, "10.0.0.1:24000")
     assert cause in caught.value.cause
     assert "spark-2" in caught.value.what
     assert "spark-1" in caught.value.what

@@ -24,12 +24,12 @@ def test_a_head() -> None:
     assert given["--node-ip-address"] == "10.0.0.2"
     assert given["--num-gpus"] == "1"
     assert given["--include-dashboard"] == "false"
-    assert given["--port"] == "41000"
+    assert given["--port"] == "24000"
 
 
 def test_a_worker() -> None:
-    given = flags(ray.worker(PLACE, NODE, Ports(), to="10.0.0.1:41000", more=()).command)
-    assert given["--address"] == "10.0.0.1:41000"
+    given = flags(ray.worker(PLACE, NODE, Ports(), to="10.0.0.1:24000", more=()).command)
+    assert given["--address"] == "10.0.0.1:24000"
     assert "--port" not in given
 
 
@@ -61,15 +61,15 @@ def test_ours_are_told_from_others_by_the_mark() -> None:
 
 
 def test_ranks_go_to_the_drivers_node_first_and_then_by_rays_id() -> None:
-    def node(address: str, identity: str, *, alive: bool = True, slots: int = 1) -> dict[str, object]:
-        return {"address": address, "id": identity, "alive": alive, "slots": slots}
+    def node(address: str, identity: str, *, alive: bool = True, free: int = 1) -> dict[str, object]:
+        return {"address": address, "id": identity, "alive": alive, "free": free}
 
     nodes = [
         node("10.0.0.2", "ff"),
         node("10.0.0.3", "0a"),
         node("10.0.0.1", "cc"),
         node("10.0.0.4", "00", alive=False),
-        node("10.0.0.5", "01", slots=0),
+        node("10.0.0.5", "01", free=0),
     ]
     ordered = [each["address"] for each in ray.in_order_of_ranks(nodes, "10.0.0.1")]
     assert ordered == ["10.0.0.1", "10.0.0.3", "10.0.0.2"]

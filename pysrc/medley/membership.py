@@ -3,7 +3,8 @@
 import contextlib
 import json
 import socket
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -98,14 +99,49 @@ def _start(command: Command) -> None:
 
 def ask(environment: Environment, token: Path, verb: str, address: str, *rest: str) -> Mapping[str, Any]:
     """What inside/cluster.py says of the cluster whose head is at `address`."""
+    with _question(environment, token, verb, address, *rest) as command:
+        finished = machine.run(command, limit_s=_ASK_LIMIT_S)
+    return _answer(finished.lines, token, address)
+
+
+@contextlib.contextmanager
+def held(
+    environment: Environment, token: Path, address: str, own: str, slots: Mapping[str, int]
+) -> Iterator[None]:
+    """While the body runs nobody gets these slots, by host: what is started then lands elsewhere."""
+    if not slots:
+        yield
+        return
+    lines: list[str] = []
+    words = (f"{host}={count}" for host, count in slots.items())
+    with _question(environment, token, "hold", address, own, *words) as command:
+        process = machine.Process(command, lines.append)
+        try:
+            deadline = time.monotonic() + _ASK_LIMIT_S
+            while not _said(lines) and process.wait(0.1) is None and time.monotonic() < deadline:
+                pass
+            _answer(lines, token, address)
+            yield
+        finally:
+            process.stop(grace_s=5)
+
+
+@contextlib.contextmanager
+def _question(
+    environment: Environment, token: Path, verb: str, address: str, *rest: str
+) -> Iterator[Command]:
     env = {each.name: each.value for each in ray.variables(token)}
     with as_file(files("medley") / "inside" / "cluster.py") as script:
-        argv = (str(environment.python), str(script), verb, address, *rest)
-        finished = machine.run(Command(argv, env, UNSET), limit_s=_ASK_LIMIT_S)
-    said = next((line for line in reversed(finished.lines) if line.startswith("{")), None)
-    table: dict[str, Any] = (
-        json.loads(said) if said else {"error": "", "said": "\n".join(finished.lines[-3:])}
-    )
+        yield Command((str(environment.python), str(script), verb, address, *rest), env, UNSET)
+
+
+def _said(lines: Sequence[str]) -> str | None:
+    return next((line for line in reversed(lines) if line.startswith("{")), None)
+
+
+def _answer(lines: Sequence[str], token: Path, address: str) -> Mapping[str, Any]:
+    said = _said(lines)
+    table: dict[str, Any] = json.loads(said) if said else {"error": "", "said": "\n".join(lines[-3:])}
     if "error" not in table:
         return table
     if "Authentication" in table["error"] or "InvalidAuthToken" in table["said"]:
@@ -117,6 +153,31 @@ def ask(environment: Environment, token: Path, verb: str, address: str, *rest: s
     raise Problem(
         f"the cluster at {address} does not answer", cause=table["said"], fix="medley status on its head"
     )
+
+
+def require_reach(environment: Environment, token: Path, here: str, head: str) -> None:
+    """A Problem unless this host, which has joined, and the head at HOST:PORT reach each other's ports."""
+    ports = ray.Ports()
+    said = ask(environment, token, "reach", head, here, *map(str, (ports.last, *ports.of_raylet)))
+    there = head.partition(":")[0]
+    if not said["back"]:
+        raise Problem(
+            "this host joined, and the head's tasks do not answer it",
+            cause=f"a task on {there} did not come back; a firewall there drops the ports of Ray's workers",
+            fix=f"on the head: sudo ufw allow from {here}; sudo ufw status",
+        )
+    if said["closed"]:
+        raise Problem(
+            "the head cannot reach this host",
+            cause=f"{there} cannot connect to {', '.join(said['closed'])}",
+            fix=f"let it in at every TCP port, for a model's ranks pick theirs: sudo ufw allow from {there}",
+        )
+    if said["ahead"]:
+        raise Problem(
+            "this host reaches Ray on the head, and not the ports that a model's ranks pick",
+            cause=f"cannot connect to {', '.join(said['ahead'])}",
+            fix=f"on the head: sudo ufw allow from {here}; sudo ufw status",
+        )
 
 
 def require_listening(host: str, port: int) -> str:

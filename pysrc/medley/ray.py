@@ -31,13 +31,21 @@ _HEALTH_CHECK = {
 
 @dataclass(frozen=True)
 class Ports:
-    """One range for all that Ray listens on, for one firewall rule to open; Ray's own choice is random."""
+    """One range for all that Ray listens on, for one firewall rule to open; Ray's own choice is random.
 
-    first: int = 41_000
+    It lies below 32768, where Linux takes ports for outgoing connections, which could be in the way.
+    """
+
+    first: int = 24_000
 
     @property
     def gcs(self) -> int:
         return self.first
+
+    @property
+    def of_raylet(self) -> tuple[int, int]:
+        """Where other hosts reach a node: its manager and its objects."""
+        return self.first + 1, self.first + 2
 
     @property
     def dashboard(self) -> int:
@@ -51,7 +59,7 @@ class Ports:
         """Those of the head and of a worker alike."""
         why = f"one range, {self.first} to {self.last}, for one firewall rule to open"
         named = (
-            ("--node-manager-port", 1),
+            ("--node-manager-port", 1),  # as of_raylet says
             ("--object-manager-port", 2),
             ("--runtime-env-agent-port", 3),
             ("--dashboard-agent-grpc-port", 4),
@@ -157,11 +165,11 @@ def _of_node(node: Node, temporary: Path) -> Iterator[Variable]:
 
 
 def in_order_of_ranks(nodes: Iterable[Mapping[str, Any]], head: str) -> list[Mapping[str, Any]]:
-    """Living nodes as vLLM gives them ranks: the driver's own first, then by Ray's id of the node.
+    """Living nodes with a free slot as vLLM gives them ranks: the driver's own first, then by Ray's id.
 
     As its RayExecutorV2 sorts bundles (`get_bundles_sorted_by_node`, vLLM 0.32.0).
     """
-    alive = [node for node in nodes if node["alive"] and node["slots"] > 0]
+    alive = [node for node in nodes if node["alive"] and node["free"] > 0]
     return sorted(alive, key=lambda node: (node["address"] != head, node["id"]))
 
 

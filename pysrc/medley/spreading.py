@@ -4,10 +4,12 @@ import contextlib
 import re
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from medley import membership, ray, venv
+from medley import carry, membership, ray, venv
 from medley.membership import Membership
 from medley.problem import Problem
 from medley.variables import Variable
@@ -52,18 +54,51 @@ def environment(found: Membership) -> Environment:
     return there
 
 
-def nodes(found: Membership, wanted: int | None, wait_s: float, watch: Watch) -> list[Mapping[str, Any]]:
-    """The hosts that take part, in order of ranks; waits until there are `wanted`."""
+@dataclass(frozen=True)
+class Taken:
+    """Who takes part: the free slots of each host by address, in order of ranks, and those to leave alone."""
+
+    slots: Mapping[str, int]
+    spare: Mapping[str, int]
+
+
+def taken(found: Membership, wanted: int | None, wait_s: float, watch: Watch) -> Taken:
+    """The first `wanted` hosts with free slots, or all there are; waits until they are there."""
+    present = {node["address"]: node["free"] for node in _present(found, wanted, wait_s, watch)}
+    last = wanted or len(present)
+    return Taken(dict(islice(present.items(), last)), dict(islice(present.items(), last, None)))
+
+
+def _present(found: Membership, wanted: int | None, wait_s: float, watch: Watch) -> list[Mapping[str, Any]]:
     where, deadline = environment(found), time.monotonic() + wait_s
     with watch.stage(f"wait for {wanted or 'the'} hosts"):
         while True:
             said = membership.ask(where, Path(found.token), "read", found.head)["nodes"]
             present = ray.in_order_of_ranks(said, found.address)
             if len(present) >= (wanted or 1):
-                return present[:wanted]
+                return present
             if time.monotonic() > deadline:
-                raise _too_few(present, wanted or 1, wait_s)
+                raise _too_few(present, said, wanted or 1, wait_s)
             time.sleep(_LOOK_EVERY_S)
+
+
+def held(found: Membership, spare: Mapping[str, int]) -> contextlib.AbstractContextManager[None]:
+    """Keep Ray from placing ranks on the slots that are not to take part: it would choose by itself."""
+    return membership.held(environment(found), Path(found.token), found.head, found.address, spare)
+
+
+def require_weights(found: Membership, folder: Path) -> None:
+    """A Problem that names the hosts which lack a model that is a folder here."""
+    file = folder / "config.json"
+    said = membership.ask(
+        environment(found), Path(found.token), "lacking", found.head, found.address, str(file)
+    )
+    if said["lacking"]:
+        raise Problem(
+            f"{', '.join(said['lacking'])} has not this model",
+            cause=f"there is no {file} there, and every host reads its own copy",
+            fix=f"bring it to the same place there: rsync -a {folder}/ HOST:{folder}/",
+        )
 
 
 def settings(found: Membership) -> Iterator[Variable]:
@@ -72,6 +107,7 @@ def settings(found: Membership) -> Iterator[Variable]:
     yield Variable("RAY_ADDRESS", found.head, "this cluster, and none that vLLM would start itself")
     yield Variable("VLLM_HOST_IP", found.address, "the address that Ray knows this host by")
     yield from variables(Wire(found.interface, found.address))
+    yield carry.variable()
 
 
 def ranks(found: Membership) -> list[tuple[int, int, str]]:
@@ -139,10 +175,16 @@ def _said(ranks: list[tuple[int, int, str]]) -> str:
     )
 
 
-def _too_few(present: list[Mapping[str, Any]], wanted: int, wait_s: float) -> Problem:
-    here = ", ".join(f"{node['name']} ({node['address']}, {node['slots']} slots)" for node in present)
+def _too_few(
+    present: list[Mapping[str, Any]], all_: list[Mapping[str, Any]], wanted: int, wait_s: float
+) -> Problem:
+    here = ", ".join(f"{node['name']} ({node['address']}, {node['free']} free slots)" for node in present)
+    busy = [node["name"] for node in all_ if node["alive"] and node["slots"] and not node["free"]]
     return Problem(
         f"{wanted} hosts are needed, and {len(present)} are here",
-        cause=f"after {wait_s:.0f} s there are {here or 'none'}",
-        fix=f"on each host that is missing: medley ray-worker HEAD; or over these: --hosts {len(present)}",
+        cause=f"after {wait_s:.0f} s there are {here or 'none'}"
+        + (f"; every slot of {', '.join(busy)} is taken by another model" if busy else ""),
+        fix=f"on each host that is missing: medley ray-worker HEAD; or over these: --hosts {len(present)}"
+        if present
+        else "end the other model (medley status names it), or join more hosts: medley ray-worker HEAD",
     )

@@ -63,7 +63,7 @@ Examples:
         place = str(ours.environment.path)
         noted = membership.Membership("worker", at, here.address, here.interface, place, str(secret))
         with watch().stage(f"join {at}"), membership.begun(start.command, noted):
-            pass
+            membership.require_reach(ours.environment, secret, here.address, at)
         self._say(ours, here, at)
 
     def _say(self, ours: "Part", here: "Wire", at: str) -> None:

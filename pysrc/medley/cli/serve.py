@@ -1,6 +1,5 @@
 """`medley serve`: a model, on this host, until Ctrl-C."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from medley.problem import Problem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from medley import api, weights
+    from medley import api, spreading, weights
     from medley.engine import Serving
     from medley.kind import Kind
     from medley.launch import Launch
@@ -84,6 +83,7 @@ Examples:
 
     def main(self, model: str, *flags: str) -> None:
         from medley import config, engine, port, serving, spreading, store, weights
+        from medley.cli.progress import watch
         from medley.cli.reasons import show
 
         if flags and not flags[0].startswith("-"):
@@ -95,43 +95,53 @@ Examples:
             port.require_free(self.host, self.port)
             _require(found)
         joined = spreading.cluster(self.hosts)
-        slots = self._slots(joined) if joined else {}
-        if not slots:
-            joined = None
-        kind, plan = self._planned(found, slots)
+        taken = spreading.taken(joined, self.hosts, self.wait, watch()) if joined else None
+        if taken is None or len(taken.slots) == 1:
+            joined = taken = None
+        kind, plan = self._planned(found, taken)
         launch = self._launch(found, kind, plan, listens, flags=flags, joined=joined)
         if self.dry_run:
             show(launch.command, launch.why(), as_json=self.as_json)
             return
+        try:
+            if joined and taken:
+                self._spread(launch, listens, found, joined, taken)
+            self._run(launch, listens, lambda: None)
+        except KeyboardInterrupt:
+            _say("stopped; nothing of it runs any more")
+            raise
+
+    def _spread(
+        self,
+        launch: "Launch",
+        listens: "Serving",
+        found: "weights.Weights",
+        joined: "Membership",
+        taken: "spreading.Taken",
+    ) -> NoReturn:
+        """Run it over the cluster's hosts."""
+        from contextlib import ExitStack
+
+        from medley import carry, spreading
+
+        carry.write(launch.command.environment(os.environ))
+        if found.local:
+            spreading.require_weights(joined, Path(found.target))
         places: dict[int, str] = {}
-        with spreading.told_of_loss(joined, places):
-            try:
-                self._run(launch, listens, lambda: places.update(self._placed(joined, slots, plan)))
-            except KeyboardInterrupt:
-                _say("stopped; nothing of it runs any more")
-                raise
+        with spreading.told_of_loss(joined, places), ExitStack() as start:
+            start.enter_context(spreading.held(joined, taken.spare))
 
-    def _slots(self, joined: "Membership") -> dict[str, int]:
-        """The slots of each host that takes part, in order of ranks; none where this one is alone."""
-        from medley import spreading
-        from medley.cli.progress import watch
+            def placed() -> None:
+                start.close()
+                seen = spreading.ranks(joined)
+                spreading.require_order(seen, taken.slots, launch.plan.tensor_parallel)
+                for rank, (stage, tensor, address) in enumerate(seen):
+                    places[rank] = address
+                    _say(f"stage {stage}, tensor rank {tensor}: {address}")
 
-        nodes = spreading.nodes(joined, self.hosts, self.wait, watch())
-        return {node["address"]: node["slots"] for node in nodes} if len(nodes) > 1 else {}
+            self._run(launch, listens, placed)
 
-    def _placed(self, joined: "Membership | None", slots: dict[str, int], plan: "Plan") -> dict[int, str]:
-        """Once it runs: the address of each rank, which must be where it was planned."""
-        from medley import spreading
-
-        if joined is None:
-            return {}
-        seen = spreading.ranks(joined)
-        spreading.require_order(seen, slots, plan.tensor_parallel)
-        for stage, tensor, address in seen:
-            _say(f"stage {stage}, tensor rank {tensor}: {address}")
-        return {rank: address for rank, (_, _, address) in enumerate(seen)}
-
-    def _planned(self, found: "weights.Weights", slots: dict[str, int]) -> tuple["Kind", "Plan"]:
+    def _planned(self, found: "weights.Weights", taken: "spreading.Taken | None") -> tuple["Kind", "Plan"]:
         from medley.plan import Asked, plan, spread
         from medley.recognised import recognised
 
@@ -139,9 +149,9 @@ Examples:
         if kind.warning:
             _say(kind.warning)
         asked = Asked(self.gpus, self.tensor, self.stages)
-        if not slots:
+        if taken is None:
             return kind, plan(found.model, kind.host, facts, asked)
-        return kind, spread(plan(found.model, kind.host, facts), slots, asked)
+        return kind, spread(plan(found.model, kind.host, facts), taken.slots, asked)
 
     def _launch(
         self,
@@ -173,15 +183,16 @@ Examples:
 
     def _run(self, launch: "Launch", listens: "Serving", placed: "Callable[[], None]") -> NoReturn:
         from medley import serving, store
+        from medley.cli.ready import ready, url
         from medley.engine.vllm import fatal, last_error
         from medley.supervise import supervise
 
-        url = _url(listens)
+        where = url(listens)
         log = store.state() / "logs" / f"serve-{listens.port}.log"
         for reason in launch.plan.why:
             _say(reason)
         _say(f"$ {launch.command}")
-        with serving.noted(url, listens.name, listens.port), serving.log(log) as keep:
+        with serving.noted(where, listens.name, listens.port), serving.log(log) as keep:
 
             def on_line(line: str) -> None:
                 keep(line)
@@ -189,11 +200,11 @@ Examples:
 
             def on_ready(completion: "api.Completion", seconds: float) -> None:
                 placed()
-                self._ready(url, listens, completion, seconds)
+                ready(where, listens.name, completion, seconds, as_json=self.as_json)
 
             supervise(
                 launch.command,
-                url=url,
+                url=where,
                 model=listens.name,
                 limit_s=self.timeout,
                 log=log,
@@ -203,28 +214,9 @@ Examples:
                 fatal=fatal,
             )
 
-    def _ready(self, url: str, listens: "Serving", completion: "api.Completion", seconds: float) -> None:
-        if self.as_json:
-            print(json.dumps({"url": url, "model": listens.name, "pid": os.getpid()}), flush=True)
-            return
-        body = json.dumps({"model": listens.name, "messages": [{"role": "user", "content": "Hello"}]})
-        print(
-            f"\nready after {seconds:.0f} s: {listens.name} at {url}, and it answered {completion.text!r}\n\n"
-            f"    curl {url}/chat/completions -H 'Content-Type: application/json' -d '{body}'\n"
-            f'    medley ask "Hello"\n\nCtrl-C ends it.\n',
-            flush=True,
-        )
-
 
 def _say(text: str) -> None:
     print(f"medley: {text}", file=sys.stderr)
-
-
-def _url(listens: "Serving") -> str:
-    """Where this host itself reaches the server."""
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not bound
-    address = everywhere.get(listens.address, listens.address)
-    return f"http://{address}:{listens.port}/v1"
 
 
 def _require(found: "weights.Weights") -> None:

@@ -39,5 +39,6 @@ Examples:
         )
         for node in nodes:
             role, state = ("head" if node["head"] else "worker"), ("alive" if node["alive"] else "gone")
-            print(f"  {node['address']:<15}  {node['name']:<16}  {role:<6}  {node['slots']} slots  {state}")
+            slots = f"{node['slots']} slots, {node['free']} free"
+            print(f"  {node['address']:<15}  {node['name']:<16}  {role:<6}  {slots}  {state}")
         print(f"serving {server.model} at {server.url}" if server else "nothing is served here")

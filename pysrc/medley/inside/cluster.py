@@ -1,21 +1,36 @@
 """Asks a Ray cluster's head what it keeps; run by an engine environment's Python, prints one JSON object.
 
-    python cluster.py read HOST:PORT            the note of medley's head, and the nodes that are alive
-    python cluster.py note HOST:PORT JSON       keep a note there, for hosts that want to join to compare with
-    python cluster.py ranks HOST:PORT           where vLLM's ranks are
+    python cluster.py read HOST:PORT             the note of medley's head, and the nodes
+    python cluster.py note HOST:PORT JSON        keep a note there, for hosts that want to join to compare with
+    python cluster.py ranks HOST:PORT            where vLLM's ranks are
+    python cluster.py lacking HOST:PORT OWN FILE     the hosts with a slot that have no such file
+    python cluster.py hold HOST:PORT OWN HOST=N…     keep so many slots of hosts from others, until it is ended
+    python cluster.py reach HOST:PORT OWN LAST PORT… whether the head and this host reach each other's ports
 
 It speaks to the head's own store, so that nothing of ours needs to listen.
 """
 
 import json
+import signal
+import socket
 import sys
-from typing import Any
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NoReturn
 
+import ray
 from ray._private.state import GlobalState
 from ray._raylet import GcsClient, GcsClientOptions
 
 KEY = b"medley"
 LIMIT_S = 8
+CONNECT_LIMIT_S = 2
+TASK_LIMIT_S = 5
+LACKING_LIMIT_S = 20
+HOLD_LIMIT_S = 20
+REACH_LIMIT_S = 8
 
 
 def main(verb: str, address: str, *rest: str) -> dict[str, Any]:
@@ -25,14 +40,21 @@ def main(verb: str, address: str, *rest: str) -> dict[str, Any]:
             client.internal_kv_put(KEY, rest[0].encode(), overwrite=True, namespace=KEY, timeout=LIMIT_S)
         if verb == "ranks":
             return {"ranks": ranks(address)}
+        if verb == "lacking":
+            return {"lacking": lacking(client, address, *rest)}
+        if verb == "reach":
+            return reach(client, address, *rest)
+        if verb == "hold":
+            hold(address, *rest)
         note = client.internal_kv_get(KEY, KEY, LIMIT_S)
-        return {"note": json.loads(note) if note else None, "nodes": nodes(client)}
+        return {"note": json.loads(note) if note else None, "nodes": nodes(client, address)}
     except Exception as error:  # noqa: BLE001 - whatever it is, our side turns it into a Problem
         return {"error": type(error).__name__, "said": str(error)[:400]}
 
 
-def nodes(client: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - Ray's own client has no types
+def nodes(client: Any, address: str) -> list[dict[str, Any]]:  # noqa: ANN401 - Ray's own client has no types
     found = client.get_all_node_info(timeout=LIMIT_S).values()
+    free = state(address).available_resources_per_node()
     return [
         {
             "id": node.node_id.hex(),
@@ -41,6 +63,7 @@ def nodes(client: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - Ray's own clie
             "alive": node.state == 0,
             "head": "node:__internal_head__" in node.resources_total,
             "slots": int(node.resources_total.get("GPU", 0)),
+            "free": int(free.get(node.node_id.hex(), {}).get("GPU", 0)),
         }
         for node in found
     ]
@@ -48,15 +71,94 @@ def nodes(client: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - Ray's own clie
 
 def ranks(address: str) -> list[dict[str, Any]]:
     """Every actor of vLLM's that lives, by the name that tells its rank: vllm_Worker_ID_TP0_PP1."""
-    state = GlobalState()
-    options = GcsClientOptions.create(address, None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False)
-    state._initialize_global_state(options)  # noqa: SLF001 - what `ray list actors` does, less its dashboard
-    found = state.actor_table(None).values()
+    found = state(address).actor_table(None).values()
     return [
         {"name": actor["Name"], "address": actor["Address"]["IPAddress"]}
         for actor in found
         if actor["Name"].startswith("vllm_Worker_") and actor["State"] == "ALIVE"
     ]
+
+
+def state(address: str) -> GlobalState:
+    """What `ray list` reads, less its dashboard."""
+    found = GlobalState()
+    options = GcsClientOptions.create(address, None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False)
+    found._initialize_global_state(options)  # noqa: SLF001 - there is no public way
+    return found
+
+
+def hold(address: str, own: str, *slots: str) -> NoReturn:
+    """Say so once they are held; Ray frees them when this process ends."""
+    connect(address, own)
+    wanted = [slot.split("=") for slot in slots]
+    bundles = [{"GPU": int(count), f"node:{host}": 0.001} for host, count in wanted]
+    ray.get(ray.util.placement_group(bundles).ready(), timeout=HOLD_LIMIT_S)
+    print(json.dumps({"held": slots}), flush=True)
+    while True:
+        time.sleep(60)
+
+
+def connect(address: str, own: str) -> None:
+    ray.init(address=address, _node_ip_address=own, log_to_driver=False, logging_level="ERROR")
+
+
+def on(node: dict[str, Any], function: Any) -> Any:  # noqa: ANN401 - the same
+    """The function as a task that runs on that node alone."""
+    there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node["id"], soft=False)
+    return ray.remote(num_cpus=0, scheduling_strategy=there, max_retries=0)(function)
+
+
+def lacking(client: Any, address: str, own: str, path: str) -> list[str]:  # noqa: ANN401 - the same
+    asked = [node for node in nodes(client, address) if node["alive"] and node["slots"]]
+    connect(address, own)
+    there = ray.get([on(node, is_file).remote(path) for node in asked], timeout=LACKING_LIMIT_S)
+    return [
+        f"{node['name']} ({node['address']})" for node, found in zip(asked, there, strict=True) if not found
+    ]
+
+
+def is_file(path: str) -> bool:
+    return Path(path).is_file()
+
+
+def reach(client: Any, address: str, own: str, last: str, *ports: str) -> dict[str, Any]:  # noqa: ANN401 - the same
+    """Both ways between this host and the head: Ray's `ports`, its workers', and such as ranks pick.
+
+    `last` is the last of those that Ray's workers here may take, so that nobody has it yet.
+    `closed`: what the head cannot connect to here, `ahead`: what this host cannot connect to there; `back` is
+    false where no task on the head comes back at all.
+    """
+    (head,) = (node for node in nodes(client, address) if node["head"] and node["alive"])
+    signal.alarm(REACH_LIMIT_S)  # Ray's own waiting for a node that the head gave up on takes half a minute
+    connect(address, own)
+    task = on(head, from_head)
+    with socket.create_server((own, 0)) as picked, socket.create_server((own, int(last))):
+        places = [(own, int(port)) for port in (*ports, last, picked.getsockname()[1])]
+        try:
+            closed, port = ray.get(task.remote(head["address"], places), timeout=TASK_LIMIT_S)
+        except ray.exceptions.GetTimeoutError:
+            return {"back": False, "closed": [], "ahead": []}
+    return {"back": True, "closed": closed, "ahead": unreachable([(head["address"], port)])}
+
+
+def from_head(own: str, places: list[tuple[str, int]]) -> tuple[list[str], int]:
+    """Runs on the head: what of `places` it cannot connect to, and a port of its own that listens a while."""
+    server = socket.create_server((own, 0))
+    threading.Timer(TASK_LIMIT_S, server.close).start()
+    return unreachable(places), server.getsockname()[1]
+
+
+def unreachable(places: list[tuple[str, int]]) -> list[str]:
+    with ThreadPoolExecutor(len(places)) as pool:
+        return [said for said in pool.map(refusal, places) if said]
+
+
+def refusal(place: tuple[str, int]) -> str | None:
+    try:
+        socket.create_connection(place, timeout=CONNECT_LIMIT_S).close()
+    except OSError as error:
+        return f"{place[0]}:{place[1]} ({error})"
+    return None
 
 
 if __name__ == "__main__":

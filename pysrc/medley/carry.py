@@ -1,0 +1,49 @@
+"""What an engine carries over from its own host to its ranks on others, and what stays where it is.
+
+vLLM gives every rank the whole environment of the process that starts it, as far as the rank's host has no
+value of its own (RayExecutorV2 of vLLM 0.32.0): folders that are not there, another host's compiler, secrets
+of a shell. It leaves out the names in a file, so medley names there all that no rank needs.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from medley import store
+from medley.variables import Variable
+
+_FILE = "ray_non_carry_over_env_vars.json"
+# What speaks to vLLM, its libraries and the hub: what its older executor carried, and torch's.
+_FOR_ALL = (
+    *("VLLM_", "HF_", "HUGGING_FACE_", "NCCL_", "UCX_", "LMCACHE_", "FLASHINFER_"),
+    *("TORCHDYNAMO_", "TORCH_NCCL_", "PYTORCH_", "TOKENIZERS_PARALLELISM", "PYTHONHASHSEED"),
+    *("DO_NOT_TRACK", "CUDA_DEVICE_ORDER"),
+)
+# Of those, what differs from host to host: interfaces, addresses, devices, folders.
+_OF_ONE_HOST = {
+    *("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_TOPO_FILE", "NCCL_CONF_FILE"),
+    *("UCX_NET_DEVICES", "VLLM_HOST_IP", "VLLM_NCCL_SO_PATH", "VLLM_CONFIG_ROOT", "VLLM_CACHE_ROOT"),
+    *("VLLM_CPU_OMP_THREADS_BIND", "VLLM_PORT", "VLLM_RPC_BASE_PATH"),
+}
+
+
+def stays(names: Iterable[str]) -> list[str]:
+    """Those names of a driver's environment that no rank on another host may see."""
+    return sorted(name for name in names if name in _OF_ONE_HOST or not name.startswith(_FOR_ALL))
+
+
+def folder() -> Path:
+    return store.state() / "vllm"
+
+
+def variable() -> Variable:
+    return Variable(
+        "VLLM_CONFIG_ROOT",
+        str(folder()),
+        f"its {_FILE} keeps from the other hosts what is this one's: paths, interfaces, secrets",
+    )
+
+
+def write(names: Iterable[str]) -> None:
+    """Where `variable` says that vLLM looks."""
+    store.write(folder() / _FILE, json.dumps(stays(names), indent=0))
