@@ -24,7 +24,7 @@ def variables(plan: Plan, host: Host, *, local: bool) -> Iterator[Variable]:
         if plan.gpus:
             shown = ",".join(str(gpu.index) for gpu in plan.gpus)
             yield Variable("CUDA_VISIBLE_DEVICES", shown, "the GPUs that the plan chose")
-    elif plan.stages > 1:
+    elif plan.stages > 1 and plan.eager:
         yield Variable(
             "TORCHDYNAMO_DISABLE", "1", "else tracing holds up the first answer, and gains nothing"
         )

@@ -1,10 +1,10 @@
 """Asks a Ray cluster's head what it keeps; run by an engine environment's Python, prints one JSON object.
 
     python cluster.py read HOST:PORT             the note of medley's head, and the nodes
-    python cluster.py note HOST:PORT JSON        keep a note there, for hosts that want to join to compare with
+    python cluster.py note HOST:PORT JSON        keep a note there, which hosts that join compare
     python cluster.py ranks HOST:PORT            where vLLM's ranks are
     python cluster.py lacking HOST:PORT OWN FILE     the hosts with a slot that have no such file
-    python cluster.py hold HOST:PORT OWN HOST=N…     keep so many slots of hosts from others, until it is ended
+    python cluster.py hold HOST:PORT OWN HOST=N…     keep so many slots from others until it is ended
     python cluster.py reach HOST:PORT OWN LAST PORT… whether the head and this host reach each other's ports
 
 It speaks to the head's own store, so that nothing of ours needs to listen.
