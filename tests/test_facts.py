@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from medley.facts import QUESTIONS, Facts, facts
+from medley.facts import QUESTIONS, Facts, facts, gpu, net, rdma, software
 from medley.problem import Problem
 from medley.transcript import parse
 
@@ -91,10 +91,18 @@ def test_facts(name: str) -> None:
     )
 
 
+# Asked since some of the hosts were recorded.
+LATER = {
+    *(gpu.CUDA, software.PYTHON, software.CUDA, software.ENVIRONMENTS),
+    *(*net.QUESTIONS, *rdma.QUESTIONS),
+}
+
+
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_transcript_holds_every_question(name: str) -> None:
+def test_a_transcript_holds_the_questions(name: str) -> None:
     """Or its fixture is stale: a question was reworded and its answer is no longer found."""
-    assert tuple(parse((HOSTS / f"{name}.txt").read_text())) == QUESTIONS
+    asked = tuple(parse((HOSTS / f"{name}.txt").read_text()))
+    assert asked == tuple(question for question in QUESTIONS if question in asked or question not in LATER)
 
 
 @pytest.mark.parametrize("name", EXPECTED)

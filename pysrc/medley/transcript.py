@@ -10,6 +10,7 @@ It is what a person would paste into a bug report::
 so a recorded host, a bug report and a test fixture are one and the same file.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from shlex import quote
@@ -18,6 +19,7 @@ from medley.problem import Problem
 
 # A question that hangs (a driver that is stuck) must not hang us: 124 is what timeout(1) exits with.
 _LIMIT_S = 10
+_STATUS = re.compile(r"\? ([0-9]{1,3})\s*")
 
 _ASK = """\
 out=$(LC_ALL=C $limit sh -c {command} 2>/dev/null </dev/null); status=$?
@@ -58,8 +60,8 @@ def parse(text: str) -> Transcript:
         elif question is not None and line.startswith("  "):
             said = answers[question]
             answers[question] = Answer(said.text + line[2:] + "\n", said.status)
-        elif question is not None and line.startswith("? ") and line[2:].strip().isdigit():
-            answers[question] = Answer(answers[question].text, int(line[2:]))
+        elif question is not None and (status := _STATUS.fullmatch(line)):
+            answers[question] = Answer(answers[question].text, int(status[1]))
         elif line.strip() and not line.startswith("#"):
             raise _not_a_transcript(number, line)
     return answers
