@@ -49,10 +49,10 @@ def link_kind(
     return (
         _typed(name, link_type)
         or _made(made_as, named, enslaved=enslaved)
-        or (driver and _driven(driver, named))
+        or (driver and link_type in {"", "ether"} and _driven(driver, named))
         or named
         or ("tunnel" if link_type in _TUNNEL_TYPES else None)
-        or _guessed(name)
+        or ("ethernet" if _WIRE.match(name) else "virtual")
     )
 
 
@@ -64,7 +64,8 @@ def _typed(name: str, link_type: str) -> str | None:
 
 def _made(made_as: str, named: str | None, *, enslaved: bool) -> str | None:
     if made_as in _ENDS:
-        return "container" if enslaved else named
+        # In a container or a namespace of its own, an end of a pair is the host's wire.
+        return "container" if enslaved else named or "ethernet"
     made = _MADE.get(made_as)
     # Docker makes plain bridges, flannel plain tunnels, and a Jetson bridges its gadget.
     plain = (made == "bridge" and named == "gadget") or (
@@ -78,8 +79,3 @@ def _driven(driver: str, named: str | None) -> str:
     if driver == "rndis_host":
         return "gadget"
     return named if named in {"gadget", "wifi"} else "ethernet"
-
-
-def _guessed(name: str) -> str:
-    """In a container or a namespace of its own, an end of a pair is the host's wire, and named like one."""
-    return "ethernet" if _WIRE.match(name) else "virtual"

@@ -20,7 +20,8 @@ SYSFS = (
 
 QUESTIONS = (LINKS, ROUTES, SYSFS)
 
-_LINK_TYPES = {"1": "ether", "32": "infiniband", "772": "loopback", "65534": "none"}
+# As ip names the kernel's ARPHRD_ numbers.
+_LINK_TYPES = {"1": "ether", "32": "infiniband", "772": "loopback", "65534": "none", "512": "ppp"}
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _link(
         name=name,
         kind=link_kind(
             name,
-            link_type=str(link_type or _LINK_TYPES.get(seen.get("type", ""), "")),
+            link_type=str(link_type or _LINK_TYPES.get(seen.get("type", ""), seen.get("type", ""))),
             made_as=str(made_as or seen.get("DEVTYPE", "")),
             driver=seen.get("DRIVER"),
             enslaved=master is not None,
