@@ -98,7 +98,8 @@ def _told(row: Mapping[str, Any], every: Mapping[str, Mapping[str, str]]) -> Lin
     """A link as ip tells it, with what sysfs has besides."""
     name = str(row["ifname"]).partition("@")[0]
     seen = every.get(name, {})
-    if number(seen.get("IFINDEX")) not in {None, row.get("ifindex")}:
+    index = number(seen.get("IFINDEX"))
+    if index is not None and index != row.get("ifindex"):
         seen = {}  # sysfs is of another network namespace, with a link of this name
     made = row.get("linkinfo")
     made_as = made.get("info_kind") if isinstance(made, dict) else None
@@ -157,7 +158,8 @@ def _is_up(row: Mapping[str, Any]) -> bool:
     """Tunnels and the loopback have no carrier to lose: their state is UNKNOWN."""
     flags = row.get("flags")
     flags = flags if isinstance(flags, list) else ["UP"]
-    return row.get("operstate") in {"UP", "UNKNOWN"} and "UP" in flags and "NO-CARRIER" not in flags
+    running = str(row.get("operstate")) in {"UP", "UNKNOWN"}
+    return running and "UP" in flags and "NO-CARRIER" not in flags
 
 
 def _addresses(row: Mapping[str, Any]) -> Iterator[Address]:
