@@ -1,5 +1,6 @@
 """RDMA ports, as sysfs tells them, whole or in part."""
 
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -140,6 +141,46 @@ def test_two_ports_of_one_device_have_their_own_interfaces() -> None:
     files |= {f"mlx4_0/device/net/{name}/type": "1" for name in ("ens1", "ens1d1")}
     files |= {"mlx4_0/ports/2/gids/0": LOCAL, "mlx4_0/ports/2/gid_attrs/ndevs/0": "ens1d1"}
     assert [each.interface for each in ports(files)] == [None, "ens1d1"]
+
+
+def test_the_question_itself(tmp_path: Path) -> None:
+    """In a real shell, over files laid out as the kernel's; what cannot be read is a folder here."""
+    unused = "0000:0000:0000:0000:0000:0000:0000:0000"
+    files = {
+        "sys_image_guid": "3c6d:6603:0001:0203",
+        "device/uevent": "DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_SLOT_NAME=0000:01:00.0",
+        "device/net/enp1s0f0np0/type": "1",
+        "device/net/enp1s0f0np0/phys_port_name": "p0",
+        "ports/1/state": "4: ACTIVE",
+        "ports/1/rate": "200 Gb/sec (4X HDR)",
+        "ports/1/gids/0": LOCAL,
+        "ports/1/gid_attrs/types/0": "RoCE v2",
+        "ports/1/gid_attrs/ndevs/0": "enp1s0f0np0",
+        "ports/1/gids/1": unused,
+    }
+    for path, text in files.items():
+        file = tmp_path / "rocep1s0f0" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+    (tmp_path / "rocep1s0f0/ports/1/gid_attrs/types/1").mkdir()
+    question = rdma.PORTS.replace("/sys/class/infiniband", str(tmp_path))
+    said = subprocess.run(["sh", "-c", question], capture_output=True, text=True, check=True)
+    assert said.stderr == ""
+    assert len(said.stdout.splitlines()) == len(files) - 1  # one line a file, and none of the unused row
+    assert rdma.rdma({rdma.PORTS: Answer(said.stdout)}) == (
+        RdmaPort(
+            "rocep1s0f0",
+            1,
+            active=True,
+            link_layer=None,
+            interface="enp1s0f0np0",
+            mbit=200_000,
+            pci="0000:01:00.0",
+            system_guid="3c6d:6603:0001:0203",
+            port_name="p0",
+            gids=(Gid(0, LOCAL, "RoCE v2", "enp1s0f0np0", None),),
+        ),
+    )
 
 
 def test_not_asked() -> None:

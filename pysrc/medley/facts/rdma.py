@@ -91,9 +91,10 @@ def _port(seen: Mapping[str, str], device: str, index: int) -> RdmaPort:
 
 
 def _gids(seen: Mapping[str, str], port: str) -> Iterator[Gid]:
-    rows = (re.fullmatch(rf"{re.escape(port)}/gids/([0-9]{{1,5}})", path) for path in seen)
-    for index in sorted(int(row[1]) for row in rows if row):
-        gid = seen.get(f"{port}/gids/{index}", "")
+    table = f"{port}/gids/"
+    rows = (number(path.removeprefix(table)) for path in seen if path.startswith(table))
+    for index in sorted(row for row in rows if row is not None):
+        gid = seen.get(f"{table}{index}", "")
         with_address = _address(gid)
         if with_address is not None:
             attributes = f"{port}/gid_attrs"
