@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from medley.facts import QUESTIONS, Facts, facts
+from medley.facts import QUESTIONS, Facts, facts, gpu, net, rdma, software
 from medley.problem import Problem
 from medley.transcript import parse
 
@@ -34,34 +34,51 @@ RTX_6000 = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
 ORIN = Host(ARM, 12, 64349112, soc="tegra234", os="ubuntu 22.04", l4t="r36.4.3")
 SPARK = Host(ARM, 20, 127600704, gpus=(("NVIDIA GB10", "12.1", None),), driver="580.126.09")
 PC = Host(X86, 32, 131008260)
+DGX_SPARK = SPARK._replace(dgx="NVIDIA DGX Spark 7.3.1")
+RTX_4090 = Host(X86, 32, 65640000, gpus=(("NVIDIA GeForce RTX 4090", "8.9", 24564),), driver="580.95.05")
+RTX_TWO = PC._replace(gpus=((RTX_6000, "12.0", 97887),) * 2, driver="580.95.05")
+ORIN_36 = ORIN._replace(gpus=(("Orin (nvgpu)", None, None),))
+THOR = Host(*(ARM, 14, 128790528, (("NVIDIA Thor", "11.0", None),), "tegra264", "r38.2.0"), driver="580.00")
+
+# Hosts that differ in their network alone.
+SPARKS = (
+    *("spark-pair-a", "spark-pair-b", "spark-ring-a", "spark-ring-b", "spark-ring-c", "spark-link-local"),
+    *("spark-air-gapped", "spark-gid-drift", "spark-mtu-mismatch", "spark-one-half-down", "spark-pcie-x2"),
+    "spark-twins-one-subnet",
+)
 
 EXPECTED = {
+    "cpu-rack": PC._replace(threads=192),
     "debian-vm": Host(X86, 2, 24684084, container="docker", os="debian 12"),
     "gb10-oem": SPARK,
     "orin-r35-no-nvidia-smi": ORIN._replace(
         gpus=(("tegra234 integrated GPU", None, None),), l4t="r35.5.0", os="ubuntu 20.04"
     ),
-    "orin-r36": ORIN._replace(gpus=(("Orin (nvgpu)", None, None),)),
+    "orin-pair-a": ORIN_36,
+    "orin-pair-b": ORIN_36,
+    "orin-r36": ORIN_36,
     "orin-r36-query": ORIN._replace(gpus=(("Orin (nvgpu)", "8.7", None),)),
     "orin-r39": Host(ARM, 8, 30694072, gpus=(("Orin (nvgpu)", None, None),), soc="tegra234", l4t="r39.2.0"),
     "pc-without-driver": PC._replace(os="nixos 25.11"),
-    "rtx-4090": Host(
-        X86, 32, 65640000, gpus=(("NVIDIA GeForce RTX 4090", "8.9", 24564),), driver="580.95.05"
-    ),
+    "rtx-4090": RTX_4090,
     "rtx-mixed": PC._replace(
         gpus=((RTX_6000, "12.0", 97887), ("NVIDIA GeForce RTX 3090", "8.6", 24576)), driver="580.173.02"
     ),
+    "rtx-roce": RTX_TWO,
     "rtx-stuck": PC._replace(driver="580.95.05"),
-    "rtx-two": PC._replace(gpus=((RTX_6000, "12.0", 97887),) * 2, driver="580.95.05"),
+    "rtx-two": RTX_TWO,
+    "rtx-vpn-docker": RTX_4090,
+    "rtx-wifi": RTX_4090,
     "server-nvidia-smi-only": PC._replace(threads=192),
-    "spark": SPARK._replace(dgx="NVIDIA DGX Spark 7.3.1"),
+    "spark": DGX_SPARK,
+    **dict.fromkeys(SPARKS, DGX_SPARK),
     "spark-nvml-mismatch": SPARK._replace(gpus=(), dgx="NVIDIA DGX Spark 7.2.3"),
     "thor-in-docker": Host(
         ARM, 14, 128790528, gpus=(("NVIDIA Thor", "11.0", None),), driver="580.00", container="docker"
     ),
-    "thor-r38": Host(
-        *(ARM, 14, 128790528, (("NVIDIA Thor", "11.0", None),), "tegra264", "r38.2.0"), driver="580.00"
-    ),
+    "thor-mgbe-a": THOR,
+    "thor-mgbe-b": THOR,
+    "thor-r38": THOR,
 }
 
 
@@ -91,10 +108,18 @@ def test_facts(name: str) -> None:
     )
 
 
+# Asked since some of the hosts were recorded.
+LATER = {
+    *(gpu.CUDA, software.PYTHON, software.CUDA, software.ENVIRONMENTS),
+    *(*net.QUESTIONS, *rdma.QUESTIONS),
+}
+
+
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_transcript_holds_every_question(name: str) -> None:
+def test_a_transcript_holds_the_questions(name: str) -> None:
     """Or its fixture is stale: a question was reworded and its answer is no longer found."""
-    assert tuple(parse((HOSTS / f"{name}.txt").read_text())) == QUESTIONS
+    asked = tuple(parse((HOSTS / f"{name}.txt").read_text()))
+    assert asked == tuple(question for question in QUESTIONS if question in asked or question not in LATER)
 
 
 @pytest.mark.parametrize("name", EXPECTED)

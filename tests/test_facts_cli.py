@@ -45,6 +45,28 @@ def test_transcript_of_a_transcript(capsys: pytest.CaptureFixture[str]) -> None:
     assert parse(capsys.readouterr().out) == parse((HOSTS / "spark.txt").read_text())
 
 
+PAIR = tuple(str(HOSTS / f"spark-pair-{half}.txt") for half in "ab")
+
+
+@pytest.mark.parametrize("words", [("--from", PAIR[0], PAIR[1]), ("--from", PAIR[0], "--from", PAIR[1])])
+def test_json_of_two_hosts(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--json", *words) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [host["net"]["routes"][0]["source"] for host in said] == ["192.168.1.10", "192.168.1.11"]
+    assert said[0]["rdma"][0]["gids"][1]["type"] == "RoCE v2"
+
+
+def test_summary_of_two_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--from", *PAIR) == 0
+    said = capsys.readouterr().out
+    assert [line for line in said.splitlines() if line.endswith(":")] == [f"{file}:" for file in PAIR]
+
+
+def test_a_transcript_is_of_one_host() -> None:
+    with pytest.raises(Problem, match="of one host"):
+        run("--transcript", "--from", *PAIR)
+
+
 @pytest.mark.parametrize("name", ["nowhere.txt", "."])
 def test_a_file_that_cannot_be_read(name: str, tmp_path: Path) -> None:
     with pytest.raises(Problem, match="cannot be read"):

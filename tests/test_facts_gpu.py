@@ -122,6 +122,20 @@ def test_module_version(line: str, version: str | None) -> None:
     assert driver("", 127, module=line).version == version
 
 
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ("CUDA Version        : 12.4\n", "12.4"),
+        ("CUDA UMD Version : 13.1\n", "13.1"),
+        ("CUDA Version : Not Found\n", None),
+        ("", None),
+    ],
+    ids=["one", "newer", "no library", "none"],
+)
+def test_cuda_version(said: str, version: str | None) -> None:
+    assert gpu.driver({gpu.CUDA: Answer(said)}).cuda == version
+
+
 def test_cards_are_pci_addresses() -> None:
     found = driver("", 127, cards="/sys/bus/pci/devices/0000:01:00.0/uevent\n")
     assert found.cards == ("0000:01:00.0",)

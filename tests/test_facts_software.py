@@ -26,6 +26,19 @@ from medley.transcript import Answer
             Software(programs={"gcc": "/usr/bin/gcc", "nvcc": "/opt/cuda/bin/nvcc"}),
             id="programs",
         ),
+        pytest.param(software.PYTHON, "Python 3.12.3\n", Software(python="3.12.3"), id="python"),
+        pytest.param(
+            software.CUDA,
+            '   "cuda" : {\n      "name" : "CUDA SDK",\n      "version" : "13.0.2"\n',
+            Software(cuda="13.0.2"),
+            id="CUDA toolkit",
+        ),
+        pytest.param(
+            software.ENVIRONMENTS,
+            "vllm-cpu-0123456789ab/medley.json\nvllm-cuda-ba9876543210/medley.json\n",
+            Software(environments=("vllm-cpu-0123456789ab", "vllm-cuda-ba9876543210")),
+            id="environments",
+        ),
     ],
 )
 def test_software(question: str, said: str, expected: Software) -> None:

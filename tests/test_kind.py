@@ -21,17 +21,25 @@ HOSTS = Path(__file__).parent / "hosts"
 GIB = 1 << 30
 
 KINDS = {
+    "cpu-rack": "cpu",
     "debian-vm": "cpu",
     "gb10-oem": "spark",
+    "orin-pair-a": "orin",
+    "orin-pair-b": "orin",
     "orin-r36": "orin",
     "orin-r36-query": "orin",
     "orin-r39": "orin-r39",
     "pc-without-driver": "cpu",
     "rtx-4090": "cuda",
     "rtx-mixed": "cuda",
+    "rtx-roce": "rtx",
     "rtx-two": "rtx",
+    "rtx-vpn-docker": "cuda",
+    "rtx-wifi": "cuda",
     "server-nvidia-smi-only": "cpu",
-    "spark": "spark",
+    **{path.stem: "spark" for path in HOSTS.glob("spark*.txt") if path.stem != "spark-nvml-mismatch"},
+    "thor-mgbe-a": "thor",
+    "thor-mgbe-b": "thor",
     "thor-r38": "thor",
 }
 PROBLEMS = {

@@ -1,6 +1,8 @@
 """A transcript is read back as it was written, and a real shell writes one."""
 
 import subprocess
+from pathlib import Path
+from shutil import which
 
 import pytest
 from hypothesis import given
@@ -59,8 +61,24 @@ QUESTIONS = {
 }
 
 
+def answered(text: str, **env: str) -> str:
+    return subprocess.run(
+        ["/bin/sh", "-c", text], capture_output=True, text=True, check=True, timeout=20, env=env or None
+    ).stdout
+
+
 def test_a_real_shell() -> None:
-    said = subprocess.run(
-        ["sh", "-c", script(QUESTIONS)], capture_output=True, text=True, check=True, timeout=20
-    )
-    assert parse(said.stdout) == QUESTIONS
+    assert parse(answered(script(QUESTIONS))) == QUESTIONS
+
+
+def test_a_question_that_hangs_hangs_no_other() -> None:
+    asked = ("echo one", "echo partial; sleep 30", "echo two")
+    said = parse(answered(script(asked, limit_s=0.3, limit_of_all_s=0.2)))
+    assert list(said.values()) == [Answer("one\n"), Answer("partial\n", 124), Answer("two\n")]
+
+
+def test_a_host_without_timeout(tmp_path: Path) -> None:
+    for name in ("sh", "sed"):
+        (tmp_path / name).symlink_to(which(name) or "")
+    asked = {"command -v timeout": Answer("", 127), "echo one": Answer("one\n")}
+    assert parse(answered(script(asked), PATH=str(tmp_path))) == asked

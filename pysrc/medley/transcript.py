@@ -10,6 +10,7 @@ It is what a person would paste into a bug report::
 so a recorded host, a bug report and a test fixture are one and the same file.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from shlex import quote
@@ -18,15 +19,31 @@ from medley.problem import Problem
 
 # A question that hangs (a driver that is stuck) must not hang us: 124 is what timeout(1) exits with.
 _LIMIT_S = 10
+_LIMIT_OF_ALL_S = 5
+_STATUS = re.compile(r"\? ([0-9]{1,3})\s*")
 
-_ASK = """\
-out=$(LC_ALL=C $limit sh -c {command} 2>/dev/null </dev/null); status=$?
-printf '$ %s\\n' {command}
-[ -z "$out" ] || printf '%s\\n' "$out" | sed 's/^/  /'
-[ $status -eq 0 ] || printf '? %s\\n' $status
+# Dozens of questions, so every process counts: all are asked under one limit, and only where that ran out
+# each again under its own; one sed indents what is answered, all but the marked lines.
+_SCRIPT = r"""
+LC_ALL=C; export LC_ALL
+mark=$(printf '\001'); export mark
+all=; each=
+if command -v timeout >/dev/null 2>&1; then all='timeout -k 2 {all_s}'; each='timeout -k 2 {each_s}'; fi
+tell='tell() {{
+  printf "%s$ %s\n" "$mark" "$1"
+  [ -z "$2" ] || printf "%s\n" "$2"
+  [ "$3" -eq 0 ] || printf "%s? %s\n" "$mark" "$3"
+}}
+'
+quick='ask() {{ out=$(eval "$1" 2>/dev/null </dev/null); tell "$1" "$out" $?; }}
+'
+bound='ask() {{ out=$($each sh -c "$1" 2>/dev/null </dev/null); tell "$1" "$out" $?; }}
+'
+questions={questions}
+if said=$($all sh -c "$tell$quick$questions exit 0"); then printf '%s\n' "$said"
+else eval "$tell$bound$questions"
+fi | sed "s/^/  /; s/^  $mark//"
 """
-
-_PRELUDE = f"limit=; command -v timeout >/dev/null 2>&1 && limit='timeout -k 2 {_LIMIT_S}'\n"
 
 
 @dataclass(frozen=True)
@@ -42,9 +59,12 @@ NO_ANSWER = Answer("", 127)
 Transcript = Mapping[str, Answer]
 
 
-def script(questions: Iterable[str]) -> str:
+def script(
+    questions: Iterable[str], *, limit_s: float = _LIMIT_S, limit_of_all_s: float = _LIMIT_OF_ALL_S
+) -> str:
     """A POSIX shell script that asks every question and prints the transcript; one round trip."""
-    return _PRELUDE + "".join(_ASK.format(command=quote(question)) for question in questions)
+    asked = "".join(f"ask {quote(question)}\n" for question in questions)
+    return _SCRIPT.format(all_s=limit_of_all_s, each_s=limit_s, questions=quote(asked))
 
 
 def parse(text: str) -> Transcript:
@@ -58,8 +78,8 @@ def parse(text: str) -> Transcript:
         elif question is not None and line.startswith("  "):
             said = answers[question]
             answers[question] = Answer(said.text + line[2:] + "\n", said.status)
-        elif question is not None and line.startswith("? ") and line[2:].strip().isdigit():
-            answers[question] = Answer(answers[question].text, int(line[2:]))
+        elif question is not None and (status := _STATUS.fullmatch(line)):
+            answers[question] = Answer(answers[question].text, int(status[1]))
         elif line.strip() and not line.startswith("#"):
             raise _not_a_transcript(number, line)
     return answers

@@ -12,6 +12,8 @@ from medley.cli.verb import Verb
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
+    from collections.abc import Iterator
+
     from medley.facts import Facts as Found
     from medley.kind import Kind
     from medley.transcript import Transcript
@@ -28,46 +30,68 @@ Examples:
     /medley facts --json
     /medley facts --transcript > spark-1.txt
     /medley facts --from spark-1.txt
+    /medley facts --json --from spark-1.txt spark-2.txt
 
 """
 
     # plumbum starts a line of its help anew only at a bullet; of these, / alone is not printed.
-    as_json = cli.Flag("--json", help="print one JSON object")
+    as_json = cli.Flag("--json", help="print one JSON object; of several files, a list")
     as_transcript = cli.Flag("--transcript", help="print the transcript, redacted", excludes=["--json"])
     replayed = cli.SwitchAttr(
-        "--from", str, argname="FILE", help="replay a transcript; ask nothing of this host"
+        "--from", str, list=True, argname="FILE", help="replay transcripts; ask nothing of this host"
     )
 
-    def main(self) -> int:
-        from medley import facts, transcript
-        from medley.facts.redact import redact
-
-        answers = self._answers()
+    def main(self, *more: str) -> int:
+        files = (*self.replayed, *more)
         if self.as_transcript:
-            names = () if self.replayed else (platform.node(),)
-            print(transcript.text(redact(answers, names)), end="")
-            return 0
-        found = facts.facts(answers)
-        chosen = _kind(found)
-        if self.as_json:
-            print(json.dumps(_table(found, chosen)))
+            _print_transcript(files)
+        elif self.as_json:
+            hosts = [_table(found, _kind(found)) for _, found in _found(files)]
+            print(json.dumps(hosts if len(files) > 1 else hosts[0]))
         else:
-            _show(found, chosen)
+            for name, found in _found(files):
+                if len(files) > 1:
+                    print(f"{name}:")
+                _show(found, _kind(found))
         return 0
 
-    def _answers(self) -> "Transcript":
-        from medley import facts, machine, transcript
 
-        if self.replayed is None:
-            return machine.ask(facts.QUESTIONS)
-        try:
-            return transcript.parse(Path(self.replayed).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise Problem(
-                f"{self.replayed} cannot be read",
-                cause=str(error),
-                fix="name a file that medley facts --transcript wrote",
-            ) from error
+def _print_transcript(files: tuple[str, ...]) -> None:
+    from medley import facts, machine, transcript
+    from medley.facts.redact import redact
+
+    if len(files) > 1:
+        raise Problem(
+            "a transcript is of one host",
+            cause=f"--from names {len(files)} files",
+            fix=f"medley facts --transcript --from {files[0]}",
+        )
+    answers = _read(files[0]) if files else machine.ask(facts.QUESTIONS)
+    names = () if files else (platform.node(),)
+    print(transcript.text(redact(answers, names)), end="")
+
+
+def _found(files: tuple[str, ...]) -> "Iterator[tuple[str, Found]]":
+    """Each file's facts, by its name; with no file, this host's."""
+    from medley import facts, machine
+
+    if not files:
+        yield platform.node(), facts.facts(machine.ask(facts.QUESTIONS))
+    for file in files:
+        yield file, facts.facts(_read(file))
+
+
+def _read(file: str) -> "Transcript":
+    from medley import transcript
+
+    try:
+        return transcript.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(
+            f"{file} cannot be read",
+            cause=str(error),
+            fix="name a file that medley facts --transcript wrote",
+        ) from error
 
 
 def _kind(found: "Found") -> "Kind | Problem":

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from medley.facts import board, cpu, gpu, memory, software
+from medley.facts import board, cpu, gpu, memory, net, rdma, software
 from medley.facts.board import Board
 from medley.facts.cpu import Cpu
 from medley.facts.gpu import Gpu, NvidiaDriver
@@ -18,6 +18,8 @@ QUESTIONS = (
     *gpu.QUESTIONS,
     *board.QUESTIONS,
     *software.QUESTIONS,
+    *net.QUESTIONS,
+    *rdma.QUESTIONS,
 )
 
 
@@ -51,6 +53,8 @@ def facts(answers: Transcript) -> Facts:
         driver=gpu.driver(answers),
         board=found,
         software=software.software(answers),
+        net=net.net(answers),
+        rdma=rdma.rdma(answers),
     )
 
 

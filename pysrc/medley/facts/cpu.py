@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from medley.facts.answers import lines, required
+from medley.facts.answers import first, lines, number, required, required_number
 from medley.transcript import Transcript
 
 SYSTEM = "uname -m"
@@ -43,9 +43,9 @@ def cpu(answers: Transcript) -> Cpu:
     known = {flag for key, value in pairs if key in {"flags", "features"} for flag in value.split()}
     return Cpu(
         system=f"{required(answers, SYSTEM)}-linux",
-        threads=int(required(answers, THREADS)),
+        threads=required_number(answers, THREADS),
         model=" + ".join(models) or None,
-        cores=int(next(iter(lines(answers, CORES)), 0)) or None,
+        cores=number(first(answers, CORES)) or None,
         numa_nodes=len(lines(answers, NODES)) or None,
         flags=tuple(flag for flag in _FLAGS if flag in known),
     )

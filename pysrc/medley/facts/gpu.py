@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from medley.facts.answers import lines
+from medley.facts.answers import lines, number
 from medley.transcript import NO_ANSWER, Answer, Transcript
 
 _FIELDS = (
@@ -23,8 +23,10 @@ GPUS = f"nvidia-smi --query-gpu={','.join(_FIELDS)} --format=csv,noheader,nounit
 MODULE = "head -n 1 /proc/driver/nvidia/version"
 # Display controllers (class 03) of NVIDIA (10de), seen with no driver's help.
 CARDS = "grep -l '^PCI_ID=10DE:' /dev/null $(grep -lE '^PCI_CLASS=30[02]' /sys/bus/pci/devices/*/uevent)"
+# Of the driver, which runs programs of this CUDA and of older ones.
+CUDA = "nvidia-smi --version | grep -E '^CUDA( UMD)? Version'"
 
-QUESTIONS = (GPUS, MODULE, CARDS)
+QUESTIONS = (GPUS, MODULE, CARDS, CUDA)
 
 _MIB = 1 << 20
 _NOT_FOUND, _TIMED_OUT = 127, 124
@@ -57,6 +59,8 @@ class NvidiaDriver:
     """There is an nvidia-smi."""
     cards: tuple[str, ...] = ()
     """PCI addresses of NVIDIA GPUs, whether or not the driver works."""
+    cuda: str | None = None
+    """The newest CUDA that it runs, as in `13.0`."""
 
     @property
     def has_hardware(self) -> bool:
@@ -80,7 +84,8 @@ def driver(answers: Transcript) -> NvidiaDriver:
         error=_error(answer),
         stuck=answer.status == _TIMED_OUT,
         installed=answer.status != _NOT_FOUND,
-        cards=tuple(path.split("/")[-2] for path in lines(answers, CARDS)),
+        cards=tuple(path.split("/")[-2] for path in lines(answers, CARDS) if path.count("/") > 1),
+        cuda=cuda[0] if (cuda := re.search(r"[0-9]+\.[0-9]+", answers.get(CUDA, NO_ANSWER).text)) else None,
     )
 
 
@@ -90,13 +95,14 @@ def _queried(line: str) -> Gpu | None:
     if len(fields) != len(_FIELDS):
         return None
     index, name, uuid, bus_id, total, free, capability, version = fields
-    if not (index and index.isdigit() and name):
+    place = number(index)
+    if place is None or name is None:
         return None
-    return Gpu(int(index), name, uuid, bus_id, _bytes(total), _bytes(free), capability, version)
+    return Gpu(place, name, uuid, bus_id, _bytes(total), _bytes(free), capability, version)
 
 
 def _listed(line: str) -> Gpu | None:
-    match = re.fullmatch(r"GPU (\d+): (.+?)(?: \(UUID: (\S+)\))?", line)
+    match = re.fullmatch(r"GPU ([0-9]{1,4}): (.+?)(?: \(UUID: (\S+)\))?", line)
     return Gpu(int(match[1]), match[2], match[3]) if match else None
 
 
@@ -107,7 +113,8 @@ def _value(field: str) -> str | None:
 
 
 def _bytes(mib: str | None) -> int | None:
-    return int(mib) * _MIB if mib and mib.isdigit() else None
+    count = number(mib)
+    return count * _MIB if count is not None else None
 
 
 def _in_pci_order(found: Iterable[Gpu]) -> list[Gpu]:

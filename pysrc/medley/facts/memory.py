@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from medley.facts.answers import lines, required
+from medley.facts.answers import lines, number, required
 from medley.transcript import Transcript
 
 MEMINFO = "grep -E '^(MemTotal|MemAvailable):' /proc/meminfo"
@@ -23,7 +23,9 @@ class Memory:
 
 
 def memory(answers: Transcript) -> Memory:
-    kib = {key: int(value) for key, value in re.findall(r"(\w+):\s+(\d+) kB", required(answers, MEMINFO))}
+    kib = {
+        key: int(value) for key, value in re.findall(r"(\w+):\s+([0-9]{1,15}) kB", required(answers, MEMINFO))
+    }
     total = kib.get("MemTotal", 0)
     return Memory(
         total_bytes=total * 1024,
@@ -35,4 +37,5 @@ def memory(answers: Transcript) -> Memory:
 def _shm_bytes(df: tuple[str, ...]) -> int | None:
     """From df's POSIX format: device, 1024-blocks, used, available, capacity, mount point."""
     fields = df[1].split() if len(df) > 1 else []
-    return int(fields[1]) * 1024 if len(fields) > 1 and fields[1].isdigit() else None
+    kib = number(fields[1]) if len(fields) > 1 else None
+    return kib * 1024 if kib is not None else None

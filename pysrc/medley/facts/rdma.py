@@ -1,6 +1,26 @@
 """The host's RDMA devices: RoCE and InfiniBand ports, their speed on both sides, and their GIDs."""
 
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+from medley.facts.answers import number, readings
+from medley.transcript import Transcript
+
+# All of it in one grep, which passes over the rows that cannot be read (of a GID table nearly all) and the
+# GIDs that are zero.
+PORTS = (
+    "cd /sys/class/infiniband && grep -EHs '^([^=]*[1-9A-Za-z][^=]*|PCI_SLOT_NAME=.*)$' */sys_image_guid"
+    " */device/uevent */device/current_link_width */device/current_link_speed */device/net/*/type"
+    " */device/net/*/phys_port_name */ports/*/state */ports/*/rate */ports/*/link_layer */ports/*/gids/*"
+    " */ports/*/gid_attrs/*/* | sed 's/:/ /'"
+)
+
+QUESTIONS = (PORTS,)
+
+# The kernel says 255 for a width it does not know.
+_MOST_LANES = 32
 
 
 @dataclass(frozen=True)
@@ -37,3 +57,78 @@ class RdmaPort:
     port_name: str | None = None
     """phys_port_name of its interface."""
     gids: tuple[Gid, ...] = ()
+
+
+def rdma(answers: Transcript) -> tuple[RdmaPort, ...]:
+    seen = dict(readings(answers, PORTS))
+    ports = {
+        (device, index)
+        for path in seen
+        for device, index in re.findall(r"^([^/]+)/ports/([0-9]{1,3})/state$", path)
+    }
+    return tuple(_port(seen, device, int(index)) for device, index in sorted(ports))
+
+
+def _port(seen: Mapping[str, str], device: str, index: int) -> RdmaPort:
+    port = f"{device}/ports/{index}"
+    gids = tuple(_gids(seen, port))
+    interface = next((gid.interface for gid in gids if gid.interface), None) or _only_interface(seen, device)
+    width = number(seen.get(f"{device}/device/current_link_width"))
+    return RdmaPort(
+        device=device,
+        port=index,
+        active=seen[f"{port}/state"].endswith(" ACTIVE"),
+        link_layer=seen.get(f"{port}/link_layer"),
+        interface=interface,
+        mbit=_mbit(seen.get(f"{port}/rate", "")),
+        pci=seen.get(f"{device}/device/uevent", "").removeprefix("PCI_SLOT_NAME=") or None,
+        pcie_width=width if width and width <= _MOST_LANES else None,
+        pcie_gt=_figure(seen.get(f"{device}/device/current_link_speed", ""), "GT/s"),
+        system_guid=seen.get(f"{device}/sys_image_guid"),
+        port_name=seen.get(f"{device}/device/net/{interface}/phys_port_name"),
+        gids=gids,
+    )
+
+
+def _gids(seen: Mapping[str, str], port: str) -> Iterator[Gid]:
+    table = f"{port}/gids/"
+    rows = (number(path.removeprefix(table)) for path in seen if path.startswith(table))
+    for index in sorted(row for row in rows if row is not None):
+        gid = seen.get(f"{table}{index}", "")
+        with_address = _address(gid)
+        if with_address is not None:
+            attributes = f"{port}/gid_attrs"
+            yield Gid(
+                index=index,
+                gid=gid,
+                type=seen.get(f"{attributes}/types/{index}"),
+                interface=seen.get(f"{attributes}/ndevs/{index}"),
+                address=with_address or None,
+            )
+
+
+def _address(gid: str) -> str | None:
+    """The IPv4 that a GID holds, `""` where it holds none, None where it is no GID or an unused row's."""
+    try:
+        value = ipaddress.IPv6Address(gid)
+    except ValueError:
+        return None
+    if not int(value):
+        return None
+    return str(value.ipv4_mapped) if value.ipv4_mapped else ""
+
+
+def _only_interface(seen: Mapping[str, str], device: str) -> str | None:
+    """Of a port with no GID, as one that is down: the one interface of its device."""
+    names = {path.split("/")[3] for path in seen if path.startswith(f"{device}/device/net/")}
+    return names.pop() if len(names) == 1 else None
+
+
+def _mbit(rate: str) -> int | None:
+    gbit = _figure(rate, "Gb/sec")
+    return round(gbit * 1000) if gbit else None
+
+
+def _figure(text: str, unit: str) -> float | None:
+    match = re.match(rf"([0-9]{{1,6}}(?:\.[0-9]{{1,3}})?) {unit}", text)
+    return float(match[1]) if match else None

@@ -13,8 +13,13 @@ KERNEL = "uname -r"
 LIBC = "getconf GNU_LIBC_VERSION"
 MARKS = "ls -d /.dockerenv /run/.containerenv /etc/NIXOS"
 PROGRAMS = "for p in nix uv python3.11 python3.12 nvcc gcc g++; do command -v $p; done"
+PYTHON = "python3 --version"
+# The toolkit's file, because its nvcc is seldom on PATH.
+CUDA = "grep -m 1 -A 2 '\"cuda\"' /usr/local/cuda/version.json"
+# By name alone, for the folder's is the user's.
+ENVIRONMENTS = 'cd "${MEDLEY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/medley}/envs" && ls -d */medley.json'
 
-QUESTIONS = (OS_RELEASE, KERNEL, LIBC, MARKS, PROGRAMS)
+QUESTIONS = (OS_RELEASE, KERNEL, LIBC, MARKS, PROGRAMS, PYTHON, CUDA, ENVIRONMENTS)
 
 _CONTAINERS = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
 
@@ -32,6 +37,12 @@ class Software:
     nixos: bool = False
     programs: Mapping[str, str] = field(default_factory=dict)
     """Where PATH has those we may use, by name."""
+    python: str | None = None
+    """Of the system's own python3, as in `3.12.3`."""
+    cuda: str | None = None
+    """Of the CUDA toolkit in /usr/local/cuda, as in `13.0.2`; another than the driver's."""
+    environments: tuple[str, ...] = ()
+    """Names of medley's finished engine environments, each with its digest."""
 
 
 def software(answers: Transcript) -> Software:
@@ -39,6 +50,7 @@ def software(answers: Transcript) -> Software:
         re.findall(r'^(\w+)=["\']?(.*?)["\']?$', "\n".join(lines(answers, OS_RELEASE)), re.MULTILINE)
     )
     marks = lines(answers, MARKS)
+    cuda = re.search(r'"version"\s*:\s*"([0-9.]+)"', "\n".join(lines(answers, CUDA)))
     return Software(
         os_id=release.get("ID"),
         os_version=release.get("VERSION_ID"),
@@ -48,4 +60,7 @@ def software(answers: Transcript) -> Software:
         container=next((_CONTAINERS[mark] for mark in marks if mark in _CONTAINERS), None),
         nixos="/etc/NIXOS" in marks,
         programs={PurePosixPath(path).name: path for path in lines(answers, PROGRAMS)},
+        python=(first(answers, PYTHON) or "").removeprefix("Python ") or None,
+        cuda=cuda[1] if cuda else None,
+        environments=tuple(path.partition("/")[0] for path in lines(answers, ENVIRONMENTS)),
     )

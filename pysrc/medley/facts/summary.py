@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from medley.facts import Facts
 from medley.facts.gpu import Gpu
+from medley.facts.net import Link
+from medley.facts.rdma import RdmaPort
 from medley.kind import Kind, gpu_capability, gpu_memory_bytes
 from medley.problem import Problem
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from medley.tables import Host
 
 _GIB = 1 << 30
+# Those that may lead to another host, each worth a line.
+_WIRES = {"ethernet", "infiniband", "wifi", "bond", "vlan", "bridge"}
 
 
 def summary(facts: Facts, chosen: Kind | Problem) -> Iterator[tuple[str, str]]:
@@ -25,7 +29,17 @@ def summary(facts: Facts, chosen: Kind | Problem) -> Iterator[tuple[str, str]]:
     for gpu in facts.gpus:
         yield f"GPU {gpu.index}", _gpu(gpu, host, facts)
     if facts.driver.version or facts.driver.error:
-        yield "driver", _said(facts.driver.version, facts.driver.error)
+        cuda = facts.driver.cuda
+        yield "driver", _said(facts.driver.version, cuda and f"for CUDA {cuda}", facts.driver.error)
+    for link in facts.net.links:
+        if link.kind in _WIRES:
+            yield f"link {link.name}", _link(link, facts)
+    if others := _others(facts):
+        yield "other links", others
+    for port in facts.rdma:
+        yield f"RDMA {port.device}", _port(port)
+    if facts.software.environments:
+        yield "environments", " ".join(facts.software.environments)
     yield "programs", " ".join(facts.software.programs) or "none of those we may use"
 
 
@@ -91,6 +105,52 @@ def _gpu(gpu: Gpu, host: "Host | None", facts: Facts) -> str:
         f"{_gib(gpu.memory_free_bytes)} free" if gpu.memory_free_bytes is not None else None,
         gpu.bus_id,
     )
+
+
+def _link(link: Link, facts: Facts) -> str:
+    default = any(each.destination == "default" and each.interface == link.name for each in facts.net.routes)
+    return _said(
+        link.kind if link.kind != "ethernet" else None,
+        "up" if link.up else "down",
+        _speed(link.mbit),
+        f"MTU {link.mtu}" if link.mtu else None,
+        " ".join(f"{address.ip}/{address.prefix}" for address in link.addresses),
+        "default route" if default else None,
+        f"part of {link.master}" if link.master else None,
+        link.pci or link.driver,
+    )
+
+
+def _others(facts: Facts) -> str:
+    """Those that lead to no other host, by kind."""
+    kinds: dict[str, list[str]] = {}
+    for link in facts.net.links:
+        if link.kind not in {*_WIRES, "loopback"}:
+            kinds.setdefault(link.kind, []).append(link.name)
+    return "; ".join(f"{kind}: {' '.join(names)}" for kind, names in kinds.items())
+
+
+def _port(port: RdmaPort) -> str:
+    layer = "RoCE" if port.link_layer == "Ethernet" else port.link_layer
+    pcie = port.pcie_width and f"PCIe x{port.pcie_width}"
+    gids = (f"GID {gid.index} is {gid.address}" for gid in port.gids if gid.address and gid.type == "RoCE v2")
+    return _said(
+        "active" if port.active else "down",
+        _speed(port.mbit),
+        _worded(layer, port.interface and f"on {port.interface}"),
+        _worded(pcie or None, pcie and port.pcie_gt and f"at {port.pcie_gt:g} GT/s"),
+        *gids,
+    )
+
+
+def _speed(mbit: int | None) -> str | None:
+    if mbit is None:
+        return None
+    return f"{mbit / 1000:g} Gb/s" if mbit >= 1000 else f"{mbit} Mb/s"  # noqa: PLR2004 - what giga is
+
+
+def _worded(*parts: str | float | None) -> str:
+    return " ".join(str(part) for part in parts if part)
 
 
 def _gib(count: int) -> str:
