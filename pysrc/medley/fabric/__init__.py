@@ -79,7 +79,7 @@ def _end(way: Way, data: Carried, host: str) -> End:
     end = End(
         way.link.name,
         str(way.ip),
-        _mbit(carrying),
+        data.pair_mbit or _mbit(carrying),
         way.link.mtu,
         lanes=(way.link.name,),
     )
@@ -120,8 +120,8 @@ def _muddle(found: list[Shared], group: Group) -> Iterator[Finding]:
     taken = [way.network for each in group.ways.values() for way in each]
     for one in found:
         for first, second in networks.muddled(one, group.hosts):
-            nth = 1 + sorted(group.hosts).index(first.host)
-            yield findings.twins_in_one_subnet(first, second, nth, taken)
+            apart = [to for mate in one.ways for to in networks.of_twins(mate, group)]
+            yield findings.one_subnet(first, second, min(apart, default=None), taken)
 
 
 def _noted(best: Shared, data: Carried, hosts: Mapping[str, Facts]) -> Iterator[Finding]:
@@ -136,8 +136,12 @@ def _noted(best: Shared, data: Carried, hosts: Mapping[str, Facts]) -> Iterator[
 
 
 def _without_network(group: Group, everywhere: list[Shared], unfit: tuple[Rejected, ...]) -> Fabric:
-    for finding in _muddle(everywhere, group):
-        raise Problem(f"{finding.what}, and there is no other network", cause=finding.cause, fix=finding.fix)
+    if muddle := list(_muddle(everywhere, group)):
+        raise Problem(
+            "; ".join(each.what for each in muddle) + ": there is no other network",
+            cause="; ".join(each.cause for each in muddle),
+            fix="\n".join(each.fix for each in muddle),
+        )
     chosen = networks.routed(group.named(), group.hosts)
     if chosen is None or group.wishes.transport == "rdma":
         raise _apart(group)

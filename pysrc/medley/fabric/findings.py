@@ -55,15 +55,16 @@ def _half(host: str, interface: str, facts: Facts) -> Finding:
     return Finding(f"{host}: one half of the cage carries nothing: half the speed", cause, fix)
 
 
-def twins_in_one_subnet(one: Way, other: Way, nth: int, taken: Iterable[IPv4Network]) -> Finding:
-    """`nth`: this host's number in the group, for an address in a subnet that is not `taken`."""
-    address, interface = _free(taken).network_address + nth, other.link.name
+def one_subnet(one: Way, other: Way, to: IPv4Network | None, taken: Iterable[IPv4Network]) -> Finding:
+    """Two links in one subnet; `to`: where the other hosts have their like of `other`, if anywhere."""
+    network, interface = to or _free(taken), other.link.name
+    number = int(one.ip) - int(one.network.network_address)
+    address = network.network_address + (number if number < network.num_addresses - 1 else number % 253 + 1)
     return Finding(
-        f"{one.host}: both halves of one cage are in {one.network}",
-        f"{one.link.name} has {one.ip} and {interface} {other.ip}; the kernel answers for either with the "
-        "other's MAC address, and RDMA then goes to the wrong half",
+        f"{one.host}: {one.link.name} and {interface} are both in {one.network}",
+        f"they have {one.ip} and {other.ip}; the kernel takes either, and RDMA then goes to the wrong one",
         f"on {one.host}: sudo ip address del {other.ip}/{other.network.prefixlen} dev {interface}; "
-        f"sudo ip address add {address}/24 dev {interface}",
+        f"sudo ip address add {address}/{network.prefixlen} dev {interface}",
     )
 
 

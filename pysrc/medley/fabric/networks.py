@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, ip_network
 from itertools import combinations
 
 from medley.fabric.speed import together_mbit, twins
-from medley.fabric.ways import Way
+from medley.fabric.ways import Group, Way
 from medley.facts import Facts
 from medley.facts.net import Route
 
@@ -72,8 +72,13 @@ def _met(network: IPv4Network, hosts: list[str], found: Mapping[str, tuple[Way, 
 
 
 def muddled(one: Shared, hosts: Mapping[str, Facts]) -> list[tuple[Way, Way]]:
-    """Both halves of a cage in one subnet: the kernel answers for either with the other's MAC address."""
-    return [pair for pair in one.doubled if are_twins(*pair, hosts[pair[0].host])]
+    """Two links of a host in one subnet, where the kernel takes either and one of them is wrong.
+
+    Both halves of a cage: it answers for either with the other's MAC address. Link-local: all cables have
+    the one subnet 169.254.0.0/16, and nothing says which leads where.
+    """
+    local = one.network.is_link_local
+    return [pair for pair in one.doubled if local or are_twins(*pair, hosts[pair[0].host])]
 
 
 def are_twins(one: Way, other: Way, facts: Facts) -> bool:
@@ -82,6 +87,13 @@ def are_twins(one: Way, other: Way, facts: Facts) -> bool:
     names = {port.interface for port in facts.rdma if port.device in of}
     mates = {(port.interface, of[port.device].interface) for port in facts.rdma if port.device in of}
     return {one.link.name, other.link.name} <= names and (one.link.name, other.link.name) in mates
+
+
+def of_twins(way: Way, group: Group) -> list[IPv4Network]:
+    """Subnets of the other half of a way's cage, where that has its own."""
+    facts = group.hosts[way.host]
+    others = (other for other in group.ways[way.host] if other.network != way.network)
+    return [other.network for other in others if are_twins(way, other, facts)]
 
 
 def rails(best: Shared, others: Iterable[Shared], *, rdma: bool) -> list[Shared]:

@@ -52,7 +52,7 @@ def _second(way: Way, best: Shared | None, others: list[Shared]) -> str:
         None,
     )
     if first is None:
-        return f"both halves of one cage are in {way.network}"
+        return f"two links of one host are in {way.network}, and either may answer for the other"
     if not way.wired:
         return f"Wi-Fi, and {first.link.name} is a wire to the same network"
     return f"{first.link.name} is in {way.network} too, and is taken"

@@ -31,7 +31,7 @@ class End:
     """Sockets use it: Ray, Gloo, and NCCL's first words even where RDMA carries the rest."""
     address: str
     mbit: int | None
-    """What it really carries over all its lanes or ports, at most; None where nobody says."""
+    """What it really carries over all its lanes or ports, at most; in a ring, to one neighbour."""
     mtu: int
     lanes: tuple[str, ...] = ()
     """Interfaces that NCCL's sockets may use side by side; `interface` is the first."""

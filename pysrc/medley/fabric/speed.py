@@ -1,6 +1,6 @@
 """The speed of a link is what it carries, which for a NIC on a narrow PCIe slot is less than it reports."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from medley.facts.net import Link
 from medley.facts.rdma import RdmaPort
@@ -53,21 +53,22 @@ def link_mbit(link: Link, ports: tuple[RdmaPort, ...]) -> int | None:
 
 
 def together_mbit(carrying: Iterable[tuple[Link, RdmaPort | None, int]]) -> int | None:
-    """What links carry side by side: as many times the slowest, and no cage more than its cable.
+    """What links carry side by side: no more than their cables, nor than the PCIe slots behind them.
 
     As many times the slowest, because NCCL gives each an equal share.
     """
     found = list(carrying)
     slowest = min((mbit for *_, mbit in found), default=0)
-    return min(slowest * len(found), sum(_cables(found))) or None
-
-
-def _cables(found: list[tuple[Link, RdmaPort | None, int]]) -> Iterator[int]:
-    cages: dict[object, int] = {}
+    cables: dict[object, int] = {}
+    slots: dict[object, int] = {}
     for link, port, mbit in found:
+        reported = link.mbit or (port and port.mbit) or mbit
         cage = (port.system_guid, port.port_name) if port and port.port_name else link.name
-        cages[cage] = max(cages.get(cage, 0), link.mbit or (port and port.mbit) or mbit)
-    yield from cages.values()
+        cables[cage] = max(cables.get(cage, 0), reported)
+        # Two cages of a Spark hang on the same lanes: a second cable adds little.
+        slot = port.pci.rpartition(".")[0] if port and port.pci else link.name
+        slots[slot] = max(slots.get(slot, 0), (port and pcie_mbit(port)) or reported)
+    return min(slowest * len(found), sum(cables.values()), sum(slots.values())) or None
 
 
 def _domain(port: RdmaPort) -> str:

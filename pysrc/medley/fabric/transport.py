@@ -21,6 +21,8 @@ class Carried:
     why: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
     ring: bool = False
+    pair_mbit: int | None = None
+    """In a ring: between the slowest two hosts."""
     subnet_bits: int | None = None
 
 
@@ -77,7 +79,7 @@ def _ring(best: Shared, group: Group) -> Carried | None:
         return None
     ways = {host: _ways_of(host, networks) for host, networks in cabled.items()}
     why = (f"RDMA over a ring: a cable of {shown(mbit)} joins each pair of hosts",)
-    return Carried(rdma=True, ways=ways, why=why, ring=True, subnet_bits=bits)
+    return Carried(rdma=True, ways=ways, why=why, ring=True, pair_mbit=mbit, subnet_bits=bits)
 
 
 def _ways_of(host: str, networks: list[Shared]) -> tuple[Way, ...]:
