@@ -25,6 +25,11 @@ TAILSCALE = Link("tailscale0", "tunnel", up=True, mtu=1280, addresses=(Address("
 USB = Link("l4tbr0", "gadget", up=True, mtu=1500, addresses=(Address("192.168.55.1", 24),))
 
 
+def group(*hosts: Facts) -> dict[str, Facts]:
+    """By the names h1, h2, ..."""
+    return {f"h{nth}": facts for nth, facts in enumerate(hosts, 1)}
+
+
 def link(name: str, *addresses: str, mbit: int | None = 10_000, **more: Any) -> Link:
     """A wire that is up; addresses as in 10.0.0.1/24, the first of them primary."""
     found = tuple(

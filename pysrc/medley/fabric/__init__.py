@@ -69,7 +69,6 @@ def _made(
         why=(*_chosen(best), *data.why, *_gids(data)),
         findings=tuple(dict.fromkeys(findings)),
         rejected=tuple(sorted(rejected, key=lambda one: (one.host, one.interface))),
-        kinds={host: sockets[host].link.kind for host in hosts},
     )
 
 

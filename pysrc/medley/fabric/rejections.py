@@ -38,7 +38,7 @@ def _why(way: Way, group: Group, best: Shared | None, others: list[Shared]) -> s
     one = next((one for one in others if way in one.ways), None)
     if one is None:
         return _second(way, best, others)
-    return _beaten(one, best)
+    return _beaten(way, one, best)
 
 
 def _second(way: Way, best: Shared | None, others: list[Shared]) -> str:
@@ -58,11 +58,13 @@ def _second(way: Way, best: Shared | None, others: list[Shared]) -> str:
     return f"{first.link.name} is in {way.network} too, and is taken"
 
 
-def _beaten(one: Shared, best: Shared | None) -> str:
+def _beaten(way: Way, one: Shared, best: Shared | None) -> str:
     if best is None:
         return f"{one.network} is not used"
     if not one.wired and best.wired:
-        return f"Wi-Fi, and a wire reaches all hosts in {best.network}"
+        there = ", ".join(each.host for each in one.ways if not each.wired)
+        wifi = "Wi-Fi" if not way.wired else f"{there} is there by Wi-Fi"
+        return f"{wifi}, and a wire reaches all hosts in {best.network}"
     if one.mbit < best.mbit:
         slow = min(one.ways, key=lambda way: way.mbit)
         return f"{one.network} has {shown(slow.mbit)} at {slow.host}, {best.network} {shown(best.mbit)}"

@@ -1,13 +1,10 @@
 """The shapes of a fabric: what is wished, its end at each host, what was found, what was rejected."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Literal
 
 from medley.facts.rdma import RdmaPort
-
-_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -73,8 +70,6 @@ class Fabric:
     why: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     rejected: tuple[Rejected, ...] = ()
-    kinds: Mapping[str, str] = field(default_factory=lambda: _NONE)
-    """By host, the kind of link its sockets use: ethernet, wifi, ..."""
 
     @property
     def gid_index(self) -> int | None:
