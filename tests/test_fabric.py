@@ -8,7 +8,6 @@ import pytest
 
 from medley.fabric import Fabric, fabric
 from medley.fabric.nccl import SUBNET_AWARE
-from medley.fabric.speed import pcie_mbit, twins
 from medley.facts import Facts
 from tests.networks import (
     BRIDGE_OF_DOCKER,
@@ -200,27 +199,3 @@ def test_two_links_that_are_link_local_say_nothing_of_where_they_lead() -> None:
     found = fabric(group(both(1), both(2)))
     assert found.ends["h1"].interface == "enP7s7"
     assert "169.254.0.0/16" in found.findings[0].what
-
-
-def test_twins_are_told_by_card_and_port_and_not_by_name() -> None:
-    renamed = [replace(port, device=f"mlx5_{n}") for n, port in enumerate(spark(1).rdma)]
-    assert {one: other.device for one, other in twins(renamed).items()} == {
-        "mlx5_0": "mlx5_1",
-        "mlx5_1": "mlx5_0",
-        "mlx5_2": "mlx5_3",
-        "mlx5_3": "mlx5_2",
-    }
-    assert twins(rtx(1).rdma) == {}
-
-
-@pytest.mark.parametrize(
-    ("width", "gt", "mbit"),
-    [
-        pytest.param(4, 32.0, 126_030, id="half of a Spark's cage"),
-        pytest.param(2, 32.0, 63_015, id="with an old BIOS"),
-        pytest.param(8, 5.0, 32_000, id="PCIe 2, whose code is 8/10"),
-        pytest.param(None, 32.0, None, id="not told"),
-    ],
-)
-def test_what_pcie_carries(width: int | None, gt: float, mbit: int | None) -> None:
-    assert pcie_mbit(replace(rtx(1).rdma[0], pcie_width=width, pcie_gt=gt)) == mbit
