@@ -114,7 +114,7 @@ def backwards(facts: Facts) -> Facts:
 versions = st.sampled_from((LOCKED, SUBNET_AWARE))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(hosts(), wishes, versions, st.randoms(use_true_random=False))
 def test_the_order_of_hosts_and_interfaces_changes_nothing(
     found: dict[str, Facts], wished: Wishes, version: tuple[int, ...], random: Any
@@ -125,7 +125,7 @@ def test_the_order_of_hosts_and_interfaces_changes_nothing(
     assert said(shuffled, wished, version) == said(found, wished, version)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(hosts(), versions)
 def test_no_link_is_chosen_that_others_cannot_reach(
     found: dict[str, Facts], version: tuple[int, ...]
@@ -142,7 +142,7 @@ def test_no_link_is_chosen_that_others_cannot_reach(
         assert {one.interface for one in chosen.rejected if one.host == name} == set(by_name) - taken
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(hosts(), wishes, versions)
 def test_all_hosts_of_a_group_have_one_transport(
     found: dict[str, Facts], wished: Wishes, version: tuple[int, ...]

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from medley.fabric import Wishes, fabric
+from medley.fabric import Wishes
 from medley.fabric.nccl import LOCKED, SUBNET_AWARE, shown
-from medley.fabric.variables import LEFT_UNSET, NOT_CARRIED, of_group, of_host
+from medley.fabric.variables import LEFT_UNSET, NOT_CARRIED
 from medley.facts import Facts
+from tests.environments import cpu, environments, rdma, tcp
 from tests.networks import DOCKER, TAILSCALE, host, link, orin, port, rtx, server, spark, thor, trio
 
 LOCK = Path(__file__).parent.parent / "locks" / "vllm-cuda.txt"
@@ -18,44 +19,6 @@ BOTH_HALVES = {"NCCL_NET": "IB", "NCCL_IB_MERGE_NICS": "1", "NCCL_CROSS_NIC": "0
 ONE_PORT = {"NCCL_NET": "IB", **NO_GPUDIRECT}
 BY_VERSION = {"NCCL_IB_ROCE_VERSION_NUM": "2", "NCCL_IB_ADDR_FAMILY": "AF_INET"}
 SOCKETS = {"NCCL_IB_DISABLE": "1"}
-
-
-def values(variables: object) -> dict[str, str]:
-    assert isinstance(variables, (list, tuple))
-    assert all(each.why for each in variables)
-    return {each.name: each.value for each in variables}
-
-
-def environments(
-    *hosts: Facts, wishes: Wishes | None = None, version: tuple[int, ...] = LOCKED
-) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """The group's, and each host's."""
-    named = {f"h{nth}": facts for nth, facts in enumerate(hosts, 1)}
-    found = fabric(named, wishes or Wishes(), version=version)
-    each = [values(tuple(of_host(found, name, facts))) for name, facts in named.items()]
-    return values(tuple(of_group(found, named))), each
-
-
-def cpu(address: str, interface: str) -> dict[str, str]:
-    return {"VLLM_HOST_IP": address, "GLOO_SOCKET_IFNAME": interface, "TP_SOCKET_IFNAME": interface}
-
-
-def tcp(address: str, interface: str, lanes: str = "") -> dict[str, str]:
-    return {
-        **cpu(address, interface),
-        "NCCL_SOCKET_IFNAME": f"={lanes or interface}",
-        "UCX_NET_DEVICES": interface,
-    }
-
-
-def rdma(address: str, interface: str, ports: str, *, gid: str | None = "3") -> dict[str, str]:
-    return {
-        **cpu(address, interface),
-        "NCCL_SOCKET_IFNAME": f"={interface}",
-        "UCX_NET_DEVICES": f"{ports},{interface}",
-        "NCCL_IB_HCA": f"={ports}",
-        **({"NCCL_IB_GID_INDEX": gid} if gid else {}),
-    }
 
 
 F0, F1 = "rocep1s0f0:1,roceP2p1s0f0:1", "rocep1s0f1:1,roceP2p1s0f1:1"
