@@ -1,0 +1,162 @@
+"""The variables of a fabric, by which every library that talks between hosts takes the same wire.
+
+Two sorts, for they travel differently. Those of a host differ from host to host: they are set at its
+`ray start`, and a driver must not carry its own to others. Those of the group are equal everywhere.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+from medley.fabric import nccl
+from medley.fabric.shapes import End, Fabric
+from medley.facts import Facts
+from medley.variables import Variable
+
+NOT_CARRIED = (
+    *("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES"),
+    *("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX"),
+)
+"""What of_host yields: for ray_non_carry_over_env_vars.json on the driver's host."""
+
+LEFT_UNSET: Mapping[str, str] = MappingProxyType(
+    {
+        "NCCL_P2P_DISABLE": "P2P is between GPUs of one host: of no use to one GPU, and the fastest for two",
+        "NCCL_SHM_DISABLE": "shared memory is within one host: without it its GPUs talk over the network",
+        "NCCL_PROTO": "NCCL leaves out what unlike GPUs cannot do; LL is its fastest for small messages",
+    }
+)
+"""What guides set by hand and medley does not, at least not here."""
+
+_USERS = ("NCCL_", "GLOO_", "UCX_", "TP_SOCKET_IFNAME")
+_NO_GPUDIRECT = ("GB10", "Orin", "Thor", "GeForce")
+
+
+def of_host(fabric: Fabric, name: str, facts: Facts) -> Iterator[Variable]:
+    """What is set at this host's `ray start`; nothing for a host alone."""
+    if fabric.transport == "none":
+        return
+    end = fabric.ends[name]
+    yield Variable("VLLM_HOST_IP", end.address, "the address by which Ray knows this host; vLLM waits for it")
+    why = "the wire that all hosts share; else it takes what the host's name resolves to, the loopback often"
+    yield Variable("GLOO_SOCKET_IFNAME", end.interface, f"{why} (Gloo takes a bare name)")
+    yield Variable("TP_SOCKET_IFNAME", end.interface, f"{why} (TensorPipe, PyTorch's RPC)")
+    if nccl.speaks(facts):
+        yield from _of_nccl(fabric, end)
+
+
+def of_group(fabric: Fabric, hosts: Mapping[str, Facts]) -> Iterator[Variable]:
+    """What is equal on all hosts; nothing where no host has a GPU."""
+    if fabric.transport == "none" or not any(nccl.speaks(facts) for facts in hosts.values()):
+        return
+    if fabric.transport == "tcp":
+        yield Variable("NCCL_IB_DISABLE", "1", f"one transport for all ranks; {_reason(fabric)}")
+        yield from _careful(hosts)
+        return
+    yield Variable(
+        "NCCL_NET",
+        "IB",
+        "a host that cannot load libibverbs is to stop, not to fall to TCP alone (NCCL >= 2.10)",
+    )
+    if fabric.gid_index is None and any(_is_roce(end) for end in fabric.ends.values()):
+        since = "the GID's index is not one for all; NCCL >= 2.21 finds it by this"
+        yield Variable("NCCL_IB_ROCE_VERSION_NUM", "2", since)
+        yield Variable("NCCL_IB_ADDR_FAMILY", "AF_INET", since)
+    yield from _ring(fabric) if fabric.ring else _rails(fabric)
+    yield from _gpudirect(hosts)
+
+
+def settled(ours: Iterable[Variable], environment: Mapping[str, str]) -> tuple[Variable, ...]:
+    """Ours, but the user's where the environment has one, and what else of this kind the user set.
+
+    VLLM_HOST_IP stays ours: with another than Ray's own vLLM waits half an hour for a host that is not there.
+    """
+    found = {each.name: each for each in ours}
+    for name in sorted(environment):
+        if name.startswith(_USERS):
+            found[name] = _users(name, environment[name], found.get(name))
+    return tuple(found.values())
+
+
+def _users(name: str, value: str, ours: Variable | None) -> Variable:
+    if ours is None:
+        reason = LEFT_UNSET.get(name)
+        return Variable(name, value, "set by you; medley would not" + (f": {reason}" if reason else ""))
+    if ours.value == value:
+        return Variable(name, value, f"set by you, and by medley: {ours.why}")
+    return Variable(name, value, f"set by you; medley would say {ours.value}: {ours.why}")
+
+
+def _of_nccl(fabric: Fabric, end: End) -> Iterator[Variable]:
+    # NCCL matches by prefix, so that eth1 would take eth10 too, unless the list begins with =.
+    lanes = ",".join(end.lanes)
+    beside = f"{len(end.lanes)} lanes side by side" if len(end.lanes) > 1 else "the wire that all hosts share"
+    yield Variable("NCCL_SOCKET_IFNAME", f"={lanes}", f"{beside}; = for exact names")
+    if not end.ports:
+        yield Variable("UCX_NET_DEVICES", end.interface, "the same wire for NIXL and other users of UCX")
+        return
+    ports = [f"{port.device}:{port.port}" for port in end.ports]
+    shown = ",".join((*ports, end.interface))
+    yield Variable("UCX_NET_DEVICES", shown, "the same ports for UCX, and the interface for its first words")
+    all_of = "every port that carries, both halves of a cage" if len(ports) > 1 else "the port that carries"
+    yield Variable("NCCL_IB_HCA", f"={','.join(ports)}", f"{all_of}; = for exact names")
+    if fabric.gid_index is not None:
+        why = "the RoCE v2 GID of the IPv4 address, at one index on all hosts"
+        yield Variable("NCCL_IB_GID_INDEX", str(fabric.gid_index), why)
+
+
+def _rails(fabric: Fabric) -> Iterator[Variable]:
+    if any(len(end.ports) > 1 for end in fabric.ends.values()):
+        yield Variable(
+            "NCCL_IB_MERGE_NICS", "1", "ports that lead to the same hosts may be one (NCCL >= 2.20)"
+        )
+        why = "each port has a subnet of its own: what leaves by the first must arrive at the first"
+        yield Variable("NCCL_CROSS_NIC", "0", why)
+
+
+def _ring(fabric: Fabric) -> Iterator[Variable]:
+    needs = (
+        f"NCCL >= {nccl.shown(nccl.SUBNET_AWARE)}; {nccl.shown(nccl.LOCKED)}, the lock's, does not know it"
+    )
+    yield Variable("NCCL_IB_SUBNET_AWARE_ROUTING", "1", f"each cable leads to one host alone ({needs})")
+    if fabric.subnet_bits not in {None, 24}:
+        bits = str(fabric.subnet_bits)
+        yield Variable(
+            "NCCL_IB_SUBNET_PREFIX_LEN", bits, f"the cables' subnets differ in these bits ({needs})"
+        )
+    yield Variable("NCCL_IB_MERGE_NICS", "0", "ports of one card lead to different hosts (NCCL >= 2.20)")
+    yield Variable("NCCL_CROSS_NIC", "1", "what comes in by one cable goes out by the other")
+    yield Variable("NCCL_NET_PLUGIN", "none", "a plugin's own transport knows nothing of subnets")
+
+
+def _gpudirect(hosts: Mapping[str, Facts]) -> Iterator[Variable]:
+    lacking = [host for host in sorted(hosts) if _lacks_gpudirect(hosts[host])]
+    if lacking:
+        why = f"{', '.join(lacking)}: no GPUDirect RDMA, and the probe for it is noise"
+        yield Variable("NCCL_NET_GDR_LEVEL", "LOC", f"{why} (LOC is never; numbers are discouraged)")
+        yield Variable("NCCL_DMABUF_ENABLE", "0", why)
+
+
+def _lacks_gpudirect(facts: Facts) -> bool:
+    return facts.is_jetson or any(mark in gpu.name for gpu in facts.gpus for mark in _NO_GPUDIRECT)
+
+
+def _careful(hosts: Mapping[str, Facts]) -> Iterator[Variable]:
+    """As the one published setup of Spark and Thor has it; with one GPU a host it costs little beside TCP."""
+    single = all(len(facts.gpus) <= 1 for facts in hosts.values())
+    sorts = {name for facts in hosts.values() for name in _names(facts)}
+    if single and len(sorts) > 1:
+        why = "unlike GPUs over TCP have been seen to work so, and the other protocols gain little there"
+        yield Variable("NCCL_PROTO", "Simple", why)
+
+
+def _names(facts: Facts) -> set[str]:
+    """Of its GPUs; a Jetson's may show by the SoC alone."""
+    return {gpu.name for gpu in facts.gpus} or {facts.board.soc or ""}
+
+
+def _reason(fabric: Fabric) -> str:
+    return next((each for each in fabric.why if each.startswith("TCP")), "TCP")
+
+
+def _is_roce(end: End) -> bool:
+    return any(port.link_layer != "InfiniBand" for port in end.ports)
