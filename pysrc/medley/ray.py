@@ -27,6 +27,13 @@ _HEALTH_CHECK = {
     "timeout_ms": "3000",
     "failure_threshold": "4",
 }
+# The other side of it: a node without its head ends its ranks, and itself. With Ray's own (5 minutes, 2 minutes
+# and 60 s) it took 3 minutes, with these half of one.
+_OUT_OF_REACH = {
+    "grpc_client_keepalive_time_ms": "5000",
+    "grpc_client_keepalive_timeout_ms": "5000",
+    "gcs_rpc_server_reconnect_timeout_s": "15",
+}
 
 
 @dataclass(frozen=True)
@@ -160,6 +167,10 @@ def _of_node(node: Node, temporary: Path) -> Iterator[Variable]:
     yield from (
         Variable(f"RAY_health_check_{name}", value, "a host that is cut off is found dead within 20 s")
         for name, value in _HEALTH_CHECK.items()
+    )
+    yield from (
+        Variable(f"RAY_{name}", value, "a host that is cut off ends its ranks within a minute")
+        for name, value in _OUT_OF_REACH.items()
     )
     yield Variable("RAY_num_prestart_python_workers", "0", "idle workers hold memory that the model needs")
 
