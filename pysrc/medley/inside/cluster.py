@@ -26,8 +26,8 @@ from ray._raylet import GcsClient, GcsClientOptions
 
 KEY = b"medley"
 LIMIT_S = 8
-CONNECT_LIMIT_S = 2
-TASK_LIMIT_S = 5
+CONNECT_LIMIT_S = 1.5
+TASK_LIMIT_S = 4
 LACKING_LIMIT_S = 20
 HOLD_LIMIT_S = 20
 REACH_LIMIT_S = 8
