@@ -10,9 +10,10 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from medley import machine, ray, store
+from medley import machine, ray, store, transcript
 from medley.command import Command
 from medley.problem import Problem
+from medley.transcript import Transcript
 from medley.variables import UNSET
 from medley.venv import Environment
 
@@ -102,6 +103,22 @@ def ask(environment: Environment, token: Path, verb: str, address: str, *rest: s
     with _question(environment, token, verb, address, *rest) as command:
         finished = machine.run(command, limit_s=_ASK_LIMIT_S)
     return _answer(finished.lines, token, address)
+
+
+def tell(
+    environment: Environment,
+    token: Path,
+    head: str,
+    address: str,
+    answers: Transcript,
+    *,
+    note: Mapping[str, Any] | None = None,
+) -> None:
+    """Keep with the head at HOST:PORT what this host says of itself, and of a head its terms."""
+    file = folder() / "facts.txt"
+    store.write(file, transcript.text(answers))
+    terms = [json.dumps(note)] if note else []
+    ask(environment, token, "note" if note else "tell", head, address, str(file), *terms)
 
 
 @contextlib.contextmanager
