@@ -61,9 +61,9 @@ Examples:
             membership.require_none()
         secret = self._token()
         ports = ray.Ports()
-        named = f"{membership.require_listening(head, ports.gcs)}:{ports.gcs}"
         answers = machine.ask(facts.QUESTIONS)
         found, kind = recognised(self.kind, answers)
+        named = f"{membership.require_listening(head, ports.gcs, found.net)}:{ports.gcs}"
         ours = part(found, kind, slots=self.slots, path=os.environ.get("PATH", ""), watch=watch())
         there = membership.ask(ours.environment, secret, "read", named)
         joining.require_alike(ours.terms(), there["note"], named)
