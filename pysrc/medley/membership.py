@@ -149,9 +149,16 @@ def held(
 def _question(
     environment: Environment, token: Path, verb: str, address: str, *rest: str
 ) -> Iterator[Command]:
+    with asked(environment, token, "cluster.py", verb, address, *rest) as command:
+        yield command
+
+
+@contextlib.contextmanager
+def asked(environment: Environment, token: Path, script: str, *words: str) -> Iterator[Command]:
+    """A script of inside/ that talks to a cluster, as the environment's Python runs it."""
     env = {each.name: each.value for each in ray.variables(token)}
-    with as_file(files("medley") / "inside" / "cluster.py") as script:
-        yield Command((str(environment.python), str(script), verb, address, *rest), env, UNSET)
+    with as_file(files("medley") / "inside" / script) as path:
+        yield Command((str(environment.python), str(path), *words), env, UNSET)
 
 
 def _said(lines: Sequence[str]) -> str | None:
