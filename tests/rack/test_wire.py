@@ -15,7 +15,7 @@ from tests.rack.spec import Link, Spec
 
 pytestmark = pytest.mark.rack
 
-# A namespace's wires all say 10000 Mbit/s: it is the MTU that tells the fast one, its addresses are the higher.
+# A namespace's wires all say 10000 Mbit/s: the MTU tells the fast one, and its addresses are the higher.
 LINKS = (Link("slow", mtu=1500), Link("fast", mtu=9000))
 DECOYS = """
 ip link add docker0 type bridge; ip link add veth1 type veth peer name inside
