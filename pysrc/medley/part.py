@@ -6,26 +6,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medley import joining, membership, toolkit, tools, venv
+from medley import joining, membership, venv
 from medley.facts import Facts
 from medley.kind import Kind
+from medley.launch import Tools
 from medley.problem import Problem
 from medley.ray import Node, Place
 from medley.variables import Variable, of_toolkit
 from medley.venv import Environment
-from medley.watch import Watch
 from medley.wiring import Wiring
 
 
 @dataclass(frozen=True)
 class Part:
-    kind: Kind
-    environment: Environment
+    tools: Tools
+    """With Ray among its programs; not there yet, where nothing is to be started."""
     slots: int
     threads: int
     memory_bytes: int
     settings: tuple[Variable, ...]
     """The toolkit's variables, and PATH with its programs."""
+
+    @property
+    def environment(self) -> Environment:
+        """The engine environment, which has been built."""
+        there = venv.read(self.tools.binary.parent)
+        if there is None:
+            raise AssertionError(self.tools.binary)  # tools.ready raises, or leaves a manifest
+        return there
 
     def node(self, wiring: Wiring) -> Node:
         return Node(wiring.end.address, self.slots, self.threads, self.memory_bytes)
@@ -36,7 +44,7 @@ class Part:
         return joining.terms(self.environment.parts, alike, socket.gethostname())
 
     def place(self, token: Path) -> Place:
-        return Place(self.environment.programs / "ray", membership.folder(), token)
+        return Place(self.tools.binary / "ray", membership.folder(), token)
 
     def on(self, wiring: Wiring) -> Iterator[Variable]:
         """What every process of Ray's on this host inherits, besides Ray's own."""
@@ -44,20 +52,14 @@ class Part:
         yield from wiring.variables
 
 
-def part(facts: Facts, kind: Kind, *, slots: int | None, path: str, watch: Watch) -> Part:
-    """The part of this host, its environment built if need be; `path` is the PATH we were started with."""
-    chain = toolkit.find(kind.name, watch=watch)
-    name = tools.environment(kind, None)
-    environment = venv.ready(name, chain, driver=kind.host.driver, watch=watch)
-    folders = (str(environment.programs), *(chain.path if chain else ()))
-    settings = of_toolkit(chain.variables if chain else {}, folders, path)
+def part(facts: Facts, kind: Kind, tools: Tools, *, slots: int | None, path: str) -> Part:
+    """The part of this host with these tools; `path` is the PATH we were started with."""
     return Part(
-        kind=kind,
-        environment=environment,
+        tools=tools,
         slots=_slots(kind, facts, slots),
         threads=facts.cpu.threads,
         memory_bytes=facts.memory.total_bytes,
-        settings=tuple(settings),
+        settings=tuple(of_toolkit(tools.settings, (str(tools.binary), *tools.path), path)),
     )
 
 

@@ -1,14 +1,30 @@
 """What this host is: its facts, asked now, and the kind they make it."""
 
-from medley import config, facts, machine
+from pathlib import Path
+
+from medley import config, facts, machine, transcript
 from medley.kind import Kind, kind
 from medley.problem import Problem
 from medley.transcript import Transcript
 
 
-def recognised(named: str | None = None, answers: Transcript | None = None) -> tuple[facts.Facts, Kind]:
+def answers(file: str | None = None) -> Transcript:
+    """What this host answers now, or what a recorded one answered."""
+    if file is None:
+        return machine.ask(facts.QUESTIONS)
+    try:
+        return transcript.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(
+            f"{file} cannot be read",
+            cause=str(error),
+            fix="name a file that medley facts --transcript wrote",
+        ) from error
+
+
+def recognised(named: str | None = None, said: Transcript | None = None) -> tuple[facts.Facts, Kind]:
     """The facts of this host, asked now unless given, and its kind; `named` takes one on the user's word."""
-    found = facts.facts(machine.ask(facts.QUESTIONS) if answers is None else answers)
+    found = facts.facts(answers() if said is None else said)
     hosts = config.hosts()
     if named is None:
         return found, kind(found, hosts)

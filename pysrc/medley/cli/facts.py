@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import platform
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
@@ -16,7 +15,6 @@ if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
 
     from medley.facts import Facts as Found
     from medley.kind import Kind
-    from medley.transcript import Transcript
 
 
 class Facts(Verb):
@@ -57,8 +55,9 @@ Examples:
 
 
 def _print_transcript(files: tuple[str, ...]) -> None:
-    from medley import facts, machine, transcript
+    from medley import transcript
     from medley.facts.redact import redact
+    from medley.recognised import answers
 
     if len(files) > 1:
         raise Problem(
@@ -66,32 +65,20 @@ def _print_transcript(files: tuple[str, ...]) -> None:
             cause=f"--from names {len(files)} files",
             fix=f"medley facts --transcript --from {files[0]}",
         )
-    answers = _read(files[0]) if files else machine.ask(facts.QUESTIONS)
+    said = answers(files[0] if files else None)
     names = () if files else (platform.node(),)
-    print(transcript.text(redact(answers, names)), end="")
+    print(transcript.text(redact(said, names)), end="")
 
 
 def _found(files: tuple[str, ...]) -> "Iterator[tuple[str, Found]]":
     """Each file's facts, by its name; with no file, this host's."""
-    from medley import facts, machine
+    from medley import facts
+    from medley.recognised import answers
 
     if not files:
-        yield platform.node(), facts.facts(machine.ask(facts.QUESTIONS))
+        yield platform.node(), facts.facts(answers())
     for file in files:
-        yield file, facts.facts(_read(file))
-
-
-def _read(file: str) -> "Transcript":
-    from medley import transcript
-
-    try:
-        return transcript.parse(Path(file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise Problem(
-            f"{file} cannot be read",
-            cause=str(error),
-            fix="name a file that medley facts --transcript wrote",
-        ) from error
+        yield file, facts.facts(answers(file))
 
 
 def _kind(found: "Found") -> "Kind | Problem":

@@ -6,7 +6,7 @@ from socket import gethostname
 
 from plumbum import cli
 
-from medley.cli.reasons import show, tell
+from medley.cli.reasons import only_dry_run, show, tell
 from medley.cli.verb import Verb
 
 
@@ -22,6 +22,7 @@ Examples:
     /medley ray-head --link 192.168.100.0/24
     /medley ray-head --link enp1s0f0np0
     /medley ray-head --dry-run
+    /medley ray-head --dry-run --from spark-1.txt
 
 """
     link = cli.SwitchAttr(
@@ -35,24 +36,30 @@ Examples:
         "--slots", cli.Range(1, 64), argname="N", help="ranks this host takes; default: one for each GPU"
     )
     dashboard = cli.Flag("--dashboard", help="start Ray's dashboard, on 127.0.0.1")
+    replayed = cli.SwitchAttr(
+        "--from", str, argname="FILE", help="with --dry-run: as the host of this transcript would"
+    )
     dry_run = cli.Flag("--dry-run", help="print the command, and why it is as it is; start nothing")
     as_json = cli.Flag("--json", help="print one JSON object: address, token's file, slots; or the command")
 
     def main(self) -> None:
-        from medley import facts, machine, membership, ray, token, wiring
+        from medley import membership, ray, token, tools, wiring
         from medley.cli.progress import watch
         from medley.fabric import Wishes
         from medley.part import part
-        from medley.recognised import recognised
+        from medley.recognised import answers, recognised
 
         if not self.dry_run:
             membership.require_none()
-        answers = machine.ask(facts.QUESTIONS)
-        found, kind = recognised(self.kind, answers)
+        if self.replayed and not self.dry_run:
+            raise only_dry_run("ray-head")
+        said = answers(self.replayed)
+        found, kind = recognised(self.kind, said)
         wishes = Wishes(self.link, frozenset(self.exclude))
         wired = wiring.of_head(gethostname(), found, wishes, os.environ)
         tell(wired)
-        ours = part(found, kind, slots=self.slots, path=os.environ.get("PATH", ""), watch=watch())
+        chosen = (tools.expected if self.dry_run else tools.ready)(kind, watch=watch())
+        ours = part(found, kind, chosen, slots=self.slots, path=os.environ.get("PATH", ""))
         ports, secret = ray.Ports(), token.path() if self.dry_run else token.made()
         start = ray.head(
             ours.place(secret), ours.node(wired), ports, dashboard=self.dashboard, more=ours.on(wired)
@@ -65,7 +72,7 @@ Examples:
         noted = membership.Membership("head", at, end.address, end.interface, place, str(secret))
         with watch().stage(f"Ray head at {at}"), membership.begun(start.command, noted):
             terms = {**ours.terms(), "address": end.address}
-            membership.tell(ours.environment, secret, at, end.address, answers, note=terms)
+            membership.tell(ours.environment, secret, at, end.address, said, note=terms)
         self._say(end.address, str(secret), ours.slots)
         if self.dashboard and not self.as_json:
             print(f"Ray's dashboard: http://127.0.0.1:{ports.dashboard} (RAY_AUTH token: {secret})")

@@ -52,19 +52,20 @@ Examples:
     as_json = cli.Flag("--json", help="print one JSON object: head, address, slots; or the command")
 
     def main(self, head: str) -> None:
-        from medley import facts, joining, machine, membership, ray, token
+        from medley import joining, membership, ray, token, tools
         from medley.cli.progress import watch
         from medley.part import part
-        from medley.recognised import recognised
+        from medley.recognised import answers, recognised
 
         if not self.dry_run:
             membership.require_none()
         secret = self._token()
         ports = ray.Ports()
-        answers = machine.ask(facts.QUESTIONS)
-        found, kind = recognised(self.kind, answers)
+        said = answers()
+        found, kind = recognised(self.kind, said)
         named = f"{membership.require_listening(head, ports.gcs, found.net)}:{ports.gcs}"
-        ours = part(found, kind, slots=self.slots, path=os.environ.get("PATH", ""), watch=watch())
+        chosen = tools.ready(kind, watch=watch())
+        ours = part(found, kind, chosen, slots=self.slots, path=os.environ.get("PATH", ""))
         there = membership.ask(ours.environment, secret, "read", named)
         joining.require_alike(ours.terms(), there["note"], named)
         wired = self._wired(found, there)
@@ -80,7 +81,7 @@ Examples:
         noted = membership.Membership("worker", at, end.address, end.interface, place, str(secret))
         with watch().stage(f"join {at}"), membership.begun(start.command, noted):
             membership.require_reach(ours.environment, secret, end.address, at)
-            membership.tell(ours.environment, secret, at, end.address, answers)
+            membership.tell(ours.environment, secret, at, end.address, said)
         self._say(ours, end, at)
 
     def _wired(self, found: "Facts", there: "Mapping[str, Any]") -> "Wiring":

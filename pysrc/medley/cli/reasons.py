@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from medley.command import Command
+from medley.problem import Problem
 
 if TYPE_CHECKING:
     from medley.wiring import Wiring
@@ -20,6 +21,14 @@ def show(command: Command, why: Iterable[tuple[str, str]], *, as_json: bool) -> 
     for what, reason in why:
         print(f"medley: {what}: {reason}", file=sys.stderr)
     print(command)
+
+
+def only_dry_run(verb: str) -> Problem:
+    return Problem(
+        "--from is another host's transcript, and nothing of it can be started here",
+        cause="it goes with --dry-run alone",
+        fix=f"medley {verb} --dry-run --from FILE",
+    )
 
 
 def tell(wiring: "Wiring") -> None:

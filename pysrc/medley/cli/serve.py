@@ -80,6 +80,9 @@ Examples:
     timeout = cli.SwitchAttr(
         "--timeout", cli.Range(1, 86_400), 1800, argname="SECONDS", help="how long until it must be ready"
     )
+    replayed = cli.SwitchAttr(
+        "--from", str, argname="FILE", help="with --dry-run: as the host of this transcript would, alone"
+    )
     dry_run = cli.Flag("--dry-run", help="print the command, and why it is as it is; start nothing")
     as_json = cli.Flag(
         "--json", help="print one JSON object: the command, or where the server is once it is ready"
@@ -88,17 +91,19 @@ Examples:
     def main(self, model: str, *flags: str) -> None:
         from medley import config, engine, port, serving, spreading, store, weights
         from medley.cli.progress import watch
-        from medley.cli.reasons import show
+        from medley.cli.reasons import only_dry_run, show
 
         if flags and not flags[0].startswith("-"):
             raise _too_many(model, flags)
+        if self.replayed and not self.dry_run:
+            raise only_dry_run("serve MODEL")
         found = weights.weights(model, config.models(), store.cache())
         listens = engine.Serving(found.target, self.served_name or found.name, self.host, self.port)
         if not self.dry_run:
             serving.require_none(self.port)
             port.require_free(self.host, self.port)
             weights.ready(found)
-        joined = spreading.cluster(self.hosts)
+        joined = spreading.cluster(1 if self.replayed else self.hosts)
         taken = spreading.taken(joined, self.hosts, self.wait, watch()) if joined else None
         if taken is None or len(taken.slots) == 1:
             joined = taken = None
@@ -148,9 +153,9 @@ Examples:
 
     def _planned(self, found: "weights.Weights", taken: "spreading.Taken | None") -> tuple["Kind", "Plan"]:
         from medley.plan import Asked, plan, spread
-        from medley.recognised import recognised
+        from medley.recognised import answers, recognised
 
-        facts, kind = recognised(self.kind)
+        facts, kind = recognised(self.kind, answers(self.replayed))
         if kind.warning:
             _say(kind.warning)
         asked = Asked(self.gpus, self.tensor, self.stages)

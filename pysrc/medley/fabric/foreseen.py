@@ -9,7 +9,7 @@ from medley.fabric.ways import ways
 from medley.facts import Facts
 from medley.problem import Problem
 
-_PEER = "\0peer"  # no host's name
+_PEER = "its like"  # no host has this name
 
 
 def foreseen(host: str, facts: Facts, wishes: Wishes) -> Fabric:
