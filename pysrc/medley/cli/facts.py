@@ -3,20 +3,17 @@
 import dataclasses
 import json
 import platform
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
 
+from medley.cli import replay
 from medley.cli.verb import Verb
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
-    from collections.abc import Iterator
-
     from medley.facts import Facts as Found
     from medley.kind import Kind
-    from medley.transcript import Transcript
 
 
 class Facts(Verb):
@@ -46,10 +43,10 @@ Examples:
         if self.as_transcript:
             _print_transcript(files)
         elif self.as_json:
-            hosts = [_table(found, _kind(found)) for _, found in _found(files)]
+            hosts = [_table(found, _kind(found)) for _, found in replay.found(files)]
             print(json.dumps(hosts if len(files) > 1 else hosts[0]))
         else:
-            for name, found in _found(files):
+            for name, found in replay.found(files):
                 if len(files) > 1:
                     print(f"{name}:")
                 _show(found, _kind(found))
@@ -66,32 +63,9 @@ def _print_transcript(files: tuple[str, ...]) -> None:
             cause=f"--from names {len(files)} files",
             fix=f"medley facts --transcript --from {files[0]}",
         )
-    answers = _read(files[0]) if files else machine.ask(facts.QUESTIONS)
+    answers = replay.read(files[0]) if files else machine.ask(facts.QUESTIONS)
     names = () if files else (platform.node(),)
     print(transcript.text(redact(answers, names)), end="")
-
-
-def _found(files: tuple[str, ...]) -> "Iterator[tuple[str, Found]]":
-    """Each file's facts, by its name; with no file, this host's."""
-    from medley import facts, machine
-
-    if not files:
-        yield platform.node(), facts.facts(machine.ask(facts.QUESTIONS))
-    for file in files:
-        yield file, facts.facts(_read(file))
-
-
-def _read(file: str) -> "Transcript":
-    from medley import transcript
-
-    try:
-        return transcript.parse(Path(file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise Problem(
-            f"{file} cannot be read",
-            cause=str(error),
-            fix="name a file that medley facts --transcript wrote",
-        ) from error
 
 
 def _kind(found: "Found") -> "Kind | Problem":
