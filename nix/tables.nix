@@ -41,6 +41,7 @@ in
     ray-worker = "Join the Ray cluster of another host";
     ray-stop = "End Ray on this host";
     status = "The cluster this host is in, and what is served here";
+    collective-test = "A real all-reduce over the hosts of the cluster";
     check = "Validate every TOML table";
     version = "Medley's version";
   };

@@ -4,6 +4,7 @@ import pytest
 
 from medley.fabric import Wishes
 from medley.fabric.alone import alone
+from medley.fabric.foreseen import foreseen
 from medley.problem import Problem
 from tests.recorded import recorded, with_networks
 
@@ -40,6 +41,13 @@ def test_every_link_is_a_way_or_has_its_reason(name: str) -> None:
     lost = [each.interface for each in found.rejected]
     kept = {way.link.name for way in found.ways}
     assert sorted((*kept, *lost)) == sorted(link.name for link in recorded(name).net.links)
+
+
+@pytest.mark.parametrize("name", with_networks())
+def test_the_best_way_is_what_a_head_takes_before_it_knows_others(name: str) -> None:
+    first = alone(name, recorded(name), Wishes()).ways[0]
+    end = foreseen(name, recorded(name), Wishes()).ends[name]
+    assert (first.link.name, str(first.ip)) == (end.interface, end.address)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ KINDS = {
 SYSTEMS = pytest.mark.parametrize("system", KINDS)
 VERBS = {
     *("ask", "check", "env", "facts", "serve", "status", "version"),
-    *("ray-head", "ray-stop", "ray-worker"),
+    *("collective-test", "ray-head", "ray-stop", "ray-worker"),
 }
 
 

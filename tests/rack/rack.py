@@ -59,9 +59,11 @@ class Rack:
         for port in self._plugs(link, host):
             self._outside("ip", "link", "set", port.switch_port, "up")
 
-    def shape(self, link: str, mbit: int) -> None:
-        """Make a link so fast, both ways."""
+    def shape(self, link: str, mbit: int, host: str | None = None) -> None:
+        """Make a link so fast, both ways: the wire of one host, or all of them."""
         for port in self.spec.plugged(link):
+            if host not in {None, port.host}:
+                continue
             words = shape(mbit)
             self._outside("tc", "qdisc", "replace", "dev", port.switch_port, *words)
             self[port.host].says("tc", "qdisc", "replace", "dev", port.interface, *words)

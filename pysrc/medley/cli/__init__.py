@@ -8,7 +8,7 @@ from medley.cli.verb import Verb
 
 VERBS = (
     *("facts", "env", "serve", "ask", "ray-head", "ray-worker", "ray-stop", "status"),
-    *("check", "version"),
+    *("collective-test", "check", "version"),
 )
 
 

@@ -1,0 +1,185 @@
+"""A collective is an all-reduce over the hosts of a cluster: what came of it, and which host holds it up."""
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from medley import facts, transcript
+from medley.fabric.speed import link_mbit
+from medley.facts import Facts
+from medley.problem import Problem
+
+SIZES = "8,64K,1M,16M"
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
+_SMALLEST_BYTES, _LARGEST_BYTES = 4, 4 << 30
+# Gloo copies every byte with one processor: beyond this it says nothing of a faster link.
+GLOO_MBIT = 10_000
+
+
+@dataclass(frozen=True)
+class Member:
+    """A host that takes part."""
+
+    address: str
+    name: str
+    interface: str | None = None
+    mbit: int | None = None
+    """What its link should carry; None where nobody knows, as for a virtual one, whatever that says."""
+    gpu: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.address})"
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The all-reduce of one size; `seconds` is None where it was left out, for it would take too long."""
+
+    bytes: int
+    seconds: float | None
+    hosts: int
+
+    @property
+    def algorithm_mbit(self) -> float | None:
+        return self.bytes * 8e-6 / self.seconds if self.seconds else None
+
+    @property
+    def bus_mbit(self) -> float | None:
+        """As nccl-tests has it: what each link carries if every byte takes the least ways there are.
+
+        https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+        """
+        mbit = self.algorithm_mbit
+        return mbit * 2 * (self.hosts - 1) / self.hosts if mbit else None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Messages between two hosts, by address; `said` is how they failed."""
+
+    one: str
+    two: str
+    mbit: tuple[float, float] | None = None
+    """There, and back."""
+    latency_us: float | None = None
+    said: str | None = None
+
+    @property
+    def slower_mbit(self) -> float:
+        return min(self.mbit) if self.mbit else 0.0
+
+    def __contains__(self, address: str) -> bool:
+        return address in {self.one, self.two}
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A step that failed: what each host said, by address, and those that do not answer at all."""
+
+    step: str
+    errors: Mapping[str, str]
+    silent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    members: Mapping[str, Member] = field(default_factory=dict)
+    """By address, in the order of ranks."""
+    backend: str | None = None
+    why: str | None = None
+    """Of the backend."""
+    sums: Mapping[str, str] | None = None
+    """What is wrong with them, by address: empty where they are right, None where they were not reached."""
+    rates: tuple[Rate, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    broken: Broken | None = None
+    ended: bool = False
+
+    def tables(self, problem: Problem | None) -> dict[str, Any]:
+        """For programs: all of it, the derived figures too, and what is wrong."""
+        rates = [
+            {**asdict(rate), "algorithm_mbit": rate.algorithm_mbit, "bus_mbit": rate.bus_mbit}
+            for rate in self.rates
+        ]
+        wrong = problem and {"what": problem.what, "cause": problem.cause, "fix": problem.fix}
+        return {
+            **{key: value for key, value in asdict(self).items() if key != "ended"},
+            "members": [asdict(member) for member in self.members.values()],
+            "rates": rates,
+            "problem": wrong,
+        }
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """In bytes, ascending, from `8,64K,1M`."""
+    return tuple(sorted({_size(word.strip()) for word in text.split(",") if word.strip()}))
+
+
+def _size(word: str) -> int:
+    found = re.fullmatch(r"(\d{1,10})([KMG]?)(?:i?B)?", word, re.IGNORECASE)
+    bytes_ = int(found[1]) << _UNITS[found[2].upper()] if found else 0
+    if not _SMALLEST_BYTES <= bytes_ <= _LARGEST_BYTES:
+        raise Problem(
+            f"{word!r} is no size of a message",
+            cause="a size is 4 bytes to 4G: a number, or one with K, M or G",
+            fix=f"medley collective-test --sizes {SIZES}",
+        )
+    return bytes_
+
+
+def mbit(host: Facts, address: str) -> int | None:
+    """What the link with this address should carry; a virtual one has no driver and no true speed."""
+    for link in host.net.links:
+        if link.driver and any(each.ip == address for each in link.addresses):
+            return link_mbit(link, host.rdma)
+    return None
+
+
+def folded(result: Result, event: Mapping[str, Any]) -> Result:
+    """The result, and what one event of inside/collective.py adds to it."""
+    changes: dict[str, Any] = {}
+    match event:
+        case {"hosts": said, "backend": backend, "why": why}:
+            members = {at: _told(member, said[at]) for at, member in result.members.items()}
+            changes = {"members": members, "backend": backend, "why": why}
+        case {"sums": wrong}:
+            changes = {"sums": dict(wrong)}
+        case {"size": size, "seconds": seconds}:
+            changes = {"rates": (*result.rates, Rate(size, seconds, len(result.members)))}
+        case {"pair": _}:
+            changes = {"pairs": tuple(_better([*result.pairs, _pair(event)]))}
+        case {"broken": step, "errors": errors, "silent": silent}:
+            changes = {"broken": Broken(step, dict(errors), tuple(silent))}
+        case {"done": _}:
+            changes = {"ended": True}
+        case _:
+            pass
+    return replace(result, **changes)
+
+
+def _told(member: Member, said: Mapping[str, Any]) -> Member:
+    """A host, with what it said of itself."""
+    carries = None
+    with contextlib.suppress(Problem):
+        carries = mbit(facts.facts(transcript.parse(said["facts"])), member.address)
+    return replace(member, interface=said["interface"], mbit=carries, gpu=said["gpu"])
+
+
+def _pair(event: Mapping[str, Any]) -> Pair:
+    one, two = event["pair"]
+    if event["said"]:
+        return Pair(one, two, said=event["said"])
+    there, back = (event["bytes"] * 8e-6 / seconds for seconds in event["seconds"])
+    return Pair(one, two, (there, back), event["latency_s"] * 1e6)
+
+
+def _better(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Of two turns of a pair the faster one."""
+    best: dict[tuple[str, str], Pair] = {}
+    for pair in pairs:
+        before = best.get((pair.one, pair.two))
+        if before is None or before.slower_mbit < pair.slower_mbit:
+            best[pair.one, pair.two] = pair
+    yield from best.values()

@@ -1,0 +1,223 @@
+"""Trial of a Ray cluster's hosts by all-reduces; run by an engine environment's Python, prints JSON lines.
+
+    python collective.py HOST:PORT OWN TASK
+
+TASK is a JSON object: nodes (id, address, free), sizes in bytes, limit_s of a step, life_s of a rank, and a
+script of the shell that asks a host for its facts. Each line is an event, a JSON object known by its first
+key: step, hosts, sums, size, pair, skipped, broken, done.
+"""
+
+import contextlib
+import json
+import runpy
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import rank
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+PULSE_LIMIT_S = 4
+MIB = 1 << 20
+SMALL = 64 << 10  # of less than this the time is mostly latency, and says little of the next size
+
+# It is not to be found on other hosts, so it goes there as it is.
+ray.cloudpickle.register_pickle_by_value(rank)
+
+
+class Broken(Exception):  # noqa: N818 - what the group is
+    """A step that not every host has done; what each of these said."""
+
+    def __init__(self, step: str, errors: dict[str, str]) -> None:
+        super().__init__(step)
+        self.step, self.errors = step, errors
+
+
+class Trial:
+    """Its ranks, and what is asked of them; what comes of it is said."""
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        self.nodes = {node["address"]: node for node in task["nodes"]}
+        self.limit_s, self.life_s = float(task["limit_s"]), float(task["life_s"])
+        self.sizes, self.script = task["sizes"], task["script"]
+        self.why, self.nccl = transport(self.nodes.values())
+        self.actors: dict[str, Any] = {}
+
+    def start(self) -> None:
+        say(step="start a rank on each host")
+        for address in self.nodes:
+            self.actors[address] = self._actor(address)
+        calls = {at: actor.hello.remote(self.script, nccl=self.nccl) for at, actor in self.actors.items()}
+        said = self._all("start", calls, self.limit_s)
+        say(hosts=said, backend="nccl" if self.nccl else "gloo", why=self.why)
+
+    def whole(self) -> None:
+        """All hosts together."""
+        say(step="form the group")
+        self._join("form the group", tuple(self.actors), self.limit_s)
+        say(step="compare sums")
+        calls = {at: actor.sums.remote() for at, actor in self.actors.items()}
+        wrong = {at: said for at, said in self._all("compare sums", calls, self.limit_s).items() if said}
+        say(sums=wrong)
+        if not wrong:
+            self._measure()
+
+    def pairs(self) -> None:
+        """Each two; those that seem slow have a second turn, for a busy moment is not a slow wire."""
+        say(step="each pair")
+        end = time.monotonic() + 2 * self.limit_s
+        found: dict[tuple[str, str], float] = {}
+        for pair in combinations(self.actors, 2):
+            if time.monotonic() > end:
+                say(skipped=list(pair))
+                continue
+            found[pair] = self._pair(pair)
+        for pair, rate in found.items():
+            if 0 < rate < max(found.values()) / 2 and time.monotonic() < end:
+                self._pair(pair)
+
+    def silent(self) -> list[str]:
+        """Those that do not even answer beside a step that hangs."""
+        calls = {actor.pulse.remote(): at for at, actor in self.actors.items()}
+        done, _ = ray.wait(list(calls), num_returns=len(calls), timeout=PULSE_LIMIT_S)
+        living = set()
+        for call in done:
+            with contextlib.suppress(Exception):
+                ray.get(call, timeout=PULSE_LIMIT_S)
+                living.add(calls[call])
+        return [at for at in self.actors if at not in living]
+
+    def settle(self, addresses: Iterable[str]) -> None:
+        """Those still stuck in a step that failed are started anew, lest the next one looks broken too."""
+        calls = {at: self.actors[at].idle.remote() for at in addresses}
+        for at in answers(calls, 2)[1]:
+            ray.kill(self.actors[at])
+            self.actors[at] = self._actor(at)
+            with contextlib.suppress(Broken):
+                hello = self.actors[at].hello.remote(self.script, nccl=self.nccl)
+                self._all("start", {at: hello}, self.limit_s)
+
+    def end(self) -> None:
+        for actor in self.actors.values():
+            ray.kill(actor)
+
+    def _actor(self, address: str) -> Any:  # noqa: ANN401 - Ray's handles have no types
+        there = NodeAffinitySchedulingStrategy(self.nodes[address]["id"], soft=False)
+        options = {"num_cpus": 0, "num_gpus": int(self.nccl), "max_restarts": 0}
+        made = ray.remote(concurrency_groups={"pulse": 1}, scheduling_strategy=there, **options)(rank.Rank)
+        return made.remote(self.life_s)
+
+    def _join(self, step: str, addresses: tuple[str, ...], limit_s: float) -> None:
+        first, size, patience = addresses[0], len(addresses), limit_s * 0.8
+        store = self.actors[first].store.remote(first, size, patience)
+        at = (first, self._all(step, {first: store}, limit_s)[first])
+        calls = {
+            address: self.actors[address].join.remote(number, size, at, patience)
+            for number, address in enumerate(addresses)
+        }
+        self._all(step, calls, limit_s)
+
+    def _measure(self) -> None:
+        last, before = 0.0, SMALL
+        for size in self.sizes:
+            say(step=f"all-reduce {size} bytes")
+            if 4 * last * size / max(before, SMALL) > self.limit_s:
+                say(size=size, seconds=None)
+                continue
+            calls = {at: actor.measure.remote(size) for at, actor in self.actors.items()}
+            last, before = max(self._all(f"all-reduce {size} bytes", calls, self.limit_s).values()), size
+            say(size=size, seconds=last)
+
+    def _pair(self, pair: tuple[str, str]) -> float:
+        """Says what came of it; returns the slower way's bytes per second, 0 where it does not work."""
+        limit_s = max(5, self.limit_s / 4)
+        try:
+            self._join("pair", pair, limit_s)
+            calls = {at: self.actors[at].pair.remote((64 if self.nccl else 4) * MIB) for at in pair}
+            one, two = self._all("pair", calls, limit_s).values()
+        except Broken as broken:
+            say(pair=pair, said="; ".join(broken.errors.values()))
+            self.settle(pair)
+            return 0
+        if wrong := one["said"] or two["said"]:
+            say(pair=pair, said=wrong)
+            return 0
+        ways = [one["seconds"], two["seconds"]]
+        say(pair=pair, said=None, bytes=one["bytes"], seconds=ways, latency_s=one["latency_s"])
+        return float(one["bytes"] / max(ways))
+
+    def _all(self, step: str, calls: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        found, errors = answers(calls, limit_s)
+        if errors:
+            raise Broken(step, errors)
+        return found
+
+
+def answers(calls: dict[str, Any], limit_s: float) -> tuple[dict[str, Any], dict[str, str]]:
+    """What came back in time, and how the others failed."""
+    done, _ = ray.wait(list(calls.values()), num_returns=len(calls), timeout=limit_s)
+    found, errors = {}, {}
+    for address, call in calls.items():
+        if call not in done:
+            errors[address] = f"no answer within {limit_s:.0f} s"
+            continue
+        try:
+            found[address] = ray.get(call, timeout=PULSE_LIMIT_S)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is what this host said
+            errors[address] = next(reversed(str(error).split("\n")), "")[:300] or type(error).__name__
+    return found, errors
+
+
+def transport(nodes: Iterable[dict[str, Any]]) -> tuple[str, bool]:
+    """Why it is NCCL or Gloo, and whether it is NCCL."""
+    # Its version's file tells without the import of torch, which takes seconds.
+    spec = find_spec("torch")
+    version = runpy.run_path(str(Path(spec.origin).with_name("version.py"))) if spec and spec.origin else {}
+    if not version.get("cuda"):
+        return "the engine environment is one for CPUs", False
+    if taken := [node["address"] for node in nodes if node["free"] < 1]:
+        return f"no free GPU on {', '.join(taken)}; NCCL was not tried", False
+    return "every rank has a GPU", True
+
+
+def say(**event: object) -> None:
+    print(json.dumps(event), flush=True)
+
+
+@contextlib.contextmanager
+def connected(address: str, own: str) -> Iterator[None]:
+    ray.init(address=address, _node_ip_address=own, log_to_driver=False, logging_level="ERROR")
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def main(address: str, own: str, task: str) -> None:
+    say(step="connect to the cluster")
+    with connected(address, own):
+        trial = Trial(json.loads(task))
+        try:
+            trial.start()
+            trial.whole()
+        except Broken as broken:
+            silent = trial.silent()
+            say(broken=broken.step, errors=broken.errors, silent=silent)
+            if silent or broken.step == "start":
+                return
+            trial.settle(trial.actors)
+            trial.pairs()
+        else:
+            trial.pairs()
+        finally:
+            say(done=True)
+            trial.end()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
