@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
 
+from medley.cli import replay
 from medley.cli.verb import Verb
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
-    from collections.abc import Iterator
-
     from medley.facts import Facts as Found
     from medley.kind import Kind
 
@@ -44,10 +43,10 @@ Examples:
         if self.as_transcript:
             _print_transcript(files)
         elif self.as_json:
-            hosts = [_table(found, _kind(found)) for _, found in _found(files)]
+            hosts = [_table(found, _kind(found)) for _, found in replay.found(files)]
             print(json.dumps(hosts if len(files) > 1 else hosts[0]))
         else:
-            for name, found in _found(files):
+            for name, found in replay.found(files):
                 if len(files) > 1:
                     print(f"{name}:")
                 _show(found, _kind(found))
@@ -68,17 +67,6 @@ def _print_transcript(files: tuple[str, ...]) -> None:
     said = answers(files[0] if files else None)
     names = () if files else (platform.node(),)
     print(transcript.text(redact(said, names)), end="")
-
-
-def _found(files: tuple[str, ...]) -> "Iterator[tuple[str, Found]]":
-    """Each file's facts, by its name; with no file, this host's."""
-    from medley import facts
-    from medley.recognised import answers
-
-    if not files:
-        yield platform.node(), facts.facts(answers())
-    for file in files:
-        yield file, facts.facts(answers(file))
 
 
 def _kind(found: "Found") -> "Kind | Problem":

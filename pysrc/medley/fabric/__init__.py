@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from medley.fabric import findings, nccl, networks
+from medley.fabric import findings, nccl, networks, speed
 from medley.fabric.networks import Shared
 from medley.fabric.rejections import rejections
 from medley.fabric.shapes import End, Fabric, Finding, Rejected, Wishes
-from medley.fabric.speed import shown, together_mbit
-from medley.fabric.transport import Carried, carried, unmuddled
+from medley.fabric.transport import Carried, carried, muddles, unmuddled
 from medley.fabric.ways import Group, Way, ways
 from medley.facts import Facts
 from medley.problem import Problem
@@ -37,7 +36,7 @@ def fabric(
     every = networks.shared(group.ways)
     data = carried(best, list(_side(best, every, group)), group)
     ends = {way.host: way for way in best.ways}
-    seen = (*_muddle([*everywhere, *every], group), *data.findings, *_noted(best, data, hosts))
+    seen = (*muddles([*everywhere, *every], group), *data.findings, *_noted(best, data, hosts))
     lost = rejections(group, _taken(ends, data), best, usable)
     return _made(hosts, ends, data, best=best, findings=seen, rejected=(*unfit, *lost))
 
@@ -90,14 +89,14 @@ def _end(way: Way, data: Carried, host: str) -> End:
 
 
 def _mbit(carrying: tuple[Way, ...]) -> int | None:
-    return together_mbit((each.link, each.port, each.mbit) for each in carrying)
+    return speed.together_mbit((each.link, each.port, each.mbit) for each in carrying)
 
 
 def _chosen(best: Shared | None) -> Iterator[str]:
     if best is None:
         return
     slow = min(best.ways, key=lambda way: (way.mbit, way.host))
-    yield f"all hosts are in {best.network}: {shown(slow.mbit)} at its slowest end ({slow.host})"
+    yield f"all hosts are in {best.network}: {speed.shown(slow.mbit)} at its slowest end ({slow.host})"
 
 
 def _gids(data: Carried) -> Iterator[str]:
@@ -115,14 +114,6 @@ def _taken(ends: Mapping[str, Way], data: Carried) -> dict[str, tuple[Way, ...]]
     return {host: (ends[host], *data.ways[host]) for host in ends}
 
 
-def _muddle(found: list[Shared], group: Group) -> Iterator[Finding]:
-    taken = [way.network for each in group.ways.values() for way in each]
-    for one in found:
-        for first, second in networks.muddled(one, group.hosts):
-            apart = [to for mate in one.ways for to in networks.of_twins(mate, group)]
-            yield findings.one_subnet(first, second, min(apart, default=None), taken)
-
-
 def _noted(best: Shared, data: Carried, hosts: Mapping[str, Facts]) -> Iterator[Finding]:
     yield from findings.mtus([*best.ways, *(way for ways in data.ways.values() for way in ways)])
     if not networks.muddled(best, hosts):
@@ -135,7 +126,7 @@ def _noted(best: Shared, data: Carried, hosts: Mapping[str, Facts]) -> Iterator[
 
 
 def _without_network(group: Group, everywhere: list[Shared], unfit: tuple[Rejected, ...]) -> Fabric:
-    if muddle := list(_muddle(everywhere, group)):
+    if muddle := list(muddles(everywhere, group)):
         raise Problem(
             "; ".join(each.what for each in muddle) + ": there is no other network",
             cause="; ".join(each.cause for each in muddle),

@@ -1,7 +1,7 @@
 """What works less well than it could, each with what to type."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from ipaddress import IPv4Network
+from ipaddress import IPv4Interface, IPv4Network
 
 from medley.fabric import nccl
 from medley.fabric.networks import Shared
@@ -42,9 +42,10 @@ def _half(host: str, interface: str, facts: Facts) -> Finding:
     link = next((link for link in facts.net.links if link.name == interface), None)
     if link and link.up and link.addresses:
         have = ", ".join(f"{each.ip}/{each.prefix}" for each in link.addresses)
+        where = ", ".join(str(IPv4Interface(f"{each.ip}/{each.prefix}").network) for each in link.addresses)
         cause, fix = (
             f"the other half of the cage, {interface} ({have}), is not shared by all, or has no RDMA",
-            "give that half an address of a further subnet on every host",
+            f"on the other hosts: ip -brief address; the like half must be up, with an address in {where}",
         )
     elif link and link.up:
         cause = f"the other half of the cage, {interface}, has no IPv4 address"

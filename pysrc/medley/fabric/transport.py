@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from medley.fabric import findings, nccl
-from medley.fabric.networks import Shared, cable_mbit, cables, crossed, muddled, rails
+from medley.fabric.networks import Shared, cable_mbit, cables, crossed, muddled, of_twins, rails
 from medley.fabric.shapes import Finding
 from medley.fabric.speed import shown
 from medley.fabric.ways import Group, Way
@@ -127,6 +127,15 @@ def unmuddled(found: list[Shared], group: Group) -> Iterator[Shared]:
     for one in found:
         if not muddled(one, group.hosts) or all(group.wishes.link_of(way.host) for way in one.ways):
             yield one
+
+
+def muddles(found: list[Shared], group: Group) -> Iterator[Finding]:
+    """What parts two links of one host that are in one subnet."""
+    taken = [way.network for each in group.ways.values() for way in each]
+    for one in found:
+        for first, second in muddled(one, group.hosts):
+            apart = [to for mate in one.ways for to in of_twins(mate, group)]
+            yield findings.one_subnet(first, second, min(apart, default=None), taken)
 
 
 def _bus(way: Way) -> tuple[str, str]:

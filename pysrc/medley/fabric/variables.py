@@ -143,7 +143,7 @@ def _lacks_gpudirect(facts: Facts) -> bool:
 def _careful(hosts: Mapping[str, Facts]) -> Iterator[Variable]:
     """As the one published setup of Spark and Thor has it; with one GPU a host it costs little beside TCP."""
     single = all(len(facts.gpus) <= 1 for facts in hosts.values())
-    sorts = {name for facts in hosts.values() for name in _names(facts)}
+    sorts = {name for facts in hosts.values() if nccl.speaks(facts) for name in _names(facts)}
     if single and len(sorts) > 1:
         why = "unlike GPUs over TCP have been seen to work so, and the other protocols gain little there"
         yield Variable("NCCL_PROTO", "Simple", why)

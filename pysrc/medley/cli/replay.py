@@ -1,0 +1,36 @@
+"""The hosts a verb is about: those whose transcripts --from names, or else this one."""
+
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # imported when a verb runs, to keep `medley --help` fast
+    from collections.abc import Iterable, Iterator
+
+    from medley.facts import Facts
+
+
+def found(files: "Iterable[str]") -> "Iterator[tuple[str, Facts]]":
+    """Each file's facts, by its name; with no file, this host's."""
+    from medley import facts
+    from medley.recognised import answers
+
+    files = tuple(files)
+    if not files:
+        yield platform.node(), facts.facts(answers())
+    for file in files:
+        yield file, facts.facts(answers(file))
+
+
+def by_host(files: "Iterable[str]") -> "dict[str, Facts]":
+    """The same by host: each is called after its file, with a number where two would be called alike."""
+    files = tuple(files)
+    hosts: dict[str, Facts] = {}
+    for file, facts in found(files):
+        name = first = Path(file).stem if files else file
+        number = 1
+        while name in hosts:
+            number += 1
+            name = f"{first}-{number}"
+        hosts[name] = facts
+    return hosts
