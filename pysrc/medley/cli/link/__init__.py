@@ -1,0 +1,26 @@
+"""`medley link`: the wire between two hosts: measured, set up, watched."""
+
+from medley.cli.verb import Verb
+
+
+class Link(Verb):
+    DESCRIPTION = "Measure, set up or watch the wire between two hosts."
+    DESCRIPTION_MORE = """
+Examples:
+    /medley link test --serve     on one host; it prints what to type on the other
+    /medley link test 10.0.0.2    there: bandwidth and latency, below NCCL
+    /medley link setup            addresses and MTU for the fast links; shows the change first
+    /medley link watch            what each link and RDMA port carries now, and its errors
+
+"""
+    USAGE = "    {progname} SUBCOMMAND [SWITCHES] ...\n"
+
+    def main(self) -> int:
+        if self.nested_command:
+            return 0
+        self.help()
+        return 0
+
+
+for _verb in ("test", "setup", "watch"):
+    Link.subcommand(_verb, f"medley.cli.link.{_verb}.{_verb.title()}")
