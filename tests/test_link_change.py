@@ -65,7 +65,7 @@ def test_netplan_keeps_what_the_file_has_of_other_links() -> None:
 
 
 def test_netplan_says_where_an_address_has_to_go_by_hand() -> None:
-    (note,) = netplan.change((MOVED,), None).notes
+    _, note = netplan.change((MOVED,), None).notes
     assert "take 192.168.100.11/24 of enP2p1s0f1np1 out of the other one" in note
 
 

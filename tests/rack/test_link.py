@@ -43,6 +43,17 @@ def test_a_link_is_measured_at_what_it_carries(rack: Up) -> None:
     assert "iperf3" not in two.says("sh", "-c", "cat /proc/[0-9]*/comm")
 
 
+def test_a_switch_with_a_smaller_mtu_is_found(rack: Up) -> None:
+    one, two = rack(2).hosts
+    for host in (one, two):
+        host.says("ip", "link", "set", "dev", "eth0", "mtu", "4000")
+    server = started(two, "link", "test", "--serve")
+    assert within(20, lambda: f"on the other host: medley link test {two.address}" in server.last)
+    ended = one.run([*MEDLEY, "link", "test", "host2", "--seconds", "1", "--streams", "1"])
+    assert ended.status == 1
+    assert "medley: packets of 4000 bytes do not get through to host2" in ended.lines
+
+
 def test_who_does_not_serve_is_named(rack: Up) -> None:
     one, two = rack(2).hosts
     ended = one.run([*MEDLEY, "link", "test", "host2"])

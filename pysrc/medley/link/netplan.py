@@ -42,10 +42,11 @@ def change(settings: tuple[Setting, ...], old: str | None) -> Change:
         links[each.interface] = _LINK.format(name=each.interface, address=each.address, mtu=each.mtu)
     text = _HEAD + "".join(links[name] for name in sorted(links))
     commands = (Command(("netplan", "generate")), Command(("netplan", "apply")))
+    all_of_it = "netplan apply puts all of /etc/netplan into force, with what others changed there since"
     notes = tuple(
         f"netplan joins the addresses of all its files: take {', '.join(each.drops)} of {each.interface} "
         "out of the other one (grep -r addresses /etc/netplan)"
         for each in settings
         if each.drops
     )
-    return Change("netplan", commands, commands, File(PATH, text, old), notes=notes)
+    return Change("netplan", commands, commands, File(PATH, text, old), notes=(all_of_it, *notes))

@@ -77,7 +77,7 @@ Examples:
             told = [{"what": each.what, "cause": each.cause, "fix": each.fix} for each in problems]
             print(json.dumps({**dataclasses.asdict(found), "problems": told}))
         else:
-            for line in _lines(found):
+            for line in lines(found):
                 print(line)
             for problem in problems:
                 print(f"medley: {problem}", file=sys.stderr)
@@ -90,7 +90,7 @@ def _facts() -> "Facts":
     return facts.facts(machine.ask(facts.QUESTIONS))
 
 
-def _lines(found: "Measured") -> "Iterator[str]":
+def lines(found: "Measured") -> "Iterator[str]":
     from medley.fabric.speed import shown
     from medley.link.verdict import shown_mbit
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+import textwrap
 import time
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ Examples:
             _live(found)
         else:
             for each in found:
-                for line in _lines(each):
+                for line in lines(each):
                     print(line, flush=True)
 
     def _intervals(self) -> "Iterator[Traffic]":
@@ -72,12 +73,12 @@ Examples:
             before = after
 
 
-def _lines(found: "Traffic") -> "Iterator[str]":
+def lines(found: "Traffic") -> "Iterator[str]":
     """Of a quiet host one line, too, so that a log shows that it was watched."""
     for rate in found.rates:
         if not rate.quiet:
-            bad = "  " + _bad(rate) if rate.bad else ""
-            yield f"{rate.name:<16} in {_speed(rate.in_mbit):>11}  out {_speed(rate.out_mbit):>11}{bad}"
+            yield f"{rate.name:<16} in {_speed(rate.in_mbit):>11}  out {_speed(rate.out_mbit):>11}"
+            yield from textwrap.wrap(_bad(rate), 80, initial_indent="  ! ", subsequent_indent="  ! ")
     if found.tcp_retransmits:
         yield f"{'TCP, all links':<16} {found.tcp_retransmits} segments sent again"
     if all(rate.quiet for rate in found.rates):
@@ -93,10 +94,10 @@ def _live(found: "Iterator[Traffic]") -> None:
     waiting = Text("reading counters …")
     with Live(waiting, console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for each in found:
-            live.update(_table(each), refresh=True)
+            live.update(table(each), refresh=True)
 
 
-def _table(found: "Traffic") -> "Table":
+def table(found: "Traffic") -> "Table":
     from rich import box
     from rich.table import Table
     from rich.text import Text
