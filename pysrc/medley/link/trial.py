@@ -10,7 +10,7 @@ from medley.command import Command
 from medley.fabric.shapes import Wishes
 from medley.fabric.ways import Way, ways
 from medley.facts import Facts
-from medley.link import iperf3, perftest, ping, programs
+from medley.link import iperf3, perftest, ping, programs, verdict
 from medley.link.verdict import Measured, Rdma
 from medley.problem import Problem
 from medley.watch import SILENT, Watch
@@ -19,7 +19,7 @@ _PINGS = 10
 _FULL_PINGS = 3
 _LISTENS_S = 0.3
 """So soon iperf3 says that its port is taken."""
-_LOOK_S = 1
+_LOOK_S = 0.5
 _SLACK_S = 15
 """For connecting and for the last words, after which a tool hangs."""
 
@@ -94,10 +94,13 @@ def measure(
     with watch.stage("ping"):
         short = _pinged(ping.command(address, source=source, count=_PINGS))
         full = _pinged(ping.command(address, source=source, count=_FULL_PINGS, mtu=mtu)) if mtu else None
-    there, back = (
-        _streamed(address, source, seconds, streams, reverse=reverse, watch=watch)
-        for reverse in (False, True)
-    )
+    try:
+        there = _streamed(address, source, seconds, streams, reverse=False, watch=watch)
+        back = _streamed(address, source, seconds, streams, reverse=True, watch=watch)
+    except Problem as problem:
+        if verdict.are_too_long(short, full):  # then TCP stands still, and this is why
+            raise verdict.too_long(host, way.link.name, mtu) from problem
+        raise
     return Measured(
         host=host,
         interface=way.link.name,
@@ -109,7 +112,7 @@ def measure(
         full_ping=full,
         there=there,
         back=back,
-        rdma=_written(rdma, address, watch) if rdma else None,
+        rdma=written(rdma, address, watch) if rdma else None,
     )
 
 
@@ -125,7 +128,8 @@ def _streamed(
         return iperf3.throughput(_said(command, seconds + _SLACK_S), address)
 
 
-def _written(adapter: perftest.Adapter, address: str, watch: Watch) -> Rdma:
+def written(adapter: perftest.Adapter, address: str, watch: Watch = SILENT) -> Rdma:
+    """What RDMA carries to a host that serves it."""
     with watch.stage("RDMA"):
         latency = perftest.latency_us(_said(perftest.latency(adapter, address), _SLACK_S), address)
         speed = perftest.mbit(_said(perftest.bandwidth(adapter, address), _SLACK_S), address)
@@ -153,6 +157,7 @@ def serve(
     require(tuple(command.argv[0] for command in commands))
     deadline = time.monotonic() + limit_s
     running: list[machine.Process] = []
+    said: set[str] = set()
     try:
         running += [machine.Process(command, lambda _: None) for command in commands]
         ended = running[0].wait(_LISTENS_S)
@@ -160,7 +165,7 @@ def serve(
             ready()
         while ended is None and time.monotonic() < deadline:
             ended = running[0].wait(_LOOK_S)
-            running[1:] = [_again(each, watch) for each in running[1:]]
+            running[1:] = [_again(each, said, watch) for each in running[1:]]
     finally:
         for each in running:
             if each.poll() is None:
@@ -169,13 +174,15 @@ def serve(
         raise _not_served(way, ended)
 
 
-def _again(process: machine.Process, watch: Watch) -> machine.Process:
+def _again(process: machine.Process, said: set[str], watch: Watch) -> machine.Process:
     """A server of perftest is for one client."""
     ended = process.poll()
     if ended is None:
         return process
-    if ended.status:
-        watch.note(f"{process.command.argv[0]} ended with {ended.status}: {' '.join(ended.lines[-2:])}")
+    note = f"{process.command.argv[0]} ended with {ended.status}: {' '.join(ended.lines[-2:])}"
+    if ended.status and note not in said:
+        said.add(note)
+        watch.note(note)
     return machine.Process(process.command, lambda _: None)
 
 

@@ -39,8 +39,8 @@ class Measured:
 
 def problems(found: Measured) -> Iterator[Problem]:
     """What is wrong with the wire; nothing, where it carries at least half of what it should."""
-    if found.ping and found.ping.received and found.full_ping and not found.full_ping.received:
-        yield _too_long(found)
+    if are_too_long(found.ping, found.full_ping):
+        yield too_long(found.host, found.interface, found.mtu)
     elif found.ping and 0 < found.ping.received < found.ping.sent:
         yield _lossy(found, found.ping)
     promised = found.promised_mbit or 0
@@ -50,13 +50,16 @@ def problems(found: Measured) -> Iterator[Problem]:
         yield _slow_rdma(found, found.rdma)
 
 
-def _too_long(found: Measured) -> Problem:
+def are_too_long(short: Ping | None, full: Ping | None) -> bool:
+    return bool(short and short.received and full and not full.received)
+
+
+def too_long(host: str, interface: str, mtu: int) -> Problem:
     return Problem(
-        f"packets of {found.mtu} bytes do not get through to {found.host}",
-        cause=f"short pings are answered, and those that fill {found.interface}'s MTU are lost: the other "
+        f"packets of {mtu} bytes do not get through to {host}",
+        cause=f"short pings are answered, and those that fill {interface}'s MTU are lost: the other "
         "end or a switch has a smaller one",
-        fix="one MTU for both ends (and the switch): "
-        f"medley link setup --interface {found.interface} --mtu N",
+        fix=f"one MTU for both ends (and the switch): medley link setup --interface {interface} --mtu N",
     )
 
 
