@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from medley import store
+from medley import machine, store
 from medley.command import Command
 from medley.link import applying
 from medley.link.change import Change, File
@@ -77,3 +77,15 @@ def test_what_cannot_be_taken_back_is_said(state: Path) -> None:
     with pytest.raises(Problem, match="not everything") as raised:
         applying.undo()
     assert "sh -c 'exit 2'" in raised.value.fix
+
+
+def test_who_is_logged_in_is_found_by_any_process() -> None:
+    """As sudo would start it: our own environment has nothing of it."""
+    process = machine.Process(
+        Command(("sleep", "30"), env={"SSH_CONNECTION": "fe80::1%eth7 5000 10.9.8.7 22"}), lambda _: None
+    )
+    try:
+        found = applying.sessions()
+    finally:
+        process.stop()
+    assert found["10.9.8.7"] == found["eth7"] == "fe80::1%eth7"

@@ -28,6 +28,8 @@ def sessions() -> dict[str, str]:
     questions = {f"ip -json route get {client}": client for client, *_ in found if _is_plain(client)}
     answers = machine.ask(questions) if questions else {}
     by_interface = {_interface(answers[each].text): client for each, client in questions.items()}
+    # A link-local address of IPv6 names the interface itself.
+    by_interface |= {client.partition("%")[2]: client for client, *_ in found if "%" in client}
     return {**{server: client for client, _, server, _ in found}, **by_interface}
 
 

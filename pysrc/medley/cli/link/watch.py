@@ -111,7 +111,11 @@ def table(found: "Traffic") -> "Table":
     for rate in found.rates:
         style = "bold red" if rate.bad else "dim" if rate.quiet else ""
         bad = Text(_bad(rate) or "none", style=style)
-        table.add_row(Text(rate.name, style), Text(_speed(rate.in_mbit), style), _speed(rate.out_mbit), bad)
+        table.add_row(
+            Text(rate.name, style),
+            *(Text(_speed(each), style) for each in (rate.in_mbit, rate.out_mbit)),
+            bad,
+        )
     return table
 
 
