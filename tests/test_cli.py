@@ -52,6 +52,7 @@ def test_bare_medley_shows_its_verbs(run: Run) -> None:
         pytest.param("serve demo --max-model-len 9", "flags come after --", id="an engine's flag"),
         pytest.param("sreve demo", "there is no verb 'sreve'", id="a verb misspelt"),
         pytest.param("env bild", "['bild']", id="a subcommand misspelt"),
+        pytest.param("link setup --mtu 9", "not '9'", id="an MTU out of range"),
         pytest.param("ask --max-tokens 0 x", "not '0'", id="out of range"),
         pytest.param("facts --json --transcript", "--transcript", id="two that exclude each other"),
     ],
@@ -79,6 +80,8 @@ def test_wrong_usage_is_said_on_stderr_and_exits_2(run: Run, words: str, said: s
         pytest.param("env clean vllm-cpu --all", "cannot both be meant", id="one and all"),
         pytest.param("env clean nope", "no engine environment 'nope'", id="no such environment"),
         pytest.param("ask", "there is nothing to ask", id="nothing to ask"),
+        pytest.param("link test", "either the other host or --serve", id="no end of the wire"),
+        pytest.param("link setup --address 10.0.0.1/24", "nothing says which link", id="no link"),
     ],
 )
 def test_a_problem_is_said_on_stderr_and_exits_1(run: Run, words: str, said: str) -> None:

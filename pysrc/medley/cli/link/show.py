@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
     from medley.facts import Facts
 
 
-class LinkShow(Verb):
+class Show(Verb):
     USAGE = "    {progname} [SWITCHES] [--from FILE...]\n"
     DESCRIPTION = "Show which wire these hosts would take, why, and why not their other links."
     DESCRIPTION_MORE = """
