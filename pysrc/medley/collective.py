@@ -176,10 +176,10 @@ def _pair(event: Mapping[str, Any]) -> Pair:
 
 
 def _better(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Of two turns of a pair the faster one."""
+    """Of two turns of a pair the faster one, or the one that failed."""
     best: dict[tuple[str, str], Pair] = {}
     for pair in pairs:
         before = best.get((pair.one, pair.two))
-        if before is None or before.slower_mbit < pair.slower_mbit:
+        if before is None or pair.said or (not before.said and before.slower_mbit < pair.slower_mbit):
             best[pair.one, pair.two] = pair
     yield from best.values()

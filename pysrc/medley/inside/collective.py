@@ -24,6 +24,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 PULSE_LIMIT_S = 4
 MIB = 1 << 20
+START = "start the ranks"
 SMALL = 64 << 10  # of less than this the time is mostly latency, and says little of the next size
 
 # It is not to be found on other hosts, so it goes there as it is.
@@ -47,13 +48,15 @@ class Trial:
         self.sizes, self.script = task["sizes"], task["script"]
         self.why, self.nccl = transport(self.nodes.values())
         self.actors: dict[str, Any] = {}
+        # After a failure a pair is joined from both sides: a firewall stops those who come, not those who go.
+        self.wary = False
 
     def start(self) -> None:
-        say(step="start a rank on each host")
+        say(step=START)
         for address in self.nodes:
             self.actors[address] = self._actor(address)
         calls = {at: actor.hello.remote(self.script, nccl=self.nccl) for at, actor in self.actors.items()}
-        said = self._all("start", calls, self.limit_s)
+        said = self._all(START, calls, self.limit_s)
         say(hosts=said, backend="nccl" if self.nccl else "gloo", why=self.why)
 
     def whole(self) -> None:
@@ -100,7 +103,7 @@ class Trial:
             self.actors[at] = self._actor(at)
             with contextlib.suppress(Broken):
                 hello = self.actors[at].hello.remote(self.script, nccl=self.nccl)
-                self._all("start", {at: hello}, self.limit_s)
+                self._all(START, {at: hello}, self.limit_s)
 
     def end(self) -> None:
         for actor in self.actors.values():
@@ -137,7 +140,8 @@ class Trial:
         """Says what came of it; returns the slower way's bytes per second, 0 where it does not work."""
         limit_s = max(5, self.limit_s / 4)
         try:
-            self._join("pair", pair, limit_s)
+            for order in (pair[::-1], pair) if self.wary else (pair,):
+                self._join("pair", order, limit_s)
             calls = {at: self.actors[at].pair.remote((64 if self.nccl else 4) * MIB) for at in pair}
             one, two = self._all("pair", calls, limit_s).values()
         except Broken as broken:
@@ -208,8 +212,9 @@ def main(address: str, own: str, task: str) -> None:
         except Broken as broken:
             silent = trial.silent()
             say(broken=broken.step, errors=broken.errors, silent=silent)
-            if silent or broken.step == "start":
+            if silent or broken.step == START:
                 return
+            trial.wary = True
             trial.settle(trial.actors)
             trial.pairs()
         else:

@@ -13,7 +13,7 @@ import ray
 
 BUDGET_S = 0.6  # of the repetitions of one size
 PAIR_BUDGET_S = 0.25  # of one message between two
-PAIR_ROUNDS = 4
+PAIR_ROUNDS = 3
 MIB = 1 << 20
 
 
