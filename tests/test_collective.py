@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from medley import collective, transcript
+from medley import collective, transcript, trial
 from medley.collective import Broken, Member, Pair, Rate, Result
 from medley.facts import facts
 from medley.problem import Problem
@@ -228,6 +228,12 @@ def test_events_fold_into_a_result_that_json_takes() -> None:
     assert [each["name"] for each in table["members"]] == ["one", "two"]
     assert table["rates"][0]["bus_mbit"] == pytest.approx(0.064)
     assert table["problem"] is None
+
+
+def test_without_a_cluster_there_is_nothing_to_try(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    with pytest.raises(Problem, match="in no cluster"):
+        trial.cluster()
 
 
 def test_a_pair_that_fails_once_has_failed() -> None:

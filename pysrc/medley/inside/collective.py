@@ -12,7 +12,7 @@ import json
 import runpy
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
@@ -25,6 +25,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 PULSE_LIMIT_S = 4
 MIB = 1 << 20
 START = "start the ranks"
+PAIRS = "try each pair"
 SMALL = 64 << 10  # of less than this the time is mostly latency, and says little of the next size
 
 # It is not to be found on other hosts, so it goes there as it is.
@@ -72,7 +73,7 @@ class Trial:
 
     def pairs(self) -> None:
         """Each two; those that seem slow have a second turn, for a busy moment is not a slow wire."""
-        say(step="each pair")
+        say(step=PAIRS)
         end = time.monotonic() + 2 * self.limit_s
         found: dict[tuple[str, str], float] = {}
         for pair in combinations(self.actors, 2):
@@ -95,15 +96,22 @@ class Trial:
                 living.add(calls[call])
         return [at for at in self.actors if at not in living]
 
+    def again(self) -> None:
+        """Each pair, after a step that failed though everybody answers."""
+        self.wary = True
+        self.settle(self.actors)
+        self.pairs()
+
     def settle(self, addresses: Iterable[str]) -> None:
         """Those still stuck in a step that failed are started anew, lest the next one looks broken too."""
         calls = {at: self.actors[at].idle.remote() for at in addresses}
-        for at in answers(calls, 2)[1]:
+        stuck = answers(calls, 2)[1]
+        for at in stuck:
             ray.kill(self.actors[at])
             self.actors[at] = self._actor(at)
-            with contextlib.suppress(Broken):
-                hello = self.actors[at].hello.remote(self.script, nccl=self.nccl)
-                self._all(START, {at: hello}, self.limit_s)
+        hello = {at: self.actors[at].hello.remote(self.script, nccl=self.nccl) for at in stuck}
+        with contextlib.suppress(Broken):
+            self._all(START, hello, self.limit_s)
 
     def end(self) -> None:
         for actor in self.actors.values():
@@ -141,10 +149,12 @@ class Trial:
         limit_s = max(5, self.limit_s / 4)
         try:
             for order in (pair[::-1], pair) if self.wary else (pair,):
-                self._join("pair", order, limit_s)
+                self._join(PAIRS, order, limit_s)
             calls = {at: self.actors[at].pair.remote((64 if self.nccl else 4) * MIB) for at in pair}
-            one, two = self._all("pair", calls, limit_s).values()
+            one, two = self._all(PAIRS, calls, limit_s).values()
         except Broken as broken:
+            if self.silent():
+                raise
             say(pair=pair, said="; ".join(broken.errors.values()))
             self.settle(pair)
             return 0
@@ -207,21 +217,23 @@ def main(address: str, own: str, task: str) -> None:
     with connected(address, own):
         trial = Trial(json.loads(task))
         try:
-            trial.start()
-            trial.whole()
-        except Broken as broken:
-            silent = trial.silent()
-            say(broken=broken.step, errors=broken.errors, silent=silent)
-            if silent or broken.step == START:
-                return
-            trial.wary = True
-            trial.settle(trial.actors)
-            trial.pairs()
-        else:
-            trial.pairs()
+            if not over(trial, trial.start, trial.whole, trial.pairs):
+                over(trial, trial.again)
         finally:
             say(done=True)
             trial.end()
+
+
+def over(trial: Trial, *steps: Callable[[], None]) -> bool:
+    """Do these steps; whether there is nothing more to find out."""
+    try:
+        for step in steps:
+            step()
+    except Broken as broken:
+        silent = trial.silent()
+        say(broken=broken.step, errors=broken.errors, silent=silent)
+        return bool(silent) or broken.step == START
+    return True
 
 
 if __name__ == "__main__":
