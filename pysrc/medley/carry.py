@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from medley import store
+from medley.fabric.variables import NOT_CARRIED
 from medley.variables import Variable
 
 _FILE = "ray_non_carry_over_env_vars.json"
@@ -21,8 +22,8 @@ _FOR_ALL = (
 )
 # Of those, what differs from host to host: interfaces, addresses, devices, folders.
 _OF_ONE_HOST = {
-    *("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_TOPO_FILE", "NCCL_CONF_FILE"),
-    *("UCX_NET_DEVICES", "VLLM_HOST_IP", "VLLM_NCCL_SO_PATH", "VLLM_CONFIG_ROOT", "VLLM_CACHE_ROOT"),
+    *NOT_CARRIED,
+    *("NCCL_TOPO_FILE", "NCCL_CONF_FILE", "VLLM_NCCL_SO_PATH", "VLLM_CONFIG_ROOT", "VLLM_CACHE_ROOT"),
     *("VLLM_CPU_OMP_THREADS_BIND", "VLLM_PORT", "VLLM_RPC_BASE_PATH"),
 }
 

@@ -15,7 +15,10 @@ _ALIKE = {
 
 
 def terms(parts: Mapping[str, Any], versions: Mapping[str, str], host: str) -> dict[str, Any]:
-    """What the head keeps for those who come: its versions, and all that its environment is made of."""
+    """What the head keeps for those who come: its versions, and all that its environment is made of.
+
+    The head adds `address`, its own in the cluster.
+    """
     return {"host": host, "parts": dict(parts), "python": parts["python"], **versions}
 
 

@@ -1,6 +1,7 @@
 """A membership is this host's part in a Ray cluster, from `ray-head` or `ray-worker` until `ray-stop`."""
 
 import contextlib
+import errno
 import json
 import socket
 import time
@@ -10,9 +11,11 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from medley import machine, ray, store
+from medley import machine, ray, store, transcript
 from medley.command import Command
+from medley.facts.net import Net
 from medley.problem import Problem
+from medley.transcript import Transcript
 from medley.variables import UNSET
 from medley.venv import Environment
 
@@ -104,6 +107,22 @@ def ask(environment: Environment, token: Path, verb: str, address: str, *rest: s
     return _answer(finished.lines, token, address)
 
 
+def tell(
+    environment: Environment,
+    token: Path,
+    head: str,
+    address: str,
+    answers: Transcript,
+    *,
+    note: Mapping[str, Any] | None = None,
+) -> None:
+    """Keep with the head at HOST:PORT what this host says of itself, and of a head its terms."""
+    file = folder() / "facts.txt"
+    store.write(file, transcript.text(answers))
+    terms = [json.dumps(note)] if note else []
+    ask(environment, token, "note" if note else "tell", head, address, str(file), *terms)
+
+
 @contextlib.contextmanager
 def held(
     environment: Environment, token: Path, address: str, own: str, slots: Mapping[str, int]
@@ -187,8 +206,11 @@ def require_reach(environment: Environment, token: Path, here: str, head: str) -
         )
 
 
-def require_listening(host: str, port: int) -> str:
-    """The address of `host`, where something listens on `port`; else a Problem that says what is wrong."""
+def require_listening(host: str, port: int, ours: Net) -> str:
+    """The address of `host`, where something listens on `port`; else a Problem that says what is wrong.
+
+    `ours`: the network of this host, which may be no network of the other's.
+    """
     try:
         address = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
     except socket.gaierror as error:
@@ -206,12 +228,20 @@ def require_listening(host: str, port: int) -> str:
     try:
         socket.create_connection((str(address), port), timeout=_CONNECT_LIMIT_S).close()
     except OSError as error:
-        raise _deaf(host, f"{address}:{port}", error) from error
+        raise _deaf(host, f"{address}:{port}", error, ours) from error
     return str(address)
 
 
-def _deaf(host: str, where: str, error: OSError) -> Problem:
+def _deaf(host: str, where: str, error: OSError, ours: Net) -> Problem:
     ports = ray.Ports()
+    if error.errno in {errno.ENETUNREACH, errno.EHOSTUNREACH}:
+        has = [f"{each.ip}/{each.prefix} ({link.name})" for link in ours.links for each in link.addresses]
+        return Problem(
+            f"{host} and this host have no network in common",
+            cause=f"no way leads to {where}: {error.strerror}; here are {', '.join(has) or 'no addresses'}",
+            fix="join them by a cable or a switch, and give each an address in one subnet: "
+            "sudo ip address add 192.168.100.1/24 dev INTERFACE (.2 on the next)",
+        )
     if isinstance(error, ConnectionRefusedError):
         cause, fix = f"nothing listens at {where}", f"on {host}: medley ray-head"
     else:

@@ -11,11 +11,10 @@ from medley.facts import Facts
 from medley.kind import Kind
 from medley.problem import Problem
 from medley.ray import Node, Place
-from medley.recognised import recognised
 from medley.variables import Variable, of_toolkit
 from medley.venv import Environment
 from medley.watch import Watch
-from medley.wire import Wire, variables
+from medley.wiring import Wiring
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,8 @@ class Part:
     settings: tuple[Variable, ...]
     """The toolkit's variables, and PATH with its programs."""
 
-    def node(self, wire: Wire) -> Node:
-        return Node(wire.address, self.slots, self.threads, self.memory_bytes)
+    def node(self, wiring: Wiring) -> Node:
+        return Node(wiring.end.address, self.slots, self.threads, self.memory_bytes)
 
     def terms(self) -> dict[str, Any]:
         versions = venv.versions(self.environment, ("ray", "vllm"))
@@ -39,24 +38,23 @@ class Part:
     def place(self, token: Path) -> Place:
         return Place(self.environment.programs / "ray", membership.folder(), token)
 
-    def on(self, wire: Wire) -> Iterator[Variable]:
+    def on(self, wiring: Wiring) -> Iterator[Variable]:
         """What every process of Ray's on this host inherits, besides Ray's own."""
         yield from self.settings
-        yield from variables(wire)
+        yield from wiring.variables
 
 
-def part(*, kind: str | None, slots: int | None, path: str, watch: Watch) -> Part:
+def part(facts: Facts, kind: Kind, *, slots: int | None, path: str, watch: Watch) -> Part:
     """The part of this host, its environment built if need be; `path` is the PATH we were started with."""
-    facts, found = recognised(kind)
-    chain = toolkit.find(found.name, watch=watch)
-    name = tools.environment(found, None)
-    environment = venv.ready(name, chain, driver=found.host.driver, watch=watch)
+    chain = toolkit.find(kind.name, watch=watch)
+    name = tools.environment(kind, None)
+    environment = venv.ready(name, chain, driver=kind.host.driver, watch=watch)
     folders = (str(environment.programs), *(chain.path if chain else ()))
     settings = of_toolkit(chain.variables if chain else {}, folders, path)
     return Part(
-        kind=found,
+        kind=kind,
         environment=environment,
-        slots=_slots(found, facts, slots),
+        slots=_slots(kind, facts, slots),
         threads=facts.cpu.threads,
         memory_bytes=facts.memory.total_bytes,
         settings=tuple(settings),

@@ -27,8 +27,8 @@ _HEALTH_CHECK = {
     "timeout_ms": "3000",
     "failure_threshold": "4",
 }
-# The other side of it: a node without its head ends its ranks, and itself. With Ray's own (5 minutes, 2 minutes
-# and 60 s) it took 3 minutes, with these half of one.
+# The other side of it: a node without its head ends its ranks, and itself. With Ray's own (300 s, 120 s and
+# 60 s) it took 3 minutes, with these half of one.
 _OUT_OF_REACH = {
     "grpc_client_keepalive_time_ms": "5000",
     "grpc_client_keepalive_timeout_ms": "5000",

@@ -3,11 +3,12 @@
 from medley import config, facts, machine
 from medley.kind import Kind, kind
 from medley.problem import Problem
+from medley.transcript import Transcript
 
 
-def recognised(named: str | None = None) -> tuple[facts.Facts, Kind]:
-    """The facts of this host and its kind; `named` takes a kind on the user's word."""
-    found = facts.facts(machine.ask(facts.QUESTIONS))
+def recognised(named: str | None = None, answers: Transcript | None = None) -> tuple[facts.Facts, Kind]:
+    """The facts of this host, asked now unless given, and its kind; `named` takes one on the user's word."""
+    found = facts.facts(machine.ask(facts.QUESTIONS) if answers is None else answers)
     hosts = config.hosts()
     if named is None:
         return found, kind(found, hosts)

@@ -9,13 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from medley import carry, membership, ray, venv
+from medley import carry, facts, membership, ray, transcript, venv, wiring
+from medley.fabric import Wishes
+from medley.facts import Facts
 from medley.membership import Membership
 from medley.problem import Problem
 from medley.variables import Variable
 from medley.venv import Environment
 from medley.watch import Watch
-from medley.wire import Wire, variables
 
 _LOOK_EVERY_S = 2
 _ASK_LIMIT_S = 10
@@ -101,13 +102,37 @@ def require_weights(found: Membership, folder: Path) -> None:
         )
 
 
-def settings(found: Membership) -> Iterator[Variable]:
-    """What the engine needs that places its ranks in this cluster."""
+def settings(
+    found: Membership, taken: Taken, wishes: Wishes, environ: Mapping[str, str], watch: Watch
+) -> Iterator[Variable]:
+    """What the engine needs that places its ranks on these hosts of the cluster, and lets them talk."""
     yield from ray.variables(Path(found.token))
     yield Variable("RAY_ADDRESS", found.head, "this cluster, and none that vLLM would start itself")
-    yield Variable("VLLM_HOST_IP", found.address, "the address that Ray knows this host by")
-    yield from variables(Wire(found.interface, found.address))
+    hosts, addresses = _hosts(found, taken)
+    here = next(host for host, address in addresses.items() if address == found.address)
+    fabric, wired = wiring.of_all(hosts, addresses, here, wishes, environ)
+    for line in (*fabric.why, *(f"{each.what}: {each.cause}; {each.fix}" for each in fabric.findings)):
+        watch.note(line)
+    yield from wired
     yield carry.variable()
+
+
+def _hosts(found: Membership, taken: Taken) -> tuple[dict[str, Facts], dict[str, str]]:
+    """The facts of those who take part, as they told them when they joined, and their addresses, by name."""
+    said = membership.ask(environment(found), Path(found.token), "read", found.head)
+    told = said["told"]
+    silent = [address for address in taken.slots if address not in told]
+    if silent:
+        raise Problem(
+            f"{', '.join(silent)} told nothing of itself",
+            cause="it was not joined by this medley's ray-worker",
+            fix="on it: medley ray-stop, then medley ray-worker HEAD",
+        )
+    named = {node["address"]: f"{node['name']} ({node['address']})" for node in said["nodes"]}
+    addresses = {named[address]: address for address in taken.slots}
+    return {
+        host: facts.facts(transcript.parse(told[address])) for host, address in addresses.items()
+    }, addresses
 
 
 def ranks(found: Membership) -> list[tuple[int, int, str]]:

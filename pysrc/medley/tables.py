@@ -90,6 +90,44 @@ class Made(Table):
     seed: int
 
 
+class Shape(Table):
+    """What a model is made of, as its weights are stored: with all scales, in bytes."""
+
+    layers: Annotated[int, Field(ge=1)]
+    hidden: Annotated[int, Field(ge=1)]
+    heads: Annotated[int, Field(ge=1)]
+    kv_heads: Annotated[int, Field(ge=1)]
+    head_dim: Annotated[int, Field(ge=1)]
+    vocabulary: Annotated[int, Field(ge=1)]
+    context: Annotated[int, Field(ge=1)]
+    """Tokens of the longest sequence it was made for."""
+    parameters: int
+    active_parameters: int
+    """Those that one token meets; all of them where there are no experts."""
+    layer_bytes: int
+    """One decoder layer, the mean over all: attention, norms, all experts."""
+    active_layer_bytes: int
+    """What one token reads of it."""
+    embedding_bytes: int
+    head_bytes: int
+    """Of the output head; 0 where it is the embedding, of which a pipeline's last stage needs a copy."""
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_bytes: int = 0
+    """One routed expert of one layer."""
+    attention_layers: int | None = None
+    """Layers with a KV cache that grows; absent: all. The others are windowed or recurrent."""
+    window: int | None = None
+    """Tokens that a windowed layer keeps."""
+    windowed_layers: int = 0
+    kv_bytes_per_token: int | None = None
+    """Of one attention layer where it is not twice kv_heads * head_dim in 16 bits (MLA keeps less)."""
+    state_bytes: int = 0
+    """Recurrent state of one sequence, over all layers."""
+    weights: Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"] = "bf16"
+    """How most of the weights are stored."""
+
+
 class Model(Table):
     """A known model: models/NAME.toml."""
 
@@ -97,9 +135,7 @@ class Model(Table):
     repository: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")] | None = None
     """ORG/NAME on the model hub."""
     made: Made | None = None
-    parameters: int | None = None
-    weights_bytes: int | None = None
-    context: int | None = None
+    shape: Shape | None = None
     vllm_args: tuple[str, ...] = ()
     """Flags this model needs of vLLM on every kind of host."""
     kv_cache_bytes: int | None = None

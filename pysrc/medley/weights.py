@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from medley import demo
+from medley import demo, hub
 from medley.problem import Problem
 from medley.tables import Model
 
@@ -72,3 +72,11 @@ def _folder(folder: Path) -> Weights:
             fix=f"ls {folder}  # and name the folder that holds config.json and the weights",
         )
     return Weights(folder.name, str(folder), None)
+
+
+def ready(found: Weights) -> None:
+    """Make the model, or see that the hub has it, before anything slow begins."""
+    if found.model and found.model.made:
+        demo.make(found.model.made, Path(found.target))
+    elif not found.local:
+        hub.require(found.target)

@@ -107,12 +107,12 @@ class Host:
         cgroup.freeze(self.keeper, self.name, frozen=False)
 
     def drop(self, first: int, last: int | None = None) -> None:
-        """A firewall that says nothing: TCP and UDP from others to these ports of this host are lost."""
+        """A firewall that says nothing: what others begin at these ports, TCP or UDP, is lost."""
         if which("nft") is None:
             raise Problem("no firewall on this rack", cause="there is no nft", fix="apt-get install nftables")
         ports = f"{first}-{last or first}"
         chain = "add chain inet rack input { type filter hook input priority 0; }"
-        rule = "add rule inet rack input iifname != lo"
+        rule = "add rule inet rack input iifname != lo ct state new"
         rules = (f"{rule} {kind} dport {ports} drop" for kind in ("tcp", "udp"))
         self.says("nft", "; ".join(["add table inet rack", chain, *rules]))
 

@@ -4,25 +4,21 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from medley import config, demo, machine
+from medley import config, demo
 from medley.command import Command
+from tests.rack.cluster import Served, cluster, medley, served
 from tests.rack.conftest import Up
 from tests.rack.host import Host
 from tests.rack.patience import within
 
 pytestmark = pytest.mark.rack
 
-MEDLEY = (sys.executable, "-m", "medley")
-TOKEN = "/tmp/home/.local/state/medley/token"
 MODEL = "/tmp/home/model"
-READY_LIMIT_S = 300
 # Those of many whose 32 greedy tokens are the most decided: the second choice is never nearer than this.
 PROMPTS = (
     "seven north question The wire",
@@ -55,58 +51,6 @@ while True:
 
 
 @dataclass
-class Served:
-    """A running `medley serve`, and what it said."""
-
-    host: Host
-    process: machine.Process
-    lines: list[str]
-
-    @property
-    def places(self) -> dict[str, str]:
-        """Where each rank is, as `serve` says it: address by STAGE.TENSOR_RANK."""
-        said = (line.split() for line in self.lines if line.startswith("medley: stage "))
-        return {f"{words[2]}{words[5]}".replace(",", ".").rstrip(":"): words[6] for words in said}
-
-    def choices(self) -> list[dict[str, Any]]:
-        said: list[dict[str, Any]] = json.loads(self.host.says(sys.executable, "-c", ASK))
-        return said
-
-
-def medley(host: Host, *words: str, stdin: str | None = None) -> machine.Finished:
-    """One short command of medley's on a host; `stdin` is the token it is given, in a file."""
-    command = Command((*MEDLEY, *words))
-    if stdin is not None:
-        host.path("/tmp/home/brought").write_text(stdin)
-        command = Command((*MEDLEY, *words, "--token-file", "/tmp/home/brought"))
-    began = time.monotonic()
-    finished = host.run(command, limit_s=120)
-    assert finished.status == 0 or time.monotonic() - began < 15, "a Problem takes seconds"
-    return finished
-
-
-def cluster(hosts: tuple[Host, ...]) -> str:
-    """Ray on all of them; returns the token."""
-    head, *others = hosts
-    assert medley(head, "ray-head").status == 0
-    token = head.path(TOKEN).read_text()
-    for host in others:
-        joined = medley(host, "ray-worker", head.name, stdin=token)
-        assert joined.status == 0, joined.lines
-    return token
-
-
-def served(host: Host, *words: str, model: str = "demo", env: Mapping[str, str] | None = None) -> Served:
-    lines: list[str] = []
-    process = host.start(Command((*MEDLEY, "serve", model, *words), env or {}), lines.append)
-    deadline = time.monotonic() + READY_LIMIT_S
-    while not any(line.startswith("ready after") for line in lines):
-        assert process.wait(0.2) is None, "\n".join(lines[-20:])
-        assert time.monotonic() < deadline, "\n".join(lines[-20:])
-    return Served(host, process, lines)
-
-
-@dataclass
 class Answer:
     tokens: list[list[int]]
     margin: float
@@ -120,7 +64,7 @@ def answer(host: Host, *words: str) -> Answer:
     name = ("--served-model-name", MODEL)
     run = served(host, *words, *name, "--", *flags, model=MODEL, env={"TORCHDYNAMO_DISABLE": "1"})
     try:
-        choices = run.choices()
+        choices = json.loads(host.says(sys.executable, "-c", ASK))
     finally:
         run.process.stop()
     tops = [
@@ -213,30 +157,3 @@ def of_engine(host: Host) -> list[str]:
     """What still runs there of a served model: the engine, and its ranks under Ray."""
     lines = host.says("ps", "-eo", "args").splitlines()
     return [line for line in lines if "RayWorkerProc" in line or "vllm" in line.lower().split("/")[-1]]
-
-
-def test_what_cannot_join_says_why(rack: Up) -> None:
-    hosts = rack(2).hosts
-    head, worker = hosts
-    nobody = medley(worker, "ray-worker", head.name, stdin="a-token-of-no-cluster")
-    assert_problem(nobody, f"no Ray head answers at {head.name}")
-
-    assert medley(head, "ray-head").status == 0
-    assert_problem(medley(head, "ray-head"), "in a cluster already")
-    assert_problem(medley(worker, "ray-worker", head.name), "has no token")
-    wrong = medley(worker, "ray-worker", head.name, stdin="a-token-of-no-cluster")
-    assert_problem(wrong, "does not take this token")
-
-    worker.path("/etc/hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {head.name}\n")
-    token = head.path(TOKEN).read_text()
-    assert_problem(medley(worker, "ray-worker", head.name, stdin=token), "means this host itself")
-    assert medley(worker, "ray-worker", head.address, stdin=token).status == 0
-    nodes = json.loads(medley(head, "status", "--json").lines[-1])["nodes"]
-    assert sorted(node["address"] for node in nodes if node["alive"]) == [head.address, worker.address]
-    assert_problem(medley(worker, "serve", "demo"), "is a worker of a cluster")
-    assert_problem(medley(head, "serve", "demo", "--hosts", "3"), "3 hosts are needed, and 2 are here")
-
-
-def assert_problem(finished: machine.Finished, what: str) -> None:
-    assert finished.status == 1, finished.lines
-    assert any(what in line for line in finished.lines), finished.lines

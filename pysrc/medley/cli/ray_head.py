@@ -2,26 +2,33 @@
 
 import json
 import os
+from socket import gethostname
 
 from plumbum import cli
 
+from medley.cli.reasons import show, tell
 from medley.cli.verb import Verb
 
 
 class RayHead(Verb):
     DESCRIPTION = "Start a Ray cluster whose head is this host; other hosts join it with ray-worker."
     DESCRIPTION_MORE = """
-It returns when the cluster is up; ray-stop ends it. Nobody joins without the token, which lies in a file that
-only you can read. No dashboard is started unless asked for, and then for this host alone.
+It takes the fastest wire that leads out of this host, and says why. It returns when the cluster is up;
+ray-stop ends it. Nobody joins without the token, which lies in a file that only you can read.
+No dashboard is started unless asked for, and then for this host alone.
 
 Examples:
     /medley ray-head
-    /medley ray-head --address 192.168.100.10
+    /medley ray-head --link 192.168.100.0/24
+    /medley ray-head --link enp1s0f0np0
     /medley ray-head --dry-run
 
 """
-    address = cli.SwitchAttr(
-        "--address", str, argname="ADDRESS", help="this host's on the fast wire, or the interface"
+    link = cli.SwitchAttr(
+        "--link", str, argname="LINK", help="the wire to take: an interface, an address or a network"
+    )
+    exclude = cli.SwitchAttr(
+        "--exclude", str, list=True, argname="INTERFACE", help="never take it; can be said again"
     )
     kind = cli.SwitchAttr("--kind", str, argname="KIND", help="take this host for that kind; see hosts/")
     slots = cli.SwitchAttr(
@@ -32,28 +39,34 @@ Examples:
     as_json = cli.Flag("--json", help="print one JSON object: address, token's file, slots; or the command")
 
     def main(self) -> None:
-        from medley import machine, membership, ray, token, wire
+        from medley import facts, machine, membership, ray, token, wiring
         from medley.cli.progress import watch
-        from medley.cli.reasons import show
+        from medley.fabric import Wishes
         from medley.part import part
+        from medley.recognised import recognised
 
-        here = wire.own(wire.wires(machine.ask([wire.ADDRESSES])[wire.ADDRESSES].text), self.address)
         if not self.dry_run:
             membership.require_none()
-        ours = part(kind=self.kind, slots=self.slots, path=os.environ.get("PATH", ""), watch=watch())
+        answers = machine.ask(facts.QUESTIONS)
+        found, kind = recognised(self.kind, answers)
+        wishes = Wishes(self.link, frozenset(self.exclude))
+        wired = wiring.of_head(gethostname(), found, wishes, os.environ)
+        tell(wired)
+        ours = part(found, kind, slots=self.slots, path=os.environ.get("PATH", ""), watch=watch())
         ports, secret = ray.Ports(), token.path() if self.dry_run else token.made()
         start = ray.head(
-            ours.place(secret), ours.node(here), ports, dashboard=self.dashboard, more=ours.on(here)
+            ours.place(secret), ours.node(wired), ports, dashboard=self.dashboard, more=ours.on(wired)
         )
         if self.dry_run:
             show(start.command, start.why(), as_json=self.as_json)
             return
-        at = f"{here.address}:{ports.gcs}"
-        place = str(ours.environment.path)
-        noted = membership.Membership("head", at, here.address, here.interface, place, str(secret))
+        end = wired.end
+        at, place = f"{end.address}:{ports.gcs}", str(ours.environment.path)
+        noted = membership.Membership("head", at, end.address, end.interface, place, str(secret))
         with watch().stage(f"Ray head at {at}"), membership.begun(start.command, noted):
-            membership.ask(ours.environment, secret, "note", at, json.dumps(ours.terms()))
-        self._say(here.address, str(secret), ours.slots)
+            terms = {**ours.terms(), "address": end.address}
+            membership.tell(ours.environment, secret, at, end.address, answers, note=terms)
+        self._say(end.address, str(secret), ours.slots)
         if self.dashboard and not self.as_json:
             print(f"Ray's dashboard: http://127.0.0.1:{ports.dashboard} (RAY_AUTH token: {secret})")
 

@@ -4,16 +4,22 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from socket import gethostname
+from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
 
+from medley.cli.reasons import show, tell
 from medley.cli.verb import Verb
 from medley.problem import Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from medley.fabric import End
+    from medley.facts import Facts
     from medley.part import Part
-    from medley.wire import Wire
+    from medley.wiring import Wiring
 
 
 class RayWorker(Verb):
@@ -36,37 +42,60 @@ Examples:
     slots = cli.SwitchAttr(
         "--slots", cli.Range(1, 64), argname="N", help="ranks this host takes; default: one for each GPU"
     )
+    link = cli.SwitchAttr(
+        "--link", str, argname="LINK", help="the wire to take: an interface, an address or a network"
+    )
+    exclude = cli.SwitchAttr(
+        "--exclude", str, list=True, argname="INTERFACE", help="never take it; can be said again"
+    )
     dry_run = cli.Flag("--dry-run", help="print the command, and why it is as it is; start nothing")
     as_json = cli.Flag("--json", help="print one JSON object: head, address, slots; or the command")
 
     def main(self, head: str) -> None:
-        from medley import joining, membership, ray, token
+        from medley import facts, joining, machine, membership, ray, token
         from medley.cli.progress import watch
-        from medley.cli.reasons import show
         from medley.part import part
+        from medley.recognised import recognised
 
         if not self.dry_run:
             membership.require_none()
         secret = self._token()
         ports = ray.Ports()
-        address = membership.require_listening(head, ports.gcs)
-        here = _wire(address)
-        at = f"{address}:{ports.gcs}"
-        ours = part(kind=self.kind, slots=self.slots, path=os.environ.get("PATH", ""), watch=watch())
-        found = membership.ask(ours.environment, secret, "read", at)
-        joining.require_alike(ours.terms(), found["note"], at)
+        answers = machine.ask(facts.QUESTIONS)
+        found, kind = recognised(self.kind, answers)
+        named = f"{membership.require_listening(head, ports.gcs, found.net)}:{ports.gcs}"
+        ours = part(found, kind, slots=self.slots, path=os.environ.get("PATH", ""), watch=watch())
+        there = membership.ask(ours.environment, secret, "read", named)
+        joining.require_alike(ours.terms(), there["note"], named)
+        wired = self._wired(found, there)
+        tell(wired)
         secret = token.keep(secret)
-        start = ray.worker(ours.place(secret), ours.node(here), ports, to=at, more=ours.on(here))
+        # By the wire that both are on, whatever address of the head was typed.
+        at = f"{there['note']['address']}:{ports.gcs}"
+        start = ray.worker(ours.place(secret), ours.node(wired), ports, to=at, more=ours.on(wired))
         if self.dry_run:
             show(start.command, start.why(), as_json=self.as_json)
             return
-        place = str(ours.environment.path)
-        noted = membership.Membership("worker", at, here.address, here.interface, place, str(secret))
+        end, place = wired.end, str(ours.environment.path)
+        noted = membership.Membership("worker", at, end.address, end.interface, place, str(secret))
         with watch().stage(f"join {at}"), membership.begun(start.command, noted):
-            membership.require_reach(ours.environment, secret, here.address, at)
-        self._say(ours, here, at)
+            membership.require_reach(ours.environment, secret, end.address, at)
+            membership.tell(ours.environment, secret, at, end.address, answers)
+        self._say(ours, end, at)
 
-    def _say(self, ours: "Part", here: "Wire", at: str) -> None:
+    def _wired(self, found: "Facts", there: "Mapping[str, Any]") -> "Wiring":
+        """The wire between this host and the head, whose facts are in what it told."""
+        from medley import facts, transcript, wiring
+        from medley.fabric import Wishes
+
+        note, here = there["note"], gethostname()
+        name = here if here != note["host"] else f"{here} (here)"
+        heads = facts.facts(transcript.parse(there["told"][note["address"]]))
+        wishes = Wishes(self.link, frozenset(self.exclude))
+        hosts = {note["host"]: heads, name: found}
+        return wiring.of_worker(hosts, name, (note["host"], note["address"]), wishes, os.environ)
+
+    def _say(self, ours: "Part", here: "End", at: str) -> None:
         if self.as_json:
             print(json.dumps({"head": at, "address": here.address, "slots": ours.slots}))
         else:
@@ -90,10 +119,3 @@ Examples:
                 cause=str(error),
                 fix="name the copy of the head's token, or - for standard input",
             ) from error
-
-
-def _wire(address: str) -> "Wire":
-    from medley import machine, wire
-
-    question = wire.route_question(address)
-    return wire.towards(address, machine.ask([question])[question].text)

@@ -3,8 +3,12 @@
 import json
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from medley.command import Command
+
+if TYPE_CHECKING:
+    from medley.wiring import Wiring
 
 
 def show(command: Command, why: Iterable[tuple[str, str]], *, as_json: bool) -> None:
@@ -16,3 +20,9 @@ def show(command: Command, why: Iterable[tuple[str, str]], *, as_json: bool) -> 
     for what, reason in why:
         print(f"medley: {what}: {reason}", file=sys.stderr)
     print(command)
+
+
+def tell(wiring: "Wiring") -> None:
+    """Which wire was taken, on stderr."""
+    for line in wiring.said():
+        print(f"medley: {line}", file=sys.stderr)

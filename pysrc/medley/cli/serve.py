@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from plumbum import cli
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from medley.launch import Launch
     from medley.membership import Membership
     from medley.plan import Plan
+    from medley.variables import Variable
 
 
 class Serve(Verb):
@@ -73,6 +74,9 @@ Examples:
     wait = cli.SwitchAttr(
         "--wait", cli.Range(0, 86_400), 0, argname="SECONDS", help="how long to wait for these hosts to join"
     )
+    transport = cli.SwitchAttr(
+        "--transport", cli.Set("tcp", "rdma"), argname="KIND", help="tcp or rdma; default: what all hosts can"
+    )
     timeout = cli.SwitchAttr(
         "--timeout", cli.Range(1, 86_400), 1800, argname="SECONDS", help="how long until it must be ready"
     )
@@ -93,13 +97,14 @@ Examples:
         if not self.dry_run:
             serving.require_none(self.port)
             port.require_free(self.host, self.port)
-            _require(found)
+            weights.ready(found)
         joined = spreading.cluster(self.hosts)
         taken = spreading.taken(joined, self.hosts, self.wait, watch()) if joined else None
         if taken is None or len(taken.slots) == 1:
             joined = taken = None
         kind, plan = self._planned(found, taken)
-        launch = self._launch(found, kind, plan, listens, flags=flags, joined=joined)
+        cluster = self._cluster(joined, taken) if joined and taken else ()
+        launch = self._launch(found, kind, plan, listens, flags=flags, joined=joined, cluster=cluster)
         if self.dry_run:
             show(launch.command, launch.why(), as_json=self.as_json)
             return
@@ -153,6 +158,14 @@ Examples:
             return kind, plan(found.model, kind.host, facts, asked)
         return kind, spread(plan(found.model, kind.host, facts), taken.slots, asked)
 
+    def _cluster(self, joined: "Membership", taken: "spreading.Taken") -> "tuple[Variable, ...]":
+        from medley import spreading
+        from medley.cli.progress import watch
+        from medley.fabric import Wishes
+
+        transport: Any = self.transport  # plumbum has seen to it that it is one of these
+        return tuple(spreading.settings(joined, taken, Wishes(transport=transport), os.environ, watch()))
+
     def _launch(
         self,
         found: "weights.Weights",
@@ -162,8 +175,9 @@ Examples:
         *,
         flags: tuple[str, ...],
         joined: "Membership | None",
+        cluster: "tuple[Variable, ...]",
     ) -> "Launch":
-        from medley import spreading, tools
+        from medley import tools
         from medley.cli.progress import watch
         from medley.launch import launch
 
@@ -177,7 +191,7 @@ Examples:
             listens,
             tools=chosen,
             path=os.environ.get("PATH", ""),
-            cluster=spreading.settings(joined) if joined else (),
+            cluster=cluster,
             extra=flags,
         )
 
@@ -217,16 +231,6 @@ Examples:
 
 def _say(text: str) -> None:
     print(f"medley: {text}", file=sys.stderr)
-
-
-def _require(found: "weights.Weights") -> None:
-    """Make the model, or see that the hub has it, before anything slow begins."""
-    from medley import demo, hub
-
-    if found.model and found.model.made:
-        demo.make(found.model.made, Path(found.target))
-    elif not found.local:
-        hub.require(found.target)
 
 
 def _too_many(model: str, words: tuple[str, ...]) -> Problem:

@@ -1,7 +1,8 @@
 """Asks a Ray cluster's head what it keeps; run by an engine environment's Python, prints one JSON object.
 
-    python cluster.py read HOST:PORT             the note of medley's head, and the nodes
-    python cluster.py note HOST:PORT JSON        keep a note there, which hosts that join compare
+    python cluster.py read HOST:PORT             the head's note, the nodes, what hosts told
+    python cluster.py tell HOST:PORT ADDRESS FILE    keep there what a host tells of itself
+    python cluster.py note HOST:PORT ADDRESS FILE JSON   the same, and the head's note
     python cluster.py ranks HOST:PORT            where vLLM's ranks are
     python cluster.py lacking HOST:PORT OWN FILE     the hosts with a slot that have no such file
     python cluster.py hold HOST:PORT OWN HOST=N…     keep so many slots from others until it is ended
@@ -24,10 +25,10 @@ import ray
 from ray._private.state import GlobalState
 from ray._raylet import GcsClient, GcsClientOptions
 
-KEY = b"medley"
+KEY, HOST = b"medley", b"host "
 LIMIT_S = 8
-CONNECT_LIMIT_S = 2
-TASK_LIMIT_S = 5
+CONNECT_LIMIT_S = 1.5
+TASK_LIMIT_S = 4
 LACKING_LIMIT_S = 20
 HOLD_LIMIT_S = 20
 REACH_LIMIT_S = 8
@@ -36,8 +37,8 @@ REACH_LIMIT_S = 8
 def main(verb: str, address: str, *rest: str) -> dict[str, Any]:
     try:
         client = GcsClient(address=address)
-        if verb == "note":
-            client.internal_kv_put(KEY, rest[0].encode(), overwrite=True, namespace=KEY, timeout=LIMIT_S)
+        if verb in {"note", "tell"}:
+            keep(client, *rest)
         if verb == "ranks":
             return {"ranks": ranks(address)}
         if verb == "lacking":
@@ -47,9 +48,24 @@ def main(verb: str, address: str, *rest: str) -> dict[str, Any]:
         if verb == "hold":
             hold(address, *rest)
         note = client.internal_kv_get(KEY, KEY, LIMIT_S)
-        return {"note": json.loads(note) if note else None, "nodes": nodes(client, address)}
+        found = nodes(client, address)
+        return {"note": json.loads(note) if note else None, "nodes": found, "told": told(client, found)}
     except Exception as error:  # noqa: BLE001 - whatever it is, our side turns it into a Problem
         return {"error": type(error).__name__, "said": str(error)[:400]}
+
+
+def keep(client: Any, address: str, file: str, note: str | None = None) -> None:  # noqa: ANN401 - the same
+    pairs = {HOST + address.encode(): Path(file).read_bytes(), KEY: note.encode() if note else None}
+    for key, value in pairs.items():
+        if value is not None:
+            client.internal_kv_put(key, value, overwrite=True, namespace=KEY, timeout=LIMIT_S)
+
+
+def told(client: Any, nodes: list[dict[str, Any]]) -> dict[str, str]:  # noqa: ANN401 - the same
+    """By address, what each living host told of itself."""
+    living = {node["address"] for node in nodes if node["alive"]}
+    texts = {each: client.internal_kv_get(HOST + each.encode(), KEY, LIMIT_S) for each in living}
+    return {address: text.decode() for address, text in texts.items() if text}
 
 
 def nodes(client: Any, address: str) -> list[dict[str, Any]]:  # noqa: ANN401 - Ray's own client has no types

@@ -1,0 +1,52 @@
+"""A cluster of hosts that have nothing but Nix and the flake: `nix run .#ray-head` and its like on each."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from medley.command import Command
+from tests.rack.cluster import Served, cluster, medley, served
+from tests.rack.rack import up
+from tests.rack.spec import Spec
+
+if TYPE_CHECKING:
+    from tests.nix.conftest import Tree
+
+pytestmark = pytest.mark.rack
+
+ASK = """
+import json, urllib.request
+body = {"model": "demo", "prompt": "Hello", "max_tokens": 16, "temperature": 0}
+request = urllib.request.Request("http://127.0.0.1:8000/v1/completions", json.dumps(body).encode(),
+                                 {"Content-Type": "application/json"})
+print(json.load(urllib.request.urlopen(request, timeout=120))["choices"][0]["text"])
+"""
+
+
+def test_two_and_four_hosts_through_the_apps(tree: "Tree") -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it makes namespaces and mounts")
+
+    def app(verb: str, *words: str) -> Command:
+        return Command(("nix", "run", f"path:{tree.folder}#{verb}", "--", *words), tree.variables)
+
+    def text(run: Served) -> str:
+        said = run.host.says(sys.executable, "-c", ASK)
+        run.process.stop()
+        return said
+
+    spec = Spec(4, share=(str(tree.folder.parent),), name=f"pytest-{os.getpid()}-nix")
+    with up(spec) as rack:
+        head, *_ = rack.hosts
+        cluster(rack.hosts, by=app)
+        two = served(head, "--hosts", "2", by=app)
+        assert sorted(two.places) == ["0.0", "1.0"]
+        said = text(two)
+        four = served(head, by=app)
+        assert sorted(four.places.values()) == sorted(host.address for host in rack.hosts)
+        assert text(four) == said
+        for host in rack.hosts:
+            assert medley(host, "ray-stop", by=app).status == 0
+            assert "raylet" not in host.says("ps", "-eo", "comm")
