@@ -13,11 +13,11 @@ import pytest
 
 from medley import machine
 from medley.command import Command
+from tests.rack.cluster import MEDLEY, cluster
 from tests.rack.host import Host
 from tests.rack.patience import within
 from tests.rack.rack import Rack, up
 from tests.rack.spec import Link, Spec
-from tests.rack.test_cluster import MEDLEY, cluster
 
 pytestmark = pytest.mark.rack
 

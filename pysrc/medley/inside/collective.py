@@ -2,9 +2,9 @@
 
     python collective.py HOST:PORT OWN TASK
 
-TASK is a JSON object: nodes (id, address, free), sizes in bytes, limit_s of a step, life_s of a rank, and a
-script of the shell that asks a host for its facts. Each line is an event, a JSON object known by its first
-key: step, hosts, sums, size, pair, skipped, broken, done.
+TASK is a JSON object: nodes (id, address, free), env of the ranks, sizes in bytes, limit_s of a step, life_s
+of a rank, and a script of the shell that asks a host for its facts. Each line is an event, a JSON object
+known by its first key: step, hosts, sums, size, pair, skipped, broken, done.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class Trial:
     def __init__(self, task: dict[str, Any]) -> None:
         self.nodes = {node["address"]: node for node in task["nodes"]}
         self.limit_s, self.life_s = float(task["limit_s"]), float(task["life_s"])
-        self.sizes, self.script = task["sizes"], task["script"]
+        self.sizes, self.script, self.env = task["sizes"], task["script"], task["env"]
         self.why, self.nccl = transport(self.nodes.values())
         self.actors: dict[str, Any] = {}
         # After a failure a pair is joined from both sides: a firewall stops those who come, not those who go.
@@ -121,7 +121,7 @@ class Trial:
         there = NodeAffinitySchedulingStrategy(self.nodes[address]["id"], soft=False)
         options = {"num_cpus": 0, "num_gpus": int(self.nccl), "max_restarts": 0}
         made = ray.remote(concurrency_groups={"pulse": 1}, scheduling_strategy=there, **options)(rank.Rank)
-        return made.remote(self.life_s)
+        return made.remote(self.life_s, self.env)
 
     def _join(self, step: str, addresses: tuple[str, ...], limit_s: float) -> None:
         first, size, patience = addresses[0], len(addresses), limit_s * 0.8
