@@ -38,13 +38,15 @@ def cluster() -> Membership:
 
 def nodes(found: Membership, wanted: int | None, watch: Watch) -> list[Mapping[str, Any]]:
     """The hosts that take part, this one first: `wanted`, or all there are."""
-    said = membership.ask(spreading.environment(found), Path(found.token), "read", found.head)["nodes"]
+    said = membership.ask(spreading.environment(found), Path(found.token), "read", found.head)
     living = sorted(
-        (node for node in said if node["alive"]),
+        (node for node in said["nodes"] if node["alive"]),
         key=lambda node: (node["address"] != found.address, node["id"]),
     )
     here = {node["address"] for node in living}
-    for gone in {f"{node['name']} ({node['address']})" for node in said if node["address"] not in here}:
+    for gone in {
+        f"{node['name']} ({node['address']})" for node in said["nodes"] if node["address"] not in here
+    }:
         watch.note(f"{gone} is gone, and takes no part")
     if len(living) < (wanted or 2):
         raise Problem(
