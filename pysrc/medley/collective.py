@@ -94,6 +94,8 @@ class Result:
     """What is wrong with them, by address: empty where they are right, None where they were not reached."""
     rates: tuple[Rate, ...] = ()
     pairs: tuple[Pair, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Pairs for which no time was left."""
     broken: Broken | None = None
     ended: bool = False
 
@@ -150,6 +152,8 @@ def folded(result: Result, event: Mapping[str, Any]) -> Result:
             changes = {"rates": (*result.rates, Rate(size, seconds, len(result.members)))}
         case {"pair": _}:
             changes = {"pairs": tuple(_better([*result.pairs, _pair(event)]))}
+        case {"skipped": [one, two]}:
+            changes = {"skipped": (*result.skipped, (one, two))}
         case {"broken": step, "errors": errors, "silent": silent}:
             changes = {"broken": Broken(step, dict(errors), tuple(silent))}
         case {"done": _}:
@@ -176,10 +180,10 @@ def _pair(event: Mapping[str, Any]) -> Pair:
 
 
 def _better(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Of two turns of a pair the faster one."""
+    """Of two turns of a pair the faster one, or the one that failed."""
     best: dict[tuple[str, str], Pair] = {}
     for pair in pairs:
         before = best.get((pair.one, pair.two))
-        if before is None or before.slower_mbit < pair.slower_mbit:
+        if before is None or pair.said or (not before.said and before.slower_mbit < pair.slower_mbit):
             best[pair.one, pair.two] = pair
     yield from best.values()

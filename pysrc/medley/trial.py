@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,8 +10,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from medley import facts, machine, membership, spreading, store, transcript
+from medley import facts, machine, membership, spreading, store, transcript, wiring
 from medley.collective import Member, Result, folded
+from medley.fabric import Wishes
+from medley.fabric.variables import NOT_CARRIED
 from medley.membership import Membership
 from medley.problem import Problem
 from medley.watch import Watch
@@ -35,13 +38,15 @@ def cluster() -> Membership:
 
 def nodes(found: Membership, wanted: int | None, watch: Watch) -> list[Mapping[str, Any]]:
     """The hosts that take part, this one first: `wanted`, or all there are."""
-    said = membership.ask(spreading.environment(found), Path(found.token), "read", found.head)["nodes"]
+    said = membership.ask(spreading.environment(found), Path(found.token), "read", found.head)
     living = sorted(
-        (node for node in said if node["alive"]),
+        (node for node in said["nodes"] if node["alive"]),
         key=lambda node: (node["address"] != found.address, node["id"]),
     )
     here = {node["address"] for node in living}
-    for gone in {f"{node['name']} ({node['address']})" for node in said if node["address"] not in here}:
+    for gone in {
+        f"{node['name']} ({node['address']})" for node in said["nodes"] if node["address"] not in here
+    }:
         watch.note(f"{gone} is gone, and takes no part")
     if len(living) < (wanted or 2):
         raise Problem(
@@ -49,7 +54,18 @@ def nodes(found: Membership, wanted: int | None, watch: Watch) -> list[Mapping[s
             cause=f"the cluster at {found.head} has {', '.join(node['name'] for node in living)}",
             fix="on each host that is missing: medley ray-worker HEAD; medley status shows who is there",
         )
-    return living[:wanted]
+    return [{**node, "told": said["told"].get(node["address"])} for node in living[:wanted]]
+
+
+def variables(chosen: Sequence[Mapping[str, Any]], environ: Mapping[str, str]) -> dict[str, str]:
+    """What is the group's, as `serve` has it; nothing where a host has told nothing of itself."""
+    named = {f"{node['name']} ({node['address']})": node for node in chosen}
+    if not all(node["told"] for node in chosen):
+        return {}
+    hosts = {host: facts.facts(transcript.parse(node["told"])) for host, node in named.items()}
+    addresses = {host: node["address"] for host, node in named.items()}
+    _, wired = wiring.of_all(hosts, addresses, next(iter(hosts)), Wishes(), environ)
+    return {each.name: each.value for each in wired if each.name not in NOT_CARRIED}
 
 
 def result(
@@ -59,6 +75,7 @@ def result(
     life_s = _CONNECT_LIMIT_S + limit_s * (_STEPS + len(sizes))
     task = {
         "nodes": [{key: node[key] for key in ("id", "address", "free")} for node in chosen],
+        "env": variables(chosen, os.environ),
         "sizes": list(sizes),
         "limit_s": limit_s,
         "life_s": life_s,

@@ -14,6 +14,8 @@ from medley.problem import Problem
 
 _ENOUGH = 0.5
 _TWO = 2
+_START = "start the ranks"
+"""As inside/collective.py says it."""
 
 
 def verdict(result: Result) -> Problem | None:
@@ -21,7 +23,7 @@ def verdict(result: Result) -> Problem | None:
     broken = result.broken
     if broken and broken.silent:
         return _silent(result, broken.silent)
-    if broken and broken.step == "start":
+    if broken and broken.step == _START:
         return _not_started(result)
     return next(_wrong(result), None)
 
@@ -77,11 +79,12 @@ def expected_mbit(result: Result, pair: Pair) -> int | None:
 
 def _silent(result: Result, silent: tuple[str, ...]) -> Problem:
     broken = result.broken
-    step = broken.step if broken else "start"
+    step = broken.step if broken else _START
     others = len(result.members) - len(silent)
+    does, it, answers = ("does", "it", "answers") if len(silent) == 1 else ("do", "they", "answer")
     return Problem(
-        f"{_named(result, silent)} {'does' if len(silent) == 1 else 'do'} not answer",
-        cause=f"the time to {step} was over, and it answers no other question either; "
+        f"{_named(result, silent)} {does} not answer",
+        cause=f"{it} did not {step} in time, and {answers} no other question either; "
         f"{others} of {len(result.members)} hosts do",
         fix=f"look at it: ssh {silent[0]} uptime; then there: medley ray-stop; medley ray-worker HEAD",
     )
@@ -92,7 +95,7 @@ def _not_started(result: Result) -> Problem:
     return Problem(
         f"{_named(result, tuple(errors))} cannot take part",
         cause=_errors(result),
-        fix="medley facts there shows its GPU; medley env check proves its engine environment",
+        fix="there: medley facts, which shows its GPU, and medley env check; if it is slow: --limit 300",
     )
 
 
@@ -101,8 +104,9 @@ def _of_hosts(result: Result, blamed: tuple[Member, ...]) -> Problem:
     own = [pair for pair in result.pairs if any(address in pair for address in addresses)]
     failed = all(pair.said for pair in own)
     verb = "is" if len(blamed) == 1 else "are"
+    trouble = "cut off from the others, or far too slow" if failed else "slow"
     return Problem(
-        f"{_named(result, tuple(addresses))} {verb} {'cut off from the others' if failed else 'slow'}",
+        f"{_named(result, tuple(addresses))} {verb} {trouble}",
         cause="\n".join(_pair_shown(result, pair) for pair in own) + _beside(result, own),
         fix=_look(blamed[0], failed=failed),
     )

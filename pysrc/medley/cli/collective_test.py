@@ -60,10 +60,13 @@ Examples:
             print(json.dumps(table))
         else:
             _show(result)
+        if result.skipped:
+            seen.note(f"no time was left for {len(result.skipped)} pairs; each step gets more with --limit")
         if problem:
             raise problem
         if not self.as_json:
-            print(f"all is well: {len(result.members)} hosts agree on every sum, and no pair falls short")
+            hosts, pairs = len(result.members), len(result.pairs)
+            print(f"all is well: {hosts} hosts agree on every sum, and none of {pairs} pairs falls short")
 
 
 def _show(result: "Result") -> None:

@@ -2,9 +2,9 @@
 
     python collective.py HOST:PORT OWN TASK
 
-TASK is a JSON object: nodes (id, address, free), sizes in bytes, limit_s of a step, life_s of a rank, and a
-script of the shell that asks a host for its facts. Each line is an event, a JSON object known by its first
-key: step, hosts, sums, size, pair, skipped, broken, done.
+TASK is a JSON object: nodes (id, address, free), env of the ranks, sizes in bytes, limit_s of a step, life_s
+of a rank, and a script of the shell that asks a host for its facts. Each line is an event, a JSON object
+known by its first key: step, hosts, sums, size, pair, skipped, broken, done.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import json
 import runpy
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
@@ -24,6 +24,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 PULSE_LIMIT_S = 4
 MIB = 1 << 20
+START = "start the ranks"
+PAIRS = "try each pair"
 SMALL = 64 << 10  # of less than this the time is mostly latency, and says little of the next size
 
 # It is not to be found on other hosts, so it goes there as it is.
@@ -44,16 +46,18 @@ class Trial:
     def __init__(self, task: dict[str, Any]) -> None:
         self.nodes = {node["address"]: node for node in task["nodes"]}
         self.limit_s, self.life_s = float(task["limit_s"]), float(task["life_s"])
-        self.sizes, self.script = task["sizes"], task["script"]
+        self.sizes, self.script, self.env = task["sizes"], task["script"], task["env"]
         self.why, self.nccl = transport(self.nodes.values())
         self.actors: dict[str, Any] = {}
+        # After a failure a pair is joined from both sides: a firewall stops those who come, not those who go.
+        self.wary = False
 
     def start(self) -> None:
-        say(step="start a rank on each host")
+        say(step=START)
         for address in self.nodes:
             self.actors[address] = self._actor(address)
         calls = {at: actor.hello.remote(self.script, nccl=self.nccl) for at, actor in self.actors.items()}
-        said = self._all("start", calls, self.limit_s)
+        said = self._all(START, calls, self.limit_s)
         say(hosts=said, backend="nccl" if self.nccl else "gloo", why=self.why)
 
     def whole(self) -> None:
@@ -69,7 +73,7 @@ class Trial:
 
     def pairs(self) -> None:
         """Each two; those that seem slow have a second turn, for a busy moment is not a slow wire."""
-        say(step="each pair")
+        say(step=PAIRS)
         end = time.monotonic() + 2 * self.limit_s
         found: dict[tuple[str, str], float] = {}
         for pair in combinations(self.actors, 2):
@@ -92,15 +96,22 @@ class Trial:
                 living.add(calls[call])
         return [at for at in self.actors if at not in living]
 
+    def again(self) -> None:
+        """Each pair, after a step that failed though everybody answers."""
+        self.wary = True
+        self.settle(self.actors)
+        self.pairs()
+
     def settle(self, addresses: Iterable[str]) -> None:
         """Those still stuck in a step that failed are started anew, lest the next one looks broken too."""
         calls = {at: self.actors[at].idle.remote() for at in addresses}
-        for at in answers(calls, 2)[1]:
+        stuck = answers(calls, 2)[1]
+        for at in stuck:
             ray.kill(self.actors[at])
             self.actors[at] = self._actor(at)
-            with contextlib.suppress(Broken):
-                hello = self.actors[at].hello.remote(self.script, nccl=self.nccl)
-                self._all("start", {at: hello}, self.limit_s)
+        hello = {at: self.actors[at].hello.remote(self.script, nccl=self.nccl) for at in stuck}
+        with contextlib.suppress(Broken):
+            self._all(START, hello, self.limit_s)
 
     def end(self) -> None:
         for actor in self.actors.values():
@@ -110,7 +121,7 @@ class Trial:
         there = NodeAffinitySchedulingStrategy(self.nodes[address]["id"], soft=False)
         options = {"num_cpus": 0, "num_gpus": int(self.nccl), "max_restarts": 0}
         made = ray.remote(concurrency_groups={"pulse": 1}, scheduling_strategy=there, **options)(rank.Rank)
-        return made.remote(self.life_s)
+        return made.remote(self.life_s, self.env)
 
     def _join(self, step: str, addresses: tuple[str, ...], limit_s: float) -> None:
         first, size, patience = addresses[0], len(addresses), limit_s * 0.8
@@ -137,10 +148,13 @@ class Trial:
         """Says what came of it; returns the slower way's bytes per second, 0 where it does not work."""
         limit_s = max(5, self.limit_s / 4)
         try:
-            self._join("pair", pair, limit_s)
+            for order in (pair[::-1], pair) if self.wary else (pair,):
+                self._join(PAIRS, order, limit_s)
             calls = {at: self.actors[at].pair.remote((64 if self.nccl else 4) * MIB) for at in pair}
-            one, two = self._all("pair", calls, limit_s).values()
+            one, two = self._all(PAIRS, calls, limit_s).values()
         except Broken as broken:
+            if self.silent():
+                raise
             say(pair=pair, said="; ".join(broken.errors.values()))
             self.settle(pair)
             return 0
@@ -203,20 +217,23 @@ def main(address: str, own: str, task: str) -> None:
     with connected(address, own):
         trial = Trial(json.loads(task))
         try:
-            trial.start()
-            trial.whole()
-        except Broken as broken:
-            silent = trial.silent()
-            say(broken=broken.step, errors=broken.errors, silent=silent)
-            if silent or broken.step == "start":
-                return
-            trial.settle(trial.actors)
-            trial.pairs()
-        else:
-            trial.pairs()
+            if not over(trial, trial.start, trial.whole, trial.pairs):
+                over(trial, trial.again)
         finally:
             say(done=True)
             trial.end()
+
+
+def over(trial: Trial, *steps: Callable[[], None]) -> bool:
+    """Do these steps; whether there is nothing more to find out."""
+    try:
+        for step in steps:
+            step()
+    except Broken as broken:
+        silent = trial.silent()
+        say(broken=broken.step, errors=broken.errors, silent=silent)
+        return bool(silent) or broken.step == START
+    return True
 
 
 if __name__ == "__main__":
