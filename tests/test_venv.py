@@ -1,4 +1,5 @@
 import json
+import platform
 import shutil
 import sys
 from dataclasses import replace
@@ -121,6 +122,14 @@ def finished(name: str = "tiny") -> Path:
     manifest = {"name": name, "digest": plan.digest, "parts": plan.parts, "built": "now"}
     (path / "medley.json").write_text(json.dumps(manifest))
     return path
+
+
+def test_a_virtualenv_of_ones_own_says_what_hosts_compare(tmp_path: Path) -> None:
+    found = venv.at(Path(sys.prefix))
+    assert found is not None
+    assert found.parts["python"] == f"cpython {platform.python_version()}"
+    assert venv.versions(found, ("pytest",))["pytest"] == pytest.__version__
+    assert venv.at(tmp_path) is None
 
 
 @pytest.mark.usefixtures("tiny")

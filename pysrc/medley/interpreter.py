@@ -69,6 +69,15 @@ def find(
     return _of_uv(wanted, uv, environ, looked)
 
 
+def of(path: Path) -> Interpreter:
+    """The Python at `path`, whatever its version; a Problem where it does not run."""
+    candidate = Candidate(str(path), "its virtualenv", given=True)
+    found = _probe(candidate, "3")
+    if isinstance(found, str):
+        raise _unfit(candidate, "3", found)
+    return found
+
+
 def candidates(
     wanted: str, *, pythons: Mapping[str, str], environ: Mapping[str, str], home: Path
 ) -> Iterator[Candidate]:

@@ -29,10 +29,16 @@ class Part:
 
     @property
     def environment(self) -> Environment:
-        """The engine environment, which has been built."""
-        there = venv.read(self.tools.binary.parent)
+        """The engine environment, which has been built, or is the user's own."""
+        there = venv.at(self.tools.binary.parent)
         if there is None:
             raise AssertionError(self.tools.binary)  # tools.ready raises, or leaves a manifest
+        if not (there.programs / "ray").exists():
+            raise Problem(
+                f"{there.path} cannot take part in a cluster",
+                cause="it has no bin/ray",
+                fix=f"{there.python} -m pip install ray, of the version that the other hosts have",
+            )
         return there
 
     def node(self, wiring: Wiring) -> Node:

@@ -45,7 +45,7 @@ def cluster(hosts: int | None) -> Membership | None:
 
 def environment(found: Membership) -> Environment:
     """The one whose Ray runs: the engine must be of the same."""
-    there = venv.read(Path(found.environment))
+    there = venv.at(Path(found.environment))
     if there is None:
         raise Problem(
             "the engine environment of this cluster is gone",

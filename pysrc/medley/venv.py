@@ -151,6 +151,16 @@ def read(path: Path) -> Environment | None:
     return Environment(table["name"], table["digest"], path, table["parts"], table["built"])
 
 
+def at(path: Path) -> Environment | None:
+    """The environment in a folder, or the user's own virtualenv there; None where neither is."""
+    found = read(path)
+    if found or not (path / "bin/python").exists():
+        return found
+    python = interpreter.of(path / "bin/python")
+    known = {"python": f"{python.implementation} {python.version}", "machine": python.machine}
+    return Environment(path.name, "its owner's", path, known, "")
+
+
 def is_current(environment: Environment) -> bool:
     """Whether its lock and its recipe are still what they were."""
     path = config.files("locks", ".txt").get(environment.name)

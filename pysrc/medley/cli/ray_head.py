@@ -32,6 +32,9 @@ Examples:
         "--exclude", str, list=True, argname="INTERFACE", help="never take it; can be said again"
     )
     kind = cli.SwitchAttr("--kind", str, argname="KIND", help="take this host for that kind; see hosts/")
+    own = cli.SwitchAttr(
+        "--env", str, argname="ENV", help="an engine environment, or your own virtualenv with Ray and vLLM"
+    )
     slots = cli.SwitchAttr(
         "--slots", cli.Range(1, 64), argname="N", help="ranks this host takes; default: one for each GPU"
     )
@@ -58,7 +61,7 @@ Examples:
         wishes = Wishes(self.link, frozenset(self.exclude))
         wired = wiring.of_head(gethostname(), found, wishes, os.environ)
         tell(wired)
-        chosen = (tools.expected if self.dry_run else tools.ready)(kind, watch=watch())
+        chosen = (tools.expected if self.dry_run else tools.ready)(kind, self.own, watch=watch())
         ours = part(found, kind, chosen, slots=self.slots, path=os.environ.get("PATH", ""))
         ports, secret = ray.Ports(), token.path() if self.dry_run else token.made()
         start = ray.head(

@@ -39,6 +39,9 @@ Examples:
         "--token-file", str, argname="FILE", help="the head's token; - is standard input"
     )
     kind = cli.SwitchAttr("--kind", str, argname="KIND", help="take this host for that kind; see hosts/")
+    own = cli.SwitchAttr(
+        "--env", str, argname="ENV", help="an engine environment, or your own virtualenv with Ray and vLLM"
+    )
     slots = cli.SwitchAttr(
         "--slots", cli.Range(1, 64), argname="N", help="ranks this host takes; default: one for each GPU"
     )
@@ -64,7 +67,7 @@ Examples:
         said = answers()
         found, kind = recognised(self.kind, said)
         named = f"{membership.require_listening(head, ports.gcs, found.net)}:{ports.gcs}"
-        chosen = tools.ready(kind, watch=watch())
+        chosen = tools.ready(kind, self.own, watch=watch())
         ours = part(found, kind, chosen, slots=self.slots, path=os.environ.get("PATH", ""))
         there = membership.ask(ours.environment, secret, "read", named)
         joining.require_alike(ours.terms(), there["note"], named)
