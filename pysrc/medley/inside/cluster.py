@@ -29,6 +29,7 @@ KEY, HOST = b"medley", b"host "
 LIMIT_S = 8
 CONNECT_LIMIT_S = 1.5
 TASK_LIMIT_S = 4
+WORKERS = 100  # ports to try, of 900
 LACKING_LIMIT_S = 20
 HOLD_LIMIT_S = 20
 REACH_LIMIT_S = 8
@@ -148,13 +149,24 @@ def reach(client: Any, address: str, own: str, last: str, *ports: str) -> dict[s
     signal.alarm(REACH_LIMIT_S)  # Ray's own waiting for a node that the head gave up on takes half a minute
     connect(address, own)
     task = on(head, from_head)
-    with socket.create_server((own, 0)) as picked, socket.create_server((own, int(last))):
-        places = [(own, int(port)) for port in (*ports, last, picked.getsockname()[1])]
+    with socket.create_server((own, 0)) as picked, of_workers(own, int(last)) as workers:
+        places = [(own, int(port)) for port in ports]
+        places += [server.getsockname() for server in (picked, workers)]
         try:
             closed, port = ray.get(task.remote(head["address"], places), timeout=TASK_LIMIT_S)
         except ray.exceptions.GetTimeoutError:
             return {"back": False, "closed": [], "ahead": []}
     return {"back": True, "closed": closed, "ahead": unreachable([(head["address"], port)])}
+
+
+def of_workers(own: str, last: int) -> socket.socket:
+    """A port among those of Ray's workers that none of them has yet."""
+    for port in range(last, last - WORKERS, -1):
+        try:
+            return socket.create_server((own, port))
+        except OSError:
+            continue
+    raise OSError(f"{own} has no free port from {last - WORKERS} to {last}")
 
 
 def from_head(own: str, places: list[tuple[str, int]]) -> tuple[list[str], int]:
