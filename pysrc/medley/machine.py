@@ -209,6 +209,8 @@ def _end(family: set[int], limit_s: float = 3) -> None:
                 continue
         _reap(left)
         time.sleep(0.05)
+    # Also those that ended by themselves: a zombie keeps the namespace it is in from going.
+    _reap(family)
 
 
 def _reap(pids: set[int]) -> None:
