@@ -4,6 +4,7 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface
 
 from medley.fabric import fabric
+from medley.fabric.readdressed import readdressed
 from medley.fabric.shapes import Fabric, Wishes
 from medley.fabric.ways import ways
 from medley.facts import Facts
@@ -23,37 +24,13 @@ def foreseen(host: str, facts: Facts, wishes: Wishes) -> Fabric:
             fix="bring a link up (ip -brief link), or name one: --link INTERFACE",
         )
     one_sided = replace(wishes, link={host: wishes.link} if isinstance(wishes.link, str) else wishes.link)
-    both = fabric({host: facts, _PEER: _mirrored(facts)}, one_sided)
+    both = fabric({host: facts, _PEER: readdressed(facts, _neighbour)}, one_sided)
     return replace(
         both,
         ends={host: both.ends[host]},
         findings=(),
         rejected=tuple(one for one in both.rejected if one.host == host),
     )
-
-
-def _mirrored(facts: Facts) -> Facts:
-    """The same host with another address on each link."""
-    moved = {
-        address.ip: _neighbour(IPv4Interface(f"{address.ip}/{address.prefix}"))
-        for link in facts.net.links
-        for address in link.addresses
-    }
-    links = (
-        replace(link, addresses=tuple(replace(each, ip=moved[each.ip]) for each in link.addresses))
-        for link in facts.net.links
-    )
-    ports = (
-        replace(
-            port,
-            gids=tuple(
-                replace(gid, address=moved.get(gid.address, gid.address)) if gid.address else gid
-                for gid in port.gids
-            ),
-        )
-        for port in facts.rdma
-    )
-    return replace(facts, net=replace(facts.net, links=tuple(links)), rdma=tuple(ports))
 
 
 def _neighbour(at: IPv4Interface) -> str:
