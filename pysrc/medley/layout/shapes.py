@@ -20,6 +20,8 @@ class Device:
     """Dense bfloat16 operations, as its maker states them, or as measured."""
     name: str = ""
     """The GPU's own name, where the kind does not say all."""
+    total_bytes: int | None = None
+    """All of its memory, which a utilisation is a share of; None where that is not known."""
 
 
 @dataclass(frozen=True)

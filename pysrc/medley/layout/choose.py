@@ -1,0 +1,233 @@
+"""A choice is the layout that serves a goal best among those that fit, and why not the others."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, Protocol, TypeVar
+
+from medley.layout.candidates import Asked, Candidates, Ruled, Sizes, candidates
+from medley.layout.fit import Fit, fit, gib
+from medley.layout.forced import forced, warnings, words
+from medley.layout.remedies import remedies
+from medley.layout.shapes import Device, Layout, Link
+from medley.layout.split import Seconds
+from medley.layout.wires import LinkOf
+from medley.layout.words import devices as ranks_of
+from medley.layout.words import hosts, named
+from medley.problem import Problem
+from medley.tables import Shape
+
+Goal = Literal["latency", "throughput", "context"]
+CONTEXT = 8192
+"""Tokens that must fit where nobody says how many."""
+_AS_GOOD = 0.95
+"""Predictions that are nearer than this are equal: their own error is larger."""
+
+
+class Load(Protocol):
+    @property
+    def concurrency(self) -> int: ...
+
+
+class Prediction(Protocol):
+    @property
+    def tokens_per_s(self) -> float: ...
+    @property
+    def per_stream(self) -> float: ...
+    @property
+    def ttft_s(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def bound(self) -> str: ...
+
+
+L = TypeVar("L", bound=Load)
+P = TypeVar("P", bound=Prediction)
+
+
+@dataclass(frozen=True)
+class Rejected:
+    what: str
+    because: str
+    """With the arithmetic."""
+    layout: Layout | None = None
+    """None where it could not even be cut so."""
+
+
+@dataclass(frozen=True)
+class Choice(Generic[P]):
+    layout: Layout
+    fit: Fit
+    prediction: P
+    why: tuple[str, ...]
+    rejected: tuple[Rejected, ...]
+    warnings: tuple[str, ...] = ()
+    """Of what was forced: what is unwise about it, and its price."""
+
+
+@dataclass(frozen=True)
+class _Tried(Generic[P]):
+    layout: Layout
+    fit: Fit
+    prediction: P
+    score: float
+    """Tokens per second, as the goal counts them."""
+
+
+def choose(
+    shape: Shape,
+    devices: Iterable[Device],
+    link_of: LinkOf,
+    *,
+    goal: Goal,
+    load: L,
+    predict: Callable[[Shape, Layout, L], P],
+    context: int | None = None,
+    sizes: Sizes | None = None,
+    head: str | None = None,
+    timed: Callable[[int, Link | None], Seconds] | None = None,
+) -> Choice[P]:
+    """The layout for this goal and load; a Problem with the numbers where none fits.
+
+    `head`: the host where the engine starts. `timed`: the roofline that layers are cut by.
+    """
+    wanted = context or min(shape.context, CONTEXT)
+    by: Literal["speed", "memory"] = "memory" if goal == "context" else "speed"
+    asked = Asked(wanted, load.concurrency, by, head, sizes or Sizes(), timed)
+    every = sorted(devices, key=lambda device: (device.host, device.index))
+
+    def best(asked: Asked) -> Choice[P]:
+        found = (candidates if asked.sizes == Sizes() else forced)(shape, every, link_of, asked)
+        return _best(shape, found, asked, goal, lambda each: predict(shape, each, load))
+
+    chosen = best(asked)
+    if asked.sizes == Sizes():
+        return chosen
+    try:
+        free = best(replace(asked, sizes=Sizes()))
+    except Problem:
+        return replace(chosen, warnings=warnings(chosen.layout))
+    return _priced(chosen, free, goal, asked.sizes)
+
+
+def _best(
+    shape: Shape, found: Candidates, asked: Asked, goal: Goal, predict: Callable[[Layout], P]
+) -> Choice[P]:
+    tried = [(each, fit(shape, each, asked.context, asked.concurrency)) for each in found.layouts]
+    tight = [(each, fitted) for each, fitted in tried if not fitted.fits]
+    able = [
+        _Tried(each, fitted, told := predict(each), _score(goal, told))
+        for each, fitted in tried
+        if fitted.fits
+    ]
+    if not able:
+        raise _too_large(shape, tight, found.ruled, asked)
+    first = _first(able, goal)
+    others = sorted((each for each in able if each is not first), key=lambda each: -each.score)
+    rejected = (
+        *(Rejected(named(one.layout), _worse(one, first, goal), one.layout) for one in others),
+        *(
+            Rejected(named(each), f"does not fit: {fitted.worst}", each)
+            for each, fitted in sorted(tight, key=lambda one: one[1].short_bytes)
+        ),
+        *(Rejected(ruled.what, ruled.because) for ruled in found.ruled),
+    )
+    counts = (len(able), len(tight), len(found.ruled))
+    why = tuple(_why(first, others, goal, asked, counts))
+    return Choice(first.layout, first.fit, first.prediction, why, rejected)
+
+
+def _score(goal: Goal, told: Prediction) -> float:
+    return told.tokens_per_s if goal == "throughput" else told.per_stream
+
+
+def _first(able: Sequence[_Tried[P]], goal: Goal) -> _Tried[P]:
+    """The best; among those about as good the one with the fewest hosts, then ranks."""
+    if goal == "context":
+        longest = max(each.fit.context for each in able)
+        able = [each for each in able if each.fit.context == longest]
+    enough = _AS_GOOD * max(each.score for each in able)
+    return min((each for each in able if each.score >= enough), key=_plainest)
+
+
+def _plainest(one: _Tried[P]) -> tuple[int, int, bool, float, tuple[tuple[str, int], ...], str]:
+    ranks = ranks_of(one.layout)
+    places = tuple((device.host, device.index) for device in ranks)
+    return (
+        len(hosts(one.layout)),
+        len(ranks),
+        one.layout.expert_parallel,
+        -one.score,
+        places,
+        named(one.layout),
+    )
+
+
+def _why(
+    first: _Tried[P], others: Sequence[_Tried[P]], goal: Goal, asked: Asked, counts: tuple[int, int, int]
+) -> Iterator[str]:
+    able, tight, ruled = counts
+    yield (
+        f"{named(first.layout)}: best for {goal} of {able} layouts that fit; "
+        f"{tight} do not fit, {ruled} cannot be cut so"
+    )
+    told = first.prediction
+    yield (
+        f"predicted {told.tokens_per_s:.1f} tokens/s ({told.low:.1f} to {told.high:.1f}) at "
+        f"{asked.concurrency} at once, {told.per_stream:.1f} for each; bound by {told.bound}"
+    )
+    if others:
+        yield f"next: {named(others[0].layout)}: {_worse(others[0], first, goal)}"
+    yield f"tightest: {first.fit.worst}"
+    yield (
+        f"up to {first.fit.context} tokens at {asked.concurrency} at once, "
+        f"up to {first.fit.concurrency} at once of {asked.context} tokens"
+    )
+
+
+def _worse(one: _Tried[P], first: _Tried[P], goal: Goal) -> str:
+    if goal == "context" and one.fit.context < first.fit.context:
+        return f"holds {one.fit.context} tokens, the chosen {first.fit.context}"
+    what = "tokens/s" if goal == "throughput" else "tokens/s for one stream"
+    numbers = f"{one.score:.1f} {what}, the chosen {first.score:.1f}"
+    if one.score < _AS_GOOD * first.score:
+        return f"{numbers} ({one.score / first.score - 1:+.0%})"
+    used, chosen = (
+        f"{len(hosts(each.layout))} hosts and {len(ranks_of(each.layout))} ranks" for each in (one, first)
+    )
+    plainer = "the plainer one is taken" if used == chosen else f"with {used} instead of {chosen}"
+    return f"{numbers}: about as fast, {plainer}"
+
+
+def _too_large(
+    shape: Shape, tight: Sequence[tuple[Layout, Fit]], ruled: Sequence[Ruled], asked: Asked
+) -> Problem:
+    what = f"the model does not fit with {asked.concurrency} at once of {asked.context} tokens"
+    reasons = [f"{each.what}: {each.because}" for each in ruled]
+    if not tight:
+        return Problem(what, cause="\n".join(reasons) or "there is no device", fix="medley facts")
+    least, fitted = min(tight, key=lambda one: (one[1].short_bytes, named(one[0])))
+    changes = list(remedies(shape, least, asked.context, asked.concurrency))
+    forced_by = f"; as {words(asked.sizes)} says" if asked.sizes != Sizes() else ""
+    return Problem(
+        what,
+        cause="\n".join(
+            (
+                f"{gib(fitted.short_bytes)} GiB short in the nearest of {len(tight)} layouts{forced_by}",
+                f"{named(least)}: {fitted.worst}",
+                *reasons,
+            )
+        ),
+        fix="\n".join(changes) or "a smaller model",
+    )
+
+
+def _priced(chosen: Choice[P], free: Choice[P], goal: Goal, sizes: Sizes) -> Choice[P]:
+    told = warnings(chosen.layout)
+    if chosen.layout != free.layout:
+        mine, theirs = _score(goal, chosen.prediction), _score(goal, free.prediction)
+        price = f"{mine:.1f} tokens/s predicted, {theirs:.1f} without it ({mine / theirs - 1:+.0%})"
+        told = (*told, f"{words(sizes)}, as asked: {price}: {named(free.layout)}")
+    return replace(chosen, warnings=told)
