@@ -1,0 +1,92 @@
+"""Which constants of efficiency.py fit published rows best: a search from first guesses, held near them.
+
+What is minimised: for each row the logarithm of predicted over published, squared while small and linear
+beyond a fifth (one strange row must not pull), rows about prompts at a quarter; and for each constant its
+distance from the first guess, in units of how uncertain that is: what few rows show stays as guessed.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from benchmarks.published import DECODE, PREFILL, Case
+from medley.efficiency import Efficiency
+from medley.predict import predict
+
+# The first guess of each constant, how uncertain it is (a factor of e to this), and where it comes from.
+GUESSES: dict[str, tuple[float, float, str]] = {
+    "weights": (0.85, 0.1, "copy benchmarks reach 80 to 90 % of stated bandwidth on LPDDR5X and GDDR7 alike"),
+    "cache": (0.6, 0.3, "paged attention at small batches, by half to three quarters"),
+    "orin": (0.7, 0.2, "memory clock shared with a slow CPU; 170 of 204.8 GB/s in copies, less in kernels"),
+    "layer_us": (50.0, 0.3, "about ten kernels a layer, 3 to 5 us each from a CUDA graph"),
+    "step_us": (3000.0, 0.5, "vLLM's scheduler, sampler and detokeniser on Arm cores: 1 to 5 ms"),
+    "routing": (
+        0.85,
+        0.1,
+        "experts are chosen unevenly: between one batch one choice (0) and fair choices (1)",
+    ),
+    "gemm": (0.25, 0.4, "of dense bf16 as stated, in whole layers: 0.2 to 0.5"),
+    "rdma_us": (35.0, 0.4, "nccl-tests all_reduce of 8 KB between two hosts over RoCE: 20 to 50 us"),
+    "tcp_us": (1000.0, 0.5, "the same over NCCL sockets, woken threads included: 0.3 to 1.5 ms"),
+}
+
+GUESS = Efficiency(**{name: guess for name, (guess, _, _) in GUESSES.items()})
+_KNEE = 0.2
+_PROMPT_WEIGHT = 0.25
+_STEPS = (0.2, 0.07, 0.025)
+
+
+def figure(case: Case, efficiency: Efficiency) -> float:
+    """What the row would say if the prediction were right, in the row's own unit."""
+    used = replace(efficiency, step_us=0.0) if case.native else efficiency
+    said, load = predict(case.shape, case.layout, case.load, used), case.load
+    metric = case.row["metric"].lower()
+    if case.what == PREFILL:
+        return said.prefill_tokens_per_s
+    if case.what != DECODE:
+        return said.ttft_s * _scale(case)
+    if "tpot" in metric or "itl" in metric:
+        return _scale(case) / said.per_stream
+    if case.output_tokens is None:
+        return said.tokens_per_s
+    prompts_s = load.concurrency * load.prompt_tokens / said.prefill_tokens_per_s
+    return load.concurrency * case.output_tokens / (prompts_s + case.output_tokens / said.per_stream)
+
+
+def _scale(case: Case) -> float:
+    return 1.0 if case.row["unit"] == "s" else 1000.0
+
+
+def fit(cases: Sequence[Case], start: Efficiency = GUESS) -> Efficiency:
+    """Every constant moved in turn, by ever smaller steps, while that helps."""
+    used = [case for case in cases if case.scored and case.what in (DECODE, PREFILL)]
+    best, least = start, _loss(used, start)
+    for step in _STEPS:
+        moved = True
+        while moved:
+            moved = False
+            for name in GUESSES:
+                for factor in (math.exp(step), math.exp(-step)):
+                    tried = replace(best, **{name: getattr(best, name) * factor})
+                    loss = _loss(used, tried)
+                    if loss < least - 1e-9:
+                        best, least, moved = tried, loss, True
+                        break
+    return best
+
+
+def _loss(cases: Sequence[Case], efficiency: Efficiency) -> float:
+    far = sum(
+        (math.log(getattr(efficiency, name) / guess) / sure) ** 2
+        for name, (guess, sure, _) in GUESSES.items()
+    )
+    return _KNEE**2 * far + sum(
+        _row_loss(math.log(figure(case, efficiency) / case.value))
+        * (1.0 if case.what == DECODE else _PROMPT_WEIGHT)
+        for case in cases
+    )
+
+
+def _row_loss(error: float) -> float:
+    size = abs(error)
+    return size**2 if size < _KNEE else _KNEE * (2 * size - _KNEE)

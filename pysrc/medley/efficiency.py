@@ -1,0 +1,60 @@
+"""How much of what makers state is reached: the fitted constants of the prediction, and what is assumed.
+
+`python benchmarks/predictor.py --fit` prints the fitted ones; docs/prediction.md says how and from what.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """One set of fitted constants."""
+
+    weights: float = 0.85
+    """Share of the stated bandwidth at which weights stream."""
+    cache: float = 0.715
+    """Share of it at which attention reads a KV cache: many short pieces."""
+    orin: float = 0.683
+    """What a Jetson Orin reaches of both and of its operations, where a Spark reaches 1."""
+    layer_us: float = 45.9
+    """What a layer costs however little it does: kernels started and waited for."""
+    step_us: float = 3140.0
+    """What an engine in Python does between two steps: scheduling, sampling, answering."""
+    routing: float = 0.793
+    """B tokens meet as many experts as B to this power would with a fair choice: neighbours choose alike."""
+    gemm: float = 0.22
+    """Share of the stated operations that matrices reach."""
+    rdma_us: float = 33.5
+    """An all-reduce of a few kilobytes between hosts over RDMA, besides the wire's own latency."""
+    tcp_us: float = 1070.0
+    """The same over TCP sockets."""
+
+
+SHIPPED = Efficiency()
+
+# Not fitted, for no published row shows them.
+LOCAL_REDUCE_US, LOCAL_GB_S = 20.0, 25.0  # source: NCCL over PCIe 4.0 x16 without NVLink, the usual figures
+WIRE = 0.9  # source: NVIDIA's connect-two-sparks playbook, 92.6 to 97.3 Gb/s of 100; less NCCL's own cutting
+CHUNK_TOKENS = 2048  # vLLM's max_num_batched_tokens where nothing else is said
+# A discrete GPU sits in a host of few fast cores. No row shows it apart: taken as three times a Spark's.
+DESKTOP_STEP = 3.0
+_DESKTOPS = frozenset({"rtx", "cuda"})
+
+# Formats that these kinds' tensor cores take as they are, and how much faster than bfloat16.
+_FORMATS = {"fp8": 2.0, "nvfp4": 4.0}
+_NATIVE = frozenset({"spark", "thor", "rtx"})
+
+
+def format_speed(kind: str, weights: str) -> float:
+    """How much faster than bfloat16 this kind multiplies weights stored so."""
+    return _FORMATS.get(weights, 1.0) if kind in _NATIVE else 1.0
+
+
+def pace(kind: str, efficiency: Efficiency) -> float:
+    """What a kind of host reaches, where a Spark reaches 1."""
+    return efficiency.orin if kind.startswith("orin") else 1.0
+
+
+def step_pace(kind: str, efficiency: Efficiency) -> float:
+    """How fast the host's cores get an engine from step to step, where a Spark's are 1."""
+    return DESKTOP_STEP if kind in _DESKTOPS else pace(kind, efficiency)

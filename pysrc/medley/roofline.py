@@ -1,0 +1,139 @@
+"""What one pass over a pipeline stage costs: bytes, operations, kernels, collectives, each in seconds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from medley.efficiency import LOCAL_GB_S, LOCAL_REDUCE_US, WIRE, Efficiency, format_speed, pace, step_pace
+from medley.layout.shapes import Device, Link, Stage
+from medley.tables import Shape
+
+_GIGA, _TERA, _MICRO = 1e9, 1e12, 1e-6
+_WIDE = 2  # bytes of an activation
+
+
+@dataclass(frozen=True)
+class Given:
+    """What holds for every stage of a layout."""
+
+    shape: Shape
+    link: Link | None
+    efficiency: Efficiency
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What goes through a stage at once: a token of each stream, or a piece of a prompt."""
+
+    tokens: float
+    streams: float
+    context_tokens: float
+    """Of each stream, at the time."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Seconds of a stage's slowest device; nothing is taken to overlap."""
+
+    weights: float
+    cache: float
+    operations: float
+    kernels: float
+    collectives: float
+    weight_bytes: float
+    """Per device."""
+    slowest: Device
+
+    @property
+    def seconds(self) -> float:
+        return self.weights + self.cache + self.operations + self.kernels + self.collectives
+
+
+def stage_pass(given: Given, stage: Stage, batch: Batch, *, last: bool) -> Pass:
+    """What `batch` costs on `stage`; the last one has the output head too."""
+    passes = (_device_pass(given, stage, device, batch, last=last) for device in stage.devices)
+    return max(passes, key=lambda each: each.seconds)
+
+
+def _device_pass(given: Given, stage: Stage, device: Device, batch: Batch, *, last: bool) -> Pass:
+    shape, efficiency, ranks = given.shape, given.efficiency, len(stage.devices)
+    part, reach = stage.layers / shape.layers, pace(device.kind, efficiency)
+    weight_bytes = stage.layers * layer_bytes(shape, batch.tokens, efficiency.routing) / ranks
+    weight_bytes += head_bytes(shape) / ranks if last else 0.0
+    cache_bytes = part * cache_share(shape, ranks) * batch.streams * sequence_bytes(shape, batch)
+    rate = device.bf16_tflops * _TERA * format_speed(device.kind, shape.weights) * efficiency.gemm * reach
+    bandwidth = device.bandwidth_gb_s * _GIGA * reach
+    return Pass(
+        weights=weight_bytes / (bandwidth * efficiency.weights),
+        cache=cache_bytes / (bandwidth * efficiency.cache),
+        operations=part / ranks * operations(shape, batch) / rate,
+        kernels=stage.layers * efficiency.layer_us * _MICRO / reach,
+        collectives=collectives_s(given, stage, batch.tokens),
+        weight_bytes=weight_bytes,
+        slowest=device,
+    )
+
+
+def layer_bytes(shape: Shape, tokens: float, routing: float) -> float:
+    """Bytes of a layer that a pass reads: from one token's to all of them as more experts are met."""
+    if not 0 < shape.experts_per_token < shape.experts:
+        return shape.active_layer_bytes
+    one = shape.experts_per_token / shape.experts
+    met: float = 1 - (1 - one) ** (max(tokens, 1.0) ** routing)
+    rest = shape.layer_bytes - shape.active_layer_bytes
+    return shape.active_layer_bytes + rest * (met - one) / (1 - one)
+
+
+def head_bytes(shape: Shape) -> int:
+    return shape.head_bytes or shape.embedding_bytes
+
+
+def sequence_bytes(shape: Shape, batch: Batch) -> float:
+    """Of one stream's KV cache and state, as a pass over all layers reads it (state is written back too)."""
+    row = shape.kv_bytes_per_token or 2 * shape.kv_heads * shape.head_dim * _WIDE
+    return row * _attended(shape, batch.context_tokens) + 2.0 * shape.state_bytes
+
+
+def _attended(shape: Shape, context_tokens: float) -> float:
+    """Tokens that attention looks back at, over all layers."""
+    whole = shape.layers - shape.windowed_layers if shape.attention_layers is None else shape.attention_layers
+    return whole * context_tokens + shape.windowed_layers * min(context_tokens, shape.window or 0)
+
+
+def cache_share(shape: Shape, ranks: int) -> float:
+    """Of the KV cache on one of `ranks` devices: a head is never cut, and MLA's one latent is on each."""
+    return 1.0 if shape.kv_bytes_per_token else max(1 / ranks, 1 / shape.kv_heads)
+
+
+def operations(shape: Shape, batch: Batch) -> float:
+    """Of all layers: two for each weight a token meets, four for each pair of values attention compares."""
+    compared = shape.heads * shape.head_dim * _attended(shape, batch.context_tokens)
+    return batch.tokens * (2 * shape.active_parameters + 4 * compared)
+
+
+def collectives_s(given: Given, stage: Stage, tokens: float) -> float:
+    """Two all-reduces a layer, and one for the embedding; nothing on one device."""
+    ranks, hosts = len(stage.devices), len({device.host for device in stage.devices})
+    if ranks == 1:
+        return 0.0
+    message = 2 * (ranks - 1) / ranks * tokens * given.shape.hidden * _WIDE
+    link = given.link if hosts > 1 else None
+    return (2 * stage.layers + 1) * _call_s(given, link, message, 2 * (hosts - 1))
+
+
+def hop_s(given: Given, tokens: float) -> float:
+    """From one pipeline stage to the next: two tensors, for the residual travels beside the activations."""
+    return _call_s(given, given.link, 2 * tokens * given.shape.hidden * _WIDE, 1)
+
+
+def step_s(given: Given, stages: Sequence[Stage]) -> float:
+    """What the engine does between two steps, on the slowest of its hosts."""
+    slowest = min(step_pace(device.kind, given.efficiency) for stage in stages for device in stage.devices)
+    return given.efficiency.step_us * _MICRO / slowest
+
+
+def _call_s(given: Given, link: Link | None, message: float, crossings: int) -> float:
+    if link is None:
+        return LOCAL_REDUCE_US * _MICRO + message / (LOCAL_GB_S * _GIGA)
+    started = given.efficiency.rdma_us if link.rdma else given.efficiency.tcp_us
+    wire = link.mbit * 1e6 / 8 * WIRE
+    return (started + crossings * link.latency_us) * _MICRO + message / wire

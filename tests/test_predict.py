@@ -1,0 +1,238 @@
+"""The prediction keeps the order of published pairs, never rewards a slower part, and says what bounds it."""
+
+import re
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import fitting, predictor, published
+from benchmarks.models import bits, guessed, shape
+from benchmarks.published import Case
+from medley.efficiency import SHIPPED
+from medley.layout.shapes import Device, Layout, Link, Stage
+from medley.predict import Load, predict
+from medley.tables import Shape
+
+ROWS = [each for each in published.read(predictor.DATA) if isinstance(each, Case)]
+ROCE, TCP = Link(200_000, 2.0, rdma=True), Link(10_000, 30.0)
+BF16, MXFP4 = bits("bf16", "vllm"), bits("mxfp4", "vllm")
+assert BF16 is not None
+assert MXFP4 is not None
+DENSE = shape("Llama-3.1-8B", 8.03, 8.03, BF16)
+EXPERTS = shape("gpt-oss-120b", 116.8, 5.1, MXFP4)
+SPARK = Device("spark-1", 0, "spark", 1 << 37, 273, 125)
+SPARK2 = replace(SPARK, host="spark-2")
+
+
+def row(model: str, hw: str, *, tp: str = "1", concurrency: str = "1", engine: str = "vllm") -> Case:
+    """The one published row that all of these words fit."""
+    found = [
+        case
+        for case in ROWS
+        if re.fullmatch(model, case.row["model"])
+        and case.row["hw"].startswith(hw)
+        and (case.row["tp"], case.row["concurrency"]) == (tp, concurrency)
+        and engine in case.row["engine"]
+        and case.row["metric"] in ("decode", "output_throughput")
+        and ("+" in case.row["hw"]) == ("+" in hw)
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def said(case: Case) -> float:
+    return fitting.figure(case, SHIPPED)
+
+
+def test_tensor_parallel_over_roce_beats_one_host_for_one_stream() -> None:
+    one = row("gpt-oss-120b", "DGX Spark", engine="mxfp4")
+    two = row("gpt-oss-120b", "DGX Spark", tp="2", engine="mxfp4")
+    assert two.value > one.value
+    assert said(two) > said(one)
+    assert said(two) / said(one) == pytest.approx(two.value / one.value, rel=0.15)
+
+
+def test_tensor_parallel_over_roce_beats_a_pipeline_for_one_stream() -> None:
+    two = row("gpt-oss-120b", "DGX Spark", tp="2", engine="mxfp4")
+    first, second = two.layout.stages[0].devices
+    half = two.shape.layers // 2
+    piped = replace(two, layout=replace(two.layout, stages=(Stage((first,), half), Stage((second,), half))))
+    assert said(piped) < said(two)
+    # The stages take turns, so it does not beat the host alone either, which the published pair's one does.
+    assert said(piped) <= said(row("gpt-oss-120b", "DGX Spark", engine="mxfp4"))
+
+
+def test_a_slow_host_beside_a_fast_one_that_holds_the_model_loses() -> None:
+    fast = row("Qwen3-30B-A3B-Thinking-2507", "RTX PRO 6000", concurrency="20")
+    mixed = row("Qwen3-30B-A3B-Thinking-2507", "DGX Spark GB10 + RTX", tp="2", concurrency="20")
+    assert fast.value > 3 * mixed.value
+    assert said(fast) > 2 * said(mixed)
+
+
+def test_replicas_beat_tensor_parallel_for_many_streams() -> None:
+    mixed = row("Qwen3-30B-A3B-Thinking-2507", "DGX Spark GB10 + RTX", tp="2", concurrency="20")
+    rtx = row("Qwen3-30B-A3B-Thinking-2507", "RTX PRO 6000", concurrency="20")
+    spark = row("Qwen3-30B-A3B-Thinking-2507", "DGX Spark GB10", concurrency="20")
+    assert rtx.value + spark.value > mixed.value
+    copies = replace(mixed, layout=Layout(rtx.layout.stages, None, (spark.layout.stages,)))
+    assert said(copies) > said(mixed)
+
+
+@pytest.mark.parametrize("model", [DENSE, EXPERTS], ids=["dense", "experts"])
+def test_two_sparks_serve_many_streams_best_as_replicas(model: Shape) -> None:
+    load = Load(concurrency=64)
+    stage = Stage((SPARK,), model.layers)
+    copies = Layout((stage,), ROCE, ((Stage((SPARK2,), model.layers),),))
+    together = Layout((Stage((SPARK, SPARK2), model.layers),), TCP)
+    assert predict(model, copies, load).tokens_per_s > predict(model, together, load).tokens_per_s
+    assert (
+        predict(model, copies, load).tokens_per_s > 1.2 * predict(model, Layout((stage,)), load).tokens_per_s
+    )
+
+
+def test_a_pipeline_gains_from_many_streams_alone() -> None:
+    half = DENSE.layers // 2
+    piped = Layout((Stage((SPARK,), half), Stage((SPARK2,), half)), ROCE)
+    one = Layout((Stage((SPARK,), DENSE.layers),))
+    assert predict(DENSE, piped, Load(1)).tokens_per_s < predict(DENSE, one, Load(1)).tokens_per_s
+    # Each half is read once for either group of streams, so weights cost as before; all else is shared.
+    assert predict(DENSE, piped, Load(32)).tokens_per_s > 1.15 * predict(DENSE, one, Load(32)).tokens_per_s
+    assert predict(DENSE, piped, Load(256)).tokens_per_s > 1.5 * predict(DENSE, one, Load(256)).tokens_per_s
+
+
+def test_a_pipeline_is_as_fast_as_its_slowest_stage() -> None:
+    slow = replace(SPARK2, bandwidth_gb_s=90, bf16_tflops=40)
+    even = Layout((Stage((SPARK,), 16), Stage((slow,), 16)), ROCE)
+    cut = Layout((Stage((SPARK,), 24), Stage((slow,), 8)), ROCE)
+    assert predict(DENSE, cut, Load(8)).tokens_per_s > 1.2 * predict(DENSE, even, Load(8)).tokens_per_s
+    assert "stage 2 of 2 is always busy" in predict(DENSE, even, Load(8)).bound
+
+
+@pytest.mark.parametrize(
+    ("layout", "load", "words"),
+    [
+        pytest.param(Layout((Stage((SPARK,), 32),)), Load(), "GB of weights at 273 GB/s", id="weights"),
+        pytest.param(Layout((Stage((SPARK,), 32),)), Load(32, context_tokens=32768), "KV cache", id="cache"),
+        pytest.param(Layout((Stage((SPARK, SPARK2), 32),), TCP), Load(), "all-reduces", id="wire"),
+        pytest.param(Layout((Stage((SPARK,), 32),)), Load(512, 64, 64), "multiplying", id="operations"),
+    ],
+)
+def test_bound(layout: Layout, load: Load, words: str) -> None:
+    found = predict(DENSE, layout, load)
+    assert words in found.bound
+    assert " ms a step" in found.bound
+    assert found.low < found.tokens_per_s < found.high
+    assert found.per_stream * load.concurrency == pytest.approx(found.tokens_per_s)
+
+
+def test_the_shipped_constants_are_near_what_is_published() -> None:
+    errors = [
+        abs(said(case) / case.value - 1) for case in ROWS if case.scored and case.what == published.DECODE
+    ]
+    found = predictor.quantiles(errors)
+    assert found["rows"] == 67
+    assert (found["median"] or 1) < 0.20
+    assert (found["p90"] or 1) < 0.50
+
+
+@pytest.mark.slow
+def test_the_shipped_constants_are_those_that_fit() -> None:
+    best = fitting.fit(ROWS)
+    for name in fitting.GUESSES:
+        assert getattr(SHIPPED, name) == pytest.approx(getattr(best, name), rel=0.03), name
+    assert len(fitting.GUESSES) <= sum(case.scored for case in ROWS) / 8
+
+
+@pytest.mark.parametrize("billions", [(0.5, 0.5), (8, 8), (405, 405), (30, 3), (1000, 32)], ids=str)
+def test_an_unknown_model_is_guessed_whole(billions: tuple[float, float]) -> None:
+    total, active = billions
+    assert BF16 is not None
+    made = shape("Never-Heard-Of", total, active, BF16)
+    stored = made.layers * made.layer_bytes + made.embedding_bytes + made.head_bytes
+    assert stored == pytest.approx(2e9 * total, rel=0.15)
+    read = made.layers * made.active_layer_bytes + (made.head_bytes or made.embedding_bytes)
+    assert read == pytest.approx(2e9 * active, rel=0.25)
+    assert guessed(total, active).layers == made.layers
+
+
+# --- properties
+
+devices = st.builds(
+    Device,
+    host=st.sampled_from(["a", "b", "c"]),
+    index=st.integers(0, 3),
+    kind=st.sampled_from(["spark", "orin", "thor", "rtx", "cuda", "cpu"]),
+    memory_bytes=st.just(1 << 36),
+    bandwidth_gb_s=st.floats(5, 8000),
+    bf16_tflops=st.floats(0.1, 2000),
+)
+groups = st.lists(devices, min_size=1, max_size=4)
+links = st.builds(Link, mbit=st.integers(100, 400_000), latency_us=st.floats(0.5, 500), rdma=st.booleans())
+loads = st.builds(
+    Load,
+    concurrency=st.integers(1, 300),
+    prompt_tokens=st.integers(1, 100_000),
+    context_tokens=st.integers(1, 200_000),
+)
+shapes = st.sampled_from([DENSE, EXPERTS, ROWS[2].shape])
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    def pipeline() -> tuple[Stage, ...]:
+        return tuple(Stage(tuple(each), 8) for each in draw(st.lists(groups, min_size=1, max_size=3)))
+
+    return Layout(pipeline(), draw(links), tuple(pipeline() for _ in range(draw(st.integers(0, 2)))))
+
+
+def faster(layout: Layout, times: float, wire: float) -> Layout:
+    def stages(of: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        return tuple(
+            Stage(
+                tuple(replace(d, bandwidth_gb_s=d.bandwidth_gb_s * times) for d in each.devices), each.layers
+            )
+            for each in of
+        )
+
+    link = layout.link and replace(layout.link, mbit=int(layout.link.mbit * wire))
+    return Layout(stages(layout.stages), link, tuple(stages(copy) for copy in layout.replicas))
+
+
+bounded = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+@bounded
+@given(shapes, layouts(), loads)
+def test_a_prediction_is_positive_and_finite(model: Shape, layout: Layout, load: Load) -> None:
+    found = predict(model, layout, load)
+    for each in (found.ttft_s, found.low, found.high, found.prefill_tokens_per_s, *found.stage_s):
+        assert 0 < each < float("inf")
+    assert len(found.stage_s) == len(layout.stages)
+
+
+@bounded
+@given(shapes, layouts(), loads, st.floats(1, 10), st.floats(1, 10))
+def test_more_bandwidth_is_never_slower(
+    model: Shape, layout: Layout, load: Load, times: float, wire: float
+) -> None:
+    before, after = predict(model, layout, load), predict(model, faster(layout, times, wire), load)
+    assert after.tokens_per_s >= before.tokens_per_s * (1 - 1e-12)
+    assert after.ttft_s <= before.ttft_s * (1 + 1e-12)
+
+
+@bounded
+@given(shapes, layouts(), loads, st.randoms(use_true_random=False))
+def test_the_order_of_a_stages_devices_says_nothing(
+    model: Shape, layout: Layout, load: Load, random: Random
+) -> None:
+    mixed = replace(
+        layout,
+        stages=tuple(
+            Stage(tuple(random.sample(each.devices, len(each.devices))), each.layers)
+            for each in layout.stages
+        ),
+    )
+    assert predict(model, mixed, load).tokens_per_s == predict(model, layout, load).tokens_per_s
