@@ -70,6 +70,9 @@ def test_what_is_cached_needs_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     snapshot = tmp_path / "hub" / "models--org--none" / "snapshots" / "abc"
     snapshot.mkdir(parents=True)
     (snapshot / "config.json").write_text("{}")
+    with pytest.raises(Problem, match="cannot be fetched"):
+        hub.require("org/none")  # config.json alone is no model
+    (snapshot / "model.safetensors").touch()
     hub.require("org/none")
 
 

@@ -47,6 +47,8 @@ def test_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         pytest.param("dem", "medley serve demo", id="nearly"),
         pytest.param("zzz", "medley serve demo", id="nothing like it"),
+        pytest.param("Qwen3-4B", "medley serve qwen3-4b-instruct-2507", id="the beginning of a name"),
+        pytest.param("gpt-oss-20", "medley serve gpt-oss-20b", id="but for a letter"),
         pytest.param("a/b/c", "medley serve", id="too deep for the hub"),
     ],
 )

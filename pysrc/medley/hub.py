@@ -1,13 +1,26 @@
-"""The model hub, asked one question before anything is started: can this repository be had?"""
+"""The model hub, asked before anything is started: can this repository be had, and how is its model made?"""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+from typing import TYPE_CHECKING
 
 import httpx
 
+from medley import safetensors
+from medley.checkpoint import CONFIG, INDEX, SINGLE, Checkpoint, parsed, read, table
 from medley.problem import Problem
+from medley.safetensors import Tensor
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
 
 _LIMIT_S = 8
+# Of all questions together: a model of 160 files is 160 small answers.
+_ALL_S = 45
+_AT_ONCE = 8
 
 
 def require(repository: str) -> None:
@@ -17,31 +30,120 @@ def require(repository: str) -> None:
     """
     if cached(repository):
         return
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
-        raise Problem(
-            f"{repository} is not on this host",
-            cause=f"HF_HUB_OFFLINE is set, and {cache()} does not hold it",
-            fix="unset HF_HUB_OFFLINE, or name a folder that holds the model",
-        )
-    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    _refuse_offline(repository)
     try:
         answer = httpx.get(
-            f"{endpoint}/api/models/{repository}", headers=_headers(), timeout=_LIMIT_S, follow_redirects=True
+            f"{_endpoint()}/api/models/{repository}",
+            headers=_headers(),
+            timeout=_LIMIT_S,
+            follow_redirects=True,
         )
     except httpx.HTTPError as error:
-        raise Problem(
-            f"{repository} cannot be fetched",
-            cause=f"the hub at {endpoint} does not answer ({error}), and {cache()} does not hold the model",
-            fix="check the network, or name a folder that holds the model: medley serve /path/to/model",
-        ) from error
+        raise _unreachable(repository, str(error)) from error
     if answer.status_code != httpx.codes.OK:
-        raise _refused(repository, endpoint, answer.status_code)
+        raise _refused(repository, answer.status_code)
+
+
+def checkpoint(repository: str) -> Checkpoint:
+    """How the model is made: from the cache if the weights are there, else from a few answers of the hub."""
+    folder = snapshot(repository)
+    if folder is not None:
+        return read(folder)
+    _refuse_offline(repository)
+    answers: Queue[Checkpoint | Problem] = Queue()
+    # A thread that may be left behind: not every step of the library's takes a time limit.
+    Thread(target=lambda: answers.put(_asked(repository)), daemon=True).start()
+    try:
+        answer = answers.get(timeout=_ALL_S)
+    except Empty:
+        raise _unreachable(repository, f"no answer in {_ALL_S} s") from None
+    if isinstance(answer, Problem):
+        raise answer
+    return answer
+
+
+def _asked(repository: str) -> Checkpoint | Problem:
+    # Half a second to import, and seldom needed.
+    from huggingface_hub import HfApi, errors  # noqa: PLC0415
+    from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415
+
+    disable_progress_bars()
+    api = HfApi(endpoint=_endpoint(), token=os.environ.get("HF_TOKEN") or None, library_name="medley")
+    try:
+        config = parsed(_file(api, repository, CONFIG), f"{repository}/{CONFIG}")
+        return Checkpoint(repository, config, _tensors(api, repository, _names(api, repository)))
+    except Problem as problem:
+        return problem
+    except errors.HfHubHTTPError as error:
+        if isinstance(error, errors.EntryNotFoundError):
+            return _not_a_model(repository)
+        return _refused(repository, error.response.status_code)
+    except errors.SafetensorsParsingError as error:
+        return _not_whole(repository, str(error))
+    except (errors.HTTPError, OSError, ValueError) as error:  # type: ignore[attr-defined]
+        return _unreachable(repository, type(error).__name__)
+
+
+def _names(api: "HfApi", repository: str) -> tuple[str, ...]:
+    from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415
+
+    try:
+        index = _file(api, repository, INDEX)
+    except EntryNotFoundError:
+        return (SINGLE,)
+    return safetensors.files(parsed(index, f"{repository}/{INDEX}"), f"{repository}/{INDEX}")
+
+
+def _file(api: "HfApi", repository: str, name: str) -> bytes:
+    """A small file, which stays in the hub's cache and is asked for again only when it has changed."""
+    return Path(api.hf_hub_download(repository, name, cache_dir=cache(), etag_timeout=_LIMIT_S)).read_bytes()
+
+
+def _tensors(api: "HfApi", repository: str, names: tuple[str, ...]) -> dict[str, Tensor]:
+    """The headers of all files, each by a range request of its own."""
+    found: dict[str, Tensor] = {}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for header in pool.map(lambda name: _header(api, repository, name), names):
+            found |= header
+    return found
+
+
+def _header(api: "HfApi", repository: str, name: str) -> dict[str, Tensor]:
+    header = api.parse_safetensors_file_metadata(repository, name)
+    return {
+        tensor: Tensor(info.dtype, tuple(info.shape), info.data_offsets[1] - info.data_offsets[0])
+        for tensor, info in header.tensors.items()
+    }
 
 
 def cached(repository: str) -> bool:
     """Whether a whole-looking snapshot of it lies in the hub's cache on this host."""
+    return any(_whole(folder) for folder in _snapshots(repository))
+
+
+def snapshot(repository: str) -> Path | None:
+    """The folder of such a snapshot that holds safetensors."""
+    found = (folder for folder in _snapshots(repository) if any(folder.glob("*.safetensors")))
+    return next((folder for folder in found if _whole(folder)), None)
+
+
+def _snapshots(repository: str) -> list[Path]:
+    """Newest first."""
     folder = cache() / f"models--{repository.replace('/', '--')}" / "snapshots"
-    return any(folder.glob("*/config.json"))
+    return sorted(folder.glob("*/"), key=lambda each: each.stat().st_mtime, reverse=True)
+
+
+def _whole(folder: Path) -> bool:
+    """Not the few small files alone that `checkpoint` or a broken download leaves there."""
+    if not (folder / CONFIG).is_file():
+        return False
+    if (folder / INDEX).is_file():
+        try:
+            names = safetensors.files(table(folder / INDEX), INDEX)
+        except Problem:
+            return False
+        return all((folder / name).is_file() for name in names)
+    return any(path.suffix in {".safetensors", ".bin", ".gguf", ".pt"} for path in folder.iterdir())
 
 
 def cache() -> Path:
@@ -50,21 +152,56 @@ def cache() -> Path:
     return Path(hub) if hub else (Path(home) if home else Path.home() / ".cache" / "huggingface") / "hub"
 
 
+def _endpoint() -> str:
+    return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+
+
 def _headers() -> dict[str, str]:
     token = os.environ.get("HF_TOKEN")
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _refused(repository: str, endpoint: str, status: int) -> Problem:
+def _refuse_offline(repository: str) -> None:
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
+        raise Problem(
+            f"{repository} is not on this host",
+            cause=f"HF_HUB_OFFLINE is set, and {cache()} does not hold it",
+            fix="unset HF_HUB_OFFLINE, or name a folder that holds the model",
+        )
+
+
+def _unreachable(repository: str, error: str) -> Problem:
+    return Problem(
+        f"{repository} cannot be fetched",
+        cause=f"the hub at {_endpoint()} does not answer ({error}), and {cache()} does not hold the model",
+        fix="check the network, or name a folder that holds the model: medley serve /path/to/model",
+    )
+
+
+def _refused(repository: str, status: int) -> Problem:
     if status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND}:
         # The hub answers 401 for a name that does not exist, so as not to tell which private ones do.
         return Problem(
             f"the hub has no model {repository}, or you may not read it",
-            cause=f"{endpoint} answered {status}",
+            cause=f"{_endpoint()} answered {status}",
             fix="check the name; for a gated model accept its terms on the hub, then: export HF_TOKEN=…",
         )
     return Problem(
         f"the hub cannot say whether it has {repository}",
-        cause=f"{endpoint} answered {status}",
+        cause=f"{_endpoint()} answered {status}",
         fix="try again in a minute, or name a folder that holds the model",
+    )
+
+
+def _not_a_model(repository: str) -> Problem:
+    return Problem(
+        f"{repository} holds no model that medley can measure",
+        cause=f"it lacks {CONFIG}, or {INDEX} and {SINGLE}",
+        fix="name a repository with safetensors, or write its [shape] down: docs/tables.md, models/NAME.toml",
+    )
+
+
+def _not_whole(repository: str, error: str) -> Problem:
+    return Problem(
+        f"the weights of {repository} are not safetensors", cause=error, fix="name another repository"
     )

@@ -109,12 +109,13 @@ class Shape(Table):
     active_layer_bytes: int
     """What one token reads of it."""
     embedding_bytes: int
+    """With what else lies on the first stage: a vision tower."""
     head_bytes: int
     """Of the output head; 0 where it is the embedding, of which a pipeline's last stage needs a copy."""
     experts: int = 0
     experts_per_token: int = 0
     expert_bytes: int = 0
-    """One routed expert of one layer."""
+    """One routed expert of one layer, the mean over all layers: some may have none."""
     attention_layers: int | None = None
     """Layers with a KV cache that grows; absent: all. The others are windowed or recurrent."""
     window: int | None = None
@@ -126,6 +127,8 @@ class Shape(Table):
     """Recurrent state of one sequence, over all layers."""
     weights: Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"] = "bf16"
     """How most of the weights are stored."""
+    draft_bytes: int = 0
+    """Of its layers that guess further tokens (MTP), which an engine loads only where they are used."""
 
 
 class Model(Table):

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,12 +49,18 @@ def weights(word: str, models: Mapping[str, Model], cache: Path) -> Weights:
             cause=f"{folder.absolute()} {'holds no config.json' if folder.exists() else 'does not exist'}",
             fix="name the folder that holds config.json and the weights",
         )
-    near = difflib.get_close_matches(word, models, n=1)
+    near = _near(word.lower(), models)
     raise Problem(
         f"there is no model {word!r}",
         cause=f"it is no folder and no ORG/NAME of the hub; known names: {', '.join(sorted(models))}",
-        fix=f"medley serve {near[0] if near else 'demo'}",
+        fix=f"medley serve {near or 'demo'}",
     )
+
+
+def _near(word: str, names: Iterable[str]) -> str | None:
+    """The shortest name that goes on where `word` ends, else the one most like it."""
+    longer = min((name for name in names if name.startswith(word)), key=len, default=None)
+    return longer or next(iter(difflib.get_close_matches(word, names, n=1)), None)
 
 
 def _known(name: str, model: Model, cache: Path) -> Weights:

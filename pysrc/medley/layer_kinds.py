@@ -1,0 +1,104 @@
+"""Layer kinds: how many layers attend to everything, to a window, or keep a recurrent state instead."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from medley.fields import Fields
+
+_FULL = {"full_attention", "attention", "global", "global_attention"}
+_WINDOWED = {"sliding_attention", "chunked_attention", "local", "local_attention"}
+_RECURRENT = {"linear_attention", "mamba"}
+# Nemotron-H counts a bare feed-forward as a layer.
+_NEITHER = {"moe", "mlp", "-"}
+_LETTERS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
+_KERNEL_BYTES, _STATE_BYTES = 2, 4
+
+
+@dataclass(frozen=True)
+class LayerKinds:
+    """How many layers there are of each kind that keeps something for a sequence."""
+
+    full: int
+    windowed: int = 0
+    window: int | None = None
+    recurrent: int = 0
+    state_bytes: int = 0
+    """Of all recurrent layers, for one sequence."""
+
+
+def layer_kinds(fields: Fields, layers: int) -> LayerKinds:
+    counts = Counter(_kinds(fields, layers))
+    unknown = set(counts) - _FULL - _WINDOWED - _RECURRENT - _NEITHER
+    if unknown:
+        raise fields.problem("layer_types", f"medley does not know layers of the kind {min(unknown)!r}")
+    full, windowed, recurrent = (
+        sum(counts[kind] for kind in kinds) for kinds in (_FULL, _WINDOWED, _RECURRENT)
+    )
+    window = _window(fields) if windowed else None
+    if windowed and (window is None or window >= fields.whole(*CONTEXT)):
+        full, windowed, window = full + windowed, 0, None
+    state = sum(counts[kind] * _state_bytes(fields, kind) for kind in _RECURRENT if counts[kind])
+    return LayerKinds(full, windowed, window, recurrent, state)
+
+
+CONTEXT = ("max_position_embeddings", "max_sequence_length", "seq_length", "n_positions")
+
+
+def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:
+    """Each layer's kind, from the list, the pattern or the interval that models write."""
+    kinds = fields.words("layer_types", "layers_block_type")
+    pattern = fields.word("hybrid_override_pattern")
+    if kinds is None and pattern is not None:
+        kinds = tuple(_LETTERS.get(letter, letter) for letter in pattern)
+    if kinds is None:
+        return _regular(fields, layers)
+    if len(kinds) != layers:
+        name = "hybrid_override_pattern" if pattern is not None else "layer_types"
+        raise fields.problem(name, f"it names {len(kinds)} layers of {layers}")
+    return kinds
+
+
+def _regular(fields: Fields, layers: int) -> tuple[str, ...]:
+    interval = fields.optional("full_attention_interval")
+    if interval is not None and fields.optional("linear_num_value_heads") is not None:
+        return _every(interval, "full_attention", "linear_attention", layers)
+    if _window(fields) is None:
+        return ("full_attention",) * layers
+    interval = fields.optional("sliding_window_pattern", "_sliding_window_pattern")
+    if interval is not None:
+        return _every(interval, "full_attention", "sliding_attention", layers)
+    return ("sliding_attention",) * layers
+
+
+def _every(interval: int, one: str, others: str, layers: int) -> tuple[str, ...]:
+    return tuple(one if (layer + 1) % interval == 0 else others for layer in range(layers))
+
+
+def _window(fields: Fields) -> int | None:
+    if fields.flag("use_sliding_window") is False:
+        return None
+    return fields.optional("sliding_window", "attention_chunk_size", least=1)
+
+
+def _state_bytes(fields: Fields, kind: str) -> int:
+    """What one layer keeps: the last inputs of its convolution in 16 bits, and its state.
+
+    The state is in 32 bits unless the model says otherwise, as the engines keep it.
+    """
+    if kind == "linear_attention":
+        heads, size = fields.whole("linear_num_value_heads"), fields.whole("linear_value_head_dim")
+        keys, key_size = fields.whole("linear_num_key_heads"), fields.whole("linear_key_head_dim")
+        kernel = fields.whole("linear_conv_kernel_dim")
+        wide = 2 * keys * key_size + heads * size
+        return wide * (kernel - 1) * _KERNEL_BYTES + heads * size * key_size * _width(fields)
+    heads = fields.whole("mamba_num_heads", "mamba_n_heads")
+    size = fields.whole("mamba_head_dim", "mamba_d_head")
+    state = fields.whole("ssm_state_size", "mamba_d_state")
+    groups, kernel = fields.whole("n_groups", "mamba_n_groups"), fields.whole("conv_kernel", "mamba_d_conv")
+    wide = heads * size + 2 * groups * state
+    return wide * (kernel - 1) * _KERNEL_BYTES + heads * size * state * _width(fields)
+
+
+def _width(fields: Fields) -> int:
+    said = fields.word("mamba_ssm_cache_dtype") or fields.word("mamba_ssm_dtype") or "float32"
+    return 2 if said in {"float16", "bfloat16"} else _STATE_BYTES
