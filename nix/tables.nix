@@ -40,7 +40,8 @@ in
     ray-head = "Start a Ray cluster on this host";
     ray-worker = "Join the Ray cluster of another host";
     ray-stop = "End Ray on this host";
-    link = "Measure, set up or watch the wire between hosts";
+    link = "Show, measure, set up or watch the wire between hosts";
+    plan = "Say where a model would lie, whether it fits, and how fast it should be";
     status = "The cluster this host is in, and what is served here";
     collective-test = "A real all-reduce over the hosts of the cluster";
     check = "Validate every TOML table";

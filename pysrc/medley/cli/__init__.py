@@ -7,7 +7,7 @@ import sys
 from medley.cli.verb import Verb
 
 VERBS = (
-    *("facts", "env", "serve", "ask", "ray-head", "ray-worker", "ray-stop", "status", "link"),
+    *("facts", "env", "plan", "serve", "ask", "ray-head", "ray-worker", "ray-stop", "status", "link"),
     *("collective-test", "check", "version"),
 )
 

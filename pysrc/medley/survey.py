@@ -1,0 +1,64 @@
+"""A survey is what a group of hosts offers a layout: their devices, and the links between each two."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+
+from medley.fabric import Wishes, fabric
+from medley.facts import Facts
+from medley.facts.gpu import Gpu
+from medley.kind import Kind, gpu_capability, gpu_memory_bytes
+from medley.layout.devices import device_facts
+from medley.layout.engine_memory import usable_bytes
+from medley.layout.shapes import Device, Link
+from medley.problem import Problem
+
+# One way, for a small message between two GPUs. RDMA: perftest shows about 2 us between ConnectX-7; NCCL adds
+# its proxy thread. TCP: some 25 us by kernel and switch, and as much again by NCCL's socket threads.
+_RDMA_US = 8.0
+_TCP_US = 50.0
+_LEAST_MBIT = 100
+"""Of a link whose driver does not say."""
+
+
+def devices(hosts: Mapping[str, tuple[Facts, Kind]]) -> Iterator[Device]:
+    """Every GPU of every host, or the CPU of one without, in the order of names."""
+    for name in sorted(hosts):
+        facts, kind = hosts[name]
+        if kind.host.device == "cpu":
+            yield _cpu(name, facts, kind)
+        else:
+            yield from (_gpu(name, gpu, facts, kind) for gpu in facts.gpus)
+
+
+def _cpu(name: str, facts: Facts, kind: Kind) -> Device:
+    memory = facts.memory
+    bandwidth, tflops = device_facts("cpu")
+    usable = usable_bytes("cpu", memory.total_bytes, memory.available_bytes)
+    return Device(name, 0, kind.name, usable, bandwidth, tflops, facts.cpu.model or "")
+
+
+def _gpu(name: str, gpu: Gpu, facts: Facts, kind: Kind) -> Device:
+    total = gpu_memory_bytes(gpu, kind.host, facts) or 0
+    shared = kind.host.memory.unified
+    free = facts.memory.available_bytes if shared else (gpu.memory_free_bytes or total)
+    bandwidth, tflops = device_facts(
+        kind.name, gpu.name, capability=gpu_capability(gpu, kind.host), memory_bytes=total
+    )
+    usable = usable_bytes(kind.name, total, free)
+    return Device(name, gpu.index, kind.name, usable, bandwidth, tflops, gpu.name)
+
+
+def link_of(hosts: Mapping[str, Facts], wishes: Wishes) -> Callable[[str, str], Link | None]:
+    """The link between two hosts, as the fabric of these two has it; None where they cannot talk."""
+
+    @cache
+    def link(one: str, other: str) -> Link | None:
+        try:
+            found = fabric({one: hosts[one], other: hosts[other]}, wishes)
+        except Problem:
+            return None
+        mbit = min(end.mbit or _LEAST_MBIT for end in found.ends.values())
+        rdma = found.transport == "rdma"
+        return Link(mbit, _RDMA_US if rdma else _TCP_US, rdma)
+
+    return link
