@@ -118,21 +118,24 @@ def settings(
 
 
 def _hosts(found: Membership, taken: Taken) -> tuple[dict[str, Facts], dict[str, str]]:
-    """The facts of those who take part, as they told them when they joined, and their addresses, by name."""
-    said = membership.ask(environment(found), Path(found.token), "read", found.head)
-    told = said["told"]
-    silent = [address for address in taken.slots if address not in told]
-    if silent:
+    """The facts of those who take part, and their addresses, by name."""
+    hosts, addresses = told(found)
+    if silent := set(taken.slots) - set(addresses.values()):
         raise Problem(
-            f"{', '.join(silent)} told nothing of itself",
+            f"{', '.join(sorted(silent))} told nothing of itself",
             cause="it was not joined by this medley's ray-worker",
             fix="on it: medley ray-stop, then medley ray-worker HEAD",
         )
-    named = {node["address"]: f"{node['name']} ({node['address']})" for node in said["nodes"]}
-    addresses = {named[address]: address for address in taken.slots}
-    return {
-        host: facts.facts(transcript.parse(told[address])) for host, address in addresses.items()
-    }, addresses
+    part = {host: address for host, address in addresses.items() if address in taken.slots}
+    return {host: hosts[host] for host in part}, part
+
+
+def told(found: Membership) -> tuple[dict[str, Facts], dict[str, str]]:
+    """The facts of the cluster's living hosts, as they told them when they joined, and their addresses."""
+    said = membership.ask(environment(found), Path(found.token), "read", found.head)
+    names = {node["address"]: f"{node['name']} ({node['address']})" for node in said["nodes"]}
+    hosts = {names[address]: facts.facts(transcript.parse(text)) for address, text in said["told"].items()}
+    return hosts, {names[address]: address for address in said["told"]}
 
 
 def ranks(found: Membership) -> list[tuple[int, int, str]]:

@@ -20,13 +20,14 @@ if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
 class Plan(Verb):
     DESCRIPTION = "Say where a model would lie, whether it fits, and how fast it should be; start nothing."
     DESCRIPTION_MORE = """
-Without --from or --hosts it plans for this host. Speeds are predicted from what makers state and what owners
-have published, with their range; no model is fetched, its weights' headers are enough.
+Without --from or --hosts it plans for this host, or for the cluster that this host heads. Speeds are predicted
+from what makers state and what owners have published, with their range; no model is fetched, its weights'
+headers are enough.
 
 Examples:
     /medley plan gpt-oss-120b --hosts spark:2
-    /medley plan qwen2.5-72b-instruct --hosts spark:2,thor:2 --for throughput --concurrency 16
-    /medley plan qwen3-30b-a3b-thinking-2507 --from spark-1.txt rtx.txt --context 32768
+    /medley plan qwen2.5-72b-instruct --hosts spark:2,thor:2 --concurrency 16
+    /medley plan gpt-oss-20b --from orin-1.txt rtx.txt --context 32768
     /medley plan gpt-oss-20b --hosts orin:2 --tp 2 --json
 
 """
@@ -82,7 +83,8 @@ Examples:
                 fix="medley plan MODEL --from FILE FILE",
             )
         files = (*self.replayed, *more)
-        hosts = imagined(self.imagined) if self.imagined else replay.by_host(files)
+        hosts = imagined(self.imagined) if self.imagined else _clusters() if not files else None
+        hosts = hosts or replay.by_host(files)
         known = config.hosts()
         return {name: (facts, kind(facts, known)) for name, facts in hosts.items()}
 
@@ -111,6 +113,14 @@ Examples:
             sizes=Sizes(self.tensor, self.stages, self.replicas),
             head=here if here in hosts and len(hosts) > 1 else None,
         )
+
+
+def _clusters() -> "dict[str, Facts] | None":
+    """The hosts of the cluster that this host heads, if it heads one."""
+    from medley import membership, spreading
+
+    found = membership.noted()
+    return spreading.told(found)[0] if found and found.role == "head" else None
 
 
 def _table(choice: "Choice[Any]") -> dict[str, Any]:
