@@ -20,9 +20,9 @@ if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
 class Plan(Verb):
     DESCRIPTION = "Say where a model would lie, whether it fits, and how fast it should be; start nothing."
     DESCRIPTION_MORE = """
-Without --from or --hosts it plans for this host, or for the cluster that this host heads. Speeds are predicted
-from what makers state and what owners have published, with their range; no model is fetched, its weights'
-headers are enough.
+Without --from or --hosts it plans for this host, or for the cluster that this host heads. Speeds are
+predicted from what makers state and what owners have published, with their range. No model is fetched: its
+weights' headers are enough.
 
 Examples:
     /medley plan gpt-oss-120b --hosts spark:2
