@@ -217,7 +217,7 @@ _VALUE = _SOME | st.dictionaries(st.sampled_from(_KEYS), _SOME, max_size=2)
 _HELD = checkpoint(SMALL).tensors
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=40, deadline=None, database=None)
 @given(st.dictionaries(st.sampled_from(_KEYS), _VALUE, max_size=4))
 def test_nothing_but_a_problem_comes_of_any_config(changed: dict[str, Any]) -> None:
     """It names the entry, or there is a shape."""
