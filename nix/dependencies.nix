@@ -1,6 +1,7 @@
 # What the command line imports, in one list: the package needs it, and so do its tests.
 python: [
   python.httpx
+  python.huggingface-hub
   python.plumbum
   python.pydantic
   python.rich

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests import checkpoints
-from tests.checkpoints import Scheme, bf16, fp8_blocks, fp8_blocks_f32, mxfp4, nvfp4
+from tests.storing import Scheme, awq, bf16, fp8_blocks, fp8_blocks_f32, mxfp4, nvfp4
 
 
 @dataclass(frozen=True)
@@ -232,7 +231,7 @@ PUBLISHED = {
     "gpt-oss-20b": Published(_gpt_oss(24, 32), routed=mxfp4, total_bytes=13_761_264_768),
     "gpt-oss-120b": Published(_gpt_oss(36, 128), routed=mxfp4, total_bytes=65_248_815_744),
     "glm-4.5-air": Published(_GLM_AIR),
-    "glm-4.5-air-awq-fp16mix": Published(_GLM_AIR | _AWQ, routed=checkpoints.awq, total_bytes=73_100_000_000),
+    "glm-4.5-air-awq-fp16mix": Published(_GLM_AIR | _AWQ, routed=awq, total_bytes=73_100_000_000),
     "nemotron-3-super-120b-a12b-nvfp4": Published(_NEMOTRON, routed=nvfp4, total_bytes=80_530_000_000),
     "qwen3.5-122b-a10b": Published(_QWEN3_5_122B),
     "qwen3.5-122b-a10b-fp8": Published(_QWEN3_5_122B | _FP8, fp8_blocks),

@@ -1,5 +1,6 @@
 """The model hub, asked before anything is started: can this repository be had, and how is its model made?"""
 
+import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -49,7 +50,8 @@ def checkpoint(repository: str) -> Checkpoint:
     folder = snapshot(repository)
     if folder is not None:
         return read(folder)
-    _refuse_offline(repository)
+    # Says at once what the library says after half a minute of trying again.
+    require(repository)
     answers: Queue[Checkpoint | Problem] = Queue()
     # A thread that may be left behind: not every step of the library's takes a time limit.
     Thread(target=lambda: answers.put(_asked(repository)), daemon=True).start()
@@ -68,6 +70,8 @@ def _asked(repository: str) -> Checkpoint | Problem:
     from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415
 
     disable_progress_bars()
+    # What went wrong is told as a Problem, once.
+    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
     api = HfApi(endpoint=_endpoint(), token=os.environ.get("HF_TOKEN") or None, library_name="medley")
     try:
         config = parsed(_file(api, repository, CONFIG), f"{repository}/{CONFIG}")

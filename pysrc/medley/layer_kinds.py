@@ -5,12 +5,23 @@ from dataclasses import dataclass
 
 from medley.fields import Fields
 
-_FULL = {"full_attention", "attention", "global", "global_attention"}
+_FULL = {"full_attention", "attention", "global", "global_attention", "deepseek_sparse_attention"}
 _WINDOWED = {"sliding_attention", "chunked_attention", "local", "local_attention"}
 _RECURRENT = {"linear_attention", "mamba"}
 # Nemotron-H counts a bare feed-forward as a layer.
 _NEITHER = {"moe", "mlp", "-"}
+# Where these stand and no list of kinds, layers differ in a way that medley does not know.
+_OTHERWISE = (
+    "block_configs",
+    "hybrid_layer_pattern",
+    "linear_attn_config",
+    "compress_ratios",
+    "attn_layer_period",
+    "attn_layer_indices",
+)
 _LETTERS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
+# Of its layers every fourth attends to everything, where its config.json does not say so.
+_LLAMA_4 = 4
 _KERNEL_BYTES, _STATE_BYTES = 2, 4
 
 
@@ -24,6 +35,15 @@ class LayerKinds:
     recurrent: int = 0
     state_bytes: int = 0
     """Of all recurrent layers, for one sequence."""
+
+
+def layer_count(fields: Fields) -> int:
+    """Said as a number, or by a list of kinds alone."""
+    listed = fields.words("layers_block_type") or fields.word("hybrid_override_pattern")
+    said = fields.optional("num_hidden_layers", "n_layer", "num_layers")
+    if said is None and listed:
+        return len(listed)
+    return said or fields.whole("num_hidden_layers", "n_layer", "num_layers")
 
 
 def layer_kinds(fields: Fields, layers: int) -> LayerKinds:
@@ -59,12 +79,17 @@ def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:
 
 
 def _regular(fields: Fields, layers: int) -> tuple[str, ...]:
+    odd = next((name for name in _OTHERWISE if fields.table.get(name)), None)
+    if odd is not None:
+        raise fields.problem(odd, "its layers differ in a way that medley does not know")
     interval = fields.optional("full_attention_interval")
     if interval is not None and fields.optional("linear_num_value_heads") is not None:
         return _every(interval, "full_attention", "linear_attention", layers)
     if _window(fields) is None:
         return ("full_attention",) * layers
-    interval = fields.optional("sliding_window_pattern", "_sliding_window_pattern")
+    interval = fields.optional("sliding_window_pattern", "_sliding_window_pattern", "no_rope_layer_interval")
+    if interval is None and fields.optional("attention_chunk_size") is not None:
+        interval = _LLAMA_4
     if interval is not None:
         return _every(interval, "full_attention", "sliding_attention", layers)
     return ("sliding_attention",) * layers

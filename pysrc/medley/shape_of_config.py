@@ -1,5 +1,6 @@
 """The shape of any model, out of its config.json and the headers of its weights."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -7,12 +8,14 @@ from pydantic import ValidationError
 
 from medley.checkpoint import Checkpoint
 from medley.fields import Fields, of_text
-from medley.layer_kinds import CONTEXT, LayerKinds, layer_kinds
+from medley.layer_kinds import CONTEXT, LayerKinds, layer_count, layer_kinds
+from medley.safetensors import Tensor
 from medley.stored import Stored, stored
 from medley.tables import Shape
 
 Format = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
 _METHODS: Mapping[str, Format] = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "awq": "awq"}
+_DTYPES: Mapping[str, Format] = {"U8": "nvfp4", "F8_E4M3": "fp8", "I8": "int8"}
 _EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _CHOSEN = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k")
 _ALGORITHMS: Mapping[str, Format] = {
@@ -26,8 +29,8 @@ _ALGORITHMS: Mapping[str, Format] = {
 def shape_of_config(found: Checkpoint) -> Shape:
     """Raises a Problem that names the entry where what is written does not tell."""
     fields = of_text(found.config, found.where)
-    layers = fields.whole("num_hidden_layers", "n_layer", "num_layers")
-    weights = _format(fields)
+    layers = layer_count(fields)
+    weights = _format(fields) or _seen(found.tensors)
     held = stored(found.tensors, layers, 8 if weights in {"int8", "fp8"} else 4)
     _require_all(fields, held, layers)
     known = _heads(fields) | _experts(fields, held, layers) | _kept(layer_kinds(fields, layers), layers)
@@ -71,10 +74,16 @@ def _heads(fields: Fields) -> dict[str, int]:
         # All heads share one compressed key and value, which tensor parallelism cannot split.
         rope = fields.whole("qk_rope_head_dim", least=0)
         head = fields.whole("qk_nope_head_dim") + rope
-        kept = 2 * (latent + rope)
+        kept = 2 * (latent + rope) + _index_bytes(fields)
         return {"heads": heads, "kv_heads": 1, "head_dim": head, "kv_bytes_per_token": kept}
     head = fields.optional("head_dim") or fields.whole("hidden_size", "n_embd") // heads
     return {"heads": heads, "kv_heads": fields.optional("num_key_value_heads") or heads, "head_dim": head}
+
+
+def _index_bytes(fields: Fields) -> int:
+    """What sparse attention keeps of a token to find it again: 8 bits each, and a scale for 128 of them."""
+    size = fields.optional("index_head_dim") or 0
+    return size + size // 128 * 4
 
 
 def _experts(fields: Fields, held: Stored, layers: int) -> dict[str, int]:
@@ -112,11 +121,20 @@ def _kept(kinds: LayerKinds, layers: int) -> dict[str, int]:
     return kept
 
 
-def _format(fields: Fields) -> Format:
-    """How most of the weights are stored."""
+def _seen(tensors: Mapping[str, Tensor]) -> Format:
+    """The format that most bytes have: some repositories say it in no config.json."""
+    sizes = Counter[str]()
+    for tensor in tensors.values():
+        sizes[tensor.dtype] += tensor.size_bytes
+    most = max(sizes, key=lambda dtype: sizes[dtype], default="BF16")
+    return _DTYPES.get(most, "bf16")
+
+
+def _format(fields: Fields) -> Format | None:
+    """How most of the weights are stored, if it is said."""
     quantised = fields.inner("quantization_config") or fields.inner("compression_config")
     if quantised is None:
-        return "bf16"
+        return None
     method = quantised.word("quant_method") or "modelopt"
     if method in _METHODS:
         return _METHODS[method]

@@ -18,6 +18,7 @@ let
   packages = lib.mapAttrs (name: _: package name) {
     hatchling = null;
     httpx = null;
+    huggingface-hub = null;
     hypothesis = null;
     plumbum = null;
     pydantic = null;
