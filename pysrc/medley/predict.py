@@ -9,7 +9,7 @@ from medley.layout.shapes import Layout, Stage
 from medley.roofline import Batch, Given, Pass, hop_s, stage_pass, step_s
 from medley.tables import Shape
 
-# Of the published rows nine in ten came out between 0.70 and 1.32 of what was predicted without their source;
+# Of the published rows nine in ten came out between 0.70 and 1.34 of what was predicted without their source;
 # a little is added for hardware and models that are not among them.
 _LOW, _HIGH = 0.65, 1.4
 

@@ -60,7 +60,13 @@ def _device_pass(given: Given, stage: Stage, device: Device, batch: Batch, *, la
     weight_bytes = stage.layers * layer_bytes(shape, batch.tokens, efficiency.routing) / ranks
     weight_bytes += head_bytes(shape) / ranks if last else 0.0
     cache_bytes = part * cache_share(shape, ranks) * batch.streams * sequence_bytes(shape, batch)
-    rate = device.bf16_tflops * _TERA * format_speed(device.kind, shape.weights) * efficiency.gemm * reach
+    rate = (
+        device.bf16_tflops
+        * _TERA
+        * format_speed(device.kind, device.name, shape.weights)
+        * efficiency.gemm
+        * reach
+    )
     bandwidth = device.bandwidth_gb_s * _GIGA * reach
     return Pass(
         weights=weight_bytes / (bandwidth * efficiency.weights),

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 _RTX = "NVIDIA RTX Blackwell GPU Architecture, specifications: bf16 with fp32 accumulation"
+_PRO = "NVIDIA RTX PRO Blackwell datasheet: an eighth of its sparse FP4 AI TOPS,"
 _ADA = "NVIDIA Ada GPU Architecture, specifications: bf16 with fp32 accumulation"
 _AMPERE = "NVIDIA Ampere GA102 GPU Architecture, specifications: bf16 with fp32 accumulation"
 
@@ -25,11 +26,11 @@ _NAMED: tuple[tuple[str, Stated], ...] = (
     ("Orin Nano", Stated(102.4, 16.7, "NVIDIA Orin Nano Super datasheet: a quarter of 67 sparse TOPS")),
     ("Orin NX", Stated(102.4, 25, "NVIDIA Orin NX 16GB datasheet: a quarter of 100 sparse TOPS")),
     ("Orin", Stated(204.8, 42.5, "NVIDIA AGX Orin technical brief: a quarter of 170 sparse TOPS")),
-    ("RTX PRO 6000", Stated(1792, 252, _RTX)),
-    ("RTX PRO 5000", Stated(1344, 147, _RTX)),
-    ("RTX PRO 4500", Stated(896, 109, _RTX)),
-    ("RTX PRO 4000", Stated(672, 94, _RTX)),
-    ("RTX 6000 Ada", Stated(960, 182, _ADA)),
+    ("RTX PRO 6000", Stated(1792, 500, f"{_PRO} 4000")),
+    ("RTX PRO 5000", Stated(1344, 258, f"{_PRO} 2064")),
+    ("RTX PRO 4500", Stated(896, 211, f"{_PRO} 1687")),
+    ("RTX PRO 4000", Stated(672, 147, f"{_PRO} 1178")),
+    ("RTX 6000 Ada", Stated(960, 364, "NVIDIA RTX 6000 Ada datasheet: a quarter of 1457 sparse FP8")),
     ("RTX 5090", Stated(1792, 210, _RTX)),
     ("RTX 5080", Stated(960, 113, _RTX)),
     ("RTX 5070 Ti", Stated(896, 88, _RTX)),
@@ -45,8 +46,8 @@ _NAMED: tuple[tuple[str, Stated], ...] = (
     ("RTX 3080 Ti", Stated(912, 68, _AMPERE)),
     ("RTX 3080", Stated(760, 60, _AMPERE)),
     ("RTX 3060", Stated(360, 25, _AMPERE)),
-    ("RTX A6000", Stated(768, 77, _AMPERE)),
-    ("RTX A5000", Stated(768, 56, _AMPERE)),
+    ("RTX A6000", Stated(768, 155, _AMPERE)),
+    ("RTX A5000", Stated(768, 111, _AMPERE)),
     ("A10", Stated(600, 125, "NVIDIA A10 datasheet")),
     ("A40", Stated(696, 150, "NVIDIA A40 datasheet")),
     ("V100", Stated(900, 112, "NVIDIA V100 datasheet (fp16: it has no bf16)")),
