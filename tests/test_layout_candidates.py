@@ -2,6 +2,8 @@ import pytest
 
 from medley.layout.candidates import Asked, candidates
 from medley.layout.classes import classes
+from medley.layout.engine_memory import GIB
+from medley.layout.fit import fit
 from medley.layout.limits import refusals
 from medley.layout.shapes import Device, Link
 from medley.layout.words import hosts, named, sizes
@@ -20,6 +22,7 @@ from tests.layouts import (
     rtx5090,
     spark,
     thor,
+    with_memory,
 )
 
 ASKED = Asked(context=4096)
@@ -87,6 +90,29 @@ def test_limits(shape: Shape, tensor: int, *, way: bool, because: tuple[str, ...
 )
 def test_classes(devices: tuple[Device, ...], expected: list[list[str]]) -> None:
     assert [[host[0].host for host in one.hosts] for one in classes(devices)] == expected
+
+
+def test_the_largest_of_equal_hosts_is_tried_alone() -> None:
+    more = with_memory(spark(2), spark().memory_bytes + 1)
+    assert "alone on spark-2" in found(QWEN_72B, spark(1), more)
+
+
+def test_replicas_are_cut_for_the_smaller() -> None:
+    """The second card has 10 GiB less, and holds 43 layers where the first holds 49."""
+    less = with_memory(pro6000(2), pro6000().memory_bytes - 10 * GIB)
+    made = candidates(QWEN_72B, (pro6000(1), less, spark(1), spark(2)), over(ROCE), ASKED).layouts
+    twice = next(each for each in made if sizes(each) == (1, 2, 2) and len(hosts(each)) == 4)
+    assert fit(QWEN_72B, twice, 4096, 1).fits
+
+
+def test_the_slowest_pair_decides() -> None:
+    slow = Link(mbit=25_000, latency_us=50)
+
+    def link_of(one: str, other: str) -> Link:
+        return slow if {one, other} == {"spark-1", "spark-3"} else ROCE
+
+    made = candidates(QWEN_72B, [spark(nth) for nth in (1, 2, 3)], link_of, ASKED).layouts
+    assert {each.link for each in made if len(each.stages) == 3} == {slow}
 
 
 def test_one_spark() -> None:

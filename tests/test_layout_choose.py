@@ -4,7 +4,7 @@ import pytest
 
 from medley.layout.candidates import Sizes
 from medley.layout.choose import Choice, Goal, choose
-from medley.layout.shapes import Device, Link
+from medley.layout.shapes import Device, Layout, Link, Stage
 from medley.layout.words import hosts, sizes
 from medley.problem import Problem
 from medley.tables import Shape
@@ -87,6 +87,22 @@ def test_about_as_good_takes_fewer_hosts() -> None:
     found = chosen(QWEN_30B, *SPARKS, link=ONE)
     assert hosts(found.layout) == ("spark-1",)
     assert any("about as fast, with 2 hosts and 2 ranks instead" in each.because for each in found.rejected)
+
+
+def test_a_gain_below_the_predictions_error_is_not_worth_a_host() -> None:
+    def told(shape: Shape, layout: Layout, load: Load) -> Told:
+        """Two stages are 3 % faster than one."""
+        alone = predict(shape, Layout((Stage((spark(1),), shape.layers),)), load)
+        return replace(alone, per_stream=alone.per_stream * (1.03 if len(layout.stages) > 1 else 1))
+
+    found = choose(QWEN_30B, SPARKS, over(ONE), goal="latency", load=Load(), predict=told)
+    assert hosts(found.layout) == ("spark-1",)
+
+
+def test_what_nearly_fits_comes_first() -> None:
+    """Alone on the Spark 36.3 GiB are missing, on the RTX 52.8."""
+    found = chosen(QWEN_72B, *MIXED)
+    assert [each.what for each in found.rejected] == ["alone on spark-1", "alone on rtx-1"]
 
 
 def test_reasons_have_numbers() -> None:

@@ -107,6 +107,8 @@ def test_replicas_share_the_sequences() -> None:
     both = Layout(one.stages, None, (two.stages,))
     ranks = needed(GPT_OSS_120B, both, 8192, 7)
     assert [rank.replica for rank in ranks] == [0, 1]
+    assert fit(GPT_OSS_120B, both, 8192, 199).sequences == 100
+    assert fit(GPT_OSS_120B, both, 8192, 2).concurrency == 2 * fit(GPT_OSS_120B, one, 8192, 1).concurrency
     assert {rank.kv_bytes for rank in ranks} == {needed(GPT_OSS_120B, one, 8192, 4)[0].kv_bytes}
 
 

@@ -122,6 +122,13 @@ def test_the_inner_size_is_told_from_bytes(name: str, inner: int) -> None:
     assert feed_forward(MODELS[name]) == pytest.approx(inner, rel=0.01)
 
 
+def test_the_sampler_grows_above_64_sequences() -> None:
+    """24 bytes for each of 152 064 words of each."""
+    found = need(QWEN_72B, Place(80), spark())
+    assert found.overhead_bytes(64) == found.overhead_bytes(1)
+    assert found.overhead_bytes(100) - found.overhead_bytes(64) == 36 * 24 * 152_064
+
+
 def test_the_engines_own() -> None:
     """One GiB; one more for graphs where memory is the GPU's own; 1.3 for the API server on a CPU."""
     least = activation_bytes(QWEN_30B_FP8, 1)
