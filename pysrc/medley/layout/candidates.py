@@ -95,7 +95,8 @@ def _of_tensor(
     units: list[list[Unit]] = []
     for one in found:
         made = list(_units(one, tensor, wires, forced=asked.sizes.tensor is not None))
-        units.append([each for each in made if not isinstance(each, Ruled)])
+        whole = [_headed(each, asked.head) for each in made if not isinstance(each, Ruled)]
+        units.append(sorted(whole, key=lambda unit: unit[0].host != asked.head))
         yield from (each for each in made if isinstance(each, Ruled))
     for pipelines in _pipelines(found, units, asked):
         for way in ways:
@@ -137,6 +138,11 @@ def _units(one: Class, tensor: int, wires: Wires, *, forced: bool) -> Iterator[U
             yield tuple(device for host in hosts for device in host)
 
 
+def _headed(unit: Unit, head: str | None) -> Unit:
+    """Its first rank is the engine's own host's, where that is in it."""
+    return tuple(sorted(unit, key=lambda device: device.host != head))
+
+
 def _unwired(link: Link | Apart | None) -> str:
     if isinstance(link, Apart):
         return f"{link.hosts[0]} and {link.hosts[1]} have no link"
@@ -170,7 +176,7 @@ def _pipeline(
         for each, count in zip(units, many, strict=True)
         for unit in each[copy * count : (copy + 1) * count]
     ]
-    return tuple(sorted(chosen, key=lambda unit: all(device.host != head for device in unit)))
+    return tuple(sorted(chosen, key=lambda unit: unit[0].host != head))
 
 
 def layout(

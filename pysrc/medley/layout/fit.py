@@ -13,6 +13,7 @@ MOST_SEQUENCES = 1024
 """Of one replica: vLLM's own largest default."""
 _MIB = 1 << 20
 _PERCENT = 100
+_ROUNDED = 1e-6
 
 
 @dataclass(frozen=True)
@@ -165,4 +166,5 @@ def _kv_cache_bytes(ranks: tuple[Rank, ...]) -> int:
 
 def _utilization(ranks: tuple[Rank, ...]) -> float | None:
     shares = [rank.device.memory_bytes / rank.device.total_bytes for rank in ranks if rank.device.total_bytes]
-    return math.floor(min(shares) * _PERCENT) / _PERCENT if len(shares) == len(ranks) else None
+    # A device's memory was cut from a share, down to whole bytes.
+    return math.floor(min(shares) * _PERCENT + _ROUNDED) / _PERCENT if len(shares) == len(ranks) else None

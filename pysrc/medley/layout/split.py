@@ -150,7 +150,9 @@ def _fill(room: _Room, layers: int) -> float:
     )
 
 
+@lru_cache(maxsize=16_384)
 def _needs(room: _Room, layers: int) -> list[tuple[Device, Need]]:
+    """Equal stages of other candidates ask the same again."""
     place = replace(room.place, layers=layers)
     return [(device, need(room.shape, place, device, head=place.first)) for device in room.devices]
 
@@ -166,10 +168,16 @@ def _more_seconds(seconds: Seconds, devices: tuple[Device, ...], last: bool, lay
 
 def roofline(shape: Shape, sequences: int) -> Seconds:
     """A stage's weights are read once for all sequences it has at once, or its operations take longer."""
+    known: dict[tuple[Device, ...], tuple[float, float]] = {}
 
     def seconds(stage: Stage, last: bool) -> float:  # noqa: FBT001
-        head = head_seconds(shape, stage.devices, sequences) if last else 0.0
-        return stage.layers * layer_seconds(shape, stage.devices, sequences) + head
+        if stage.devices not in known:
+            known[stage.devices] = (
+                layer_seconds(shape, stage.devices, sequences),
+                head_seconds(shape, stage.devices, sequences),
+            )
+        layer, head = known[stage.devices]
+        return stage.layers * layer + (head if last else 0.0)
 
     return seconds
 
