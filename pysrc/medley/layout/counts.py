@@ -5,7 +5,7 @@ from itertools import product
 from math import prod
 
 # Above, not every number of stages of every class is tried: powers of two and all do.
-_MOST = 100
+_MOST = 64
 _FEW = 8
 
 
@@ -30,7 +30,8 @@ def _prefixes(units: Sequence[int]) -> Iterator[tuple[int, ...]]:
         alone = tuple(int(each == nth and count > 0) for each in range(len(units)))
         yield alone
         yield tuple(count * one for one in alone)
-        yield tuple(many if each <= nth else 0 for each, many in enumerate(units))
+        if nth < _FEW or nth + 1 in {*_powers(len(units)), len(units)}:
+            yield tuple(many if each <= nth else 0 for each, many in enumerate(units))
 
 
 def _filled(units: Sequence[int], stages: int) -> tuple[int, ...]:
