@@ -55,7 +55,7 @@ Examples:
     as_json = cli.Flag("--json", help="print one JSON object: head, address, slots; or the command")
 
     def main(self, head: str) -> None:
-        from medley import joining, membership, ray, token, tools
+        from medley import joining, membership, ray, reach, token, tools
         from medley.cli.progress import watch
         from medley.part import part
         from medley.recognised import answers, recognised
@@ -66,7 +66,7 @@ Examples:
         ports = ray.Ports()
         said = answers()
         found, kind = recognised(self.kind, said)
-        named = f"{membership.require_listening(head, ports.gcs, found.net)}:{ports.gcs}"
+        named = f"{reach.require_listening(head, ports.gcs, found.net)}:{ports.gcs}"
         chosen = tools.ready(kind, self.own, watch=watch())
         ours = part(found, kind, chosen, slots=self.slots, path=os.environ.get("PATH", ""))
         there = membership.ask(ours.environment, secret, "read", named)
@@ -83,7 +83,7 @@ Examples:
         end, place = wired.end, str(ours.environment.path)
         noted = membership.Membership("worker", at, end.address, end.interface, place, str(secret))
         with watch().stage(f"join {at}"), membership.begun(start.command, noted):
-            membership.require_reach(ours.environment, secret, end.address, at)
+            reach.require_reach(ours.environment, secret, end.address, at)
             membership.tell(ours.environment, secret, at, end.address, said)
         self._say(ours, end, at)
 
