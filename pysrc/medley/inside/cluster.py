@@ -28,11 +28,11 @@ from ray._raylet import GcsClient, GcsClientOptions
 KEY, HOST = b"medley", b"host "
 LIMIT_S = 8
 CONNECT_LIMIT_S = 1.5
-TASK_LIMIT_S = 4
+TASK_LIMIT_S = 10
 WORKERS = 100  # ports to try, of 900
 LACKING_LIMIT_S = 20
 HOLD_LIMIT_S = 20
-REACH_LIMIT_S = 8
+REACH_LIMIT_S = 15
 
 
 def main(verb: str, address: str, *rest: str) -> dict[str, Any]:
