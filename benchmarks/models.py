@@ -136,7 +136,7 @@ def guessed(total_b: float, active_b: float) -> Build:
     if total_b <= 1.15 * active_b:
         layers = min(96, max(16, round(20 * total_b ** (1 / 3))))
         hidden = _rounded((total_b * _BILLION / (11.5 * layers)) ** 0.5, 128)
-        return Build(layers, hidden, max(1, hidden // 128), 8, 128, 128256, tied=total_b < 5)  # noqa: PLR2004
+        return Build(layers, hidden, max(1, hidden // 128), 8, 128, 128256, tied=total_b < 5)  # noqa: PLR2004 - billions; small models tie
     layers = min(94, max(24, round(20 * total_b**0.2)))
     experts = next((many for many in (128, 256) if 8 / many < 0.7 * active_b / total_b), 512)
     hidden = _rounded(1200 * active_b**0.5, 256)

@@ -66,7 +66,7 @@ def checkpoint(repository: str) -> Checkpoint:
 
 def _asked(repository: str) -> Checkpoint | Problem:
     # Half a second to import, and seldom needed.
-    from huggingface_hub import HfApi, errors  # noqa: PLC0415
+    from huggingface_hub import HfApi, errors  # noqa: PLC0415 - see above
     from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415
 
     disable_progress_bars()

@@ -1,4 +1,8 @@
-"""What makers state of devices: memory bandwidth and dense bfloat16 operations, by GPU or kind of host."""
+"""What makers state of devices: memory bandwidth and dense bfloat16 operations, by GPU or kind of host.
+
+Each line names the sheet that it is to be checked against; only the bandwidths of the Jetsons, GB10, RTX PRO
+6000, 5090, 5070 Ti and 5060 Ti have been read in one. The others were written from memory.
+"""
 
 import re
 from dataclasses import dataclass
