@@ -65,6 +65,11 @@ class Case:
         return "+".join(sorted({device.kind for stage in self.layout.stages for device in stage.devices}))
 
     @property
+    def site(self) -> str:
+        """Whose measurement it is: pages of one site tell of the same runs."""
+        return re.split(r"[ /(]", self.row["source"])[0]
+
+    @property
     def name(self) -> str:
         row = self.row
         return (
@@ -130,6 +135,8 @@ def _case(row: dict[str, str]) -> Case:
     laid = layout(row, shape.layers)
     if any(device.kind == "?" for stage in laid.stages for device in stage.devices):
         unknown.append("hardware")
+    if "not said" in row["link"]:
+        unknown.append("transport")
     prompt, output, context, cached = tokens(row)
     streams = max(1, int(concurrency or 16))
     included = re.search(r"output|throughput", row["metric"].lower()) is not None

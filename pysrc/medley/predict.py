@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from medley.efficiency import CHUNK_TOKENS, SHIPPED, Efficiency
 from medley.layout.shapes import Layout, Stage
@@ -54,7 +55,6 @@ class _Pipeline:
     between_s: float
     groups: float
     """Micro-batches under way at once; with one stream its stages take turns."""
-    streams: float
     first_token_s: float
     prefill_tokens_per_s: float
 
@@ -64,20 +64,14 @@ class _Pipeline:
         times = [each.seconds for each in self.passes]
         return max(sum(times) + self.between_s, self.groups * max(times))
 
-    @property
-    def tokens_per_s(self) -> float:
-        return self.streams / self.cycle_s
-
 
 def predict(shape: Shape, layout: Layout, load: Load, efficiency: Efficiency = SHIPPED) -> Prediction:
     """The roofline of `shape` lying as `layout` says, under `load`."""
     copies = (layout.stages, *layout.replicas)
-    # With fewer streams than copies some copies idle; which ones is the router's choice, so the mean counts.
-    streams = max(1.0, load.concurrency / len(copies))
-    idle = min(1.0, load.concurrency / len(copies))
+    share, streams = load.concurrency / len(copies), _busiest(load.concurrency, len(copies))
     given = Given(shape, layout.link, efficiency)
     pipelines = [_pipeline(given, stages, streams, load) for stages in copies]
-    total = idle * sum(each.tokens_per_s for each in pipelines)
+    total = share * sum(1 / each.cycle_s for each in pipelines)
     return Prediction(
         ttft_s=max(each.first_token_s for each in pipelines),
         tokens_per_s=total,
@@ -90,6 +84,17 @@ def predict(shape: Shape, layout: Layout, load: Load, efficiency: Efficiency = S
     )
 
 
+def _busiest(streams: float, copies: int) -> float:
+    """Streams of the busiest copy, at least one, where each stream goes to any of them by chance.
+
+    The mean and the largest of so many normal deviates (Blom, 1958). Of even sharing two Sparks behind a
+    router reached 76 to 94 %, this says 78 to 95 %: source: kubis.ai's three topology benchmarks, 2026.
+    """
+    share = streams / copies
+    deviate = NormalDist().inv_cdf((copies - 0.375) / (copies + 0.25))
+    return max(1.0, share + deviate * math.sqrt(share * (1 - 1 / copies)))
+
+
 def _pipeline(given: Given, stages: Sequence[Stage], streams: float, load: Load) -> _Pipeline:
     groups = min(float(len(stages)), streams)
     batch = Batch(streams / groups, streams / groups, load.context_tokens)
@@ -99,7 +104,6 @@ def _pipeline(given: Given, stages: Sequence[Stage], streams: float, load: Load)
         passes=passes,
         between_s=between_s,
         groups=groups,
-        streams=streams,
         first_token_s=_prefill_s(given, stages, 1.0, load) + sum(each.seconds for each in passes) + between_s,
         prefill_tokens_per_s=streams * load.prompt_tokens / _prefill_s(given, stages, streams, load),
     )

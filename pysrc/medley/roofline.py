@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from medley.efficiency import LOCAL_GB_S, LOCAL_REDUCE_US, WIRE, Efficiency, pace, reached, step_pace
+from medley.efficiency import LOCAL_GB_S, LOCAL_REDUCE_US, PIECE_BYTES, WIRE, Efficiency, pace, reached, step_pace
 from medley.layout.shapes import Device, Link, Stage
 from medley.tables import Shape
 
@@ -65,7 +65,7 @@ def _device_pass(given: Given, stage: Stage, device: Device, batch: Batch, *, la
         cache=cache_bytes / speed.cache,
         operations=part / ranks * operations(shape, batch) / speed.operations,
         kernels=stage.layers * efficiency.layer_us * _MICRO / pace(device.kind, efficiency),
-        collectives=collectives_s(given, stage, batch.tokens),
+        collectives=collectives_s(given, stage, batch, last=last),
         weight_bytes=weight_bytes,
         slowest=device,
     )
@@ -108,14 +108,16 @@ def operations(shape: Shape, batch: Batch) -> float:
     return batch.tokens * (2 * shape.active_parameters + 4 * compared)
 
 
-def collectives_s(given: Given, stage: Stage, tokens: float) -> float:
-    """Two all-reduces a layer, and one for the embedding; nothing on one device."""
+def collectives_s(given: Given, stage: Stage, batch: Batch, *, last: bool) -> float:
+    """Two all-reduces a layer and one for the embedding; on the last stage each stream's logits are gathered."""
     ranks, hosts = len(stage.devices), len({device.host for device in stage.devices})
     if ranks == 1:
         return 0.0
-    message = 2 * (ranks - 1) / ranks * tokens * given.shape.hidden * _WIDE
-    link = given.link if hosts > 1 else None
-    return (2 * stage.layers + 1) * _call_s(given, link, message, 2 * (hosts - 1))
+    link, crossings = given.link if hosts > 1 else None, hosts - 1
+    part = (ranks - 1) / ranks * _WIDE
+    reduced, gathered = 2 * part * batch.tokens * given.shape.hidden, part * batch.streams * given.shape.vocabulary
+    reduces = (2 * stage.layers + 1) * _call_s(given, link, reduced, 2 * crossings)
+    return reduces + (_call_s(given, link, gathered, crossings) if last else 0.0)
 
 
 def hop_s(given: Given, tokens: float) -> float:
@@ -130,8 +132,10 @@ def step_s(given: Given, stages: Sequence[Stage]) -> float:
 
 
 def _call_s(given: Given, link: Link | None, message: float, crossings: int) -> float:
+    """A collective or a hop. NCCL stages it in the hosts' memory; after the first piece that is not waited for."""
     if link is None:
         return LOCAL_REDUCE_US * _MICRO + message / (LOCAL_GB_S * _GIGA)
     started = given.efficiency.rdma_us if link.rdma else given.efficiency.tcp_us
+    staged = min(message, PIECE_BYTES) / (given.efficiency.staged_gb_s * _GIGA)
     wire = link.mbit * 1e6 / 8 * WIRE
-    return (started + crossings * link.latency_us) * _MICRO + message / wire
+    return (started + crossings * link.latency_us) * _MICRO + staged + message / wire
