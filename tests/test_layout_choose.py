@@ -26,6 +26,7 @@ from tests.layouts import (
     rtx5090,
     spark,
     thor,
+    timed,
 )
 
 SPARKS = (spark(1), spark(2))
@@ -43,7 +44,15 @@ def chosen(
 ) -> Choice[Told]:
     load = Load(concurrency)
     return choose(
-        shape, devices, over(link), goal=goal, load=load, predict=predict, context=context, sizes=forced
+        shape,
+        devices,
+        over(link),
+        goal=goal,
+        load=load,
+        predict=predict,
+        timed=timed(shape),
+        context=context,
+        sizes=forced,
     )
 
 
@@ -95,7 +104,9 @@ def test_a_gain_below_the_predictions_error_is_not_worth_a_host() -> None:
         alone = predict(shape, Layout((Stage((spark(1),), shape.layers),)), load)
         return replace(alone, per_stream=alone.per_stream * (1.03 if len(layout.stages) > 1 else 1))
 
-    found = choose(QWEN_30B, SPARKS, over(ONE), goal="latency", load=Load(), predict=told)
+    found = choose(
+        QWEN_30B, SPARKS, over(ONE), goal="latency", load=Load(), predict=told, timed=timed(QWEN_30B)
+    )
     assert hosts(found.layout) == ("spark-1",)
 
 

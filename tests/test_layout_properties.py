@@ -29,6 +29,7 @@ from tests.layouts import (
     rtx5090,
     spark,
     thor,
+    timed,
 )
 
 MOST = (
@@ -74,7 +75,13 @@ cases = st.builds(Case, shapes, clusters(), links, goals, loads)
 def chosen(case: Case) -> Choice[Told] | Problem:
     try:
         return choose(
-            case.shape, case.devices, over(case.link), goal=case.goal, load=case.load, predict=predict
+            case.shape,
+            case.devices,
+            over(case.link),
+            goal=case.goal,
+            load=case.load,
+            predict=predict,
+            timed=timed(case.shape),
         )
     except Problem as problem:
         return problem

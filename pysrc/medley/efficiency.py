@@ -40,7 +40,7 @@ SHIPPED = Efficiency()
 # Not fitted, for no published row shows them.
 LOCAL_REDUCE_US, LOCAL_GB_S = 20.0, 25.0  # source: NCCL over PCIe 4.0 x16 without NVLink, the usual figures
 WIRE = 0.9  # source: NVIDIA's connect-two-sparks playbook, 92.6 to 97.3 Gb/s of 100; less NCCL's own cutting
-# NCCL cuts a connection's buffer of 4 MiB into eight pieces (NCCL_BUFFSIZE, NCCL_STEPS); further ones overlap.
+# NCCL cuts a connection's buffer of 4 MiB into eight pieces (NCCL_BUFFSIZE, NCCL_STEPS); later ones overlap.
 PIECE_BYTES = 512 << 10
 CHUNK_TOKENS = 2048  # vLLM's max_num_batched_tokens where nothing else is said
 # A discrete GPU sits in a host of few fast cores. No row shows it apart: taken as three times a Spark's.

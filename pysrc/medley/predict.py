@@ -3,11 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 
 from medley.efficiency import CHUNK_TOKENS, SHIPPED, Efficiency
-from medley.layout.shapes import Layout, Stage
-from medley.roofline import Batch, Given, Pass, hop_s, stage_pass, step_s
+from medley.layout.shapes import Layout, Link, Stage
+from medley.layout.split import Seconds, Timed
+from medley.roofline import Batch, Given, Pass, hop_s, stage_pass, stage_seconds, step_s
 from medley.tables import Shape
 
 # Of the published rows nine in ten came out between 0.70 and 1.34 of what was predicted without their source;
@@ -82,6 +84,16 @@ def predict(shape: Shape, layout: Layout, load: Load, efficiency: Efficiency = S
         stage_s=tuple(each.seconds for each in pipelines[0].passes),
         prefill_tokens_per_s=sum(each.prefill_tokens_per_s for each in pipelines),
     )
+
+
+def timed(shape: Shape, load: Load, efficiency: Efficiency = SHIPPED) -> Timed:
+    """What the layers of a pipeline are cut by: the time of a step that gives each sequence one token."""
+
+    @cache
+    def over(sequences: int, link: Link | None) -> Seconds:
+        return stage_seconds(Given(shape, link, efficiency), Batch(sequences, sequences, load.context_tokens))
+
+    return over
 
 
 def _busiest(streams: float, copies: int) -> float:

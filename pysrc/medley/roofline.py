@@ -1,10 +1,20 @@
 """What one pass over a pipeline stage costs: bytes, operations, kernels, collectives, each in seconds."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from medley.efficiency import LOCAL_GB_S, LOCAL_REDUCE_US, PIECE_BYTES, WIRE, Efficiency, pace, reached, step_pace
+from medley.efficiency import (
+    LOCAL_GB_S,
+    LOCAL_REDUCE_US,
+    PIECE_BYTES,
+    WIRE,
+    Efficiency,
+    pace,
+    reached,
+    step_pace,
+)
 from medley.layout.shapes import Device, Link, Stage
+from medley.layout.split import Seconds
 from medley.tables import Shape
 
 _GIGA, _MICRO = 1e9, 1e-6
@@ -52,6 +62,33 @@ def stage_pass(given: Given, stage: Stage, batch: Batch, *, last: bool) -> Pass:
     """What `batch` costs on `stage`; the last one has the output head too."""
     passes = (_device_pass(given, stage, device, batch, last=last) for device in stage.devices)
     return max(passes, key=lambda each: each.seconds)
+
+
+def stage_seconds(given: Given, batch: Batch) -> Seconds:
+    """The same as split asks for it, again and again: with each layer a device's time grows by as much."""
+    known: dict[tuple[tuple[Device, ...], bool], list[tuple[float, float]]] = {}
+
+    def seconds(stage: Stage, last: bool) -> float:  # noqa: FBT001
+        key = (stage.devices, last)
+        if key not in known:
+            known[key] = list(_lines(given, stage.devices, batch, last=last))
+        return max(rest + stage.layers * layer for rest, layer in known[key])
+
+    return seconds
+
+
+def _lines(
+    given: Given, devices: tuple[Device, ...], batch: Batch, *, last: bool
+) -> Iterator[tuple[float, float]]:
+    """Of each sort of device: what a stage costs besides its layers, and a layer."""
+    sorts = {
+        replace(device, host="", index=0, memory_bytes=0, total_bytes=None): device for device in devices
+    }
+    for device in sorts.values():
+        one, two = (
+            _device_pass(given, Stage(devices, layers), device, batch, last=last).seconds for layers in (1, 2)
+        )
+        yield 2 * one - two, two - one
 
 
 def _device_pass(given: Given, stage: Stage, device: Device, batch: Batch, *, last: bool) -> Pass:
@@ -109,13 +146,16 @@ def operations(shape: Shape, batch: Batch) -> float:
 
 
 def collectives_s(given: Given, stage: Stage, batch: Batch, *, last: bool) -> float:
-    """Two all-reduces a layer and one for the embedding; on the last stage each stream's logits are gathered."""
+    """Two all-reduces a layer and one for the embedding; on the last stage logits are gathered."""
     ranks, hosts = len(stage.devices), len({device.host for device in stage.devices})
     if ranks == 1:
         return 0.0
     link, crossings = given.link if hosts > 1 else None, hosts - 1
     part = (ranks - 1) / ranks * _WIDE
-    reduced, gathered = 2 * part * batch.tokens * given.shape.hidden, part * batch.streams * given.shape.vocabulary
+    reduced, gathered = (
+        2 * part * batch.tokens * given.shape.hidden,
+        part * batch.streams * given.shape.vocabulary,
+    )
     reduces = (2 * stage.layers + 1) * _call_s(given, link, reduced, 2 * crossings)
     return reduces + (_call_s(given, link, gathered, crossings) if last else 0.0)
 
@@ -132,7 +172,7 @@ def step_s(given: Given, stages: Sequence[Stage]) -> float:
 
 
 def _call_s(given: Given, link: Link | None, message: float, crossings: int) -> float:
-    """A collective or a hop. NCCL stages it in the hosts' memory; after the first piece that is not waited for."""
+    """A collective or a hop. NCCL stages it in the hosts' memory; only a first piece is waited for."""
     if link is None:
         return LOCAL_REDUCE_US * _MICRO + message / (LOCAL_GB_S * _GIGA)
     started = given.efficiency.rdma_us if link.rdma else given.efficiency.tcp_us

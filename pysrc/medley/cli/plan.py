@@ -93,7 +93,7 @@ Examples:
         from medley.fabric import Wishes
         from medley.layout.candidates import Sizes
         from medley.layout.choose import choose
-        from medley.predict import Load, predict
+        from medley.predict import Load, predict, timed
 
         goal: Any = self.goal
         transport: Any = self.transport  # plumbum has seen to it that both are of their sets
@@ -109,6 +109,7 @@ Examples:
             goal=goal,
             load=load,
             predict=predict,
+            timed=timed(shape, load),
             context=context,
             sizes=Sizes(self.tensor, self.stages, self.replicas),
             head=here if here in hosts and len(hosts) > 1 else None,

@@ -8,8 +8,8 @@ from medley.layout.candidates import Asked, Candidates, Ruled, Sizes, candidates
 from medley.layout.fit import Fit, fit, gib
 from medley.layout.forced import forced, warnings, words
 from medley.layout.remedies import remedies
-from medley.layout.shapes import Device, Layout, Link
-from medley.layout.split import Seconds
+from medley.layout.shapes import Device, Layout
+from medley.layout.split import Timed
 from medley.layout.wires import LinkOf
 from medley.layout.words import devices as ranks_of
 from medley.layout.words import hosts, named
@@ -84,14 +84,14 @@ def choose(
     goal: Goal,
     load: L,
     predict: Callable[[Shape, Layout, L], P],
+    timed: Timed,
     context: int | None = None,
     sizes: Sizes | None = None,
     head: str | None = None,
-    timed: Callable[[int, Link | None], Seconds] | None = None,
 ) -> Choice[P]:
     """The layout for this goal and load; a Problem with the numbers where none fits.
 
-    `head`: the host where the engine starts. `timed`: the roofline that layers are cut by.
+    `head`: the host where the engine starts. `timed`: what layers are cut by; `predict` should agree with it.
     """
     wanted = context or min(shape.context, CONTEXT)
     by: Literal["speed", "memory"] = "memory" if goal == "context" else "speed"
@@ -144,7 +144,7 @@ def _score(goal: Goal, told: Prediction) -> float:
 
 
 def _first(able: Sequence[_Tried[P]], goal: Goal) -> _Tried[P]:
-    """The best; among those about as good the one with the fewest hosts, then ranks."""
+    """The best; of those about as good the one with the fewest hosts, then ranks, then ranks of an engine."""
     if goal == "context":
         longest = max(each.fit.context for each in able)
         able = [each for each in able if each.fit.context == longest]
@@ -152,12 +152,13 @@ def _first(able: Sequence[_Tried[P]], goal: Goal) -> _Tried[P]:
     return min((each for each in able if each.score >= enough), key=_plainest)
 
 
-def _plainest(one: _Tried[P]) -> tuple[int, int, bool, float, tuple[tuple[str, int], ...], str]:
+def _plainest(one: _Tried[P]) -> tuple[int, int, int, bool, float, tuple[tuple[str, int], ...], str]:
     ranks = ranks_of(one.layout)
     places = tuple((device.host, device.index) for device in ranks)
     return (
         len(hosts(one.layout)),
         len(ranks),
+        len(ranks) // (1 + len(one.layout.replicas)),
         one.layout.expert_parallel,
         -one.score,
         places,
