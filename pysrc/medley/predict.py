@@ -1,7 +1,7 @@
 """How fast a model will be on a layout: time to first token, tokens a second, what bounds them, how sure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
@@ -9,7 +9,7 @@ from statistics import NormalDist
 from medley.efficiency import CHUNK_TOKENS, SHIPPED, Efficiency
 from medley.layout.shapes import Layout, Link, Stage
 from medley.layout.split import Seconds, Timed
-from medley.roofline import Batch, Given, Pass, hop_s, stage_pass, stage_seconds, step_s
+from medley.roofline import Batch, Given, Pass, hop_s, sort, stage_pass, stage_seconds, step_s
 from medley.tables import Shape
 
 # Of the published rows nine in ten came out between 0.70 and 1.34 of what was predicted without their source;
@@ -72,7 +72,9 @@ def predict(shape: Shape, layout: Layout, load: Load, efficiency: Efficiency = S
     copies = (layout.stages, *layout.replicas)
     share, streams = load.concurrency / len(copies), _busiest(load.concurrency, len(copies))
     given = Given(shape, layout.link, efficiency)
-    pipelines = [_pipeline(given, stages, streams, load) for stages in copies]
+    unlike = {_alike(stages): stages for stages in reversed(copies)}
+    known = {key: _pipeline(given, stages, streams, load) for key, stages in unlike.items()}
+    pipelines = [known[_alike(stages)] for stages in copies]
     total = share * sum(1 / each.cycle_s for each in pipelines)
     return Prediction(
         ttft_s=max(each.first_token_s for each in pipelines),
@@ -107,6 +109,11 @@ def _busiest(streams: float, copies: int) -> float:
     return max(1.0, share + deviate * math.sqrt(share * (1 - 1 / copies)))
 
 
+def _alike(stages: Sequence[Stage]) -> Hashable:
+    """Copies of which this is the same are equally fast."""
+    return tuple((sort(stage.devices), stage.layers) for stage in stages)
+
+
 def _pipeline(given: Given, stages: Sequence[Stage], streams: float, load: Load) -> _Pipeline:
     groups = min(float(len(stages)), streams)
     batch = Batch(streams / groups, streams / groups, load.context_tokens)
@@ -122,8 +129,13 @@ def _pipeline(given: Given, stages: Sequence[Stage], streams: float, load: Load)
 
 
 def _passes(given: Given, stages: Sequence[Stage], batch: Batch) -> tuple[Pass, ...]:
+    known: dict[Hashable, Pass] = {}
     last = len(stages) - 1
-    return tuple(stage_pass(given, stage, batch, last=at == last) for at, stage in enumerate(stages))
+    keys = [(sort(stage.devices), stage.layers, at == last) for at, stage in enumerate(stages)]
+    for key, stage in zip(keys, stages, strict=True):
+        if key not in known:
+            known[key] = stage_pass(given, stage, batch, last=key[2])
+    return tuple(known[key] for key in keys)
 
 
 def _between_s(given: Given, stages: Sequence[Stage], tokens: float) -> float:

@@ -1,7 +1,7 @@
 """What one pass over a pipeline stage costs: bytes, operations, kernels, collectives, each in seconds."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 
 from medley.efficiency import (
     LOCAL_GB_S,
@@ -60,31 +60,42 @@ class Pass:
 
 def stage_pass(given: Given, stage: Stage, batch: Batch, *, last: bool) -> Pass:
     """What `batch` costs on `stage`; the last one has the output head too."""
-    passes = (_device_pass(given, stage, device, batch, last=last) for device in stage.devices)
+    sorts = {_sort(device): device for device in reversed(stage.devices)}
+    passes = (_device_pass(given, stage, device, batch, last=last) for device in sorts.values())
     return max(passes, key=lambda each: each.seconds)
 
 
 def stage_seconds(given: Given, batch: Batch) -> Seconds:
     """The same as split asks for it, again and again: with each layer a device's time grows by as much."""
-    known: dict[tuple[tuple[Device, ...], bool], list[tuple[float, float]]] = {}
+    known: dict[tuple[tuple[Device, ...], bool], Sequence[tuple[float, float]]] = {}
+    alike: dict[tuple[Hashable, bool], Sequence[tuple[float, float]]] = {}
 
     def seconds(stage: Stage, last: bool) -> float:  # noqa: FBT001
-        key = (stage.devices, last)
-        if key not in known:
-            known[key] = list(_lines(given, stage.devices, batch, last=last))
-        return max(rest + stage.layers * layer for rest, layer in known[key])
+        devices = (stage.devices, last)
+        if devices not in known:
+            unit = (sort(stage.devices), last)
+            if unit not in alike:
+                alike[unit] = list(_lines(given, stage.devices, batch, last=last))
+            known[devices] = alike[unit]
+        return max(rest + stage.layers * layer for rest, layer in known[devices])
 
     return seconds
+
+
+def sort(devices: Sequence[Device]) -> Hashable:
+    """All that makes a stage of these devices faster or slower than another of as many layers."""
+    return len(devices), len({device.host for device in devices}), frozenset(map(_sort, devices))
+
+
+def _sort(device: Device) -> Hashable:
+    return device.kind, device.name, device.bandwidth_gb_s, device.bf16_tflops, device.measured
 
 
 def _lines(
     given: Given, devices: tuple[Device, ...], batch: Batch, *, last: bool
 ) -> Iterator[tuple[float, float]]:
     """Of each sort of device: what a stage costs besides its layers, and a layer."""
-    sorts = {
-        replace(device, host="", index=0, memory_bytes=0, total_bytes=None): device for device in devices
-    }
-    for device in sorts.values():
+    for device in {_sort(device): device for device in devices}.values():
         one, two = (
             _device_pass(given, Stage(devices, layers), device, batch, last=last).seconds for layers in (1, 2)
         )

@@ -73,17 +73,19 @@ def recut(
     context: int = 1,
     concurrency: int = 1,
     by: By = "speed",
-    seconds: Seconds | None = None,
+    timed: Timed | None = None,
 ) -> Layout:
     """The same stages with their layers cut anew, for each replica."""
     copies = (layout.stages, *layout.replicas)
+    each = -(-concurrency // len(copies))
+    seconds = timed and timed(-(-each // len(layout.stages)), layout.link)
 
     def anew(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         layers = split(
             shape,
             [stage.devices for stage in stages],
             context=context,
-            concurrency=-(-concurrency // len(copies)),
+            concurrency=each,
             by=by,
             expert_parallel=layout.expert_parallel,
             seconds=seconds,
