@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from medley.efficiency import (
     LOCAL_GB_S,
@@ -10,6 +11,7 @@ from medley.efficiency import (
     WIRE,
     Efficiency,
     pace,
+    peers,
     reached,
     step_pace,
 )
@@ -163,12 +165,10 @@ def collectives_s(given: Given, stage: Stage, batch: Batch, *, last: bool) -> fl
         return 0.0
     link, crossings = given.link if hosts > 1 else None, hosts - 1
     part = (ranks - 1) / ranks * _WIDE
-    reduced, gathered = (
-        2 * part * batch.tokens * given.shape.hidden,
-        part * batch.streams * given.shape.vocabulary,
-    )
-    reduces = (2 * stage.layers + 1) * _call_s(given, link, reduced, 2 * crossings)
-    return reduces + (_call_s(given, link, gathered, crossings) if last else 0.0)
+    direct = hosts == 1 and all(peers(device.name) for device in stage.devices)
+    call = partial(_call_s, given, link, direct=direct)
+    reduces = call(2 * part * batch.tokens * given.shape.hidden, 2 * crossings) * (2 * stage.layers + 1)
+    return reduces + (call(part * batch.streams * given.shape.vocabulary, crossings) if last else 0.0)
 
 
 def hop_s(given: Given, tokens: float) -> float:
@@ -182,11 +182,13 @@ def step_s(given: Given, stages: Sequence[Stage]) -> float:
     return given.efficiency.step_us * _MICRO / slowest
 
 
-def _call_s(given: Given, link: Link | None, message: float, crossings: int) -> float:
-    """A collective or a hop. NCCL stages it in the hosts' memory; only a first piece is waited for."""
+def _call_s(
+    given: Given, link: Link | None, message: float, crossings: int, *, direct: bool = False
+) -> float:
+    """A collective or a hop. Unless `direct`, NCCL stages it in hosts' memory; a first piece is awaited."""
+    staged = 0.0 if direct else min(message, PIECE_BYTES) / (given.efficiency.staged_gb_s * _GIGA)
     if link is None:
-        return LOCAL_REDUCE_US * _MICRO + message / (LOCAL_GB_S * _GIGA)
+        return LOCAL_REDUCE_US * _MICRO + staged + message / (LOCAL_GB_S * _GIGA)
     started = given.efficiency.rdma_us if link.rdma else given.efficiency.tcp_us
-    staged = min(message, PIECE_BYTES) / (given.efficiency.staged_gb_s * _GIGA)
     wire = link.mbit * 1e6 / 8 * WIRE
     return (started + crossings * link.latency_us) * _MICRO + staged + message / wire
