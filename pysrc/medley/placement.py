@@ -62,6 +62,9 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
         head=site.head,
         only=lambda layout: _refusal(layout, site, wanted, len(found)),
     )
+    if shape.weights != "bf16" and found and found[0].kind == "cpu":
+        untried = f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
+        chosen = replace(chosen, warnings=(*chosen.warnings, untried))
     lain = _lain(shape, chosen.layout, site, wanted, context)
     return chosen if lain == chosen.layout else _again(shape, chosen, lain, context, load)
 
