@@ -56,15 +56,22 @@ Examples:
     transport = cli.SwitchAttr("--transport", cli.Set("tcp", "rdma"), argname="KIND", help="tcp or rdma")
     all_ = cli.Flag("--all", help="list every rejected layout")
     as_json = cli.Flag("--json", help="print one JSON object")
+    picture = cli.SwitchAttr(
+        "--svg", str, argname="FILE", help="write the plan to this file as a picture too"
+    )
 
     def main(self, model: str, *more: str) -> None:
         from medley import config, store
+        from medley.cli import picture
+        from medley.layout.drawn import drawn
         from medley.layout.printed import lines
         from medley.shape import shape
         from medley.weights import weights
 
         found = weights(model, config.models(), store.cache())
         choice = self._choice(shape(found), self._hosts(more))
+        if self.picture is not None:
+            picture.save(self.picture, drawn(found.name, choice))
         if self.as_json:
             print(json.dumps({"model": found.name, **_table(choice)}))
             return
