@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks import fitting, predictor, published
 from benchmarks.models import bits, guessed, shape
 from benchmarks.published import Case
-from medley.efficiency import SHIPPED
+from medley.efficiency import SHIPPED, reached
 from medley.layout.shapes import Device, Layout, Link, Stage
 from medley.predict import Load, predict
 from medley.tables import Shape
@@ -126,6 +126,30 @@ def test_bound(layout: Layout, load: Load, words: str) -> None:
     assert " ms a step" in found.bound
     assert found.low < found.tokens_per_s < found.high
     assert found.per_stream * load.concurrency == pytest.approx(found.tokens_per_s)
+
+
+def test_of_what_was_measured_all_is_reached() -> None:
+    """Llama 3.1 8B reads 15.0 GB at 50 GB/s: 300 ms; 32 layers' kernels and a step are 4.4 ms."""
+    cpu = Device("a", 0, "cpu", 1 << 36, 50, 1)
+    load = Load(context_tokens=1)
+    there = Layout((Stage((replace(cpu, measured=True),), 32),))
+    found = predict(DENSE, there, load)
+    read = 32 * DENSE.layer_bytes + (DENSE.head_bytes or DENSE.embedding_bytes)
+    assert read == pytest.approx(15.0e9, rel=0.01)
+    reading = 1 / found.tokens_per_s - 0.0044 - 2 * 7.0e9 / 1e12
+    assert reading == pytest.approx(read / 50e9, rel=0.01)
+    assert "at 50 GB/s measured" in found.bound
+    stated = predict(DENSE, Layout((Stage((cpu,), 32),)), load)
+    assert found.tokens_per_s > 1.1 * stated.tokens_per_s
+    assert found.prefill_tokens_per_s > 3 * stated.prefill_tokens_per_s
+
+
+@pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])
+@pytest.mark.parametrize("kind", ["orin", "spark", "rtx", "cpu"])
+def test_no_share_of_what_was_measured_is_taken(kind: str, weights: str) -> None:
+    device = Device("a", 0, kind, 1 << 36, 100, 2, "RTX 5090", measured=True)
+    found = reached(device, weights, SHIPPED)
+    assert (found.weights, found.cache, found.operations) == (100e9, 100e9, 2e12)
 
 
 def test_the_shipped_constants_are_near_what_is_published() -> None:

@@ -6,6 +6,8 @@
 import re
 from dataclasses import dataclass
 
+from medley.layout.shapes import Device
+
 
 @dataclass(frozen=True)
 class Efficiency:
@@ -49,6 +51,31 @@ _GEFORCE = re.compile(r"RTX [345]0[5-9]0\b")
 # Formats that these kinds' tensor cores take as they are, and how much faster than bfloat16.
 _FORMATS = {"fp8": 2.0, "nvfp4": 4.0}
 _NATIVE = frozenset({"spark", "thor", "rtx"})
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a device really does in a second."""
+
+    weights: float
+    """Bytes of weights."""
+    cache: float
+    """Bytes of KV cache."""
+    operations: float
+
+
+def reached(device: Device, weights: str, efficiency: Efficiency) -> Reached:
+    """Shares of what its maker states, all of what was measured. `weights`: how they are stored."""
+    bandwidth, operations = device.bandwidth_gb_s * 1e9, device.bf16_tflops * 1e12
+    if device.measured:
+        return Reached(bandwidth, bandwidth, operations)
+    part = pace(device.kind, efficiency)
+    faster = format_speed(device.kind, device.name, weights) * efficiency.gemm
+    return Reached(
+        bandwidth * part * efficiency.weights,
+        bandwidth * part * efficiency.cache,
+        operations * part * faster,
+    )
 
 
 def format_speed(kind: str, name: str, weights: str) -> float:

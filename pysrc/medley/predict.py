@@ -148,7 +148,8 @@ def _weights_words(passes: Sequence[Pass]) -> str:
     slowest = max(passes, key=lambda each: each.weights)
     device = slowest.slowest
     read = sum(each.weight_bytes for each in passes) / 1e9
-    return f"reading {read:.2f} GB of weights at {device.bandwidth_gb_s:.0f} GB/s stated ({device.host})"
+    origin = "measured" if device.measured else "stated"
+    return f"reading {read:.2f} GB of weights at {device.bandwidth_gb_s:.0f} GB/s {origin} ({device.host})"
 
 
 def _turns(passes: tuple[Pass, ...], *, full: bool) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from medley.efficiency import LOCAL_GB_S, LOCAL_REDUCE_US, WIRE, Efficiency, format_speed, pace, step_pace
+from medley.efficiency import LOCAL_GB_S, LOCAL_REDUCE_US, WIRE, Efficiency, pace, reached, step_pace
 from medley.layout.shapes import Device, Link, Stage
 from medley.tables import Shape
 
-_GIGA, _TERA, _MICRO = 1e9, 1e12, 1e-6
+_GIGA, _MICRO = 1e9, 1e-6
 _WIDE = 2  # bytes of an activation
 
 
@@ -56,23 +56,15 @@ def stage_pass(given: Given, stage: Stage, batch: Batch, *, last: bool) -> Pass:
 
 def _device_pass(given: Given, stage: Stage, device: Device, batch: Batch, *, last: bool) -> Pass:
     shape, efficiency, ranks = given.shape, given.efficiency, len(stage.devices)
-    part, reach = stage.layers / shape.layers, pace(device.kind, efficiency)
+    part, speed = stage.layers / shape.layers, reached(device, shape.weights, efficiency)
     weight_bytes = stage.layers * layer_bytes(shape, batch.tokens, efficiency.routing) / ranks
     weight_bytes += head_bytes(shape) / ranks if last else 0.0
     cache_bytes = part * cache_share(shape, ranks) * batch.streams * sequence_bytes(shape, batch)
-    rate = (
-        device.bf16_tflops
-        * _TERA
-        * format_speed(device.kind, device.name, shape.weights)
-        * efficiency.gemm
-        * reach
-    )
-    bandwidth = device.bandwidth_gb_s * _GIGA * reach
     return Pass(
-        weights=weight_bytes / (bandwidth * efficiency.weights),
-        cache=cache_bytes / (bandwidth * efficiency.cache),
-        operations=part / ranks * operations(shape, batch) / rate,
-        kernels=stage.layers * efficiency.layer_us * _MICRO / reach,
+        weights=weight_bytes / speed.weights,
+        cache=cache_bytes / speed.cache,
+        operations=part / ranks * operations(shape, batch) / speed.operations,
+        kernels=stage.layers * efficiency.layer_us * _MICRO / pace(device.kind, efficiency),
         collectives=collectives_s(given, stage, batch.tokens),
         weight_bytes=weight_bytes,
         slowest=device,

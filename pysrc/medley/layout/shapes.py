@@ -15,13 +15,15 @@ class Device:
     memory_bytes: int
     """What a rank may take in all: what is available, less what the system keeps."""
     bandwidth_gb_s: float
-    """Of its memory, as its maker states it, or as measured."""
+    """Of its memory, as its maker states it; or as `measured`."""
     bf16_tflops: float
-    """Dense bfloat16 operations, as its maker states them, or as measured."""
+    """Dense bfloat16 operations, as its maker states them; or as `measured`."""
     name: str = ""
     """The GPU's own name, where the kind does not say all."""
     total_bytes: int | None = None
     """All of its memory, which a utilisation is a share of; None where that is not known."""
+    measured: bool = False
+    """Bandwidth and operations are what programs really reach on it, and not what its maker states."""
 
 
 @dataclass(frozen=True)
