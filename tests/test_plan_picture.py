@@ -50,6 +50,7 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
         pytest.param("pipe", "not a file", id="a pipe, as a device"),
         pytest.param("", "not a file", id="no name"),
         pytest.param("x" * 300, "File name too long", id="too long"),
+        pytest.param("/proc/plan.svg", "No such file", id="where not even root may write"),
     ],
 )
 def test_what_cannot_be_written(
@@ -66,9 +67,10 @@ def test_what_cannot_be_written(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder", "pipe"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(Problem) as caught:
-        run(*WORDS, "--svg", str(tmp_path / "plan.svg"))
-    assert caught.value.cause == "Permission denied"
+def test_the_picture_in_the_documentation_is_what_its_command_draws(tmp_path: Path) -> None:
+    shown = Path(__file__).parents[1] / "docs" / "plan.svg"
+    command = "medley plan qwen3.5-122b-a10b --hosts spark:1,thor:1,orin:2"
+    assert f"{command} --svg docs/plan.svg" in shown.with_name("layouts.md").read_text()
+    assert run(*command.split()[2:], "--svg", str(tmp_path / "plan.svg")) == 0
+    assert (tmp_path / "plan.svg").read_text() == shown.read_text(), f"draw it anew: {command} --svg {shown}"
+    assert shown.stat().st_size < 40_000

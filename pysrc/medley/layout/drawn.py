@@ -108,7 +108,8 @@ def _rows(choice: Choice[Prediction], room: float) -> Iterator[Block]:
     layout = choice.layout
     deep, many = len(layout.stages), len(pipelines(layout))
     gap = _WIRE if deep > 1 else _GAP
-    across = min(_ACROSS, deep * many) // deep * deep if deep <= _ACROSS else _ACROSS
+    lines = -(-deep // _ACROSS)
+    across = -(-deep // lines) if lines > 1 else min(_ACROSS, deep * many) // deep * deep
     wide = min(_WIDEST, (room - gap * (across if deep > _ACROSS else across - 1)) / across)
     cells = list(_cells(choice, wide))
     # A pipeline that is longer than a row begins on a row of its own.
