@@ -45,7 +45,7 @@ def _gpu(name: str, gpu: Gpu, facts: Facts, kind: Kind) -> Device:
         kind.name, gpu.name, capability=gpu_capability(gpu, kind.host), memory_bytes=total
     )
     usable = usable_bytes(kind.name, total, free)
-    return Device(name, gpu.index, kind.name, usable, bandwidth, tflops, gpu.name)
+    return Device(name, gpu.index, kind.name, usable, bandwidth, tflops, gpu.name, total or None)
 
 
 def link_of(hosts: Mapping[str, Facts], wishes: Wishes) -> Callable[[str, str], Link | None]:

@@ -8,6 +8,17 @@ if TYPE_CHECKING:  # imported when a verb runs, to keep `medley --help` fast
     from collections.abc import Iterable, Iterator
 
     from medley.facts import Facts
+    from medley.site import Site
+
+
+def site(files: "Iterable[str]", imagined: str | None = None, kind: str | None = None) -> "Site":
+    """The hosts of these transcripts, or of `spark:2`, or this one; `kind` is one on the user's word."""
+    from medley.imagined import imagined as hosts_of
+    from medley.recognised import kind_of
+    from medley.site import Site
+
+    hosts = hosts_of(imagined) if imagined else by_host(files)
+    return Site({name: (facts, kind_of(facts, kind)) for name, facts in hosts.items()})
 
 
 def found(files: "Iterable[str]") -> "Iterator[tuple[str, Facts]]":

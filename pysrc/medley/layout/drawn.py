@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from medley.layout.choose import Choice, Prediction
+from medley.layout.choose import Choice, P
 from medley.layout.fit import Rank, gib
 from medley.layout.shapes import Layout, Link
 from medley.layout.words import named, pipelines
@@ -41,7 +41,7 @@ _TITLE, _STRONG, _PLAIN, _SMALL = Style(24, bold=True), Style(15, bold=True), St
 _HOST, _ALERT = Style(13, bold=True), Style(13, "#9a3412")
 
 
-def drawn(model: str, choice: Choice[Prediction]) -> str:
+def drawn(model: str, choice: Choice[P]) -> str:
     """An SVG document that needs nothing outside itself."""
     room = _PAGE - 2 * _MARGIN
     whole = stacked(
@@ -73,13 +73,13 @@ def drawn(model: str, choice: Choice[Prediction]) -> str:
     return ET.tostring(page, encoding="unicode") + "\n"
 
 
-def _told(choice: Choice[Prediction]) -> Iterator[str]:
+def _told(choice: Choice[P]) -> Iterator[str]:
     yield from map(str, choice.fit.ranks)
     yield from choice.warnings
     yield from choice.why
 
 
-def _heading(model: str, choice: Choice[Prediction], room: float) -> Iterator[Block]:
+def _heading(model: str, choice: Choice[P], room: float) -> Iterator[Block]:
     told = choice.prediction
     yield paragraph(model, room, _TITLE)
     yield paragraph(named(choice.layout), room, _STRONG)
@@ -103,7 +103,7 @@ def _legend(link: Link | None) -> Block:
     return Block(outer, _PLAIN.line)
 
 
-def _rows(choice: Choice[Prediction], room: float) -> Iterator[Block]:
+def _rows(choice: Choice[P], room: float) -> Iterator[Block]:
     """The stages of each pipeline from left to right; those of short ones share a row."""
     layout = choice.layout
     deep, many = len(layout.stages), len(pipelines(layout))
@@ -119,7 +119,7 @@ def _rows(choice: Choice[Prediction], room: float) -> Iterator[Block]:
             yield _row(choice, cells, range(begun, min(begun + across, first + whole)), wide)
 
 
-def _row(choice: Choice[Prediction], cells: Sequence[Block], which: range, wide: float) -> Block:
+def _row(choice: Choice[P], cells: Sequence[Block], which: range, wide: float) -> Block:
     deep, outer = len(choice.layout.stages), element("g")
     step = wide + (_WIRE if deep > 1 else _GAP)
     for place, nth in enumerate(which):
@@ -146,7 +146,7 @@ def _wire(link: Link) -> tuple[str, str]:
     return speed, "RDMA" if link.rdma else "TCP"
 
 
-def _cells(choice: Choice[Prediction], wide: float) -> Iterator[Block]:
+def _cells(choice: Choice[P], wide: float) -> Iterator[Block]:
     ranks = {place: list(found) for place, found in groupby(choice.fit.ranks, _place)}
     for replica, stages in enumerate(pipelines(choice.layout)):
         last = 0
@@ -223,7 +223,7 @@ def _path(line: str) -> ET.Element:
     return element("path", d=line, fill="none", stroke=INK, stroke_width=1.5)
 
 
-def _reasons(choice: Choice[Prediction], room: float) -> Iterator[Block]:
+def _reasons(choice: Choice[P], room: float) -> Iterator[Block]:
     for each in choice.warnings:
         yield paragraph(f"warning: {each}", room, _ALERT)
     for each in choice.why:
