@@ -39,10 +39,15 @@ Examples:
     link = cli.SwitchAttr("--link", str, argname="LINK", help="the wire: an interface, address or network")
     all_ = cli.Flag("--all", help="list every rejected layout")
     as_json = cli.Flag("--json", help="print one JSON object")
+    picture = cli.SwitchAttr(
+        "--svg", str, argname="FILE", help="write the plan to this file as a picture too"
+    )
 
     def main(self, model: str, *more: str) -> None:
         from medley import config, engine, store
+        from medley.cli import picture
         from medley.cli.reasons import table
+        from medley.layout.drawn import drawn
         from medley.layout.printed import lines
         from medley.placement import placement
         from medley.recipe import Order, steps
@@ -55,6 +60,8 @@ Examples:
         made, site = shape(found), self._site(more)
         choice = placement(made, site, order.wanted)
         to_do = tuple(steps(order, made, choice, site))
+        if self.picture is not None:
+            picture.save(self.picture, drawn(found.name, choice))
         if self.as_json:
             print(
                 json.dumps({"model": found.name, **_table(choice), "steps": [table(each) for each in to_do]})
