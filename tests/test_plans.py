@@ -10,7 +10,11 @@ def test_plans(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_STATE", STATE)
     of_cluster = [each for each in expected() if each[0].startswith(f"{cluster}+")]
     assert len(of_cluster) >= 18
-    changed = [file for file, *what in of_cluster if (FOLDER / file).read_text() != printed(*what)]
+    changed = [
+        file
+        for file, site, name, model, shape in of_cluster
+        if (FOLDER / file).read_text() != printed(site, name, model, shape)
+    ]
     assert not changed, "python -m tests.plans, then read git diff tests/plans"
 
 
