@@ -1,9 +1,9 @@
 """A survey is what a group of hosts offers a layout: their devices, and the links between each two."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 
 from medley.fabric import Wishes, fabric
+from medley.fabric.readdressed import readdressed
 from medley.facts import Facts
 from medley.facts.gpu import Gpu
 from medley.kind import Kind, gpu_capability, gpu_memory_bytes
@@ -49,10 +49,20 @@ def _gpu(name: str, gpu: Gpu, facts: Facts, kind: Kind) -> Device:
 
 
 def link_of(hosts: Mapping[str, Facts], wishes: Wishes) -> Callable[[str, str], Link | None]:
-    """The link between two hosts, as the fabric of these two has it; None where they cannot talk."""
+    """The link between two hosts, as the fabric of these two has it; None where they cannot talk.
 
-    @cache
+    Hosts that are alike but for their numbers in each network have the same links, and are looked at once.
+    """
+    alike = _alike(hosts, wishes)
+    known: dict[tuple[int, int], Link | None] = {}
+
     def link(one: str, other: str) -> Link | None:
+        pair = (alike[one], alike[other])
+        if pair not in known:
+            known[pair] = between(one, other)
+        return known[pair]
+
+    def between(one: str, other: str) -> Link | None:
         try:
             found = fabric({one: hosts[one], other: hosts[other]}, wishes)
         except Problem:
@@ -62,3 +72,18 @@ def link_of(hosts: Mapping[str, Facts], wishes: Wishes) -> Callable[[str, str], 
         return Link(mbit, _RDMA_US if rdma else _TCP_US, rdma)
 
     return link
+
+
+def _alike(hosts: Mapping[str, Facts], wishes: Wishes) -> dict[str, int]:
+    """A number for each host, equal where nothing that the fabric looks at differs."""
+    seen: dict[str, int] = {}
+    found = {}
+    for name, facts in hosts.items():
+        bare = readdressed(facts, lambda at: str(at.network.network_address))
+        wish = wishes.link_of(name)
+        meant = [
+            link.name for link in facts.net.links for each in link.addresses if wish in {each.ip, link.name}
+        ]
+        key = repr((bare.net, bare.rdma, meant or wish))
+        found[name] = seen.setdefault(key, len(seen))
+    return found
