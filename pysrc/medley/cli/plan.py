@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
 
-from medley.cli.placing import Placing
+from medley.cli.placing import Placing, shape_of
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
@@ -51,13 +51,12 @@ Examples:
         from medley.layout.printed import lines
         from medley.placement import placement
         from medley.recipe import Order, steps
-        from medley.shape import shape
         from medley.typed import typed
         from medley.weights import weights
 
         found = weights(model, config.models(), store.cache())
         order = Order(found, engine.Serving(found.target, found.name), self.wanted(self.link, self.replicas))
-        made, site = shape(found), self._site(more)
+        made, site = shape_of(found), self._site(more)
         choice = placement(made, site, order.wanted)
         to_do = tuple(steps(order, made, choice, site))
         if self.picture is not None:
