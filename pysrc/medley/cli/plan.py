@@ -89,7 +89,7 @@ Examples:
         return {name: (facts, kind(facts, known)) for name, facts in hosts.items()}
 
     def _choice(self, shape: Any, hosts: "dict[str, tuple[Facts, Kind]]") -> "Choice[Any]":  # noqa: ANN401 - pydantic is lazy
-        from medley import survey
+        from medley import measured, survey
         from medley.fabric import Wishes
         from medley.layout.candidates import Sizes
         from medley.layout.choose import choose
@@ -100,11 +100,12 @@ Examples:
         context = self.context or None
         wishes = Wishes(self.link, transport=transport)
         load = Load(concurrency=self.concurrency, context_tokens=min(context or 1024, shape.context))
-        links = survey.link_of({name: facts for name, (facts, _) in hosts.items()}, wishes)
+        known = measured.NOTHING if self.replayed or self.imagined else measured.read()
+        links = survey.link_of({name: facts for name, (facts, _) in hosts.items()}, wishes, known)
         here = platform.node()
-        return choose(
+        found = choose(
             shape,
-            survey.devices(hosts),
+            survey.devices(hosts, known),
             links,
             goal=goal,
             load=load,
@@ -113,6 +114,7 @@ Examples:
             sizes=Sizes(self.tensor, self.stages, self.replicas),
             head=here if here in hosts and len(hosts) > 1 else None,
         )
+        return dataclasses.replace(found, why=(*found.why, *survey.reasons(hosts, known)))
 
 
 def _clusters() -> "dict[str, Facts] | None":
