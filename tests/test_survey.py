@@ -11,6 +11,7 @@ from medley.imagined import imagined
 from medley.kind import Kind, kind
 from medley.layout.shapes import Device, Link
 from medley.measured import NOTHING, Speed, Wire
+from medley.speeds import Unit
 
 GIB = 1 << 30
 
@@ -24,7 +25,7 @@ def devices(asked: str) -> list[Device]:
     return list(survey.devices(hosts(asked)))
 
 
-def reached(host: str, unit: survey.Unit, gb_s: float) -> Speed:
+def reached(host: str, unit: Unit, gb_s: float) -> Speed:
     when = "2026-11-22T03:00:00+00:00"
     return Speed(host, unit.index, unit.name, unit.memory_bytes, gb_s, 0.1, 0.4, "bfloat16", 8, when, "2.13")
 

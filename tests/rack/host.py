@@ -108,6 +108,10 @@ class Host:
     def resume(self) -> None:
         cgroup.freeze(self.keeper, self.name, frozen=False)
 
+    def limit(self, cpus: float | None) -> None:
+        """Make it as slow as a host of so many processors, or as fast as it can be."""
+        cgroup.limit(self.keeper, self.name, cpus)
+
     def drop(self, first: int, last: int | None = None) -> None:
         """A firewall that says nothing: what others begin at these ports, TCP or UDP, is lost."""
         if which("nft") is None:
