@@ -133,5 +133,8 @@ def _call_s(given: Given, link: Link | None, message: float, crossings: int) -> 
     if link is None:
         return LOCAL_REDUCE_US * _MICRO + message / (LOCAL_GB_S * _GIGA)
     started = given.efficiency.rdma_us if link.rdma else given.efficiency.tcp_us
-    wire = link.mbit * 1e6 / 8 * WIRE
+    wire = link.mbit * 1e6 / 8
+    if link.measured:
+        return crossings * link.latency_us * _MICRO + message / wire
+    wire *= WIRE
     return (started + crossings * link.latency_us) * _MICRO + message / wire
