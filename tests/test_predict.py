@@ -115,6 +115,19 @@ def test_of_what_was_measured_all_is_reached() -> None:
     assert found.prefill_tokens_per_s > 3 * stated.prefill_tokens_per_s
 
 
+def test_a_measured_wire_costs_what_it_was_measured_at() -> None:
+    """Two stages: the hop is 500 us and 2 tensors of 4096 in 16 bits at 1 Gbit/s, 131 us; nothing besides."""
+    cpu = Device("a", 0, "cpu", 1 << 36, 50, 1, measured=True)
+    stages = (Stage((cpu,), 16), Stage((replace(cpu, host="b"),), 16))
+    step = {
+        link: 1 / predict(DENSE, Layout(stages, link), Load()).tokens_per_s
+        for link in (Link(1000, 500.0, measured=True), Link(1000, 500.0), Link(1000, 0.0, measured=True))
+    }
+    wire, stated, free = step.values()
+    assert wire - free == pytest.approx(500e-6)
+    assert stated - wire == pytest.approx(SHIPPED.tcp_us * 1e-6 + 131e-6 * (1 / 0.9 - 1), rel=0.01)
+
+
 @pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])
 @pytest.mark.parametrize("kind", ["orin", "spark", "rtx", "cpu"])
 def test_no_share_of_what_was_measured_is_taken(kind: str, weights: str) -> None:

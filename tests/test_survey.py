@@ -1,21 +1,70 @@
 """What imagined and recorded hosts offer a layout."""
 
+from dataclasses import replace
+
 import pytest
 
 from medley import config, survey
 from medley.fabric import Wishes
+from medley.facts import Facts
 from medley.imagined import imagined
-from medley.kind import kind
-from medley.layout.shapes import Device
+from medley.kind import Kind, kind
+from medley.layout.shapes import Device, Link
+from medley.measured import NOTHING, Speed, Wire
+from medley.speeds import Unit
 
 GIB = 1 << 30
 
 
-def devices(asked: str) -> list[Device]:
+def hosts(asked: str) -> dict[str, tuple[Facts, Kind]]:
     known = config.hosts()
-    return list(
-        survey.devices({name: (facts, kind(facts, known)) for name, facts in imagined(asked).items()})
-    )
+    return {name: (facts, kind(facts, known)) for name, facts in imagined(asked).items()}
+
+
+def devices(asked: str) -> list[Device]:
+    return list(survey.devices(hosts(asked)))
+
+
+def reached(host: str, unit: Unit, gb_s: float) -> Speed:
+    when = "2026-11-22T03:00:00+00:00"
+    return Speed(host, unit.index, unit.name, unit.memory_bytes, gb_s, 0.1, 0.4, "bfloat16", 8, when, "2.13")
+
+
+def test_what_was_measured_counts_on_that_device_alone_and_a_plan_says_so() -> None:
+    found = hosts("cpu:2,spark")
+    (unit,) = survey.units(*found["cpu-1"])
+    known = NOTHING.having([reached("cpu-1", unit, 12.3)], [])
+    first, second, spark = survey.devices(found, known)
+    assert (first.bandwidth_gb_s, first.bf16_tflops, first.measured) == (12.3, 0.4, True)
+    assert [second, spark] == list(survey.devices(found))[1:]
+    assert list(survey.reasons(found, known)) == [
+        "cpu-1 0: measured 12.3 GB/s and 0.4 TFLOPS on 2026-11-22; stated 30 and 0.5"
+    ]
+    other = NOTHING.having([reached("cpu-1", replace(unit, memory_bytes=1), 12.3)], [])
+    assert list(survey.devices(found, other)) == list(survey.devices(found))
+    assert not list(survey.reasons(found, other))
+
+
+@pytest.mark.parametrize(
+    ("asked", "backend", "counts"),
+    [
+        pytest.param("cpu:2", "gloo", True, id="CPUs talk over Gloo"),
+        pytest.param("spark:2", "nccl", True, id="GPUs over NCCL"),
+        pytest.param("spark:2", "gloo", False, id="what Gloo had beside a served model is not what NCCL has"),
+    ],
+)
+def test_a_measured_wire_counts_where_the_engine_takes_the_same(
+    asked: str,
+    backend: str,
+    counts: bool,  # noqa: FBT001 - a table's cell
+) -> None:
+    facts = imagined(asked)
+    one, other = facts
+    known = NOTHING.having([], [Wire(one, other, backend, 941.5, 70.0, "2026-11-22")])
+    link = survey.link_of(facts, Wishes(), known)(other, one)
+    stated = survey.link_of(facts, Wishes())(other, one)
+    assert stated is not None
+    assert link == (Link(941, 70.0, stated.rdma, measured=True) if counts else stated)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 from medley import facts, transcript
 from medley.fabric.speed import link_mbit
 from medley.facts import Facts
+from medley.measured import Wire
 from medley.problem import Problem
 
 SIZES = "8,64K,1M,16M"
@@ -99,18 +100,23 @@ class Result:
     broken: Broken | None = None
     ended: bool = False
 
-    def tables(self, problem: Problem | None) -> dict[str, Any]:
-        """For programs: all of it, the derived figures too, and what is wrong."""
+    def wires(self, when: str) -> Iterator[Wire]:
+        """What a plan may count with: the pairs that work."""
+        for pair in self.pairs:
+            if self.backend and pair.mbit and pair.latency_us:
+                one, two = (str(self.members[address]) for address in (pair.one, pair.two))
+                yield Wire(one, two, self.backend, pair.slower_mbit, pair.latency_us, when)
+
+    def tables(self) -> dict[str, Any]:
+        """For programs: all of it, the derived figures too."""
         rates = [
             {**asdict(rate), "algorithm_mbit": rate.algorithm_mbit, "bus_mbit": rate.bus_mbit}
             for rate in self.rates
         ]
-        wrong = problem and {"what": problem.what, "cause": problem.cause, "fix": problem.fix}
         return {
             **{key: value for key, value in asdict(self).items() if key != "ended"},
             "members": [asdict(member) for member in self.members.values()],
             "rates": rates,
-            "problem": wrong,
         }
 
 

@@ -1,5 +1,6 @@
 """A placement is where a model lies on a site: the layout that was chosen, as its ranks will really lie."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from medley import survey
@@ -10,12 +11,13 @@ from medley.layout.fit import fit, gib
 from medley.layout.order import VARIABLE, landing
 from medley.layout.shapes import Layout, Stage
 from medley.layout.split import By, recut
-from medley.layout.words import devices, hosts, named
+from medley.layout.words import devices, hosts, named, pipelines
 from medley.predict import Load, Prediction, predict, timed
 from medley.problem import Problem
 from medley.site import Site
 from medley.tables import Shape
 
+_ANY_ORDER = 2  # the head's stage is the first, so there is but one
 _USUAL_CONTEXT = 1024
 """What a stream has behind it, on average, where nobody says."""
 
@@ -52,7 +54,7 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
     chosen = choose(
         shape,
         found,
-        survey.link_of(site.facts, site.wishes(wanted.wishes)),
+        survey.link_of(site.facts, site.wishes(wanted.wishes), site.measured),
         goal=wanted.goal,
         load=load,
         predict=predict,
@@ -62,8 +64,24 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
         head=site.head,
         only=lambda layout: _refusal(layout, site, wanted, len(found)),
     )
+    chosen = replace(
+        chosen,
+        why=(*chosen.why, *survey.reasons(site.hosts, site.measured), *_order(chosen.layout, site)),
+        warnings=(*chosen.warnings, *_untried(shape, chosen.layout)),
+    )
     lain = _lain(shape, chosen.layout, site, wanted)
     return chosen if lain == chosen.layout else _again(shape, chosen, lain, context, load)
+
+
+def _order(layout: Layout, site: Site) -> Iterator[str]:
+    """Before there is a cluster nobody knows in which order Ray takes its workers."""
+    if not site.order and any(len(stages) > _ANY_ORDER for stages in pipelines(layout)):
+        yield "the order of the stages after the first is Ray's choice; serve cuts the layers for it"
+
+
+def _untried(shape: Shape, layout: Layout) -> Iterator[str]:
+    if shape.weights != "bf16" and layout.stages[0].devices[0].kind == "cpu":
+        yield f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
 
 
 def unplaced(site: Site, wanted: Wanted) -> Layout:
@@ -98,6 +116,8 @@ def _refusal(layout: Layout, site: Site, wanted: Wanted, ranks: int) -> str | No
         return f"{len(used)} of the {wanted.hosts} hosts asked for"
     if wanted.gpus and len(devices(layout)) != ranks:
         return f"not all of --gpus {wanted.gpus}"
+    if site.order and layout.replicas and len(used) > len(pipelines(layout)):
+        return "a second pipeline over several hosts needs a cluster of its own"
     if wanted.one_server and layout.replicas:
         return "each replica is a server of its own: medley serve MODEL --hosts 1 on each host"
     return None

@@ -56,7 +56,7 @@ def plan(
     """How an engine runs the first pipeline of this choice; `facts`: its hosts', `context`: as asked for."""
     layout, fit = choice.layout, choice.fit
     bare = unplanned(layout, facts, model, over_ray=over_ray)
-    cached, reason = _on_cpu(shape, fit, facts) if _is_cpu(layout) else _on_gpu(fit)
+    cached, reason = _on_cpu(shape, layout, fit, facts) if _is_cpu(layout) else _on_gpu(fit)
     return replace(
         bare,
         partition=layers(layout) if len(layout.stages) > 1 else None,
@@ -75,12 +75,14 @@ def unplanned(
 ) -> Plan:
     """The ranks of a model of which no more is known: cut and fitted as the engine does by itself."""
     tensor, stages, _ = sizes(layout)
+    share = _cpu_share(layout, facts) if _is_cpu(layout) else None
     bare = _without_compiler(layout, facts)
     return Plan(
         gpus=() if over_ray or _is_cpu(layout) else tuple(device.index for device in devices(layout)),
         tensor_parallel=tensor,
         stages=stages,
         over_ray=over_ray,
+        kv_cache_bytes=share,
         eager=bool(bare or (model and model.eager)),
         why=(f"not compiled: {', '.join(bare)} has no C++ compiler",) if bare else (),
     )
@@ -95,6 +97,10 @@ def _without_compiler(layout: Layout, facts: Mapping[str, Facts]) -> list[str]:
     return [host for host in hosts(layout) if _is_cpu(layout) and "g++" not in facts[host].software.programs]
 
 
+def _cpu_share(layout: Layout, facts: Mapping[str, Facts]) -> int:
+    return min(facts[host].memory.available_bytes for host in hosts(layout)) // _CPU_KV_SHARE
+
+
 def _on_gpu(fit: Fit) -> tuple[int | None, str]:
     """Each rank's KV cache, or None where a share of its memory says the same."""
     if fit.utilization_does:
@@ -106,16 +112,15 @@ def _on_gpu(fit: Fit) -> tuple[int | None, str]:
     return fit.kv_cache_bytes, f"KV cache {words} GiB on each rank: all that the tightest has left"
 
 
-def _on_cpu(shape: Shape, fit: Fit, facts: Mapping[str, Facts]) -> tuple[int, str]:
+def _on_cpu(shape: Shape, layout: Layout, fit: Fit, facts: Mapping[str, Facts]) -> tuple[int, str]:
     """Each rank's: what can be of use, or the host's share; never less than what was asked for needs."""
-    available = min(facts[rank.device.host].memory.available_bytes for rank in fit.ranks)
-    share = available // _CPU_KV_SHARE
+    share = _cpu_share(layout, facts)
     useful = max(rank.need.kv_bytes(shape.context, fit.sequences) for rank in fit.ranks)
     asked = max(rank.kv_bytes for rank in fit.ranks)
     cached = max(asked, min(share, useful, fit.kv_cache_bytes or 0))
     reasons = {
         asked: "what was asked for needs no less",
-        share: f"a quarter of the {gib(available)} GiB available",
+        share: f"a quarter of the {gib(_CPU_KV_SHARE * share)} GiB available",
         useful: f"{fit.sequences} sequences of {shape.context} tokens need no more",
     }
     why = reasons.get(cached, "all that the tightest host has left")

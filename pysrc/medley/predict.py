@@ -140,7 +140,8 @@ def _passes(given: Given, stages: Sequence[Stage], batch: Batch) -> tuple[Pass, 
 
 def _between_s(given: Given, stages: Sequence[Stage], tokens: float) -> float:
     """Hops from stage to stage, and the engine's own work."""
-    return (len(stages) - 1) * hop_s(given, tokens) + step_s(given, stages)
+    devices = [device for stage in stages for device in stage.devices]
+    return (len(stages) - 1) * hop_s(given, devices, tokens) + step_s(given, stages)
 
 
 def _prefill_s(given: Given, stages: Sequence[Stage], prompts: float, load: Load) -> float:

@@ -12,6 +12,11 @@ class Problem(Exception):  # noqa: N818 - it is what it says, and `except Proble
         super().__init__(what, cause, fix)
         self.what, self.cause, self.fix, self.status = what, cause, fix, status
 
+    @property
+    def table(self) -> dict[str, str]:
+        """For programs."""
+        return {"what": self.what, "cause": self.cause, "fix": self.fix}
+
     def __str__(self) -> str:
         return "\n".join(
             (self.what, _field("cause", self.cause), _field("fix", self.fix)),

@@ -165,15 +165,20 @@ def collectives_s(given: Given, stage: Stage, batch: Batch, *, last: bool) -> fl
         return 0.0
     link, crossings = given.link if hosts > 1 else None, hosts - 1
     part = (ranks - 1) / ranks * _WIDE
-    direct = hosts == 1 and all(peers(device.name) for device in stage.devices)
-    call = partial(_call_s, given, link, direct=direct)
+    call = partial(_call_s, given, link, direct=_direct(stage.devices))
     reduces = call(2 * part * batch.tokens * given.shape.hidden, 2 * crossings) * (2 * stage.layers + 1)
     return reduces + (call(part * batch.streams * given.shape.vocabulary, crossings) if last else 0.0)
 
 
-def hop_s(given: Given, tokens: float) -> float:
+def hop_s(given: Given, devices: Sequence[Device], tokens: float) -> float:
     """From one pipeline stage to the next: two tensors, for the residual travels beside the activations."""
-    return _call_s(given, given.link, 2 * tokens * given.shape.hidden * _WIDE, 1)
+    return _call_s(given, given.link, 2 * tokens * given.shape.hidden * _WIDE, 1, direct=_direct(devices))
+
+
+def _direct(devices: Sequence[Device]) -> bool:
+    """Whether they reach each other's data as it lies: CPUs, and GPUs of one host if not GeForce."""
+    together = len({device.host for device in devices}) == 1 and all(peers(device.name) for device in devices)
+    return together or all(device.kind == "cpu" for device in devices)
 
 
 def step_s(given: Given, stages: Sequence[Stage]) -> float:
@@ -190,5 +195,7 @@ def _call_s(
     if link is None:
         return LOCAL_REDUCE_US * _MICRO + staged + message / (LOCAL_GB_S * _GIGA)
     started = given.efficiency.rdma_us if link.rdma else given.efficiency.tcp_us
-    wire = link.mbit * 1e6 / 8 * WIRE
-    return (started + crossings * link.latency_us) * _MICRO + staged + message / wire
+    wire = link.mbit * 1e6 / 8
+    if link.measured:
+        return crossings * link.latency_us * _MICRO + staged + message / wire
+    return (started + crossings * link.latency_us) * _MICRO + staged + message / (wire * WIRE)

@@ -8,6 +8,7 @@ from medley.fabric import Wishes
 from medley.facts import Facts
 from medley.kind import Kind
 from medley.layout.shapes import Device
+from medley.measured import NOTHING, Measured
 from medley.problem import Problem
 
 
@@ -20,6 +21,8 @@ class Site:
     """How many ranks each host of the cluster still takes."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     """By which each has joined it."""
+    measured: Measured = NOTHING
+    """What its devices and wires were seen to reach."""
 
     @property
     def head(self) -> str | None:
@@ -42,11 +45,12 @@ class Site:
             tuple(name for name in self.order if name in part),
             {name: free for name, free in self.slots.items() if name in part},
             {name: address for name, address in self.addresses.items() if name in part},
+            self.measured,
         )
 
     def devices(self, gpus: str | None = None) -> tuple[Device, ...]:
         """What can take a rank; `gpus` is what --gpus said: indexes of one host's, or `all`."""
-        found = tuple(survey.devices(self.hosts))
+        found = tuple(survey.devices(self.hosts, self.measured))
         if gpus is None:
             return tuple(_free(found, self.slots)) if self.order else found
         if len(self.hosts) > 1:

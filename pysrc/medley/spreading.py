@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medley import config, facts, membership, ray, recipe, transcript, venv, wiring
+from medley import config, facts, measured, membership, ray, recipe, transcript, venv, wiring
 from medley.fabric import Wishes
 from medley.facts import Facts
 from medley.kind import kind
@@ -83,6 +83,7 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Watch) -> 
         order=order,
         slots={names[address]: free for address, free in slots.items()},
         addresses={name: addresses[name] for name in order},
+        measured=measured.read(),
     )
 
 

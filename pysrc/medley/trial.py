@@ -4,7 +4,8 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -18,7 +19,7 @@ from medley.membership import Membership
 from medley.problem import Problem
 from medley.watch import Watch
 
-_CONNECT_LIMIT_S = 40
+CONNECT_LIMIT_S = 40
 # Besides that of each size: start, group, sums, twice for the pairs, once more where hosts start anew.
 _STEPS = 6
 _END_LIMIT_S = 5
@@ -72,38 +73,49 @@ def result(
     found: Membership, chosen: Sequence[Mapping[str, Any]], sizes: Sequence[int], limit_s: float, watch: Watch
 ) -> Result:
     """What came of it; whatever happens, no rank is left on any host."""
-    life_s = _CONNECT_LIMIT_S + limit_s * (_STEPS + len(sizes))
     task = {
         "nodes": [{key: node[key] for key in ("id", "address", "free")} for node in chosen],
         "env": variables(chosen, os.environ),
         "sizes": list(sizes),
         "limit_s": limit_s,
-        "life_s": life_s,
+        "life_s": CONNECT_LIMIT_S + limit_s * (_STEPS + len(sizes)),
         "script": transcript.script(facts.QUESTIONS),
     }
     made = Result({node["address"]: Member(node["address"], node["name"]) for node in chosen})
-    words = (found.head, found.address, json.dumps(task))
-    with membership.asked(
-        spreading.environment(found), Path(found.token), "collective.py", *words
-    ) as command:
+    with closing(said("collective.py", found, task, watch)) as events:
+        for event in events:
+            made = folded(made, event)
+    return made
+
+
+def said(
+    script: str, found: Membership, task: Mapping[str, Any], watch: Watch
+) -> Generator[Mapping[str, Any]]:
+    """The events of a script of inside/ that works on the hosts of a cluster, to its end."""
+    words, ended = (found.head, found.address, json.dumps(task)), False
+    with membership.asked(spreading.environment(found), Path(found.token), script, *words) as command:
         process = machine.Process(command, (lines := SimpleQueue[str]()).put)
         try:
-            for event in _events(process, lines, life_s, watch):
-                made = folded(made, event)
-            if not made.ended:
-                raise _lost(process, life_s)
+            for event in _events(process, lines, task["life_s"], watch):
+                ended = ended or "done" in event
+                yield event
+            if not ended:
+                raise _lost(process, task["life_s"])
             process.wait(_END_LIMIT_S)
         finally:
             process.stop(_END_LIMIT_S)
-    return made
 
 
 def keep(table: Mapping[str, Any], found: Membership) -> Path:
     """Note it on this host, for whoever plans over this cluster later."""
     path = store.state() / "collective.json"
-    about = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "head": found.head}
+    about = {"when": now(), "head": found.head}
     store.write(path, json.dumps({**about, **table}, indent=1))
     return path
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _events(

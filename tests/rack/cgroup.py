@@ -36,7 +36,7 @@ def make(keeper: int, host: str, first_process: int, cpus: float | None) -> None
             folder.mkdir()
             (folder / "cgroup.procs").write_text(str(first_process))
         if cpus is not None:
-            _limit(keeper, host, cpus)
+            limit(keeper, host, cpus)
     except OSError as error:
         raise Problem(
             f"{host} gets no control group",
@@ -45,15 +45,16 @@ def make(keeper: int, host: str, first_process: int, cpus: float | None) -> None
         ) from error
 
 
-def _limit(keeper: int, host: str, cpus: float) -> None:
-    quota = int(cpus * PERIOD_US)
+def limit(keeper: int, host: str, cpus: float | None) -> None:
+    """Give it so many processors, or all it can get."""
+    quota = None if cpus is None else int(cpus * PERIOD_US)
     folder = folders(keeper, host)[0]
     if version_2():
         (ROOT / "cgroup.subtree_control").write_text("+cpu")
-        (folder / "cpu.max").write_text(f"{quota} {PERIOD_US}")
+        (folder / "cpu.max").write_text(f"{quota or 'max'} {PERIOD_US}")
     else:
         (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-        (folder / "cpu.cfs_quota_us").write_text(str(quota))
+        (folder / "cpu.cfs_quota_us").write_text(str(quota or -1))
 
 
 def freeze(keeper: int, host: str, *, frozen: bool, limit_s: float = 5) -> None:

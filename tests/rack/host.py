@@ -33,6 +33,7 @@ class Host:
     keeper: int
     first_process: int
     ports: tuple[Port, ...]
+    cores: str | None = None
     started: list[machine.Process] = field(default_factory=list, repr=False, compare=False)
 
     @property
@@ -49,7 +50,8 @@ class Host:
         join = f'for group in {groups}; do echo 0 >"$group"; done; exec "$@"'
         enter = ("nsenter", "--target", str(self.first_process))
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--")
-        run = ("env", f"--chdir={folder}", *inner.argv)
+        pinned = ("taskset", "--cpu-list", self.cores) if self.cores else ()
+        run = ("env", f"--chdir={folder}", *pinned, *inner.argv)
         private = tuple(name for name in os.environ if name.startswith(PRIVATE))
         return Command(
             (*enter, *spaces, "sh", "-c", join, "sh", *run),
@@ -105,6 +107,10 @@ class Host:
 
     def resume(self) -> None:
         cgroup.freeze(self.keeper, self.name, frozen=False)
+
+    def limit(self, cpus: float | None) -> None:
+        """Make it as slow as a host of so many processors, or as fast as it can be."""
+        cgroup.limit(self.keeper, self.name, cpus)
 
     def drop(self, first: int, last: int | None = None) -> None:
         """A firewall that says nothing: what others begin at these ports, TCP or UDP, is lost."""

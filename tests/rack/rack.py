@@ -111,7 +111,9 @@ def found(keeper: census.Keeper, process: machine.Process | None = None) -> Rack
     spec = keeper.spec
     firsts = keeper.first_processes()
     hosts = (
-        Host(name, keeper.pid, firsts[name], spec.ports_of(name)) for name in spec.names if name in firsts
+        Host(name, keeper.pid, firsts[name], spec.ports_of(name), spec.cores.get(name))
+        for name in spec.names
+        if name in firsts
     )
     return Rack(spec, keeper.pid, tuple(hosts), process)
 

@@ -45,11 +45,16 @@ class Port:
 
 @dataclass(frozen=True)
 class Spec:
-    """So many hosts, host1 first; their links; the cores that some may use; folders of /tmp they share."""
+    """So many hosts, host1 first; their links; folders of /tmp they share; of some the share and the cores.
+
+    `cpus` is a quota in processors (0.3: three tenths of one's time), `cores` the list of those that
+    a host has (0 or 0-3), which its programs count. Hosts with the same cores slow each other down.
+    """
 
     hosts: int
     links: tuple[Link, ...] = (Link(),)
     cpus: Mapping[str, float] = field(default_factory=dict)
+    cores: Mapping[str, str] = field(default_factory=dict)
     share: tuple[str, ...] = ()
     name: str = "rack"
 
@@ -62,7 +67,8 @@ class Spec:
             _expect(known, f"{link.name} joins {', '.join(link.hosts)}; there are {', '.join(self.names)}")
             _expect(len(link.name) <= 11, f"{link.name} is longer than 11 letters")  # IFNAMSIZ
             _expect(not link.direct or len(link.hosts) == 2, f"the cable {link.name} has not two ends")
-        _expect(set(self.cpus) <= set(self.names), f"cpus of hosts not here: {', '.join(self.cpus)}")
+        for some in (self.cpus, self.cores):
+            _expect(set(some) <= set(self.names), f"cpus of hosts not here: {', '.join(some)}")
 
     @cached_property
     def names(self) -> tuple[str, ...]:

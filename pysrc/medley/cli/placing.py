@@ -1,6 +1,7 @@
 """The switches of verbs that place a model: what it is for, how much at once, and how it is cut."""
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
@@ -9,6 +10,8 @@ from medley.cli.verb import Verb
 
 if TYPE_CHECKING:  # imported when a verb runs, to keep `medley --help` fast
     from medley.placement import Wanted
+    from medley.tables import Shape
+    from medley.weights import Weights
 
 
 class Placing(Verb):
@@ -53,3 +56,13 @@ class Placing(Verb):
             partition=os.environ.get(VARIABLE["vllm"]),
             **more,
         )
+
+
+def shape_of(found: "Weights") -> "Shape":
+    """Its shape; what has to be asked of the hub takes a while."""
+    from medley.cli.progress import watch
+    from medley.shape import shape
+
+    asked = not found.local and not (found.model and found.model.shape)
+    with watch().stage(f"ask the hub what {found.target} is made of") if asked else nullcontext():
+        return shape(found)

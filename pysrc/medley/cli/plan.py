@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
 
-from medley.cli.placing import Placing
+from medley.cli.placing import Placing, shape_of
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
@@ -39,22 +39,28 @@ Examples:
     link = cli.SwitchAttr("--link", str, argname="LINK", help="the wire: an interface, address or network")
     all_ = cli.Flag("--all", help="list every rejected layout")
     as_json = cli.Flag("--json", help="print one JSON object")
+    picture = cli.SwitchAttr(
+        "--svg", str, argname="FILE", help="write the plan to this file as a picture too"
+    )
 
     def main(self, model: str, *more: str) -> None:
         from medley import config, engine, store
+        from medley.cli import picture
         from medley.cli.reasons import table
+        from medley.layout.drawn import drawn
         from medley.layout.printed import lines
         from medley.placement import placement
         from medley.recipe import Order, steps
-        from medley.shape import shape
         from medley.typed import typed
         from medley.weights import weights
 
         found = weights(model, config.models(), store.cache())
         order = Order(found, engine.Serving(found.target, found.name), self.wanted(self.link, self.replicas))
-        made, site = shape(found), self._site(more)
+        made, site = shape_of(found), self._site(more)
         choice = placement(made, site, order.wanted)
         to_do = tuple(steps(order, made, choice, site))
+        if self.picture is not None:
+            picture.save(self.picture, drawn(found.name, choice))
         if self.as_json:
             print(
                 json.dumps({"model": found.name, **_table(choice), "steps": [table(each) for each in to_do]})

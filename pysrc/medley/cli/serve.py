@@ -1,11 +1,12 @@
 """`medley serve`: a model, on this host or over its cluster, until Ctrl-C."""
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from plumbum import cli
 
-from medley.cli.placing import Placing
+from medley.cli.placing import Placing, shape_of
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
@@ -180,13 +181,13 @@ Examples:
 
 
 def _what_if(order: "Order", site: "Site", *, as_json: bool) -> None:
-    """On hosts that are not a cluster here."""
+    """On hosts that are not a cluster here, where each replica is a server of its own."""
     from medley.cli.reasons import show_steps
     from medley.placement import placement
     from medley.recipe import steps
-    from medley.shape import shape
 
-    made = shape(order.weights)
+    order = replace(order, wanted=replace(order.wanted, one_server=False))
+    made = shape_of(order.weights)
     show_steps(steps(order, made, placement(made, site, order.wanted), site), as_json=as_json)
 
 
@@ -196,11 +197,10 @@ def _planned(order: "Order", site: "Site") -> "tuple[Layout, Plan]":
     from medley.layout.words import hosts
     from medley.placement import placement, unplaced
     from medley.plan import plan, unplanned
-    from medley.shape import shape
 
     found, wanted = order.weights, order.wanted
     try:
-        made = shape(found)
+        made = shape_of(found)
     except Problem as problem:
         say(f"not planned: {problem.what}: {problem.cause}")
         layout = unplaced(site, wanted)

@@ -189,14 +189,18 @@ def answers(calls: dict[str, Any], limit_s: float) -> tuple[dict[str, Any], dict
 
 def transport(nodes: Iterable[dict[str, Any]]) -> tuple[str, bool]:
     """Why it is NCCL or Gloo, and whether it is NCCL."""
-    # Its version's file tells without the import of torch, which takes seconds.
-    spec = find_spec("torch")
-    version = runpy.run_path(str(Path(spec.origin).with_name("version.py"))) if spec and spec.origin else {}
-    if not version.get("cuda"):
+    if not built_for_cuda():
         return "the engine environment is one for CPUs", False
     if taken := [node["address"] for node in nodes if node["free"] < 1]:
         return f"no free GPU on {', '.join(taken)}; NCCL was not tried", False
     return "every rank has a GPU", True
+
+
+def built_for_cuda() -> bool:
+    """Whether torch is; its version's file tells without the import, which takes seconds."""
+    spec = find_spec("torch")
+    version = runpy.run_path(str(Path(spec.origin).with_name("version.py"))) if spec and spec.origin else {}
+    return bool(version.get("cuda"))
 
 
 def say(**event: object) -> None:

@@ -34,6 +34,8 @@ class Link:
     latency_us: float
     """One way, for a small message."""
     rdma: bool = False
+    measured: bool = False
+    """Speed and latency are what a collective had of it, software included."""
 
 
 @dataclass(frozen=True)

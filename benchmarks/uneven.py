@@ -1,0 +1,49 @@
+"""How fast a model is over two hosts of unlike speed, cut as planned, equally, and otherwise.
+
+    sudo .venv/bin/python benchmarks/uneven.py [ROUNDS]       # 10 servers, about 15 minutes
+
+Two hosts made of namespaces, each with a processor of its own, the second with three tenths of it; the plan
+learns that by `medley collective-test`. The splits are served one after the other and back again, each twice;
+a figure is the median of all its rounds of 4 streams with 16 tokens each, with the lowest and the highest.
+"""
+
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.rack.uneven import EQUAL, MADE, uneven
+
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name, uneven(Path(name)) as hosts:
+        planned = hosts.planned()
+        print(f"planned: {planned}", flush=True)
+        rates: dict[str, list[float]] = {}
+        for split in order(planned):
+            rates.setdefault(split, []).extend(hosts.tokens_per_s(split, ROUNDS))
+            print(f"{split:>6}: {' '.join(f'{rate:.1f}' for rate in rates[split])}", flush=True)
+    middle = {split: statistics.median(each) for split, each in rates.items()}
+    print("\nlayers  tokens/s")
+    for split in sorted(rates, key=lambda each: int(each.split(",")[0])):
+        mark = " planned" if split == planned else " equal" if split == EQUAL else ""
+        low, high = min(rates[split]), max(rates[split])
+        print(f"{split:>6}  {middle[split]:.1f} ({low:.1f} to {high:.1f}){mark}")
+    print(f"\nplanned/equal: {middle[planned] / middle[EQUAL]:.2f}")
+    print(f"planned/best: {middle[planned] / max(middle.values()):.2f}")
+
+
+def order(planned: str) -> list[str]:
+    """There and back, so that a machine whose speed drifts slows all alike."""
+    first = int(planned.split(",", maxsplit=1)[0])
+    near = [each for each in range(first - 2, first + 3) if 0 < each < MADE.layers]
+    splits = dict.fromkeys([planned, EQUAL, *(f"{each},{MADE.layers - each}" for each in near)])
+    return [*splits, *reversed(splits)]
+
+
+if __name__ == "__main__":
+    main()
