@@ -171,7 +171,7 @@ def _stage(link: Link | None, ranks: Sequence[Rank], wide: float) -> Iterator[Bl
 def _crossing(link: Link, wide: float) -> Block:
     outer = element("g")
     outer.append(_path("M18 0V22m-5 -7l5 7l5 -7M13 7l5 -7l5 7"))
-    words = label(f"tensor parallel, {' '.join(_wire(link))}", wide - 36, _SMALL)
+    words = label(f"tensor parallel, {' '.join(wire(link))}", wide - 36, _SMALL)
     outer.append(at(words.element, 36, 4))
     return Block(outer, 22)
 
