@@ -51,6 +51,24 @@ BASE = "/env/bin/vllm serve /m --served-model-name demo --host 127.0.0.1 --port 
             id="tensor parallel over hosts",
         ),
         pytest.param(Plan(eager=True), (), f"{BASE} --enforce-eager", id="eager"),
+        pytest.param(
+            Plan(sequences=64, batch_tokens=4096),
+            (),
+            f"{BASE} --max-num-seqs 64 --max-num-batched-tokens 4096 --max-model-len auto",
+            id="what the memory counts on, and the longest that fits",
+        ),
+        pytest.param(
+            Plan(sequences=64, batch_tokens=4096, context=8192),
+            ("--max-num-seqs", "8"),
+            f"{BASE} --max-num-batched-tokens 4096 --max-model-len 8192 --max-num-seqs 8",
+            id="a context as asked, and theirs wins",
+        ),
+        pytest.param(
+            Plan(tensor_parallel=2, expert_parallel=True),
+            (),
+            f"{BASE} --tensor-parallel-size 2 --enable-expert-parallel",
+            id="whole experts",
+        ),
         pytest.param(Plan(), ("--max-model-len", "9"), f"{BASE} --max-model-len 9", id="theirs come last"),
     ],
 )

@@ -3,7 +3,6 @@ from pathlib import Path
 
 from medley import config
 from medley.engine import Serving
-from medley.facts.gpu import Gpu
 from medley.launch import Launch, Tools, launch
 from medley.plan import Plan
 from medley.weights import Weights
@@ -15,7 +14,7 @@ def one(*extra: str, tools: Tools | None = None) -> Launch:
     return launch(
         Weights("demo", "/models/demo", config.models()["demo"]),
         HOSTS["rtx"],
-        Plan(gpus=(Gpu(1, "x"),), why=("GPU 1",)),
+        Plan(gpus=(1,), why=("GPU 1",)),
         Serving("/models/demo", "demo", "127.0.0.1", 8000),
         tools=tools or Tools(Path("/env/bin")),
         path="/usr/bin",

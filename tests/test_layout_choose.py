@@ -110,7 +110,7 @@ def test_reasons_have_numbers() -> None:
     found = chosen(QWEN_72B, *MIXED)
     assert found.why[0].startswith("2 stages of 49,31 layers on rtx-1, spark-1: best for latency")
     assert [each.because for each in found.rejected if each.what == "alone on spark-1"] == [
-        "does not fit: spark-1 0: weights 135.4 + KV cache 2.5 + engine 1.8 = 139.7 of 103.4 GiB, 36.3 short"
+        "does not fit: spark-1 0: weights 135.4 + KV cache 2.5 + engine 2.4 = 140.3 of 103.4 GiB, 36.9 short"
     ]
     assert any("88.0 GiB" in line for line in found.why)
 
@@ -126,7 +126,7 @@ def test_the_slower_are_rejected_with_their_speed() -> None:
 def test_nothing_fits() -> None:
     with pytest.raises(Problem) as caught:
         chosen(QWEN_30B, rtx5090())
-    assert "30.7 GiB short in the nearest of 1 layouts" in caught.value.cause
+    assert "30.9 GiB short in the nearest of 1 layouts" in caught.value.cause
     assert "in nvfp4 it would have about 16.8 GiB, which fits" in caught.value.fix
     assert "3 hosts like pc would hold it" in caught.value.fix
 
@@ -200,7 +200,7 @@ def test_forced_pipeline_of_cpus() -> None:
             QWEN_72B,
             SPARKS,
             Sizes(replicas=2),
-            ("does not fit", "36.3 GiB short", "in fp8"),
+            ("does not fit", "36.9 GiB short", "in fp8"),
             id="each is too small",
         ),
         pytest.param(

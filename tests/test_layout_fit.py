@@ -46,11 +46,11 @@ def test_fits(shape: Shape, layout: Layout, context: int, concurrency: int, *, f
 
 
 def test_by_how_much_it_does_not_fit() -> None:
-    """135.4 weights, 2.5 for 8192 tokens, 1.0 engine, 0.6 activations, 0.2 sampler: 139.7 of 103.4."""
+    """135.4 weights, 2.5 for 8192 tokens, 1.0 engine, 1.2 activations, 0.2 sampler: 140.3 of 103.4."""
     found = fit(QWEN_72B, pipeline((80, (spark(),))), 8192, 1)
-    assert found.short_bytes == pytest.approx(36.3 * GIB, rel=0.01)
+    assert found.short_bytes == pytest.approx(36.9 * GIB, rel=0.01)
     assert str(found.worst) == (
-        "spark-1 0: weights 135.4 + KV cache 2.5 + engine 1.8 = 139.7 of 103.4 GiB, 36.3 short"
+        "spark-1 0: weights 135.4 + KV cache 2.5 + engine 2.4 = 140.3 of 103.4 GiB, 36.9 short"
     )
 
 
@@ -58,7 +58,7 @@ def test_the_largest_context() -> None:
     """Of 103.4 GiB less 60.8 weights and 1.5 engine: 41 GiB for 10 of 36 864 bytes a token and a window."""
     found = fit(GPT_OSS_120B, pipeline((36, (spark(),))), 8192, 10)
     free = found.ranks[0].device.memory_bytes - found.ranks[0].weights_bytes - found.ranks[0].overhead_bytes
-    assert found.context == int((free / 10 / 36_864 - 2192) // 16 * 16)
+    assert found.context == int((free / 10 / 36_864 - 4240) // 16 * 16)
     assert fit(GPT_OSS_120B, pipeline((36, (spark(),))), found.context, 10).fits
     assert not fit(GPT_OSS_120B, pipeline((36, (spark(),))), found.context + 16, 10).fits
 

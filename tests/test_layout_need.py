@@ -67,8 +67,8 @@ def test_cache_of_a_token(shape: Shape, tensor: int, expected: int) -> None:
 @pytest.mark.parametrize(
     ("context", "expected"),
     [
-        # 18 growing layers of 2048 bytes a token: 36 864; 18 windowed hold 128 + 2048 and a block: 2192
-        pytest.param(8192, 36_864 * (8192 + 2192), id="longer than the window"),
+        # 18 growing layers of 2048 bytes a token: 36 864; 18 windowed hold 128 + 4096 and a block: 4240
+        pytest.param(8192, 36_864 * (8192 + 4240), id="longer than the window"),
         pytest.param(1000, 36_864 * 2 * 1008, id="shorter, in blocks of 16"),
     ],
 )

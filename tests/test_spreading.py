@@ -1,25 +1,25 @@
+from dataclasses import replace
+
 import pytest
 
 from medley import spreading
-from medley.plan import Plan, spread
+from medley.placement import Wanted, placement
 from medley.problem import Problem
+from tests.test_placement import shape, site
 
 
-@pytest.mark.parametrize(
-    ("slots", "stages", "tensor"),
-    [
-        pytest.param({"a": 1, "b": 1}, 2, 1, id="two hosts with a GPU each"),
-        pytest.param({"a": 1, "b": 1, "c": 1, "d": 1}, 4, 1, id="four"),
-        pytest.param({"a": 2, "b": 2}, 2, 2, id="two GPUs each: tensor parallel within a host"),
-        pytest.param({"a": 2, "b": 1}, 3, 1, id="unlike: every slot a stage"),
-    ],
-)
-def test_spread(slots: dict[str, int], stages: int, tensor: int) -> None:
-    found = spread(Plan(why=("alone",)), slots)
-    assert (found.stages, found.tensor_parallel, found.over_ray) == (stages, tensor, True)
-    assert found.stages * found.tensor_parallel == sum(slots.values()), "one rank for each slot"
-    assert found.why[0] == "alone"
-    assert all(address in found.why[1] for address in slots)
+def test_what_takes_part_and_what_is_left_alone() -> None:
+    """By address, in the order of ranks: one of the first host's two slots, and the third host."""
+    found = replace(
+        site("cpu:3"),
+        order=("cpu-2", "cpu-1", "cpu-3"),
+        slots={"cpu-2": 2, "cpu-1": 1, "cpu-3": 1},
+        addresses={"cpu-1": "10.40.0.10", "cpu-2": "10.40.0.11", "cpu-3": "10.40.0.12"},
+    )
+    layout = placement(shape("demo"), found, Wanted(hosts=2)).layout
+    taken = spreading.taken(layout, found)
+    assert list(taken.slots.items()) == [("10.40.0.11", 1), ("10.40.0.10", 1)]
+    assert taken.spare == {"10.40.0.11": 1, "10.40.0.12": 1}
 
 
 def test_ranks_where_they_were_planned_are_no_problem() -> None:

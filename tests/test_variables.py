@@ -1,5 +1,4 @@
 from medley import config
-from medley.facts.gpu import Gpu
 from medley.plan import Plan
 from medley.variables import of_toolkit, variables
 
@@ -7,7 +6,7 @@ HOSTS = config.hosts()
 
 
 def test_gpus_are_counted_as_nvidia_smi_does() -> None:
-    plan = Plan(gpus=(Gpu(2, "x"), Gpu(0, "x")))
+    plan = Plan(gpus=(2, 0))
     found = {each.name: each.value for each in variables(plan, HOSTS["rtx"], local=False)}
     assert (found["CUDA_DEVICE_ORDER"], found["CUDA_VISIBLE_DEVICES"]) == ("PCI_BUS_ID", "2,0")
     assert "HF_HUB_OFFLINE" not in found
@@ -17,6 +16,11 @@ def test_a_cpu_has_no_cuda() -> None:
     found = {each.name for each in variables(Plan(), HOSTS["cpu"], local=True)}
     assert not [name for name in found if name.startswith("CUDA")]
     assert "HF_HUB_OFFLINE" in found
+
+
+def test_stages_have_the_layers_that_the_plan_cut() -> None:
+    found = {each.name: each.value for each in variables(Plan(partition="9,3"), HOSTS["rtx"], local=False)}
+    assert found["VLLM_PP_LAYER_PARTITION"] == "9,3"
 
 
 def test_the_toolkits_programs_come_first() -> None:

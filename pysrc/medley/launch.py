@@ -39,6 +39,15 @@ class Tools:
     path: tuple[str, ...] = ()
     """More folders of programs, first to last."""
 
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Every folder of programs, first to last."""
+        return (str(self.binary), *self.path) if self.binary.parts else self.path
+
+
+BARE = Tools(Path())
+"""Programs by their names alone, as on a host whose environment is not known."""
+
 
 def launch(
     weights: Weights,
@@ -57,7 +66,7 @@ def launch(
     """
     ours = merged(
         (
-            *of_toolkit(tools.settings, (str(tools.binary), *tools.path), path),
+            *of_toolkit(tools.settings, tools.programs, path),
             *variables(plan, host, local=weights.local),
             *cluster,
         )

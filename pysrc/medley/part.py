@@ -65,7 +65,7 @@ def part(facts: Facts, kind: Kind, tools: Tools, *, slots: int | None, path: str
         slots=_slots(kind, facts, slots),
         threads=facts.cpu.threads,
         memory_bytes=facts.memory.total_bytes,
-        settings=tuple(of_toolkit(tools.settings, (str(tools.binary), *tools.path), path)),
+        settings=tuple(of_toolkit(tools.settings, tools.programs, path)),
     )
 
 

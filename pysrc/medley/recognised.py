@@ -25,9 +25,14 @@ def answers(file: str | None = None) -> Transcript:
 def recognised(named: str | None = None, said: Transcript | None = None) -> tuple[facts.Facts, Kind]:
     """The facts of this host, asked now unless given, and its kind; `named` takes one on the user's word."""
     found = facts.facts(answers() if said is None else said)
+    return found, kind_of(found, named)
+
+
+def kind_of(found: facts.Facts, named: str | None = None) -> Kind:
+    """The kind that these facts make a host, or that somebody says it is."""
     hosts = config.hosts()
     if named is None:
-        return found, kind(found, hosts)
+        return kind(found, hosts)
     if named not in hosts:
         raise Problem(
             f"there is no kind of host {named!r}", cause=f"hosts/ has {', '.join(hosts)}", fix="medley facts"
@@ -39,4 +44,4 @@ def recognised(named: str | None = None, said: Transcript | None = None) -> tupl
             cause=f"it needs an NVIDIA GPU, and nvidia-smi shows none: {found.driver.error or 'not found'}",
             fix="run nvidia-smi and mend what it says, or: --kind cpu",
         )
-    return found, Kind(named, host, "as --kind says")
+    return Kind(named, host, "as --kind says")

@@ -3,17 +3,21 @@
 import contextlib
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from medley import carry, facts, membership, ray, transcript, venv, wiring
+from medley import config, facts, measured, membership, ray, recipe, transcript, venv, wiring
 from medley.fabric import Wishes
 from medley.facts import Facts
+from medley.kind import kind
+from medley.layout.shapes import Layout
+from medley.layout.words import devices
 from medley.membership import Membership
 from medley.problem import Problem
+from medley.site import Site
 from medley.variables import Variable
 from medley.venv import Environment
 from medley.watch import Watch
@@ -55,19 +59,49 @@ def environment(found: Membership) -> Environment:
     return there
 
 
+def site(found: Membership, wanted: int | None, wait_s: float, watch: Watch) -> Site:
+    """The hosts with free slots, once there are `wanted`, as they told of themselves when they joined."""
+    nodes = _present(found, wanted, wait_s, watch)
+    if nodes[0]["address"] != found.address:
+        raise Problem(
+            "this host has no free slot, and the first rank must be here",
+            cause="another model has it",
+            fix="end that one (medley status names it), or serve beside it: --hosts 1",
+        )
+    hosts, addresses = told(found)
+    names = {address: name for name, address in addresses.items()}
+    slots = {node["address"]: node["free"] for node in nodes}
+    if silent := set(slots) - set(names):
+        raise Problem(
+            f"{', '.join(sorted(silent))} told nothing of itself",
+            cause="it was not joined by this medley's ray-worker",
+            fix="on it: medley ray-stop, then medley ray-worker HEAD",
+        )
+    known, order = config.hosts(), tuple(names[address] for address in slots)
+    return Site(
+        hosts={name: (hosts[name], kind(hosts[name], known)) for name in order},
+        order=order,
+        slots={names[address]: free for address, free in slots.items()},
+        addresses={name: addresses[name] for name in order},
+        measured=measured.read(),
+    )
+
+
 @dataclass(frozen=True)
 class Taken:
-    """Who takes part: the free slots of each host by address, in order of ranks, and those to leave alone."""
+    """Who takes part: ranks of each host by address, in order of ranks, and slots to leave alone."""
 
     slots: Mapping[str, int]
     spare: Mapping[str, int]
 
 
-def taken(found: Membership, wanted: int | None, wait_s: float, watch: Watch) -> Taken:
-    """The first `wanted` hosts with free slots, or all there are; waits until they are there."""
-    present = {node["address"]: node["free"] for node in _present(found, wanted, wait_s, watch)}
-    last = wanted or len(present)
-    return Taken(dict(islice(present.items(), last)), dict(islice(present.items(), last, None)))
+def taken(layout: Layout, site: Site) -> Taken:
+    ranks = Counter(device.host for device in devices(layout))
+    spare = {name: free - ranks[name] for name, free in site.slots.items()}
+    return Taken(
+        {site.addresses[name]: ranks[name] for name in site.order if ranks[name]},
+        {site.addresses[name]: count for name, count in spare.items() if count},
+    )
 
 
 def _present(found: Membership, wanted: int | None, wait_s: float, watch: Watch) -> list[Mapping[str, Any]]:
@@ -103,31 +137,13 @@ def require_weights(found: Membership, folder: Path) -> None:
 
 
 def settings(
-    found: Membership, taken: Taken, wishes: Wishes, environ: Mapping[str, str], watch: Watch
+    found: Membership, site: Site, wishes: Wishes, environ: Mapping[str, str], watch: Watch
 ) -> Iterator[Variable]:
-    """What the engine needs that places its ranks on these hosts of the cluster, and lets them talk."""
-    yield from ray.variables(Path(found.token))
-    yield Variable("RAY_ADDRESS", found.head, "this cluster, and none that vLLM would start itself")
-    hosts, addresses = _hosts(found, taken)
-    here = next(host for host, address in addresses.items() if address == found.address)
-    fabric, wired = wiring.of_all(hosts, addresses, here, wishes, environ)
+    """What the engine needs that places its ranks on the hosts of this site, and lets them talk."""
+    fabric, wired = wiring.of_all(site.facts, site.addresses, site.order[0], wishes, environ)
     for line in (*fabric.why, *(f"{each.what}: {each.cause}; {each.fix}" for each in fabric.findings)):
         watch.note(line)
-    yield from wired
-    yield carry.variable()
-
-
-def _hosts(found: Membership, taken: Taken) -> tuple[dict[str, Facts], dict[str, str]]:
-    """The facts of those who take part, and their addresses, by name."""
-    hosts, addresses = told(found)
-    if silent := set(taken.slots) - set(addresses.values()):
-        raise Problem(
-            f"{', '.join(sorted(silent))} told nothing of itself",
-            cause="it was not joined by this medley's ray-worker",
-            fix="on it: medley ray-stop, then medley ray-worker HEAD",
-        )
-    part = {host: address for host, address in addresses.items() if address in taken.slots}
-    return {host: hosts[host] for host in part}, part
+    yield from recipe.over_ray(found.head, Path(found.token), wired)
 
 
 def told(found: Membership) -> tuple[dict[str, Facts], dict[str, str]]:

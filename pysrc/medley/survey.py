@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache
 
 from medley.fabric import Wishes, fabric
+from medley.fabric.readdressed import readdressed
 from medley.facts import Facts
 from medley.facts.gpu import Gpu
 from medley.kind import Kind, gpu_capability, gpu_memory_bytes
@@ -79,7 +79,7 @@ def _gpu(name: str, gpu: Gpu, facts: Facts, kind: Kind) -> Device:
         kind.name, gpu.name, capability=gpu_capability(gpu, kind.host), memory_bytes=total
     )
     usable = usable_bytes(kind.name, total, free)
-    return Device(name, gpu.index, kind.name, usable, bandwidth, tflops, gpu.name)
+    return Device(name, gpu.index, kind.name, usable, bandwidth, tflops, gpu.name, total or None)
 
 
 def link_of(
@@ -87,21 +87,44 @@ def link_of(
 ) -> Callable[[str, str], Link | None]:
     """The link between two hosts, as the fabric of these two has it; None where they cannot talk.
 
+    Hosts that are alike but for their numbers in each network have the same links, and are looked at once.
     What was measured counts only where it went the way that the engine's collectives will go.
     """
+    alike = _alike(hosts, wishes)
+    known: dict[tuple[int, int], Link | None] = {}
 
-    @cache
     def link(one: str, other: str) -> Link | None:
-        both = {one: hosts[one], other: hosts[other]}
+        pair = (alike[one], alike[other])
+        if pair not in known:
+            known[pair] = between(one, other)
+        found, wire = known[pair], measured.wire(one, other)
+        backend = "nccl" if hosts[one].gpus and hosts[other].gpus else "gloo"
+        if found is None or wire is None or wire.backend != backend:
+            return found
+        return Link(max(1, int(wire.mbit)), wire.latency_us, found.rdma, measured=True)
+
+    def between(one: str, other: str) -> Link | None:
         try:
-            found = fabric(both, wishes)
+            found = fabric({one: hosts[one], other: hosts[other]}, wishes)
         except Problem:
             return None
-        wire, rdma = measured.wire(one, other), found.transport == "rdma"
-        backend = "nccl" if all(host.gpus for host in both.values()) else "gloo"
-        if wire and wire.backend == backend:
-            return Link(max(1, int(wire.mbit)), wire.latency_us, rdma, measured=True)
         mbit = min(end.mbit or _LEAST_MBIT for end in found.ends.values())
+        rdma = found.transport == "rdma"
         return Link(mbit, _RDMA_US if rdma else _TCP_US, rdma)
 
     return link
+
+
+def _alike(hosts: Mapping[str, Facts], wishes: Wishes) -> dict[str, int]:
+    """A number for each host, equal where nothing that the fabric looks at differs."""
+    seen: dict[str, int] = {}
+    found = {}
+    for name, facts in hosts.items():
+        bare = readdressed(facts, lambda at: str(at.network.network_address))
+        wish = wishes.link_of(name)
+        meant = [
+            link.name for link in facts.net.links for each in link.addresses if wish in {each.ip, link.name}
+        ]
+        key = repr((bare.net, bare.rdma, meant or wish))
+        found[name] = seen.setdefault(key, len(seen))
+    return found

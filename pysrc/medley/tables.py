@@ -141,8 +141,6 @@ class Model(Table):
     shape: Shape | None = None
     vllm_args: tuple[str, ...] = ()
     """Flags this model needs of vLLM on every kind of host."""
-    kv_cache_bytes: int | None = None
-    """What its KV cache gets where nothing else decides."""
     eager: bool = False
     """Compiling costs this model more than it gains."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from medley.layout.order import VARIABLE
 from medley.plan import Plan
 from medley.tables import Host
 
@@ -22,12 +23,14 @@ def variables(plan: Plan, host: Host, *, local: bool) -> Iterator[Variable]:
     if host.device == "cuda":
         yield Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "so that CUDA counts GPUs as nvidia-smi does")
         if plan.gpus:
-            shown = ",".join(str(gpu.index) for gpu in plan.gpus)
+            shown = ",".join(map(str, plan.gpus))
             yield Variable("CUDA_VISIBLE_DEVICES", shown, "the GPUs that the plan chose")
     elif plan.stages > 1 and plan.eager:
         yield Variable(
             "TORCHDYNAMO_DISABLE", "1", "else tracing holds up the first answer, and gains nothing"
         )
+    if plan.partition:
+        yield Variable(VARIABLE["vllm"], plan.partition, "layers of each stage, in the order of ranks")
     if local:
         yield Variable("HF_HUB_OFFLINE", "1", "the model is a folder; nothing is to be fetched")
     yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers unless told not to")

@@ -11,7 +11,7 @@ import pytest
 
 from medley import config, demo
 from medley.command import Command
-from tests.rack.cluster import Served, cluster, medley, served
+from tests.rack.cluster import MEDLEY, Served, cluster, medley, served
 from tests.rack.conftest import Up
 from tests.rack.host import Host
 from tests.rack.patience import within
@@ -102,7 +102,7 @@ def test_a_cluster_gives_the_tokens_of_one_host(rack: Up, tmp_path: Path) -> Non
 
     cluster(hosts)
     for words, ranks in (
-        ((), ["0.0", "1.0", "2.0", "3.0"]),
+        (("--hosts", "4"), ["0.0", "1.0", "2.0", "3.0"]),
         (("--hosts", "2"), ["0.0", "1.0"]),
         (("--hosts", "2", "--tp", "2"), ["0.0", "0.1"]),
     ):
@@ -117,12 +117,37 @@ def test_a_cluster_gives_the_tokens_of_one_host(rack: Up, tmp_path: Path) -> Non
     assert answer(head, "--hosts", "2").tokens != one.tokens, "the second host's own weights are what counts"
 
 
+def test_serve_does_what_plan_says(rack: Up) -> None:
+    """The same command, whichever of both prints it; small as the model is, it is best off alone."""
+    hosts = rack(3).hosts
+    head = hosts[0]
+    cluster(hosts)
+    for words in (("--pp", "3"), ("--pp", "2", "--tp", "1"), ("--tp", "2", "--pp", "1")):
+        (step,) = json.loads(head.says(*MEDLEY, "plan", "demo", "--json", *words))["steps"]
+        does = json.loads(head.says(*MEDLEY, "serve", "demo", "--dry-run", "--json", *words))
+        program, *planned = step["argv"]
+        assert [program, *planned] == [Path(does["argv"][0]).name, *does["argv"][1:]]
+        assert step["env"] == {name: value for name, value in does["env"].items() if name != "PATH"}
+        assert step["host"].startswith(f"{head.name} ")
+    (alone,) = json.loads(head.says(*MEDLEY, "plan", "demo", "--json"))["steps"]
+    assert "RAY_ADDRESS" not in alone["env"]
+    run = served(head)
+    try:
+        assert run.places == {}
+        told = medley(hosts[1], "serve", "demo")
+        assert told.status == 1
+        busy = medley(head, "plan", "demo")
+        assert any("this host has no free slot" in line for line in busy.lines), busy.lines
+    finally:
+        run.process.stop()
+
+
 def test_the_loss_of_a_host_is_named_and_ends_it(rack: Up) -> None:
     """Its power is cut: its kernel still says that the connections are gone."""
     hosts = rack(2).hosts
     head, worker = hosts
     cluster(hosts)
-    run = served(head)
+    run = served(head, "--hosts", "2")
     worker.kill()
     ended_for_loss_of(worker, run, limit_s=30)
     assert medley(head, "ray-stop").status == 0
@@ -134,7 +159,7 @@ def test_a_cut_link_is_named_and_ends_it_under_load(rack: Up) -> None:
     made = rack(2)
     head, worker = made.hosts
     cluster(made.hosts)
-    run = served(head)
+    run = served(head, "--hosts", "2")
     asking = head.start(Command((sys.executable, "-c", LOAD)))
     time.sleep(2)
     made.cut("lan", worker.name)

@@ -3,12 +3,13 @@
 import json
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from medley.command import Command
 from medley.problem import Problem
 
 if TYPE_CHECKING:
+    from medley.recipe import Step
     from medley.wiring import Wiring
 
 
@@ -21,6 +22,25 @@ def show(command: Command, why: Iterable[tuple[str, str]], *, as_json: bool) -> 
     for what, reason in why:
         print(f"medley: {what}: {reason}", file=sys.stderr)
     print(command)
+
+
+def show_steps(steps: "Iterable[Step]", *, as_json: bool) -> None:
+    """What to type on each host, and what that starts there."""
+    if as_json:
+        print(json.dumps([table(step) for step in steps]))
+        return
+    for step in steps:
+        for what, reason in step.starts.why():
+            print(f"medley: {step.host}: {what}: {reason}", file=sys.stderr)
+        print(f"on {step.host}: {step.typed}", file=sys.stderr)
+        print(step.starts.command)
+
+
+def table(step: "Step") -> dict[str, Any]:
+    command = step.starts.command
+    reasons = [{"what": what, "why": reason} for what, reason in step.starts.why()]
+    parts = {"argv": command.argv, "env": command.env, "unset": command.unset}
+    return {"host": step.host, "type": step.typed, "command": str(command), **parts, "why": reasons}
 
 
 def only_dry_run(verb: str) -> Problem:

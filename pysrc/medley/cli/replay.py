@@ -8,6 +8,20 @@ if TYPE_CHECKING:  # imported when a verb runs, to keep `medley --help` fast
     from collections.abc import Iterable, Iterator
 
     from medley.facts import Facts
+    from medley.site import Site
+
+
+def site(files: "Iterable[str]", imagined: str | None = None, kind: str | None = None) -> "Site":
+    """The hosts of these transcripts, or of `spark:2`, or this one; `kind` is one on the user's word."""
+    from medley import measured
+    from medley.imagined import imagined as hosts_of
+    from medley.recognised import kind_of
+    from medley.site import Site
+
+    files = tuple(files)
+    hosts = hosts_of(imagined) if imagined else by_host(files)
+    known = measured.NOTHING if imagined or files else measured.read()
+    return Site({name: (facts, kind_of(facts, kind)) for name, facts in hosts.items()}, measured=known)
 
 
 def found(files: "Iterable[str]") -> "Iterator[tuple[str, Facts]]":

@@ -1,42 +1,42 @@
-"""`medley serve`: a model, on this host, until Ctrl-C."""
+"""`medley serve`: a model, on this host or over its cluster, until Ctrl-C."""
 
 import os
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from plumbum import cli
 
-from medley.cli.verb import Verb
+from medley.cli.placing import Placing, shape_of
 from medley.problem import Problem
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from medley import api, spreading, weights
-    from medley.engine import Serving
-    from medley.kind import Kind
+if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
     from medley.launch import Launch
+    from medley.layout.shapes import Layout
     from medley.membership import Membership
+    from medley.placement import Wanted
     from medley.plan import Plan
-    from medley.variables import Variable
+    from medley.recipe import Order
+    from medley.site import Site
+
+_MOST_HOSTS = 64
 
 
-class Serve(Verb):
+class Serve(Placing):
     DESCRIPTION = "Serve a model on this host with an OpenAI-style API, until Ctrl-C."
     DESCRIPTION_MORE = """
 MODEL is a name in models/ (demo needs nothing but this program), a folder that holds a model, or ORG/NAME on
 the model hub. What comes after -- goes to the engine as it is, and wins over what medley would say.
 
 It is ready when it has answered a completion. The engine's environment is built at first use. On the head of
-a cluster (ray-head) it runs over the cluster's hosts, one pipeline stage on each.
+a cluster (ray-head) it runs over those of the cluster's hosts that serve it best, as medley plan MODEL shows.
 
 Examples:
     /medley serve demo
     /medley serve demo --dry-run
     /medley serve Qwen/Qwen3-8B --port 9000 --gpus 0,1
-    /medley serve Qwen/Qwen3-32B --hosts 2 --wait 60
-    /medley serve Qwen/Qwen3-32B --hosts 2 --tp 2
+    /medley serve Qwen/Qwen3-32B --concurrency 16 --context 32768
+    /medley serve Qwen/Qwen3-32B --hosts 2 --tp 2 --wait 60
+    /medley serve gpt-oss-120b --hosts spark:2,thor:1 --dry-run
     /medley serve ./my-model --served-model-name mine -- --max-model-len 8192
 
 """
@@ -59,29 +59,20 @@ Examples:
     environment = cli.SwitchAttr(
         "--env", str, argname="ENV", help="an engine environment, or your own virtualenv"
     )
-    tensor = cli.SwitchAttr(
-        "--tp", cli.Range(1, 64), argname="N", help="tensor parallel: so many ranks share each layer"
-    )
-    stages = cli.SwitchAttr(
-        "--pp", cli.Range(1, 64), argname="N", help="pipeline parallel: so many stages, each of some layers"
-    )
     hosts = cli.SwitchAttr(
         "--hosts",
-        cli.Range(1, 64),
-        argname="N",
-        help="so many hosts of the cluster; default: all; 1: this one alone",
+        str,
+        argname="N|KINDS",
+        help="so many hosts of the cluster, 1: this one alone; with --dry-run also spark:2,thor:1",
     )
     wait = cli.SwitchAttr(
         "--wait", cli.Range(0, 86_400), 0, argname="SECONDS", help="how long to wait for these hosts to join"
-    )
-    transport = cli.SwitchAttr(
-        "--transport", cli.Set("tcp", "rdma"), argname="KIND", help="tcp or rdma; default: what all hosts can"
     )
     timeout = cli.SwitchAttr(
         "--timeout", cli.Range(1, 86_400), 1800, argname="SECONDS", help="how long until it must be ready"
     )
     replayed = cli.SwitchAttr(
-        "--from", str, argname="FILE", help="with --dry-run: as the host of this transcript would, alone"
+        "--from", str, list=True, argname="FILE", help="with --dry-run: on the hosts of these transcripts"
     )
     dry_run = cli.Flag("--dry-run", help="print the command, and why it is as it is; start nothing")
     as_json = cli.Flag(
@@ -90,12 +81,13 @@ Examples:
 
     def main(self, model: str, *flags: str) -> None:
         from medley import config, engine, port, serving, spreading, store, weights
-        from medley.cli.progress import watch
-        from medley.cli.reasons import only_dry_run, show
+        from medley.cli.reasons import only_dry_run
+        from medley.recipe import Order
 
         if flags and not flags[0].startswith("-"):
             raise _too_many(model, flags)
-        if self.replayed and not self.dry_run:
+        imagined = self.hosts if self.hosts and not self.hosts.isdigit() else None
+        if (self.replayed or imagined) and not self.dry_run:
             raise only_dry_run("serve MODEL")
         found = weights.weights(model, config.models(), store.cache())
         listens = engine.Serving(found.target, self.served_name or found.name, self.host, self.port)
@@ -103,139 +95,119 @@ Examples:
             serving.require_none(self.port)
             port.require_free(self.host, self.port)
             weights.ready(found)
-        joined = spreading.cluster(1 if self.replayed else self.hosts)
-        taken = spreading.taken(joined, self.hosts, self.wait, watch()) if joined else None
-        if taken is None or len(taken.slots) == 1:
-            joined = taken = None
-        kind, plan = self._planned(found, taken)
-        cluster = self._cluster(joined, taken) if joined and taken else ()
-        launch = self._launch(found, kind, plan, listens, flags=flags, joined=joined, cluster=cluster)
+        joined = None if self.replayed or imagined else spreading.cluster(self._count())
+        site = self._site(joined, imagined)
+        order = Order(found, listens, self._wanted(), flags)
+        if len(site.hosts) > 1 and not joined:
+            _what_if(order, site, as_json=self.as_json)
+        else:
+            self._serve(order, site, joined)
+
+    def _serve(self, order: "Order", site: "Site", joined: "Membership | None") -> None:
+        from medley import spreading
+        from medley.cli.reasons import show
+        from medley.cli.served import Served, say
+        from medley.layout.words import hosts
+
+        layout, plan = _planned(order, site)
+        spread = joined if plan.over_ray else None
+        launch = self._launch(order, plan, site.only(hosts(layout)), spread)
         if self.dry_run:
             show(launch.command, launch.why(), as_json=self.as_json)
             return
+        served = Served(launch, order.serving, self.timeout, self.as_json)
+        taken = spreading.taken(layout, site) if joined else None
         try:
-            if joined and taken:
-                self._spread(launch, listens, found, joined, taken)
-            self._run(launch, listens, lambda: None)
+            if spread and taken:
+                served.spread(spread, taken)
+            served.here(joined, taken)
         except KeyboardInterrupt:
-            _say("stopped; nothing of it runs any more")
+            say("stopped; nothing of it runs any more")
             raise
 
-    def _spread(
-        self,
-        launch: "Launch",
-        listens: "Serving",
-        found: "weights.Weights",
-        joined: "Membership",
-        taken: "spreading.Taken",
-    ) -> NoReturn:
-        """Run it over the cluster's hosts."""
-        from contextlib import ExitStack
+    def _count(self) -> int | None:
+        """How many hosts of the cluster, where --hosts names a number."""
+        if self.hosts is None:
+            return None
+        if not 1 <= int(self.hosts) <= _MOST_HOSTS:
+            raise Problem(
+                f"--hosts {self.hosts} cannot be",
+                cause=f"a cluster has 1 to {_MOST_HOSTS}",
+                fix="--hosts 2, or leave it out: then the plan decides",
+            )
+        return int(self.hosts)
 
-        from medley import carry, spreading
+    def _wanted(self) -> "Wanted":
+        count = int(self.hosts) if self.hosts and self.hosts.isdigit() else None
+        return self.wanted(hosts=count, gpus=self.gpus, one_server=True)
 
-        carry.write(launch.command.environment(os.environ))
-        if found.local:
-            spreading.require_weights(joined, Path(found.target))
-        places: dict[int, str] = {}
-        with spreading.told_of_loss(joined, places), ExitStack() as start:
-            start.enter_context(spreading.held(joined, taken.spare))
-
-            def placed() -> None:
-                start.close()
-                seen = spreading.ranks(joined)
-                spreading.require_order(seen, taken.slots, launch.plan.tensor_parallel)
-                for rank, (stage, tensor, address) in enumerate(seen):
-                    places[rank] = address
-                    _say(f"stage {stage}, tensor rank {tensor}: {address}")
-
-            self._run(launch, listens, placed)
-
-    def _planned(self, found: "weights.Weights", taken: "spreading.Taken | None") -> tuple["Kind", "Plan"]:
-        from medley.plan import Asked, plan, spread
-        from medley.recognised import answers, recognised
-
-        facts, kind = recognised(self.kind, answers(self.replayed))
-        if kind.warning:
-            _say(kind.warning)
-        asked = Asked(self.gpus, self.tensor, self.stages)
-        if taken is None:
-            return kind, plan(found.model, kind.host, facts, asked)
-        return kind, spread(plan(found.model, kind.host, facts), taken.slots, asked)
-
-    def _cluster(self, joined: "Membership", taken: "spreading.Taken") -> "tuple[Variable, ...]":
+    def _site(self, joined: "Membership | None", imagined: str | None) -> "Site":
+        """The hosts it may run on: the cluster's, this one, or those to be imagined."""
         from medley import spreading
+        from medley.cli import replay
         from medley.cli.progress import watch
-        from medley.fabric import Wishes
+        from medley.cli.served import say
 
-        transport: Any = self.transport  # plumbum has seen to it that it is one of these
-        return tuple(spreading.settings(joined, taken, Wishes(transport=transport), os.environ, watch()))
+        if joined:
+            return spreading.site(joined, self._count(), self.wait, watch())
+        site = replay.site(self.replayed, imagined, self.kind)
+        for name, (_, kind) in site.hosts.items():
+            if kind.warning:
+                say(kind.warning if len(site.hosts) == 1 else f"{name}: {kind.warning}")
+        return site
 
-    def _launch(
-        self,
-        found: "weights.Weights",
-        kind: "Kind",
-        plan: "Plan",
-        listens: "Serving",
-        *,
-        flags: tuple[str, ...],
-        joined: "Membership | None",
-        cluster: "tuple[Variable, ...]",
-    ) -> "Launch":
-        from medley import tools
+    def _launch(self, order: "Order", plan: "Plan", site: "Site", joined: "Membership | None") -> "Launch":
+        """The command on the first host of this site; `joined`: over all of them."""
+        from medley import spreading, tools
         from medley.cli.progress import watch
         from medley.launch import launch
 
+        kind = next(iter(site.hosts.values()))[1]
         # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
         named = joined.environment if joined and not self.environment else self.environment
         chosen = (tools.expected if self.dry_run else tools.ready)(kind, named, watch=watch())
+        wishes = order.wanted.wishes
+        cluster = spreading.settings(joined, site, wishes, os.environ, watch()) if joined else ()
         return launch(
-            found,
+            order.weights,
             kind.host,
             plan,
-            listens,
+            order.serving,
             tools=chosen,
             path=os.environ.get("PATH", ""),
-            cluster=cluster,
-            extra=flags,
+            cluster=tuple(cluster),
+            extra=order.extra,
         )
 
-    def _run(self, launch: "Launch", listens: "Serving", placed: "Callable[[], None]") -> NoReturn:
-        from medley import serving, store
-        from medley.cli.ready import ready, url
-        from medley.engine.vllm import fatal, last_error
-        from medley.supervise import supervise
 
-        where = url(listens)
-        log = store.state() / "logs" / f"serve-{listens.port}.log"
-        for reason in launch.plan.why:
-            _say(reason)
-        _say(f"$ {launch.command}")
-        with serving.noted(where, listens.name, listens.port), serving.log(log) as keep:
+def _what_if(order: "Order", site: "Site", *, as_json: bool) -> None:
+    """On hosts that are not a cluster here, where each replica is a server of its own."""
+    from medley.cli.reasons import show_steps
+    from medley.placement import placement
+    from medley.recipe import steps
 
-            def on_line(line: str) -> None:
-                keep(line)
-                print(line, file=sys.stderr)
-
-            def on_ready(completion: "api.Completion", seconds: float) -> None:
-                placed()
-                ready(where, listens.name, completion, seconds, as_json=self.as_json)
-
-            supervise(
-                launch.command,
-                url=where,
-                model=listens.name,
-                limit_s=self.timeout,
-                log=log,
-                on_line=on_line,
-                on_ready=on_ready,
-                last_error=last_error,
-                fatal=fatal,
-            )
+    order = replace(order, wanted=replace(order.wanted, one_server=False))
+    made = shape_of(order.weights)
+    show_steps(steps(order, made, placement(made, site, order.wanted), site), as_json=as_json)
 
 
-def _say(text: str) -> None:
-    print(f"medley: {text}", file=sys.stderr)
+def _planned(order: "Order", site: "Site") -> "tuple[Layout, Plan]":
+    """Where its ranks lie, and what the engine is told; as the user cuts it where nothing is known of it."""
+    from medley.cli.served import say
+    from medley.layout.words import hosts
+    from medley.placement import placement, unplaced
+    from medley.plan import plan, unplanned
+
+    found, wanted = order.weights, order.wanted
+    try:
+        made = shape_of(found)
+    except Problem as problem:
+        say(f"not planned: {problem.what}: {problem.cause}")
+        layout = unplaced(site, wanted)
+        return layout, unplanned(layout, site.facts, found.model, over_ray=len(hosts(layout)) > 1)
+    choice = placement(made, site, wanted)
+    spread = len(hosts(choice.layout)) > 1
+    return choice.layout, plan(made, choice, site.facts, found.model, context=wanted.context, over_ray=spread)
 
 
 def _too_many(model: str, words: tuple[str, ...]) -> Problem:

@@ -12,8 +12,8 @@ class Serving:
 
     target: str
     name: str
-    address: str
-    port: int
+    address: str = "127.0.0.1"
+    port: int = 8000
 
 
 def chosen(ours: Iterable[Flag], theirs: tuple[str, ...]) -> Iterator[Flag]:

@@ -35,26 +35,46 @@ def flags(serving: Serving, plan: Plan, host: Host, model: Model | None) -> Iter
     yield Flag(("--served-model-name",), serving.name, "the name that requests give")
     yield Flag(("--host",), serving.address, "where it listens")
     yield Flag(("--port",), str(serving.port), "where it listens")
+    yield from _ranks(plan)
+    yield from _memory(plan, host)
+    yield from _compilation(plan, host)
+    yield from _pairs(model.vllm_args if model else ())
+
+
+def _ranks(plan: Plan) -> Iterator[Flag]:
     if plan.tensor_parallel > 1:
-        yield Flag(("--tensor-parallel-size", "-tp"), str(plan.tensor_parallel), "one rank for each GPU")
+        size = str(plan.tensor_parallel)
+        yield Flag(("--tensor-parallel-size", "-tp"), size, "so many ranks share each layer")
+    if plan.expert_parallel:
+        yield Flag(("--enable-expert-parallel", "-ep"), None, "experts stay whole, each on one rank")
     if plan.over_ray:
         yield Flag(("--distributed-executor-backend",), "ray", "the ranks are on several hosts")
     if plan.stages > 1:
-        yield Flag(("--pipeline-parallel-size", "-pp"), str(plan.stages), "one stage for each host")
+        yield Flag(
+            ("--pipeline-parallel-size", "-pp"), str(plan.stages), "so many stages, each of some layers"
+        )
+
+
+def _memory(plan: Plan, host: Host) -> Iterator[Flag]:
     if plan.kv_cache_bytes is not None:
-        yield Flag(
-            ("--kv-cache-memory-bytes",),
-            str(plan.kv_cache_bytes),
-            "on CPU vLLM would take 92 % of the host's memory",
+        why = (
+            "on CPU vLLM would take 92 % of the host's memory"
+            if host.device == "cpu"
+            else "the plan's number, the same on each rank"
         )
+        yield Flag(("--kv-cache-memory-bytes",), str(plan.kv_cache_bytes), why)
     if plan.memory_utilization is not None:
-        yield Flag(
-            ("--gpu-memory-utilization",),
-            f"{plan.memory_utilization:.2f}",
-            f"{host.title}: the GPU's memory is the system's too",
-        )
-    yield from _compilation(plan, host)
-    yield from _pairs(model.vllm_args if model else ())
+        why = "what is free now" if not host.memory.unified else "the GPU's memory is the system's too"
+        yield Flag(("--gpu-memory-utilization",), f"{plan.memory_utilization:.2f}", why)
+    if plan.sequences is not None:
+        why = "at once; the plan's memory counts on it, and --concurrency raises it"
+        yield Flag(("--max-num-seqs",), str(plan.sequences), why)
+    if plan.batch_tokens is not None:
+        why = "in one pass; the plan's memory counts on it"
+        yield Flag(("--max-num-batched-tokens",), str(plan.batch_tokens), why)
+    if plan.context is not None or plan.sequences is not None:
+        why = "as asked" if plan.context else "the longest that fits the memory, up to the model's own"
+        yield Flag(("--max-model-len",), str(plan.context or "auto"), why)
 
 
 def _compilation(plan: Plan, host: Host) -> Iterator[Flag]:

@@ -88,10 +88,12 @@ def choose(
     sizes: Sizes | None = None,
     head: str | None = None,
     timed: Callable[[int, Link | None], Seconds] | None = None,
+    only: Callable[[Layout], str | None] = lambda _: None,
 ) -> Choice[P]:
     """The layout for this goal and load; a Problem with the numbers where none fits.
 
-    `head`: the host where the engine starts. `timed`: the roofline that layers are cut by.
+    `head`: the host where the engine starts. `timed`: the roofline that layers are cut by. `only` says why a
+    layout is not what was asked for.
     """
     wanted = context or min(shape.context, CONTEXT)
     by: Literal["speed", "memory"] = "memory" if goal == "context" else "speed"
@@ -100,7 +102,7 @@ def choose(
 
     def best(asked: Asked) -> Choice[P]:
         found = (candidates if asked.sizes == Sizes() else forced)(shape, every, link_of, asked)
-        return _best(shape, found, asked, goal, lambda each: predict(shape, each, load))
+        return _best(shape, _meant(found, only), asked, goal, lambda each: predict(shape, each, load))
 
     chosen = best(asked)
     if asked.sizes == Sizes():
@@ -110,6 +112,14 @@ def choose(
     except Problem:
         return replace(chosen, warnings=warnings(chosen.layout))
     return _priced(chosen, free, goal, asked.sizes)
+
+
+def _meant(found: Candidates, only: Callable[[Layout], str | None]) -> Candidates:
+    refused = [(each, only(each)) for each in found.layouts]
+    return Candidates(
+        tuple(each for each, because in refused if because is None),
+        (*found.ruled, *(Ruled(named(each), because) for each, because in refused if because)),
+    )
 
 
 def _best(
@@ -207,7 +217,9 @@ def _too_large(
     what = f"the model does not fit with {asked.concurrency} at once of {asked.context} tokens"
     reasons = [f"{each.what}: {each.because}" for each in ruled]
     if not tight:
-        return Problem(what, cause="\n".join(reasons) or "there is no device", fix="medley facts")
+        return Problem(
+            "no layout is as asked for", cause="\n".join(reasons) or "there is no device", fix="ask for less"
+        )
     least, fitted = min(tight, key=lambda one: (one[1].short_bytes, named(one[0])))
     changes = list(remedies(shape, least, asked.context, asked.concurrency))
     forced_by = f"; as {words(asked.sizes)} says" if asked.sizes != Sizes() else ""

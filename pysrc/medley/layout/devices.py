@@ -1,16 +1,18 @@
 """What makers state of devices: memory bandwidth and dense bfloat16 operations, by GPU or kind of host.
 
-Each line names the sheet that it is to be checked against; only the bandwidths of the Jetsons, GB10, RTX PRO
-6000, 5090, 5070 Ti and 5060 Ti have been read in one. The others were written from memory.
+The bandwidths of the Jetsons, GB10, RTX PRO 6000, 5090, 5070 Ti and 5060 Ti were read in the sheets named.
+The others agree with what public repositories quote of them: NVIDIA's aiconfigurator, Lightning's table,
+notes of the RTX Blackwell white papers, lists of cards. Of what is "from memory" no quotation was found.
 """
 
 import re
 from dataclasses import dataclass
 
-_RTX = "NVIDIA RTX Blackwell GPU Architecture, specifications: bf16 with fp32 accumulation"
+_RTX = "NVIDIA RTX Blackwell GPU Architecture, bf16 with fp32 accumulation: a 16th of its sparse FP4 AI TOPS,"
 _PRO = "NVIDIA RTX PRO Blackwell datasheet: an eighth of its sparse FP4 AI TOPS,"
-_ADA = "NVIDIA Ada GPU Architecture, specifications: bf16 with fp32 accumulation"
-_AMPERE = "NVIDIA Ampere GA102 GPU Architecture, specifications: bf16 with fp32 accumulation"
+_ADA = "NVIDIA Ada GPU Architecture, bf16 with fp32 accumulation: a quarter of its dense int8"
+_AMPERE = "NVIDIA Ampere GA102 GPU Architecture, bf16 with fp32 accumulation: a quarter of its dense int8"
+_AMPERE_PRO = "NVIDIA Ampere GA102 GPU Architecture, bf16 with fp32 accumulation: half of its dense int8"
 
 
 @dataclass(frozen=True)
@@ -28,19 +30,31 @@ _NAMED: tuple[tuple[str, Stated], ...] = (
     ("GB10", Stated(273, 125, "NVIDIA DGX Spark datasheet: an eighth of 1 PFLOP of sparse FP4")),
     ("Thor", Stated(273, 258, "NVIDIA Jetson Thor datasheet: an eighth of 2070 TFLOPS of sparse FP4")),
     ("Orin Nano", Stated(102.4, 16.7, "NVIDIA Orin Nano Super datasheet: a quarter of 67 sparse TOPS")),
-    ("Orin NX", Stated(102.4, 25, "NVIDIA Orin NX 16GB datasheet: a quarter of 100 sparse TOPS")),
+    (
+        "Orin NX",
+        Stated(
+            102.4,
+            15,
+            "an AGX Orin's share for half its cores at 918 MHz, not 1300 (clock from memory): "
+            "the datasheet's 100 TOPS are the accelerators' too",
+        ),
+    ),
     ("Orin", Stated(204.8, 42.5, "NVIDIA AGX Orin technical brief: a quarter of 170 sparse TOPS")),
+    (
+        "RTX PRO 6000 Blackwell Server Edition",
+        Stated(1597, 480, "NVIDIA datasheet of the Server Edition: four times its 120 TFLOPS of fp32"),
+    ),
     ("RTX PRO 6000", Stated(1792, 500, f"{_PRO} 4000")),
     ("RTX PRO 5000", Stated(1344, 258, f"{_PRO} 2064")),
     ("RTX PRO 4500", Stated(896, 211, f"{_PRO} 1687")),
-    ("RTX PRO 4000", Stated(672, 147, f"{_PRO} 1178")),
-    ("RTX 6000 Ada", Stated(960, 364, "NVIDIA RTX 6000 Ada datasheet: a quarter of 1457 sparse FP8")),
-    ("RTX 5090", Stated(1792, 210, _RTX)),
-    ("RTX 5080", Stated(960, 113, _RTX)),
-    ("RTX 5070 Ti", Stated(896, 88, _RTX)),
-    ("RTX 5070", Stated(672, 62, _RTX)),
-    ("RTX 5060 Ti", Stated(448, 47, _RTX)),
-    ("RTX 5060", Stated(448, 38, _RTX)),
+    ("RTX PRO 4000", Stated(672, 147, f"{_PRO} 1178, from memory")),
+    ("RTX 6000 Ada", Stated(960, 364, "NVIDIA RTX PRO Blackwell GPU Architecture, Table 4")),
+    ("RTX 5090", Stated(1792, 210, f"{_RTX} 3352")),
+    ("RTX 5080", Stated(960, 113, f"{_RTX} 1801")),
+    ("RTX 5070 Ti", Stated(896, 88, f"{_RTX} 1406")),
+    ("RTX 5070", Stated(672, 62, f"{_RTX} 988")),
+    ("RTX 5060 Ti", Stated(448, 47, f"{_RTX} 759")),
+    ("RTX 5060", Stated(448, 38, f"{_RTX} 614")),
     ("RTX 4090", Stated(1008, 165, _ADA)),
     ("RTX 4080", Stated(717, 97, _ADA)),
     ("RTX 4070 Ti SUPER", Stated(672, 88, _ADA)),
@@ -50,8 +64,8 @@ _NAMED: tuple[tuple[str, Stated], ...] = (
     ("RTX 3080 Ti", Stated(912, 68, _AMPERE)),
     ("RTX 3080", Stated(760, 60, _AMPERE)),
     ("RTX 3060", Stated(360, 25, _AMPERE)),
-    ("RTX A6000", Stated(768, 155, _AMPERE)),
-    ("RTX A5000", Stated(768, 111, _AMPERE)),
+    ("RTX A6000", Stated(768, 155, _AMPERE_PRO)),
+    ("RTX A5000", Stated(768, 111, "NVIDIA RTX A5000 datasheet, from memory")),
     ("A10", Stated(600, 125, "NVIDIA A10 datasheet")),
     ("A40", Stated(696, 150, "NVIDIA A40 datasheet")),
     ("V100", Stated(900, 112, "NVIDIA V100 datasheet (fp16: it has no bf16)")),
@@ -59,9 +73,10 @@ _NAMED: tuple[tuple[str, Stated], ...] = (
     ("L40S", Stated(864, 362, "NVIDIA L40S datasheet")),
     ("L4", Stated(300, 121, "NVIDIA L4 datasheet, half of the sparse figure")),
     ("H200", Stated(4800, 989, "NVIDIA H200 datasheet, half of the sparse figure")),
+    ("H100 PCIe", Stated(2000, 756, "NVIDIA H100 datasheet (PCIe), half of the sparse figure")),
     ("H100", Stated(3350, 989, "NVIDIA H100 datasheet (SXM), half of the sparse figure")),
-    ("GH200", Stated(4000, 989, "NVIDIA GH200 datasheet (HBM3), half of the sparse figure")),
-    ("B200", Stated(8000, 2250, "NVIDIA B200 datasheet, half of the sparse figure")),
+    ("GH200", Stated(4000, 989, "NVIDIA GH200 datasheet (HBM3), from memory")),
+    ("B200", Stated(7700, 2250, "NVIDIA Blackwell datasheet, half of the sparse figure")),
     ("A100", Stated(1555, 312, "NVIDIA A100 datasheet (40 GB; the one of 80 GB has more)")),
 )
 

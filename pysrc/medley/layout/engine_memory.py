@@ -8,11 +8,14 @@ from medley.layout.width import feed_forward
 from medley.tables import Shape
 
 GIB = 1 << 30
-# What a launch must hand the engine (--max-num-batched-tokens, --max-num-seqs) for these numbers to hold:
-# left to itself vLLM 0.32 takes 8192 and 1024 on a device of 70 GiB or more, which costs four times the
-# memory.
-BATCH_TOKENS = 2048
+# What a launch must hand the engine (--max-num-seqs, and --max-num-batched-tokens below) for these numbers to
+# hold: left to itself vLLM 0.32 takes 1024 and 8192 on a device of 70 GiB or more.
 SEQUENCES = 64
+# One image of a model that cannot cut it must go into a batch: 2496 tokens for Gemma 4.
+_BATCH_TOKENS = 4096
+# A block of a model with recurrent layers is as large as a state, often over 2048 tokens, and vLLM does not
+# start where a block is larger than a batch (vllm pull requests 34445 and 36734).
+_RECURRENT_BATCH_TOKENS = 8192
 # For each sequence that is sampled, of each word: logits in 32 bits, sorted with 64-bit indexes, their
 # probabilities and running sum.
 _SAMPLER_BYTES = 4 + 4 + 8 + 4 + 4
@@ -82,8 +85,14 @@ def overhead_bytes(shape: Shape, device: Device, tensor: int, *, head: bool) -> 
     return fixed + activation_bytes(shape, tensor)
 
 
-def activation_bytes(shape: Shape, tensor: int, tokens: int = BATCH_TOKENS) -> int:
-    """The most that one forward pass of so many tokens holds at once."""
+def batch_tokens(shape: Shape) -> int:
+    """Tokens of one forward pass, at most."""
+    return _RECURRENT_BATCH_TOKENS if shape.state_bytes else _BATCH_TOKENS
+
+
+def activation_bytes(shape: Shape, tensor: int, tokens: int | None = None) -> int:
+    """The most that one forward pass of so many tokens holds at once; None: of as many as there may be."""
+    tokens = tokens or batch_tokens(shape)
     attention = 2 * (shape.heads + shape.kv_heads) * shape.head_dim
     inner = 3 * feed_forward(shape) * max(1, shape.experts_per_token)
     return 2 * tokens * (_WIDE * shape.hidden + (attention + inner) // tensor)

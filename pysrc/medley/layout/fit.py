@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from medley.layout.engine_memory import BATCH_TOKENS, GIB, SEQUENCES
+from medley.layout.engine_memory import GIB, SEQUENCES, batch_tokens
 from medley.layout.need import BLOCK_TOKENS, Need, Place, need
 from medley.layout.shapes import Device, Layout
 from medley.tables import Shape
@@ -73,7 +73,7 @@ class Fit:
     """It is enough by itself, without the bytes: all ranks then have what they need."""
     sequences: int
     """--max-num-seqs and --max-num-batched-tokens that the numbers count on, for each replica."""
-    batch_tokens: int = BATCH_TOKENS
+    batch_tokens: int
 
     @property
     def fits(self) -> bool:
@@ -116,6 +116,7 @@ def fit(shape: Shape, layout: Layout, context: int, concurrency: int) -> Fit:
         utilization_does=share is not None
         and all(rank.total_bytes <= share * (rank.device.total_bytes or 0) for rank in ranks),
         sequences=max(SEQUENCES, each),
+        batch_tokens=batch_tokens(shape),
     )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from medley.layout.engine_memory import BATCH_TOKENS, SEQUENCES, overhead_bytes, sampler_bytes
+from medley.layout.engine_memory import SEQUENCES, batch_tokens, overhead_bytes, sampler_bytes
 from medley.layout.shapes import Device
 from medley.tables import Shape
 
@@ -63,7 +63,7 @@ def need(shape: Shape, place: Place, device: Device, *, head: bool = False) -> N
         sampler_bytes=sampler_bytes(shape) if place.last else 0,
         token_bytes=growing * cache,
         windowed_bytes=windowed * cache,
-        window=(_up((shape.window or 0) + BATCH_TOKENS, BLOCK_TOKENS) + 1) * BLOCK_TOKENS,
+        window=(_up((shape.window or 0) + batch_tokens(shape), BLOCK_TOKENS) + 1) * BLOCK_TOKENS,
         state_bytes=state,
     )
 

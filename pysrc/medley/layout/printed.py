@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from medley.layout.choose import Choice, Prediction
+from medley.layout.choose import Choice, P
 from medley.layout.fit import Fit, Rank, gib
 from medley.layout.shapes import Layout
 from medley.layout.words import named, pipelines
@@ -12,7 +12,7 @@ _SHOWN = 12
 """Rejected layouts that are listed; the rest are counted."""
 
 
-def lines(model: str, choice: Choice[Prediction], *, everything: bool = False) -> Iterator[str]:
+def lines(model: str, choice: Choice[P], *, everything: bool = False) -> Iterator[str]:
     yield f"{model}: {named(choice.layout)}"
     yield ""
     yield from bars(choice.layout, choice.fit)

@@ -1,0 +1,68 @@
+"""The switches of verbs that place a model: what it is for, how much at once, and how it is cut."""
+
+import os
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from plumbum import cli
+
+from medley.cli.verb import Verb
+
+if TYPE_CHECKING:  # imported when a verb runs, to keep `medley --help` fast
+    from medley.placement import Wanted
+    from medley.tables import Shape
+    from medley.weights import Weights
+
+
+class Placing(Verb):
+    goal = cli.SwitchAttr(
+        "--for",
+        cli.Set("latency", "throughput", "context"),
+        "latency",
+        argname="GOAL",
+        help="latency (one stream's speed, the default), throughput, or context",
+    )
+    concurrency = cli.SwitchAttr("--concurrency", cli.Range(1, 4096), 1, argname="N", help="streams at once")
+    context = cli.SwitchAttr(
+        "--context",
+        cli.Range(16, 10_000_000),
+        argname="TOKENS",
+        help="that must fit for each stream; default: 8192 must, and more is used where it fits",
+    )
+    tensor = cli.SwitchAttr(
+        "--tp", cli.Range(1, 64), argname="N", help="force tensor parallel: so many ranks share each layer"
+    )
+    stages = cli.SwitchAttr(
+        "--pp", cli.Range(1, 64), argname="N", help="force pipeline parallel: stages of some layers each"
+    )
+    transport = cli.SwitchAttr(
+        "--transport", cli.Set("tcp", "rdma"), argname="KIND", help="tcp or rdma; default: what all hosts can"
+    )
+
+    def wanted(self, link: str | None = None, replicas: int | None = None, **more: Any) -> "Wanted":  # noqa: ANN401 - passed on
+        from medley.fabric import Wishes
+        from medley.layout.candidates import Sizes
+        from medley.layout.order import VARIABLE
+        from medley.placement import Wanted
+
+        goal: Any = self.goal
+        transport: Any = self.transport  # plumbum has seen to it that both are of their sets
+        return Wanted(
+            goal,
+            self.concurrency,
+            self.context,
+            Sizes(self.tensor, self.stages, replicas),
+            wishes=Wishes(link, transport=transport),
+            partition=os.environ.get(VARIABLE["vllm"]),
+            **more,
+        )
+
+
+def shape_of(found: "Weights") -> "Shape":
+    """Its shape; what has to be asked of the hub takes a while."""
+    from medley.cli.progress import watch
+    from medley.shape import shape
+
+    asked = not found.local and not (found.model and found.model.shape)
+    with watch().stage(f"ask the hub what {found.target} is made of") if asked else nullcontext():
+        return shape(found)

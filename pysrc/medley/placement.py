@@ -1,0 +1,140 @@
+"""A placement is where a model lies on a site: the layout that was chosen, as its ranks will really lie."""
+
+from dataclasses import dataclass, field, replace
+
+from medley import survey
+from medley.fabric import Wishes
+from medley.layout.candidates import Sizes
+from medley.layout.choose import CONTEXT, Choice, Goal, choose
+from medley.layout.fit import fit, gib
+from medley.layout.order import VARIABLE, landing
+from medley.layout.shapes import Layout, Stage
+from medley.layout.split import By, recut
+from medley.layout.words import devices, hosts, named
+from medley.predict import Load, Prediction, predict
+from medley.problem import Problem
+from medley.site import Site
+from medley.tables import Shape
+
+_USUAL_CONTEXT = 1024
+"""What a stream has behind it, on average, where nobody says."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user asks of a placement; None leaves it to us."""
+
+    goal: Goal = "latency"
+    concurrency: int = 1
+    context: int | None = None
+    sizes: Sizes = field(default_factory=Sizes)
+    hosts: int | None = None
+    """So many hosts, no more and no fewer."""
+    gpus: str | None = None
+    """All of these GPUs of one host: indexes, or `all`."""
+    wishes: Wishes = field(default_factory=Wishes)
+    partition: str | None = None
+    """Layers of each stage, as the engine's own variable has them in the user's environment."""
+    one_server: bool = False
+    """No replicas: each of them is a server of its own."""
+
+
+def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
+    """The best layout, landed where Ray puts its ranks; a Problem with the numbers where none fits."""
+    if wanted.context and wanted.context > shape.context:
+        raise Problem(
+            f"--context {wanted.context} is more than this model can do",
+            cause=f"it was made for {shape.context} tokens",
+            fix=f"--context {shape.context}, or less",
+        )
+    context = wanted.context or min(shape.context, CONTEXT)
+    load = Load(wanted.concurrency, context_tokens=min(wanted.context or _USUAL_CONTEXT, shape.context))
+    found = site.devices(wanted.gpus)
+    chosen = choose(
+        shape,
+        found,
+        survey.link_of(site.facts, site.wishes(wanted.wishes), site.measured),
+        goal=wanted.goal,
+        load=load,
+        predict=predict,
+        context=context,
+        sizes=wanted.sizes,
+        head=site.head,
+        only=lambda layout: _refusal(layout, site, wanted, len(found)),
+    )
+    chosen = replace(chosen, why=(*chosen.why, *survey.reasons(site.hosts, site.measured)))
+    if shape.weights != "bf16" and found and found[0].kind == "cpu":
+        untried = f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
+        chosen = replace(chosen, warnings=(*chosen.warnings, untried))
+    lain = _lain(shape, chosen.layout, site, wanted, context)
+    return chosen if lain == chosen.layout else _again(shape, chosen, lain, context, load)
+
+
+def unplaced(site: Site, wanted: Wanted) -> Layout:
+    """So many ranks as were asked for, on the first hosts, of a model of which no more is known."""
+    found, sizes = site.devices(wanted.gpus), wanted.sizes
+    count = len(found) if wanted.gpus else (sizes.tensor or 1) * (sizes.stages or 1)
+    wide = sizes.tensor or count // (sizes.stages or 1)
+    ranks = [device for host in site.order or site.hosts for device in found if device.host == host]
+    if count > len(ranks) or not wide or count % wide or (sizes.stages or count // wide) * wide != count:
+        raise Problem(
+            f"{count} ranks cannot be made of the {len(ranks)} GPUs or CPUs there are",
+            cause=f"each takes one; tensor parallel {wide}, {sizes.stages or 1} stages",
+            fix="other --tp and --pp, or join more hosts: medley ray-head",
+        )
+    return Layout(tuple(Stage(tuple(ranks[at : at + wide]), 0) for at in range(0, count, wide)))
+
+
+def _refusal(layout: Layout, site: Site, wanted: Wanted, ranks: int) -> str | None:
+    """Why this layout is not what was asked for."""
+    used = hosts(layout)
+    if site.head is not None and site.head not in used:
+        return f"the engine starts on {site.head} and needs a rank there; from that host: --hosts 1"
+    if wanted.hosts and len(used) != wanted.hosts:
+        return f"{len(used)} of the {wanted.hosts} hosts asked for"
+    if wanted.gpus and len(devices(layout)) != ranks:
+        return f"not all of --gpus {wanted.gpus}"
+    if wanted.one_server and layout.replicas:
+        return "each replica is a server of its own: medley serve MODEL --hosts 1 on each host"
+    return None
+
+
+def _lain(shape: Shape, layout: Layout, site: Site, wanted: Wanted, context: int) -> Layout:
+    """The layout as Ray places its ranks, or with the layers that the user gave each stage."""
+    if site.order and len(hosts(layout)) > 1 and not layout.replicas:
+        landed = landing(layout, site.order)
+        layout = landed.layout
+        if not landed.as_planned:
+            by: By = "memory" if wanted.goal == "context" else "speed"
+            layout = recut(shape, layout, context=context, concurrency=wanted.concurrency, by=by)
+    return layout if wanted.partition is None else _partitioned(shape, layout, wanted.partition)
+
+
+def _partitioned(shape: Shape, layout: Layout, partition: str) -> Layout:
+    words = partition.split(",")
+    layers = [int(word) if word.strip().isdigit() else 0 for word in words]
+    if len(layers) != len(layout.stages) or sum(layers) != shape.layers or not all(layers):
+        raise Problem(
+            f"{VARIABLE['vllm']}={partition} does not cut this model",
+            cause=f"it has {shape.layers} layers and {len(layout.stages)} stages: {named(layout)}",
+            fix=f"unset {VARIABLE['vllm']}, or name so many layers for each stage",
+        )
+    stages = zip(layout.stages, layers, strict=True)
+    return replace(layout, stages=tuple(Stage(stage.devices, count) for stage, count in stages))
+
+
+def _again(
+    shape: Shape, chosen: Choice[Prediction], lain: Layout, context: int, load: Load
+) -> Choice[Prediction]:
+    """The same choice for the layout as it lies."""
+    fitted = fit(shape, lain, context, load.concurrency)
+    if not fitted.fits:
+        raise Problem(
+            f"it does not fit as it would lie: {named(lain)}",
+            cause=f"{gib(fitted.short_bytes)} GiB short: {fitted.worst}; planned was {named(chosen.layout)}",
+            fix="on a worker: medley ray-stop, then medley ray-worker HEAD, which gives it another place",
+        )
+    why = f"planned {named(chosen.layout)}; lies as {named(lain)}"
+    return replace(
+        chosen, layout=lain, fit=fitted, prediction=predict(shape, lain, load), why=(*chosen.why, why)
+    )

@@ -1,0 +1,100 @@
+"""A site is the hosts that a model may run on, with their facts and kinds, and the cluster they are in."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from medley import survey
+from medley.fabric import Wishes
+from medley.facts import Facts
+from medley.kind import Kind
+from medley.layout.shapes import Device
+from medley.measured import NOTHING, Measured
+from medley.problem import Problem
+
+
+@dataclass(frozen=True)
+class Site:
+    hosts: Mapping[str, tuple[Facts, Kind]]
+    order: tuple[str, ...] = ()
+    """Hosts of a running cluster as Ray gives them ranks, the head first; empty where none runs."""
+    slots: Mapping[str, int] = field(default_factory=dict)
+    """How many ranks each host of the cluster still takes."""
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """By which each has joined it."""
+    measured: Measured = NOTHING
+    """Of these hosts, to count with instead of what is stated."""
+
+    @property
+    def head(self) -> str | None:
+        """The host where the engine starts, and so the first rank is."""
+        return self.order[0] if self.order else None
+
+    @property
+    def facts(self) -> dict[str, Facts]:
+        return {name: facts for name, (facts, _) in self.hosts.items()}
+
+    def wishes(self, asked: Wishes) -> Wishes:
+        """Hosts that have joined keep the addresses they joined by."""
+        return replace(asked, link=dict(self.addresses)) if self.addresses else asked
+
+    def only(self, hosts: Iterable[str]) -> "Site":
+        """Without its other hosts."""
+        part = set(hosts)
+        return Site(
+            {name: host for name, host in self.hosts.items() if name in part},
+            tuple(name for name in self.order if name in part),
+            {name: free for name, free in self.slots.items() if name in part},
+            {name: address for name, address in self.addresses.items() if name in part},
+            self.measured,
+        )
+
+    def devices(self, gpus: str | None = None) -> tuple[Device, ...]:
+        """What can take a rank; `gpus` is what --gpus said: indexes of one host's, or `all`."""
+        found = tuple(survey.devices(self.hosts, self.measured))
+        if gpus is None:
+            return tuple(_free(found, self.slots)) if self.order else found
+        if len(self.hosts) > 1:
+            raise Problem(
+                f"--gpus {gpus} is for one host",
+                cause=f"there are {len(self.hosts)}: {', '.join(self.hosts)}",
+                fix="serve on this host alone: --hosts 1; or set --slots when a host joins",
+            )
+        return _chosen(found, gpus)
+
+
+def _free(devices: tuple[Device, ...], slots: Mapping[str, int]) -> Iterator[Device]:
+    """The first of each host: Ray counts GPUs from the first, and says of the free ones only how many."""
+    taken = dict.fromkeys(slots, 0)
+    for device in devices:
+        if taken.get(device.host, 0) < slots.get(device.host, 0):
+            taken[device.host] += 1
+            yield device
+
+
+def _chosen(devices: tuple[Device, ...], gpus: str) -> tuple[Device, ...]:
+    if any(device.kind == "cpu" for device in devices):
+        raise Problem(
+            f"--gpus {gpus} cannot be had",
+            cause="this host has no NVIDIA GPU that its driver shows",
+            fix="leave --gpus out to run on the CPU; medley facts shows what was found",
+        )
+    words = [str(device.index) for device in devices] if gpus == "all" else gpus.split(",")
+    if len(set(words)) != len(words):
+        raise Problem(
+            f"--gpus {gpus} names a GPU twice",
+            cause="each rank needs a GPU of its own",
+            fix="name each index once: --gpus " + ",".join(dict.fromkeys(words)),
+        )
+    return tuple(_by_index(devices, word.strip()) for word in words)
+
+
+def _by_index(devices: tuple[Device, ...], word: str) -> Device:
+    found = next((device for device in devices if str(device.index) == word), None)
+    if found is None:
+        there = ", ".join(f"{device.index} ({device.name})" for device in devices)
+        raise Problem(
+            f"there is no GPU {word!r}",
+            cause=f"this host has {there}",
+            fix="--gpus 0, --gpus 0,1 or --gpus all",
+        )
+    return found

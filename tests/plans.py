@@ -1,0 +1,66 @@
+"""The plans in tests/plans/: what `medley plan` prints for each model on each cluster.
+
+python -m tests.plans          write them anew, to be read in review: git diff tests/plans
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from medley import config
+from medley.engine import Serving
+from medley.imagined import imagined
+from medley.layout.printed import lines
+from medley.placement import placement
+from medley.problem import Problem
+from medley.recipe import Order, steps
+from medley.recognised import kind_of
+from medley.site import Site
+from medley.tables import Model, Shape
+from medley.typed import typed
+from medley.weights import Weights
+
+FOLDER = Path(__file__).parent / "plans"
+CLUSTERS: Mapping[str, str] = {
+    "spark": "spark:1",
+    "spark-2": "spark:2",
+    "spark-2-thor-2": "spark:2,thor:2",
+    "orin-2": "orin:2",
+    "spark-rtx-pro-6000": "spark:1,rtx:1",
+    "rtx-5090": "rtx-5090:1",
+    "cpu-4": "cpu:4",
+}
+
+
+STATE = "/home/you/.local/state/medley"
+
+
+def expected() -> Iterator[tuple[str, Site, str, Model, Shape]]:
+    """Each plan's file name, and what it is of."""
+    models = {name: model for name, model in config.models().items() if model.shape}
+    for cluster, kinds in CLUSTERS.items():
+        site = Site({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
+        for name, model in models.items():
+            assert model.shape
+            yield f"{cluster}+{name}.txt", site, name, model, model.shape
+
+
+def printed(site: Site, name: str, model: Model, shape: Shape) -> str:
+    weights = Weights(name, str(model.repository), model)
+    order = Order(weights, Serving(weights.target, name))
+    try:
+        choice = placement(shape, site, order.wanted)
+    except Problem as problem:
+        return f"{problem}\n"
+    return "\n".join((*lines(name, choice), "", *typed(steps(order, shape, choice, site)))) + "\n"
+
+
+def main() -> None:
+    os.environ["MEDLEY_STATE"] = STATE
+    FOLDER.mkdir(exist_ok=True)
+    for file, site, name, model, shape in expected():
+        (FOLDER / file).write_text(printed(site, name, model, shape))
+
+
+if __name__ == "__main__":
+    main()

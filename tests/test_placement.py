@@ -1,0 +1,127 @@
+"""Placements on imagined hosts, and on clusters whose Ray has an order of its own."""
+
+from dataclasses import replace
+
+import pytest
+
+from medley import config
+from medley.imagined import imagined
+from medley.layout.candidates import Sizes
+from medley.layout.words import hosts, layers, named, sizes
+from medley.placement import Wanted, placement, unplaced
+from medley.problem import Problem
+from medley.recognised import kind_of
+from medley.shape import of_made
+from medley.site import Site
+from medley.tables import Shape
+
+MODELS = config.models()
+
+
+def shape(model: str) -> Shape:
+    found = MODELS[model]
+    if found.made:
+        return of_made(found.made)
+    assert found.shape
+    return found.shape
+
+
+def site(kinds: str, *order: str) -> Site:
+    """Imagined hosts; with an order they are a cluster, each with a slot."""
+    found = Site({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
+    return replace(found, order=order, slots=dict.fromkeys(order, 1)) if order else found
+
+
+def test_a_pipeline_is_cut_for_the_order_that_ray_has() -> None:
+    """Planned is the thor before the second spark; Ray gives the spark its ranks first."""
+    big = shape("qwen3.5-122b-a10b")
+    wanted = Wanted(sizes=Sizes(1, 3, 1))
+    planned = placement(big, site("spark:2,thor", "spark-1", "thor-1", "spark-2"), wanted)
+    lain = placement(big, site("spark:2,thor", "spark-1", "spark-2", "thor-1"), wanted)
+    assert hosts(planned.layout) == ("spark-1", "thor-1", "spark-2")
+    assert hosts(lain.layout) == ("spark-1", "spark-2", "thor-1")
+    assert sum(stage.layers for stage in lain.layout.stages) == big.layers
+    assert lain.fit.fits
+    assert [rank.device.host for rank in lain.fit.ranks] == ["spark-1", "spark-2", "thor-1"]
+    assert any("lies as" in line for line in lain.why)
+    assert not any("lies as" in line for line in planned.why)
+
+
+def test_the_first_rank_is_where_the_engine_starts() -> None:
+    """An RTX PRO 6000 alone would be fastest, but the cluster's head is the Spark."""
+    small = shape("qwen3-8b")
+    free = placement(small, site("spark,rtx"), Wanted())
+    headed = placement(small, site("spark,rtx", "spark-1", "rtx-1"), Wanted())
+    assert hosts(free.layout) == ("rtx-1",)
+    assert "spark-1" in hosts(headed.layout)
+    because = [each.because for each in headed.rejected if each.what == "alone on rtx-1"]
+    assert because == ["the engine starts on spark-1 and needs a rank there; from that host: --hosts 1"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_so_many_hosts_as_asked_for(count: int) -> None:
+    names = tuple(f"cpu-{nth}" for nth in range(1, 5))
+    found = placement(shape("demo"), site("cpu:4", *names), Wanted(hosts=count))
+    assert len(hosts(found.layout)) == count
+    assert hosts(found.layout)[0] == "cpu-1"
+
+
+def test_all_of_the_gpus_that_were_named() -> None:
+    two = placement(shape("qwen3-8b"), site("thor"), Wanted(gpus="all"))
+    assert sizes(two.layout) == (1, 1, 1)
+
+
+def test_one_server_has_no_replicas() -> None:
+    many = Wanted(goal="throughput", concurrency=256, context=2048)
+    small = shape("qwen3-4b-instruct-2507")
+    assert sizes(placement(small, site("rtx:2"), many).layout)[2] == 2
+    one = placement(small, site("rtx:2"), replace(many, one_server=True))
+    assert sizes(one.layout)[2] == 1
+    assert any("medley serve MODEL --hosts 1" in each.because for each in one.rejected)
+
+
+def test_the_users_own_split_is_obeyed_and_priced() -> None:
+    big, two = shape("qwen3-32b"), site("spark,thor", "spark-1", "thor-1")
+    wanted = Wanted(concurrency=8, sizes=Sizes(stages=2))
+    planned = placement(big, two, wanted)
+    forced = placement(big, two, replace(wanted, partition="10,54"))
+    assert layers(forced.layout) == "10,54" != layers(planned.layout)
+    assert forced.prediction.tokens_per_s < planned.prediction.tokens_per_s
+
+
+@pytest.mark.parametrize(
+    ("wanted", "what"),
+    [
+        pytest.param(Wanted(partition="5,2", sizes=Sizes(stages=2)), "does not cut", id="too many layers"),
+        pytest.param(Wanted(partition="6", sizes=Sizes(stages=2)), "does not cut", id="one stage"),
+        pytest.param(Wanted(partition="x,y", sizes=Sizes(stages=2)), "does not cut", id="no numbers"),
+        pytest.param(Wanted(partition="6,0", sizes=Sizes(stages=2)), "does not cut", id="an empty stage"),
+        pytest.param(Wanted(context=4096), "more than this model can do", id="too long"),
+        pytest.param(Wanted(hosts=3), "no layout is as asked for", id="more hosts than there are"),
+    ],
+)
+def test_problems(wanted: Wanted, what: str) -> None:
+    with pytest.raises(Problem) as caught:
+        placement(shape("demo"), site("cpu:2", "cpu-1", "cpu-2"), wanted)
+    assert what in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        pytest.param(Wanted(), [["b"]], id="alone on the first"),
+        pytest.param(Wanted(sizes=Sizes(tensor=2)), [["b", "a"]], id="tensor parallel"),
+        pytest.param(Wanted(sizes=Sizes(stages=2)), [["b"], ["a"]], id="stages"),
+    ],
+)
+def test_a_model_of_which_nothing_is_known(wanted: Wanted, expected: list[list[str]]) -> None:
+    renamed = dict(zip("ab", imagined("spark:2").values(), strict=True))
+    two = Site({name: (facts, kind_of(facts)) for name, facts in renamed.items()})
+    found = unplaced(replace(two, order=("b", "a"), slots={"a": 1, "b": 1}), wanted)
+    assert [[device.host for device in stage.devices] for stage in found.stages] == expected
+
+
+def test_more_ranks_than_there_are() -> None:
+    with pytest.raises(Problem, match="4 ranks cannot be made of the 2"):
+        unplaced(site("spark:2"), Wanted(sizes=Sizes(2, 2)))
+    assert named(unplaced(site("spark:2"), Wanted())) == "alone on spark-1"

@@ -1,0 +1,134 @@
+"""What is typed on which host, and that it comes to what was planned."""
+
+import shlex
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from medley.engine import Serving
+from medley.layout.candidates import Sizes
+from medley.placement import Wanted, placement
+from medley.recipe import Order, Step, steps
+from medley.site import Site
+from medley.typed import typed
+from medley.weights import Weights
+from tests.test_placement import MODELS, shape, site
+
+
+def recipe(model: str, on: Site, wanted: Wanted | None = None, *extra: str) -> list[Step]:
+    found = Weights(model, str(MODELS[model].repository or "/models/demo"), MODELS[model])
+    order = Order(found, Serving(found.target, model), wanted or Wanted(), extra)
+    made = shape(model)
+    return list(steps(order, made, placement(made, on, order.wanted), on))
+
+
+def of(step: Step) -> tuple[str, list[str]]:
+    return step.host, shlex.split(step.typed)
+
+
+def test_one_host_serves_by_one_command() -> None:
+    (one,) = recipe("qwen3-8b", site("rtx"))
+    assert of(one) == ("rtx-1", ["medley", "serve", "qwen3-8b"])
+    assert one.starts.command.argv[:3] == ("vllm", "serve", "Qwen/Qwen3-8B")
+    assert "PATH" not in one.starts.command.env
+
+
+def test_a_cluster_is_made_first() -> None:
+    head, worker, serve = recipe("gpt-oss-120b", site("spark:2"))
+    assert of(head) == ("spark-1", ["medley", "ray-head"])
+    assert worker.host == "spark-2"
+    address = head.starts.command.env["VLLM_HOST_IP"]
+    assert f"medley ray-worker {address} --token-file -" in worker.typed
+    assert ("--address", f"{address}:24000") in pairs(worker)
+    assert of(serve) == ("spark-1", ["medley", "serve", "gpt-oss-120b", "--hosts", "2"])
+    assert serve.starts.command.env["RAY_ADDRESS"] == f"{address}:24000"
+    assert ("--tensor-parallel-size", "2") in pairs(serve)
+
+
+def pairs(step: Step) -> set[tuple[str, str]]:
+    argv = step.starts.command.argv
+    return set(pairwise(argv))
+
+
+def test_all_hosts_meet_on_one_wire() -> None:
+    found = recipe("qwen2.5-72b-instruct", site("spark:2,thor:2"), Wanted(sizes=Sizes(1, 4, 1)))
+    names = {step.starts.command.env["VLLM_HOST_IP"].rpartition(".")[0] for step in found}
+    assert len(found) == 5
+    assert len(names) == 1, "all addresses are in one network"
+    assert found[-1].starts.command.env["VLLM_PP_LAYER_PARTITION"].count(",") == 3
+
+
+@pytest.mark.parametrize(
+    ("kinds", "typed_link"),
+    [
+        pytest.param("spark,rtx", [], id="both have the fast wire"),
+        pytest.param("spark,orin", ["--link", "enP7s7"], id="a Spark's fast port leads to no Orin"),
+        pytest.param("thor,orin", ["--link", "enP2p1s0"], id="nor do a Thor's lanes"),
+    ],
+)
+def test_a_head_is_told_its_wire_where_it_would_take_another(kinds: str, typed_link: list[str]) -> None:
+    head, worker, serve = recipe("qwen3-8b", site(kinds), Wanted(sizes=Sizes(1, 2, 1)))
+    assert of(head)[1] == ["medley", "ray-head", *typed_link]
+    assert head.starts.command.env["VLLM_HOST_IP"] == serve.starts.command.env["VLLM_HOST_IP"]
+    assert worker.starts.command.env["VLLM_HOST_IP"] != serve.starts.command.env["VLLM_HOST_IP"]
+
+
+def test_replicas_are_servers_of_their_own() -> None:
+    wanted = Wanted(goal="throughput", concurrency=64, context=2048, sizes=Sizes(1, 1, 2))
+    found = recipe("qwen3-4b-instruct-2507", site("rtx:2"), wanted)
+    assert [step.host for step in found] == ["rtx-1", "rtx-2"]
+    for step in found:
+        assert of(step)[1][3:] == [
+            *("--for", "throughput", "--concurrency", "32", "--context", "2048"),
+            *("--tp", "1", "--pp", "1"),
+        ]
+        assert "RAY_ADDRESS" not in step.starts.command.env
+
+
+def test_a_cluster_that_runs_is_only_served_over() -> None:
+    on = replace(
+        site("cpu:3"),
+        order=("cpu-1", "cpu-2", "cpu-3"),
+        slots={"cpu-1": 1, "cpu-2": 1, "cpu-3": 1},
+        addresses={f"cpu-{n}": f"10.40.0.{9 + n}" for n in (1, 2, 3)},
+    )
+    (serve,) = recipe("demo", on, Wanted(hosts=2, sizes=Sizes(stages=2)))
+    assert of(serve)[1][:5] == ["medley", "serve", "demo", "--hosts", "2"]
+    assert serve.starts.command.env["VLLM_HOST_IP"] == "10.40.0.10"
+    (alone,) = recipe("demo", on, Wanted(hosts=1))
+    assert of(alone)[1] == ["medley", "serve", "demo", "--hosts", "1"]
+
+
+def test_a_part_of_a_hosts_gpus_is_named() -> None:
+    one = site("rtx")
+    facts, kind = one.hosts["rtx-1"]
+    second = replace(facts.gpus[0], index=1)
+    two = Site({"rtx-1": (replace(facts, gpus=(*facts.gpus, second)), kind)})
+    (alone,) = recipe("qwen3-8b", two, Wanted(sizes=Sizes(1, 1, 1)))
+    assert of(alone)[1] == ["medley", "serve", "qwen3-8b", "--gpus", "0", "--tp", "1", "--pp", "1"]
+    assert alone.starts.command.env["CUDA_VISIBLE_DEVICES"] == "0"
+    found = recipe("qwen3-8b", two, Wanted(sizes=Sizes(1, 1, 2)))
+    assert [of(step)[1][3:5] for step in found] == [["--gpus", "0"], ["--gpus", "1"]]
+    assert [("--port", "8000") in pairs(step) for step in found] == [True, False]
+    assert of(found[1])[1][-2:] == ["--port", "8001"]
+
+
+def test_the_engines_own_flags_go_along() -> None:
+    (one,) = recipe("qwen3-8b", site("rtx"), Wanted(), "--seed", "7 8")
+    assert one.typed.endswith("-- --seed '7 8'")
+    assert one.starts.command.argv[-2:] == ("--seed", "7 8")
+
+
+@pytest.mark.parametrize("kinds", ["spark:2", "rtx", "spark:2,thor:2"])
+def test_what_is_printed_is_what_is_started(kinds: str) -> None:
+    """Lines broken for people are one command to a shell."""
+    found = recipe("gpt-oss-120b", site(kinds))
+    text = "\n".join(typed(found)) + "\non "
+    for step in found:
+        block = text.split(f"on {step.host}: {step.typed}\n", 1)[1].split("\non ", 1)[0]
+        words = shlex.split(block.replace("\\\n", ""))  # as a shell joins lines
+        env = dict(step.starts.command.env)
+        assert dict(word.split("=", 1) for word in words[: len(env)]) == env
+        assert tuple(words[len(env) :]) == step.starts.command.argv
+        assert max(map(len, block.splitlines())) <= 104 or "parser" in block
