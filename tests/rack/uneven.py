@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medley import demo
+from medley.layout.order import VARIABLE
 from medley.tables import Made
 from tests.rack.cluster import cluster, medley, served
 from tests.rack.rack import Rack, up
@@ -27,6 +28,7 @@ MADE = Made(
 )
 EQUAL = "6,6"
 STREAMS, TOKENS = 4, 16
+WISHES = ("--pp", "2", "--concurrency", str(STREAMS))
 CPUS = 0.3
 """Of the second host, each having one processor of its own."""
 FLAGS = ("--kv-cache-memory-bytes=268435456", "-cc.mode=2", "-cc.backend=eager")
@@ -67,8 +69,7 @@ class Uneven:
         tested = head.run((sys.executable, "-m", "medley", "collective-test", "--sizes", "8,1M"))
         assert tested.status == 1, tested.lines
         assert f"medley: {slow.name} ({slow.address}) is slow, and would hold up the others" in tested.lines
-        words = ("--pp", "2", "--concurrency", str(STREAMS), "--json")
-        said = medley(head, "plan", self.model, *words).lines
+        said = medley(head, "plan", self.model, *WISHES, "--json").lines
         plan = json.loads(next(line for line in said if line.startswith("{")))
         stages = plan["layout"]["stages"]
         hosts = [device["host"] for stage in stages for device in stage["devices"]]
@@ -76,13 +77,15 @@ class Uneven:
         assert all(device["measured"] for stage in stages for device in stage["devices"])
         return ",".join(str(stage["layers"]) for stage in stages)
 
-    def tokens_per_s(self, split: str, rounds: int) -> list[float]:
-        """Of all streams, in each round, with the model cut so."""
+    def tokens_per_s(self, split: str, rounds: int, *, forced: bool) -> list[float]:
+        """Of all streams, in each round, with the model cut so: by force, or as `serve` does it by itself."""
         head = self.rack.hosts[0]
-        env = {"TORCHDYNAMO_DISABLE": "1", "VLLM_PP_LAYER_PARTITION": split}
+        env = {"TORCHDYNAMO_DISABLE": "1"} | ({VARIABLE["vllm"]: split} if forced else {})
         self.slowed(slowed=False)
-        run = served(head, "--served-model-name", "uneven", "--", *FLAGS, model=self.model, env=env)
+        words = (*WISHES, "--served-model-name", "uneven", "--", *FLAGS)
+        run = served(head, *words, model=self.model, env=env)
         try:
+            assert any(f"{VARIABLE['vllm']}={split}" in line for line in run.lines), run.lines
             self.slowed(slowed=True)
             found = json.loads(head.says(sys.executable, "-c", ASK, str(rounds), limit_s=300))
         finally:
