@@ -1,5 +1,6 @@
 """A placement is where a model lies on a site: the layout that was chosen, as its ranks will really lie."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from medley import survey
@@ -62,12 +63,17 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
         head=site.head,
         only=lambda layout: _refusal(layout, site, wanted, len(found)),
     )
-    chosen = replace(chosen, why=(*chosen.why, *survey.reasons(site.hosts, site.measured)))
-    if shape.weights != "bf16" and found and found[0].kind == "cpu":
-        untried = f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
-        chosen = replace(chosen, warnings=(*chosen.warnings, untried))
+    seen = survey.reasons(site.hosts, site.measured)
+    chosen = replace(
+        chosen, why=(*chosen.why, *seen), warnings=(*chosen.warnings, *_untried(shape, chosen.layout))
+    )
     lain = _lain(shape, chosen.layout, site, wanted, context)
     return chosen if lain == chosen.layout else _again(shape, chosen, lain, context, load)
+
+
+def _untried(shape: Shape, layout: Layout) -> Iterator[str]:
+    if shape.weights != "bf16" and layout.stages[0].devices[0].kind == "cpu":
+        yield f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
 
 
 def unplaced(site: Site, wanted: Wanted) -> Layout:

@@ -22,7 +22,7 @@ class Site:
     addresses: Mapping[str, str] = field(default_factory=dict)
     """By which each has joined it."""
     measured: Measured = NOTHING
-    """Of these hosts, to count with instead of what is stated."""
+    """What its devices and wires were seen to reach."""
 
     @property
     def head(self) -> str | None:

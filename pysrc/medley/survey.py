@@ -87,32 +87,36 @@ def link_of(
 ) -> Callable[[str, str], Link | None]:
     """The link between two hosts, as the fabric of these two has it; None where they cannot talk.
 
-    Hosts that are alike but for their numbers in each network have the same links, and are looked at once.
-    What was measured counts only where it went the way that the engine's collectives will go.
+    What was measured counts only where it went the way that the engine's collectives will go. Hosts that are
+    alike but for their numbers in each network have the same links, and are looked at once.
     """
     alike = _alike(hosts, wishes)
     known: dict[tuple[int, int], Link | None] = {}
 
-    def link(one: str, other: str) -> Link | None:
+    def stated(one: str, other: str) -> Link | None:
         pair = (alike[one], alike[other])
         if pair not in known:
-            known[pair] = between(one, other)
-        found, wire = known[pair], measured.wire(one, other)
-        backend = "nccl" if hosts[one].gpus and hosts[other].gpus else "gloo"
-        if found is None or wire is None or wire.backend != backend:
-            return found
-        return Link(max(1, int(wire.mbit)), wire.latency_us, found.rdma, measured=True)
+            known[pair] = _link({one: hosts[one], other: hosts[other]}, wishes)
+        return known[pair]
 
-    def between(one: str, other: str) -> Link | None:
-        try:
-            found = fabric({one: hosts[one], other: hosts[other]}, wishes)
-        except Problem:
-            return None
-        mbit = min(end.mbit or _LEAST_MBIT for end in found.ends.values())
-        rdma = found.transport == "rdma"
-        return Link(mbit, _RDMA_US if rdma else _TCP_US, rdma)
+    def link(one: str, other: str) -> Link | None:
+        found, wire = stated(one, other), measured.wire(one, other)
+        backend = "nccl" if hosts[one].gpus and hosts[other].gpus else "gloo"
+        if found and wire and wire.backend == backend:
+            return Link(max(1, int(wire.mbit)), wire.latency_us, found.rdma, measured=True)
+        return found
 
     return link
+
+
+def _link(both: Mapping[str, Facts], wishes: Wishes) -> Link | None:
+    try:
+        found = fabric(both, wishes)
+    except Problem:
+        return None
+    mbit = min(end.mbit or _LEAST_MBIT for end in found.ends.values())
+    rdma = found.transport == "rdma"
+    return Link(mbit, _RDMA_US if rdma else _TCP_US, rdma)
 
 
 def _alike(hosts: Mapping[str, Facts], wishes: Wishes) -> dict[str, int]:

@@ -20,7 +20,7 @@ def site(files: "Iterable[str]", imagined: str | None = None, kind: str | None =
 
     files = tuple(files)
     hosts = hosts_of(imagined) if imagined else by_host(files)
-    known = measured.NOTHING if imagined or files else measured.read()
+    known = measured.read() if not (imagined or files) else measured.NOTHING
     return Site({name: (facts, kind_of(facts, kind)) for name, facts in hosts.items()}, measured=known)
 
 
