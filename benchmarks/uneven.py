@@ -25,7 +25,8 @@ def main() -> None:
         print(f"planned: {planned}", flush=True)
         rates: dict[str, list[float]] = {}
         for split in order(planned):
-            rates.setdefault(split, []).extend(hosts.tokens_per_s(split, ROUNDS, forced=split != planned))
+            with hosts.serving(split, forced=split != planned):
+                rates.setdefault(split, []).extend(hosts.tokens_per_s(ROUNDS))
             print(f"{split:>6}: {' '.join(f'{rate:.1f}' for rate in rates[split])}", flush=True)
     middle = {split: statistics.median(each) for split, each in rates.items()}
     print("\nlayers  tokens/s")

@@ -78,21 +78,25 @@ class Uneven:
         assert all(device["measured"] for stage in stages for device in stage["devices"])
         return ",".join(str(stage["layers"]) for stage in stages)
 
-    def tokens_per_s(self, split: str, rounds: int, *, forced: bool) -> list[float]:
-        """Of all streams, in each round, with the model cut so: by force, or as `serve` does it by itself."""
-        head = self.rack.hosts[0]
+    @contextmanager
+    def serving(self, split: str, *, forced: bool) -> Iterator[None]:
+        """With the model cut so: by force, or as `serve` does it by itself."""
         env = {"TORCHDYNAMO_DISABLE": "1"} | ({VARIABLE["vllm"]: split} if forced else {})
-        self.slowed(slowed=False)
         words = (*WISHES, "--served-model-name", "uneven", "--", *FLAGS)
-        run = served(head, *words, model=self.model, env=env)
+        self.slowed(slowed=False)
+        run = served(self.rack.hosts[0], *words, model=self.model, env=env)
         try:
             assert any(f"{VARIABLE['vllm']}={split}" in line for line in run.lines), run.lines
             self.slowed(slowed=True)
-            found = json.loads(head.says(sys.executable, "-c", ASK, str(rounds), limit_s=300))
+            yield
         finally:
             self.slowed(slowed=False)
             run.process.stop()
-        return [float(each) for each in found]
+
+    def tokens_per_s(self, rounds: int) -> list[float]:
+        """Of all streams, in each round."""
+        said = self.rack.hosts[0].says(sys.executable, "-c", ASK, str(rounds), limit_s=300)
+        return [float(each) for each in json.loads(said)]
 
 
 @contextmanager
