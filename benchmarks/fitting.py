@@ -28,6 +28,11 @@ GUESSES: dict[str, tuple[float, float, str]] = {
     ),
     "gemm": (0.25, 0.4, "of dense bf16 as stated, in whole layers: 0.2 to 0.5"),
     "rdma_us": (35.0, 0.4, "nccl-tests all_reduce of 8 KB between two hosts over RoCE: 20 to 50 us"),
+    "staged_gb_s": (
+        0.7,
+        0.4,
+        "all_reduce of two Sparks: 1.0 in dgx-spark-playbooks pull request 103, 0.5 in MiaAI-Lab's issue 22",
+    ),
     "tcp_us": (1000.0, 0.5, "the same over NCCL sockets, woken threads included: 0.3 to 1.5 ms"),
 }
 

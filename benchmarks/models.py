@@ -33,6 +33,8 @@ class Build:
     attention_layers: int | None = None
     windowed: int = 0
     window: int | None = None
+    state_kib: int = 0
+    """Recurrent state of a stream, in all layers."""
     tied: bool = False
 
 
@@ -114,6 +116,7 @@ def shape(model: str, total_b: float, active_b: float, stored: Bits) -> Shape:
         attention_layers=build.attention_layers,
         window=build.window,
         windowed_layers=build.windowed,
+        state_bytes=build.state_kib << 10,
         weights=stored.weights,
     )
 

@@ -72,10 +72,9 @@ def _options() -> argparse.Namespace:
 
 def _without(cases: Sequence[Case], loose: float) -> dict[str, Efficiency]:
     """For each source the constants fitted to all others."""
-    sources = sorted({case.row["source"] for case in cases if case.scored})
     return {
-        source: fit([case for case in cases if case.row["source"] != source], SHIPPED, loose=loose)
-        for source in sources
+        source: fit([case for case in cases if case.site != source], SHIPPED, loose=loose)
+        for source in sorted({case.site for case in cases if case.scored})
     }
 
 
@@ -83,7 +82,7 @@ def _scored(cases: Iterable[Case], *, without: dict[str, Efficiency]) -> list[Sc
     return [
         Scored(case, figure(case, SHIPPED), figure(case, own) if own else None)
         for case in cases
-        for own in [without.get(case.row["source"])]
+        for own in [without.get(case.site)]
     ]
 
 

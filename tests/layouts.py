@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from medley.layout.engine_memory import GIB, usable_bytes
 from medley.layout.shapes import Device, Layout, Link, Stage
-from medley.layout.split import roofline
+from medley.layout.split import Seconds, Timed
 from medley.tables import Shape
 
 # config.json of Qwen/Qwen2.5-72B-Instruct. A layer: q and o 2·8192², k and v 2·8192·1024, biases 8192 +
@@ -161,6 +161,29 @@ def predict(shape: Shape, layout: Layout, load: Load) -> Told:
     total = min(load.concurrency, copies * max(1.0, streams)) / cycle
     each = total / load.concurrency
     return Told(total, each, cycle, total * 0.7, total * 1.3, "memory bandwidth")
+
+
+def timed(shape: Shape) -> Timed:
+    """What it takes of a step on a stage, whatever the wire."""
+    return lambda sequences, _link: roofline(shape, sequences)
+
+
+def roofline(shape: Shape, sequences: int) -> Seconds:
+    """Weights are read once for all sequences, or their operations take longer; every expert is as likely."""
+    part = shape.experts_per_token / shape.experts if shape.experts else 0.0
+    met = shape.experts * (1 - (1 - part) ** sequences) - shape.experts_per_token
+    layer = shape.active_layer_bytes + met * shape.expert_bytes
+    head = shape.head_bytes or shape.embedding_bytes
+    layer_operations = 2 * sequences * shape.active_parameters / shape.layers
+    head_operations = 2 * sequences * shape.hidden * shape.vocabulary
+
+    def seconds(stage: Stage, last: bool) -> float:  # noqa: FBT001
+        bandwidth = min(device.bandwidth_gb_s for device in stage.devices) * len(stage.devices) * 1e9
+        speed = min(device.bf16_tflops for device in stage.devices) * len(stage.devices) * 1e12
+        ends = max(head / bandwidth, head_operations / speed) if last else 0.0
+        return stage.layers * max(layer / bandwidth, layer_operations / speed) + ends
+
+    return seconds
 
 
 def _reduce(shape: Shape, stage: Stage, wire: Link, streams: float) -> float:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from medley.layout.candidates import Asked, candidates
@@ -22,6 +24,7 @@ from tests.layouts import (
     rtx5090,
     spark,
     thor,
+    timed,
     with_memory,
 )
 
@@ -120,7 +123,8 @@ def test_one_spark() -> None:
 
 
 def test_two_equal_hosts() -> None:
-    assert found(QWEN_72B, spark(2), spark(1)) == [
+    asked = replace(ASKED, timed=timed(QWEN_72B))
+    assert found(QWEN_72B, spark(2), spark(1), asked=asked) == [
         "alone on spark-1",
         "2 replicas on spark-1, spark-2",
         "2 stages of 41,39 layers on spark-1, spark-2",

@@ -4,6 +4,7 @@ import pytest
 
 from medley.layout.candidates import Sizes
 from medley.layout.choose import Choice, Goal, choose
+from medley.layout.engine_memory import GIB
 from medley.layout.shapes import Device, Layout, Link, Stage
 from medley.layout.words import hosts, sizes
 from medley.problem import Problem
@@ -26,6 +27,7 @@ from tests.layouts import (
     rtx5090,
     spark,
     thor,
+    timed,
 )
 
 SPARKS = (spark(1), spark(2))
@@ -43,7 +45,15 @@ def chosen(
 ) -> Choice[Told]:
     load = Load(concurrency)
     return choose(
-        shape, devices, over(link), goal=goal, load=load, predict=predict, context=context, sizes=forced
+        shape,
+        devices,
+        over(link),
+        goal=goal,
+        load=load,
+        predict=predict,
+        timed=timed(shape),
+        context=context,
+        sizes=forced,
     )
 
 
@@ -95,7 +105,9 @@ def test_a_gain_below_the_predictions_error_is_not_worth_a_host() -> None:
         alone = predict(shape, Layout((Stage((spark(1),), shape.layers),)), load)
         return replace(alone, per_stream=alone.per_stream * (1.03 if len(layout.stages) > 1 else 1))
 
-    found = choose(QWEN_30B, SPARKS, over(ONE), goal="latency", load=Load(), predict=told)
+    found = choose(
+        QWEN_30B, SPARKS, over(ONE), goal="latency", load=Load(), predict=told, timed=timed(QWEN_30B)
+    )
     assert hosts(found.layout) == ("spark-1",)
 
 
@@ -227,3 +239,11 @@ def test_forced_that_cannot_be(
     problem = caught.value
     for words, text in zip(said, (problem.what, problem.cause, problem.fix), strict=True):
         assert words in text
+
+
+def test_of_two_cuts_about_as_fast_the_roomier_is_taken() -> None:
+    """For one stream the faster host may carry all it can hold; a hundredth is not worth a full host."""
+    fast, slow = replace(thor(1), bandwidth_gb_s=273.0), replace(spark(1), bandwidth_gb_s=265.0)
+    found = chosen(QWEN_72B, fast, slow, forced=Sizes(1, 2, 1))
+    assert any("about as fast, holds " in each.because for each in found.rejected)
+    assert min(rank.free_bytes for rank in found.fit.ranks) > 20 * GIB

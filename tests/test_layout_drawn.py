@@ -11,7 +11,7 @@ from medley.layout.choose import Choice, Goal, Prediction, choose
 from medley.layout.drawn import drawn
 from medley.layout.shapes import Device, Link
 from medley.picture import Style, width
-from tests.layouts import MODELS, ONE, ROCE, TEN, Load, orin, over, predict, pro6000, spark, thor
+from tests.layouts import MODELS, ONE, ROCE, TEN, Load, orin, over, predict, pro6000, spark, thor, timed
 
 SVG = "{http://www.w3.org/2000/svg}"
 COLOURS = ("#2f6db3", "#e69f00", "#8e5ea2", "#dfe3ea")
@@ -54,6 +54,7 @@ def chosen(case: Case) -> Choice[Prediction]:
         goal=case.goal,
         load=Load(case.streams),
         predict=predict,
+        timed=timed(MODELS[case.model]),
         sizes=case.sizes,
     )
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from medley.layout.choose import Choice, Goal, choose
 from medley.layout.engine_memory import GIB
 from medley.layout.order import landing
-from medley.layout.shapes import Device, Link
+from medley.layout.shapes import Device, Link, Stage
 from medley.layout.words import devices as ranks_of
 from medley.layout.words import pipelines
+from medley.predict import Load, Prediction, predict, timed
 from medley.problem import Problem
 from medley.tables import Shape
 from tests.layouts import (
@@ -19,12 +20,9 @@ from tests.layouts import (
     ONE,
     ROCE,
     TEN,
-    Load,
-    Told,
     cpu,
     orin,
     over,
-    predict,
     pro6000,
     rtx5090,
     spark,
@@ -71,10 +69,16 @@ def clusters(draw: st.DrawFn) -> list[Device]:
 cases = st.builds(Case, shapes, clusters(), links, goals, loads)
 
 
-def chosen(case: Case) -> Choice[Told] | Problem:
+def chosen(case: Case) -> Choice[Prediction] | Problem:
     try:
         return choose(
-            case.shape, case.devices, over(case.link), goal=case.goal, load=case.load, predict=predict
+            case.shape,
+            case.devices,
+            over(case.link),
+            goal=case.goal,
+            load=case.load,
+            predict=predict,
+            timed=timed(case.shape, case.load),
         )
     except Problem as problem:
         return problem
@@ -101,7 +105,7 @@ def test_a_choice_can_be_run(case: Case) -> None:
         assert each.layout != found.layout
 
 
-def _never_over(found: Choice[Told]) -> None:
+def _never_over(found: Choice[Prediction]) -> None:
     """Also not when each takes its part of the bytes that all are told."""
     told = found.fit.kv_cache_bytes
     assert told is not None
@@ -134,6 +138,62 @@ def test_more_memory_never_takes_a_fit_away(case: Case, which: int, gib: int) ->
     more = replace(case.devices[nth], memory_bytes=case.devices[nth].memory_bytes + gib * GIB)
     larger = replace(case, devices=[*case.devices[:nth], more, *case.devices[nth + 1 :]])
     assert not isinstance(chosen(larger), Problem)
+
+
+@given(cases, st.integers(0, 3), st.integers(1, 40))
+@settings(max_examples=8, deadline=None)
+def test_more_memory_is_never_slower(case: Case, which: int, gib: int) -> None:
+    """By more than what counts as equal: then a plainer layout may be taken."""
+    before = chosen(replace(case, goal="throughput"))
+    if isinstance(before, Problem):
+        return
+    nth = which % len(case.devices)
+    more = replace(case.devices[nth], memory_bytes=case.devices[nth].memory_bytes + gib * GIB)
+    devices = [*case.devices[:nth], more, *case.devices[nth + 1 :]]
+    after = chosen(replace(case, devices=devices, goal="throughput"))
+    assert isinstance(after, Choice)
+    assert after.prediction.tokens_per_s >= 0.95 * before.prediction.tokens_per_s
+
+
+@given(cases, st.integers(0, 7), st.floats(1, 4), st.floats(1, 4))
+@settings(max_examples=15, deadline=None)
+def test_a_faster_device_never_slows_what_was_chosen(
+    case: Case, which: int, bandwidth: float, tflops: float
+) -> None:
+    found = chosen(case)
+    if isinstance(found, Problem):
+        return
+    ranks = ranks_of(found.layout)
+    slow = ranks[which % len(ranks)]
+    fast = replace(
+        slow, bandwidth_gb_s=slow.bandwidth_gb_s * bandwidth, bf16_tflops=slow.bf16_tflops * tflops
+    )
+
+    def faster(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        return tuple(
+            replace(stage, devices=tuple(fast if each == slow else each for each in stage.devices))
+            for stage in stages
+        )
+
+    first, *others = map(faster, pipelines(found.layout))
+    laid = replace(found.layout, stages=first, replicas=tuple(others))
+    before = found.prediction.tokens_per_s
+    assert predict(case.shape, laid, case.load).tokens_per_s >= before * (1 - 1e-9)
+
+
+@given(cases, st.floats(1, 4))
+@settings(max_examples=8, deadline=None)
+def test_faster_devices_are_never_slower(case: Case, times: float) -> None:
+    before = chosen(replace(case, goal="throughput"))
+    if isinstance(before, Problem):
+        return
+    devices = [
+        replace(each, bandwidth_gb_s=each.bandwidth_gb_s * times, bf16_tflops=each.bf16_tflops * times)
+        for each in case.devices
+    ]
+    after = chosen(replace(case, devices=devices, goal="throughput"))
+    assert isinstance(after, Choice)
+    assert after.prediction.tokens_per_s >= 0.95 * before.prediction.tokens_per_s
 
 
 HOSTS = tuple(dict.fromkeys(device.host for device in MOST))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from medley.layout.engine_memory import GIB
 from medley.layout.fit import fit
 from medley.layout.shapes import Device, Layout, Stage
-from medley.layout.split import By, cut, roofline, split
-from tests.layouts import GPT_OSS_120B, QWEN_72B, orin, pro6000, spark, with_memory
+from medley.layout.split import By, cut, split
+from tests.layouts import GPT_OSS_120B, QWEN_72B, orin, pro6000, roofline, spark, with_memory
 
 HUGE = with_memory(pro6000(), 400 * GIB)
 SMALL = QWEN_72B.model_copy(update={"layers": 9})
@@ -72,7 +72,7 @@ def test_split_is_as_good_as_any(found: list[Device], by: By, concurrency: int) 
     def short(counts: Sequence[int]) -> int:
         return fit(SMALL, laid(counts), 2048, concurrency).short_bytes
 
-    chosen = split(SMALL, stages, context=2048, concurrency=concurrency, by=by)
+    chosen = split(SMALL, stages, context=2048, concurrency=concurrency, by=by, seconds=seconds)
     every = {counts: short(counts) for counts in parts(9, len(stages))}
     able = [counts for counts, lacking in every.items() if not lacking]
     if able:
@@ -98,7 +98,7 @@ def test_split_is_as_good_as_any(found: list[Device], by: By, concurrency: int) 
     ],
 )
 def test_split(stages: list[tuple[Device, ...]], by: By, expected: tuple[int, ...]) -> None:
-    assert split(QWEN_72B, stages, context=8192, by=by) == expected
+    assert split(QWEN_72B, stages, context=8192, by=by, seconds=roofline(QWEN_72B, 1)) == expected
 
 
 def test_by_memory_the_cache_is_as_large_as_can_be() -> None:
@@ -114,7 +114,7 @@ def test_by_memory_the_cache_is_as_large_as_can_be() -> None:
     assert longest(chosen) >= 0.9 * best
 
 
-def test_a_better_roofline_may_be_handed_in() -> None:
+def test_layers_are_cut_by_the_time_that_is_handed_in() -> None:
     """Where the first is told to take three times as long, it carries a quarter."""
 
     def seconds(stage: Stage, last: bool) -> float:  # noqa: FBT001

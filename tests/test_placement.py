@@ -80,6 +80,15 @@ def test_one_server_has_no_replicas() -> None:
     assert any("medley serve MODEL --hosts 1" in each.because for each in one.rejected)
 
 
+def test_a_cluster_has_one_pipeline_over_several_hosts() -> None:
+    names = tuple(f"spark-{nth}" for nth in range(1, 5))
+    wanted = Wanted(goal="throughput", concurrency=64, context=2048, sizes=Sizes(tensor=2, replicas=2))
+    assert sizes(placement(shape("qwen3-8b"), site("spark:4"), wanted).layout) == (2, 1, 2)
+    with pytest.raises(Problem) as caught:
+        placement(shape("qwen3-8b"), site("spark:4", *names), wanted)
+    assert "needs a cluster of its own" in caught.value.cause
+
+
 def test_the_users_own_split_is_obeyed_and_priced() -> None:
     big, two = shape("qwen3-32b"), site("spark,thor", "spark-1", "thor-1")
     wanted = Wanted(concurrency=8, sizes=Sizes(stages=2))

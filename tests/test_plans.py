@@ -21,3 +21,13 @@ def test_plans(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_plan_is_of_nothing() -> None:
     known = {file for file, *_ in expected()} | {"README.md"}
     assert {path.name for path in FOLDER.iterdir()} == known
+
+
+def test_the_readme_shows_what_is_printed() -> None:
+    _, shown = (
+        (FOLDER.parents[1] / "README.md").read_text().split("$ medley plan gpt-oss-120b --hosts spark:2\n")
+    )
+    lines = [line.removeprefix("    ") for line in shown.split("\n\n")[0].splitlines()]
+    printed_lines = (FOLDER / "spark-2+gpt-oss-120b.txt").read_text().splitlines()
+    assert len(lines) >= 8
+    assert [line for line in lines if line not in printed_lines] == []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import published
+from benchmarks import hardware, published
 from benchmarks.published import DECODE, PREFILL, TTFT, Case, Left
 
 COLUMNS = "hw,nodes,link,engine,model,params_total_b,params_active_b,quant,tp,pp,concurrency"
@@ -28,6 +28,7 @@ def case(tmp_path: Path, old: str = "", new: str = "") -> Case:
     [
         pytest.param("", "", (), id="all-said"),
         pytest.param("fp8", "(see source)", ("quantisation",), id="quantisation"),
+        pytest.param("none", "200GbE bond; transport not said", ("transport",), id="transport"),
         pytest.param("1,1,1,decode", "1,1,high,decode", ("concurrency",), id="concurrency"),
         pytest.param("Llama-3.1-8B,8.03,8.03", "Mystery,,", ("parameters",), id="parameters"),
         pytest.param("8.03,8.03", "8.03,", (), id="known-without-active"),
@@ -90,7 +91,7 @@ def test_tokens(
     ids=str,
 )
 def test_link(words: str, mbit: int, *, rdma: bool) -> None:
-    found = published.link(words)
+    found = hardware.link(words)
     assert (found.mbit, found.rdma) == (mbit, rdma)
 
 

@@ -11,12 +11,13 @@ from medley.layout.fit import fit, gib
 from medley.layout.order import VARIABLE, landing
 from medley.layout.shapes import Layout, Stage
 from medley.layout.split import By, recut
-from medley.layout.words import devices, hosts, named
-from medley.predict import Load, Prediction, predict
+from medley.layout.words import devices, hosts, named, pipelines
+from medley.predict import Load, Prediction, predict, timed
 from medley.problem import Problem
 from medley.site import Site
 from medley.tables import Shape
 
+_ANY_ORDER = 2  # the head's stage is the first, so there is but one
 _USUAL_CONTEXT = 1024
 """What a stream has behind it, on average, where nobody says."""
 
@@ -48,8 +49,7 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
             cause=f"it was made for {shape.context} tokens",
             fix=f"--context {shape.context}, or less",
         )
-    context = wanted.context or min(shape.context, CONTEXT)
-    load = Load(wanted.concurrency, context_tokens=min(wanted.context or _USUAL_CONTEXT, shape.context))
+    context, load = _asked(shape, wanted)
     found = site.devices(wanted.gpus)
     chosen = choose(
         shape,
@@ -58,17 +58,25 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
         goal=wanted.goal,
         load=load,
         predict=predict,
+        timed=timed(shape, load),
         context=context,
         sizes=wanted.sizes,
         head=site.head,
         only=lambda layout: _refusal(layout, site, wanted, len(found)),
     )
-    seen = survey.reasons(site.hosts, site.measured)
     chosen = replace(
-        chosen, why=(*chosen.why, *seen), warnings=(*chosen.warnings, *_untried(shape, chosen.layout))
+        chosen,
+        why=(*chosen.why, *survey.reasons(site.hosts, site.measured), *_order(chosen.layout, site)),
+        warnings=(*chosen.warnings, *_untried(shape, chosen.layout)),
     )
-    lain = _lain(shape, chosen.layout, site, wanted, context)
+    lain = _lain(shape, chosen.layout, site, wanted)
     return chosen if lain == chosen.layout else _again(shape, chosen, lain, context, load)
+
+
+def _order(layout: Layout, site: Site) -> Iterator[str]:
+    """Before there is a cluster nobody knows in which order Ray takes its workers."""
+    if not site.order and any(len(stages) > _ANY_ORDER for stages in pipelines(layout)):
+        yield "the order of the stages after the first is Ray's choice; serve cuts the layers for it"
 
 
 def _untried(shape: Shape, layout: Layout) -> Iterator[str]:
@@ -91,6 +99,14 @@ def unplaced(site: Site, wanted: Wanted) -> Layout:
     return Layout(tuple(Stage(tuple(ranks[at : at + wide]), 0) for at in range(0, count, wide)))
 
 
+def _asked(shape: Shape, wanted: Wanted) -> tuple[int, Load]:
+    """The context that must fit, and the load that the speed is predicted for."""
+    context = wanted.context or min(shape.context, CONTEXT)
+    return context, Load(
+        wanted.concurrency, context_tokens=min(wanted.context or _USUAL_CONTEXT, shape.context)
+    )
+
+
 def _refusal(layout: Layout, site: Site, wanted: Wanted, ranks: int) -> str | None:
     """Why this layout is not what was asked for."""
     used = hosts(layout)
@@ -100,19 +116,23 @@ def _refusal(layout: Layout, site: Site, wanted: Wanted, ranks: int) -> str | No
         return f"{len(used)} of the {wanted.hosts} hosts asked for"
     if wanted.gpus and len(devices(layout)) != ranks:
         return f"not all of --gpus {wanted.gpus}"
+    if site.order and layout.replicas and len(used) > len(pipelines(layout)):
+        return "a second pipeline over several hosts needs a cluster of its own"
     if wanted.one_server and layout.replicas:
         return "each replica is a server of its own: medley serve MODEL --hosts 1 on each host"
     return None
 
 
-def _lain(shape: Shape, layout: Layout, site: Site, wanted: Wanted, context: int) -> Layout:
+def _lain(shape: Shape, layout: Layout, site: Site, wanted: Wanted) -> Layout:
     """The layout as Ray places its ranks, or with the layers that the user gave each stage."""
     if site.order and len(hosts(layout)) > 1 and not layout.replicas:
         landed = landing(layout, site.order)
         layout = landed.layout
         if not landed.as_planned:
             by: By = "memory" if wanted.goal == "context" else "speed"
-            layout = recut(shape, layout, context=context, concurrency=wanted.concurrency, by=by)
+            context, load = _asked(shape, wanted)
+            paced, many = timed(shape, load), load.concurrency
+            layout = recut(shape, layout, context=context, concurrency=many, by=by, timed=paced)
     return layout if wanted.partition is None else _partitioned(shape, layout, wanted.partition)
 
 

@@ -1,10 +1,22 @@
 """What one pass over a pipeline stage costs: bytes, operations, kernels, collectives, each in seconds."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from medley.efficiency import LOCAL_GB_S, LOCAL_REDUCE_US, WIRE, Efficiency, pace, reached, step_pace
+from medley.efficiency import (
+    LOCAL_GB_S,
+    LOCAL_REDUCE_US,
+    PIECE_BYTES,
+    WIRE,
+    Efficiency,
+    pace,
+    peers,
+    reached,
+    step_pace,
+)
 from medley.layout.shapes import Device, Link, Stage
+from medley.layout.split import Seconds
 from medley.tables import Shape
 
 _GIGA, _MICRO = 1e9, 1e-6
@@ -50,8 +62,46 @@ class Pass:
 
 def stage_pass(given: Given, stage: Stage, batch: Batch, *, last: bool) -> Pass:
     """What `batch` costs on `stage`; the last one has the output head too."""
-    passes = (_device_pass(given, stage, device, batch, last=last) for device in stage.devices)
+    sorts = {_sort(device): device for device in reversed(stage.devices)}
+    passes = (_device_pass(given, stage, device, batch, last=last) for device in sorts.values())
     return max(passes, key=lambda each: each.seconds)
+
+
+def stage_seconds(given: Given, batch: Batch) -> Seconds:
+    """The same as split asks for it, again and again: with each layer a device's time grows by as much."""
+    known: dict[tuple[tuple[Device, ...], bool], Sequence[tuple[float, float]]] = {}
+    alike: dict[tuple[Hashable, bool], Sequence[tuple[float, float]]] = {}
+
+    def seconds(stage: Stage, last: bool) -> float:  # noqa: FBT001
+        devices = (stage.devices, last)
+        if devices not in known:
+            unit = (sort(stage.devices), last)
+            if unit not in alike:
+                alike[unit] = list(_lines(given, stage.devices, batch, last=last))
+            known[devices] = alike[unit]
+        return max(rest + stage.layers * layer for rest, layer in known[devices])
+
+    return seconds
+
+
+def sort(devices: Sequence[Device]) -> Hashable:
+    """All that makes a stage of these devices faster or slower than another of as many layers."""
+    return len(devices), len({device.host for device in devices}), frozenset(map(_sort, devices))
+
+
+def _sort(device: Device) -> Hashable:
+    return device.kind, device.name, device.bandwidth_gb_s, device.bf16_tflops, device.measured
+
+
+def _lines(
+    given: Given, devices: tuple[Device, ...], batch: Batch, *, last: bool
+) -> Iterator[tuple[float, float]]:
+    """Of each sort of device: what a stage costs besides its layers, and a layer."""
+    for device in {_sort(device): device for device in devices}.values():
+        one, two = (
+            _device_pass(given, Stage(devices, layers), device, batch, last=last).seconds for layers in (1, 2)
+        )
+        yield 2 * one - two, two - one
 
 
 def _device_pass(given: Given, stage: Stage, device: Device, batch: Batch, *, last: bool) -> Pass:
@@ -65,7 +115,7 @@ def _device_pass(given: Given, stage: Stage, device: Device, batch: Batch, *, la
         cache=cache_bytes / speed.cache,
         operations=part / ranks * operations(shape, batch) / speed.operations,
         kernels=stage.layers * efficiency.layer_us * _MICRO / pace(device.kind, efficiency),
-        collectives=collectives_s(given, stage, batch.tokens),
+        collectives=collectives_s(given, stage, batch, last=last),
         weight_bytes=weight_bytes,
         slowest=device,
     )
@@ -108,19 +158,27 @@ def operations(shape: Shape, batch: Batch) -> float:
     return batch.tokens * (2 * shape.active_parameters + 4 * compared)
 
 
-def collectives_s(given: Given, stage: Stage, tokens: float) -> float:
-    """Two all-reduces a layer, and one for the embedding; nothing on one device."""
+def collectives_s(given: Given, stage: Stage, batch: Batch, *, last: bool) -> float:
+    """Two all-reduces a layer and one for the embedding; on the last stage logits are gathered."""
     ranks, hosts = len(stage.devices), len({device.host for device in stage.devices})
     if ranks == 1:
         return 0.0
-    message = 2 * (ranks - 1) / ranks * tokens * given.shape.hidden * _WIDE
-    link = given.link if hosts > 1 else None
-    return (2 * stage.layers + 1) * _call_s(given, link, message, 2 * (hosts - 1))
+    link, crossings = given.link if hosts > 1 else None, hosts - 1
+    part = (ranks - 1) / ranks * _WIDE
+    call = partial(_call_s, given, link, direct=_direct(stage.devices))
+    reduces = call(2 * part * batch.tokens * given.shape.hidden, 2 * crossings) * (2 * stage.layers + 1)
+    return reduces + (call(part * batch.streams * given.shape.vocabulary, crossings) if last else 0.0)
 
 
-def hop_s(given: Given, tokens: float) -> float:
+def hop_s(given: Given, devices: Sequence[Device], tokens: float) -> float:
     """From one pipeline stage to the next: two tensors, for the residual travels beside the activations."""
-    return _call_s(given, given.link, 2 * tokens * given.shape.hidden * _WIDE, 1)
+    return _call_s(given, given.link, 2 * tokens * given.shape.hidden * _WIDE, 1, direct=_direct(devices))
+
+
+def _direct(devices: Sequence[Device]) -> bool:
+    """Whether they reach each other's data as it lies: CPUs, and GPUs of one host if not GeForce."""
+    together = len({device.host for device in devices}) == 1 and all(peers(device.name) for device in devices)
+    return together or all(device.kind == "cpu" for device in devices)
 
 
 def step_s(given: Given, stages: Sequence[Stage]) -> float:
@@ -129,12 +187,15 @@ def step_s(given: Given, stages: Sequence[Stage]) -> float:
     return given.efficiency.step_us * _MICRO / slowest
 
 
-def _call_s(given: Given, link: Link | None, message: float, crossings: int) -> float:
+def _call_s(
+    given: Given, link: Link | None, message: float, crossings: int, *, direct: bool = False
+) -> float:
+    """A collective or a hop. Unless `direct`, NCCL stages it in hosts' memory; a first piece is awaited."""
+    staged = 0.0 if direct else min(message, PIECE_BYTES) / (given.efficiency.staged_gb_s * _GIGA)
     if link is None:
-        return LOCAL_REDUCE_US * _MICRO + message / (LOCAL_GB_S * _GIGA)
+        return LOCAL_REDUCE_US * _MICRO + staged + message / (LOCAL_GB_S * _GIGA)
     started = given.efficiency.rdma_us if link.rdma else given.efficiency.tcp_us
     wire = link.mbit * 1e6 / 8
     if link.measured:
-        return crossings * link.latency_us * _MICRO + message / wire
-    wire *= WIRE
-    return (started + crossings * link.latency_us) * _MICRO + message / wire
+        return crossings * link.latency_us * _MICRO + staged + message / wire
+    return (started + crossings * link.latency_us) * _MICRO + staged + message / (wire * WIRE)

@@ -45,9 +45,7 @@ Examples:
 
     def main(self, model: str, *more: str) -> None:
         from medley import config, engine, store
-        from medley.cli import picture
         from medley.cli.reasons import table
-        from medley.layout.drawn import drawn
         from medley.layout.printed import lines
         from medley.placement import placement
         from medley.recipe import Order, steps
@@ -60,6 +58,9 @@ Examples:
         choice = placement(made, site, order.wanted)
         to_do = tuple(steps(order, made, choice, site))
         if self.picture is not None:
+            from medley.cli import picture
+            from medley.layout.drawn import drawn
+
             picture.save(self.picture, drawn(found.name, choice))
         if self.as_json:
             print(
@@ -70,9 +71,8 @@ Examples:
             print(line)
 
     def _site(self, more: tuple[str, ...]) -> "Site":
-        from medley import membership, spreading
+        from medley import membership
         from medley.cli import replay
-        from medley.watch import SILENT
 
         if more and not self.replayed:
             raise Problem(
@@ -82,6 +82,9 @@ Examples:
             )
         joined = membership.noted() if not (self.imagined or self.replayed) else None
         if joined and joined.role == "head":
+            from medley import spreading
+            from medley.watch import SILENT
+
             return spreading.site(joined, None, 0, SILENT)
         return replay.site((*self.replayed, *more), self.imagined)
 

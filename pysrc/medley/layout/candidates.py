@@ -1,13 +1,13 @@
 """Candidates are the layouts of a model over some hosts that are worth a look."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from medley.layout.classes import Class, classes
 from medley.layout.counts import counts
 from medley.layout.limits import refusals, too_many_stages
 from medley.layout.shapes import Device, Layout, Link, Stage
-from medley.layout.split import By, Seconds, split
+from medley.layout.split import By, Timed, split
 from medley.layout.wires import FAST_MBIT, Apart, LinkOf, Wires, fast, slower
 from medley.layout.words import listed
 from medley.tables import Shape
@@ -40,8 +40,8 @@ class Asked:
     head: str | None = None
     """The host where the engine starts: its stage is the first."""
     sizes: Sizes = Sizes()
-    timed: Callable[[int, Link | None], Seconds] | None = None
-    """A better roofline than the split's own, for so many sequences at once over this link."""
+    timed: Timed | None = None
+    """How fast stages are; None where layers are cut by memory alone."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from medley.layout.candidates import Asked, Candidates, Ruled, Sizes, candidates
 from medley.layout.fit import Fit, fit, gib
 from medley.layout.forced import forced, warnings, words
 from medley.layout.remedies import remedies
-from medley.layout.shapes import Device, Layout, Link
-from medley.layout.split import Seconds
+from medley.layout.shapes import Device, Layout
+from medley.layout.split import Timed
 from medley.layout.wires import LinkOf
 from medley.layout.words import devices as ranks_of
 from medley.layout.words import hosts, named
+from medley.layout.words import sizes as sizes_of
 from medley.problem import Problem
 from medley.tables import Shape
 
@@ -84,16 +85,16 @@ def choose(
     goal: Goal,
     load: L,
     predict: Callable[[Shape, Layout, L], P],
+    timed: Timed,
     context: int | None = None,
     sizes: Sizes | None = None,
     head: str | None = None,
-    timed: Callable[[int, Link | None], Seconds] | None = None,
     only: Callable[[Layout], str | None] = lambda _: None,
 ) -> Choice[P]:
     """The layout for this goal and load; a Problem with the numbers where none fits.
 
-    `head`: the host where the engine starts. `timed`: the roofline that layers are cut by. `only` says why a
-    layout is not what was asked for.
+    `head`: the host where the engine starts. `timed`: what layers are cut by; `predict` should agree with it.
+    `only` says why a layout is not what was asked for.
     """
     wanted = context or min(shape.context, CONTEXT)
     by: Literal["speed", "memory"] = "memory" if goal == "context" else "speed"
@@ -154,20 +155,32 @@ def _score(goal: Goal, told: Prediction) -> float:
 
 
 def _first(able: Sequence[_Tried[P]], goal: Goal) -> _Tried[P]:
-    """The best; among those about as good the one with the fewest hosts, then ranks."""
+    """The best; of those about as good the one with the fewest hosts, then ranks, then ranks of an engine.
+
+    Of several cuts of that one the roomiest: one that fills a stage to gain a hundredth is not worth it.
+    """
     if goal == "context":
         longest = max(each.fit.context for each in able)
         able = [each for each in able if each.fit.context == longest]
     enough = _AS_GOOD * max(each.score for each in able)
-    return min((each for each in able if each.score >= enough), key=_plainest)
+    good = [each for each in able if each.score >= enough]
+    plainest = min(good, key=_plainest)
+    cuts = [each for each in good if _uncut(each.layout) == _uncut(plainest.layout)]
+    return min(cuts, key=lambda each: (-each.fit.concurrency, _plainest(each)))
 
 
-def _plainest(one: _Tried[P]) -> tuple[int, int, bool, float, tuple[tuple[str, int], ...], str]:
+def _uncut(layout: Layout) -> tuple[frozenset[Device], tuple[int, int, int], bool]:
+    """All of it but which stage has which layers."""
+    return frozenset(ranks_of(layout)), sizes_of(layout), layout.expert_parallel
+
+
+def _plainest(one: _Tried[P]) -> tuple[int, int, int, bool, float, tuple[tuple[str, int], ...], str]:
     ranks = ranks_of(one.layout)
     places = tuple((device.host, device.index) for device in ranks)
     return (
         len(hosts(one.layout)),
         len(ranks),
+        len(ranks) // (1 + len(one.layout.replicas)),
         one.layout.expert_parallel,
         -one.score,
         places,
@@ -207,6 +220,9 @@ def _worse(one: _Tried[P], first: _Tried[P], goal: Goal) -> str:
     used, chosen = (
         f"{len(hosts(each.layout))} hosts and {len(ranks_of(each.layout))} ranks" for each in (one, first)
     )
+    room, roomier = one.fit.concurrency, first.fit.concurrency
+    if room < roomier and _uncut(one.layout) == _uncut(first.layout):
+        return f"{numbers}: about as fast, holds {room} at once, the chosen {roomier}"
     plainer = "the plainer one is taken" if used == chosen else f"with {used} instead of {chosen}"
     return f"{numbers}: about as fast, {plainer}"
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from medley.layout.choose import Choice, P
 from medley.layout.fit import Rank, gib
 from medley.layout.shapes import Layout, Link
-from medley.layout.words import named, pipelines
+from medley.layout.words import named, pipelines, wire
 from medley.picture import (
     FONT,
     INK,
@@ -98,8 +98,10 @@ def _legend(link: Link | None) -> Block:
         outer.append(element("rect", x=x, width=14, height=14, rx=2, fill=colour, stroke=_LINE))
         outer.append(at(label(name, _PAGE, _PLAIN).element, x + 20, 0))
         x += 20 + width(name, _PLAIN) + _GAP
-    wire = "" if link is None else f"; between hosts {' '.join(_wire(link))}, {link.latency_us:g} µs one way"
-    outer.append(at(label(f"in GiB{wire}", _PAGE - _MARGIN - x, _PLAIN).element, x, 0))
+    between = (
+        "" if link is None else f"; between hosts {' '.join(wire(link))}, {link.latency_us:g} µs one way"
+    )
+    outer.append(at(label(f"in GiB{between}", _PAGE - _MARGIN - x, _PLAIN).element, x, 0))
     return Block(outer, _PLAIN.line)
 
 
@@ -135,15 +137,10 @@ def _arrow(layout: Layout, nth: int) -> ET.Element:
     outer.append(_path(f"M8 22H{_WIRE - 10}m-7 -5l7 5l-7 5"))
     here, there = ({device.host for device in stage.devices} for stage in layout.stages[nth : nth + 2])
     if layout.link is not None and here != there:
-        speed, kind = _wire(layout.link)
+        speed, kind = wire(layout.link)
         outer.append(at(centred(speed, _WIRE, _SMALL).element, 0, 2))
         outer.append(at(centred(kind, _WIRE, _SMALL).element, 0, 28))
     return outer
-
-
-def _wire(link: Link) -> tuple[str, str]:
-    speed = f"{link.mbit / 1000:g} Gbit/s" if link.mbit >= 1000 else f"{link.mbit} Mbit/s"  # noqa: PLR2004
-    return speed, "RDMA" if link.rdma else "TCP"
 
 
 def _cells(choice: Choice[P], wide: float) -> Iterator[Block]:

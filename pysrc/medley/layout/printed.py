@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from medley.layout.choose import Choice, P
 from medley.layout.fit import Fit, Rank, gib
 from medley.layout.shapes import Layout
-from medley.layout.words import named, pipelines
+from medley.layout.words import named, pipelines, wire
 
 _BAR = 24
 _SHOWN = 12
@@ -16,6 +16,9 @@ def lines(model: str, choice: Choice[P], *, everything: bool = False) -> Iterato
     yield f"{model}: {named(choice.layout)}"
     yield ""
     yield from bars(choice.layout, choice.fit)
+    if (link := choice.layout.link) is not None:
+        seen = "measured" if link.measured else "stated"
+        yield f"  between hosts: {' '.join(wire(link))}, {link.latency_us:g} µs one way, as {seen}"
     yield ""
     told = choice.prediction
     yield (

@@ -80,7 +80,7 @@ def _hosts(shape: Shape, layout: Layout, context: int, concurrency: int) -> int 
     def holds(count: int) -> bool:
         devices = [(replace(device, host=f"{nth}"),) for nth in range(count)]
         stages = tuple(Stage(each, 1) for each in devices)
-        cloned = recut(shape, Layout(stages), context=context, concurrency=concurrency, by="memory")
+        cloned = recut(shape, Layout(stages), context=context, concurrency=concurrency)
         return fit(shape, cloned, context, concurrency).fits
 
     most = min(_MOST_HOSTS, shape.layers)

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import Literal
 
 from medley.layout.need import Need, Place, need
-from medley.layout.shapes import Device, Layout, Stage
+from medley.layout.shapes import Device, Layout, Link, Stage
 from medley.tables import Shape
 
 By = Literal["speed", "turns", "memory"]
@@ -16,8 +16,8 @@ By = Literal["speed", "turns", "memory"]
 KV cache takes of the room for it."""
 Seconds = Callable[[Stage, bool], float]
 """A step's time on a stage; True: it is the last, which has the head. More layers are never quicker."""
-_TERA = 1e12
-_GIGA = 1e9
+Timed = Callable[[int, Link | None], Seconds]
+"""The same for so many sequences at once, where this link joins the hosts."""
 
 
 def split(
@@ -34,18 +34,17 @@ def split(
 
     By turns: their sum is least. By memory: the KV cache of the tightest is as large as can be. Where it
     does not fit at all: what the tightest is short of is as little as can be. There must be at least a layer
-    for each stage. `seconds` is the roofline below unless a better one is handed in.
+    for each stage. Where no `seconds` says how fast stages are, it is by memory.
     """
     rooms = _rooms(shape, stages, context, concurrency, expert_parallel=expert_parallel)
     most = [_most(room) for room in rooms]
     if any(count < 1 for count in most) or sum(most) < shape.layers:
         return cut(shape.layers, [partial(_short, room) for room in rooms], [shape.layers] * len(rooms))
-    if by == "memory":
+    if by == "memory" or seconds is None:
         return cut(shape.layers, [partial(_fill, room) for room in rooms], most)
-    timed = seconds or roofline(shape, -(-concurrency // len(stages)))
     cost = _stage_seconds if by == "speed" else _more_seconds
     costs = [
-        partial(cost, timed, tuple(devices), nth == len(stages) - 1) for nth, devices in enumerate(stages)
+        partial(cost, seconds, tuple(devices), nth == len(stages) - 1) for nth, devices in enumerate(stages)
     ]
     return cut(shape.layers, costs, most)
 
@@ -74,17 +73,19 @@ def recut(
     context: int = 1,
     concurrency: int = 1,
     by: By = "speed",
-    seconds: Seconds | None = None,
+    timed: Timed | None = None,
 ) -> Layout:
     """The same stages with their layers cut anew, for each replica."""
     copies = (layout.stages, *layout.replicas)
+    each = -(-concurrency // len(copies))
+    seconds = timed and timed(-(-each // len(layout.stages)), layout.link)
 
     def anew(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         layers = split(
             shape,
             [stage.devices for stage in stages],
             context=context,
-            concurrency=-(-concurrency // len(copies)),
+            concurrency=each,
             by=by,
             expert_parallel=layout.expert_parallel,
             seconds=seconds,
@@ -164,48 +165,3 @@ def _stage_seconds(seconds: Seconds, devices: tuple[Device, ...], last: bool, la
 def _more_seconds(seconds: Seconds, devices: tuple[Device, ...], last: bool, layers: int) -> float:  # noqa: FBT001
     """What the last of these layers adds."""
     return seconds(Stage(devices, layers), last) - seconds(Stage(devices, layers - 1), last)
-
-
-def roofline(shape: Shape, sequences: int) -> Seconds:
-    """A stage's weights are read once for all sequences it has at once, or its operations take longer."""
-    known: dict[tuple[Device, ...], tuple[float, float]] = {}
-
-    def seconds(stage: Stage, last: bool) -> float:  # noqa: FBT001
-        if stage.devices not in known:
-            known[stage.devices] = (
-                layer_seconds(shape, stage.devices, sequences),
-                head_seconds(shape, stage.devices, sequences),
-            )
-        layer, head = known[stage.devices]
-        return stage.layers * layer + (head if last else 0.0)
-
-    return seconds
-
-
-def layer_seconds(shape: Shape, devices: Sequence[Device], concurrency: int) -> float:
-    """One step of so many sequences through one layer.
-
-    The KV cache is left out: it grows with the layers too, so it moves no layer between stages.
-    """
-    chosen = shape.experts_per_token * shape.expert_bytes
-    read = max(0, shape.active_layer_bytes - chosen) + _experts_met(shape, concurrency) * shape.expert_bytes
-    operations = 2 * concurrency * shape.active_parameters / shape.layers
-    return _slowest(read, operations, devices)
-
-
-def head_seconds(shape: Shape, devices: Sequence[Device], concurrency: int) -> float:
-    read = shape.head_bytes or shape.embedding_bytes
-    return _slowest(read, 2 * concurrency * shape.hidden * shape.vocabulary, devices)
-
-
-def _experts_met(shape: Shape, concurrency: int) -> float:
-    """Experts that at least one of the sequences goes to, where each is as likely as another."""
-    if not shape.experts:
-        return 0.0
-    return shape.experts * (1 - (1 - shape.experts_per_token / shape.experts) ** concurrency)
-
-
-def _slowest(read_bytes: float, operations: float, devices: Sequence[Device]) -> float:
-    bandwidth = min(device.bandwidth_gb_s for device in devices) * len(devices) * _GIGA
-    speed = min(device.bf16_tflops for device in devices) * len(devices) * _TERA
-    return max(read_bytes / bandwidth, operations / speed)

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from medley.layout.shapes import Device, Layout, Stage
+from medley.layout.shapes import Device, Layout, Link, Stage
 
 _NAMED = 4
+_GBIT = 1000
 
 
 def pipelines(layout: Layout) -> tuple[tuple[Stage, ...], ...]:
@@ -54,6 +55,12 @@ def places(layout: Layout) -> list[str]:
         host if indexes == [0] else f"{host} ({', '.join(map(str, indexes))})"
         for host, indexes in by_host.items()
     ]
+
+
+def wire(link: Link) -> tuple[str, str]:
+    """Speed and transport: ("200 Gbit/s", "RDMA")."""
+    speed = f"{link.mbit / _GBIT:g} Gbit/s" if link.mbit >= _GBIT else f"{link.mbit} Mbit/s"
+    return speed, "RDMA" if link.rdma else "TCP"
 
 
 def listed(names: Iterable[str]) -> str:
