@@ -54,7 +54,9 @@ Examples:
         argname="WHAT",
         help="speed: of each host alone; wire: between them",
     )
-    as_json = cli.Flag("--json", help="print one JSON object: members, rates, pairs, and what is wrong")
+    as_json = cli.Flag(
+        "--json", help="print one JSON object: speeds, members, rates, pairs, and what is wrong"
+    )
 
     def main(self) -> None:
         from medley import collective, measuring, membership, trial
