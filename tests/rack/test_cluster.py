@@ -6,6 +6,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,13 +124,13 @@ def test_serve_does_what_plan_says(rack: Up) -> None:
     head = hosts[0]
     cluster(hosts)
     for words in (("--pp", "3"), ("--pp", "2", "--tp", "1"), ("--tp", "2", "--pp", "1")):
-        (step,) = json.loads(head.says(*MEDLEY, "plan", "demo", "--json", *words))["steps"]
-        does = json.loads(head.says(*MEDLEY, "serve", "demo", "--dry-run", "--json", *words))
+        (step,) = printed(head, "plan", "demo", "--json", *words)["steps"]
+        does = printed(head, "serve", "demo", "--dry-run", "--json", *words)
         program, *planned = step["argv"]
         assert [program, *planned] == [Path(does["argv"][0]).name, *does["argv"][1:]]
         assert step["env"] == {name: value for name, value in does["env"].items() if name != "PATH"}
         assert step["host"].startswith(f"{head.name} ")
-    (alone,) = json.loads(head.says(*MEDLEY, "plan", "demo", "--json"))["steps"]
+    (alone,) = printed(head, "plan", "demo", "--json")["steps"]
     assert "RAY_ADDRESS" not in alone["env"]
     run = served(head)
     try:
@@ -140,6 +141,11 @@ def test_serve_does_what_plan_says(rack: Up) -> None:
         assert any("this host has no free slot" in line for line in busy.lines), busy.lines
     finally:
         run.process.stop()
+
+
+def printed(host: Host, *words: str) -> Any:
+    """The object that a verb prints, after what it tells people."""
+    return json.loads(host.says(*MEDLEY, *words).splitlines()[-1])
 
 
 def test_the_loss_of_a_host_is_named_and_ends_it(rack: Up) -> None:
