@@ -51,8 +51,12 @@ def test_each_command_stands_on_its_line_and_what_to_type_beside_it(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        pytest.param(("--hosts", "spark:2"), "nothing of it can be started here", id="not owned"),
-        pytest.param(PAIR, "nothing of it can be started here", id="recorded"),
+        pytest.param(
+            ("--hosts", "spark:2"), "--hosts spark:2 names hosts that are not this one", id="not owned"
+        ),
+        pytest.param(PAIR, "--from FILE names hosts that are not this one", id="recorded"),
+        pytest.param(("--hosts", "", "--dry-run"), "names no hosts", id="a variable that is not set"),
+        pytest.param(("--hosts", "²", "--dry-run"), "names no hosts", id="a digit, but no number"),
         pytest.param(("--hosts", "0", "--dry-run"), "--hosts 0 cannot be", id="no hosts"),
         pytest.param(("--hosts", "65", "--dry-run"), "--hosts 65 cannot be", id="too many"),
         pytest.param(("--hosts", "2", "--dry-run"), "there is no cluster of 2 hosts", id="no cluster"),

@@ -138,7 +138,7 @@ def _lain(shape: Shape, layout: Layout, site: Site, wanted: Wanted) -> Layout:
 
 def _partitioned(shape: Shape, layout: Layout, partition: str) -> Layout:
     words = partition.split(",")
-    layers = [int(word) if word.strip().isdigit() else 0 for word in words]
+    layers = [int(word) if word.strip().isdecimal() else 0 for word in words]
     if len(layers) != len(layout.stages) or sum(layers) != shape.layers or not all(layers):
         raise Problem(
             f"{VARIABLE['vllm']}={partition} does not cut this model",

@@ -80,7 +80,7 @@ Examples:
                 cause="plan takes one model; more words are files after --from",
                 fix="medley plan MODEL --from FILE FILE",
             )
-        joined = membership.noted() if not (self.imagined or self.replayed) else None
+        joined = membership.noted() if self.imagined is None and not self.replayed else None
         if joined and joined.role == "head":
             from medley import spreading
             from medley.watch import SILENT

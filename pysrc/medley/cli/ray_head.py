@@ -55,7 +55,7 @@ Examples:
         if not self.dry_run:
             membership.require_none()
         if self.replayed and not self.dry_run:
-            raise only_dry_run("ray-head")
+            raise only_dry_run("ray-head", "--from FILE")
         said = answers(self.replayed)
         found, kind = recognised(self.kind, said)
         wishes = Wishes(self.link, frozenset(self.exclude))

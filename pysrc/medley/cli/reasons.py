@@ -43,11 +43,11 @@ def table(step: "Step") -> dict[str, Any]:
     return {"host": step.host, "type": step.typed, "command": str(command), **parts, "why": reasons}
 
 
-def only_dry_run(verb: str) -> Problem:
+def only_dry_run(verb: str, switch: str) -> Problem:
     return Problem(
-        "--from is another host's transcript, and nothing of it can be started here",
+        f"{switch} names hosts that are not this one, and nothing of it can be started here",
         cause="it goes with --dry-run alone",
-        fix=f"medley {verb} --dry-run --from FILE",
+        fix=f"medley {verb} --dry-run {switch}",
     )
 
 

@@ -19,8 +19,8 @@ def site(files: "Iterable[str]", imagined: str | None = None, kind: str | None =
     from medley.site import Site
 
     files = tuple(files)
-    hosts = hosts_of(imagined) if imagined else by_host(files)
-    known = measured.read() if not (imagined or files) else measured.NOTHING
+    hosts = by_host(files) if imagined is None else hosts_of(imagined)
+    known = measured.read() if imagined is None and not files else measured.NOTHING
     return Site({name: (facts, kind_of(facts, kind)) for name, facts in hosts.items()}, measured=known)
 
 

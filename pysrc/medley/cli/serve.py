@@ -86,16 +86,16 @@ Examples:
 
         if flags and not flags[0].startswith("-"):
             raise _too_many(model, flags)
-        imagined = self.hosts if self.hosts and not self.hosts.isdigit() else None
-        if (self.replayed or imagined) and not self.dry_run:
-            raise only_dry_run("serve MODEL")
+        imagined = self.hosts if self.hosts is not None and not self.hosts.isdecimal() else None
+        if (self.replayed or imagined is not None) and not self.dry_run:
+            raise only_dry_run("serve MODEL", "--from FILE" if self.replayed else f"--hosts {imagined}")
         found = weights.weights(model, config.models(), store.cache())
         listens = engine.Serving(found.target, self.served_name or found.name, self.host, self.port)
         if not self.dry_run:
             serving.require_none(self.port)
             port.require_free(self.host, self.port)
             weights.ready(found)
-        joined = None if self.replayed or imagined else spreading.cluster(self._count())
+        joined = None if self.replayed or imagined is not None else spreading.cluster(self._count())
         site = self._site(joined, imagined)
         order = Order(found, listens, self._wanted(), flags)
         if len(site.hosts) > 1 and not joined:
@@ -138,7 +138,7 @@ Examples:
         return int(self.hosts)
 
     def _wanted(self) -> "Wanted":
-        count = int(self.hosts) if self.hosts and self.hosts.isdigit() else None
+        count = int(self.hosts) if self.hosts and self.hosts.isdecimal() else None
         return self.wanted(hosts=count, gpus=self.gpus, one_server=True)
 
     def _site(self, joined: "Membership | None", imagined: str | None) -> "Site":
