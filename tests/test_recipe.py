@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from medley.engine import Serving
+from medley.fabric import Wishes
 from medley.layout.candidates import Sizes
 from medley.placement import Wanted, placement
 from medley.recipe import Order, Step, steps
@@ -72,6 +73,29 @@ def test_a_head_is_told_its_wire_where_it_would_take_another(kinds: str, typed_l
     assert of(head)[1] == ["medley", "ray-head", *typed_link]
     assert head.starts.command.env["VLLM_HOST_IP"] == serve.starts.command.env["VLLM_HOST_IP"]
     assert worker.starts.command.env["VLLM_HOST_IP"] != serve.starts.command.env["VLLM_HOST_IP"]
+
+
+def test_a_wire_that_was_asked_for_is_typed_too() -> None:
+    """By itself the head would take its fast port again."""
+    head, worker, serve = recipe(
+        "gpt-oss-120b", site("spark:2"), Wanted(sizes=Sizes(2), wishes=Wishes("enP7s7"))
+    )
+    assert of(head)[1] == ["medley", "ray-head", "--link", "enP7s7"]
+    addresses = [step.starts.command.env["VLLM_HOST_IP"] for step in (head, worker, serve)]
+    assert [each.rpartition(".")[0] for each in addresses] == ["192.168.1"] * 3
+
+
+def test_a_folder_is_typed_by_its_path() -> None:
+    """Called like a known model, which lies elsewhere."""
+    found = Weights("qwen3-8b", "/models/my own/qwen3-8b", None)
+    serving = Serving(found.target, "mine", "0.0.0.0")
+    order = Order(found, serving)
+    on, made = site("rtx"), shape("qwen3-8b")
+    (one,) = steps(order, made, placement(made, on, order.wanted), on)
+    assert of(one)[1] == [
+        *("medley", "serve", "/models/my own/qwen3-8b"),
+        *("--served-model-name", "mine", "--host", "0.0.0.0"),
+    ]
 
 
 def test_replicas_are_servers_of_their_own() -> None:

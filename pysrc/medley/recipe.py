@@ -23,7 +23,7 @@ from medley.tables import Shape
 from medley.variables import Variable
 from medley.weights import Weights
 
-_TOKEN = "~/.local/state/medley/token"  # noqa: S105 - where a head keeps it
+_TOKEN = ".local/state/medley/token"  # noqa: S105 - where a head keeps it, from its own home folder
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ def _joining(wishes: Wishes, site: Site, ends: Mapping[str, End]) -> Iterator[St
     at, secret = ends[head].address, token.path()
     place = ray.Place(Path("ray"), membership.folder(), secret)
     own = wiring.of_head(head, site.facts[head], wishes, {})
-    link = () if own.end.interface == ends[head].interface else ("--link", ends[head].interface)
+    by_itself = wishes.link is None and own.end.interface == ends[head].interface
+    link = () if by_itself else ("--link", ends[head].interface)
     if link:
         own = wiring.of_head(head, site.facts[head], replace(wishes, link=link[1]), {})
     ours = _part(head, site)
@@ -132,7 +133,9 @@ def _gcs(head: End) -> str:
 def _serve(order: Order, layout: Layout, site: Site) -> Iterator[str]:
     """The verb and the switches that lead to this layout on these hosts."""
     wanted, used = order.wanted, hosts(layout)
-    yield from ("medley", "serve", order.weights.name)
+    found = order.weights
+    # A folder by its path: its name alone may be that of a known model, and says nothing elsewhere.
+    yield from ("medley", "serve", found.name if found.model else found.target)
     if len(used) > 1 or site.order:
         yield from ("--hosts", str(len(used)))
     elif len(devices(layout)) < sum(device.host == used[0] for device in site.devices()):
@@ -144,6 +147,8 @@ def _serve(order: Order, layout: Layout, site: Site) -> Iterator[str]:
         ("--tp", wanted.sizes.tensor, None),
         ("--pp", wanted.sizes.stages, None),
         ("--transport", wanted.wishes.transport, None),
+        ("--served-model-name", order.serving.name, found.name),
+        ("--host", order.serving.address, Serving.address),
         ("--port", order.serving.port, Serving.port),
     ):
         if value != usual:
