@@ -1,6 +1,7 @@
 """What imagined and recorded hosts offer a layout."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 
@@ -10,6 +11,7 @@ from medley.facts import Facts
 from medley.imagined import imagined
 from medley.kind import Kind, kind
 from medley.layout.shapes import Device, Link
+from medley.layout.wires import Wires
 from medley.measured import NOTHING, Speed, Wire
 from medley.speeds import Unit
 
@@ -65,6 +67,16 @@ def test_a_measured_wire_counts_where_the_engine_takes_the_same(
     stated = survey.link_of(facts, Wishes())(other, one)
     assert stated is not None
     assert link == (Link(941, 70.0, stated.rdma, measured=True) if counts else stated)
+
+
+@pytest.mark.parametrize("pairs", [3, 2])
+def test_the_wire_of_three_hosts_is_measured_where_all_its_pairs_are(pairs: int) -> None:
+    facts = imagined("cpu:3")
+    when = "2026-11-22"
+    wires = [Wire(one, other, "gloo", 941.0, 70.0, when) for one, other in combinations(facts, 2)]
+    found = Wires(survey.link_of(facts, Wishes(), NOTHING.having([], wires[:pairs]))).between(facts)
+    assert isinstance(found, Link)
+    assert found.measured == (pairs == 3)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def slower(one: Link, other: Link) -> Link:
         mbit=min(one.mbit, other.mbit),
         latency_us=max(one.latency_us, other.latency_us),
         rdma=one.rdma and other.rdma,
+        measured=one.measured and other.measured,
     )
 
 
