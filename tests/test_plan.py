@@ -37,6 +37,13 @@ def test_unified_memory_keeps_its_limit() -> None:
     assert (found.sequences, found.batch_tokens, found.context) == (64, 4096, None)
 
 
+def test_unified_memory_keeps_its_limit_whatever_the_model() -> None:
+    spark = site("spark")
+    found = unplanned(unplaced(spark, Wanted()), spark.facts)
+    assert found.memory_utilization == planned("qwen3-8b", spark).memory_utilization
+    assert found.sequences is None, "the engine's own: nothing is known of the model"
+
+
 def test_what_is_free_is_what_it_may_take() -> None:
     spark = site("spark")
     total = spark.facts["spark-1"].memory.total_bytes
@@ -100,7 +107,7 @@ def test_a_gpus_host_needs_no_compiler_for_that() -> None:
 def test_a_model_of_which_nothing_is_known_is_cut_as_the_user_says() -> None:
     two = site("spark:2")
     found = unplanned(unplaced(two, Wanted(sizes=Sizes(stages=2))), two.facts, over_ray=True)
-    assert found == Plan(stages=2, over_ray=True)
+    assert found == Plan(stages=2, over_ray=True, memory_utilization=0.85)
 
 
 def test_gpus_of_one_host() -> None:

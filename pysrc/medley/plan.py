@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from medley.facts import Facts
 from medley.layout.choose import Choice
 from medley.layout.engine_memory import GIB
-from medley.layout.fit import Fit, gib
+from medley.layout.fit import Fit, gib, utilization
 from medley.layout.shapes import Layout
 from medley.layout.words import devices, hosts, layers, sizes
 from medley.predict import Prediction
@@ -83,6 +83,7 @@ def unplanned(
         stages=stages,
         over_ray=over_ray,
         kv_cache_bytes=share,
+        memory_utilization=(None if _is_cpu(layout) else utilization(devices(layout))) or None,
         eager=bool(bare or (model and model.eager)),
         why=(f"not compiled: {', '.join(bare)} has no C++ compiler",) if bare else (),
     )

@@ -1,7 +1,7 @@
 """A fit says whether a layout's ranks hold the model, and how long and how many sequences beside it."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from medley.layout.engine_memory import GIB, SEQUENCES, batch_tokens
@@ -105,7 +105,7 @@ def fit(shape: Shape, layout: Layout, context: int, concurrency: int) -> Fit:
 
     blocks = largest(math.ceil(shape.context / BLOCK_TOKENS), lambda count: holds(count * BLOCK_TOKENS, each))
     short = max(0, *(-rank.free_bytes for rank in ranks)) if ranks else 0
-    share = None if short else _utilization(ranks)
+    share = None if short else utilization([rank.device for rank in ranks])
     return Fit(
         ranks=ranks,
         short_bytes=short,
@@ -165,7 +165,8 @@ def _kv_cache_bytes(ranks: tuple[Rank, ...]) -> int:
     return max(wanted, int(wanted * growth) // _MIB * _MIB)
 
 
-def _utilization(ranks: tuple[Rank, ...]) -> float | None:
-    shares = [rank.device.memory_bytes / rank.device.total_bytes for rank in ranks if rank.device.total_bytes]
+def utilization(devices: Sequence[Device]) -> float | None:
+    """The share of its memory that each of them may take; None where a device's whole memory is not known."""
+    shares = [device.memory_bytes / device.total_bytes for device in devices if device.total_bytes]
     # A device's memory was cut from a share, down to whole bytes.
-    return math.floor(min(shares) * _PERCENT + _ROUNDED) / _PERCENT if len(shares) == len(ranks) else None
+    return math.floor(min(shares) * _PERCENT + _ROUNDED) / _PERCENT if len(shares) == len(devices) else None
