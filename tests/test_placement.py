@@ -7,7 +7,7 @@ import pytest
 from medley import config
 from medley.imagined import imagined
 from medley.layout.candidates import Sizes
-from medley.layout.words import hosts, layers, named, sizes
+from medley.layout.words import hosts, layers, named, pipelines, sizes
 from medley.placement import Wanted, placement, unplaced
 from medley.problem import Problem
 from medley.recognised import kind_of
@@ -128,6 +128,18 @@ def test_a_model_of_which_nothing_is_known(wanted: Wanted, expected: list[list[s
     two = Site({name: (facts, kind_of(facts)) for name, facts in renamed.items()})
     found = unplaced(replace(two, order=("b", "a"), slots={"a": 1, "b": 1}), wanted)
     assert [[device.host for device in stage.devices] for stage in found.stages] == expected
+
+
+def test_so_many_hosts_of_a_model_of_which_nothing_is_known() -> None:
+    assert hosts(unplaced(site("spark:2"), Wanted(hosts=2, sizes=Sizes(stages=2)))) == ("spark-1", "spark-2")
+    with pytest.raises(Problem, match="1 ranks do not lie on 2 hosts"):
+        unplaced(site("spark:2"), Wanted(hosts=2))
+
+
+def test_the_users_own_split_is_that_of_every_replica() -> None:
+    wanted = Wanted(sizes=Sizes(1, 2, 2), partition="10,54")
+    found = placement(shape("qwen3-32b"), site("spark:4"), wanted).layout
+    assert [[stage.layers for stage in stages] for stages in pipelines(found)] == [[10, 54], [10, 54]]
 
 
 def test_more_ranks_than_there_are() -> None:

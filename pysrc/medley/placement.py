@@ -11,7 +11,7 @@ from medley.layout.fit import fit, gib
 from medley.layout.order import VARIABLE, landing
 from medley.layout.shapes import Layout, Stage
 from medley.layout.split import By, recut
-from medley.layout.words import devices, hosts, named, pipelines
+from medley.layout.words import devices, hosts, listed, named, pipelines
 from medley.predict import Load, Prediction, predict, timed
 from medley.problem import Problem
 from medley.site import Site
@@ -96,7 +96,14 @@ def unplaced(site: Site, wanted: Wanted) -> Layout:
             cause=f"each takes one; tensor parallel {wide}, {sizes.stages or 1} stages",
             fix="other --tp and --pp, or join more hosts: medley ray-head",
         )
-    return Layout(tuple(Stage(tuple(ranks[at : at + wide]), 0) for at in range(0, count, wide)))
+    made = Layout(tuple(Stage(tuple(ranks[at : at + wide]), 0) for at in range(0, count, wide)))
+    if wanted.hosts and len(hosts(made)) != wanted.hosts:
+        raise Problem(
+            f"{count} ranks do not lie on {wanted.hosts} hosts",
+            cause=f"they lie on {listed(hosts(made))}; nothing is known of this model by which to cut it",
+            fix="--tp and --pp, together as many ranks as these hosts have GPUs, or CPUs",
+        )
+    return made
 
 
 def _asked(shape: Shape, wanted: Wanted) -> tuple[int, Load]:
@@ -142,11 +149,14 @@ def _partitioned(shape: Shape, layout: Layout, partition: str) -> Layout:
     if len(layers) != len(layout.stages) or sum(layers) != shape.layers or not all(layers):
         raise Problem(
             f"{VARIABLE['vllm']}={partition} does not cut this model",
-            cause=f"it has {shape.layers} layers and {len(layout.stages)} stages: {named(layout)}",
-            fix=f"unset {VARIABLE['vllm']}, or name so many layers for each stage",
+            cause=f"it has {shape.layers} layers, and planned is {named(layout)}",
+            fix=f"unset {VARIABLE['vllm']}, or force so many stages as it names: --pp {len(words)}",
         )
-    stages = zip(layout.stages, layers, strict=True)
-    return replace(layout, stages=tuple(Stage(stage.devices, count) for stage, count in stages))
+    first, *copies = (
+        tuple(Stage(stage.devices, count) for stage, count in zip(stages, layers, strict=True))
+        for stages in pipelines(layout)
+    )
+    return replace(layout, stages=first, replicas=tuple(copies))
 
 
 def _again(
