@@ -170,7 +170,7 @@ def _bound(pipeline: _Pipeline) -> str:
     }
     words, seconds = max(parts.items(), key=lambda part: part[1])
     said = f"{words}: {seconds * 1000:.1f} of {whole * 1000:.1f} ms a step"
-    return said + (_turns(pipeline.passes, full=full) if len(times) > 1 else "")
+    return said + (_turns(pipeline, full=full) if len(times) > 1 else "")
 
 
 def _weights_words(passes: Sequence[Pass]) -> str:
@@ -181,7 +181,10 @@ def _weights_words(passes: Sequence[Pass]) -> str:
     return f"reading {read:.2f} GB of weights at {device.bandwidth_gb_s:.0f} GB/s {origin} ({device.host})"
 
 
-def _turns(passes: tuple[Pass, ...], *, full: bool) -> str:
+def _turns(pipeline: _Pipeline, *, full: bool) -> str:
+    passes = pipeline.passes
+    if not full and pipeline.groups > 1:
+        return f"; the {len(passes)} stages work at once, each on a group of streams that goes around"
     if not full:
         return f"; the {len(passes)} stages take turns"
     slowest = max(range(len(passes)), key=lambda at: passes[at].seconds)
