@@ -54,6 +54,14 @@ def test_a_cluster_has_the_slots_that_are_free() -> None:
     assert joined.head == "spark"
 
 
+def test_a_gpu_that_runs_a_model_is_not_given_again() -> None:
+    joined = replace(site("rtx-two"), order=("rtx-two",), slots={"rtx-two": 1}, busy={"rtx-two": 1})
+    assert [device.index for device in joined.devices()] == [1]
+    shared = replace(site("debian-vm"), order=("debian-vm",), slots={"debian-vm": 1}, busy={"debian-vm": 1})
+    assert len(shared.devices()) == 1, "a CPU has as many slots as it was given"
+    assert joined.only(["rtx-two"]).busy == {"rtx-two": 1}
+
+
 def test_a_part_of_a_cluster() -> None:
     joined = replace(
         site("rtx-two", "spark"),

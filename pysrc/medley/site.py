@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from medley import survey
 from medley.fabric import Wishes
@@ -19,6 +20,8 @@ class Site:
     """Hosts of a running cluster as Ray gives them ranks, the head first; empty where none runs."""
     slots: Mapping[str, int] = field(default_factory=dict)
     """How many ranks each host of the cluster still takes."""
+    busy: Mapping[str, int] = field(default_factory=dict)
+    """And how many it runs."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     """By which each has joined it."""
     measured: Measured = NOTHING
@@ -44,6 +47,7 @@ class Site:
             {name: host for name, host in self.hosts.items() if name in part},
             tuple(name for name in self.order if name in part),
             {name: free for name, free in self.slots.items() if name in part},
+            {name: count for name, count in self.busy.items() if name in part},
             {name: address for name, address in self.addresses.items() if name in part},
             self.measured,
         )
@@ -52,7 +56,7 @@ class Site:
         """What can take a rank; `gpus` is what --gpus said: indexes of one host's, or `all`."""
         found = tuple(survey.devices(self.hosts, self.measured))
         if gpus is None:
-            return tuple(_free(found, self.slots)) if self.order else found
+            return tuple(_free(found, self.slots, self.busy)) if self.order else found
         if len(self.hosts) > 1:
             raise Problem(
                 f"--gpus {gpus} is for one host",
@@ -62,13 +66,15 @@ class Site:
         return _chosen(found, gpus)
 
 
-def _free(devices: tuple[Device, ...], slots: Mapping[str, int]) -> Iterator[Device]:
-    """The first of each host: Ray counts GPUs from the first, and says of the free ones only how many."""
-    taken = dict.fromkeys(slots, 0)
-    for device in devices:
-        if taken.get(device.host, 0) < slots.get(device.host, 0):
-            taken[device.host] += 1
-            yield device
+def _free(devices: tuple[Device, ...], slots: Mapping[str, int], busy: Mapping[str, int]) -> Iterator[Device]:
+    """Of each host those after the busy ones: Ray says how many are free, and gives GPUs out from the first.
+
+    Which ones is not known once a model has ended before another that came later. A CPU is one for all slots.
+    """
+    for host, same in groupby(devices, key=lambda device: device.host):
+        first = list(same)
+        skipped = 0 if first[0].kind == "cpu" else busy.get(host, 0)
+        yield from first[skipped : skipped + slots.get(host, 0)]
 
 
 def _chosen(devices: tuple[Device, ...], gpus: str) -> tuple[Device, ...]:

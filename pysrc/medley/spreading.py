@@ -82,6 +82,7 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Watch) -> 
         hosts={name: (hosts[name], kind(hosts[name], known)) for name in order},
         order=order,
         slots={names[address]: free for address, free in slots.items()},
+        busy={names[node["address"]]: node["slots"] - node["free"] for node in nodes},
         addresses={name: addresses[name] for name in order},
         measured=measured.read(),
     )
