@@ -120,7 +120,9 @@ def test_what_nearly_fits_comes_first() -> None:
 def test_reasons_have_numbers() -> None:
     """72B on a Spark and an RTX: neither holds it alone."""
     found = chosen(QWEN_72B, *MIXED)
-    assert found.why[0].startswith("2 stages of 49,31 layers on rtx-1, spark-1: best for latency")
+    assert found.why[0].startswith(
+        "2 stages of 49,31 layers on rtx-1, spark-1: the only layout that fits; 2 "
+    )
     assert [each.because for each in found.rejected if each.what == "alone on spark-1"] == [
         "does not fit: spark-1 0: weights 135.4 + KV cache 2.5 + engine 2.4 = 140.3 of 103.4 GiB, 36.9 short"
     ]

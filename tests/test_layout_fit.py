@@ -1,6 +1,6 @@
 import pytest
 
-from medley.layout.engine_memory import GIB
+from medley.layout.engine_memory import GIB, usable_bytes
 from medley.layout.fit import fit, needed
 from medley.layout.remedies import remedies
 from medley.layout.shapes import Layout
@@ -125,3 +125,19 @@ def test_a_smaller_context_is_a_remedy() -> None:
     found = remedies(QWEN_30B, pipeline((48, (with_memory(spark(), 62 * GIB),))), 262144, 1)
     assert 0 < found.context < 262144
     assert fit(QWEN_30B, pipeline((48, (with_memory(spark(), 62 * GIB),))), found.context, 1).fits
+
+
+@pytest.mark.parametrize(
+    ("kind", "total", "available", "usable"),
+    [
+        pytest.param("spark", 121.7, 118.0, 103.4, id="a Spark: 85 %"),
+        pytest.param("spark", 121.7, 60.0, 52.0, id="a busy Spark: less 8 GiB"),
+        pytest.param("orin", 7.4, 6.0, 4.0, id="the smallest Orin: less 2 GiB"),
+        pytest.param("orin", 30.0, 27.0, 23.25, id="an Orin of 32 GB: less an eighth"),
+        pytest.param("spark", 121.7, 6.0, 0.0, id="a full Spark"),
+        pytest.param("rtx", 95.6, 95.0, 87.95, id="a card: 92 %"),
+        pytest.param("cpu", 24.0, 23.0, 20.4, id="a CPU: 85 %"),
+    ],
+)
+def test_what_the_system_keeps(kind: str, total: float, available: float, usable: float) -> None:
+    assert usable_bytes(kind, int(total * GIB), int(available * GIB)) / GIB == pytest.approx(usable, abs=0.05)

@@ -142,6 +142,49 @@ def test_the_users_own_split_is_that_of_every_replica() -> None:
     assert [[stage.layers for stage in stages] for stages in pipelines(found)] == [[10, 54], [10, 54]]
 
 
+def changed(on: Site, memory_bytes: int | None, available_bytes: int) -> Site:
+    """The same hosts with other memory; None: nobody says what the GPU has."""
+    hosts = {}
+    for name, (facts, kind) in on.hosts.items():
+        gpus = tuple(replace(gpu, memory_bytes=memory_bytes, memory_free_bytes=None) for gpu in facts.gpus)
+        memory = replace(facts.memory, available_bytes=available_bytes)
+        hosts[name] = (replace(facts, gpus=gpus, memory=memory), kind)
+    return replace(on, hosts=hosts)
+
+
+@pytest.mark.parametrize(
+    ("on", "what"),
+    [
+        pytest.param(changed(site("spark"), None, 7 << 30), "too little memory free on spark-1 0", id="full"),
+        pytest.param(
+            changed(site("cpu"), None, 1 << 30), "too little memory free on cpu-1 0", id="a full CPU"
+        ),
+        pytest.param(changed(site("rtx"), None, 64 << 30), "the memory of rtx-1 0", id="not said"),
+    ],
+)
+def test_memory_that_is_not_there(on: Site, what: str) -> None:
+    with pytest.raises(Problem) as caught:
+        placement(shape("demo"), on, Wanted())
+    assert what in caught.value.what
+
+
+def test_the_largest_gpu_takes_a_model_of_which_nothing_is_known() -> None:
+    one = site("rtx")
+    facts, kind = one.hosts["rtx-1"]
+    small = replace(facts.gpus[0], memory_bytes=8 << 30, memory_free_bytes=8 << 30)
+    two = Site({"rtx-1": (replace(facts, gpus=(small, replace(facts.gpus[0], index=1))), kind)})
+    assert unplaced(two, Wanted()).stages[0].devices[0].index == 1
+
+
+def test_what_is_said_of_a_split_is_said_of_it_as_it_lies() -> None:
+    on = site("spark:2", "spark-1", "spark-2")
+    forced = placement(shape("gpt-oss-120b"), on, Wanted(sizes=Sizes(1, 2, 1), partition="30,6"))
+    (tightest,) = [line for line in forced.why if line.startswith("tightest: ")]
+    assert tightest == f"tightest: {forced.fit.worst}"
+    (predicted,) = [line for line in forced.why if line.startswith("predicted ")]
+    assert f"{forced.prediction.tokens_per_s:.1f} tokens/s" in predicted
+
+
 def test_more_ranks_than_there_are() -> None:
     with pytest.raises(Problem, match="4 ranks cannot be made of the 2"):
         unplaced(site("spark:2"), Wanted(sizes=Sizes(2, 2)))

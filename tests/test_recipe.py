@@ -138,6 +138,19 @@ def test_a_part_of_a_hosts_gpus_is_named() -> None:
     assert of(found[1])[1][-2:] == ["--port", "8001"]
 
 
+def test_a_kind_without_an_environment_needs_the_users_own() -> None:
+    """PyPI has no build for an Orin on L4T r36."""
+    found = recipe("gpt-oss-120b", site("orin:2"))
+    assert all(step.typed.endswith("--env VENV") for step in found)
+    assert not any("--env" in step.typed for step in recipe("gpt-oss-120b", site("spark:2")))
+
+
+def test_the_plans_reasons_go_with_what_serves() -> None:
+    *_, serve = recipe("gpt-oss-120b", site("spark:2"))
+    assert any(line.startswith("tensor parallel 2 on spark-1, spark-2") for line in serve.why)
+    assert any("of each GPU's memory" in line or "KV cache" in line for line in serve.why)
+
+
 def test_the_engines_own_flags_go_along() -> None:
     (one,) = recipe("qwen3-8b", site("rtx"), Wanted(), "--seed", "7 8")
     assert one.typed.endswith("-- --seed '7 8'")
@@ -152,7 +165,9 @@ def test_what_is_printed_is_what_is_started(kinds: str) -> None:
     for step in found:
         block = text.split(f"on {step.host}: {step.typed}\n", 1)[1].split("\non ", 1)[0]
         words = shlex.split(block.replace("\\\n", ""))  # as a shell joins lines
-        env = dict(step.starts.command.env)
+        away = ["env", "-u", "PYTHONPATH", "-u", "PYTHONHOME"]
+        assert words[: len(away)] == away
+        words, env = words[len(away) :], dict(step.starts.command.env)
         assert dict(word.split("=", 1) for word in words[: len(env)]) == env
         assert tuple(words[len(env) :]) == step.starts.command.argv
         assert max(map(len, block.splitlines())) <= 104 or "parser" in block

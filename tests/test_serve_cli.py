@@ -77,6 +77,17 @@ def test_a_split_of_ones_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert last["env"]["VLLM_PP_LAYER_PARTITION"] == "30,6"
 
 
+def test_a_plan_that_refuses_is_no_cage(capsys: pytest.CaptureFixture[str]) -> None:
+    """72B does not fit one Spark, by the plan; who wants to try it may."""
+    words = ("qwen2.5-72b-instruct", "--hosts", "spark:1", "--dry-run")
+    with pytest.raises(Problem, match="does not fit"):
+        serve(*words)
+    assert serve(*words, "--unplanned") == 0
+    said = capsys.readouterr().out
+    assert "--gpu-memory-utilization 0.85" in said
+    assert "--max-num-seqs" not in said
+
+
 def test_a_model_that_cannot_be_planned_is_served_as_it_is_cut(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

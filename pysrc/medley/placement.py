@@ -1,15 +1,15 @@
 """A placement is where a model lies on a site: the layout that was chosen, as its ranks will really lie."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from medley import survey
 from medley.fabric import Wishes
 from medley.layout.candidates import Sizes
-from medley.layout.choose import CONTEXT, Choice, Goal, choose
+from medley.layout.choose import CONTEXT, Choice, Goal, choose, figures
 from medley.layout.fit import fit, gib
 from medley.layout.order import VARIABLE, landing
-from medley.layout.shapes import Layout, Stage
+from medley.layout.shapes import Device, Layout, Stage
 from medley.layout.split import By, recut
 from medley.layout.words import devices, hosts, listed, named, pipelines
 from medley.predict import Load, Prediction, predict, timed
@@ -51,6 +51,7 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
         )
     context, load = _asked(shape, wanted)
     found = site.devices(wanted.gpus)
+    _require_memory(found)
     chosen = choose(
         shape,
         found,
@@ -70,7 +71,26 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
         warnings=(*chosen.warnings, *_untried(shape, chosen.layout)),
     )
     lain = _lain(shape, chosen.layout, site, wanted)
-    return chosen if lain == chosen.layout else _again(shape, chosen, lain, context, load)
+    return chosen if lain == chosen.layout else _again(shape, chosen, lain, wanted)
+
+
+def _require_memory(found: Sequence[Device]) -> None:
+    """A Problem where not one device has memory to give, or nobody says how much."""
+    if not found or any(device.memory_bytes for device in found):
+        return
+    names = listed(f"{device.host} {device.index} ({device.name or device.kind})" for device in found)
+    if any(device.total_bytes is None and device.kind != "cpu" for device in found):
+        raise Problem(
+            f"the memory of {names} is not known",
+            cause="nvidia-smi does not say it",
+            fix="medley facts shows what it says; medley serve MODEL --unplanned leaves it to the engine",
+        )
+    raise Problem(
+        f"there is too little memory free on {names}",
+        cause="what is available is no more than what the system keeps; medley facts shows it",
+        fix="end what holds it: ps aux --sort=-rss | head\n"
+        "or give back the page cache: sync; echo 3 | sudo tee /proc/sys/vm/drop_caches",
+    )
 
 
 def _order(layout: Layout, site: Site) -> Iterator[str]:
@@ -89,7 +109,8 @@ def unplaced(site: Site, wanted: Wanted) -> Layout:
     found, sizes = site.devices(wanted.gpus), wanted.sizes
     count = len(found) if wanted.gpus else (sizes.tensor or 1) * (sizes.stages or 1)
     wide = sizes.tensor or count // (sizes.stages or 1)
-    ranks = [device for host in site.order or site.hosts for device in found if device.host == host]
+    largest = sorted(found, key=lambda device: -device.memory_bytes)
+    ranks = [device for host in site.order or site.hosts for device in largest if device.host == host]
     if count > len(ranks) or not wide or count % wide or (sizes.stages or count // wide) * wide != count:
         raise Problem(
             f"{count} ranks cannot be made of the {len(ranks)} GPUs or CPUs there are",
@@ -159,18 +180,22 @@ def _partitioned(shape: Shape, layout: Layout, partition: str) -> Layout:
     return replace(layout, stages=first, replicas=tuple(copies))
 
 
-def _again(
-    shape: Shape, chosen: Choice[Prediction], lain: Layout, context: int, load: Load
-) -> Choice[Prediction]:
+def _again(shape: Shape, chosen: Choice[Prediction], lain: Layout, wanted: Wanted) -> Choice[Prediction]:
     """The same choice for the layout as it lies."""
-    fitted = fit(shape, lain, context, load.concurrency)
+    context, load = _asked(shape, wanted)
+    fitted, told = fit(shape, lain, context, load.concurrency), predict(shape, lain, load)
     if not fitted.fits:
         raise Problem(
             f"it does not fit as it would lie: {named(lain)}",
             cause=f"{gib(fitted.short_bytes)} GiB short: {fitted.worst}; planned was {named(chosen.layout)}",
-            fix="on a worker: medley ray-stop, then medley ray-worker HEAD, which gives it another place",
+            fix=f"unset {VARIABLE['vllm']}: it cuts the layers so"
+            if wanted.partition
+            else "on a worker: medley ray-stop, then medley ray-worker HEAD, which gives it another place",
         )
-    why = f"planned {named(chosen.layout)}; lies as {named(lain)}"
-    return replace(
-        chosen, layout=lain, fit=fitted, prediction=predict(shape, lain, load), why=(*chosen.why, why)
+    stale = figures(chosen.fit, chosen.prediction, context, load.concurrency)
+    why = (
+        *(each for each in chosen.why if each not in stale),
+        f"planned {named(chosen.layout)}; lies as {named(lain)}",
+        *figures(fitted, told, context, load.concurrency),
     )
+    return replace(chosen, layout=lain, fit=fitted, prediction=told, why=why)

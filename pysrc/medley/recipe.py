@@ -8,9 +8,11 @@ from pathlib import Path
 from medley import carry, membership, ray, token, wiring
 from medley.engine import Serving
 from medley.fabric import End, Wishes, fabric
+from medley.kind import Kind
 from medley.launch import BARE, launch
 from medley.layout.choose import CONTEXT, Choice
 from medley.layout.fit import fit
+from medley.layout.order import VARIABLE
 from medley.layout.shapes import Layout
 from medley.layout.words import devices, hosts, pipelines
 from medley.part import Part, part
@@ -33,6 +35,8 @@ class Step:
     """As a person types it there."""
     starts: Reasoned
     """The process that it comes to, but for what the toolchain of that host adds."""
+    why: tuple[str, ...] = ()
+    """The plan's own reasons."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,9 @@ def _of_pipeline(order: Order, shape: Shape, choice: Choice[Prediction], site: S
     started = launch(
         order.weights, kind.host, told, order.serving, tools=BARE, path="", cluster=cluster, extra=order.extra
     )
-    yield Step(used[0], shlex.join(_serve(order, choice.layout, site)), started.reasoned)
+    split = f"{VARIABLE['vllm']}={order.wanted.partition} " if order.wanted.partition else ""
+    typed = split + shlex.join((*_serve(order, choice.layout, site), *_environment(kind), *_engines(order)))
+    yield Step(used[0], typed, started.reasoned, told.why)
 
 
 def _joining(wishes: Wishes, site: Site, ends: Mapping[str, End]) -> Iterator[Step]:
@@ -111,19 +117,29 @@ def _joining(wishes: Wishes, site: Site, ends: Mapping[str, End]) -> Iterator[St
         own = wiring.of_head(head, site.facts[head], replace(wishes, link=link[1]), {})
     ours = _part(head, site)
     start = ray.head(place, ours.node(own), ray.Ports(), dashboard=False, more=ours.on(own))
-    yield Step(head, shlex.join(("medley", "ray-head", *link)), start)
+    yield Step(head, shlex.join(("medley", "ray-head", *link, *_environment(site.hosts[head][1]))), start)
     for host in others:
         both = {name: site.facts[name] for name in (head, host)}
         wired = wiring.of_worker(both, host, (head, at), wishes, {})
         ours = _part(host, site)
         start = ray.worker(place, ours.node(wired), ray.Ports(), to=_gcs(ends[head]), more=ours.on(wired))
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN} | medley ray-worker {at} --token-file -"
+        typed = " ".join((typed, *_environment(site.hosts[host][1])))
         yield Step(host, typed, start)
 
 
 def _part(host: str, site: Site) -> Part:
     facts, kind = site.hosts[host]
     return part(facts, kind, BARE, slots=None, path="")
+
+
+def _environment(kind: Kind) -> tuple[str, ...]:
+    """A kind of host that has no environment of ours needs the user's own virtualenv."""
+    return () if "vllm" in kind.host.environments else ("--env", "VENV")
+
+
+def _engines(order: Order) -> tuple[str, ...]:
+    return ("--", *order.extra) if order.extra else ()
 
 
 def _gcs(head: End) -> str:
@@ -153,5 +169,3 @@ def _serve(order: Order, layout: Layout, site: Site) -> Iterator[str]:
     ):
         if value != usual:
             yield from (name, str(value))
-    if order.extra:
-        yield from ("--", *order.extra)

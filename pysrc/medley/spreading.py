@@ -30,8 +30,13 @@ _RANK = re.compile(r"rank=\[?(\d+)")
 
 
 def cluster(hosts: int | None) -> Membership | None:
-    """The cluster to serve over, or None where this host is in none, or was told to serve alone."""
-    found = membership.noted() if hosts != 1 else None
+    """The cluster to serve over, or None where this host is in none, or is a worker told to serve alone.
+
+    A head that serves alone is still in it, so that its slot is taken.
+    """
+    found = membership.noted()
+    if hosts == 1 and (found is None or found.role != "head"):
+        return None
     if found is None and (hosts or 1) > 1:
         raise Problem(
             f"there is no cluster of {hosts} hosts here",
@@ -66,7 +71,7 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Watch) -> 
         raise Problem(
             "this host has no free slot, and the first rank must be here",
             cause="another model has it",
-            fix="end that one (medley status names it), or serve beside it: --hosts 1",
+            fix="end that one: medley status names it",
         )
     hosts, addresses = told(found)
     names = {address: name for name, address in addresses.items()}

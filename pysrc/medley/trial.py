@@ -37,8 +37,8 @@ def cluster() -> Membership:
     return found
 
 
-def nodes(found: Membership, wanted: int | None, watch: Watch) -> list[Mapping[str, Any]]:
-    """The hosts that take part, this one first: `wanted`, or all there are."""
+def nodes(found: Membership, wanted: int | None, watch: Watch, *, least: int = 2) -> list[Mapping[str, Any]]:
+    """The hosts that take part, this one first: `wanted`, or all there are, and `least` at least."""
     said = membership.ask(spreading.environment(found), Path(found.token), "read", found.head)
     living = sorted(
         (node for node in said["nodes"] if node["alive"]),
@@ -49,9 +49,9 @@ def nodes(found: Membership, wanted: int | None, watch: Watch) -> list[Mapping[s
         f"{node['name']} ({node['address']})" for node in said["nodes"] if node["address"] not in here
     }:
         watch.note(f"{gone} is gone, and takes no part")
-    if len(living) < (wanted or 2):
+    if len(living) < (wanted or least):
         raise Problem(
-            f"{wanted or 2} hosts are needed, and {len(living)} are here",
+            f"{wanted or least} hosts are needed, and {len(living)} are here",
             cause=f"the cluster at {found.head} has {', '.join(node['name'] for node in living)}",
             fix="on each host that is missing: medley ray-worker HEAD; medley status shows who is there",
         )

@@ -28,6 +28,8 @@ def _wrapped(command: Command) -> Iterator[str]:
 
 def _words(command: Command) -> Iterator[str]:
     """Its parts as a shell reads them, a flag and its value together."""
+    if command.unset:
+        yield " ".join(("env", *(f"-u {name}" for name in command.unset)))
     yield from (f"{name}={quote(value)}" for name, value in sorted(command.env.items()))
     program, *rest = command.argv
     found = [quote(program)]

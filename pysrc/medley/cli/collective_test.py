@@ -67,7 +67,7 @@ Examples:
             self._end(measuring.of_this_host(seen), None)
             return
         found = trial.cluster()
-        chosen = trial.nodes(found, self.hosts, seen)
+        chosen = trial.nodes(found, self.hosts, seen, least=1 if self.only == "speed" else 2)
         speeds = result = None
         if self.only != "wire":
             speeds = measuring.of_cluster(found, chosen, self.limit, seen)

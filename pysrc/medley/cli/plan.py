@@ -18,8 +18,8 @@ class Plan(Placing):
     DESCRIPTION = "Say where a model would lie, whether it fits, and how fast it should be; start nothing."
     DESCRIPTION_MORE = """
 Without --from or --hosts it plans for this host, or for the cluster that this host heads; serve does what it
-says. Speeds are predicted from what makers state and what owners have published, with their range. No model
-is fetched: its weights' headers are enough.
+says, but for replicas, which are servers of their own. Speeds are predicted from what makers state and what
+owners have published, with their range; no model is fetched, for its weights' headers are enough.
 
 Examples:
     /medley plan gpt-oss-120b --hosts spark:2

@@ -30,6 +30,8 @@ def show_steps(steps: "Iterable[Step]", *, as_json: bool) -> None:
         print(json.dumps([table(step) for step in steps]))
         return
     for step in steps:
+        for reason in step.why:
+            print(f"medley: plan: {reason}", file=sys.stderr)
         for what, reason in step.starts.why():
             print(f"medley: {step.host}: {what}: {reason}", file=sys.stderr)
         print(f"on {step.host}: {step.typed}", file=sys.stderr)
@@ -38,7 +40,8 @@ def show_steps(steps: "Iterable[Step]", *, as_json: bool) -> None:
 
 def table(step: "Step") -> dict[str, Any]:
     command = step.starts.command
-    reasons = [{"what": what, "why": reason} for what, reason in step.starts.why()]
+    told = (*(("plan", each) for each in step.why), *step.starts.why())
+    reasons = [{"what": what, "why": reason} for what, reason in told]
     parts = {"argv": command.argv, "env": command.env, "unset": command.unset}
     return {"host": step.host, "type": step.typed, "command": str(command), **parts, "why": reasons}
 

@@ -1,6 +1,7 @@
 """The hosts a verb is about: those whose transcripts --from names, or else this one."""
 
 import platform
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,12 @@ def site(files: "Iterable[str]", imagined: str | None = None, kind: str | None =
     files = tuple(files)
     hosts = by_host(files) if imagined is None else hosts_of(imagined)
     known = measured.read() if imagined is None and not files else measured.NOTHING
-    return Site({name: (facts, kind_of(facts, kind)) for name, facts in hosts.items()}, measured=known)
+    found = {name: (facts, kind_of(facts, kind)) for name, facts in hosts.items()}
+    for name, (_, each) in found.items():
+        if each.warning and imagined is None:
+            where = f"{name}: " if len(found) > 1 else ""
+            print(f"medley: {where}{each.warning}", file=sys.stderr)
+    return Site(found, measured=known)
 
 
 def found(files: "Iterable[str]") -> "Iterator[tuple[str, Facts]]":

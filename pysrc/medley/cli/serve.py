@@ -22,7 +22,7 @@ _MOST_HOSTS = 64
 
 
 class Serve(Placing):
-    DESCRIPTION = "Serve a model on this host with an OpenAI-style API, until Ctrl-C."
+    DESCRIPTION = "Serve a model with an OpenAI-style API, on this host or over its cluster, until Ctrl-C."
     DESCRIPTION_MORE = """
 MODEL is a name in models/ (demo needs nothing but this program), a folder that holds a model, or ORG/NAME on
 the model hub. What comes after -- goes to the engine as it is, and wins over what medley would say.
@@ -63,10 +63,14 @@ Examples:
         "--hosts",
         str,
         argname="N|KINDS",
+        excludes=["--from"],
         help="so many hosts of the cluster, 1: this one alone; with --dry-run also spark:2,thor:1",
     )
     wait = cli.SwitchAttr(
         "--wait", cli.Range(0, 86_400), 0, argname="SECONDS", help="how long to wait for these hosts to join"
+    )
+    unplanned = cli.Flag(
+        "--unplanned", help="cut it as --tp and --pp say, and leave it to the engine whether it fits"
     )
     timeout = cli.SwitchAttr(
         "--timeout", cli.Range(1, 86_400), 1800, argname="SECONDS", help="how long until it must be ready"
@@ -109,7 +113,7 @@ Examples:
         from medley.cli.served import Served, say
         from medley.layout.words import hosts
 
-        layout, plan = _planned(order, site)
+        layout, plan = _planned(order, site, bare=self.unplanned)
         spread = joined if plan.over_ray else None
         launch = self._launch(order, plan, site.only(hosts(layout)), spread)
         if self.dry_run:
@@ -146,15 +150,10 @@ Examples:
         from medley import spreading
         from medley.cli import replay
         from medley.cli.progress import watch
-        from medley.cli.served import say
 
         if joined:
             return spreading.site(joined, self._count(), self.wait, watch())
-        site = replay.site(self.replayed, imagined, self.kind)
-        for name, (_, kind) in site.hosts.items():
-            if kind.warning:
-                say(kind.warning if len(site.hosts) == 1 else f"{name}: {kind.warning}")
-        return site
+        return replay.site(self.replayed, imagined, self.kind)
 
     def _launch(self, order: "Order", plan: "Plan", site: "Site", joined: "Membership | None") -> "Launch":
         """The command on the first host of this site; `joined`: over all of them."""
@@ -191,8 +190,8 @@ def _what_if(order: "Order", site: "Site", *, as_json: bool) -> None:
     show_steps(steps(order, made, placement(made, site, order.wanted), site), as_json=as_json)
 
 
-def _planned(order: "Order", site: "Site") -> "tuple[Layout, Plan]":
-    """Where its ranks lie, and what the engine is told; as the user cuts it where nothing is known of it."""
+def _planned(order: "Order", site: "Site", *, bare: bool) -> "tuple[Layout, Plan]":
+    """Where its ranks lie, and what the engine is told; `bare` or unknown: as the user cuts it."""
     from medley.cli.served import say
     from medley.layout.words import hosts
     from medley.placement import placement, unplaced
@@ -200,9 +199,11 @@ def _planned(order: "Order", site: "Site") -> "tuple[Layout, Plan]":
 
     found, wanted = order.weights, order.wanted
     try:
-        made = shape_of(found)
+        made = None if bare else shape_of(found)
     except Problem as problem:
         say(f"not planned: {problem.what}: {problem.cause}")
+        made = None
+    if made is None:
         layout = unplaced(site, wanted)
         return layout, unplanned(layout, site.facts, found.model, over_ray=len(hosts(layout)) > 1)
     choice = placement(made, site, wanted)

@@ -64,7 +64,7 @@ def _memory(plan: Plan, host: Host) -> Iterator[Flag]:
         )
         yield Flag(("--kv-cache-memory-bytes",), str(plan.kv_cache_bytes), why)
     if plan.memory_utilization is not None:
-        why = "what is free now" if not host.memory.unified else "the GPU's memory is the system's too"
+        why = "what every rank's GPU has free, and no more than its kind of host bears"
         yield Flag(("--gpu-memory-utilization",), f"{plan.memory_utilization:.2f}", why)
     if plan.sequences is not None:
         why = "at once; the plan's memory counts on it, and --concurrency raises it"

@@ -192,21 +192,22 @@ def _why(
     first: _Tried[P], others: Sequence[_Tried[P]], goal: Goal, asked: Asked, counts: tuple[int, int, int]
 ) -> Iterator[str]:
     able, tight, ruled = counts
-    yield (
-        f"{named(first.layout)}: best for {goal} of {able} layouts that fit; "
-        f"{tight} do not fit, {ruled} cannot be cut so"
-    )
-    told = first.prediction
-    yield (
-        f"predicted {told.tokens_per_s:.1f} tokens/s ({told.low:.1f} to {told.high:.1f}) at "
-        f"{asked.concurrency} at once, {told.per_stream:.1f} for each; bound by {told.bound}"
-    )
+    best = "the only layout that fits" if able == 1 else f"best for {goal} of {able} layouts that fit"
+    rest = (*([f"{tight} do not fit"] if tight else []), *([f"{ruled} are ruled out"] if ruled else []))
+    yield f"{named(first.layout)}: {'; '.join((best, *rest))}"
     if others:
         yield f"next: {named(others[0].layout)}: {_worse(others[0], first, goal)}"
-    yield f"tightest: {first.fit.worst}"
-    yield (
-        f"up to {first.fit.context} tokens at {asked.concurrency} at once, "
-        f"up to {first.fit.concurrency} at once of {asked.context} tokens"
+    yield from figures(first.fit, first.prediction, asked.context, asked.concurrency)
+
+
+def figures(fitted: Fit, told: Prediction, context: int, concurrency: int) -> tuple[str, ...]:
+    """What a plan's reasons say of speed and memory."""
+    rate = f"{told.tokens_per_s:.1f} tokens/s ({told.low:.1f} to {told.high:.1f}) at {concurrency} at once"
+    longest = f"up to {fitted.context} tokens at {concurrency} at once"
+    return (
+        f"predicted {rate}, {told.per_stream:.1f} for each; bound by {told.bound}",
+        f"tightest: {fitted.worst}",
+        f"{longest}, up to {fitted.concurrency} at once of {context} tokens",
     )
 
 
@@ -218,13 +219,18 @@ def _worse(one: _Tried[P], first: _Tried[P], goal: Goal) -> str:
     if one.score < _AS_GOOD * first.score:
         return f"{numbers} ({one.score / first.score - 1:+.0%})"
     used, chosen = (
-        f"{len(hosts(each.layout))} hosts and {len(ranks_of(each.layout))} ranks" for each in (one, first)
+        f"{_counted(len(hosts(each.layout)), 'host')} and {_counted(len(ranks_of(each.layout)), 'rank')}"
+        for each in (one, first)
     )
     room, roomier = one.fit.concurrency, first.fit.concurrency
     if room < roomier and _uncut(one.layout) == _uncut(first.layout):
         return f"{numbers}: about as fast, holds {room} at once, the chosen {roomier}"
-    plainer = "the plainer one is taken" if used == chosen else f"with {used} instead of {chosen}"
+    plainer = "the simpler one is taken" if used == chosen else f"with {used} instead of {chosen}"
     return f"{numbers}: about as fast, {plainer}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _too_large(

@@ -26,9 +26,11 @@ _WIDE = 6
 # GPU and system share unified memory, and vLLM's limit is not a hard one there: above 0.85 hosts were seen to
 # wedge (vllm issues 46307, 56824). About 5.6 GiB of an engine on GB10 lie outside of its own accounting: its
 # processes on the host's side and its graphs (MiaAI-Lab's two-Spark kit, issue 118); with the system itself
-# that makes 8.
+# that makes 8. Boards with less memory run less beside it: an eighth, and no less than 2 (judgement).
 _UNIFIED_LIMIT = 0.85
 _UNIFIED_SYSTEM = 8 * GIB
+_LEAST_SYSTEM = 2 * GIB
+_SYSTEM_PART = 8
 # vLLM's own default of --gpu-memory-utilization in 0.32.
 _GPU_LIMIT = 0.92
 # Judgement: a host without a GPU runs the engine's threads and everything else in the same memory.
@@ -70,7 +72,8 @@ def engine(kind: str) -> Engine:
 def usable_bytes(kind: str, total_bytes: int, available_bytes: int) -> int:
     """What a rank may take of a device of this kind of host: `Device.memory_bytes`."""
     if engine(kind) is _UNIFIED:
-        most = min(_UNIFIED_LIMIT * total_bytes, available_bytes - _UNIFIED_SYSTEM)
+        system = min(_UNIFIED_SYSTEM, max(_LEAST_SYSTEM, total_bytes // _SYSTEM_PART))
+        most = min(_UNIFIED_LIMIT * total_bytes, available_bytes - system)
     elif kind == "cpu":
         most = min(_CPU_LIMIT * total_bytes, available_bytes - _CPU_SYSTEM)
     else:
