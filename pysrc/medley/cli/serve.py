@@ -157,7 +157,7 @@ Examples:
 
     def _launch(self, order: "Order", plan: "Plan", site: "Site", joined: "Membership | None") -> "Launch":
         """The command on the first host of this site; `joined`: over all of them."""
-        from medley import spreading, tools
+        from medley import dialect, spreading, tools
         from medley.cli.progress import watch
         from medley.launch import launch
 
@@ -165,6 +165,7 @@ Examples:
         # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
         named = joined.environment if joined and not self.environment else self.environment
         chosen = (tools.expected if self.dry_run else tools.ready)(kind, named, watch=watch())
+        dialect.require_known(chosen.binary, order.extra, ask=not self.dry_run, watch=watch())
         wishes = order.wanted.wishes
         cluster = spreading.settings(joined, site, wishes, os.environ, watch()) if joined else ()
         return launch(
