@@ -23,13 +23,15 @@ class Completion:
     seconds: float
 
 
-def answered(url: str, model: str) -> Completion | None:
+def answered(url: str, model: str, key: str | None = None) -> Completion | None:
     """One short completion, or None while nobody listens there yet; a Problem when it is refused."""
     body = {"model": model, "prompt": "Hello", "max_tokens": _PROBE_TOKENS, "temperature": 0}
     began = time.monotonic()
     try:
         limit = httpx.Timeout(_PROBE_LIMIT_S, connect=2)
-        answer = httpx.post(f"{url}/completions", json=body, timeout=limit, verify=_tls(url))
+        answer = httpx.post(
+            f"{url}/completions", json=body, timeout=limit, verify=_tls(url), headers=_headers(key)
+        )
     except (httpx.ConnectError, httpx.ConnectTimeout):
         return None
     except httpx.HTTPError as error:
@@ -62,7 +64,9 @@ class Speed:
         return (self.tokens - 1) / rest if self.tokens > 1 and rest > 0 else None
 
 
-def chat(url: str, model: str, text: str, *, max_tokens: int | None) -> Iterator[str | Speed]:
+def chat(
+    url: str, model: str, text: str, *, max_tokens: int | None, key: str | None = None
+) -> Iterator[str | Speed]:
     """The answer to one message, piece by piece, and at the end its Speed."""
     body: dict[str, object] = {
         "model": model,
@@ -75,7 +79,7 @@ def chat(url: str, model: str, text: str, *, max_tokens: int | None) -> Iterator
     began = time.monotonic()
     first: float | None = None
     usage: dict[str, int] = {}
-    for event in _events(f"{url}/chat/completions", body):
+    for event in _events(f"{url}/chat/completions", body, key):
         usage = event.get("usage") or usage
         for choice in event.get("choices", ()):
             delta = choice["delta"]
@@ -87,10 +91,11 @@ def chat(url: str, model: str, text: str, *, max_tokens: int | None) -> Iterator
     yield Speed(usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0), first or total, total)
 
 
-def _events(url: str, body: dict[str, object]) -> Iterator[dict[str, Any]]:
+def _events(url: str, body: dict[str, object], key: str | None) -> Iterator[dict[str, Any]]:
     limit = httpx.Timeout(_FIRST_TOKEN_LIMIT_S, connect=5)
     try:
-        with httpx.stream("POST", url, json=body, timeout=limit, verify=_tls(url)) as answer:
+        headers = _headers(key)
+        with httpx.stream("POST", url, json=body, timeout=limit, verify=_tls(url), headers=headers) as answer:
             if answer.status_code != httpx.codes.OK:
                 answer.read()
                 _require_ok(answer, str(body["model"]))
@@ -120,14 +125,18 @@ def base(url: str) -> str:
     return whole.rstrip("/") + ("/v1" if parsed.path in {"", "/"} else "")
 
 
-def models(url: str) -> list[str]:
+def models(url: str, key: str | None = None) -> list[str]:
     """The names a server serves."""
     try:
-        answer = httpx.get(f"{url}/models", timeout=5, verify=_tls(url))
+        answer = httpx.get(f"{url}/models", timeout=5, verify=_tls(url), headers=_headers(key))
     except httpx.HTTPError as error:
         raise _unreachable(url, error) from error
     _require_ok(answer, "any")
     return [model["id"] for model in answer.json()["data"]]
+
+
+def _headers(key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def _tls(url: str) -> bool:
@@ -144,6 +153,12 @@ def _unreachable(url: str, error: httpx.HTTPError) -> Problem:
 
 
 def _require_ok(answer: httpx.Response, model: str) -> None:
+    if answer.status_code == httpx.codes.UNAUTHORIZED:
+        raise Problem(
+            "the server wants another API key",
+            cause=f"{answer.status_code}: {_message(answer)}",
+            fix="medley ask --api-key FILE, or: export OPENAI_API_KEY=…",
+        )
     if answer.status_code != httpx.codes.OK:
         raise Problem(
             f"the server refused a request for {model!r}",

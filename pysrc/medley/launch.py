@@ -69,6 +69,7 @@ def launch(
             *of_toolkit(tools.settings, tools.programs, path),
             *variables(plan, host, local=weights.local),
             *cluster,
+            *vllm.variables(serving),
         )
     )
     flags = tuple(chosen(vllm.flags(serving, plan, host, weights.model), extra))

@@ -32,8 +32,9 @@ class Reasoned:
     @property
     def command(self) -> Command:
         flags = (word for flag in self.flags for word in flag.argv())
-        env = {each.name: each.value for each in self.variables}
-        return Command((*self.words, *flags, *self.extra), env, UNSET)
+        env = {each.name: each.value for each in self.variables if not each.secret}
+        secrets = {each.name: each.value for each in self.variables if each.secret}
+        return Command((*self.words, *flags, *self.extra), env, UNSET, secrets)
 
     def why(self) -> list[tuple[str, str]]:
         """Each part and its reason, in the order of the command."""

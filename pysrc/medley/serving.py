@@ -18,12 +18,14 @@ class Server:
     url: str
     model: str
     pid: int
+    key: str | None = None
+    """The file of its API key."""
 
 
 @contextmanager
-def noted(url: str, model: str, port: int) -> Iterator[None]:
+def noted(url: str, model: str, port: int, key: Path | None = None) -> Iterator[None]:
     """Keep the note while the body runs."""
-    store.write(_note(port), json.dumps(asdict(Server(url, model, getpid()))))
+    store.write(_note(port), json.dumps(asdict(Server(url, model, getpid(), str(key) if key else None))))
     try:
         yield
     finally:

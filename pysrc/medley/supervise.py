@@ -28,6 +28,7 @@ def supervise(
     on_ready: Callable[[api.Completion, float], None],
     last_error: LastError,
     fatal: Callable[[str], bool] = lambda _: False,
+    key: str | None = None,
 ) -> NoReturn:
     """Run an engine until it ends, which is always a Problem: it is only left by Ctrl-C or a signal.
 
@@ -44,7 +45,7 @@ def supervise(
     process = Process(command, watched)
     began = time.monotonic()
     try:
-        completion = _until_ready(process, url, model, limit_s)
+        completion = _until_ready(process, lambda: api.answered(url, model, key), model, limit_s)
         if completion is not None:
             on_ready(completion, time.monotonic() - began)
             while process.wait(_LOOK_EVERY_S) is None and not lost:
@@ -59,14 +60,16 @@ def supervise(
     raise died(finished or Finished(1, ()), ready=completion is not None, log=log, last_error=last_error)
 
 
-def _until_ready(process: Process, url: str, model: str, limit_s: float) -> api.Completion | None:
+def _until_ready(
+    process: Process, answered: Callable[[], api.Completion | None], model: str, limit_s: float
+) -> api.Completion | None:
     """The first completion, or None when the engine ended instead."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         if process.wait(_LOOK_EVERY_S) is not None:
             return None
         try:
-            completion = api.answered(url, model)
+            completion = answered()
         except Problem:
             # A dying engine breaks the connection first; then its own last error says more.
             if process.wait(_END_LIMIT_S) is not None:

@@ -30,7 +30,7 @@ def _words(command: Command) -> Iterator[str]:
     """Its parts as a shell reads them, a flag and its value together."""
     if command.unset:
         yield " ".join(("env", *(f"-u {name}" for name in command.unset)))
-    yield from (f"{name}={quote(value)}" for name, value in sorted(command.env.items()))
+    yield from command.assignments()
     program, *rest = command.argv
     found = [quote(program)]
     for word in rest:

@@ -16,6 +16,8 @@ class Variable:
     name: str
     value: str
     why: str
+    secret: bool = False
+    """Its value stands in the file that `value` names."""
 
 
 def variables(plan: Plan, host: Host, *, local: bool) -> Iterator[Variable]:

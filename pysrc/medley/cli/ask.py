@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbum import cli
@@ -12,6 +13,9 @@ from medley.problem import Problem
 
 if TYPE_CHECKING:
     from medley import api
+
+
+_USUAL = "http://127.0.0.1:8000/v1"
 
 
 class Ask(Verb):
@@ -36,17 +40,23 @@ Examples:
     max_tokens = cli.SwitchAttr(
         "--max-tokens", cli.Range(1, 1_000_000), argname="N", help="the answer's limit"
     )
+    key_file = cli.SwitchAttr(
+        "--api-key", str, argname="FILE", help="the file of the server's key; default: OPENAI_API_KEY"
+    )
     stdin = cli.Flag("--stdin", help="add what stands on standard input to the message")
     as_json = cli.Flag("--json", help="print one JSON object: the answer and how fast it came")
 
     def main(self, *text: str) -> int:
-        from medley import api
+        from medley import api, serving
 
         question = _question((*text, sys.stdin.read()) if self.stdin else text)
-        url = api.base(self.url or os.environ.get("MEDLEY_URL") or _here())
-        model = self.model or _first(api.models(url))
+        named = self.url or os.environ.get("MEDLEY_URL")
+        here = None if named else serving.newest()
+        url = api.base(named or (here.url if here else _USUAL))
+        key = self._key(here.key if here else None)
+        model = self.model or _first(api.models(url, key))
         said: list[str] = []
-        for piece in api.chat(url, model, question, max_tokens=self.max_tokens):
+        for piece in api.chat(url, model, question, max_tokens=self.max_tokens, key=key):
             if isinstance(piece, api.Speed):
                 self._end(model, "".join(said), piece)
             else:
@@ -54,6 +64,14 @@ Examples:
                 if not self.as_json:
                     print(piece, end="", flush=True)
         return 0
+
+    def _key(self, file: str | None) -> str | None:
+        """From the file that is named, else this host's own server's, else OpenAI's variable."""
+        from medley import api_key
+
+        if self.key_file:
+            file = str(api_key.chosen(self.key_file, "127.0.0.1", make=False) or "")
+        return api_key.read(Path(file)) if file else os.environ.get("OPENAI_API_KEY")
 
     def _end(self, model: str, answer: str, speed: "api.Speed") -> None:
         rate = speed.tokens_per_second
@@ -78,14 +96,6 @@ def _question(words: tuple[str, ...]) -> str:
     if not any(word.strip() for word in words):
         raise Problem("there is nothing to ask", cause="no text was given", fix='medley ask "Hello"')
     return "\n".join(words) if words[-1].count("\n") else " ".join(words)
-
-
-def _here() -> str:
-    """The newest server that `medley serve` runs on this host, or where one would be."""
-    from medley import serving
-
-    newest = serving.newest()
-    return newest.url if newest else "http://127.0.0.1:8000/v1"
 
 
 def _first(names: list[str]) -> str:

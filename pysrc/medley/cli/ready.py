@@ -2,6 +2,7 @@
 
 import json
 import os
+from shlex import quote
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,14 +17,21 @@ def url(listens: "Serving") -> str:
     return f"http://{address}:{listens.port}/v1"
 
 
-def ready(where: str, model: str, completion: "api.Completion", seconds: float, *, as_json: bool) -> None:
+def ready(
+    where: str, listens: "Serving", completion: "api.Completion", seconds: float, *, as_json: bool
+) -> None:
+    model, key = listens.name, listens.key
     if as_json:
-        print(json.dumps({"url": where, "model": model, "pid": os.getpid()}), flush=True)
+        print(
+            json.dumps({"url": where, "model": model, "pid": os.getpid(), "key": str(key) if key else None}),
+            flush=True,
+        )
         return
+    header = f""" -H "Authorization: Bearer $(cat {quote(str(key))})\"""" if key else ""
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
     print(
         f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion.text!r}\n\n"
-        f"    curl {where}/chat/completions -H 'Content-Type: application/json' -d '{body}'\n"
+        f"    curl {where}/chat/completions -H 'Content-Type: application/json'{header} -d '{body}'\n"
         f'    medley ask "Hello"\n\nCtrl-C ends it.\n',
         flush=True,
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def show(command: Command, why: Iterable[tuple[str, str]], *, as_json: bool) -> None:
     if as_json:
         reasons = [{"what": what, "why": reason} for what, reason in why]
-        parts = {"argv": command.argv, "env": command.env, "unset": command.unset}
+        parts = {"argv": command.argv, "env": command.env, "unset": command.unset, "secrets": command.secrets}
         print(json.dumps({"command": str(command), **parts, "why": reasons}))
         return
     for what, reason in why:
@@ -42,7 +42,7 @@ def table(step: "Step") -> dict[str, Any]:
     command = step.starts.command
     told = (*(("plan", each) for each in step.why), *step.starts.why())
     reasons = [{"what": what, "why": reason} for what, reason in told]
-    parts = {"argv": command.argv, "env": command.env, "unset": command.unset}
+    parts = {"argv": command.argv, "env": command.env, "unset": command.unset, "secrets": command.secrets}
     return {"host": step.host, "type": step.typed, "command": str(command), **parts, "why": reasons}
 
 

@@ -49,7 +49,13 @@ Examples:
         str,
         "127.0.0.1",
         argname="ADDRESS",
-        help="0.0.0.0 opens it to the network, with no password",
+        help="0.0.0.0 opens it to the network; requests then need an API key",
+    )
+    api_key = cli.SwitchAttr(
+        "--api-key",
+        str,
+        argname="FILE",
+        help="requests must give the key in this file; none: no key; default: made where --host opens it",
     )
     served_name = cli.SwitchAttr(
         "--served-model-name", str, argname="NAME", help="the name that requests give"
@@ -84,7 +90,7 @@ Examples:
     )
 
     def main(self, model: str, *flags: str) -> None:
-        from medley import config, engine, port, serving, spreading, store, weights
+        from medley import api_key, config, engine, port, serving, spreading, store, weights
         from medley.cli.reasons import only_dry_run
         from medley.recipe import Order
 
@@ -94,7 +100,8 @@ Examples:
         if (self.replayed or imagined is not None) and not self.dry_run:
             raise only_dry_run("serve MODEL", "--from FILE" if self.replayed else f"--hosts {imagined}")
         found = weights.weights(model, config.models(), store.cache())
-        listens = engine.Serving(found.target, self.served_name or found.name, self.host, self.port)
+        key = api_key.chosen(self.api_key, self.host, make=not self.dry_run)
+        listens = engine.Serving(found.target, self.served_name or found.name, self.host, self.port, key)
         if not self.dry_run:
             serving.require_none(self.port)
             port.require_free(self.host, self.port)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from medley import carry, serving, spreading, store
+from medley import api_key, carry, serving, spreading, store
 from medley.cli.ready import ready, url
 from medley.engine.vllm import fatal, last_error
 from medley.supervise import supervise
@@ -39,7 +39,8 @@ class Served:
 
     def spread(self, joined: "Membership", taken: "Taken") -> NoReturn:
         """Over the cluster's hosts, each rank where the plan has it."""
-        carry.write(self.launch.command.environment(os.environ))
+        command = self.launch.command
+        carry.write((*command.environment(os.environ), *command.secrets))
         folder = Path(self.listens.target)
         if folder.is_absolute():
             spreading.require_weights(joined, folder)
@@ -63,7 +64,7 @@ class Served:
         for reason in self.launch.plan.why:
             say(reason)
         say(f"$ {self.launch.command}")
-        with serving.noted(where, listens.name, listens.port), serving.log(log) as keep:
+        with serving.noted(where, listens.name, listens.port, listens.key), serving.log(log) as keep:
 
             def on_line(line: str) -> None:
                 keep(line)
@@ -71,7 +72,7 @@ class Served:
 
             def on_ready(completion: "api.Completion", seconds: float) -> None:
                 placed()
-                ready(where, listens.name, completion, seconds, as_json=self.as_json)
+                ready(where, listens, completion, seconds, as_json=self.as_json)
 
             supervise(
                 self.launch.command,
@@ -83,6 +84,7 @@ class Served:
                 on_ready=on_ready,
                 last_error=last_error,
                 fatal=fatal,
+                key=api_key.read(listens.key) if listens.key else None,
             )
 
 

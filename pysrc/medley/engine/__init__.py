@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from medley.reasoned import Flag
 
@@ -14,6 +15,8 @@ class Serving:
     name: str
     address: str = "127.0.0.1"
     port: int = 8000
+    key: Path | None = None
+    """The file of the key that requests must give."""
 
 
 def chosen(ours: Iterable[Flag], theirs: tuple[str, ...]) -> Iterator[Flag]:

@@ -11,6 +11,7 @@ from medley.engine import Serving
 from medley.plan import Plan
 from medley.reasoned import Flag
 from medley.tables import Host, Model
+from medley.variables import Variable
 
 # "(EngineCore pid=12) ERROR 11-21 08:01:33 [core.py:1109] ValueError: …"; each part before the error may lack
 _PREFIX = re.compile(r"^(?:\(\S+ pid=\d+\) ?)?(?:ERROR [\d-]+ [\d:]+ \[[^\]]+\] ?)?")
@@ -28,6 +29,13 @@ _EMPTY = (
 def words(binary: Path, serving: Serving) -> tuple[str, ...]:
     """`vllm serve`, before any flag."""
     return (str(binary / "vllm"), "serve", serving.target)
+
+
+def variables(serving: Serving) -> Iterator[Variable]:
+    """What it is told where an argument would be seen by every user of the host."""
+    if serving.key:
+        why = "requests must give this key; as a flag every user of this host could read it"
+        yield Variable("VLLM_API_KEY", str(serving.key), why, secret=True)
 
 
 def flags(serving: Serving, plan: Plan, host: Host, model: Model | None) -> Iterator[Flag]:
