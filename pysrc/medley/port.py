@@ -11,6 +11,13 @@ _LISTENING = "0A"
 _LAST = 65_535
 
 
+def free() -> int:
+    """One that nobody has on the loopback, as the kernel picks it."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def require_free(address: str, port: int) -> None:
     """Raise a Problem unless a server could listen there now."""
     if not 0 < port <= _LAST:

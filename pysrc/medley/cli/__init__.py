@@ -7,7 +7,19 @@ import sys
 from medley.cli.verb import Verb
 
 VERBS = (
-    *("facts", "env", "plan", "serve", "ask", "ray-head", "ray-worker", "ray-stop", "status", "link"),
+    *(
+        "facts",
+        "env",
+        "plan",
+        "serve",
+        "ask",
+        "batch",
+        "ray-head",
+        "ray-worker",
+        "ray-stop",
+        "status",
+        "link",
+    ),
     *("collective-test", "check", "version"),
 )
 

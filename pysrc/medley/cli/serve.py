@@ -10,6 +10,9 @@ from medley.cli.placing import Placing, shape_of
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
+    from collections.abc import Callable
+
+    from medley.batch.sending import Answering
     from medley.launch import Launch
     from medley.layout.shapes import Layout
     from medley.membership import Membership
@@ -43,7 +46,7 @@ Examples:
     USAGE = "    {progname} [SWITCHES] MODEL [-- ENGINE FLAGS]\n"
     HINT = "the engine's own flags come after --: medley serve MODEL -- --max-model-len 8192"
 
-    port = cli.SwitchAttr("--port", int, 8000, argname="PORT", help="where it listens")
+    port = cli.SwitchAttr("--port", int, 8000, argname="PORT", help="where it listens", overridable=True)
     host = cli.SwitchAttr(
         "--host",
         str,
@@ -84,6 +87,8 @@ Examples:
     replayed = cli.SwitchAttr(
         "--from", str, list=True, argname="FILE", help="with --dry-run: on the hosts of these transcripts"
     )
+    then: "Callable[[Answering], None] | None" = None
+    """What to do once it is ready, for a verb that serves for one thing."""
     dry_run = cli.Flag("--dry-run", help="print the command, and why it is as it is; start nothing")
     as_json = cli.Flag(
         "--json", help="print one JSON object: the command, or where the server is once it is ready"
@@ -126,7 +131,7 @@ Examples:
         if self.dry_run:
             show(launch.command, launch.why(), as_json=self.as_json)
             return
-        served = Served(launch, order.serving, self.timeout, self.as_json)
+        served = Served(launch, order.serving, self.timeout, self.as_json, self.then)
         taken = spreading.taken(layout, site) if joined else None
         try:
             if spread and taken:

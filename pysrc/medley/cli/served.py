@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from medley import api_key, carry, serving, spreading, store
+from medley.batch.sending import Answering
 from medley.cli.ready import ready, url
 from medley.engine.vllm import fatal, last_error
 from medley.supervise import supervise
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from medley.spreading import Taken
 
 
+class Ended(Exception):  # noqa: N818 - no error: what it was started for is done
+    """The model was served for one thing, and that is done."""
+
+
 @dataclass(frozen=True)
 class Served:
     launch: "Launch"
@@ -29,6 +34,8 @@ class Served:
     limit_s: float
     """Until it must be ready."""
     as_json: bool
+    then: "Callable[[Answering], None] | None" = None
+    """What is to be done once it is ready; then it ends."""
 
     def here(self, joined: "Membership | None", taken: "Taken | None") -> NoReturn:
         """On this host alone; in a cluster its slots are taken while it runs."""
@@ -60,6 +67,7 @@ class Served:
 
     def _run(self, placed: "Callable[[], None]") -> NoReturn:
         listens, where = self.listens, url(self.listens)
+        key = api_key.read(listens.key) if listens.key else None
         log = store.state() / "logs" / f"serve-{listens.port}.log"
         for reason in self.launch.plan.why:
             say(reason)
@@ -72,6 +80,9 @@ class Served:
 
             def on_ready(completion: "api.Completion", seconds: float) -> None:
                 placed()
+                if self.then:
+                    self.then(Answering(where, listens.name, key))
+                    raise Ended
                 ready(where, listens, completion, seconds, as_json=self.as_json)
 
             supervise(
@@ -84,7 +95,7 @@ class Served:
                 on_ready=on_ready,
                 last_error=last_error,
                 fatal=fatal,
-                key=api_key.read(listens.key) if listens.key else None,
+                key=key,
             )
 
 
