@@ -156,18 +156,19 @@ def _require_ok(answer: httpx.Response, model: str) -> None:
     if answer.status_code == httpx.codes.UNAUTHORIZED:
         raise Problem(
             "the server wants another API key",
-            cause=f"{answer.status_code}: {_message(answer)}",
+            cause=f"{answer.status_code}: {message(answer)}",
             fix="medley ask --api-key FILE, or: export OPENAI_API_KEY=…",
         )
     if answer.status_code != httpx.codes.OK:
         raise Problem(
             f"the server refused a request for {model!r}",
-            cause=f"{answer.status_code}: {_message(answer)}",
+            cause=f"{answer.status_code}: {message(answer)}",
             fix=f"see what it serves: curl {answer.url.copy_with(path='/v1/models')}",
         )
 
 
-def _message(answer: httpx.Response) -> str:
+def message(answer: httpx.Response) -> str:
+    """What a refusal says."""
     try:
         said = answer.json()
         return str(said.get("error", said).get("message", said))[:500]

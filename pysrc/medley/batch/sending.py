@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from medley.api import message
 from medley.batch.book import Book
 from medley.batch.lines import Request
 from medley.problem import Problem
@@ -82,7 +83,7 @@ async def _worker(run: _Run, waiting: Iterator[Request]) -> None:
             run.progress.answered += 1
             run.progress.tokens += _tokens(body)
         else:
-            run.book.refuse(request, answer.status_code, _message(answer))
+            run.book.refuse(request, answer.status_code, message(answer))
             run.progress.refused += 1
         run.progress.seen(run.progress)
 
@@ -100,11 +101,11 @@ async def _answered(run: _Run, request: Request) -> httpx.Response:
             said = f"{type(error).__name__}: {error}"
             continue
         if answer.status_code == httpx.codes.UNAUTHORIZED:
-            said = f"{answer.status_code}: {_message(answer)}"
+            said = f"{answer.status_code}: {message(answer)}"
             break
         if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR and answer.status_code not in _LATER:
             return answer
-        said = f"{answer.status_code}: {_message(answer)}"
+        said = f"{answer.status_code}: {message(answer)}"
     raise Problem(
         "the server does not answer any more",
         cause=f"line {request.number}: {said}",
@@ -115,11 +116,3 @@ async def _answered(run: _Run, request: Request) -> httpx.Response:
 def _tokens(body: Any) -> int:  # noqa: ANN401 - as the server gave it
     usage = body.get("usage") or {}
     return int(usage.get("completion_tokens") or 0)
-
-
-def _message(answer: httpx.Response) -> str:
-    try:
-        said = answer.json()
-        return str(said.get("error", said).get("message", said))[:500]
-    except (ValueError, AttributeError):
-        return answer.text[:500]
