@@ -50,18 +50,12 @@ Examples:
         "--at-once", cli.Range(1, 4096), 64, argname="N", help="requests that are under way at once"
     )
 
-    def main(self, model: str, source: str = "", answers: str = "", *flags: str) -> None:
+    def main(self, model: str, source: str, answers: str, *flags: str) -> None:  # type: ignore[override]
         from medley import api, port
         from medley.batch.book import opened
         from medley.batch.lines import Bad, Request, lines
         from medley.batch.sending import Answering, Progress
 
-        if not source or not answers or answers.startswith("-"):
-            raise Problem(
-                "batch needs a file of requests and one for the answers",
-                cause=f"given are {' '.join(filter(None, (model, source, answers)))}",
-                fix=f"medley batch {model} in.jsonl out.jsonl",
-            )
         self.port, self.goal, self.concurrency = self.port or port.free(), "throughput", self.at_once
         if self.dry_run:
             super().main(model, *flags)
@@ -74,7 +68,7 @@ Examples:
             left = [each for each in requests if each.custom_id not in book.done]
             progress = Progress(len(left))
             done = len(requests) - len(left)
-            _say(f"{len(requests)} requests, {done} of them done; {len(bad)} lines are wrong")
+            _say(f"{len(requests)} requests, {done} of them done; wrong lines: {len(bad)}")
             if left and self.url:
                 where, key = api.base(self.url), self._key()
                 names = api.models(where, key)
@@ -118,7 +112,7 @@ Examples:
             return
         print(f"{done} answered in {book.answers}")
         if refused or bad:
-            print(f"{bad} lines are wrong, {refused} requests were refused: {book.errors} says which and why")
+            print(f"wrong lines: {bad}, refused requests: {refused}; {book.errors} says which and why")
 
 
 def _read(file: Path) -> bytes:
