@@ -21,7 +21,7 @@ parser.parse_args(["--help"])
 @pytest.fixture
 def binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
-    return engine(tmp_path / "env", 60)
+    return engine(tmp_path / "env", 400)
 
 
 def engine(folder: Path, count: int) -> Path:

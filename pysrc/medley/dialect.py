@@ -41,8 +41,9 @@ def require_known(binary: Path, words: Sequence[str], *, ask: bool = True, watch
 def _asked(binary: Path) -> tuple[str, ...]:
     # Wide, so that no line of names is broken.
     command = Command((str(binary / "vllm"), "serve", "--help=all"), {"COLUMNS": "4000"}, UNSET)
-    finished = machine.run(command, limit_s=_LIMIT_S)
-    return known("\n".join(finished.lines)) if finished.status == 0 else ()
+    lines: list[str] = []  # all of them: what is finished has kept the last ones alone
+    finished = machine.run(command, limit_s=_LIMIT_S, on_line=lines.append)
+    return known("\n".join(lines)) if finished.status == 0 else ()
 
 
 def _identity(binary: Path) -> str:
