@@ -37,13 +37,14 @@ in
     env = "Build, list, check or clean engine environments";
     serve = "Serve a model on this host";
     ask = "Send one chat request to a served model";
+    batch = "Answer a file of requests, each once";
     ray-head = "Start a Ray cluster on this host";
     ray-worker = "Join the Ray cluster of another host";
     ray-stop = "End Ray on this host";
     link = "Show, measure, set up or watch the wire between hosts";
     plan = "Say where a model would lie, whether it fits, and how fast it should be";
     status = "The cluster this host is in, and what is served here";
-    collective-test = "A real all-reduce over the hosts of the cluster";
+    collective-test = "How fast each host is, and a real all-reduce over the cluster's";
     check = "Validate every TOML table";
     version = "Medley's version";
   };

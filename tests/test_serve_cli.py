@@ -78,13 +78,13 @@ def test_a_split_of_ones_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 
 def test_a_plan_that_refuses_is_no_cage(capsys: pytest.CaptureFixture[str]) -> None:
-    """72B does not fit one Spark, by the plan; who wants to try it may."""
-    words = ("qwen2.5-72b-instruct", "--hosts", "spark:1", "--dry-run")
+    """235B do not fit one host, by the plan; who wants to try it may."""
+    words = ("qwen3-235b-a22b-instruct-2507", "--hosts", "cpu:1", "--dry-run")
     with pytest.raises(Problem, match="does not fit"):
         serve(*words)
     assert serve(*words, "--unplanned") == 0
     said = capsys.readouterr().out
-    assert "--gpu-memory-utilization 0.85" in said
+    assert " serve Qwen/Qwen3-235B-A22B-Instruct-2507 " in said
     assert "--max-num-seqs" not in said
 
 

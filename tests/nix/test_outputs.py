@@ -16,7 +16,7 @@ KINDS = {
 }
 SYSTEMS = pytest.mark.parametrize("system", KINDS)
 VERBS = {
-    *("ask", "check", "env", "facts", "link", "plan", "serve", "status", "version"),
+    *("ask", "batch", "check", "env", "facts", "link", "plan", "serve", "status", "version"),
     *("collective-test", "ray-head", "ray-stop", "ray-worker"),
 }
 
