@@ -19,7 +19,7 @@ from shutil import which
 
 from plumbum import CommandNotFound, ProcessTimedOut, local
 
-from medley import transcript
+from medley import store, transcript
 from medley.command import Command
 from medley.problem import Problem
 
@@ -154,19 +154,12 @@ def end(pids: set[int], grace_s: float) -> None:
     _end(pids)
 
 
-def _secrets(command: Command) -> dict[str, str]:
-    """As `$(cat FILE)` gives them to a shell."""
-    return {
-        name: Path(file).read_text(encoding="utf-8").rstrip("\n") for name, file in command.secrets.items()
-    }
-
-
 def _spawn(command: Command) -> "subprocess.Popen[str]":
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans of what we start come to us, to be ended too
     try:
         return subprocess.Popen(
             command.argv,
-            env=command.environment(os.environ) | _secrets(command),
+            env=command.environment(os.environ) | store.secrets(command.secrets),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -47,6 +47,11 @@ def write(path: Path, text: str, *, secret: bool = False) -> None:
         raise
 
 
+def secrets(files: Mapping[str, str]) -> dict[str, str]:
+    """What stands in these files, as `$(cat FILE)` gives it to a shell."""
+    return {name: Path(file).read_text(encoding="utf-8").rstrip("\n") for name, file in files.items()}
+
+
 def make(folder: Path) -> Path:
     """The folder, made if need be."""
     try:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Generic, Literal, Protocol, TypeVar
 
 from medley.layout.candidates import Asked, Candidates, Ruled, Sizes, candidates
-from medley.layout.fit import Fit, fit, gib
+from medley.layout.fit import Fit, fit
 from medley.layout.forced import forced, warnings, words
-from medley.layout.remedies import remedies
 from medley.layout.shapes import Device, Layout
 from medley.layout.split import Timed
+from medley.layout.too_large import too_large
 from medley.layout.wires import LinkOf
 from medley.layout.words import devices as ranks_of
 from medley.layout.words import hosts, named
@@ -134,7 +134,7 @@ def _best(
         if fitted.fits
     ]
     if not able:
-        raise _too_large(shape, tight, found.ruled, asked)
+        raise too_large(shape, tight, found.ruled, asked)
     first = _first(able, goal)
     others = sorted((each for each in able if each is not first), key=lambda each: -each.score)
     rejected = (
@@ -231,31 +231,6 @@ def _worse(one: _Tried[P], first: _Tried[P], goal: Goal) -> str:
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _too_large(
-    shape: Shape, tight: Sequence[tuple[Layout, Fit]], ruled: Sequence[Ruled], asked: Asked
-) -> Problem:
-    what = f"the model does not fit with {asked.concurrency} at once of {asked.context} tokens"
-    reasons = [f"{each.what}: {each.because}" for each in ruled]
-    if not tight:
-        return Problem(
-            "no layout is as asked for", cause="\n".join(reasons) or "there is no device", fix="ask for less"
-        )
-    least, fitted = min(tight, key=lambda one: (one[1].short_bytes, named(one[0])))
-    changes = list(remedies(shape, least, asked.context, asked.concurrency))
-    forced_by = f"; as {words(asked.sizes)} says" if asked.sizes != Sizes() else ""
-    return Problem(
-        what,
-        cause="\n".join(
-            (
-                f"{gib(fitted.short_bytes)} GiB short in the nearest of {len(tight)} layouts{forced_by}",
-                f"{named(least)}: {fitted.worst}",
-                *reasons,
-            )
-        ),
-        fix="\n".join(changes) or "a smaller model",
-    )
 
 
 def _priced(chosen: Choice[P], free: Choice[P], goal: Goal, sizes: Sizes) -> Choice[P]:
