@@ -50,7 +50,7 @@ Examples:
         "--at-once", cli.Range(1, 4096), 64, argname="N", help="requests that are under way at once"
     )
 
-    def main(self, model: str, source: str, answers: str, *flags: str) -> None:  # type: ignore[override]
+    def main(self, model: str, source: str, answers: str, *flags: str) -> None:  # type: ignore[override]  # two words more than serve
         from medley import api, port
         from medley.batch.book import opened
         from medley.batch.lines import Bad, Request, lines
