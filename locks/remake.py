@@ -55,6 +55,8 @@ LOCKS = {
     "dev": Lock(("3.11", "3.12", "3.13"), project=True, groups=("dev",)),
     "vllm-cuda": Lock(("3.12",)),
     "vllm-cpu": Lock(("3.11",), elsewhere=TORCH_CPU),
+    "sglang-cuda": Lock(("3.12",)),
+    "sglang-cpu": Lock(("3.11",), elsewhere=TORCH_CPU),
 }
 
 

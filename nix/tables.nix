@@ -38,9 +38,11 @@ in
     serve = "Serve a model on this host";
     ask = "Send one chat request to a served model";
     batch = "Answer a file of requests, each once";
+    run = "Run a Python script with the plan's engine in it";
     ray-head = "Start a Ray cluster on this host";
     ray-worker = "Join the Ray cluster of another host";
     ray-stop = "End Ray on this host";
+    join = "Run this host's part of a model that another host heads";
     link = "Show, measure, set up or watch the wire between hosts";
     plan = "Say where a model would lie, whether it fits, and how fast it should be";
     status = "The cluster this host is in, and what is served here";

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from medley import config
+from medley.beside import Beside, files
 from medley.engine import Serving
 from medley.imagined import imagined
 from medley.layout.printed import lines
@@ -17,6 +18,7 @@ from medley.recipe import Order, steps
 from medley.recognised import kind_of
 from medley.site import Site
 from medley.tables import Model, Shape
+from medley.trust import Trust, warning
 from medley.typed import typed
 from medley.weights import Weights
 
@@ -32,7 +34,11 @@ CLUSTERS: Mapping[str, str] = {
 }
 
 
-STATE = "/home/you/.local/state/medley"
+HOME = {
+    "MEDLEY_STATE": "/home/you/.local/state/medley",
+    "MEDLEY_CACHE": "/home/you/.cache/medley",
+    "HF_HOME": "/home/you/.cache/huggingface",
+}
 
 
 def expected() -> Iterator[tuple[str, Site, str, Model, Shape]]:
@@ -47,16 +53,20 @@ def expected() -> Iterator[tuple[str, Site, str, Model, Shape]]:
 
 def printed(site: Site, name: str, model: Model, shape: Shape) -> str:
     weights = Weights(name, str(model.repository), model)
-    order = Order(weights, Serving(weights.target, name))
+    stands = Beside(
+        files=files(model.needs, "vllm", trusted=False), warnings=tuple(warning(weights, Trust()))
+    )
+    order = Order(weights, Serving(weights.target, name), beside=stands)
     try:
         choice = placement(shape, site, order.wanted)
     except Problem as problem:
         return f"{problem}\n"
-    return "\n".join((*lines(name, choice), "", *typed(steps(order, shape, choice, site)))) + "\n"
+    told = (f"beside the weights: {each}" for each in stands.why())
+    return "\n".join((*lines(name, choice), *told, "", *typed(steps(order, shape, choice, site)))) + "\n"
 
 
 def main() -> None:
-    os.environ["MEDLEY_STATE"] = STATE
+    os.environ |= HOME
     FOLDER.mkdir(exist_ok=True)
     for file, site, name, model, shape in expected():
         (FOLDER / file).write_text(printed(site, name, model, shape))

@@ -12,6 +12,7 @@ from typing import Any
 
 from medley import machine
 from medley.command import Command
+from medley.family import descendants
 
 READY_LIMIT_S = 600
 
@@ -35,7 +36,7 @@ class Served:
 
     def interrupt(self, number: signal.Signals = signal.SIGINT) -> int:
         """Ctrl-C; returns the exit status, and checks that nothing it started is left."""
-        family = machine.descendants(self.process.pid)
+        family = descendants(self.process.pid)
         assert family, "an engine has processes"
         os.kill(self.process.pid, number)
         finished = self.process.wait(30)

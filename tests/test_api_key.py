@@ -83,3 +83,18 @@ def test_a_secret_reaches_the_process_and_no_text(tmp_path: Path) -> None:
     assert "s3cret" not in str(command)
     assert machine.run(command).lines == ("s3cret",)
     assert machine.run(Command(("sh", "-c", str(command)))).lines == ("s3cret",)
+
+
+def test_a_configuration_of_the_key_is_for_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    file = api_key.config(8000)
+    api_key.configure(file, 'sk-"quoted"')
+    assert file.read_text() == 'api-key: "sk-\\"quoted\\""\n'
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_configuration_of_the_users_own_would_take_its_place() -> None:
+    api_key.require_ours(("--dtype", "float32", "--config-format", "hf"))
+    for words in (("--config", "x.yaml"), ("--config=x.yaml",)):
+        with pytest.raises(Problem, match="one --config"):
+            api_key.require_ours(words)

@@ -33,5 +33,5 @@ def test_stays(name: str, stays: bool) -> None:  # noqa: FBT001 - a table's cell
 def test_the_list_is_where_vllm_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     carry.write(["TMPDIR", "HF_TOKEN", "PATH"])
-    file = Path(carry.variable().value) / "ray_non_carry_over_env_vars.json"
+    file = Path(carry.variable("vllm").value) / "ray_non_carry_over_env_vars.json"
     assert json.loads(file.read_text()) == ["PATH", "TMPDIR"]

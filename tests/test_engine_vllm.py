@@ -5,7 +5,7 @@ import pytest
 
 from medley import config
 from medley.engine import Serving, chosen, vllm
-from medley.plan import Plan
+from medley.plan import Nodes, Plan
 from medley.reasoned import Reasoned
 from medley.tables import Model
 
@@ -15,7 +15,7 @@ CPU, SPARK = config.hosts()["cpu"], config.hosts()["spark"]
 
 def words(plan: Plan, *theirs: str, model: Model | None = None) -> str:
     flags = tuple(chosen(vllm.flags(SERVING, plan, CPU, model), theirs))
-    return " ".join(Reasoned(vllm.words(Path("/env/bin"), SERVING), flags, (), theirs).command.argv)
+    return " ".join(Reasoned(vllm.words(Path("/env/bin"), SERVING, plan), flags, (), theirs).command.argv)
 
 
 BASE = "/env/bin/vllm serve /m --served-model-name demo --host 127.0.0.1 --port 8000"
@@ -38,14 +38,14 @@ BASE = "/env/bin/vllm serve /m --served-model-name demo --host 127.0.0.1 --port 
             id="theirs wins, with =",
         ),
         pytest.param(
-            Plan(over_ray=True, stages=2, eager=True),
+            Plan(launcher="ray", stages=2, eager=True),
             (),
             f"{BASE} --distributed-executor-backend ray --pipeline-parallel-size 2"
             " -cc.mode 2 -cc.backend eager",
             id="a pipeline over hosts",
         ),
         pytest.param(
-            Plan(over_ray=True, tensor_parallel=2, eager=True),
+            Plan(launcher="ray", tensor_parallel=2, eager=True),
             (),
             f"{BASE} --tensor-parallel-size 2 --distributed-executor-backend ray --enforce-eager",
             id="tensor parallel over hosts",
@@ -77,11 +77,50 @@ def test_command(plan: Plan, theirs: tuple[str, ...], line: str) -> None:
 
 
 def test_a_models_own_flags_give_way_to_the_users() -> None:
-    model = Model(title="x", repository="a/b", vllm_args=("--trust-remote-code", "--block-size", "32", "-x"))
-    assert words(Plan(), model=model) == f"{BASE} --trust-remote-code --block-size 32 -x"
-    assert (
-        words(Plan(), "--block-size", "64", model=model) == f"{BASE} --trust-remote-code -x --block-size 64"
+    model = Model(
+        title="x", repository="a/b", args={"vllm": ("--async-scheduling", "--block-size", "32", "-x")}
     )
+    assert words(Plan(), model=model) == f"{BASE} --async-scheduling --block-size 32 -x"
+    assert words(Plan(), "--block-size", "64", model=model) == f"{BASE} --async-scheduling -x --block-size 64"
+
+
+@pytest.mark.parametrize(
+    ("plan", "line"),
+    [
+        pytest.param(
+            Plan(launcher="mp", stages=2, nodes=Nodes(2, 0, "10.0.0.1", 24011)),
+            "--host 127.0.0.1 --port 8000 --pipeline-parallel-size 2 --distributed-executor-backend mp"
+            " --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --master-port 24011",
+            id="the first of two processes",
+        ),
+        pytest.param(
+            Plan(launcher="mp", tensor_parallel=2, nodes=Nodes(2, 1, "10.0.0.1", 24011)),
+            "--headless --tensor-parallel-size 2 --distributed-executor-backend mp"
+            " --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 24011",
+            id="the second has no API",
+        ),
+        pytest.param(
+            Plan(launcher="mp", replicas=3, replicas_before=1, nodes=Nodes(2, 1, "10.0.0.1", 24011)),
+            "--headless --data-parallel-size 3 --data-parallel-size-local 1 --data-parallel-address 10.0.0.1"
+            " --data-parallel-rpc-port 24011 --data-parallel-start-rank 1",
+            id="replicas on each host",
+        ),
+        pytest.param(
+            Plan(launcher="ray", replicas=2),
+            "--host 127.0.0.1 --port 8000 --data-parallel-size 2 --data-parallel-backend ray"
+            " --data-parallel-size-local 1 --api-server-count 1",
+            id="replicas over Ray",
+        ),
+        pytest.param(Plan(kv_type="fp8"), "--host 127.0.0.1 --port 8000 --kv-cache-dtype fp8", id="8 bits"),
+    ],
+)
+def test_over_hosts(plan: Plan, line: str) -> None:
+    assert words(plan) == f"/env/bin/vllm serve /m --served-model-name demo {line}"
+
+
+def test_stages_have_the_layers_that_the_plan_cut() -> None:
+    found = {each.name: each.value for each in vllm.variables(SERVING, Plan(partition="9,3"), SPARK)}
+    assert found["VLLM_PP_LAYER_PARTITION"] == "9,3"
 
 
 def test_every_flag_has_its_reason() -> None:

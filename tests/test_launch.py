@@ -2,7 +2,7 @@ import shlex
 from pathlib import Path
 
 from medley import config
-from medley.engine import Serving
+from medley.engine import Serving, vllm
 from medley.launch import Launch, Tools, launch
 from medley.plan import Plan
 from medley.weights import Weights
@@ -12,6 +12,7 @@ HOSTS = config.hosts()
 
 def one(*extra: str, tools: Tools | None = None) -> Launch:
     return launch(
+        vllm,
         Weights("demo", "/models/demo", config.models()["demo"]),
         HOSTS["rtx"],
         Plan(gpus=(1,), why=("GPU 1",)),

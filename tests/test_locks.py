@@ -61,6 +61,22 @@ def test_the_cpu_proves_what_the_gpus_run() -> None:
     assert not [name for name in cpu if name.startswith("nvidia-cu")]
 
 
+def test_sglang_on_the_cpu_is_what_the_gpus_run_less_what_is_cudas() -> None:
+    cpu, cuda = pins(TREE / "locks" / "sglang-cpu.txt"), pins(TREE / "locks" / "sglang-cuda.txt")
+    vllm = pins(TREE / "locks" / "vllm-cpu.txt")
+    for name in ("sglang", "ray", "transformers"):
+        assert cpu[name] == cuda[name]
+    assert (cpu["torch"], cpu["ray"]) == (vllm["torch"], vllm["ray"])
+    assert not [name for name in cpu if name.startswith("nvidia-cu") or "cuda" in name]
+    assert "sglang-kernel" in cuda
+    assert "sglang-kernel" not in cpu, "its place is taken by our stand-in"
+
+
+def test_the_stand_in_is_for_the_cpu_alone() -> None:
+    using = {name for name, recipe in config.recipes().items() if "sgl_kernel_standin" in recipe.plugins}
+    assert using == {"sglang-cpu"}
+
+
 def test_base_is_what_medley_asks_for_and_dev_adds_to_it() -> None:
     base, dev = pins(TREE / "locks" / "base.txt"), pins(TREE / "locks" / "dev.txt")
     project = tomllib.loads((TREE / "pyproject.toml").read_text(encoding="utf-8"))["project"]

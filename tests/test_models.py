@@ -1,10 +1,15 @@
 import pytest
 
 from medley import config
+from medley.engine import Engine, Serving
+from medley.engines import ENGINES
+from medley.plan import Plan
 from medley.shape_of_config import shape_of_config
 from medley.tables import Shape
 from tests.checkpoints import checkpoint
 from tests.published import PUBLISHED
+
+HOST = config.hosts()["spark"]
 
 
 def _total_bytes(shape: Shape) -> int:
@@ -63,8 +68,10 @@ def test_parameters_are_as_the_model_card_says(name: str, parameters_b: float, a
     assert shape.active_parameters / 1e9 == pytest.approx(active_b, rel=0.12)
 
 
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_the_flags_are_flags_and_each_once(name: str) -> None:
-    flags = [word for word in config.models()[name].vllm_args if word.startswith("--")]
-    assert len(flags) == len(set(flags))
-    assert ("--tool-call-parser" in flags) == ("--enable-auto-tool-choice" in flags)
+def test_each_flag_is_given_once(name: str, engine: Engine) -> None:
+    model, plan = config.models()[name], Plan(sequences=64, batch_tokens=4096, kv_type="fp8")
+    names = [flag.names[0] for flag in engine.flags(Serving("/m", "m"), plan, HOST, model)]
+    assert len(names) == len(set(names))
+    assert ("--tool-call-parser" in names) == (model.tool_parser is not None)

@@ -71,13 +71,15 @@ def test_all_of_the_gpus_that_were_named() -> None:
     assert sizes(two.layout) == (1, 1, 1)
 
 
-def test_one_server_has_no_replicas() -> None:
+def test_one_server_has_the_replicas_that_its_engine_can() -> None:
     many = Wanted(goal="throughput", concurrency=256, context=2048)
     small = shape("qwen3-4b-instruct-2507")
     assert sizes(placement(small, site("rtx:2"), many).layout)[2] == 2
-    one = placement(small, site("rtx:2"), replace(many, one_server=True))
-    assert sizes(one.layout)[2] == 1
-    assert any("medley serve MODEL --hosts 1" in each.because for each in one.rejected)
+    one = replace(many, one_server=True)
+    assert sizes(placement(small, site("rtx:2"), one).layout)[2] == 2, "vLLM has one address for both"
+    other = placement(small, site("rtx:2"), replace(one, engine="sglang"))
+    assert sizes(other.layout)[2] == 1
+    assert any("SGLang's replicas are on one host" in each.because for each in other.rejected)
 
 
 def test_a_cluster_has_one_pipeline_over_several_hosts() -> None:

@@ -7,16 +7,19 @@ import pytest
 from medley.layout.candidates import Sizes
 from medley.layout.engine_memory import GIB
 from medley.layout.shapes import Device
-from medley.placement import Wanted, placement, unplaced
-from medley.plan import Plan, plan, unplanned
+from medley.placement import Wanted, cached, placement, unplaced
+from medley.plan import Launcher, Plan, balanced, plan, unplanned
+from medley.problem import Problem
 from medley.site import Site
 from tests.test_placement import MODELS, shape, site
 
 
-def planned(model: str, on: Site, wanted: Wanted | None = None, *, over_ray: bool = False) -> Plan:
+def planned(model: str, on: Site, wanted: Wanted | None = None, *, launcher: Launcher = "solo") -> Plan:
     asked = wanted or Wanted()
     choice = placement(shape(model), on, asked)
-    return plan(shape(model), choice, on.facts, MODELS[model], context=asked.context, over_ray=over_ray)
+    return plan(
+        cached(shape(model), asked), choice, on.facts, MODELS[model], context=asked.context, launcher=launcher
+    )
 
 
 def available(on: Site, gib: int) -> Site:
@@ -52,7 +55,7 @@ def test_what_is_free_is_what_it_may_take() -> None:
 
 
 def test_unlike_hosts_are_told_one_cache_for_all() -> None:
-    found = planned("qwen2.5-72b-instruct", site("spark,thor"), Wanted(sizes=Sizes(1, 2, 1)), over_ray=True)
+    found = planned("qwen2.5-72b-instruct", site("spark,thor"), Wanted(sizes=Sizes(1, 2, 1)), launcher="ray")
     assert (found.stages, found.gpus) == (2, ())
     assert found.partition is not None
     assert sum(map(int, found.partition.split(","))) == 80
@@ -84,7 +87,7 @@ def test_what_was_asked_for_is_held() -> None:
 
 
 def test_a_model_with_recurrent_layers_gets_larger_batches() -> None:
-    assert planned("qwen3.5-122b-a10b-fp8", site("spark:2"), over_ray=True).batch_tokens == 8192
+    assert planned("qwen3.5-122b-a10b-fp8", site("spark:2"), launcher="ray").batch_tokens == 8192
 
 
 @pytest.mark.parametrize(
@@ -106,8 +109,8 @@ def test_a_gpus_host_needs_no_compiler_for_that() -> None:
 
 def test_a_model_of_which_nothing_is_known_is_cut_as_the_user_says() -> None:
     two = site("spark:2")
-    found = unplanned(unplaced(two, Wanted(sizes=Sizes(stages=2))), two.facts, over_ray=True)
-    assert found == Plan(stages=2, over_ray=True, memory_utilization=0.85)
+    found = unplanned(unplaced(two, Wanted(sizes=Sizes(stages=2))), two.facts, launcher="ray")
+    assert found == Plan(stages=2, launcher="ray", hosts=2, memory_utilization=0.85)
 
 
 def test_gpus_of_one_host() -> None:
@@ -115,3 +118,28 @@ def test_gpus_of_one_host() -> None:
     layout = replace(unplaced(site("rtx"), Wanted()))
     stage = replace(layout.stages[0], devices=(device,))
     assert unplanned(replace(layout, stages=(stage,)), site("rtx").facts).gpus == (3,)
+
+
+def test_experts_are_balanced_where_there_are_some_to_balance() -> None:
+    two = site("spark:2")
+    moe = planned("qwen3.5-122b-a10b-fp8", two, Wanted(sizes=Sizes(tensor=2)), launcher="ray")
+    found = balanced(moe, shape("qwen3.5-122b-a10b-fp8"))
+    assert (found.expert_parallel, found.balanced) == (True, True)
+    assert any("256 experts of a layer" in line for line in found.why)
+    for model, plan_, why in (
+        ("qwen3-32b", planned("qwen3-32b", two), "this model has none"),
+        ("gpt-oss-20b", Plan(), "all of them are on one rank"),
+    ):
+        with pytest.raises(Problem) as caught:
+            balanced(plan_, shape(model))
+        assert caught.value.cause == why
+
+
+def test_a_cache_of_8_bits_holds_twice_as_much() -> None:
+    spark, context = site("spark"), 32_768
+    half = planned("qwen3-32b", spark, Wanted(kv_type="fp8", context=context, concurrency=4))
+    whole = planned("qwen3-32b", spark, Wanted(context=context, concurrency=4))
+    assert (half.kv_type, whole.kv_type) == ("fp8", "auto")
+    asked = Wanted(concurrency=1, context=context)
+    more = placement(shape("qwen3-32b"), spark, replace(asked, kv_type="fp8")).fit.concurrency
+    assert more == pytest.approx(2 * placement(shape("qwen3-32b"), spark, asked).fit.concurrency, abs=2)

@@ -2,12 +2,13 @@
 
 import pytest
 
-from tests.plans import CLUSTERS, FOLDER, STATE, expected, printed
+from tests.plans import CLUSTERS, FOLDER, HOME, expected, printed
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_plans(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEDLEY_STATE", STATE)
+    for name, value in HOME.items():
+        monkeypatch.setenv(name, value)
     of_cluster = [each for each in expected() if each[0].startswith(f"{cluster}+")]
     assert len(of_cluster) >= 18
     changed = [

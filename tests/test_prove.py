@@ -20,8 +20,8 @@ THOR = {**CPU, "name": "NVIDIA Thor", "capability": "11.0", "built_for_it": True
 
 def proof(device: str = "cpu", **changes: Any) -> dict[str, Any]:
     devices = [CPU if device == "cpu" else THOR]
-    base = {"python": "3.11.7", "libc": "glibc 2.36", "device": device, "packages": PACKAGES}
-    return {**base, "platform": device, "devices": devices, **changes}
+    base = {"python": "3.11.7", "libc": "glibc 2.36", "device": device, "engine": "vllm"}
+    return {**base, "packages": PACKAGES, "platform": device, "devices": devices, **changes}
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,12 @@ def proof(device: str = "cpu", **changes: Any) -> dict[str, Any]:
             id="an import",
         ),
         pytest.param(proof("cuda", devices=[]), ["torch sees no GPU"], id="no GPU"),
-        pytest.param(proof("cuda", platform="cpu"), ["device for cpu"], id="another platform"),
+        pytest.param(proof("cuda", platform="cpu"), ["vLLM takes this host's device for cpu"], id="platform"),
+        pytest.param(
+            proof("cuda", platform="cpu", engine="sglang"),
+            ["SGLang takes this host's device for cpu"],
+            id="SGLang's platform",
+        ),
         pytest.param(
             proof("cuda", platform={"error": "RuntimeError: y"}), ["RuntimeError: y"], id="no platform"
         ),
@@ -98,6 +103,6 @@ def test_the_command_has_the_toolkits_variables() -> None:
     toolkit = Toolkit(
         kind="thor", variables={"CC": "/n/gcc"}, path=("/n/bin",), preload=(), pythons={}, uv="/n/uv"
     )
-    command = prove.command(environment, toolkit, "cuda", "/probe.py", "/usr/bin")
-    assert command.argv == ("/envs/vllm-cuda-0/bin/python", "/probe.py", "cuda")
+    command = prove.command(environment, toolkit, "cuda", "/probe.py", "/usr/bin", "vllm")
+    assert command.argv == ("/envs/vllm-cuda-0/bin/python", "/probe.py", "cuda", "vllm")
     assert command.env == {"CC": "/n/gcc", "PATH": "/envs/vllm-cuda-0/bin:/n/bin:/usr/bin"}

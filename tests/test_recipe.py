@@ -171,3 +171,30 @@ def test_what_is_printed_is_what_is_started(kinds: str) -> None:
         assert dict(word.split("=", 1) for word in words[: len(env)]) == env
         assert tuple(words[len(env) :]) == step.starts.command.argv
         assert max(map(len, block.splitlines())) <= 104 or "parser" in block
+
+
+def test_without_ray_each_host_has_a_process_of_its_own() -> None:
+    wanted = Wanted(sizes=Sizes(1, 2, 1), launcher="mp", one_server=True)
+    serve, join = recipe("qwen3-32b", site("spark:2"), wanted)
+    assert of(serve)[1][:7] == ["medley", "serve", "qwen3-32b", "--hosts", "2", "--launcher", "mp"]
+    address = serve.starts.command.env["VLLM_HOST_IP"]
+    assert join.host == "spark-2"
+    assert f"medley join {address} --token-file -" in join.typed
+    for rank, step in enumerate((serve, join)):
+        assert ("--node-rank", str(rank)) in pairs(step)
+        assert ("--master-addr", address) in pairs(step)
+        assert "RAY_ADDRESS" not in step.starts.command.env
+    assert "--headless" in join.starts.command.argv
+    assert (
+        serve.starts.command.env["VLLM_PP_LAYER_PARTITION"]
+        == join.starts.command.env["VLLM_PP_LAYER_PARTITION"]
+    )
+
+
+def test_sglang_over_ray_is_started_rank_by_rank() -> None:
+    head, worker, serve = recipe("qwen3-32b", site("spark:2"), Wanted(sizes=Sizes(2, 1, 1), engine="sglang"))
+    assert "--engine sglang" in head.typed
+    assert "--engine sglang" in worker.typed
+    assert serve.starts.command.argv[1].endswith("inside/sglang_ray.py")
+    ranks = serve.starts.command.env["MEDLEY_RANKS"].split(",")
+    assert ranks == [step.starts.command.env["SGLANG_HOST_IP"] for step in (head, worker)]

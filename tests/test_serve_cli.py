@@ -59,7 +59,7 @@ def test_each_command_stands_on_its_line_and_what_to_type_beside_it(
         pytest.param(("--hosts", "²", "--dry-run"), "names no hosts", id="a digit, but no number"),
         pytest.param(("--hosts", "0", "--dry-run"), "--hosts 0 cannot be", id="no hosts"),
         pytest.param(("--hosts", "65", "--dry-run"), "--hosts 65 cannot be", id="too many"),
-        pytest.param(("--hosts", "2", "--dry-run"), "there is no cluster of 2 hosts", id="no cluster"),
+        pytest.param(("--hosts", "2", "--dry-run"), "before its hosts have joined", id="no cluster"),
         pytest.param(("--hosts", "toaster:2", "--dry-run"), "names no hosts", id="no such kind"),
         pytest.param(("--context", "4000000", "--dry-run"), "more than this model can do", id="too long"),
     ],
@@ -98,3 +98,23 @@ def test_a_model_that_cannot_be_planned_is_served_as_it_is_cut(
     assert "medley: not planned: " in said.err
     assert "--max-num-seqs" not in said.out
     assert "--kv-cache-memory-bytes" in said.out, "else vLLM would take 92 % of the memory"
+
+
+def test_without_ray_what_each_host_runs_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    serve("qwen3-32b", "--launcher", "mp", "--hosts", "spark:2", "--pp", "2", "--dry-run", "--json")
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["type"].startswith("medley serve qwen3-32b --hosts 2 --launcher mp")
+    assert "medley join " in second["type"]
+    assert "--headless" in second["argv"]
+
+
+def test_sglang_is_told_in_its_own_words(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--engine", "sglang", "--hosts", "spark:2", "--tp", "2", "--launcher", "mp", "--kv-type", "fp8")
+    serve("gpt-oss-20b", *words, "--dry-run", "--json")
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["argv"][:3] == ["sglang", "serve", "openai/gpt-oss-20b"]
+    for step in (first, second):
+        argv = " ".join(step["argv"])
+        assert "--kv-cache-dtype fp8_e4m3" in argv
+        assert "--reasoning-parser gpt-oss" in argv
+    assert "--engine sglang --kv-type fp8" in first["type"]

@@ -7,6 +7,7 @@ import pytest
 from medley import config, tools
 from medley.kind import Kind
 from medley.problem import Problem
+from medley.tables import Engine
 from medley.toolkit import Toolkit
 from medley.watch import Silent
 
@@ -46,15 +47,39 @@ def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "named", "name"),
+    ("host", "named", "engine", "name"),
     [
-        pytest.param("cpu", None, "vllm-cpu", id="as the kind's table says"),
-        pytest.param("spark", None, "vllm-cuda", id="a GPU's"),
-        pytest.param("cpu", "vllm-cuda", "vllm-cuda", id="as named"),
+        pytest.param("cpu", None, "vllm", "vllm-cpu", id="as the kind's table says"),
+        pytest.param("spark", None, "vllm", "vllm-cuda", id="a GPU's"),
+        pytest.param("cpu", "vllm-cuda", "vllm", "vllm-cuda", id="as named"),
+        pytest.param("cpu", None, "sglang", "sglang-cpu", id="another engine's"),
+        pytest.param("thor", None, "sglang", "sglang-cuda", id="another engine's for a GPU"),
+        pytest.param("cpu", "sglang-cuda", "sglang", "sglang-cuda", id="another engine's as named"),
     ],
 )
-def test_environment(host: str, named: str | None, name: str) -> None:
-    assert tools.environment(kind(host), named) == name
+def test_environment(host: str, named: str | None, engine: Engine, name: str) -> None:
+    assert tools.environment(kind(host), named, engine) == name
+
+
+def test_vllm_is_what_is_taken_unless_another_engine_is_asked_for() -> None:
+    for name, host in HOSTS.items():
+        assert next(iter(host.environments), "vllm") == "vllm", name
+        assert name == "orin" or tools.environment(kind(name), None).startswith("vllm-")
+
+
+@pytest.mark.parametrize(
+    ("host", "named", "words"),
+    [
+        pytest.param("cpu", "vllm-cpu", ("has vLLM in it", "--env sglang-cpu"), id="another engine in it"),
+        pytest.param("cpu", "sglang-cup", ("locks/ has", "--env sglang-cpu"), id="none"),
+        pytest.param("orin-r39", None, ("one with vLLM alone", "virtualenv/with/sglang"), id="not on this"),
+    ],
+)
+def test_no_environment_of_the_engine(host: str, named: str | None, words: tuple[str, str]) -> None:
+    with pytest.raises(Problem) as caught:
+        tools.environment(kind(host), named, "sglang")
+    assert words[0] in caught.value.cause
+    assert words[1] in caught.value.fix
 
 
 def test_a_kind_without_an_environment_says_why() -> None:
@@ -70,6 +95,11 @@ def test_a_virtualenv_of_ones_own(tmp_path: Path) -> None:
     bare = virtualenv(tmp_path / "bare", "python")
     with pytest.raises(Problem, match="cannot serve"):
         tools.ready(kind("orin"), str(bare))
+    with pytest.raises(Problem, match="cannot serve") as caught:
+        tools.ready(kind("orin"), str(own), engine="sglang")
+    assert caught.value.cause == "it has no bin/sglang"
+    other = virtualenv(tmp_path / "other", "python", "sglang")
+    assert tools.ready(kind("orin"), str(other), engine="sglang").binary == other / "bin"
 
 
 def test_the_shells_toolkit_is_used_and_a_wrong_one_noted(

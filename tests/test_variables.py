@@ -18,11 +18,6 @@ def test_a_cpu_has_no_cuda() -> None:
     assert "HF_HUB_OFFLINE" in found
 
 
-def test_stages_have_the_layers_that_the_plan_cut() -> None:
-    found = {each.name: each.value for each in variables(Plan(partition="9,3"), HOSTS["rtx"], local=False)}
-    assert found["VLLM_PP_LAYER_PARTITION"] == "9,3"
-
-
 def test_the_toolkits_programs_come_first() -> None:
     found = {
         each.name: each.value for each in of_toolkit({"CUDA_HOME": "/c"}, ["/e/bin", "/c/bin"], "/usr/bin")

@@ -1,6 +1,7 @@
 """An API key is what every request to a server must give; it is kept in a file that its owner alone reads."""
 
 import ipaddress
+import json
 import re
 import secrets
 import stat
@@ -38,6 +39,26 @@ def chosen(asked: str | None, address: str, *, make: bool) -> Path | None:
     if make and not file.exists():
         store.write(file, f"sk-{secrets.token_hex(24)}", secret=True)
     return _closed(file) if file.exists() else file
+
+
+def config(port: int) -> Path:
+    """Where the key of the server on this port stands as SGLang's configuration."""
+    return store.state() / f"sglang-{port}.yaml"
+
+
+def configure(file: Path, key: str) -> None:
+    """Write that configuration; a key has no sign that YAML would take for another thing in these quotes."""
+    store.write(file, f"api-key: {json.dumps(key)}\n", secret=True)
+
+
+def require_ours(flags: tuple[str, ...]) -> None:
+    """A Problem where the user's flags name a configuration of their own, for SGLang takes only one."""
+    if any(word.partition("=")[0] == "--config" for word in flags):
+        raise Problem(
+            "SGLang takes one --config, and the API key comes to it by one",
+            cause="a key in a flag could be read by every user of this host",
+            fix="say what your file says as flags after --, or: --api-key none",
+        )
 
 
 def read(file: Path) -> str:

@@ -2,7 +2,8 @@
 
 vLLM gives every rank the whole environment of the process that starts it, as far as the rank's host has no
 value of its own (RayExecutorV2 of vLLM 0.32.0): folders that are not there, another host's compiler, secrets
-of a shell. It leaves out the names in a file, so medley names there all that no rank needs.
+of a shell. It leaves out the names in a file, so medley names there all that no rank needs. SGLang gives them
+nothing: inside/sglang_ray.py sends what that file does not name.
 """
 
 import json
@@ -11,12 +12,13 @@ from pathlib import Path
 
 from medley import store
 from medley.fabric.variables import NOT_CARRIED
+from medley.tables import Engine
 from medley.variables import Variable
 
 _FILE = "ray_non_carry_over_env_vars.json"
 # What speaks to vLLM, its libraries and the hub: what its older executor carried, and torch's.
 _FOR_ALL = (
-    *("VLLM_", "HF_", "HUGGING_FACE_", "NCCL_", "UCX_", "LMCACHE_", "FLASHINFER_"),
+    *("VLLM_", "SGLANG_", "HF_", "HUGGING_FACE_", "NCCL_", "UCX_", "LMCACHE_", "FLASHINFER_"),
     *("TORCHDYNAMO_", "TORCH_NCCL_", "PYTORCH_", "TOKENIZERS_PARALLELISM", "PYTHONHASHSEED"),
     *("DO_NOT_TRACK", "CUDA_DEVICE_ORDER"),
 )
@@ -24,7 +26,8 @@ _FOR_ALL = (
 _OF_ONE_HOST = {
     *NOT_CARRIED,
     *("NCCL_TOPO_FILE", "NCCL_CONF_FILE", "VLLM_NCCL_SO_PATH", "VLLM_CONFIG_ROOT", "VLLM_CACHE_ROOT"),
-    *("VLLM_CPU_OMP_THREADS_BIND", "VLLM_PORT", "VLLM_RPC_BASE_PATH", "VLLM_API_KEY"),
+    *("HF_HUB_CACHE", "HF_TOKEN_PATH"),
+    *("VLLM_CPU_OMP_THREADS_BIND", "VLLM_PORT", "VLLM_RPC_BASE_PATH", "VLLM_API_KEY", "SGLANG_HOST_IP"),
 }
 
 
@@ -37,12 +40,11 @@ def folder() -> Path:
     return store.state() / "vllm"
 
 
-def variable() -> Variable:
-    return Variable(
-        "VLLM_CONFIG_ROOT",
-        str(folder()),
-        f"its {_FILE} keeps from the other hosts what is this one's: paths, interfaces, secrets",
-    )
+def variable(engine: Engine) -> Variable:
+    why = "keeps from the other hosts what is this one's: paths, interfaces, secrets"
+    if engine == "sglang":
+        return Variable("MEDLEY_NOT_CARRIED", str(folder() / _FILE), f"it {why}")
+    return Variable("VLLM_CONFIG_ROOT", str(folder()), f"its {_FILE} {why}")
 
 
 def write(names: Iterable[str]) -> None:

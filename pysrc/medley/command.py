@@ -16,6 +16,10 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict)
+    undo: tuple[str, ...] = ()
+    """What ends it for sure, where ending its process does not: a container outlives its client."""
+    inherits: tuple[str, ...] = ()
+    """Names of variables that it has from elsewhere: an image sets some."""
 
     def __str__(self) -> str:
         """Exactly what to paste into a shell.

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from medley import safetensors
 from medley.checkpoint import CONFIG, INDEX, SINGLE, Checkpoint, parsed, read, table
@@ -15,9 +15,13 @@ from medley.problem import Problem
 from medley.safetensors import Tensor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from huggingface_hub import HfApi
 
-_LIMIT_S = 8
+_T = TypeVar("_T")
+
+LIMIT_S = 8
 # Of all questions together: a model of 160 files is 160 small answers.
 _ALL_S = 45
 _AT_ONCE = 8
@@ -30,14 +34,14 @@ def require(repository: str) -> None:
     """
     if cached(repository):
         return
-    _refuse_offline(repository)
+    refuse_offline(repository)
     import httpx  # noqa: PLC0415 - a fifth of the time that a plan takes, for what most plans never ask
 
     try:
         answer = httpx.get(
-            f"{_endpoint()}/api/models/{repository}",
-            headers=_headers(),
-            timeout=_LIMIT_S,
+            f"{endpoint()}/api/models/{repository}",
+            headers=headers(),
+            timeout=LIMIT_S,
             follow_redirects=True,
         )
     except httpx.HTTPError as error:
@@ -53,9 +57,14 @@ def checkpoint(repository: str) -> Checkpoint:
         return read(folder)
     # Says at once what the library says after half a minute of trying again.
     require(repository)
-    answers: Queue[Checkpoint | Problem] = Queue()
+    return answered(repository, lambda api: _checkpoint(api, repository))
+
+
+def answered(repository: str, question: "Callable[[HfApi], _T]") -> _T:
+    """What the hub's own client answers of a repository, in time; a Problem for every way to fail."""
+    answers: Queue[_T | Problem] = Queue()
     # A thread that may be left behind: not every step of the library's takes a time limit.
-    Thread(target=lambda: answers.put(_asked(repository)), daemon=True).start()
+    Thread(target=lambda: answers.put(_asked(repository, question)), daemon=True).start()
     try:
         answer = answers.get(timeout=_ALL_S)
     except Empty:
@@ -65,7 +74,12 @@ def checkpoint(repository: str) -> Checkpoint:
     return answer
 
 
-def _asked(repository: str) -> Checkpoint | Problem:
+def _checkpoint(api: "HfApi", repository: str) -> Checkpoint:
+    config = parsed(file(api, repository, CONFIG), f"{repository}/{CONFIG}")
+    return Checkpoint(repository, config, _tensors(api, repository, _names(api, repository)))
+
+
+def _asked(repository: str, question: "Callable[[HfApi], _T]") -> _T | Problem:
     # Half a second to import, and seldom needed.
     from huggingface_hub import HfApi, errors  # noqa: PLC0415 - see above
     from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415
@@ -73,10 +87,9 @@ def _asked(repository: str) -> Checkpoint | Problem:
     disable_progress_bars()
     # What went wrong is told as a Problem, once.
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
-    api = HfApi(endpoint=_endpoint(), token=os.environ.get("HF_TOKEN") or None, library_name="medley")
+    api = HfApi(endpoint=endpoint(), token=os.environ.get("HF_TOKEN") or None, library_name="medley")
     try:
-        config = parsed(_file(api, repository, CONFIG), f"{repository}/{CONFIG}")
-        return Checkpoint(repository, config, _tensors(api, repository, _names(api, repository)))
+        return question(api)
     except Problem as problem:
         return problem
     except errors.HfHubHTTPError as error:
@@ -93,15 +106,16 @@ def _names(api: "HfApi", repository: str) -> tuple[str, ...]:
     from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415
 
     try:
-        index = _file(api, repository, INDEX)
+        index = file(api, repository, INDEX)
     except EntryNotFoundError:
         return (SINGLE,)
     return safetensors.files(parsed(index, f"{repository}/{INDEX}"), f"{repository}/{INDEX}")
 
 
-def _file(api: "HfApi", repository: str, name: str) -> bytes:
+def file(api: "HfApi", repository: str, name: str, commit: str | None = None) -> bytes:
     """A small file, which stays in the hub's cache and is asked for again only when it has changed."""
-    return Path(api.hf_hub_download(repository, name, cache_dir=cache(), etag_timeout=_LIMIT_S)).read_bytes()
+    found = api.hf_hub_download(repository, name, revision=commit, cache_dir=cache(), etag_timeout=LIMIT_S)
+    return Path(found).read_bytes()
 
 
 def _tensors(api: "HfApi", repository: str, names: tuple[str, ...]) -> dict[str, Tensor]:
@@ -123,19 +137,19 @@ def _header(api: "HfApi", repository: str, name: str) -> dict[str, Tensor]:
 
 def cached(repository: str) -> bool:
     """Whether a whole-looking snapshot of it lies in the hub's cache on this host."""
-    return any(_whole(folder) for folder in _snapshots(repository))
+    return bool(snapshots(repository))
 
 
 def snapshot(repository: str) -> Path | None:
     """The folder of such a snapshot that holds safetensors."""
-    found = (folder for folder in _snapshots(repository) if any(folder.glob("*.safetensors")))
-    return next((folder for folder in found if _whole(folder)), None)
+    return next((each for each in snapshots(repository) if any(each.glob("*.safetensors"))), None)
 
 
-def _snapshots(repository: str) -> list[Path]:
-    """Newest first."""
+def snapshots(repository: str) -> list[Path]:
+    """The folders of all such, newest first; each is named by its commit."""
     folder = cache() / f"models--{repository.replace('/', '--')}" / "snapshots"
-    return sorted(folder.glob("*/"), key=lambda each: each.stat().st_mtime, reverse=True)
+    found = (each for each in folder.glob("*/") if _whole(each))
+    return sorted(found, key=lambda each: each.stat().st_mtime, reverse=True)
 
 
 def _whole(folder: Path) -> bool:
@@ -157,17 +171,21 @@ def cache() -> Path:
     return Path(hub) if hub else (Path(home) if home else Path.home() / ".cache" / "huggingface") / "hub"
 
 
-def _endpoint() -> str:
+def endpoint() -> str:
     return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
 
 
-def _headers() -> dict[str, str]:
+def headers() -> dict[str, str]:
     token = os.environ.get("HF_TOKEN")
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _refuse_offline(repository: str) -> None:
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
+def offline() -> bool:
+    return os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
+
+
+def refuse_offline(repository: str) -> None:
+    if offline():
         raise Problem(
             f"{repository} is not on this host",
             cause=f"HF_HUB_OFFLINE is set, and {cache()} does not hold it",
@@ -178,7 +196,7 @@ def _refuse_offline(repository: str) -> None:
 def _unreachable(repository: str, error: str) -> Problem:
     return Problem(
         f"{repository} cannot be fetched",
-        cause=f"the hub at {_endpoint()} does not answer ({error}), and {cache()} does not hold the model",
+        cause=f"the hub at {endpoint()} does not answer ({error}), and {cache()} does not hold the model",
         fix="check the network, or name a folder that holds the model: medley serve /path/to/model",
     )
 
@@ -188,12 +206,12 @@ def _refused(repository: str, status: int) -> Problem:
         # The hub answers 401 for a name that does not exist, so as not to tell which private ones do.
         return Problem(
             f"the hub has no model {repository}, or you may not read it",
-            cause=f"{_endpoint()} answered {status}",
+            cause=f"{endpoint()} answered {status}",
             fix="check the name; for a gated model accept its terms on the hub, then: export HF_TOKEN=…",
         )
     return Problem(
         f"the hub cannot say whether it has {repository}",
-        cause=f"{_endpoint()} answered {status}",
+        cause=f"{endpoint()} answered {status}",
         fix="try again in a minute, or name a folder that holds the model",
     )
 

@@ -1,5 +1,6 @@
 """Joining is what two hosts must agree on before one takes part in the other's Ray cluster."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from medley.problem import Problem
 _ALIKE = {
     "ray": "Ray",
     "python": "Python",
-    "engine": "vLLM",
+    "engine": "the engine",
 }
 
 
@@ -30,6 +31,7 @@ def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, addr
             cause="its head keeps no note of what it runs, so nothing can be compared",
             fix="end it there (ray stop), then: medley ray-head",
         )
+    _require_same_image(ours, heads)
     differ = list(_differences(ours, heads))
     if differ:
         raise Problem(
@@ -37,6 +39,22 @@ def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, addr
             cause="\n".join(differ),
             fix="use the same medley on both: git pull, or the same flake; then: medley env build",
         )
+
+
+def _require_same_image(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> None:
+    """Two images of one architecture must be the same; of two, what is in them is compared."""
+    here, there = (side["parts"].get("image") for side in (ours, heads))
+    if not here or not there or here["id"] == there["id"] or set(here["digests"]) & set(there["digests"]):
+        return
+    if ours["parts"].get("machine") != heads["parts"].get("machine"):
+        return
+    name = shlex.quote(there["name"])
+    raise Problem(
+        f"this host ({ours['host']}) and the head ({heads['host']}) do not run the same image",
+        cause=f"{here['name']} is {here['id'][:12]} here, {there['name']} is {there['id'][:12]} on the head",
+        fix=f"bring the head's: ssh {heads['host']} {there['runtime']} save {name} | {here['runtime']} load; "
+        f"then: --image {name}",
+    )
 
 
 def _differences(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> Iterator[str]:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from medley.beside import NOTHING, Beside
 from medley.command import Command
-from medley.engine import Serving, chosen, vllm
+from medley.engine import Engine, Serving, chosen
 from medley.plan import Plan
 from medley.reasoned import Reasoned, merged
 from medley.tables import Host
@@ -19,6 +20,11 @@ class Launch:
 
     plan: Plan
     reasoned: Reasoned
+    beside: Beside = NOTHING
+    files: Mapping[str, str] = field(default_factory=dict)
+    """What must stand in which file beside it."""
+    told: tuple[tuple[str, str], ...] = ()
+    """What the process is told in these, and why."""
 
     @property
     def command(self) -> Command:
@@ -26,7 +32,7 @@ class Launch:
 
     def why(self) -> list[tuple[str, str]]:
         """Each decision and its reason, in the order of the command."""
-        return [*(("plan", reason) for reason in self.plan.why), *self.reasoned.why()]
+        return [*(("plan", reason) for reason in self.plan.why), *self.reasoned.why(), *self.told]
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ BARE = Tools(Path())
 
 
 def launch(
+    engine: Engine,
     weights: Weights,
     host: Host,
     plan: Plan,
@@ -59,18 +66,21 @@ def launch(
     path: str,
     cluster: Iterable[Variable] = (),
     extra: tuple[str, ...] = (),
+    beside: Beside = NOTHING,
 ) -> Launch:
-    """How vLLM serves these weights by this plan; `path` is our own PATH, `extra` the user's flags.
+    """How an engine serves these weights by this plan; `path` is our own PATH, `extra` the user's flags.
 
-    `cluster` is what an engine needs that places its ranks with Ray.
+    `cluster` is what an engine needs whose ranks are on several hosts.
     """
     ours = merged(
         (
             *of_toolkit(tools.settings, tools.programs, path),
             *variables(plan, host, local=weights.local),
             *cluster,
-            *vllm.variables(serving),
+            *engine.variables(serving, plan, host),
+            *beside.variables(),
         )
     )
-    flags = tuple(chosen(vllm.flags(serving, plan, host, weights.model), extra))
-    return Launch(plan, Reasoned(vllm.words(tools.binary, serving), flags, ours, extra))
+    told = (*engine.flags(serving, plan, host, weights.model), *beside.flags(engine.PROGRAM))
+    words = engine.words(tools.binary, serving, plan)
+    return Launch(plan, Reasoned(words, tuple(chosen(told, extra)), ours, extra), beside)

@@ -16,17 +16,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from typing import IO
 
 from plumbum import CommandNotFound, ProcessTimedOut, local
 
 from medley import store, transcript
 from medley.command import Command
+from medley.family import alive, descendants
 from medley.problem import Problem
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _ASK_LIMIT_S = 60
 _LAST_LINES = 400
+_UNDO_LIMIT_S = 30
+OnLine = Callable[[str], None]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -59,15 +63,16 @@ def program(name: str) -> str | None:
 
 
 class Process:
-    """A running command: its own process group, its output passed on line by line."""
+    """A running command: its own process group, its output passed on line by line, or stderr `on_error`."""
 
-    def __init__(self, command: Command, on_line: Callable[[str], None]) -> None:
+    def __init__(self, command: Command, on_line: OnLine, on_error: OnLine | None = None) -> None:
         self.command = command
-        self._on_line = on_line
         self.last: deque[str] = deque(maxlen=_LAST_LINES)
-        self._child = _spawn(command)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._child = _spawn(command, stderr=subprocess.PIPE if on_error else subprocess.STDOUT)
+        told = ((self._child.stdout, on_line), (self._child.stderr, on_error))
+        self._readers = [threading.Thread(target=self._read, args=each, daemon=True) for each in told]
+        for reader in self._readers:
+            reader.start()
 
     @property
     def pid(self) -> int:
@@ -79,7 +84,8 @@ class Process:
         if status is None:
             return None
         # Children of a dead engine may hold its output open: its last lines come at once or never.
-        self._reader.join(timeout=2)
+        for reader in self._readers:
+            reader.join(timeout=2)
         return Finished(_exit_status(status), tuple(self.last))
 
     def wait(self, limit_s: float | None = None) -> Finished | None:
@@ -96,23 +102,23 @@ class Process:
             family |= descendants(self.pid)
             self._signal(signal.SIGKILL)
             self._child.wait()
+        if self.command.undo:
+            _quietly(self.command.undo)
         _end(family)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
-    def _read(self) -> None:
-        with contextlib.ExitStack() as stack:
-            for raw in stack.enter_context(self._child.stdout) if self._child.stdout else ():
-                line = raw.rstrip("\n")
-                self.last.append(line)
-                self._on_line(line)
+    def _read(self, stream: IO[str] | None, tell: OnLine | None) -> None:
+        with stream or contextlib.nullcontext(()) as lines:
+            for raw in lines:
+                self.last.append(raw.rstrip("\n"))
+                if tell:
+                    tell(raw.rstrip("\n"))
 
 
-def run(
-    command: Command, *, limit_s: float | None = None, on_line: Callable[[str], None] | None = None
-) -> Finished:
+def run(command: Command, *, limit_s: float | None = None, on_line: OnLine | None = None) -> Finished:
     """Run a command to its end; past `limit_s`, or on Ctrl-C, it is ended with all its children."""
     process = Process(command, on_line or (lambda _: None))
     try:
@@ -130,31 +136,27 @@ def run(
     return finished
 
 
-def environments() -> dict[int, dict[str, str]]:
-    """The environment that each process of this user was started with, by process id."""
-    return {pid: env for pid, _ in _parents() if (env := _environment(pid)) is not None}
-
-
-def _environment(pid: int) -> dict[str, str] | None:
-    try:
-        words = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
-    except OSError:  # it ended, or is another user's
-        return None
-    return dict(word.partition("=")[::2] for word in words if word)
-
-
 def end(pids: set[int], grace_s: float) -> None:
     """Ask processes to end, and after `grace_s` seconds insist."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + grace_s
-    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     _end(pids)
 
 
-def _spawn(command: Command) -> "subprocess.Popen[str]":
+def _quietly(argv: tuple[str, ...]) -> None:
+    """Run what ends what is no process of ours; that it is gone already is no matter."""
+    child = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+    )
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(_UNDO_LIMIT_S)
+
+
+def _spawn(command: Command, *, stderr: int) -> "subprocess.Popen[str]":
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans of what we start come to us, to be ended too
     try:
         return subprocess.Popen(
@@ -162,7 +164,7 @@ def _spawn(command: Command) -> "subprocess.Popen[str]":
             env=command.environment(os.environ) | store.secrets(command.secrets),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             text=True,
             errors="replace",
             process_group=0,
@@ -201,12 +203,10 @@ def _exit_status(status: int) -> int:
 def _end(family: set[int], limit_s: float = 3) -> None:
     """Kill what is left of a family, and wait until it is gone."""
     deadline = time.monotonic() + limit_s
-    while (left := {pid for pid in family if _alive(pid)}) and time.monotonic() < deadline:
+    while (left := {pid for pid in family if alive(pid)}) and time.monotonic() < deadline:
         for pid in left:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         _reap(left)
         time.sleep(0.05)
     # Also those that ended by themselves: a zombie keeps the namespace it is in from going.
@@ -215,36 +215,5 @@ def _end(family: set[int], limit_s: float = 3) -> None:
 
 def _reap(pids: set[int]) -> None:
     for pid in pids:
-        try:
+        with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:
-            continue
-
-
-def _alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-def descendants(root: int) -> set[int]:
-    """Every process below `root`, by what /proc says now."""
-    parents = dict(_parents())
-    family: set[int] = set()
-    grown = {root}
-    while grown:
-        grown = {pid for pid, parent in parents.items() if parent in grown and pid not in family}
-        family |= grown
-    return family
-
-
-def _parents() -> Iterable[tuple[int, int]]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text(encoding="utf-8")
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            yield int(entry.name), int(stat.rpartition(")")[2].split()[1])

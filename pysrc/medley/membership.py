@@ -9,8 +9,10 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from medley import machine, ray, store, transcript
+from medley import container, family, images, machine, ray, store, transcript
 from medley.command import Command
+from medley.container import Runtime
+from medley.imaged import RAY, Imaged
 from medley.problem import Problem
 from medley.transcript import Transcript
 from medley.variables import UNSET
@@ -18,6 +20,7 @@ from medley.venv import Environment
 
 _START_LIMIT_S = 90
 _ASK_LIMIT_S = 30
+_UP = "Ray runtime started"
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Membership:
     environment: str
     """The folder of the engine environment whose Ray runs."""
     token: str
+    image: Mapping[str, Any] | None = None
+    """What its Ray runs out of instead, as imaged.Choice has it."""
 
 
 def folder() -> Path:
@@ -46,7 +51,7 @@ def noted() -> Membership | None:
         table = json.loads(_note().read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    return Membership(**table) if processes() else None
+    return Membership(**table) if processes() or _contained() else None
 
 
 def require_none() -> None:
@@ -62,15 +67,17 @@ def require_none() -> None:
 
 def processes() -> set[int]:
     """Those of our cluster on this host: all that carry our mark."""
-    return ray.marked(machine.environments(), str(folder()))
+    return ray.marked(family.environments(), str(folder()))
 
 
 def stop() -> int:
     """End them all; returns how many there were."""
     found = processes()
     machine.end(found, grace_s=3)
+    # What runs in a container may be another user's, so that only its name is ours.
+    contained = ended_container()
     _note().unlink(missing_ok=True)
-    return len(found)
+    return len(found) or int(contained)
 
 
 @contextlib.contextmanager
@@ -78,7 +85,7 @@ def begun(command: Command, membership: Membership) -> Iterator[None]:
     """Run `ray start`, and note the membership when the body is done; if that fails, end what was begun."""
     store.make(folder())
     try:
-        _start(command)
+        _start(command, membership.image)
         yield
         store.write(_note(), json.dumps(asdict(membership)))
     except BaseException:
@@ -86,8 +93,13 @@ def begun(command: Command, membership: Membership) -> Iterator[None]:
         raise
 
 
-def _start(command: Command) -> None:
+def _start(command: Command, image: Mapping[str, Any] | None) -> None:
+    if image:
+        ended_container()
+        store.write(_container_note(), image["runtime"])
     finished = machine.run(command, limit_s=_START_LIMIT_S)
+    if image and not finished.status:
+        finished = _up(image["runtime"])
     if finished.status:
         raise Problem(
             "Ray could not be started",
@@ -96,15 +108,68 @@ def _start(command: Command) -> None:
         )
 
 
-def ask(environment: Environment, token: Path, verb: str, address: str, *rest: str) -> Mapping[str, Any]:
-    """What inside/cluster.py says of the cluster whose head is at `address`."""
-    with _question(environment, token, verb, address, *rest) as command:
-        finished = machine.run(command, limit_s=_ASK_LIMIT_S)
+def _up(runtime: Runtime) -> machine.Finished:
+    """Follow what a container of Ray's says until Ray is up in it."""
+    up: list[str] = []
+
+    def on_line(line: str) -> None:
+        if _UP in line:
+            up.append(line)
+
+    process = machine.Process(Command((runtime, "logs", "--follow", container_name())), on_line)
+    deadline = time.monotonic() + _START_LIMIT_S
+    try:
+        while not up and process.wait(0.1) is None and time.monotonic() < deadline:
+            pass
+    finally:
+        process.stop(grace_s=5)
+    return machine.Finished(0 if up else 1, tuple(process.last))
+
+
+def container_name() -> str:
+    return container.name(RAY, store.state())
+
+
+def ended_container() -> bool:
+    """End the container of our Ray; whether there was one."""
+    try:
+        runtime: Any = _container_note().read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    found = images.remove(runtime, container_name())
+    _container_note().unlink(missing_ok=True)
+    return found
+
+
+def _contained() -> bool:
+    try:
+        runtime: Any = _container_note().read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    return images.runs(runtime, container_name())
+
+
+def _container_note() -> Path:
+    return store.state() / "ray-container"
+
+
+def ask(
+    environment: Environment | Imaged,
+    token: Path,
+    verb: str,
+    address: str,
+    *rest: str,
+    script: str = "cluster.py",
+    limit_s: float = _ASK_LIMIT_S,
+) -> Mapping[str, Any]:
+    """What a script of inside/ says of the cluster whose head is at `address`."""
+    with asked(environment, token, script, verb, address, *rest) as command:
+        finished = machine.run(command, limit_s=limit_s)
     return _answer(finished.lines, token, address)
 
 
 def tell(
-    environment: Environment,
+    environment: Environment | Imaged,
     token: Path,
     head: str,
     address: str,
@@ -121,7 +186,7 @@ def tell(
 
 @contextlib.contextmanager
 def held(
-    environment: Environment, token: Path, address: str, own: str, slots: Mapping[str, int]
+    environment: Environment | Imaged, token: Path, address: str, own: str, slots: Mapping[str, int]
 ) -> Iterator[None]:
     """While the body runs nobody gets these slots, by host: what is started then lands elsewhere."""
     if not slots:
@@ -143,18 +208,19 @@ def held(
 
 @contextlib.contextmanager
 def _question(
-    environment: Environment, token: Path, verb: str, address: str, *rest: str
+    environment: Environment | Imaged, token: Path, verb: str, address: str, *rest: str
 ) -> Iterator[Command]:
     with asked(environment, token, "cluster.py", verb, address, *rest) as command:
         yield command
 
 
 @contextlib.contextmanager
-def asked(environment: Environment, token: Path, script: str, *words: str) -> Iterator[Command]:
+def asked(environment: Environment | Imaged, token: Path, script: str, *words: str) -> Iterator[Command]:
     """A script of inside/ that talks to a cluster, as the environment's Python runs it."""
     env = {each.name: each.value for each in ray.variables(token)}
     with as_file(files("medley") / "inside" / script) as path:
-        yield Command((str(environment.python), str(path), *words), env, UNSET)
+        command = Command((str(environment.python), str(path), *words), env, UNSET)
+        yield environment.started(command, path.parent)
 
 
 def _said(lines: Sequence[str]) -> str | None:

@@ -2,16 +2,22 @@
 
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from medley import joining, membership, venv
+from medley import imaged, joining, membership, venv
+from medley.engines import ENGINES
+from medley.fabric import End
 from medley.facts import Facts
+from medley.imaged import Imaged
 from medley.kind import Kind
 from medley.launch import Tools
+from medley.membership import Membership
 from medley.problem import Problem
 from medley.ray import Node, Place
+from medley.reasoned import Flag, Reasoned
+from medley.tables import Engine
 from medley.variables import Variable, of_toolkit
 from medley.venv import Environment
 from medley.wiring import Wiring
@@ -26,13 +32,17 @@ class Part:
     memory_bytes: int
     settings: tuple[Variable, ...]
     """The toolkit's variables, and PATH with its programs."""
+    engine: Engine = "vllm"
+    imaged: Imaged | None = None
+    """What it runs out of instead."""
 
     @property
-    def environment(self) -> Environment:
-        """The engine environment, which has been built, or is the user's own."""
-        there = venv.at(self.tools.binary.parent)
-        if there is None:
-            raise AssertionError(self.tools.binary)  # tools.ready raises, or leaves a manifest
+    def environment(self) -> Environment | Imaged:
+        """The engine environment, or the image, with Ray in it."""
+        if self.imaged:
+            imaged.require_ray(self.imaged)
+            return self.imaged
+        there = environment(self.tools)
         if not (there.programs / "ray").exists():
             raise Problem(
                 f"{there.path} cannot take part in a cluster",
@@ -45,9 +55,23 @@ class Part:
         return Node(wiring.end.address, self.slots, self.threads, self.memory_bytes)
 
     def terms(self) -> dict[str, Any]:
-        versions = venv.versions(self.environment, ("ray", "vllm"))
-        alike = {"ray": versions["ray"], "engine": versions["vllm"].partition("+")[0]}
-        return joining.terms(self.environment.parts, alike, socket.gethostname())
+        return terms(self.environment)
+
+    def started(self, start: Reasoned) -> Reasoned:
+        """`ray start` as it is run here: in a container it has to stay."""
+        if not self.imaged:
+            return start
+        stays = Flag(("--block",), None, "the container ends when Ray does")
+        said = Variable("PYTHONUNBUFFERED", "1", "so that it is heard when Ray is up")
+        inner = replace(start, flags=(*start.flags, stays), variables=(*start.variables, said))
+        return self.imaged.contained(inner, imaged.RAY, detached=True)
+
+    def membership(self, role: str, head: str, end: End, token: Path) -> Membership:
+        """As it is noted while it lasts."""
+        there = self.environment
+        place = "" if isinstance(there, Imaged) else str(there.path)
+        image = self.imaged.choice.table if self.imaged else None
+        return Membership(role, head, end.address, end.interface, place, str(token), image)
 
     def place(self, token: Path) -> Place:
         return Place(self.tools.binary / "ray", membership.folder(), token)
@@ -56,9 +80,44 @@ class Part:
         """What every process of Ray's on this host inherits, besides Ray's own."""
         yield from self.settings
         yield from wiring.variables
+        if self.engine == "sglang":
+            why = "ranks find each other at the address that Ray knows"
+            yield Variable("SGLANG_HOST_IP", wiring.end.address, why)
 
 
-def part(facts: Facts, kind: Kind, tools: Tools, *, slots: int | None, path: str) -> Part:
+def terms(environment: Environment | Imaged) -> dict[str, Any]:
+    """What two hosts must have in common, as this one has it."""
+    names = ("ray", *ENGINES)
+    versions = (
+        environment.versions(names) if isinstance(environment, Imaged) else venv.versions(environment, names)
+    )
+    engines = [
+        f"{engine.TITLE} {versions[name].partition('+')[0]}"
+        for name, engine in ENGINES.items()
+        if versions[name]
+    ]
+    alike = {"ray": versions["ray"], "engine": " and ".join(engines)}
+    return joining.terms(environment.parts, alike, socket.gethostname())
+
+
+def environment(tools: Tools) -> Environment:
+    """The engine environment, which has been built, or is the user's own."""
+    there = venv.at(tools.binary.parent)
+    if there is None:
+        raise AssertionError(tools.binary)  # tools.ready raises, or leaves a manifest
+    return there
+
+
+def part(
+    facts: Facts,
+    kind: Kind,
+    tools: Tools,
+    *,
+    slots: int | None,
+    path: str,
+    engine: Engine = "vllm",
+    imaged: Imaged | None = None,
+) -> Part:
     """The part of this host with these tools; `path` is the PATH we were started with."""
     return Part(
         tools=tools,
@@ -66,6 +125,8 @@ def part(facts: Facts, kind: Kind, tools: Tools, *, slots: int | None, path: str
         threads=facts.cpu.threads,
         memory_bytes=facts.memory.total_bytes,
         settings=tuple(of_toolkit(tools.settings, tools.programs, path)),
+        engine=engine,
+        imaged=imaged,
     )
 
 

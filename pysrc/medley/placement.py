@@ -1,5 +1,6 @@
 """A placement is where a model lies on a site: the layout that was chosen, as its ranks will really lie."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,10 +13,11 @@ from medley.layout.order import VARIABLE, landing
 from medley.layout.shapes import Device, Layout, Stage
 from medley.layout.split import By, recut
 from medley.layout.words import devices, hosts, listed, named, pipelines
+from medley.plan import KvType, Launcher
 from medley.predict import Load, Prediction, predict, timed
 from medley.problem import Problem
 from medley.site import Site
-from medley.tables import Shape
+from medley.tables import Engine, Shape
 
 _ANY_ORDER = 2  # the head's stage is the first, so there is but one
 _USUAL_CONTEXT = 1024
@@ -38,7 +40,13 @@ class Wanted:
     partition: str | None = None
     """Layers of each stage, as the engine's own variable has them in the user's environment."""
     one_server: bool = False
-    """No replicas: each of them is a server of its own."""
+    """Only what one server can run: replicas each on one host, and what its launcher starts."""
+    engine: Engine = "vllm"
+    launcher: Launcher | None = None
+    """What is to start ranks on several hosts; None: Ray, where hosts have joined."""
+    kv_type: KvType = "auto"
+    balanced: bool = False
+    """Experts by expert parallel, with the load balancer."""
 
 
 def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
@@ -49,6 +57,7 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
             cause=f"it was made for {shape.context} tokens",
             fix=f"--context {shape.context}, or less",
         )
+    shape = cached(shape, wanted)
     context, load = _asked(shape, wanted)
     found = site.devices(wanted.gpus)
     _require_memory(found)
@@ -72,6 +81,11 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
     )
     lain = _lain(shape, chosen.layout, site, wanted)
     return chosen if lain == chosen.layout else _again(shape, chosen, lain, wanted)
+
+
+def cached(shape: Shape, wanted: Wanted) -> Shape:
+    """The model with the KV cache that was asked for."""
+    return shape.model_copy(update={"kv_bits": 8}) if wanted.kv_type == "fp8" else shape
 
 
 def _require_memory(found: Sequence[Device]) -> None:
@@ -146,8 +160,22 @@ def _refusal(layout: Layout, site: Site, wanted: Wanted, ranks: int) -> str | No
         return f"not all of --gpus {wanted.gpus}"
     if site.order and layout.replicas and len(used) > len(pipelines(layout)):
         return "a second pipeline over several hosts needs a cluster of its own"
-    if wanted.one_server and layout.replicas:
-        return "each replica is a server of its own: medley serve MODEL --hosts 1 on each host"
+    return _of_one_server(layout, wanted) if wanted.one_server else None
+
+
+def _of_one_server(layout: Layout, wanted: Wanted) -> str | None:
+    """What no launcher starts as one server."""
+    ranks = Counter(device.host for device in devices(layout))
+    if layout.replicas:
+        if any(
+            len({device.host for stage in stages for device in stage.devices}) > 1
+            for stages in pipelines(layout)
+        ):
+            return "each replica is on several hosts, and is a server of its own"
+        if wanted.engine == "sglang" and len(ranks) > 1:
+            return "SGLang's replicas are on one host; on others each is a server of its own"
+    elif wanted.launcher == "mp" and len(set(ranks.values())) > 1:
+        return "without Ray every host has as many ranks as the next"
     return None
 
 
@@ -161,17 +189,21 @@ def _lain(shape: Shape, layout: Layout, site: Site, wanted: Wanted) -> Layout:
             context, load = _asked(shape, wanted)
             paced, many = timed(shape, load), load.concurrency
             layout = recut(shape, layout, context=context, concurrency=many, by=by, timed=paced)
-    return layout if wanted.partition is None else _partitioned(shape, layout, wanted.partition)
+    return (
+        layout
+        if wanted.partition is None
+        else _partitioned(shape, layout, wanted.partition, VARIABLE[wanted.engine])
+    )
 
 
-def _partitioned(shape: Shape, layout: Layout, partition: str) -> Layout:
+def _partitioned(shape: Shape, layout: Layout, partition: str, variable: str) -> Layout:
     words = partition.split(",")
     layers = [int(word) if word.strip().isdecimal() else 0 for word in words]
     if len(layers) != len(layout.stages) or sum(layers) != shape.layers or not all(layers):
         raise Problem(
-            f"{VARIABLE['vllm']}={partition} does not cut this model",
+            f"{variable}={partition} does not cut this model",
             cause=f"it has {shape.layers} layers, and planned is {named(layout)}",
-            fix=f"unset {VARIABLE['vllm']}, or force so many stages as it names: --pp {len(words)}",
+            fix=f"unset {variable}, or force so many stages as it names: --pp {len(words)}",
         )
     first, *copies = (
         tuple(Stage(stage.devices, count) for stage, count in zip(stages, layers, strict=True))
@@ -188,7 +220,7 @@ def _again(shape: Shape, chosen: Choice[Prediction], lain: Layout, wanted: Wante
         raise Problem(
             f"it does not fit as it would lie: {named(lain)}",
             cause=f"{gib(fitted.short_bytes)} GiB short: {fitted.worst}; planned was {named(chosen.layout)}",
-            fix=f"unset {VARIABLE['vllm']}: it cuts the layers so"
+            fix=f"unset {VARIABLE[wanted.engine]}: it cuts the layers so"
             if wanted.partition
             else "on a worker: medley ray-stop, then medley ray-worker HEAD, which gives it another place",
         )

@@ -1,7 +1,9 @@
 """A plan is what an engine is told: its ranks, how they are cut, and how much memory they take."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from medley.facts import Facts
 from medley.layout.choose import Choice
@@ -10,11 +12,30 @@ from medley.layout.fit import Fit, gib, utilization
 from medley.layout.shapes import Layout
 from medley.layout.words import devices, hosts, layers, sizes
 from medley.predict import Prediction
+from medley.problem import Problem
 from medley.tables import Model, Shape
 
 # A CPU's memory is the host's: the cache takes no more of it than this, however much could be had.
 _CPU_KV_SHARE = 4
 _MIB = 1 << 20
+_FP8_BITS = 8
+
+Launcher = Literal["solo", "ray", "mp"]
+KvType = Literal["auto", "fp8"]
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The processes of a model that is started without Ray, one on each host, as one of them sees it."""
+
+    count: int
+    rank: int
+    """Of this one; the first has the API."""
+    address: str
+    """Of the first, where the others find it."""
+    port: int
+    here: str = ""
+    """This one's own, on the same wire."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +50,33 @@ class Plan:
     partition: str | None = None
     """Layers of each stage in order of ranks."""
     expert_parallel: bool = False
-    over_ray: bool = False
+    balanced: bool = False
+    """The load balancer moves experts that are busy to ranks that are not (EPLB)."""
+    launcher: Launcher = "solo"
+    """What starts its ranks: Ray, or a process of the engine's own on each host; solo: all are on one."""
+    hosts: int = 1
+    """Over so many."""
+    places: tuple[str, ...] = ()
+    """With `ray`, the address of each rank's host, in order of ranks."""
+    nodes: Nodes | None = None
+    """With `mp`, which of its processes this one is."""
+    replicas: int = 1
+    """Data parallel: engines side by side behind one address, each with all of the above."""
+    replicas_here: int = 1
+    """Of these on this host."""
+    replicas_before: int = 0
+    """And on the hosts before it."""
     kv_cache_bytes: int | None = None
     """Of each rank."""
+    kv_cache_tokens: int | None = None
+    """The same in tokens, as the rank with the fewest holds them."""
+    kv_type: KvType = "auto"
     memory_utilization: float | None = None
     """Share of a GPU's memory that the engine may take."""
+    static_share: float | None = None
+    """The part of it for weights and KV cache alone."""
+    threads: int = 1
+    """Of the host's CPU, where that runs the model: the fewest of all hosts."""
     context: int | None = None
     """Tokens of the longest sequence; None: the longest that fits."""
     sequences: int | None = None
@@ -51,18 +94,21 @@ def plan(
     model: Model | None = None,
     *,
     context: int | None = None,
-    over_ray: bool = False,
+    launcher: Launcher = "solo",
 ) -> Plan:
-    """How an engine runs the first pipeline of this choice; `facts`: its hosts', `context`: as asked for."""
+    """How an engine runs this choice; `facts`: its hosts', `context`: as asked for."""
     layout, fit = choice.layout, choice.fit
-    bare = unplanned(layout, facts, model, over_ray=over_ray)
+    bare = unplanned(layout, facts, model, launcher=launcher)
     cached, reason = _on_cpu(shape, layout, fit, facts) if _is_cpu(layout) else _on_gpu(fit)
     return replace(
         bare,
         partition=layers(layout) if len(layout.stages) > 1 else None,
         expert_parallel=layout.expert_parallel,
         kv_cache_bytes=cached,
+        kv_cache_tokens=_tokens(fit, cached or fit.kv_cache_bytes),
+        kv_type="fp8" if shape.kv_bits == _FP8_BITS else "auto",
         memory_utilization=None if _is_cpu(layout) else fit.utilization,
+        static_share=None if _is_cpu(layout) else _static(fit),
         context=context,
         sequences=fit.sequences,
         batch_tokens=fit.batch_tokens,
@@ -70,20 +116,38 @@ def plan(
     )
 
 
+def balanced(plan: Plan, shape: Shape) -> Plan:
+    """The same with whole experts on each rank, and the load balancer that moves them; a Problem without."""
+    ranks = plan.tensor_parallel * plan.replicas
+    if not shape.experts or ranks == 1:
+        raise Problem(
+            "there are no experts to balance",
+            cause="this model has none" if not shape.experts else "all of them are on one rank",
+            fix="leave --eplb out" if not shape.experts else "--tp 2, or more: experts are spread over ranks",
+        )
+    why = f"--eplb, as asked: {shape.experts} experts of a layer, whole, over {ranks} ranks"
+    return replace(plan, expert_parallel=True, balanced=True, why=(*plan.why, why))
+
+
 def unplanned(
-    layout: Layout, facts: Mapping[str, Facts], model: Model | None = None, *, over_ray: bool = False
+    layout: Layout, facts: Mapping[str, Facts], model: Model | None = None, *, launcher: Launcher = "solo"
 ) -> Plan:
     """The ranks of a model of which no more is known: cut and fitted as the engine does by itself."""
-    tensor, stages, _ = sizes(layout)
+    tensor, stages, replicas = sizes(layout)
     share = _cpu_share(layout, facts) if _is_cpu(layout) else None
     bare = _without_compiler(layout, facts)
     return Plan(
-        gpus=() if over_ray or _is_cpu(layout) else tuple(device.index for device in devices(layout)),
+        gpus=tuple(device.index for device in devices(layout))
+        if launcher == "solo" and not _is_cpu(layout)
+        else (),
         tensor_parallel=tensor,
         stages=stages,
-        over_ray=over_ray,
+        launcher=launcher,
+        hosts=len(hosts(layout)),
+        replicas=replicas,
         kv_cache_bytes=share,
         memory_utilization=(None if _is_cpu(layout) else utilization(devices(layout))) or None,
+        threads=min(facts[host].cpu.threads for host in hosts(layout)) if _is_cpu(layout) else 1,
         eager=bool(bare or (model and model.eager)),
         why=(f"not compiled: {', '.join(bare)} has no C++ compiler",) if bare else (),
     )
@@ -96,6 +160,21 @@ def _is_cpu(layout: Layout) -> bool:
 def _without_compiler(layout: Layout, facts: Mapping[str, Facts]) -> list[str]:
     """Of hosts whose CPU runs the model: there code is compiled with the host's own compiler."""
     return [host for host in hosts(layout) if _is_cpu(layout) and "g++" not in facts[host].software.programs]
+
+
+def _tokens(fit: Fit, cached: int | None) -> int | None:
+    """How many the rank with the largest cache holds in so many bytes, the recurrent states aside."""
+    each = max((rank.need.token_bytes + rank.need.windowed_bytes for rank in fit.ranks), default=0)
+    states = max((rank.need.state_bytes * fit.sequences for rank in fit.ranks), default=0)
+    return max(0, cached - states) // each if cached and each else None
+
+
+def _static(fit: Fit) -> float | None:
+    """What every rank may take, less what its engine takes beside weights and KV cache."""
+    if fit.utilization is None:
+        return None
+    parts = [rank.overhead_bytes / (rank.device.total_bytes or 1) for rank in fit.ranks]
+    return max(0.01, math.floor((fit.utilization - max(parts)) * 100) / 100)
 
 
 def _cpu_share(layout: Layout, facts: Mapping[str, Facts]) -> int:

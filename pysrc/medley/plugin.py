@@ -3,15 +3,36 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib.resources import files as resources
 from pathlib import Path
 
 from medley.tables import Plugin
 
-# Which group of entry points the engine searches for it.
-_GROUPS: Mapping[Plugin, str] = {"cpu_ray": "vllm.platform_plugins"}
-# What tells two of them apart is their hash.
-_VERSION = "1"
+
+@dataclass(frozen=True)
+class _Installed:
+    """What a plugin, which is a folder of medley/inside, is called in an environment."""
+
+    package: str
+    distribution: str
+    group: str
+    """Of entry points: who looks for it."""
+    # What tells two of them apart is their hash.
+    version: str = "1"
+
+    @property
+    def about(self) -> str:
+        return f"{self.distribution.replace('-', '_')}-{self.version}.dist-info"
+
+
+_PLUGINS: Mapping[Plugin, _Installed] = {
+    "cpu_ray": _Installed("medley_cpu_ray", "medley-cpu-ray", "vllm.platform_plugins"),
+    # torch itself looks for it, in every process: SGLang's ranks and Ray's actors import no module of ours.
+    "sgl_kernel_standin": _Installed(
+        "sgl_kernel", "medley-sgl-kernel-standin", "torch.backends", "0.4.10+medley.standin"
+    ),
+}
 
 
 def write(site_packages: Path, names: Iterable[Plugin]) -> None:
@@ -23,18 +44,15 @@ def write(site_packages: Path, names: Iterable[Plugin]) -> None:
 
 def files(name: Plugin) -> dict[str, str]:
     """All files of a plugin by their path in site-packages: the package, then its .dist-info."""
-    source = resources("medley") / "inside" / name
+    source, installed = resources("medley") / "inside" / name, _PLUGINS[name]
     package = {
-        f"medley_{name}/{each.name}": each.read_text(encoding="utf-8")
+        f"{installed.package}/{each.name}": each.read_text(encoding="utf-8")
         for each in sorted(source.iterdir(), key=lambda each: each.name)
         if each.name.endswith(".py")
     }
-    about = _about(name)
-    return {
-        **package,
-        **about,
-        _record(name): "".join(f"{path},,\n" for path in (*package, *about, _record(name))),
-    }
+    about = _about(name, installed)
+    record = f"{installed.about}/RECORD"
+    return {**package, **about, record: "".join(f"{path},,\n" for path in (*package, *about, record))}
 
 
 def contents(names: Iterable[Plugin]) -> dict[str, str]:
@@ -42,19 +60,13 @@ def contents(names: Iterable[Plugin]) -> dict[str, str]:
     return {name: hashlib.sha256(json.dumps(files(name)).encode()).hexdigest() for name in names}
 
 
-def _about(name: Plugin) -> dict[str, str]:
+def _about(name: Plugin, installed: _Installed) -> dict[str, str]:
     summary = f"medley's plugin {name} for this environment's engine"
     return {
-        f"{_folder(name)}/METADATA": f"Metadata-Version: 2.1\nName: medley-{name.replace('_', '-')}\n"
-        f"Version: {_VERSION}\nSummary: {summary}\n",
-        f"{_folder(name)}/INSTALLER": "medley\n",
-        f"{_folder(name)}/entry_points.txt": f"[{_GROUPS[name]}]\n{name} = medley_{name}:register\n",
+        f"{installed.about}/METADATA": f"Metadata-Version: 2.1\nName: {installed.distribution}\n"
+        f"Version: {installed.version}\nSummary: {summary}\n",
+        f"{installed.about}/INSTALLER": "medley\n",
+        f"{installed.about}/entry_points.txt": (
+            f"[{installed.group}]\n{name} = {installed.package}:register\n"
+        ),
     }
-
-
-def _record(name: Plugin) -> str:
-    return f"{_folder(name)}/RECORD"
-
-
-def _folder(name: Plugin) -> str:
-    return f"medley_{name}-{_VERSION}.dist-info"

@@ -8,6 +8,7 @@ from typing import Any
 from medley import machine
 from medley.command import Command
 from medley.problem import Problem
+from medley.tables import TITLES, Recipe
 from medley.toolkit import Toolkit
 from medley.variables import UNSET, of_toolkit
 from medley.venv import Environment
@@ -19,20 +20,22 @@ _KERNELS = ("matmul", "silu_and_mul")
 Proof = Mapping[str, Any]
 
 
-def command(environment: Environment, toolkit: Toolkit | None, device: str, probe: str, path: str) -> Command:
+def command(
+    environment: Environment, toolkit: Toolkit | None, device: str, probe: str, path: str, *words: str
+) -> Command:
     """Run as the engine will be: with the toolkit's variables, its programs before those on PATH."""
     settings = toolkit.variables if toolkit else {}
     folders = (str(environment.programs), *(toolkit.path if toolkit else ()))
     env = {each.name: each.value for each in of_toolkit(settings, folders, path)}
-    return Command((str(environment.python), probe, device), env, UNSET)
+    return Command((str(environment.python), probe, device, *words), env, UNSET)
 
 
 def prove(
-    environment: Environment, toolkit: Toolkit | None, *, device: str, path: str, watch: Watch = SILENT
+    environment: Environment, toolkit: Toolkit | None, recipe: Recipe, *, path: str, watch: Watch = SILENT
 ) -> Proof:
     """Run the probe; a Problem where it does not even answer."""
     with as_file(files("medley") / "inside" / "probe.py") as probe, watch.stage(f"prove {environment.name}"):
-        asked = command(environment, toolkit, device, str(probe), path)
+        asked = command(environment, toolkit, recipe.device, str(probe), path, recipe.engine)
         finished = machine.run(asked, limit_s=_LIMIT_S, on_line=watch.line)
     for line in reversed(finished.lines):
         if line.startswith("{"):
@@ -51,7 +54,7 @@ def failures(proof: Proof) -> Iterator[str]:
             yield f"import {name}: {package['error']}"
     platform, devices = proof.get("platform"), proof.get("devices")
     if platform is not None and platform != proof["device"]:
-        yield f"vLLM takes this host's device for {_said(platform) or 'none'}, not for {proof['device']}"
+        yield f"{_takes(proof)} {_said(platform) or 'none'}, not for {proof['device']}"
     if isinstance(devices, Mapping):
         yield f"devices: {devices['error']}"
         return
@@ -89,13 +92,17 @@ def rows(proof: Proof) -> Iterator[tuple[str, str]]:
     for name, package in proof["packages"].items():
         yield name, package.get("error") or f"{package['version']} (imported in {package['seconds']} s)"
     if isinstance(platform := proof.get("platform"), str):
-        yield "platform", f"vLLM takes this host's device for {platform or 'none'}"
+        yield "platform", f"{_takes(proof)} {platform or 'none'}"
     devices = proof.get("devices")
     for device in devices if isinstance(devices, list) else ():
         capability = f", capability {device['capability']}" if "capability" in device else ""
         yield "device", f"{device['name']}{capability}"
         for kernel in _KERNELS:
             yield "kernel", f"{kernel}: {_said(device[kernel])}"
+
+
+def _takes(proof: Proof) -> str:
+    return f"{TITLES[proof['engine']]} takes this host's device for"
 
 
 def _said(result: object) -> str:

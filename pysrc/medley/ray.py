@@ -189,7 +189,7 @@ def ranks(actors: Iterable[Mapping[str, str]]) -> list[tuple[int, int, str]]:
     found = []
     for actor in actors:
         stage, tensor = (
-            int(match[1]) if (match := re.search(rf"_{part}(\d+)(?:_|$)", actor["name"])) else 0
+            int(match[1]) if (match := re.search(rf"(?i)_{part}(\d+)(?:_|$)", actor["name"])) else 0
             for part in ("PP", "TP")
         )
         found.append((stage, tensor, actor["address"]))

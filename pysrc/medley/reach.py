@@ -6,6 +6,7 @@ from pathlib import Path
 
 from medley import ray
 from medley.facts.net import Net
+from medley.imaged import Imaged
 from medley.membership import ask
 from medley.problem import Problem
 from medley.venv import Environment
@@ -39,7 +40,7 @@ def require_listening(host: str, port: int, ours: Net) -> str:
     return str(address)
 
 
-def require_reach(environment: Environment, token: Path, here: str, head: str) -> None:
+def require_reach(environment: Environment | Imaged, token: Path, here: str, head: str) -> None:
     """A Problem unless this host, which has joined, and the head at HOST:PORT reach each other's ports."""
     ports = ray.Ports()
     said = ask(environment, token, "reach", head, here, *map(str, (ports.last, *ports.of_raylet)))

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from medley import carry, membership, ray, token, wiring
+from medley.beside import NOTHING, Beside
 from medley.engine import Serving
+from medley.engines import ENGINES
 from medley.fabric import End, Wishes, fabric
 from medley.kind import Kind
 from medley.launch import BARE, launch
@@ -15,13 +17,14 @@ from medley.layout.fit import fit
 from medley.layout.order import VARIABLE
 from medley.layout.shapes import Layout
 from medley.layout.words import devices, hosts, pipelines
+from medley.nodes import RANKS_PORT, nodes
 from medley.part import Part, part
-from medley.placement import Wanted
-from medley.plan import plan
+from medley.placement import Wanted, cached
+from medley.plan import balanced, plan
 from medley.predict import Prediction
 from medley.reasoned import Reasoned
 from medley.site import Site
-from medley.tables import Shape
+from medley.tables import Engine, Shape
 from medley.variables import Variable
 from medley.weights import Weights
 
@@ -47,11 +50,15 @@ class Order:
     serving: Serving
     wanted: Wanted = field(default_factory=Wanted)
     extra: tuple[str, ...] = ()
+    beside: Beside = NOTHING
 
 
 def steps(order: Order, shape: Shape, choice: Choice[Prediction], site: Site) -> Iterator[Step]:
     """In the order in which they are to be typed, a replica after the other."""
-    copies = pipelines(choice.layout)
+    shape, copies = cached(shape, order.wanted), pipelines(choice.layout)
+    if order.wanted.launcher == "mp" and len(hosts(choice.layout)) > 1:
+        yield from _without_ray(order, shape, choice, site)
+        return
     if len(copies) == 1:
         yield from _of_pipeline(order, shape, choice, site)
         return
@@ -67,27 +74,31 @@ def steps(order: Order, shape: Shape, choice: Choice[Prediction], site: Site) ->
         yield from _of_pipeline(replace(order, wanted=each, serving=serving), shape, one, site)
 
 
-def over_ray(head: str, secret: Path, wired: Iterable[Variable]) -> Iterator[Variable]:
+def over_ray(engine: Engine, head: str, secret: Path, wired: Iterable[Variable]) -> Iterator[Variable]:
     """What an engine needs that places its ranks on the hosts of this cluster, and lets them talk."""
     yield from ray.variables(secret)
-    yield Variable("RAY_ADDRESS", head, "this cluster, and none that vLLM would start itself")
+    yield Variable("RAY_ADDRESS", head, "this cluster, and none that the engine would start itself")
     yield from wired
-    yield carry.variable()
+    yield carry.variable(engine)
+    if engine == "sglang":
+        own = head.partition(":")[0]
+        yield Variable("SGLANG_HOST_IP", own, "ranks find this one at the address that Ray knows")
 
 
 def _of_pipeline(order: Order, shape: Shape, choice: Choice[Prediction], site: Site) -> Iterator[Step]:
     used = hosts(choice.layout)
     facts = {host: site.hosts[host][0] for host in used}
     cluster: tuple[Variable, ...] = ()
+    ends: Mapping[str, End] = {}
     if len(used) > 1:
         wishes = site.wishes(order.wanted.wishes)
         found = fabric(facts, wishes).ends
         ends = {host: found[host] for host in used}
         if not site.order:
-            yield from _joining(wishes, site, ends)
+            yield from _joining(wishes, site, ends, order.wanted.engine)
         addresses = {host: end.address for host, end in ends.items()}
         _, wired = wiring.of_all(facts, addresses, used[0], wishes, {})
-        cluster = tuple(over_ray(_gcs(ends[used[0]]), token.path(), wired))
+        cluster = tuple(over_ray(order.wanted.engine, _gcs(ends[used[0]]), token.path(), wired))
     kind = site.hosts[used[0]][1]
     told = plan(
         shape,
@@ -95,19 +106,67 @@ def _of_pipeline(order: Order, shape: Shape, choice: Choice[Prediction], site: S
         facts,
         order.weights.model,
         context=order.wanted.context,
-        over_ray=len(used) > 1,
+        launcher="ray" if len(used) > 1 else "solo",
     )
+    if order.wanted.balanced:
+        told = balanced(told, shape)
+    if told.launcher == "ray":
+        addresses = {host: end.address for host, end in ends.items()}
+        told = replace(told, places=tuple(addresses[device.host] for device in devices(choice.layout)))
     started = launch(
-        order.weights, kind.host, told, order.serving, tools=BARE, path="", cluster=cluster, extra=order.extra
+        ENGINES[order.wanted.engine],
+        order.weights,
+        kind.host,
+        told,
+        order.serving,
+        tools=BARE,
+        path="",
+        cluster=cluster,
+        extra=order.extra,
+        beside=order.beside,
     )
-    split = f"{VARIABLE['vllm']}={order.wanted.partition} " if order.wanted.partition else ""
-    typed = split + shlex.join((*_serve(order, choice.layout, site), *_environment(kind), *_engines(order)))
+    split = f"{VARIABLE[order.wanted.engine]}={order.wanted.partition} " if order.wanted.partition else ""
+    typed = split + shlex.join(
+        (*_serve(order, choice.layout, site), *_environment(kind, order.wanted.engine), *_engines(order))
+    )
     yield Step(used[0], typed, started.reasoned, told.why)
 
 
-def _joining(wishes: Wishes, site: Site, ends: Mapping[str, End]) -> Iterator[Step]:
+def _without_ray(order: Order, shape: Shape, choice: Choice[Prediction], site: Site) -> Iterator[Step]:
+    """The server on the first host, which waits for the others; then what each of those runs for it."""
+    wanted, used = order.wanted, hosts(choice.layout)
+    facts = {host: site.facts[host] for host in used}
+    wishes = site.wishes(wanted.wishes)
+    addresses = {host: end.address for host, end in fabric(facts, wishes).ends.items()}
+    told = plan(shape, choice, facts, order.weights.model, context=wanted.context, launcher="mp")
+    if wanted.balanced:
+        told = balanced(told, shape)
+    join = f"ssh {shlex.quote(used[0])} cat {_TOKEN} | medley join {addresses[used[0]]} --token-file -"
+    for host, own in nodes(told, choice.layout, addresses, RANKS_PORT).items():
+        _, wired = wiring.of_all(facts, addresses, host, wishes, {})
+        kind = site.hosts[host][1]
+        started = launch(
+            ENGINES[wanted.engine],
+            order.weights,
+            kind.host,
+            own,
+            order.serving,
+            tools=BARE,
+            path="",
+            cluster=wired,
+            extra=order.extra,
+            beside=order.beside,
+        )
+        environment = _environment(kind, wanted.engine)
+        serve = shlex.join((*_serve(order, choice.layout, site), *environment, *_engines(order)))
+        typed = serve if host == used[0] else " ".join((join, *environment))
+        yield Step(host, typed, started.reasoned, told.why if host == used[0] else ())
+
+
+def _joining(wishes: Wishes, site: Site, ends: Mapping[str, End], engine: Engine) -> Iterator[Step]:
     """Ray on each of these hosts, the first its head."""
     head, *others = ends
+    named = () if engine == "vllm" else ("--engine", engine)
     at, secret = ends[head].address, token.path()
     place = ray.Place(Path("ray"), membership.folder(), secret)
     own = wiring.of_head(head, site.facts[head], wishes, {})
@@ -115,27 +174,31 @@ def _joining(wishes: Wishes, site: Site, ends: Mapping[str, End]) -> Iterator[St
     link = () if by_itself else ("--link", ends[head].interface)
     if link:
         own = wiring.of_head(head, site.facts[head], replace(wishes, link=link[1]), {})
-    ours = _part(head, site)
+    ours = _part(head, site, engine)
     start = ray.head(place, ours.node(own), ray.Ports(), dashboard=False, more=ours.on(own))
-    yield Step(head, shlex.join(("medley", "ray-head", *link, *_environment(site.hosts[head][1]))), start)
+    yield Step(
+        head,
+        shlex.join(("medley", "ray-head", *link, *named, *_environment(site.hosts[head][1], engine))),
+        start,
+    )
     for host in others:
         both = {name: site.facts[name] for name in (head, host)}
         wired = wiring.of_worker(both, host, (head, at), wishes, {})
-        ours = _part(host, site)
+        ours = _part(host, site, engine)
         start = ray.worker(place, ours.node(wired), ray.Ports(), to=_gcs(ends[head]), more=ours.on(wired))
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN} | medley ray-worker {at} --token-file -"
-        typed = " ".join((typed, *_environment(site.hosts[host][1])))
+        typed = " ".join((typed, *named, *_environment(site.hosts[host][1], engine)))
         yield Step(host, typed, start)
 
 
-def _part(host: str, site: Site) -> Part:
+def _part(host: str, site: Site, engine: Engine) -> Part:
     facts, kind = site.hosts[host]
-    return part(facts, kind, BARE, slots=None, path="")
+    return part(facts, kind, BARE, slots=None, path="", engine=engine)
 
 
-def _environment(kind: Kind) -> tuple[str, ...]:
+def _environment(kind: Kind, engine: Engine = "vllm") -> tuple[str, ...]:
     """A kind of host that has no environment of ours needs the user's own virtualenv."""
-    return () if "vllm" in kind.host.environments else ("--env", "VENV")
+    return () if engine in kind.host.environments else ("--env", "VENV")
 
 
 def _engines(order: Order) -> tuple[str, ...]:
@@ -156,7 +219,13 @@ def _serve(order: Order, layout: Layout, site: Site) -> Iterator[str]:
         yield from ("--hosts", str(len(used)))
     elif len(devices(layout)) < sum(device.host == used[0] for device in site.devices()):
         yield from ("--gpus", ",".join(str(device.index) for device in devices(layout)))
+    if wanted.balanced:
+        yield "--eplb"
+    yield from order.beside.typed()
     for name, value, usual in (
+        ("--launcher", wanted.launcher, None),
+        ("--engine", wanted.engine, "vllm"),
+        ("--kv-type", wanted.kv_type, "auto"),
         ("--for", wanted.goal, "latency"),
         ("--concurrency", wanted.concurrency, 1),
         ("--context", wanted.context, None),

@@ -21,6 +21,7 @@ from medley.tables import Shape
 
 _GIGA, _MICRO = 1e9, 1e-6
 _WIDE = 2  # bytes of an activation
+_16_BITS = 16
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def head_bytes(shape: Shape) -> int:
 
 def sequence_bytes(shape: Shape, batch: Batch) -> float:
     """Of one stream's KV cache and state, as a pass over all layers reads it (state is written back too)."""
-    row = shape.kv_bytes_per_token or 2 * shape.kv_heads * shape.head_dim * _WIDE
+    row = (shape.kv_bytes_per_token or 2 * shape.kv_heads * shape.head_dim * _WIDE) * shape.kv_bits / _16_BITS
     return row * _attended(shape, batch.context_tokens) + 2.0 * shape.state_bytes
 
 

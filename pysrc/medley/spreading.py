@@ -1,7 +1,6 @@
 """Spreading is serving over the cluster this host heads: its hosts, and where the ranks came to be."""
 
 import contextlib
-import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -9,24 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medley import config, facts, measured, membership, ray, recipe, transcript, venv, wiring
-from medley.fabric import Wishes
+from medley import config, facts, imaged, measured, membership, ray, recipe, transcript, venv, wiring
+from medley.engines import ENGINES
 from medley.facts import Facts
+from medley.imaged import Imaged
 from medley.kind import kind
 from medley.layout.shapes import Layout
 from medley.layout.words import devices
 from medley.membership import Membership
+from medley.placement import Wanted
 from medley.problem import Problem
 from medley.site import Site
+from medley.tables import Engine
 from medley.variables import Variable
 from medley.venv import Environment
 from medley.watch import Watch
 
 _LOOK_EVERY_S = 2
 _ASK_LIMIT_S = 10
-_DEAD_LIMIT_S = 25
-# As vLLM says it: RayWorkerProc rank=[1] died unexpectedly
-_RANK = re.compile(r"rank=\[?(\d+)")
 
 
 def cluster(hosts: int | None) -> Membership | None:
@@ -52,8 +51,10 @@ def cluster(hosts: int | None) -> Membership | None:
     return found
 
 
-def environment(found: Membership) -> Environment:
+def environment(found: Membership) -> Environment | Imaged:
     """The one whose Ray runs: the engine must be of the same."""
+    if found.image:
+        return imaged.noted(found.image)
     there = venv.at(Path(found.environment))
     if there is None:
         raise Problem(
@@ -62,6 +63,18 @@ def environment(found: Membership) -> Environment:
             fix="medley ray-stop, then start the cluster again",
         )
     return there
+
+
+def engine(found: Membership, asked: Engine | None) -> Engine:
+    """The one whose environment this cluster runs."""
+    there = imaged.engines(environment(found))
+    if asked and asked not in there:
+        raise Problem(
+            f"this cluster has no {ENGINES[asked].TITLE}",
+            cause=f"it runs {found.environment}, which has {' and '.join(there) or 'no engine'}",
+            fix=f"on all hosts medley ray-stop, then start it anew: medley ray-head --engine {asked}",
+        )
+    return asked or (there or ["vllm"])[0]
 
 
 def site(found: Membership, wanted: int | None, wait_s: float, watch: Watch) -> Site:
@@ -143,13 +156,13 @@ def require_weights(found: Membership, folder: Path) -> None:
 
 
 def settings(
-    found: Membership, site: Site, wishes: Wishes, environ: Mapping[str, str], watch: Watch
+    found: Membership, site: Site, wanted: Wanted, environ: Mapping[str, str], watch: Watch
 ) -> Iterator[Variable]:
     """What the engine needs that places its ranks on the hosts of this site, and lets them talk."""
-    fabric, wired = wiring.of_all(site.facts, site.addresses, site.order[0], wishes, environ)
+    fabric, wired = wiring.of_all(site.facts, site.addresses, site.order[0], wanted.wishes, environ)
     for line in (*fabric.why, *(f"{each.what}: {each.cause}; {each.fix}" for each in fabric.findings)):
         watch.note(line)
-    yield from recipe.over_ray(found.head, Path(found.token), wired)
+    yield from recipe.over_ray(wanted.engine, found.head, Path(found.token), wired)
 
 
 def told(found: Membership) -> tuple[dict[str, Facts], dict[str, str]]:
@@ -164,47 +177,6 @@ def ranks(found: Membership) -> list[tuple[int, int, str]]:
     """Pipeline stage, tensor rank and address of each rank that runs."""
     said = membership.ask(environment(found), Path(found.token), "ranks", found.head)
     return ray.ranks(said["ranks"])
-
-
-@contextlib.contextmanager
-def told_of_loss(found: Membership | None, places: Mapping[int, str]) -> Iterator[None]:
-    """An engine that ends because a host is gone: the Problem says so, and names it.
-
-    `places`: the address of each rank, filled once they are known. The engine names a rank that died at once,
-    Ray a host that is gone within half a minute.
-    """
-    try:
-        yield
-    except Problem as problem:
-        lost = _RANK.search(problem.cause)
-        address = places.get(int(lost[1])) if lost else None
-        gone = _gone(found, address) if found else []
-        if not gone:
-            raise
-        raise Problem(
-            f"{', '.join(gone)} is gone, and the model with it",
-            cause=f"{problem.what}: {problem.cause}",
-            fix="bring it back (medley ray-worker HEAD there), or serve over those that medley status shows",
-            status=problem.status,
-        ) from problem
-
-
-def _gone(found: Membership, address: str | None) -> list[str]:
-    """The host at `address`, by name; without one those that Ray holds for dead, which it sees late."""
-    deadline = time.monotonic() + (_ASK_LIMIT_S if address else _DEAD_LIMIT_S)
-    while time.monotonic() < deadline:
-        with contextlib.suppress(Problem):
-            said = membership.ask(environment(found), Path(found.token), "read", found.head)["nodes"]
-            living = {node["address"] for node in said if node["alive"]}
-            gone = [
-                f"{node['name']} ({node['address']})"
-                for node in said
-                if (node["address"] == address if address else node["address"] not in living)
-            ]
-            if gone:
-                return list(dict.fromkeys(gone))
-        time.sleep(_LOOK_EVERY_S)
-    return [address] if address else []
 
 
 def require_order(seen: list[tuple[int, int, str]], expected: Mapping[str, int], tensor: int) -> None:

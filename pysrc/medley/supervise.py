@@ -1,5 +1,6 @@
 """Supervision: from an engine's start to its end, with a word when it is ready and a Problem when it dies."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from medley.problem import Problem
 _LOOK_EVERY_S = 0.1
 _END_LIMIT_S = 5
 _KILLED = 128
+# What Python says at any end, which is no reason.
+_IDLE = re.compile(r"^\s+warnings\.warn\(|Warning: |resource_tracker|kill_process_tree")
 
 LastError = Callable[[Sequence[str]], str | None]
 
@@ -29,10 +32,12 @@ def supervise(
     last_error: LastError,
     fatal: Callable[[str], bool] = lambda _: False,
     key: str | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> NoReturn:
     """Run an engine until it ends, which is always a Problem: it is only left by Ctrl-C or a signal.
 
-    `limit_s` is how long it may take to answer its first completion. However this is left, no process of the
+    `check` is asked all the time, and raises a Problem where something else ends it. `limit_s` is how long it
+    may take to answer its first completion. However this is left, no process of the
     engine's stays behind.
     """
     lost: list[str] = []
@@ -45,11 +50,11 @@ def supervise(
     process = Process(command, watched)
     began = time.monotonic()
     try:
-        completion = _until_ready(process, lambda: api.answered(url, model, key), model, limit_s)
+        completion = _until_ready(process, lambda: api.answered(url, model, key), model, limit_s, check)
         if completion is not None:
             on_ready(completion, time.monotonic() - began)
             while process.wait(_LOOK_EVERY_S) is None and not lost:
-                pass
+                check()
         if not lost:
             process.wait(_END_LIMIT_S)
     finally:
@@ -61,13 +66,18 @@ def supervise(
 
 
 def _until_ready(
-    process: Process, answered: Callable[[], api.Completion | None], model: str, limit_s: float
+    process: Process,
+    answered: Callable[[], api.Completion | None],
+    model: str,
+    limit_s: float,
+    check: Callable[[], None],
 ) -> api.Completion | None:
     """The first completion, or None when the engine ended instead."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         if process.wait(_LOOK_EVERY_S) is not None:
             return None
+        check()
         try:
             completion = answered()
         except Problem:
@@ -87,7 +97,8 @@ def _until_ready(
 def died(finished: Finished, *, ready: bool, log: Path, last_error: LastError) -> Problem:
     """The engine's end as a Problem: its last error, and its own exit code."""
     said = last_error(finished.lines) or next(
-        (line.strip() for line in reversed(finished.lines) if line.strip()), "it said nothing"
+        (line.strip() for line in reversed(finished.lines) if line.strip() and not _IDLE.search(line)),
+        "it said nothing",
     )
     if finished.status == _KILLED + 9:
         said = f"something killed it (SIGKILL); when memory runs out the kernel does. Its last words: {said}"

@@ -9,10 +9,18 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 System = Literal["x86_64-linux", "aarch64-linux"]
-Engine = Literal["vllm"]
-Plugin = Literal["cpu_ray"]
+Engine = Literal["vllm", "sglang"]
+TITLES: Mapping[Engine, str] = {"vllm": "vLLM", "sglang": "SGLang"}
+"""What an engine's project calls it; its program is called as we call it."""
+# Forms, after vLLM's names of their parsers; engine/ has each engine's own.
+ToolParser = Literal["hermes", "qwen3_coder", "openai", "glm45", "llama3_json", "deepseek_v3"]
+ReasoningParser = Literal["qwen3", "deepseek_r1", "glm45", "nemotron_v3"]
+Plugin = Literal["cpu_ray", "sgl_kernel_standin"]
 Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)+$")]
 Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+REPOSITORY = r"^[\w.-]+/[\w.-]+$"
 
 
 class Table(BaseModel):
@@ -58,6 +66,15 @@ class Memory(Table):
     bandwidth_gb_s: float | None = None
 
 
+class Container(Table):
+    """How this kind of host runs an engine out of an image."""
+
+    image: str | None = None
+    """What `--image default` stands for."""
+    nvidia_runtime: bool = False
+    """Its GPU comes into a container by NVIDIA's own runtime alone."""
+
+
 class Host(Table):
     """A kind of host: hosts/KIND.toml."""
 
@@ -72,6 +89,7 @@ class Host(Table):
     """Why there is none, and the way round; said to the user."""
     toolkit: Toolkit | None = None
     driver: Driver = Driver()
+    container: Container = Container()
     # What the GPU is where the driver cannot say it (Jetson's nvidia-smi has no compute_cap on r36).
     capability: Capability | None = None
 
@@ -123,6 +141,8 @@ class Shape(Table):
     windowed_layers: int = 0
     kv_bytes_per_token: int | None = None
     """Of one attention layer where it is not twice kv_heads * head_dim in 16 bits (MLA keeps less)."""
+    kv_bits: Literal[8, 16] = 16
+    """Of one number of the KV cache."""
     state_bytes: int = 0
     """Recurrent state of one sequence, over all layers."""
     weights: Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"] = "bf16"
@@ -131,18 +151,65 @@ class Shape(Table):
     """Of its layers that guess further tokens (MTP), which an engine loads only where they are used."""
 
 
+class RemoteCode(Table):
+    """Code of a model's own repository, which an engine runs only where the user trusts it."""
+
+    needed: bool
+    """False where engines know the model by themselves, though its config.json names code."""
+    commit: Commit | None = None
+    """The one that was read; absent: the user's first use pins it."""
+    files: Mapping[str, Sha256] = {}
+
+
+class Need(Table):
+    """A file that an engine wants beside the weights."""
+
+    kind: Literal["reasoning-parser-plugin", "chat-template", "tiktoken"]
+    what: str
+    """What it is for, in a few words."""
+    name: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
+    """Under which an engine looks for it."""
+    sha256: Sha256
+    url: Annotated[str, Field(pattern=r"^https?://")] | None = None
+    repository: Annotated[str, Field(pattern=REPOSITORY)] | None = None
+    """On the model hub: then the file `name` of it, at this commit."""
+    commit: Commit | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "Need":
+        if (self.url is None) == (self.repository is None) or (self.repository is None) != (
+            self.commit is None
+        ):
+            raise ValueError("it needs a url, or a repository and its commit")
+        return self
+
+
 class Model(Table):
     """A known model: models/NAME.toml."""
 
     title: str
-    repository: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")] | None = None
+    repository: Annotated[str, Field(pattern=REPOSITORY)] | None = None
     """ORG/NAME on the model hub."""
     made: Made | None = None
     shape: Shape | None = None
-    vllm_args: tuple[str, ...] = ()
-    """Flags this model needs of vLLM on every kind of host."""
+    tool_parser: ToolParser | None = None
+    """The form in which it calls tools."""
+    reasoning_parser: ReasoningParser | None = None
+    """The form in which it thinks aloud."""
+    args: Mapping[Engine, tuple[str, ...]] = {}
+    """Flags that it needs of an engine on every kind of host, beyond what a plan says."""
     eager: bool = False
     """Compiling costs this model more than it gains."""
+    remote_code: RemoteCode | None = None
+    needs: tuple[Need, ...] = ()
+
+    @model_validator(mode="after")
+    def _trusts_nothing(self) -> "Model":
+        if any("trust-remote-code" in word.replace("_", "-") for each in self.args.values() for word in each):
+            raise ValueError(
+                "code is trusted by the user alone, --trust-remote-code; a table has [remote_code]"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_source(self) -> "Model":

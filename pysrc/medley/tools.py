@@ -7,66 +7,87 @@ from medley import config, toolkit, venv
 from medley.kind import Kind
 from medley.launch import Tools
 from medley.problem import Problem
+from medley.tables import TITLES, Engine
 from medley.toolkit import Toolkit
 from medley.watch import SILENT, Watch
 
 
-def ready(kind: Kind, named: str | None = None, *, watch: Watch = SILENT) -> Tools:
+def ready(kind: Kind, named: str | None = None, *, engine: Engine = "vllm", watch: Watch = SILENT) -> Tools:
     """What `kind` is served with, built and realised where need be; `named` is what --env said."""
-    own = _own(named)
+    own = _own(named, engine)
     chain = toolkit.find(kind.name, watch=watch)
     if chain and chain.kind != kind.name:
         watch.note(f"this shell's toolchain is for {chain.kind}, and the host is {kind.name}")
     if own:
         return _tools(own / "bin", chain)
-    name = environment(kind, named)
+    name = environment(kind, named, engine)
     return _tools(venv.ready(name, chain, driver=kind.host.driver, watch=watch).programs, chain)
 
 
-def expected(kind: Kind, named: str | None = None, *, watch: Watch = SILENT) -> Tools:
+def expected(
+    kind: Kind, named: str | None = None, *, engine: Engine = "vllm", watch: Watch = SILENT
+) -> Tools:
     """The same tools as far as they are there; builds nothing, and notes what would be built."""
     chain = toolkit.present(kind.name)
     if chain is None and os.environ.get("MEDLEY_FLAKE"):
         watch.note(f"Nix would realise toolkit-{kind.name} first, and its variables would be added")
-    own = _own(named)
+    own = _own(named, engine)
     if own:
         return _tools(own / "bin", chain)
-    name = environment(kind, named)
+    name = environment(kind, named, engine)
     wanted = venv.blueprint(name, chain, driver=kind.host.driver)
     if venv.read(wanted.path) is None:
         watch.note(f"the engine environment would be built first: medley env build {name}")
     return _tools(wanted.path / "bin", chain)
 
 
-def environment(kind: Kind, named: str | None) -> str:
+def environment(kind: Kind, named: str | None, engine: Engine = "vllm") -> str:
     """The name of the engine environment: as named, or as the kind's table says."""
-    if named in config.recipes():
-        return str(named)
+    title, offered = TITLES[engine], kind.host.environments.get(engine)
     if named is not None:
+        return _named(named, engine, offered)
+    if offered is None:
+        known = " and ".join(TITLES[other] for other in kind.host.environments)
+        raise Problem(
+            f"there is no engine environment with {title} for {kind.host.title}",
+            cause=kind.host.no_environment
+            or f"hosts/{kind.name}.toml names {f'one with {known} alone' if known else 'none'}",
+            fix=f"medley serve MODEL --env /path/to/a/virtualenv/with/{engine}",
+        )
+    return offered
+
+
+def _named(named: str, engine: Engine, offered: str | None) -> str:
+    """A lock of ours by its name, if it is one with this engine."""
+    recipes = config.recipes()
+    fix = f"--env {offered or 'PATH-OF-A-VIRTUALENV'}"
+    if named not in recipes:
         raise Problem(
             f"there is no engine environment {named!r}",
-            cause=f"it is no virtualenv with bin/python, and locks/ has {', '.join(config.recipes())}",
-            fix=f"--env {next(iter(kind.host.environments.values()), 'PATH-OF-A-VIRTUALENV')}",
+            cause=f"it is no virtualenv with bin/python, and locks/ has {', '.join(recipes)}",
+            fix=fix,
         )
-    if "vllm" not in kind.host.environments:
+    if recipes[named].engine != engine:
         raise Problem(
-            f"there is no engine environment for {kind.host.title}",
-            cause=kind.host.no_environment or f"hosts/{kind.name}.toml names none",
-            fix="medley serve MODEL --env /path/to/a/virtualenv/with/vllm",
+            f"{named} cannot be served from with {TITLES[engine]}",
+            cause=f"it has {TITLES[recipes[named].engine]} in it",
+            fix=fix,
         )
-    return kind.host.environments["vllm"]
+    return named
 
 
-def _own(named: str | None) -> Path | None:
+def _own(named: str | None, engine: Engine) -> Path | None:
     """A virtualenv of the user's own, by its path."""
     if named is None or named in config.recipes():
         return None
     folder = Path(named).expanduser().absolute()
     if not (folder / "bin" / "python").exists():
         return None
-    if not (folder / "bin" / "vllm").exists():
+    if not (folder / "bin" / engine).exists():
         raise Problem(
-            f"{folder} cannot serve", cause="it has no bin/vllm", fix="install vLLM in it, or leave --env out"
+            f"{folder} cannot serve",
+            cause=f"it has no bin/{engine}",
+            fix=f"install {TITLES[engine]} in it, or leave --env out",
         )
     return folder
 

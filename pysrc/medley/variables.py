@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from medley.layout.order import VARIABLE
 from medley.plan import Plan
 from medley.tables import Host
 
@@ -21,22 +20,15 @@ class Variable:
 
 
 def variables(plan: Plan, host: Host, *, local: bool) -> Iterator[Variable]:
-    """What an engine on this one host needs; `local`: its model is a folder here."""
+    """What any engine on this one host needs; `local`: its model is a folder here."""
     if host.device == "cuda":
         yield Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "so that CUDA counts GPUs as nvidia-smi does")
         if plan.gpus:
             shown = ",".join(map(str, plan.gpus))
             yield Variable("CUDA_VISIBLE_DEVICES", shown, "the GPUs that the plan chose")
-    elif plan.stages > 1 and plan.eager:
-        yield Variable(
-            "TORCHDYNAMO_DISABLE", "1", "else tracing holds up the first answer, and gains nothing"
-        )
-    if plan.partition:
-        yield Variable(VARIABLE["vllm"], plan.partition, "layers of each stage, in the order of ranks")
     if local:
         yield Variable("HF_HUB_OFFLINE", "1", "the model is a folder; nothing is to be fetched")
-    yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers unless told not to")
-    yield Variable("DO_NOT_TRACK", "1", "the same, for the libraries it brings")
+    yield Variable("DO_NOT_TRACK", "1", "else the engine and what it brings report usage to their makers")
 
 
 def of_toolkit(settings: Mapping[str, str], path: Iterable[str], inherited: str) -> Iterator[Variable]:

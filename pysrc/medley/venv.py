@@ -13,6 +13,7 @@ from typing import Any
 
 from medley import build, config, interpreter, plugin, store, uv
 from medley.build import MANIFEST, Blueprint
+from medley.command import Command
 from medley.interpreter import Interpreter
 from medley.preload import Preload
 from medley.problem import Problem
@@ -42,6 +43,11 @@ class Environment:
     @property
     def python(self) -> Path:
         return self.programs / "python"
+
+    def started(self, command: Command, *reads: Path) -> Command:
+        """A command of its programs, as it is started here: what an image holds is wrapped, this is not."""
+        del reads
+        return command
 
 
 def ready(

@@ -1,4 +1,4 @@
-"""A real vLLM that wants a key: medley's own requests give it, others are refused."""
+"""A real engine that wants a key: medley's own requests give it, others are refused."""
 
 import os
 import subprocess
@@ -14,10 +14,13 @@ from tests.served import Start
 pytestmark = pytest.mark.engine
 
 
-def test_requests_without_the_key_are_refused(start: Start, free_port: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_requests_without_the_key_are_refused(
+    engine: str, start: Start, free_port: int, tmp_path: Path
+) -> None:
     key = tmp_path / "key"
     key.write_text("sk-of-this-test")
-    words = ("serve", "demo", "--port", str(free_port), "--api-key", str(key))
+    words = ("serve", "demo", "--engine", engine, "--port", str(free_port), "--api-key", str(key))
     served = start(Command((sys.executable, "-m", "medley", *words)))
     url = served.ready()
     models = f"{url}/models"

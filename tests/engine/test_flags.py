@@ -5,8 +5,14 @@ from pathlib import Path
 import pytest
 
 from medley import config, dialect, venv
+from medley.beside import FLAGS, Beside
+from medley.engine import Serving, vllm
+from medley.plan import Plan
 from medley.problem import Problem
+from medley.remote_code import Code
+from medley.tables import Need
 
+CPU = config.hosts()["cpu"]
 pytestmark = pytest.mark.engine
 
 
@@ -16,13 +22,28 @@ def programs() -> Path:
 
 
 def test_every_models_flags_are_known(programs: Path) -> None:
-    words = [word for model in config.models().values() for word in model.vllm_args]
+    words = [
+        word
+        for model in config.models().values()
+        for flag in vllm.flags(Serving("/m", "m"), Plan(), CPU, model)
+        for word in flag.argv()
+    ]
     assert len([word for word in words if word.startswith("--")]) > 20
-    dialect.require_known(programs, words)
+    dialect.require_known(vllm, programs, words)
+
+
+def test_what_stands_beside_the_weights_is_known(programs: Path) -> None:
+    source = {"url": "http://example.org/x", "sha256": "0" * 64, "what": "x", "name": "x"}
+    needs = [Need.model_validate({"kind": kind, **source}) for kind in FLAGS]
+    code = Code("org/x", {}, "0" * 40)
+    found = Beside(code, tuple((need, Path("/x")) for need in needs))
+    words = [word for flag in found.flags("vllm") for word in flag.argv()]
+    assert len([word for word in words if word.startswith("--")]) == 5
+    dialect.require_known(vllm, programs, words)
 
 
 def test_what_guides_still_have_is_refused(programs: Path) -> None:
     with pytest.raises(Problem) as caught:
-        dialect.require_known(programs, ("--swap-space", "0", "--tensor-paralel-size", "2"))
+        dialect.require_known(vllm, programs, ("--swap-space", "0", "--tensor-paralel-size", "2"))
     assert caught.value.what == "vLLM does not know --swap-space, --tensor-paralel-size"
     assert "--tensor-parallel-size is the nearest there is" in caught.value.fix

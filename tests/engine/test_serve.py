@@ -82,11 +82,11 @@ def test_an_engine_killed_while_it_serves_is_a_problem_with_its_code(start: Star
 
 
 def test_when_medley_itself_is_killed_the_engine_ends(start: Start, free_port: int) -> None:
-    from medley import machine
+    from medley.family import descendants
 
     served = start(serve("demo", "--port", str(free_port)))
     served.ready()
-    family = machine.descendants(served.process.pid)
+    family = descendants(served.process.pid)
     os.kill(served.process.pid, signal.SIGKILL)
     deadline = time.monotonic() + 30
     while (left := [pid for pid in family if alive(pid)]) and time.monotonic() < deadline:

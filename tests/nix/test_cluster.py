@@ -41,10 +41,10 @@ def test_two_and_four_hosts_through_the_apps(tree: "Tree") -> None:
     with up(spec) as rack:
         head, *_ = rack.hosts
         cluster(rack.hosts, by=app)
-        two = served(head, "--hosts", "2", by=app)
+        two = served(head, "--hosts", "2", "--pp", "2", by=app)
         assert sorted(two.places) == ["0.0", "1.0"]
         said = text(two)
-        four = served(head, "--hosts", "4", by=app)
+        four = served(head, "--hosts", "4", "--pp", "4", by=app)
         assert sorted(four.places.values()) == sorted(host.address for host in rack.hosts)
         assert text(four) == said
         for host in rack.hosts:

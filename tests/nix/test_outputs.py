@@ -16,8 +16,8 @@ KINDS = {
 }
 SYSTEMS = pytest.mark.parametrize("system", KINDS)
 VERBS = {
-    *("ask", "batch", "check", "env", "facts", "link", "plan", "serve", "status", "version"),
-    *("collective-test", "ray-head", "ray-stop", "ray-worker"),
+    *("ask", "batch", "check", "env", "facts", "link", "plan", "run", "serve", "status", "version"),
+    *("collective-test", "join", "ray-head", "ray-stop", "ray-worker"),
 }
 
 

@@ -49,14 +49,14 @@ def medley(host: Host, *words: str, stdin: str | None = None, by: Typed = typed)
     return finished
 
 
-def cluster(hosts: tuple[Host, ...], by: Typed = typed) -> str:
+def cluster(hosts: tuple[Host, ...], by: Typed = typed, words: tuple[str, ...] = ()) -> str:
     """Ray on all of them; returns the token."""
     head, *others = hosts
-    began = medley(head, "ray-head", by=by)
+    began = medley(head, "ray-head", *words, by=by)
     assert began.status == 0, began.lines
     token = token_of(head)
     for host in others:
-        joined = medley(host, "ray-worker", head.name, stdin=token, by=by)
+        joined = medley(host, "ray-worker", head.name, *words, stdin=token, by=by)
         assert joined.status == 0, joined.lines
     return token
 

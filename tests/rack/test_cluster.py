@@ -1,45 +1,21 @@
 """A model over a cluster of hosts, started as a user starts it: ray-head, ray-worker, serve."""
 
 import json
-import shutil
 import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from medley import config, demo
 from medley.command import Command
 from tests.rack.cluster import MEDLEY, Served, cluster, medley, served
 from tests.rack.conftest import Up
 from tests.rack.host import Host
 from tests.rack.patience import within
+from tests.rack.tokens import CLEAR_NATS, MODEL, PROMPTS, Answer, asked, bring, spoil
 
 pytestmark = pytest.mark.rack
-
-MODEL = "/tmp/home/model"
-# Those of many whose 32 greedy tokens are the most decided: the second choice is never nearer than this.
-PROMPTS = (
-    "seven north question The wire",
-    "layer green bread switch stone",
-    "The wire RTX",
-    "slow The wire",
-    "stone zu debe RTX fast The wire",
-    "memory green",
-    "A model seven",
-    "cuju desk Two hosts A model",
-)
-CLEAR_NATS = 0.02  # rounding in float32 moves a logprob by some 0.00001
-ASK = f"""
-import json, urllib.request
-body = {{"model": "{MODEL}", "prompt": {list(PROMPTS)!r}, "max_tokens": 32, "temperature": 0,
-        "logprobs": 2, "return_token_ids": True}}
-request = urllib.request.Request("http://127.0.0.1:8000/v1/completions", json.dumps(body).encode(),
-                                 {{"Content-Type": "application/json"}})
-print(json.dumps(json.load(urllib.request.urlopen(request, timeout=120))["choices"]))
-"""
 
 LOAD = """
 import json, urllib.request
@@ -51,71 +27,40 @@ while True:
 """
 
 
-@dataclass
-class Answer:
-    tokens: list[list[int]]
-    margin: float
-    """The smallest distance between first and second choice, in nats."""
-    places: dict[str, str] = field(default_factory=dict)
-
-
-def answer(host: Host, *words: str) -> Answer:
-    """Serve in float32, ask the prompts, and end it."""
+def answer(host: Host, *words: str) -> tuple[Answer, dict[str, str]]:
+    """Serve in float32, ask the prompts, and end it; with the place of each rank."""
     flags = ("--dtype=float32", "--kv-cache-memory-bytes=268435456", "-cc.mode=2", "-cc.backend=eager")
     name = ("--served-model-name", MODEL)
     run = served(host, *words, *name, "--", *flags, model=MODEL, env={"TORCHDYNAMO_DISABLE": "1"})
     try:
-        choices = json.loads(host.says(sys.executable, "-c", ASK))
+        return asked(host), run.places
     finally:
         run.process.stop()
-    tops = [
-        sorted(top.values(), reverse=True) for each in choices for top in each["logprobs"]["top_logprobs"]
-    ]
-    return Answer(
-        tokens=[each["token_ids"] for each in choices],
-        margin=min(first - second for first, second, *_ in tops),
-        places=run.places,
-    )
 
 
-def spoil(folder: Path, layer: int) -> None:
-    """Zero one layer's way back into the stream, which is a model with that layer's MLP left out."""
-    with (folder / "model.safetensors").open("r+b") as file:
-        size = int.from_bytes(file.read(8), "little")
-        begin, end = json.loads(file.read(size))[f"model.layers.{layer}.mlp.down_proj.weight"]["data_offsets"]
-        file.seek(8 + size + begin)
-        file.write(bytes(end - begin))
-
-
-def test_a_cluster_gives_the_tokens_of_one_host(rack: Up, tmp_path: Path) -> None:
-    """A pipeline over four and over two, tensor parallel over two; and a second stage with wrong weights."""
+def test_a_cluster_gives_the_tokens_of_one_host(rack: Up) -> None:
+    """A pipeline over four; over two, and for SGLang, it is the matrix that says so."""
     hosts = rack(4).hosts
     head = hosts[0]
-    made = config.models()["demo"].made
-    assert made is not None
-    demo.write(made, tmp_path)
     for host in hosts:
-        shutil.copytree(tmp_path, host.path(MODEL))
-    one = answer(head)
+        bring(host)
+    one, _ = answer(head)
     assert [len(each) for each in one.tokens] == [32] * len(PROMPTS)
     assert len({token for each in one.tokens for token in each}) >= 8
     assert one.margin > CLEAR_NATS, "else rounding could decide, and equal tokens would say little"
 
     cluster(hosts)
-    for words, ranks in (
-        (("--hosts", "4"), ["0.0", "1.0", "2.0", "3.0"]),
-        (("--hosts", "2"), ["0.0", "1.0"]),
-        (("--hosts", "2", "--tp", "2"), ["0.0", "0.1"]),
-    ):
-        spread = answer(head, *words)
-        assert spread.tokens == one.tokens, words
-        assert list(spread.places) == ranks
-        assert len(set(spread.places.values())) == len(ranks), "a rank on each host"
-        assert spread.places["0.0"] == head.address
+    spread, places = answer(head, "--hosts", "4", "--pp", "4")
+    assert spread.tokens == one.tokens
+    assert list(places) == ["0.0", "1.0", "2.0", "3.0"]
+    assert len(set(places.values())) == len(hosts), "a rank on each host"
+    assert places["0.0"] == head.address
 
     for host in hosts[1:]:
-        spoil(host.path(MODEL), made.layers - 1)
-    assert answer(head, "--hosts", "2").tokens != one.tokens, "the second host's own weights are what counts"
+        spoil(host)
+    assert answer(head, "--hosts", "2", "--pp", "2")[0].tokens != one.tokens, (
+        "the second host's own weights are what counts"
+    )
 
 
 def test_serve_does_what_plan_says(rack: Up) -> None:
@@ -153,7 +98,7 @@ def test_the_loss_of_a_host_is_named_and_ends_it(rack: Up) -> None:
     hosts = rack(2).hosts
     head, worker = hosts
     cluster(hosts)
-    run = served(head, "--hosts", "2")
+    run = served(head, "--hosts", "2", "--pp", "2")
     worker.kill()
     ended_for_loss_of(worker, run, limit_s=30)
     assert medley(head, "ray-stop").status == 0
@@ -165,7 +110,7 @@ def test_a_cut_link_is_named_and_ends_it_under_load(rack: Up) -> None:
     made = rack(2)
     head, worker = made.hosts
     cluster(made.hosts)
-    run = served(head, "--hosts", "2")
+    run = served(head, "--hosts", "2", "--pp", "2")
     asking = head.start(Command((sys.executable, "-c", LOAD)))
     time.sleep(2)
     made.cut("lan", worker.name)
@@ -179,8 +124,10 @@ def ended_for_loss_of(lost: Host, run: Served, limit_s: float) -> None:
     finished = run.process.wait(limit_s)
     assert finished is not None, "it ends by itself"
     assert finished.status not in {0, 130}
-    named = f"medley: {lost.name} ({lost.address}) is gone"
-    assert any(line.startswith(named) for line in finished.lines), "\n".join(finished.lines[-40:])
+    host = f"medley: {lost.name} ({lost.address})"
+    assert any(line.startswith((f"{host}, rank 1, is lost", f"{host} is gone")) for line in finished.lines), (
+        "\n".join(finished.lines[-40:])
+    )
     assert within(10, lambda: not of_engine(run.host)), run.host.says("ps", "-eo", "pid,args")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from medley import machine
 from medley.command import Command
+from medley.family import descendants
 from medley.problem import Problem
 from tests.rack import census
 from tests.rack.conftest import Up
@@ -61,7 +62,7 @@ def test_kill_takes_everything_and_the_others_stay(rack: Up) -> None:
     one, two = made.hosts
     busy = two.start(["sh", "-c", "trap '' TERM HUP; setsid sleep 600 & echo up; wait"])
     assert within(5, lambda: "up" in busy.last)
-    family = machine.descendants(two.first_process) | machine.descendants(busy.pid)
+    family = descendants(two.first_process) | descendants(busy.pid)
     assert len(family) >= 2
     two.kill()
     assert [pid for pid in family if running(pid)] == []

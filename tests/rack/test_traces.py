@@ -10,6 +10,7 @@ import pytest
 
 from medley import machine
 from medley.command import Command
+from medley.family import descendants
 from tests.rack import cgroup
 from tests.rack.conftest import Up
 from tests.rack.host import running
@@ -42,7 +43,7 @@ def test_whoever_is_killed_nothing_is_left(rack: Up, victim: str) -> None:
     ) as owner:
         assert owner.stdout is not None
         keeper = int(owner.stdout.readline())
-        family = {keeper} | machine.descendants(keeper)
+        family = {keeper} | descendants(keeper)
         assert len(family) == 5
         os.kill(keeper if victim == "keeper" else owner.pid, signal.SIGKILL)
         assert within(5, lambda: not any(map(running, family)))

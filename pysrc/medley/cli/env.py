@@ -117,9 +117,9 @@ class Check(Verb):
         from medley.cli.progress import watch
 
         environment, toolkit = _finished(name)
-        device = config.recipes()[environment.name].device
+        recipe = config.recipes()[environment.name]
         path = os.environ.get("PATH", "")
-        proof = prove.prove(environment, toolkit, device=device, path=path, watch=watch())
+        proof = prove.prove(environment, toolkit, recipe, path=path, watch=watch())
         if self.as_json:
             print(json.dumps(proof))
         else:

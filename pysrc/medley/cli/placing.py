@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
 
-from medley.cli.verb import Verb
+from medley.cli.besides import Besides
 
 if TYPE_CHECKING:  # imported when a verb runs, to keep `medley --help` fast
     from medley.placement import Wanted
-    from medley.tables import Shape
+    from medley.tables import Engine, Shape
     from medley.weights import Weights
 
 
-class Placing(Verb):
+class Placing(Besides):
     goal = cli.SwitchAttr(
         "--for",
         cli.Set("latency", "throughput", "context"),
@@ -35,25 +35,52 @@ class Placing(Verb):
     stages = cli.SwitchAttr(
         "--pp", cli.Range(1, 64), argname="N", help="force pipeline parallel: stages of some layers each"
     )
+    replicas = cli.SwitchAttr(
+        "--dp", cli.Range(1, 64), argname="N", help="force replicas (data parallel): so many copies of all"
+    )
     transport = cli.SwitchAttr(
         "--transport", cli.Set("tcp", "rdma"), argname="KIND", help="tcp or rdma; default: what all hosts can"
     )
 
-    def wanted(self, link: str | None = None, replicas: int | None = None, **more: Any) -> "Wanted":  # noqa: ANN401 - passed on
+    engine = cli.SwitchAttr(
+        "--engine",
+        cli.Set("vllm", "sglang"),
+        argname="ENGINE",
+        help="vllm or sglang; default: vllm, or what the cluster has",
+    )
+    eplb = cli.Flag("--eplb", help="expert parallel, with the load balancer that moves busy experts")
+    kv_type = cli.SwitchAttr(
+        "--kv-type",
+        cli.Set("auto", "fp8"),
+        "auto",
+        argname="TYPE",
+        help="of the KV cache: auto (the model's own, the default), or fp8, half of 16 bits",
+    )
+
+    def wanted(
+        self,
+        engine: "Engine",
+        link: str | None = None,
+        **more: Any,  # noqa: ANN401 - passed on
+    ) -> "Wanted":
         from medley.fabric import Wishes
         from medley.layout.candidates import Sizes
         from medley.layout.order import VARIABLE
         from medley.placement import Wanted
 
         goal: Any = self.goal
-        transport: Any = self.transport  # plumbum has seen to it that both are of their sets
+        transport: Any = self.transport  # plumbum has seen to it that these are of their sets
+        kv_type: Any = self.kv_type
         return Wanted(
             goal,
             self.concurrency,
             self.context,
-            Sizes(self.tensor, self.stages, replicas),
+            Sizes(self.tensor, self.stages, self.replicas),
             wishes=Wishes(link, transport=transport),
-            partition=os.environ.get(VARIABLE["vllm"]),
+            partition=os.environ.get(VARIABLE[engine]),
+            engine=engine,
+            kv_type=kv_type,
+            balanced=self.eplb,
             **more,
         )
 

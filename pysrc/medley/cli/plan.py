@@ -35,7 +35,6 @@ Examples:
     imagined = cli.SwitchAttr(
         "--hosts", str, argname="KINDS", help="hosts one need not own: spark:2,thor:1", excludes=["--from"]
     )
-    replicas = cli.SwitchAttr("--dp", cli.Range(1, 64), argname="N", help="force replicas (data parallel)")
     link = cli.SwitchAttr("--link", str, argname="LINK", help="the wire: an interface, address or network")
     all_ = cli.Flag("--all", help="list every rejected layout")
     as_json = cli.Flag("--json", help="print one JSON object")
@@ -53,7 +52,10 @@ Examples:
         from medley.weights import weights
 
         found = weights(model, config.models(), store.cache())
-        order = Order(found, engine.Serving(found.target, found.name), self.wanted(self.link, self.replicas))
+        chosen: Any = self.engine or "vllm"
+        listens = engine.Serving(found.target, found.name)
+        beside = self.besides(found, (), engine=chosen, starts=False, refuses=False)
+        order = Order(found, listens, self.wanted(chosen, self.link), beside=beside)
         made, site = shape_of(found), self._site(more)
         choice = placement(made, site, order.wanted)
         to_do = tuple(steps(order, made, choice, site))
@@ -64,10 +66,18 @@ Examples:
             picture.save(self.picture, drawn(found.name, choice))
         if self.as_json:
             print(
-                json.dumps({"model": found.name, **_table(choice), "steps": [table(each) for each in to_do]})
+                json.dumps(
+                    {
+                        "model": found.name,
+                        **_table(choice),
+                        "beside": list(beside.why()),
+                        "steps": [table(each) for each in to_do],
+                    }
+                )
             )
             return
-        for line in (*lines(found.name, choice, everything=self.all_), "", *typed(to_do)):
+        told = (f"beside the weights: {each}" for each in beside.why())
+        for line in (*lines(found.name, choice, everything=self.all_), *told, "", *typed(to_do)):
             print(line)
 
     def _site(self, more: tuple[str, ...]) -> "Site":

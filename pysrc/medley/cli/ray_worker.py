@@ -2,16 +2,14 @@
 
 import json
 import os
-import sys
-from pathlib import Path
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
 
 from medley.cli.reasons import show, tell
-from medley.cli.verb import Verb
-from medley.problem import Problem
+from medley.cli.taking_part import TakingPart
+from medley.cli.token_file import TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from medley.wiring import Wiring
 
 
-class RayWorker(Verb):
+class RayWorker(TakingPart, TokenFile):
     DESCRIPTION = "Join the Ray cluster whose head is HEAD, a host's name or address."
     DESCRIPTION_MORE = """
 Ray, Python and engine must be the head's own; that is compared first. The token comes from a file or standard
@@ -32,43 +30,31 @@ Examples:
     /medley ray-worker spark-1 --token-file token
     /ssh spark-1 cat .local/state/medley/token | medley ray-worker spark-1 --token-file -
     /medley ray-worker spark-1                  with the token it was given before
+    /medley ray-worker spark-1 --image default  in a container, of the very image that the head has
 
 """
     USAGE = "    {progname} [SWITCHES] HEAD\n"
-    token_file = cli.SwitchAttr(
-        "--token-file", str, argname="FILE", help="the head's token; - is standard input"
-    )
-    kind = cli.SwitchAttr("--kind", str, argname="KIND", help="take this host for that kind; see hosts/")
-    own = cli.SwitchAttr(
-        "--env", str, argname="ENV", help="an engine environment, or your own virtualenv with Ray and vLLM"
-    )
-    slots = cli.SwitchAttr(
-        "--slots", cli.Range(1, 64), argname="N", help="ranks this host takes; default: one for each GPU"
-    )
-    link = cli.SwitchAttr(
-        "--link", str, argname="LINK", help="the wire to take: an interface, an address or a network"
-    )
-    exclude = cli.SwitchAttr(
-        "--exclude", str, list=True, argname="INTERFACE", help="never take it; can be said again"
-    )
-    dry_run = cli.Flag("--dry-run", help="print the command, and why it is as it is; start nothing")
     as_json = cli.Flag("--json", help="print one JSON object: head, address, slots; or the command")
 
     def main(self, head: str) -> None:
         from medley import joining, membership, ray, reach, token, tools
         from medley.cli.progress import watch
+        from medley.launch import BARE
         from medley.part import part
         from medley.recognised import answers, recognised
 
         if not self.dry_run:
             membership.require_none()
-        secret = self._token()
+        secret = self.token()
         ports = ray.Ports()
+        engine: Any = self.engine
         said = answers()
         found, kind = recognised(self.kind, said)
         named = f"{reach.require_listening(head, ports.gcs, found.net)}:{ports.gcs}"
-        chosen = tools.ready(kind, self.own, watch=watch())
-        ours = part(found, kind, chosen, slots=self.slots, path=os.environ.get("PATH", ""))
+        image = self.imaged((found, kind), engine, dry_run=False)
+        chosen = BARE if image else tools.ready(kind, self.own, engine=engine, watch=watch())
+        path = os.environ.get("PATH", "")
+        ours = part(found, kind, chosen, slots=self.slots, path=path, engine=engine, imaged=image)
         there = membership.ask(ours.environment, secret, "read", named)
         joining.require_alike(ours.terms(), there["note"], named)
         wired = self._wired(found, there)
@@ -77,11 +63,12 @@ Examples:
         # By the wire that both are on, whatever address of the head was typed.
         at = f"{there['note']['address']}:{ports.gcs}"
         start = ray.worker(ours.place(secret), ours.node(wired), ports, to=at, more=ours.on(wired))
+        start = ours.started(start)
         if self.dry_run:
             show(start.command, start.why(), as_json=self.as_json)
             return
-        end, place = wired.end, str(ours.environment.path)
-        noted = membership.Membership("worker", at, end.address, end.interface, place, str(secret))
+        end = wired.end
+        noted = ours.membership("worker", at, end, secret)
         with watch().stage(f"join {at}"), membership.begun(start.command, noted):
             reach.require_reach(ours.environment, secret, end.address, at)
             membership.tell(ours.environment, secret, at, end.address, said)
@@ -107,19 +94,3 @@ Examples:
                 f"joined {at} as {here.address} ({here.interface}) with {ours.slots} slot(s); "
                 "medley ray-stop leaves it"
             )
-
-    def _token(self) -> Path:
-        from medley import token
-
-        if self.token_file is None:
-            return token.present()
-        if self.token_file == "-":  # noqa: S105 - a file's name
-            return token.brought(sys.stdin.read(), "standard input")
-        try:
-            return token.brought(Path(self.token_file).read_text(encoding="utf-8"), self.token_file)
-        except (OSError, UnicodeDecodeError) as error:
-            raise Problem(
-                f"{self.token_file} cannot be read",
-                cause=str(error),
-                fix="name the copy of the head's token, or - for standard input",
-            ) from error

@@ -54,6 +54,14 @@ def only_dry_run(verb: str, switch: str) -> Problem:
     )
 
 
+def only_imagined(hosts: int) -> Problem:
+    return Problem(
+        "a model without Ray cannot be shown before its hosts have joined",
+        cause="each tells what it is when it joins, and the plan is made of that",
+        fix=f"name their kinds: --dry-run --launcher mp --hosts spark:{hosts}",
+    )
+
+
 def tell(wiring: "Wiring") -> None:
     """Which wire was taken, on stderr."""
     for line in wiring.said():

@@ -1,30 +1,27 @@
 """`medley serve`: a model, on this host or over its cluster, until Ctrl-C."""
 
-import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
 
-from medley.cli.placing import Placing, shape_of
+from medley.cli.hosting import Hosting
+from medley.cli.imaged import FromImage
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
     from collections.abc import Callable
 
     from medley.batch.sending import Answering
+    from medley.cli.served import Served
     from medley.launch import Launch
-    from medley.layout.shapes import Layout
     from medley.membership import Membership
-    from medley.placement import Wanted
-    from medley.plan import Plan
+    from medley.plan import Launcher
     from medley.recipe import Order
     from medley.site import Site
 
-_MOST_HOSTS = 64
 
-
-class Serve(Placing):
+class Serve(FromImage, Hosting):
     DESCRIPTION = "Serve a model with an OpenAI-style API, on this host or over its cluster, until Ctrl-C."
     DESCRIPTION_MORE = """
 MODEL is a name in models/ (demo needs nothing but this program), a folder that holds a model, or ORG/NAME on
@@ -40,6 +37,7 @@ Examples:
     /medley serve Qwen/Qwen3-32B --concurrency 16 --context 32768
     /medley serve Qwen/Qwen3-32B --hosts 2 --tp 2 --wait 60
     /medley serve gpt-oss-120b --hosts spark:2,thor:1 --dry-run
+    /medley serve Qwen/Qwen3-8B --image default
     /medley serve ./my-model --served-model-name mine -- --max-model-len 8192
 
 """
@@ -63,23 +61,12 @@ Examples:
     served_name = cli.SwitchAttr(
         "--served-model-name", str, argname="NAME", help="the name that requests give"
     )
-    gpus = cli.SwitchAttr("--gpus", str, argname="LIST", help="GPUs by nvidia-smi's index: 0 or 0,1 or all")
-    kind = cli.SwitchAttr("--kind", str, argname="KIND", help="take this host for that kind; see hosts/")
-    environment = cli.SwitchAttr(
-        "--env", str, argname="ENV", help="an engine environment, or your own virtualenv"
-    )
     hosts = cli.SwitchAttr(
         "--hosts",
         str,
         argname="N|KINDS",
         excludes=["--from"],
         help="so many hosts of the cluster, 1: this one alone; with --dry-run also spark:2,thor:1",
-    )
-    wait = cli.SwitchAttr(
-        "--wait", cli.Range(0, 86_400), 0, argname="SECONDS", help="how long to wait for these hosts to join"
-    )
-    unplanned = cli.Flag(
-        "--unplanned", help="cut it as --tp and --pp say, and leave it to the engine whether it fits"
     )
     timeout = cli.SwitchAttr(
         "--timeout", cli.Range(1, 86_400), 1800, argname="SECONDS", help="how long until it must be ready"
@@ -95,7 +82,9 @@ Examples:
     )
 
     def main(self, model: str, *flags: str) -> None:
-        from medley import api_key, config, engine, port, serving, spreading, store, weights
+        from medley import api_key, config, engine, port, serving, store, weights
+        from medley.cli import replay
+        from medley.cli.planned import what_if
         from medley.cli.reasons import only_dry_run
         from medley.recipe import Order
 
@@ -109,119 +98,96 @@ Examples:
         listens = engine.Serving(found.target, self.served_name or found.name, self.host, self.port, key)
         if not self.dry_run:
             serving.require_none(self.port)
+            self.clear(self.port)
             port.require_free(self.host, self.port)
             weights.ready(found)
-        joined = None if self.replayed or imagined is not None else spreading.cluster(self._count())
-        site = self._site(joined, imagined)
-        order = Order(found, listens, self._wanted(), flags)
+        here = not self.replayed and imagined is None
+        by, why = self._launcher() if here else (None, "")
+        joined, chosen = self.joined(by)
+        if key and chosen == "sglang":
+            api_key.require_ours(flags)
+            listens = replace(listens, key_config=api_key.config(self.port))
+        beside = self.besides(found, flags, engine=chosen, starts=not self.dry_run)
+        order = Order(found, listens, self.wanted_there(chosen, by), flags, beside)
+        if by == "mp":
+            self._together(order, why)
+            return
+        site = self.site(joined) if here else replay.site(self.replayed, imagined, self.kind)
         if len(site.hosts) > 1 and not joined:
-            _what_if(order, site, as_json=self.as_json)
+            what_if(order, site, as_json=self.as_json)
         else:
-            self._serve(order, site, joined)
+            self._serve(order, site, joined, why)
 
-    def _serve(self, order: "Order", site: "Site", joined: "Membership | None") -> None:
+    def _launcher(self) -> "tuple[Launcher, str]":
+        """Of ranks on this host and those that join it."""
+        from medley.cli.reasons import only_imagined
+
+        by, why = self.started_by()
+        image: Any = self.image
+        if by == "mp" and image:
+            raise Problem(
+                "without Ray a model does not run out of an image",
+                cause="medley join starts the engine environment of its host",
+                fix="medley ray-head --image IMAGE, and the same on ray-worker; or leave --image out",
+            )
+        if by == "mp" and self.dry_run:
+            raise only_imagined(self.count() or 2)
+        return by, why
+
+    def _serve(self, order: "Order", site: "Site", joined: "Membership | None", why: str) -> None:
         from medley import spreading
+        from medley.cli.planned import launched, planned
         from medley.cli.reasons import show
-        from medley.cli.served import Served, say
+        from medley.cli.served import stopped
         from medley.layout.words import hosts
 
-        layout, plan = _planned(order, site, bare=self.unplanned)
-        spread = joined if plan.over_ray else None
-        launch = self._launch(order, plan, site.only(hosts(layout)), spread)
+        layout, plan = planned(order, site, bare=self.unplanned, launched=why)
+        spread = joined if plan.launcher == "ray" else None
+        used, engine = site.only(hosts(layout)), order.wanted.engine
+        near = joined if spread or not self.environment else None
+        image = self.imaged(
+            used.first,
+            engine,
+            dry_run=self.dry_run,
+            joined=near,
+            spread=bool(spread),
+            elsewhere=bool(self.replayed),
+        )
+        launch = launched(order, plan, used, spread, image or self.environment, dry_run=self.dry_run)
         if self.dry_run:
             show(launch.command, launch.why(), as_json=self.as_json)
             return
-        served = Served(launch, order.serving, self.timeout, self.as_json, self.then)
+        served = self._served(order, launch)
         taken = spreading.taken(layout, site) if joined else None
-        try:
+        with stopped():
             if spread and taken:
                 served.spread(spread, taken)
             served.here(joined, taken)
-        except KeyboardInterrupt:
-            say("stopped; nothing of it runs any more")
-            raise
 
-    def _count(self) -> int | None:
-        """How many hosts of the cluster, where --hosts names a number."""
-        if self.hosts is None:
-            return None
-        if not 1 <= int(self.hosts) <= _MOST_HOSTS:
-            raise Problem(
-                f"--hosts {self.hosts} cannot be",
-                cause=f"a cluster has 1 to {_MOST_HOSTS}",
-                fix="--hosts 2, or leave it out: then the plan decides",
-            )
-        return int(self.hosts)
+    def _together(self, order: "Order", why: str) -> None:
+        """With hosts that join it for this model alone."""
+        from medley.cli.planned import planned
+        from medley.cli.served import stopped
+        from medley.cli.together import Together
 
-    def _wanted(self) -> "Wanted":
-        count = int(self.hosts) if self.hosts and self.hosts.isdecimal() else None
-        return self.wanted(hosts=count, gpus=self.gpus, one_server=True)
-
-    def _site(self, joined: "Membership | None", imagined: str | None) -> "Site":
-        """The hosts it may run on: the cluster's, this one, or those to be imagined."""
-        from medley import spreading
-        from medley.cli import replay
-        from medley.cli.progress import watch
-
-        if joined:
-            return spreading.site(joined, self._count(), self.wait, watch())
-        return replay.site(self.replayed, imagined, self.kind)
-
-    def _launch(self, order: "Order", plan: "Plan", site: "Site", joined: "Membership | None") -> "Launch":
-        """The command on the first host of this site; `joined`: over all of them."""
-        from medley import dialect, spreading, tools
-        from medley.cli.progress import watch
-        from medley.launch import launch
-
-        kind = next(iter(site.hosts.values()))[1]
-        # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
-        named = joined.environment if joined and not self.environment else self.environment
-        chosen = (tools.expected if self.dry_run else tools.ready)(kind, named, watch=watch())
-        dialect.require_known(chosen.binary, order.extra, ask=not self.dry_run, watch=watch())
-        wishes = order.wanted.wishes
-        cluster = spreading.settings(joined, site, wishes, os.environ, watch()) if joined else ()
-        return launch(
-            order.weights,
-            kind.host,
-            plan,
-            order.serving,
-            tools=chosen,
-            path=os.environ.get("PATH", ""),
-            cluster=tuple(cluster),
-            extra=order.extra,
+        met = Together(
+            order,
+            self.count() or 2,
+            self.wait,
+            self.join_port,
+            self.kind,
+            self.environment,
+            lambda order, site: planned(order, site, bare=self.unplanned, launched=why),
         )
+        with stopped():
+            met.start(lambda launch, meeting: self._served(order, launch).together(meeting))
 
+    def _served(self, order: "Order", launch: "Launch") -> "Served":
+        from medley.cli.served import Served
+        from medley.engines import ENGINES
 
-def _what_if(order: "Order", site: "Site", *, as_json: bool) -> None:
-    """On hosts that are not a cluster here, where each replica is a server of its own."""
-    from medley.cli.reasons import show_steps
-    from medley.placement import placement
-    from medley.recipe import steps
-
-    order = replace(order, wanted=replace(order.wanted, one_server=False))
-    made = shape_of(order.weights)
-    show_steps(steps(order, made, placement(made, site, order.wanted), site), as_json=as_json)
-
-
-def _planned(order: "Order", site: "Site", *, bare: bool) -> "tuple[Layout, Plan]":
-    """Where its ranks lie, and what the engine is told; `bare` or unknown: as the user cuts it."""
-    from medley.cli.served import say
-    from medley.layout.words import hosts
-    from medley.placement import placement, unplaced
-    from medley.plan import plan, unplanned
-
-    found, wanted = order.weights, order.wanted
-    try:
-        made = None if bare else shape_of(found)
-    except Problem as problem:
-        say(f"not planned: {problem.what}: {problem.cause}")
-        made = None
-    if made is None:
-        layout = unplaced(site, wanted)
-        return layout, unplanned(layout, site.facts, found.model, over_ray=len(hosts(layout)) > 1)
-    choice = placement(made, site, wanted)
-    spread = len(hosts(choice.layout)) > 1
-    return choice.layout, plan(made, choice, site.facts, found.model, context=wanted.context, over_ray=spread)
+        engine = ENGINES[order.wanted.engine]
+        return Served(engine, launch, order.serving, self.timeout, self.as_json, self.then)
 
 
 def _too_many(model: str, words: tuple[str, ...]) -> Problem:

@@ -2,23 +2,24 @@
 
 import os
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from medley import api_key, carry, serving, spreading, store
+from medley import api_key, brought, carry, loss, serving, spreading, store
 from medley.batch.sending import Answering
+from medley.cli.progress import watch
 from medley.cli.ready import ready, url
-from medley.engine.vllm import fatal, last_error
 from medley.supervise import supervise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from medley import api
-    from medley.engine import Serving
+    from medley.engine import Engine, Serving
     from medley.launch import Launch
+    from medley.meeting import Meeting
     from medley.membership import Membership
     from medley.spreading import Taken
 
@@ -29,6 +30,7 @@ class Ended(Exception):  # noqa: N818 - no error: what it was started for is don
 
 @dataclass(frozen=True)
 class Served:
+    engine: "Engine"
     launch: "Launch"
     listens: "Serving"
     limit_s: float
@@ -47,34 +49,47 @@ class Served:
     def spread(self, joined: "Membership", taken: "Taken") -> NoReturn:
         """Over the cluster's hosts, each rank where the plan has it."""
         command = self.launch.command
-        carry.write((*command.environment(os.environ), *command.secrets))
+        carry.write((*command.environment(os.environ), *command.secrets, *command.inherits))
         folder = Path(self.listens.target)
         if folder.is_absolute():
             spreading.require_weights(joined, folder)
+        brought.bring(joined, self.launch.beside, watch())
         places: dict[int, str] = {}
-        with spreading.told_of_loss(joined, places), ExitStack() as start:
+        with loss.told_of_loss(joined, places), ExitStack() as start:
             start.enter_context(spreading.held(joined, taken.spare))
 
             def placed() -> None:
                 start.close()
                 seen = spreading.ranks(joined)
-                spreading.require_order(seen, taken.slots, self.launch.plan.tensor_parallel)
+                plan = self.launch.plan
+                if plan.replicas > 1:
+                    say(f"{plan.replicas} replicas, on {', '.join(taken.slots)}")
+                    return
+                spreading.require_order(seen, taken.slots, plan.tensor_parallel)
                 for rank, (stage, tensor, address) in enumerate(seen):
                     places[rank] = address
                     say(f"stage {stage}, tensor rank {tensor}: {address}")
 
             self._run(placed)
 
-    def _run(self, placed: "Callable[[], None]") -> NoReturn:
+    def together(self, met: "Meeting") -> NoReturn:
+        """With the processes of other hosts, each started by itself."""
+        with met.blamed():
+            self._run(lambda: None, met.require_all)
+
+    def _run(self, placed: "Callable[[], None]", check: "Callable[[], None]" = lambda: None) -> NoReturn:
         listens, where = self.listens, url(self.listens)
         key = api_key.read(listens.key) if listens.key else None
+        if listens.key_config and key:
+            api_key.configure(listens.key_config, key)
         log = store.state() / "logs" / f"serve-{listens.port}.log"
-        for reason in self.launch.plan.why:
+        for reason in (*self.launch.plan.why, *self.launch.beside.why()):
             say(reason)
         say(f"$ {self.launch.command}")
         with serving.noted(where, listens.name, listens.port, listens.key), serving.log(log) as keep:
 
             def on_line(line: str) -> None:
+                line = line.replace(key, "API-KEY") if key else line  # SGLang says its whole configuration
                 keep(line)
                 print(line, file=sys.stderr)
 
@@ -93,10 +108,21 @@ class Served:
                 log=log,
                 on_line=on_line,
                 on_ready=on_ready,
-                last_error=last_error,
-                fatal=fatal,
+                last_error=self.engine.last_error,
+                fatal=self.engine.fatal,
                 key=key,
+                check=check,
             )
+
+
+@contextmanager
+def stopped() -> "Iterator[None]":
+    """Say so where Ctrl-C ends the body."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("stopped; nothing of it runs any more")
+        raise
 
 
 def say(text: str) -> None:

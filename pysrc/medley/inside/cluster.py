@@ -3,7 +3,7 @@
     python cluster.py read HOST:PORT             the head's note, the nodes, what hosts told
     python cluster.py tell HOST:PORT ADDRESS FILE    keep there what a host tells of itself
     python cluster.py note HOST:PORT ADDRESS FILE JSON   the same, and the head's note
-    python cluster.py ranks HOST:PORT            where vLLM's ranks are
+    python cluster.py ranks HOST:PORT            where a model's ranks are
     python cluster.py lacking HOST:PORT OWN FILE     the hosts with a slot that have no such file
     python cluster.py hold HOST:PORT OWN HOST=N…     keep so many slots from others until it is ended
     python cluster.py reach HOST:PORT OWN LAST PORT… whether the head and this host reach each other's ports
@@ -87,12 +87,12 @@ def nodes(client: Any, address: str) -> list[dict[str, Any]]:  # noqa: ANN401 - 
 
 
 def ranks(address: str) -> list[dict[str, Any]]:
-    """Every actor of vLLM's that lives, by the name that tells its rank: vllm_Worker_ID_TP0_PP1."""
+    """Every rank that lives, by the name that tells which it is: vllm_Worker_ID_TP0_PP1, or SGLang's."""
     found = state(address).actor_table(None).values()
     return [
         {"name": actor["Name"], "address": actor["Address"]["IPAddress"]}
         for actor in found
-        if actor["Name"].startswith("vllm_Worker_") and actor["State"] == "ALIVE"
+        if actor["Name"].startswith(("vllm_Worker_", "sglang_scheduler_")) and actor["State"] == "ALIVE"
     ]
 
 

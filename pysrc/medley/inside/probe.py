@@ -1,6 +1,6 @@
 """Proves an engine environment from within: imports, then real kernels on its device; prints a JSON object.
 
-Run by the environment's own Python, as a file: `python probe.py cuda` or `python probe.py cpu`.
+Run by the environment's own Python, as a file: `python probe.py cuda vllm`, or `cpu`, or `sglang`.
 """
 
 import contextlib
@@ -13,24 +13,27 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-PACKAGES = ("torch", "ray", "vllm")
+PACKAGES = {"vllm": ("torch", "ray", "vllm"), "sglang": ("torch", "ray", "sgl_kernel", "sglang")}
 SIZE = 256
 # TF32, which a GPU may use for float32, keeps 10 bits of a mantissa.
 TOLERANCE = 1e-2
 
 
-def main(device: str) -> None:
+def main(device: str, engine: str) -> None:
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    if device == "cpu":
+        os.environ.setdefault("SGLANG_USE_CPU_ENGINE", "1")
     proof: dict[str, Any] = {
         "python": platform.python_version(),
         "libc": os.confstr("CS_GNU_LIBC_VERSION"),
         "device": device,
-        "packages": {name: imported(name) for name in PACKAGES},
+        "engine": engine,
+        "packages": {name: imported(name) for name in PACKAGES[engine]},
     }
     if all("error" not in package for package in proof["packages"].values()):
-        proof["platform"] = attempt(vllm_platform)
-        proof["devices"] = attempt(lambda: [*devices(device)])
+        proof["platform"] = attempt(vllm_platform if engine == "vllm" else sglang_platform)
+        proof["devices"] = attempt(lambda: [*devices(device, engine)])
     print(json.dumps(proof))
 
 
@@ -53,11 +56,17 @@ def vllm_platform() -> str:
     return str(importlib.import_module("vllm.platforms").current_platform.device_type)
 
 
-def devices(device: str) -> Iterator[dict[str, Any]]:
+def sglang_platform() -> str:
+    """Which kind of device SGLang takes this host for, once all that its server is made of is imported."""
+    importlib.import_module("sglang.srt.entrypoints.http_server")
+    return str(importlib.import_module("sglang.srt.utils").get_device())
+
+
+def devices(device: str, engine: str) -> Iterator[dict[str, Any]]:
     torch = importlib.import_module("torch")
 
     if device == "cpu":
-        yield {"name": "CPU", "threads": torch.get_num_threads(), **kernels("cpu")}
+        yield {"name": "CPU", "threads": torch.get_num_threads(), **kernels("cpu", engine)}
         return
     arches = torch.cuda.get_arch_list()
     for index in range(torch.cuda.device_count()):
@@ -69,7 +78,7 @@ def devices(device: str) -> Iterator[dict[str, Any]]:
             "memory_bytes": about.total_memory,
             "arch_list": arches,
             "built_for_it": built_for(capability, arches),
-            **kernels(f"cuda:{index}"),
+            **kernels(f"cuda:{index}", engine),
         }
 
 
@@ -89,8 +98,9 @@ def built_for(capability: tuple[int, int], arches: list[str]) -> bool:
     return False
 
 
-def kernels(place: str) -> dict[str, Any]:
-    """Torch's matmul and a kernel of vLLM's own, each compared with the same in float64 on the CPU."""
+def kernels(place: str, engine: str) -> dict[str, Any]:
+    """Torch's matmul and a kernel of the engine's own, each compared with the same in float64 on the CPU."""
+    silu_and_mul = silu_and_mul_of_vllm if engine == "vllm" else silu_and_mul_of_sglang
     return {"matmul": attempt(lambda: matmul(place)), "silu_and_mul": attempt(lambda: silu_and_mul(place))}
 
 
@@ -104,17 +114,34 @@ def matmul(place: str) -> dict[str, Any]:
     return judged(found, left.double() @ right.double(), start)
 
 
-def silu_and_mul(place: str) -> dict[str, Any]:
+def silu_and_mul_of_vllm(place: str) -> dict[str, Any]:
     torch = importlib.import_module("torch")
     with contextlib.suppress(AttributeError):
         importlib.import_module("vllm.platforms").current_platform.import_kernels()
-    torch.manual_seed(0)
-    both = torch.randn(8, 2 * SIZE)
+    both = random_pairs("float32")
     out = torch.empty(8, SIZE, device=place)
     start = time.monotonic()
     torch.ops._C.silu_and_mul(out, both.to(place))  # noqa: SLF001 - where vLLM registers its kernels
+    return judged(out.cpu(), right_silu_and_mul(both), start)
+
+
+def silu_and_mul_of_sglang(place: str) -> dict[str, Any]:
+    """Its layer, which chooses: the kernel of sglang-kernel on a GPU, torch's functions on a CPU."""
+    layer = importlib.import_module("sglang.srt.layers.activation").SiluAndMul()
+    both = random_pairs("float16")
+    start = time.monotonic()
+    return judged(layer(both.to(place)).cpu(), right_silu_and_mul(both), start)
+
+
+def random_pairs(kind: str) -> Any:  # noqa: ANN401 - a tensor
+    torch = importlib.import_module("torch")
+    torch.manual_seed(0)
+    return torch.randn(8, 2 * SIZE).to(getattr(torch, kind))
+
+
+def right_silu_and_mul(both: Any) -> Any:  # noqa: ANN401 - tensors
     gate, up = both.double().chunk(2, dim=-1)
-    return judged(out.cpu(), torch.nn.functional.silu(gate) * up, start)
+    return importlib.import_module("torch").nn.functional.silu(gate) * up
 
 
 def judged(found: Any, right: Any, start: float) -> dict[str, Any]:  # noqa: ANN401 - tensors
@@ -123,4 +150,4 @@ def judged(found: Any, right: Any, start: float) -> dict[str, Any]:  # noqa: ANN
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

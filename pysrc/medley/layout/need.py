@@ -10,6 +10,7 @@ BLOCK_TOKENS = 16
 """vLLM's default block: a sequence's cache grows by so many tokens."""
 _VOCABULARY_PADDING = 64
 _16_BITS = 2
+_BITS = 16
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ def token_layer_bytes(shape: Shape, tensor: int) -> int:
     """KV cache of one token in one layer of one rank."""
     if shape.kv_bytes_per_token is not None:
         # MLA keeps one latent for all heads, and each rank a copy of it.
-        return shape.kv_bytes_per_token
-    return 2 * _kv_heads(shape, tensor) * shape.head_dim * _16_BITS
+        return shape.kv_bytes_per_token * shape.kv_bits // _BITS
+    return 2 * _kv_heads(shape, tensor) * shape.head_dim * _16_BITS * shape.kv_bits // _BITS
 
 
 def padded_vocabulary(shape: Shape) -> int:

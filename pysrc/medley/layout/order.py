@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from medley.layout.shapes import Device, Layout, Stage
 from medley.layout.words import layers, listed
 from medley.problem import Problem
+from medley.tables import Engine
 
-VARIABLE: Mapping[str, str] = {"vllm": "VLLM_PP_LAYER_PARTITION", "sglang": "SGLANG_PP_LAYER_PARTITION"}
+VARIABLE: Mapping[Engine, str] = {"vllm": "VLLM_PP_LAYER_PARTITION", "sglang": "SGLANG_PP_LAYER_PARTITION"}
 
 
 @dataclass(frozen=True)

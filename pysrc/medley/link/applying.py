@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from medley import facts, machine, store
+from medley import facts, family, machine, store
 from medley.command import Command
 from medley.link import iproute, managers, netplan, network_manager, nixos
 from medley.link.change import Change
@@ -23,7 +23,7 @@ def sessions() -> dict[str, str]:
 
     By every process, since sudo takes SSH_CONNECTION away from its own.
     """
-    said = {env.get("SSH_CONNECTION", "") for env in machine.environments().values()}
+    said = {env.get("SSH_CONNECTION", "") for env in family.environments().values()}
     found = [words for each in said if len(words := each.split()) == 4]  # noqa: PLR2004 - both ends' address, port
     questions = {f"ip -json route get {client}": client for client, *_ in found if _is_plain(client)}
     answers = machine.ask(questions) if questions else {}

@@ -1,0 +1,103 @@
+"""What an order comes to on a site: its layout and what the engine is told, or what to type on each host."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from medley import dialect, spreading, tools
+from medley.cli.placing import shape_of
+from medley.cli.progress import watch
+from medley.cli.reasons import show_steps
+from medley.cli.served import say
+from medley.engines import ENGINES
+from medley.imaged import Imaged
+from medley.launch import BARE, Launch, launch
+from medley.layout.shapes import Layout
+from medley.layout.words import devices, hosts, pipelines
+from medley.membership import Membership
+from medley.placement import cached, placement, unplaced
+from medley.plan import Launcher, Plan, balanced, plan, unplanned
+from medley.problem import Problem
+from medley.recipe import Order, steps
+from medley.site import Site
+
+
+def what_if(order: Order, site: Site, *, as_json: bool) -> None:
+    """On hosts that are not a cluster here, where replicas are servers of their own."""
+    one = order.wanted.launcher == "mp"
+    order = replace(order, wanted=replace(order.wanted, one_server=one))
+    made = shape_of(order.weights)
+    show_steps(steps(order, made, placement(made, site, order.wanted), site), as_json=as_json)
+
+
+def planned(order: Order, site: Site, *, bare: bool, launched: str) -> tuple[Layout, Plan]:
+    """Where its ranks lie, and what the engine is told; `bare` or unknown: as the user cuts it.
+
+    `launched` is why its launcher is the one that the order has.
+    """
+    found, wanted = order.weights, order.wanted
+    try:
+        made = None if bare else shape_of(found)
+    except Problem as problem:
+        say(f"not planned: {problem.what}: {problem.cause}")
+        made = None
+    if made is None:
+        layout = unplaced(site, wanted)
+        return layout, unplanned(layout, site.facts, found.model, launcher=_launcher(layout, order))
+    choice = placement(made, site, wanted)
+    by = _launcher(choice.layout, order)
+    told = plan(cached(made, wanted), choice, site.facts, found.model, context=wanted.context, launcher=by)
+    if wanted.balanced:
+        told = balanced(told, made)
+    places = tuple(site.addresses.get(device.host, device.host) for device in devices(choice.layout))
+    why = (*told.why, launched) if by != "solo" else told.why
+    first = places[0] if places else ""
+    here = sum(
+        site.addresses.get(stages[0].devices[0].host, "") == first for stages in pipelines(choice.layout)
+    )
+    return choice.layout, replace(
+        told, places=places if by == "ray" else (), replicas_here=here if by == "ray" else 1, why=why
+    )
+
+
+def _launcher(layout: Layout, order: Order) -> Launcher:
+    return "solo" if len(hosts(layout)) == 1 else order.wanted.launcher or "ray"
+
+
+def launched(
+    order: Order,
+    plan: Plan,
+    site: Site,
+    joined: Membership | None,
+    source: Imaged | str | None,
+    *,
+    dry_run: bool,
+    make: Callable[..., Launch] = launch,
+) -> Launch:
+    """The command on the first host of this site; `joined`: over all of them; `make`: out of all that.
+
+    `source` is an image, or what --env said.
+    """
+    _, kind = site.first
+    engine = ENGINES[order.wanted.engine]
+    chosen = BARE
+    if not isinstance(source, Imaged):
+        # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
+        named = joined.environment if joined and not source else source
+        ready = tools.expected if dry_run else tools.ready
+        chosen = ready(kind, named, engine=order.wanted.engine, watch=watch())
+        dialect.require_known(engine, chosen.binary, order.extra, ask=not dry_run, watch=watch())
+    cluster = spreading.settings(joined, site, order.wanted, os.environ, watch()) if joined else ()
+    made = make(
+        engine,
+        order.weights,
+        kind.host,
+        plan,
+        order.serving,
+        tools=chosen,
+        path=os.environ.get("PATH", ""),
+        cluster=tuple(cluster),
+        extra=order.extra,
+        beside=order.beside,
+    )
+    return source.launched(made, order.serving, over_ray=bool(joined)) if isinstance(source, Imaged) else made

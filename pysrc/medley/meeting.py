@@ -1,0 +1,211 @@
+"""A meeting is where the hosts of a model that is started without Ray come together: here, on its head.
+
+A host comes by `medley join`, shows that it holds the token, and says what it is. Once all are here each gets
+its order, and from then on both ends listen for the other's life. Whoever is silent for too long is lost.
+"""
+
+import contextlib
+import queue
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from medley import facts, transcript
+from medley.facts import Facts
+from medley.problem import Problem
+from medley.sealed import Channel, Closed, Refused
+from medley.watch import Watch
+
+PORT = 24_010
+"""Among Ray's, so that one firewall rule opens both."""
+ALIVE_EVERY_S = 2.0
+SILENT_LIMIT_S = 12.0
+_TELL_LIMIT_S = 60
+_PREPARE_LIMIT_S = 3600
+"""How long a host may take for its environment, which may have to be built."""
+_END_LIMIT_S = 25
+# What an engine says whose connection to another host's rank is gone.
+_ELSEWHERE = re.compile(
+    r"(?i)closed by (?:the )?(?:remote )?peer|connection (?:was )?(?:reset|closed|refused)|"
+    r"broken pipe|timed out|remote (?:process|error)|stopped heartbeat"
+)
+# What it says where it gives no reason.
+_EMPTY = re.compile(r"EngineDeadError|EngineCore encountered an issue|died unexpectedly")
+
+
+@dataclass
+class Member:
+    """A host that has come, and is ready."""
+
+    name: str
+    facts: Facts
+    channel: Channel
+    rank: int = 0
+    """Of its process; the head's is 0."""
+    ended: str | None = None
+    """How its engine ended, in words, once it has."""
+    ended_at: float = 0.0
+    done: bool = False
+    """Its part has come to a good end, and it waits for ours."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        with self._lock, contextlib.suppress(Closed):  # that it is gone is found by listening
+            self.channel.send(message)
+
+    def listen(self) -> None:
+        """Until it is gone, or has ended."""
+        try:
+            self.ended = self._listened()
+        finally:
+            self.ended_at = time.monotonic()
+
+    def _listened(self) -> str:
+        while True:
+            self.send({"alive": True})
+            try:
+                message = self.channel.receive(ALIVE_EVERY_S)
+            except (Closed, Refused) as error:
+                return f"it left: {error}"
+            self.done = self.done or bool(message and "done" in message)
+            if message and "ended" in message:
+                return str(message["ended"])
+            if time.monotonic() - self.channel.heard > SILENT_LIMIT_S:
+                return f"it is silent for {SILENT_LIMIT_S:.0f} s: its power or its link is gone"
+
+
+class Meeting:
+    """Where they come; `terms` is what a host must have in common with this one, and the model's engine."""
+
+    def __init__(self, port: int, token: str, terms: Mapping[str, Any], watch: Watch) -> None:
+        self._token, self._terms, self._watch = token, terms, watch
+        self._ready: queue.Queue[Member] = queue.Queue()
+        self.members: list[Member] = []
+        try:
+            # Every address: the user may call this host by any; who has no token learns nothing.
+            self._server = socket.create_server(("", port))
+        except OSError as error:
+            raise Problem(
+                f"port {port} is taken, where other hosts would join",
+                cause=f"{error.strerror}: another model waits there, or runs over several hosts",
+                fix=f"take another for both: --join-port {port + 1}, and there: medley join HEAD:{port + 1}",
+            ) from error
+        self.port: int = self._server.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def wait(self, count: int, limit_s: float) -> Sequence[Member]:
+        """So many, in the order in which they came."""
+        deadline = time.monotonic() + limit_s
+        while len(self.members) < count:
+            with contextlib.suppress(queue.Empty):
+                self._admit(self._ready.get(timeout=max(0.0, min(1.0, deadline - time.monotonic()))))
+            self.members = [each for each in self.members if each.ended is None]
+            if len(self.members) < count and time.monotonic() >= deadline:
+                here = ", ".join(each.name for each in self.members) or "none"
+                raise Problem(
+                    f"{count} more hosts are needed, and {len(self.members)} came",
+                    cause=f"after {limit_s:.0f} s there are {here}",
+                    fix="on each host that is missing: medley join HEAD; or wait longer: --wait 600",
+                )
+        self._close()
+        return self.members
+
+    def _admit(self, member: Member) -> None:
+        """Two hosts of one name are told apart by their addresses."""
+        if any(each.name == member.name for each in self.members):
+            member.name = f"{member.name}-{len(self.members) + 1}"
+        self.members.append(member)
+        threading.Thread(target=member.listen, daemon=True).start()
+        self._watch.note(f"{member.name} has joined")
+
+    def require_all(self) -> None:
+        """A Problem that names the host and the rank, where one is lost."""
+        for each in self.members:
+            if each.ended is not None:
+                raise _lost(each)
+
+    @contextlib.contextmanager
+    def blamed(self) -> Iterator[None]:
+        """The engine here often ends because one elsewhere did: then that one is the Problem.
+
+        It may be the other way round; so that one must have ended first, or this one say that it lost it.
+        """
+        try:
+            yield
+        except Problem as problem:
+            ended = time.monotonic()
+            elsewhere = _ELSEWHERE.search(problem.cause) or _EMPTY.search(problem.cause)
+            while time.monotonic() < ended + SILENT_LIMIT_S:
+                for each in self.members:
+                    if each.ended and (
+                        each.ended_at < ended or (elsewhere and not _ELSEWHERE.search(each.ended))
+                    ):
+                        raise _lost(each) from problem
+                time.sleep(0.1)
+            raise
+
+    def end(self) -> None:
+        """Tell all, and wait until none runs it any more; those that are lost end by themselves."""
+        self._close()
+        for each in self.members:
+            each.send({"end": True})
+        deadline = time.monotonic() + _END_LIMIT_S
+        while any(each.ended is None for each in self.members) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        while not self._ready.empty():
+            self._ready.get().channel.close()
+        for each in self.members:
+            each.channel.close()
+
+    def _close(self) -> None:
+        """Nobody joins any more; to close a socket does not wake who accepts on it."""
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, address = self._server.accept()
+            except OSError:  # closed: all are here
+                return
+            threading.Thread(target=self._meet, args=(connection, address[0]), daemon=True).start()
+
+    def _meet(self, connection: socket.socket, address: str) -> None:
+        try:
+            channel = Channel(connection, self._token, server=True)
+            channel.send({"terms": self._terms})
+            told = _told(channel, _TELL_LIMIT_S)
+            _told(channel, _PREPARE_LIMIT_S)
+            found = facts.facts(transcript.parse(told["facts"]))
+        except (Refused, Closed, TimeoutError, ValueError, LookupError) as error:
+            connection.close()
+            self._watch.note(f"{address} did not join: {error}")
+        else:
+            self._ready.put(Member(f"{told['host']} ({address})", found, channel))
+
+
+def _lost(member: Member) -> Problem:
+    return Problem(
+        f"{member.name}, rank {member.rank}, is lost, and the model with it",
+        cause=member.ended or "",
+        fix="look there at what it says last, then start both again: medley serve, medley join",
+    )
+
+
+def _told(channel: Channel, limit_s: float) -> dict[str, Any]:
+    """The next message that is more than a sign of life, or why there will be none."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        message = channel.receive(1.0)
+        if message and "problem" in message:
+            raise Refused(message["problem"])
+        if message and "alive" not in message:
+            return message
+        if time.monotonic() - channel.heard > max(SILENT_LIMIT_S, 3 * ALIVE_EVERY_S):
+            break
+    raise TimeoutError("it says nothing")

@@ -1,0 +1,150 @@
+"""A sealed channel is a TCP connection whose two ends have shown each other that they hold the same token.
+
+The token itself is never sent. Each end answers the other's random challenge with an HMAC (SHA-256) of it,
+and every message after that carries one of its number and text: none can be forged, changed, repeated or
+left out. Messages can be read by who sees the wire, as Ray's can.
+"""
+
+import hmac
+import json
+import secrets
+import select
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from medley.problem import Problem
+
+_CHALLENGE_BYTES = 32
+_MOST_BYTES = 4 << 20
+"""Of one message: a host's facts are some ten thousand."""
+_HANDSHAKE_LIMIT_S = 10
+
+
+class Refused(Exception):  # noqa: N818 - what the other end is, not what is wrong here
+    """The other end does not hold the token, or speaks something else."""
+
+
+class Closed(Exception):  # noqa: N818 - the same
+    """The other end is gone."""
+
+
+class Channel:
+    """One end; `server` says which, so that no message can be sent back to its sender."""
+
+    def __init__(self, connection: socket.socket, token: str, *, server: bool) -> None:
+        self._connection = connection
+        self._buffer = b""
+        self._sent = self._received = 0
+        connection.settimeout(_HANDSHAKE_LIMIT_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._names = (b"server", b"client") if server else (b"client", b"server")
+        try:
+            self._key = self._shaken(token.encode())
+        except BaseException:
+            connection.close()
+            raise
+        self.heard = time.monotonic()
+        """When the other end last said something."""
+
+    def _shaken(self, token: bytes) -> bytes:
+        ours, theirs = self._names
+        own = secrets.token_bytes(_CHALLENGE_BYTES)
+        self._write(own.hex().encode())
+        other = self._line()
+        challenges = b"".join(sorted((own.hex().encode(), other)))
+        self._write(_mac(token, ours + challenges))
+        if own.hex().encode() == other or not hmac.compare_digest(
+            self._line(), _mac(token, theirs + challenges)
+        ):
+            raise Refused("its token is another")
+        return hmac.digest(token, b"key" + challenges, "sha256")
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        text = json.dumps(message).encode()
+        seal = _mac(self._key, self._names[0] + str(self._sent).encode() + text)
+        self._sent += 1
+        self._write(seal + b" " + text)
+
+    def receive(self, limit_s: float) -> dict[str, Any] | None:
+        """The next message, or None where none came in time."""
+        deadline = time.monotonic() + limit_s
+        while b"\n" not in self._buffer:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._connection], [], [], left)[0]:
+                return None
+            self._fill()
+        seal, _, text = self._line().partition(b" ")
+        expected = _mac(self._key, self._names[1] + str(self._received).encode() + text)
+        if not hmac.compare_digest(seal, expected):
+            raise Refused("a message was changed on its way")
+        self._received += 1
+        self.heard = time.monotonic()
+        message: dict[str, Any] = json.loads(text)
+        return message
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _write(self, line: bytes) -> None:
+        try:
+            self._connection.sendall(line + b"\n")
+        except OSError as error:
+            raise Closed(str(error)) from error
+
+    def _line(self) -> bytes:
+        while b"\n" not in self._buffer:
+            self._fill()
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _fill(self) -> None:
+        try:
+            read = self._connection.recv(1 << 16)
+        except OSError as error:
+            raise Closed(str(error)) from error
+        if not read:
+            raise Closed("it closed the connection")
+        self._buffer += read
+        if len(self._buffer) > _MOST_BYTES:
+            raise Refused("it sends more than any message of ours")
+
+
+def read(token: Path) -> str:
+    return token.read_text(encoding="utf-8").strip()
+
+
+def connected(host: str, port: int, token: Path, limit_s: float) -> Channel:
+    """The channel to a head that listens there; tries again until `limit_s` is over."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            connection = socket.create_connection((host, port), timeout=4)
+        except OSError as error:
+            if time.monotonic() < deadline and not isinstance(error, socket.gaierror):
+                time.sleep(0.5)
+                continue
+            raise _deaf(host, port, error, limit_s) from error
+        try:
+            return Channel(connection, read(token), server=False)
+        except (Refused, Closed) as error:
+            raise Problem(
+                f"the head at {host}:{port} does not take this token",
+                cause=f"{error}; here it is the one in {token}",
+                fix="bring the head's: medley join HEAD --token-file FILE",
+            ) from error
+
+
+def _deaf(host: str, port: int, error: OSError, limit_s: float) -> Problem:
+    waited = f" after {limit_s:.0f} s" if limit_s else ""
+    return Problem(
+        f"no model waits for hosts at {host}:{port}{waited}",
+        cause=str(error),
+        fix=f"on {host}: medley serve MODEL --launcher mp --hosts 2, and let TCP port {port} in",
+    )
+
+
+def _mac(key: bytes, text: bytes) -> bytes:
+    return hmac.digest(key, text, "sha256").hex().encode()

@@ -1,0 +1,176 @@
+"""The engine and Ray out of an image, for real: podman, and an image made of this host's own environment."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from medley import container, imaged, images, own_nccl
+from medley.command import Command
+from medley.container import Image
+from medley.imaged import Choice, Imaged
+from medley.problem import Problem
+from medley.recognised import recognised
+from tests.engine import imaging
+from tests.engine.imaging import podman
+from tests.served import Served, Start, chat
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    return imaging.environ(tmp_path_factory.mktemp("podman"))
+
+
+@pytest.fixture(scope="module")
+def image(settings: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    return imaging.engine(tmp_path_factory.mktemp("image"), settings)
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Mapping[str, str]) -> Iterator[Path]:
+    """That of `start`, ours too; whatever container is left at the end is removed."""
+    folder = tmp_path / "state"
+    for name, value in {"MEDLEY_STATE": str(folder), **settings}.items():
+        monkeypatch.setenv(name, value)
+    yield folder
+    for each in ours(settings):
+        podman("rm", "--force", "--time", "0", each, settings=settings)
+
+
+def ours(settings: Mapping[str, str]) -> list[str]:
+    return podman(
+        "ps", "--all", "--format", "{{.Names}}", "--filter", "name=^medley-", settings=settings
+    ).split()
+
+
+def medley(*words: str, limit_s: float = 300) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "medley", *words], capture_output=True, text=True, check=False, timeout=limit_s
+    )
+
+
+def serve(image: str, port: int) -> Command:
+    return Command((sys.executable, "-m", "medley", "serve", "demo", "--port", str(port), "--image", image))
+
+
+def until_gone(settings: Mapping[str, str], limit_s: float = 30) -> list[str]:
+    deadline = time.monotonic() + limit_s
+    while (left := ours(settings)) and time.monotonic() < deadline:
+        time.sleep(0.3)
+    return left
+
+
+@pytest.mark.usefixtures("state")
+def test_the_demo_answers_out_of_an_image_and_ctrl_c_leaves_no_container(
+    start: Start, free_port: int, image: str, settings: Mapping[str, str]
+) -> None:
+    served = start(serve(image, free_port))
+    url = served.ready()
+    assert [name.rpartition("-")[0] for name in ours(settings)] == [f"medley-serve-{free_port}"]
+    assert chat(url)["usage"]["completion_tokens"] == 16
+    assert served.interrupt() == 128 + signal.SIGINT
+    assert ours(settings) == []
+
+
+def test_when_medley_is_killed_its_container_ends_and_when_both_are_the_next_start_ends_it(
+    start: Start, free_port: int, state: Path, image: str, settings: Mapping[str, str]
+) -> None:
+    served = start(serve(image, free_port))
+    served.ready()
+    os.kill(served.process.pid, signal.SIGKILL)  # its client gets SIGTERM from the kernel, and passes it on
+    assert until_gone(settings) == []
+
+    name = f"medley-serve-{free_port}"
+    name = container.name(f"serve-{free_port}", state)
+    limits = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "host")
+    podman(
+        "run", "--detach", "--name", name, *limits, "--entrypoint", "sleep", image, "60", settings=settings
+    )
+    assert images.left(f"serve-{free_port}")
+    assert ours(settings) == []
+
+
+@pytest.mark.usefixtures("state")
+def test_ray_and_the_model_on_it_run_out_of_the_image(
+    free_port: int,
+    image: str,
+    settings: Mapping[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Short, for the paths of Ray's sockets.
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path_factory.mktemp("r")))
+    head = medley("ray-head", "--image", image)
+    assert head.returncode == 0, head.stderr
+    assert "1 slots, 1 free  alive" in medley("status").stdout
+    # Nothing needs to be said again: the engine is of the image whose Ray runs.
+    served = Served(Command((sys.executable, "-m", "medley", "serve", "demo", "--port", str(free_port))))
+    try:
+        served_on_ray(served, settings)
+    finally:
+        served.process.stop()
+    assert [name.split("-")[1] for name in ours(settings)] == ["ray"]
+    assert "ended" in medley("ray-stop").stdout
+    assert ours(settings) == []
+    assert "in no cluster" in medley("status").stdout
+
+
+def served_on_ray(served: Served, settings: Mapping[str, str]) -> None:
+    url = served.ready()
+    assert "1 slots, 0 free  alive" in medley("status").stdout
+    assert {name.split("-")[1] for name in ours(settings)} == {"ray", "ask", "serve"}
+    assert chat(url)["usage"]["completion_tokens"] == 16
+    assert served.interrupt(signal.SIGTERM) == 128 + signal.SIGTERM
+
+
+@pytest.mark.usefixtures("state")
+def test_an_image_without_an_engine_is_a_problem(tmp_path: Path, settings: Mapping[str, str]) -> None:
+    name = "localhost/medley-empty:test"
+    for each in ("proc", "sys", "dev", "etc", "tmp"):
+        (tmp_path / "root" / each).mkdir(parents=True)
+    archive = tmp_path / "empty.tar"
+    subprocess.run(["tar", "-C", str(tmp_path / "root"), "-cf", str(archive), "."], check=True, timeout=60)
+    podman("import", str(archive), name, settings=settings)
+    try:
+        refused = medley("serve", "demo", "--image", name, "--container", "podman")
+    finally:
+        podman("rmi", "--force", name, settings=settings)
+    assert refused.returncode == 1
+    assert f"nothing runs out of {name}" in refused.stderr
+    assert "that has Python, Ray and vLLM" in refused.stderr
+
+
+def look(image: str) -> Imaged:
+    facts, kind = recognised()
+    return imaged.ready(Choice("podman", Image(image)), kind, facts)
+
+
+@pytest.mark.usefixtures("state")
+def test_torch_in_the_image_maps_the_host_s_own_nccl(
+    tmp_path: Path, image: str, settings: Mapping[str, str]
+) -> None:
+    found = look(imaging.with_stand_in(image, tmp_path, settings))
+    (before,) = imaged.asked(found, "nccl")["nccl"]
+    assert before["version"] == 22907
+    file = imaging.nccl(tmp_path / "host", 22707)
+    (after,) = imaged.asked(own_nccl.mounted(found, str(file)), "nccl")["nccl"]
+    assert after["version"] == 22707
+    assert after["path"] == before["path"] == "/standin/nvidia/nccl/lib/libnccl.so.2"
+
+    (tmp_path / "broken.so").write_text("no library")
+    with pytest.raises(Problem, match="torch cannot be loaded") as caught:
+        own_nccl.mounted(found, str(tmp_path / "broken.so"))
+    assert "libnccl.so.2" in caught.value.cause
+
+
+@pytest.mark.usefixtures("state")
+def test_a_torch_without_nccl_takes_none(tmp_path: Path, image: str) -> None:
+    with pytest.raises(Problem, match="cannot take the place"):
+        own_nccl.mounted(look(image), str(imaging.nccl(tmp_path / "host", 22707)))

@@ -1,0 +1,84 @@
+"""A model with code of its own, through a real vLLM: not run unless it is trusted, then as it was pinned."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from medley import config, demo, fingerprint
+from medley.command import Command
+from tests.served import Start, chat
+
+pytestmark = pytest.mark.engine
+
+CODE = """
+import os
+from pathlib import Path
+from transformers import Qwen3Config
+
+Path(os.environ["OWN_CODE_RAN"]).write_text("yes")
+
+
+class OwnConfig(Qwen3Config):
+    model_type = "own_of_this_test"
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """The demo model, of a type that nobody knows but its own code."""
+    made = config.models()["demo"].made
+    assert made is not None
+    folder = tmp_path / "own"
+    folder.mkdir()
+    demo.write(made, folder)
+    told = json.loads((folder / "config.json").read_text())
+    told |= {"model_type": "own_of_this_test", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
+    (folder / "config.json").write_text(json.dumps(told))
+    (folder / "configuration_own.py").write_text(CODE)
+    return folder
+
+
+def test_it_runs_where_it_is_trusted_and_nowhere_else(
+    own: Path, start: Start, free_port: int, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    env = {"OWN_CODE_RAN": str(ran), "HF_MODULES_CACHE": str(tmp_path / "modules")}
+    words = (sys.executable, "-m", "medley", "serve", str(own), "--port", str(free_port))
+
+    def refused(*more: str) -> str:
+        finished = subprocess.run(
+            [*words, *more],
+            env={**os.environ, **env, "MEDLEY_STATE": str(tmp_path / "state")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert finished.returncode == 1, finished.stderr
+        return finished.stderr
+
+    code = fingerprint.of_all({"configuration_own.py": fingerprint.of_file(own / "configuration_own.py")})
+    assert f"medley serve {own} --trust-remote-code --code-revision {code}" in refused()
+    assert "would run whatever code the model has now" in refused("--", "--trust-remote-code")
+    assert not ran.exists()
+
+    trusting = ("--trust-remote-code", "--code-revision", code, "--served-model-name", "demo")
+    served = start(Command((*words, *trusting), env))
+    url = served.ready()
+    assert chat(url)["usage"]["completion_tokens"] == 16
+    assert ran.read_text() == "yes"
+    assert any(
+        line == f"medley: trusted code: 1 Python file of {own}, SHA-256 {code}" for line in served.lines
+    )
+    assert served.interrupt() == 128 + signal.SIGINT
+
+    with (own / "configuration_own.py").open("a") as file:
+        file.write("# other code\n")
+    said = refused("--trust-remote-code")
+    assert "has changed since you trusted it" in said
+    assert code in said

@@ -1,0 +1,74 @@
+"""The greedy tokens of a served model, and how clear its choices are: equal ones are the same model."""
+
+import json
+import sys
+from dataclasses import dataclass
+
+from medley import config, demo
+from medley.tables import Made
+from tests.rack.host import Host
+
+MODEL = "/tmp/home/model"
+# Those of many whose 32 greedy tokens are the most decided: the second choice is never nearer than this.
+PROMPTS = (
+    "seven north question The wire",
+    "layer green bread switch stone",
+    "The wire RTX",
+    "slow The wire",
+    "stone zu debe RTX fast The wire",
+    "memory green",
+    "A model seven",
+    "cuju desk Two hosts A model",
+)
+CLEAR_NATS = 0.02  # rounding in float32 moves a logprob by some 0.00001
+TOKENS = 32
+ASK = f"""
+import json, urllib.request
+body = {{"model": "{MODEL}", "prompt": {list(PROMPTS)!r}, "max_tokens": {TOKENS}, "temperature": 0,
+        "logprobs": 2, "return_token_ids": True}}
+request = urllib.request.Request("http://127.0.0.1:8000/v1/completions", json.dumps(body).encode(),
+                                 {{"Content-Type": "application/json"}})
+choices = json.load(urllib.request.urlopen(request, timeout=240))["choices"]
+print(json.dumps(sorted(choices, key=lambda each: each["index"])))
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    tokens: list[list[int]]
+    margin: float
+    """The smallest distance between first and second choice, in nats."""
+
+
+def asked(host: Host) -> Answer:
+    """What the server on this host says to the prompts."""
+    choices = json.loads(host.says(sys.executable, "-c", ASK, limit_s=300))
+    tops = [
+        sorted(top.values(), reverse=True) for each in choices for top in each["logprobs"]["top_logprobs"]
+    ]
+    margin = min(first - second for first, second, *_ in tops)
+    return Answer([each["token_ids"] for each in choices], margin)
+
+
+def made() -> Made:
+    """What the model is made of."""
+    found = config.models()["demo"].made
+    assert found is not None
+    return found
+
+
+def bring(host: Host) -> None:
+    """The model to a host, as it was made."""
+    folder = host.path(MODEL)
+    folder.mkdir(exist_ok=True)
+    demo.write(made(), folder)
+
+
+def spoil(host: Host) -> None:
+    """Zero the last layer's way back into the stream, which is a model with that layer's MLP left out."""
+    with (host.path(MODEL) / "model.safetensors").open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        name = f"model.layers.{made().layers - 1}.mlp.down_proj.weight"
+        begin, end = json.loads(file.read(size))[name]["data_offsets"]
+        file.seek(8 + size + begin)
+        file.write(bytes(end - begin))

@@ -1,0 +1,75 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from medley import config, imaged
+from medley.cli.ray_head import RayHead
+from medley.container import Image
+from medley.imaged import Choice
+from medley.kind import kind
+from medley.own_nccl import version
+from medley.problem import Problem
+from tests.recorded import HOSTS, recorded
+
+CHOICE = Choice(
+    "docker", Image("maker/vllm", "a" * 64, ("sha256:d",), ("x",), ("PATH",)), "/n.so", (), ("vllm",)
+)
+
+
+def test_a_choice_is_noted_and_read_again() -> None:
+    assert Choice.of(json.loads(json.dumps(CHOICE.table))) == CHOICE
+
+
+def test_what_is_mounted_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    facts = recorded("spark-pair-a")
+    sort = kind(facts, config.hosts())
+    for said, target in ((str(tmp_path), str(tmp_path)), (f"{tmp_path}:/data", "/data")):
+        choice = Choice("docker", CHOICE.image, mounts=(said,))
+        assert target in {str(mount.target) for mount in imaged.expected(choice, sort, facts).box.mounts}
+    with pytest.raises(Problem, match="cannot be mounted"):
+        imaged.expected(Choice("docker", CHOICE.image, mounts=("/no/such",)), sort, facts)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(22707, "2.27.7"), (23007, "2.30.7"), (0, "of no known version")]
+)
+def test_nccl_counts_its_versions(number: int, said: str) -> None:
+    assert version({"version": number}) == said
+
+
+@pytest.mark.parametrize("name", ["spark", "thor", "rtx", "orin"])
+def test_a_kind_of_host_names_an_image_with_its_registry_and_tag(name: str) -> None:
+    """Podman takes no short name, and a tag that moves is not the same tomorrow."""
+    named = config.hosts()[name].container.image or ""
+    registry, _, rest = named.partition("/")
+    assert "." in registry
+    assert ":" in rest
+    assert not rest.endswith(":latest")
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        pytest.param("orin-pair-a", ("--runtime", "nvidia"), id="an Orin"),
+        pytest.param("spark-pair-a", ("--device", "/dev/infiniband"), id="a Spark"),
+    ],
+)
+def test_a_head_as_another_host_would_start_it(
+    host: str,
+    words: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nothing is asked of this host: it may have neither docker nor podman."""
+    for name, value in {"PATH": str(tmp_path), "MEDLEY_STATE": str(tmp_path / "state")}.items():
+        monkeypatch.setenv(name, value)
+    file = str(HOSTS / f"{host}.txt")
+    RayHead.run(["ray-head", "--dry-run", "--json", "--from", file, "--image", "default"], exit=False)
+    argv = json.loads(capsys.readouterr().out)["argv"]
+    assert argv[:2] == ["docker", "run"]
+    assert words[1] == argv[argv.index(words[0]) + 1]
+    assert "--block" in argv
+    assert not (tmp_path / "state").exists()
