@@ -45,6 +45,8 @@ in
     join = "Run this host's part of a model that another host heads";
     link = "Show, measure, set up or watch the wire between hosts";
     plan = "Say where a model would lie, whether it fits, and how fast it should be";
+    up = "Bring up the cluster that cluster.toml names";
+    down = "End it on every host";
     status = "The cluster this host is in, and what is served here";
     collective-test = "How fast each host is, and a real all-reduce over the cluster's";
     check = "Validate every TOML table";

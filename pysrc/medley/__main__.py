@@ -4,12 +4,16 @@
 Anything else is a defect of ours and shows its traceback.
 """
 
+import importlib
 import os
 import signal
 import sys
 from typing import NoReturn
 
 from medley.problem import Problem
+
+# What medley starts of itself: on other hosts, and to stay. They are no verbs of people's.
+_INNER = {"agent", "kept"}
 
 
 class _Terminated(BaseException):
@@ -39,6 +43,8 @@ def main() -> int:
 
 
 def _verb() -> int:
+    if sys.argv[1:2] and sys.argv[1] in _INNER:
+        return int(importlib.import_module(f"medley.cli.{sys.argv[1]}").main(*sys.argv[2:]))
     from medley.cli import Medley  # noqa: PLC0415 - the handlers stand before the slow import
     from medley.cli.verb import Usage  # noqa: PLC0415
 

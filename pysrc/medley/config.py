@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from medley import located
 from medley.problem import Problem
 from medley.tables import Host, Model, Recipe, Table
 
@@ -81,30 +82,34 @@ def recipes() -> Mapping[str, Recipe]:
 def read(path: Path, shape: type[_T]) -> _T:
     """The table in a file, or a Problem that names the file, the key and the nearest right one."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Problem(f"{path} is not TOML", cause=str(error), fix=f"mend that line of {path}") from error
     except OSError as error:
         raise Problem(
             f"{path} cannot be read", cause=str(error), fix="mend its path or permissions"
         ) from error
-    return build(table, shape, str(path))
+    return build(table, shape, str(path), text)
 
 
-def build(table: Mapping[str, Any], shape: type[_T], where: str) -> _T:
+def build(table: Mapping[str, Any], shape: type[_T], where: str, text: str = "") -> _T:
+    """The table in its shape, or a Problem; `text` is what it was read from, for the number of a line."""
     try:
         # Through JSON, because strict mode then takes lists for tuples and still no string for a number.
         return shape.model_validate_json(json.dumps(table))
     except ValidationError as error:
-        raise _invalid(error, shape, where) from None
+        raise _invalid(error, shape, where, text) from None
     except TypeError as error:
         raise Problem(f"{where} holds a date", cause=str(error), fix="write it as a string") from error
 
 
-def _invalid(error: ValidationError, shape: type[Table], where: str) -> Problem:
+def _invalid(error: ValidationError, shape: type[Table], where: str, text: str) -> Problem:
     # A key that nobody knows is often why another is missing: it is said first.
     first, *more = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     key = ".".join(str(part) for part in first["loc"]) or "the table"
+    number = located.line(text, first["loc"])
+    where = f"{where}:{number}" if number else where
     cause = first["msg"]
     fix = f"mend '{key}' in {where}"
     if first["type"] == "extra_forbidden":
@@ -122,8 +127,11 @@ def _invalid(error: ValidationError, shape: type[Table], where: str) -> Problem:
 
 def _keys(shape: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
     """The keys of the table that lies at `path` below `shape`."""
-    for part in path:
+    parts = iter(path)
+    for part in parts:
         field = shape.model_fields.get(str(part))
+        if field and "Mapping" in str(field.annotation):
+            next(parts, None)  # of a table of tables, the name
         inner = next(iter(_tables(field.annotation)), None) if field else None
         if inner is None:
             return []

@@ -65,10 +65,14 @@ def program(name: str) -> str | None:
 class Process:
     """A running command: its own process group, its output passed on line by line, or stderr `on_error`."""
 
-    def __init__(self, command: Command, on_line: OnLine, on_error: OnLine | None = None) -> None:
+    def __init__(
+        self, command: Command, on_line: OnLine, on_error: OnLine | None = None, *, heard: bool = False
+    ) -> None:
+        """`heard`: it reads what `say` tells it, and not nothing."""
         self.command = command
         self.last: deque[str] = deque(maxlen=_LAST_LINES)
-        self._child = _spawn(command, stderr=subprocess.PIPE if on_error else subprocess.STDOUT)
+        stdin = subprocess.PIPE if heard else subprocess.DEVNULL
+        self._child = _spawn(command, stdin, subprocess.PIPE if on_error else subprocess.STDOUT)
         told = ((self._child.stdout, on_line), (self._child.stderr, on_error))
         self._readers = [threading.Thread(target=self._read, args=each, daemon=True) for each in told]
         for reader in self._readers:
@@ -77,6 +81,23 @@ class Process:
     @property
     def pid(self) -> int:
         return int(self._child.pid)
+
+    def say(self, line: str) -> bool:
+        """A line on its standard input; false where it does not listen any more."""
+        if self._child.stdin is None:
+            raise AssertionError(self.command)
+        try:
+            self._child.stdin.write(f"{line}\n")
+            self._child.stdin.flush()
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def hang_up(self) -> None:
+        """Nothing more will be said."""
+        if self._child.stdin:
+            with contextlib.suppress(OSError):
+                self._child.stdin.close()
 
     def poll(self) -> Finished | None:
         """How it ended, or None while it runs."""
@@ -136,6 +157,22 @@ def run(command: Command, *, limit_s: float | None = None, on_line: OnLine | Non
     return finished
 
 
+def detach(command: Command, log: Path) -> int:
+    """Start it, and leave it to itself: it outlives us and our terminal. Returns its process id."""
+    store.make(log.parent)
+    with log.open("a", encoding="utf-8") as said:
+        child = subprocess.Popen(
+            command.argv,
+            env=command.environment(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            start_new_session=True,
+        )
+    return child.pid
+
+
 def end(pids: set[int], grace_s: float) -> None:
     """Ask processes to end, and after `grace_s` seconds insist."""
     for pid in pids:
@@ -156,13 +193,13 @@ def _quietly(argv: tuple[str, ...]) -> None:
         child.wait(_UNDO_LIMIT_S)
 
 
-def _spawn(command: Command, *, stderr: int) -> "subprocess.Popen[str]":
+def _spawn(command: Command, stdin: int, stderr: int) -> "subprocess.Popen[str]":
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans of what we start come to us, to be ended too
     try:
         return subprocess.Popen(
             command.argv,
             env=command.environment(os.environ) | store.secrets(command.secrets),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,

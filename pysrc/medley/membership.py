@@ -5,11 +5,10 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from medley import container, family, images, machine, ray, store, transcript
+from medley import container, family, images, machine, ray, store, transcript, units
 from medley.command import Command
 from medley.container import Runtime
 from medley.imaged import RAY, Imaged
@@ -20,7 +19,8 @@ from medley.venv import Environment
 
 _START_LIMIT_S = 90
 _ASK_LIMIT_S = 30
-_UP = "Ray runtime started"
+UP = "Ray runtime started"
+UNIT = "medley-ray"
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,9 @@ def processes() -> set[int]:
 
 
 def stop() -> int:
-    """End them all; returns how many there were."""
+    """End them all, and what keeps them; returns how many there were."""
     found = processes()
+    units.stop(UNIT)
     machine.end(found, grace_s=3)
     # What runs in a container may be another user's, so that only its name is ours.
     contained = ended_container()
@@ -87,10 +88,14 @@ def begun(command: Command, membership: Membership) -> Iterator[None]:
     try:
         _start(command, membership.image)
         yield
-        store.write(_note(), json.dumps(asdict(membership)))
+        note(membership)
     except BaseException:
         stop()
         raise
+
+
+def note(membership: Membership) -> None:
+    store.write(_note(), json.dumps(asdict(membership)))
 
 
 def _start(command: Command, image: Mapping[str, Any] | None) -> None:
@@ -113,7 +118,7 @@ def _up(runtime: Runtime) -> machine.Finished:
     up: list[str] = []
 
     def on_line(line: str) -> None:
-        if _UP in line:
+        if UP in line:
             up.append(line)
 
     process = machine.Process(Command((runtime, "logs", "--follow", container_name())), on_line)
@@ -163,8 +168,7 @@ def ask(
     limit_s: float = _ASK_LIMIT_S,
 ) -> Mapping[str, Any]:
     """What a script of inside/ says of the cluster whose head is at `address`."""
-    with asked(environment, token, script, verb, address, *rest) as command:
-        finished = machine.run(command, limit_s=limit_s)
+    finished = machine.run(asked(environment, token, script, verb, address, *rest), limit_s=limit_s)
     return _answer(finished.lines, token, address)
 
 
@@ -194,33 +198,24 @@ def held(
         return
     lines: list[str] = []
     words = (f"{host}={count}" for host, count in slots.items())
-    with _question(environment, token, "hold", address, own, *words) as command:
-        process = machine.Process(command, lines.append)
-        try:
-            deadline = time.monotonic() + _ASK_LIMIT_S
-            while not _said(lines) and process.wait(0.1) is None and time.monotonic() < deadline:
-                pass
-            _answer(lines, token, address)
-            yield
-        finally:
-            process.stop(grace_s=5)
+    process = machine.Process(
+        asked(environment, token, "cluster.py", "hold", address, own, *words), lines.append
+    )
+    try:
+        deadline = time.monotonic() + _ASK_LIMIT_S
+        while not _said(lines) and process.wait(0.1) is None and time.monotonic() < deadline:
+            pass
+        _answer(lines, token, address)
+        yield
+    finally:
+        process.stop(grace_s=5)
 
 
-@contextlib.contextmanager
-def _question(
-    environment: Environment | Imaged, token: Path, verb: str, address: str, *rest: str
-) -> Iterator[Command]:
-    with asked(environment, token, "cluster.py", verb, address, *rest) as command:
-        yield command
-
-
-@contextlib.contextmanager
-def asked(environment: Environment | Imaged, token: Path, script: str, *words: str) -> Iterator[Command]:
+def asked(environment: Environment | Imaged, token: Path, script: str, *words: str) -> Command:
     """A script of inside/ that talks to a cluster, as the environment's Python runs it."""
     env = {each.name: each.value for each in ray.variables(token)}
-    with as_file(files("medley") / "inside" / script) as path:
-        command = Command((str(environment.python), str(path), *words), env, UNSET)
-        yield environment.started(command, path.parent)
+    path = Path(__file__).parent / "inside" / script
+    return environment.started(Command((str(environment.python), str(path), *words), env, UNSET), path.parent)
 
 
 def _said(lines: Sequence[str]) -> str | None:

@@ -80,9 +80,12 @@ class Part:
         """What every process of Ray's on this host inherits, besides Ray's own."""
         yield from self.settings
         yield from wiring.variables
+        yield from self.named(wiring.end.address)
+
+    def named(self, address: str) -> Iterator[Variable]:
+        """How its engine learns this host's own address, where that is not what all learn it by."""
         if self.engine == "sglang":
-            why = "ranks find each other at the address that Ray knows"
-            yield Variable("SGLANG_HOST_IP", wiring.end.address, why)
+            yield Variable("SGLANG_HOST_IP", address, "ranks find each other at the address that Ray knows")
 
 
 def terms(environment: Environment | Imaged) -> dict[str, Any]:

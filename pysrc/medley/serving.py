@@ -55,8 +55,13 @@ def log(path: Path) -> Iterator[Callable[[str], object]]:
 
 def newest() -> Server | None:
     """The one started last whose process is still there."""
-    notes = sorted(_folder().glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-    return next(filter(None, map(_read, notes)), None)
+    return next(iter(servers()), None)
+
+
+def servers() -> list[Server]:
+    """All whose processes are still there, the one started last first."""
+    notes = sorted(folder().glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    return list(filter(None, map(_read, notes)))
 
 
 def _read(path: Path) -> Server | None:
@@ -66,8 +71,8 @@ def _read(path: Path) -> Server | None:
 
 
 def _note(port: int) -> Path:
-    return _folder() / f"{port}.json"
+    return folder() / f"{port}.json"
 
 
-def _folder() -> Path:
+def folder() -> Path:
     return store.state() / "serving"

@@ -93,17 +93,17 @@ def said(
 ) -> Generator[Mapping[str, Any]]:
     """The events of a script of inside/ that works on the hosts of a cluster, to its end."""
     words, ended = (found.head, found.address, json.dumps(task)), False
-    with membership.asked(spreading.environment(found), Path(found.token), script, *words) as command:
-        process = machine.Process(command, (lines := SimpleQueue[str]()).put)
-        try:
-            for event in _events(process, lines, task["life_s"], watch):
-                ended = ended or "done" in event
-                yield event
-            if not ended:
-                raise _lost(process, task["life_s"])
-            process.wait(_END_LIMIT_S)
-        finally:
-            process.stop(_END_LIMIT_S)
+    command = membership.asked(spreading.environment(found), Path(found.token), script, *words)
+    process = machine.Process(command, (lines := SimpleQueue[str]()).put)
+    try:
+        for event in _events(process, lines, task["life_s"], watch):
+            ended = ended or "done" in event
+            yield event
+        if not ended:
+            raise _lost(process, task["life_s"])
+        process.wait(_END_LIMIT_S)
+    finally:
+        process.stop(_END_LIMIT_S)
 
 
 def keep(table: Mapping[str, Any], found: Membership) -> Path:

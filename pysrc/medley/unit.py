@@ -1,8 +1,8 @@
-"""A unit is a command that a host keeps running, whoever is logged in: systemd's, or medley's own keeper's."""
+"""A unit is a command that a host keeps running, whoever is logged in, by systemd or medley's own keeper."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from medley.command import Command
@@ -12,15 +12,13 @@ from medley.command import Command
 class Restart:
     """What becomes of it when it ends by itself: it starts anew after `first_s`, then each time later.
 
-    After `limit` starts anew none of which lasted `lasting_s` it is left to lie, for it will not mend itself.
+    After `limit` starts anew in a row, none of which lasted `lasting_s`, it is left to lie; None: never.
     """
 
     first_s: float = 2
     longest_s: float = 60
-    limit: int = 10
+    limit: int | None = None
     lasting_s: float = 120
-    always: bool = False
-    """Also where it ended well."""
 
     def waits_s(self, done: int) -> float:
         """How long to wait after `done` starts anew in a row: twice as long each time."""
@@ -35,9 +33,9 @@ class Unit:
     command: Command
     restart: Restart | None = None
     """None: it runs once."""
+    after: Command | None = None
+    """What is run each time it has started, and waits by itself until that is up."""
     stop_limit_s: float = 30
-    undo: tuple[str, ...] = field(default=())
-    """What is run once it has ended, however that was: it ends what is left of it."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -46,17 +44,11 @@ class Unit:
     def from_json(cls, text: str) -> Self:
         table: dict[str, Any] = json.loads(text)
         restart = Restart(**table["restart"]) if table["restart"] else None
-        return cls(
-            **{
-                **table,
-                "command": _command(table["command"]),
-                "restart": restart,
-                "undo": tuple(table["undo"]),
-            }
-        )
+        after = _command(table["after"]) if table["after"] else None
+        more = {"command": _command(table["command"]), "restart": restart, "after": after}
+        return cls(**{**table, **more})
 
 
 def _command(table: Mapping[str, Any]) -> Command:
-    return Command(
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
-    )
+    lists = {name: tuple(value) for name, value in table.items() if isinstance(value, list)}
+    return Command(**{**table, **lists})

@@ -69,6 +69,21 @@ def of_all(
     return found, settled(ours, environment)
 
 
+def of_cluster(
+    hosts: Mapping[str, Facts], wishes: Wishes
+) -> tuple[Mapping[str, End], Mapping[str, tuple[Variable, ...]], tuple[str, ...]]:
+    """The wire of hosts that are to be a cluster: each one's end, what its Ray is started with, and why."""
+    if len(hosts) == 1:
+        ((name, facts),) = hosts.items()
+        link = wishes.link.get(name) if isinstance(wishes.link, Mapping) else wishes.link
+        alone = of_head(name, facts, replace(wishes, link=link), {})
+        return {name: alone.end}, {name: alone.variables}, tuple(alone.said())
+    found = _by_version(fabric(hosts, wishes))
+    variables = {name: settled(of_host(found, name, facts), {}) for name, facts in hosts.items()}
+    findings = (f"{each.what}: {each.cause}; {each.fix}" for each in found.findings)
+    return found.ends, variables, (*found.why, *findings)
+
+
 def _by_version(found: Fabric) -> Fabric:
     """Without the GID's index: hosts come one by one, and what is set on one may not fit the next.
 

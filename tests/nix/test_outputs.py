@@ -16,7 +16,21 @@ KINDS = {
 }
 SYSTEMS = pytest.mark.parametrize("system", KINDS)
 VERBS = {
-    *("ask", "batch", "check", "env", "facts", "link", "plan", "run", "serve", "status", "version"),
+    *(
+        "ask",
+        "batch",
+        "check",
+        "env",
+        "facts",
+        "link",
+        "plan",
+        "run",
+        "serve",
+        "status",
+        "version",
+        "up",
+        "down",
+    ),
     *("collective-test", "join", "ray-head", "ray-stop", "ray-worker"),
 }
 

@@ -1,5 +1,6 @@
 """A real sshd on a host, and keys with which the hosts of a rack log in to one another."""
 
+import os
 from pathlib import Path
 from shutil import which
 
@@ -55,7 +56,9 @@ def _start(host: Host) -> machine.Process:
     program = next((place for place in PLACES if Path(place).exists()), None) or which("sshd")
     if program is None:
         raise Problem("no sshd for the rack", cause="it is not here", fix="apt-get install openssh-server")
-    variables = " ".join(f"{k}={v}" for k, v in environment().items() if k.startswith("MEDLEY_"))
+    # And PATH: the Python that it finds first makes the engine environment what it is.
+    given = {**environment(), "PATH": os.environ["PATH"]}
+    variables = " ".join(f'"{k}={v}"' for k, v in given.items() if k.startswith(("MEDLEY_", "PATH")))
     _write(host.path("/run/sshd/config"), CONFIG.format(variables=variables))
     return host.start((program, "-D", "-e", "-f", "/run/sshd/config"))
 

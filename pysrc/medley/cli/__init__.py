@@ -20,6 +20,8 @@ VERBS = (
         "ray-stop",
         "join",
         "status",
+        "up",
+        "down",
         "link",
     ),
     *("collective-test", "check", "version"),

@@ -1,0 +1,40 @@
+"""Agreement is what hosts must have alike before one cluster can be made of them, and what each must have."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from medley.problem import Problem
+
+CLOCK_LIMIT_S = 10
+"""Hours apart no certificate is valid and no log can be read beside another; ssh itself takes a second."""
+_LEAST = 512 << 20
+"""For Ray's logs and sockets; what an engine environment takes is seen when it is built."""
+
+
+def differences(
+    name: str, greeting: Mapping[str, Any], ours: Mapping[str, Any], ahead_s: float
+) -> Iterator[Problem]:
+    """What keeps the host from being asked any more; `ours` is what its greeting would be here."""
+    if greeting["source"] != ours["source"]:
+        text = " and ".join(f"{each['medley']} ({each['source']})" for each in (greeting, ours))
+        yield Problem(
+            f"{name} runs another medley than this host",
+            cause=f"there and here it is {text}",
+            fix="use the same on all hosts: git pull in both, or the same flake; then the same again",
+        )
+    if abs(ahead_s) > CLOCK_LIMIT_S:
+        yield Problem(
+            f"the clock of {name} is off",
+            cause=f"it is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} this host's",
+            fix=f"on {name}: sudo timedatectl set-ntp true; timedatectl",
+        )
+
+
+def shortages(name: str, look: Mapping[str, Any]) -> Iterator[Problem]:
+    """What the host has too little of to take part."""
+    if look["free_bytes"] < _LEAST:
+        yield Problem(
+            f"the disk of {name} is full",
+            cause=f"{look['free_bytes'] >> 20} MiB left at {look['state']}, and Ray needs {_LEAST >> 20}",
+            fix=f"on {name}: df -h {look['state']}; medley env clean; or MEDLEY_STATE=/another/disk",
+        )

@@ -1,0 +1,48 @@
+"""The switches of verbs that speak to every host of a cluster, and how its failures are printed."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from plumbum import cli
+
+from medley.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from medley.cluster import Cluster
+    from medley.problem import Problem
+
+
+class Clustered(Verb):
+    cluster = cli.SwitchAttr(
+        "--cluster", str, argname="FILE", help="the cluster's table; default: ./cluster.toml, or your own"
+    )
+    without = cli.SwitchAttr(
+        "--without", str, list=True, argname="HOST", help="leave it out; can be said again"
+    )
+
+    def wanted(self) -> "Cluster":
+        from medley import cluster
+
+        without: Any = self.without
+        return cluster.only(cluster.read(self.cluster), tuple(without))
+
+
+def tell(problems: "Iterable[Problem]") -> int:
+    """Print them all; the exit code is that of the first."""
+    found = list(problems)
+    for problem in found:
+        print(f"medley: {problem}", file=sys.stderr)
+    return found[0].status if found else 0
+
+
+def rows(table: "Sequence[tuple[str, ...]]") -> None:
+    """Columns as wide as they must be, on stdout."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        print("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
+
+
+def tables(problems: "Mapping[str, Problem]") -> dict[str, dict[str, str]]:
+    return {name: problem.table for name, problem in problems.items()}

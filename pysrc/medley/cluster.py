@@ -1,0 +1,114 @@
+"""A cluster is the hosts that somebody wants to work together, as cluster.toml names them."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from medley import config
+from medley.fabric import Wishes
+from medley.problem import Problem
+from medley.tables import Engine, Table
+
+FILE = "cluster.toml"
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$")]
+Target = Annotated[str, Field(pattern=r"^[^-\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*$")]
+"""What ssh is told to connect to: no space, and no word that begins as a switch does."""
+
+
+class Member(Table):
+    """A host of the cluster: [hosts.NAME]."""
+
+    ssh: Target | None = None
+    """What to give to ssh: HOST, USER@HOST, ssh://USER@HOST:PORT; absent: the host's name here."""
+    role: Literal["head"] | None = None
+    kind: str | None = None
+    link: str | None = None
+    """Its wire: an interface, an address or a network."""
+    exclude: tuple[str, ...] = ()
+    """Interfaces never to be taken."""
+    slots: Annotated[int, Field(ge=1, le=64)] | None = None
+    env: str | None = None
+    """An engine environment, or a virtualenv of one's own."""
+    medley: str | tuple[str, ...] | None = None
+    """How medley is started there, where PATH does not have it: a program, or its words."""
+
+
+class Cluster(Table):
+    """cluster.toml."""
+
+    hosts: Annotated[Mapping[Name, Member], Field(min_length=1, max_length=64)]
+    link: str | None = None
+    """The wire of all: a network."""
+    exclude: tuple[str, ...] = ()
+    engine: Engine = "vllm"
+
+    @property
+    def head(self) -> str:
+        """The one that says so, or the first."""
+        return next(
+            (name for name, host in self.hosts.items() if host.role == "head"), next(iter(self.hosts))
+        )
+
+    def target(self, name: str) -> str:
+        return self.hosts[name].ssh or name
+
+    def without(self, names: tuple[str, ...]) -> "Cluster":
+        """The same less these hosts."""
+        left = {name: host for name, host in self.hosts.items() if name not in names}
+        return self.model_copy(update={"hosts": left})
+
+    @property
+    def wishes(self) -> Wishes:
+        links = {name: host.link or self.link for name, host in self.hosts.items()}
+        named = {name: link for name, link in links.items() if link}
+        never = frozenset((*self.exclude, *(each for host in self.hosts.values() for each in host.exclude)))
+        return Wishes(named or None, never)
+
+
+def file(named: str | None = None) -> Path | None:
+    """Where it is: as named, $MEDLEY_CLUSTER, the folder we are in, or the user's own tables."""
+    told = named or os.environ.get("MEDLEY_CLUSTER")
+    if told:
+        return Path(told).expanduser()
+    places = (Path(FILE), config.folders()[0] / FILE)
+    return next((place for place in places if place.is_file()), None)
+
+
+def read(named: str | None = None) -> Cluster:
+    """The cluster that is meant, or a Problem."""
+    path = file(named)
+    if path is None:
+        raise Problem(
+            "there is no cluster.toml",
+            cause=f"neither in this folder nor in {config.folders()[0]}",
+            fix="medley init writes one; or name it: --cluster FILE",
+        )
+    found = config.read(path, Cluster)
+    heads = [name for name, host in found.hosts.items() if host.role == "head"]
+    if len(heads) > 1:
+        raise Problem(
+            f"{path}: a cluster has one head",
+            cause=f'role = "head" stands at {" and ".join(heads)}',
+            fix=f"leave it at {heads[0]} alone",
+        )
+    return found
+
+
+def only(found: Cluster, without: tuple[str, ...]) -> Cluster:
+    """Without the hosts that --without named."""
+    if unknown := [name for name in without if name not in found.hosts]:
+        raise Problem(
+            f"the cluster has no host {', '.join(unknown)}",
+            cause=f"its hosts are {', '.join(found.hosts)}",
+            fix="name one of these",
+        )
+    if found.head in without:
+        raise Problem(
+            f"{found.head} cannot be left out",
+            cause="it is the head, which the others join",
+            fix='give another host of cluster.toml role = "head"',
+        )
+    return found.without(without)

@@ -1,0 +1,100 @@
+"""Everyone is the hosts of a cluster, asked at once: what each answers, and every failure, is kept."""
+
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Self
+
+from medley import remote
+from medley.cluster import Cluster
+from medley.problem import Problem
+from medley.remote import Remote
+from medley.watch import SILENT, Watch
+
+Asked = Callable[[str], Mapping[str, Any]]
+
+
+class Everyone:
+    """Those of its hosts that answer; who does not is in `failed`, and is not asked again."""
+
+    def __init__(self, cluster: Cluster, watch: Watch = SILENT) -> None:
+        self.cluster, self._watch = cluster, watch
+        self.failed: dict[str, Problem] = {}
+        self.remotes: dict[str, Remote] = {}
+        self._pool = ThreadPoolExecutor(len(cluster.hosts))
+
+    def __enter__(self) -> Self:
+        """Connects; leaving closes all, in whatever they are."""
+        try:
+            for name in self.cluster.hosts:
+                self.remotes[name] = connection(self.cluster, name)
+            self._each(self.remotes, lambda name: self.remotes[name].greeted())
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Whatever they are at."""
+        for each in self.remotes.values():
+            each.hang_up()
+        for each in self.remotes.values():
+            each.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def present(self) -> list[str]:
+        return [name for name in self.remotes if name not in self.failed]
+
+    def ask(
+        self, errand: str, asked: Asked, *, limit_s: float, among: Iterable[str] | None = None
+    ) -> dict[str, Mapping[str, Any]]:
+        """By name, the answers of those that give one; `asked` says what each is told."""
+        chosen = [name for name in self.present if among is None or name in set(among)]
+        return self._each(
+            chosen,
+            lambda name: self.remotes[name].ask(
+                errand, asked(name), limit_s, lambda text: self._watch.note(f"{name}: {text}")
+            ),
+        )
+
+    def fail(self, name: str, problem: Problem) -> None:
+        """It does not take part any more."""
+        self.failed[name] = problem
+
+    def _each(
+        self, names: Iterable[str], answer: Callable[[str], Mapping[str, Any]]
+    ) -> dict[str, Mapping[str, Any]]:
+        running = {name: self._pool.submit(answer, name) for name in names}
+        found = {}
+        for name, future in running.items():
+            try:
+                found[name] = future.result()
+            except Problem as problem:
+                self.fail(name, problem)
+        return found
+
+
+def connection(cluster: Cluster, name: str) -> Remote:
+    """To one of its hosts, which may be this one."""
+    if is_here(cluster, name):
+        return remote.here(name)
+    program = cluster.hosts[name].medley
+    words = (program,) if isinstance(program, str) else program
+    return remote.there(name, cluster.target(name), words)
+
+
+def is_here(cluster: Cluster, name: str) -> bool:
+    """Whether the host `name` is this one: by its name, or an address that only we can listen at."""
+    target = cluster.target(name).rpartition("@")[2]
+    if socket.gethostname() in {name, target}:
+        return True
+    with suppress(OSError):
+        address = socket.getaddrinfo(target, None, socket.AF_INET)[0][4][0]
+        socket.create_server((str(address), 0)).close()
+        return True
+    return False

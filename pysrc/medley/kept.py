@@ -1,0 +1,110 @@
+"""A keeper keeps one unit running where no systemd does: starts it, again where it ends, notes how it is."""
+
+import json
+import signal
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from medley import machine, store, units
+from medley.family import descendants
+from medley.unit import Unit
+from medley.units import State
+
+_LOOK_EVERY_S = 0.2
+_WORDS = 6
+_LOG_BYTES = 64 << 20
+
+
+def keep(name: str, pid: int) -> int:
+    """Until it ends for good, or we are told to stop; then nothing of it is left."""
+    unit = units.read(name)
+    with store.lock(units.folder() / f"{name}.lock") as ours:
+        return _Keeper(unit, pid).run() if ours else 1
+
+
+class _Keeper:
+    def __init__(self, unit: Unit, pid: int) -> None:
+        self.unit = unit
+        self.state = State(unit.name, pid, running=False, since_s=time.time())
+        self._woken = False
+        signal.signal(signal.SIGUSR1, self._wake)
+
+    def run(self) -> int:
+        while True:
+            began = time.monotonic()
+            finished = self._once()
+            self._ended(finished, time.monotonic() - began)
+            if not self._waited():
+                return finished.status
+
+    def _once(self) -> machine.Finished:
+        with _Log(units.log(self.unit.name)) as keep:
+            keep.line(f"{units.BEGINS}{self.unit.name}: {self.unit.command}")
+            process = machine.Process(self.unit.command, keep.line)
+            after = machine.Process(self.unit.after, keep.line) if self.unit.after else None
+            try:
+                self._write(running=True, since_s=time.time(), next_s=None)
+                finished = process.wait()
+            finally:
+                process.stop(self.unit.stop_limit_s)
+                if after:
+                    after.stop(1)
+                machine.end(descendants(self.state.keeper), grace_s=2)
+        if finished is None:
+            raise AssertionError(process)  # it was waited for without a limit
+        return finished
+
+    def _ended(self, finished: machine.Finished, lasted_s: float) -> None:
+        rule = self.unit.restart
+        done = 0 if rule and lasted_s >= rule.lasting_s else self.state.restarts
+        again = rule is not None and (rule.limit is None or done < rule.limit)
+        waits_s = rule.waits_s(done) if rule and again else None
+        self._write(
+            running=False,
+            since_s=time.time(),
+            restarts=done + 1 if again else done,
+            status=finished.status,
+            said="\n".join(finished.lines[-_WORDS:]),
+            next_s=time.time() + waits_s if waits_s is not None else None,
+        )
+
+    def _waited(self) -> bool:
+        """Whether it is to be started anew, once that is due; what was given up waits to be told."""
+        if self.unit.restart is None:
+            return False
+        while not self._woken and (self.state.next_s is None or time.time() < self.state.next_s):
+            time.sleep(_LOOK_EVERY_S)
+        self._woken = False
+        return True
+
+    def _wake(self, _number: int, _frame: object) -> None:
+        self._woken = True
+
+    def _write(self, **changed: Any) -> None:  # noqa: ANN401 - each field by its name
+        self.state = replace(self.state, **changed)
+        store.write(units.folder() / f"{self.unit.name}.state", json.dumps(self.state.table))
+
+
+class _Log:
+    """Each line with its time; beyond its size the older half is another file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> Self:
+        store.make(self.path.parent)
+        with suppress(FileNotFoundError):
+            if self.path.stat().st_size > _LOG_BYTES:
+                self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+        self._file = self.path.open("a", encoding="utf-8", buffering=1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def line(self, text: str) -> None:
+        with suppress(ValueError):  # closed: a reader that outlives its process
+            self._file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n")

@@ -1,0 +1,126 @@
+"""A remote is medley at work on a host of the cluster, this one too: it is asked, and answers."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from queue import Empty, Queue
+from typing import Any, Self
+
+from medley import machine, own, ssh
+from medley.command import Command
+from medley.problem import Problem
+
+GREETING_LIMIT_S = 20
+_END_LIMIT_S = 5
+Note = Callable[[str], None]
+
+
+class Lost(Problem):
+    """The connection to it is gone."""
+
+
+class Remote:
+    """A connection; everything that it has begun for itself ends with it, units go on."""
+
+    def __init__(self, name: str, target: str, command: Command) -> None:
+        self.name, self._target = name, target
+        self._lines: Queue[str | None] = Queue()
+        self._said: list[str] = []
+        self._process = machine.Process(command, self._lines.put, self._said.append, heard=True)
+        self.greeting: Mapping[str, Any] = {}
+        self.clock_ahead_s = 0.0
+        """Its clock less ours, to about the time that a message takes."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def greeted(self, limit_s: float = GREETING_LIMIT_S) -> Mapping[str, Any]:
+        """What it says of itself first; a Problem where nobody speaks for medley in time."""
+        deadline = time.monotonic() + limit_s
+        while not self.greeting:
+            line = self._line(deadline)
+            if line is None:
+                raise ssh.problem(self.name, self._target, self._said, self._status())
+            said = _table(line)
+            if said and "medley" in said:
+                self.greeting = said
+                self.clock_ahead_s = said["epoch_s"] - time.time()
+        return self.greeting
+
+    def ask(
+        self, errand: str, asked: Mapping[str, Any], limit_s: float, note: Note = lambda _: None
+    ) -> Mapping[str, Any]:
+        """What the errand gives there; its Problem with the host's name, or that it is lost."""
+        self._process.say(json.dumps({"do": errand, "with": asked}))
+        deadline = time.monotonic() + limit_s
+        while True:
+            line = self._line(deadline)
+            if line is None:
+                raise self._silent(errand, limit_s)
+            said = _table(line) or {}
+            if "note" in said:
+                note(said["note"])
+            elif "problem" in said:
+                raise Problem(**{**said["problem"], "what": f"{self.name}: {said['problem']['what']}"})
+            elif "said" in said:
+                answer: Mapping[str, Any] = said["said"]
+                return answer
+
+    def hang_up(self) -> None:
+        """It ends by itself then."""
+        self._process.hang_up()
+
+    def close(self) -> None:
+        self.hang_up()
+        self._process.wait(_END_LIMIT_S)
+        self._process.stop(grace_s=1)
+
+    def _line(self, deadline: float) -> str | None:
+        while time.monotonic() < deadline:
+            try:
+                return self._lines.get(timeout=0.05)
+            except Empty:
+                if self._process.poll() and self._lines.empty():
+                    return None
+        return None
+
+    def _status(self) -> int | None:
+        finished = self._process.poll()
+        return finished.status if finished else None
+
+    def _silent(self, errand: str, limit_s: float) -> Problem:
+        if self._status() is None:
+            return Problem(
+                f"{self.name} did not answer in time",
+                cause=f"it was at {errand!r} for more than {limit_s:.0f} s",
+                fix=f"see what it does: ssh {self._target}; or go on without it: --without {self.name}",
+            )
+        return Lost(
+            f"the connection to {self.name} is gone",
+            cause=(self._said or ["ssh said nothing"])[-1],
+            fix="see that it is on and wired, then the same again: what is done already is kept",
+        )
+
+
+def _table(line: str) -> dict[str, Any] | None:
+    """What a login shell prints of its own is no message."""
+    if not line.startswith("{"):
+        return None
+    try:
+        found: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return None
+    return found
+
+
+def here(name: str) -> Remote:
+    return Remote(name, name, Command((*own.command(), "agent")))
+
+
+def there(name: str, target: str, program: tuple[str, ...] | None) -> Remote:
+    """By ssh; `program` is what medley is there, where it is neither on PATH nor where ours is."""
+    programs = (program,) if program else (own.command(), ("medley",))
+    return Remote(name, target, ssh.command(target, programs, ("agent",)))

@@ -1,0 +1,128 @@
+"""Units as they run on this host: started, stopped, looked at."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from medley import machine, own, store
+from medley.command import Command
+from medley.problem import Problem
+from medley.unit import Unit
+
+_STARTED_LIMIT_S = 10
+_LOOK_EVERY_S = 0.02
+_TAIL_BYTES = 256 << 10
+BEGINS = "medley keeps "
+
+
+@dataclass(frozen=True)
+class State:
+    """What its keeper last wrote of it."""
+
+    name: str
+    keeper: int
+    """The process id of who keeps it."""
+    running: bool
+    since_s: float
+    """Of the epoch: when it started, or ended."""
+    restarts: int = 0
+    """How often in a row it ended by itself and was started anew."""
+    status: int | None = None
+    """How it ended last."""
+    said: str = ""
+    """And its last words then."""
+    next_s: float | None = None
+    """When it is started anew, of the epoch."""
+    kept: bool = True
+    """Its keeper lives; a unit that was to run once has ended without it."""
+
+    @property
+    def table(self) -> Mapping[str, Any]:
+        return asdict(self)
+
+
+def folder() -> Path:
+    return store.state() / "units"
+
+
+def log(name: str) -> Path:
+    return store.state() / "logs" / f"{name}.log"
+
+
+def start(unit: Unit) -> None:
+    """Start it, in the place of one of its name that runs."""
+    stop(unit.name)
+    store.write(folder() / f"{unit.name}.json", unit.to_json())
+    machine.detach(Command((*own.command(), "kept", unit.name)), log(unit.name))
+    deadline = time.monotonic() + _STARTED_LIMIT_S
+    while not _kept(unit.name):
+        if time.monotonic() > deadline:
+            raise Problem(
+                f"{unit.name} could not be started",
+                cause=f"its keeper did not come up in {_STARTED_LIMIT_S} s",
+                fix=f"see what it says: tail {log(unit.name)}",
+            )
+        time.sleep(_LOOK_EVERY_S)
+
+
+def stop(name: str) -> bool:
+    """End it and forget it; whether it ran."""
+    found = state(name)
+    if found and found.kept:
+        limit_s = read(name).stop_limit_s + 10
+        machine.end({found.keeper}, grace_s=limit_s)
+    for suffix in ("state", "json", "lock"):
+        (folder() / f"{name}.{suffix}").unlink(missing_ok=True)
+    return found is not None and found.kept
+
+
+def restart(name: str) -> None:
+    """Have one that waits, or was given up, start anew at once."""
+    found = state(name)
+    if found and found.kept and not found.running:
+        os.kill(found.keeper, signal.SIGUSR1)
+
+
+def read(name: str) -> Unit:
+    return Unit.from_json((folder() / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def state(name: str) -> State | None:
+    """As it is now, or ended; None where there is none of the name."""
+    try:
+        found = State(**json.loads((folder() / f"{name}.state").read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None  # a state that was cut off is none: its keeper writes whole ones
+    return found if _kept(name) else replace(found, kept=False, running=False, next_s=None)
+
+
+def said(name: str) -> list[str]:
+    """What it has said since it was last started, as far as that is worth reading, without the times."""
+    try:
+        with log(name).open("rb") as file:
+            file.seek(max(0, log(name).stat().st_size - _TAIL_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    words = [line.partition(" ")[2] for line in lines]
+    began = max((at for at, line in enumerate(words) if line.startswith(BEGINS)), default=-1)
+    return words[began + 1 :]
+
+
+def states() -> Iterator[State]:
+    """Of all that were started here, and not stopped."""
+    found = (state(file.stem) for file in sorted(folder().glob("*.json")))
+    return (each for each in found if each)
+
+
+def _kept(name: str) -> bool:
+    """Its keeper holds the lock as long as it lives, and no longer."""
+    if not (folder() / f"{name}.state").exists():
+        return False
+    with store.lock(folder() / f"{name}.lock") as free:
+        return not free
