@@ -47,6 +47,8 @@ in
     plan = "Say where a model would lie, whether it fits, and how fast it should be";
     up = "Bring up the cluster that cluster.toml names";
     down = "End it on every host";
+    stop = "End the served model";
+    logs = "What the cluster's units say";
     status = "The cluster this host is in, and what is served here";
     collective-test = "How fast each host is, and a real all-reduce over the cluster's";
     check = "Validate every TOML table";

@@ -18,8 +18,15 @@ Asked = Callable[[str], Mapping[str, Any]]
 class Everyone:
     """Those of its hosts that answer; who does not is in `failed`, and is not asked again."""
 
-    def __init__(self, cluster: Cluster, watch: Watch = SILENT) -> None:
-        self.cluster, self._watch = cluster, watch
+    def __init__(
+        self,
+        cluster: Cluster,
+        watch: Watch = SILENT,
+        on_note: Callable[[str, str], None] | None = None,
+    ) -> None:
+        """`on_note` is given a host's name and what it notes, in place of the watch."""
+        self.cluster = cluster
+        self._note = on_note or (lambda name, text: watch.note(f"{name}: {text}"))
         self.failed: dict[str, Problem] = {}
         self.remotes: dict[str, Remote] = {}
         self._pool = ThreadPoolExecutor(len(cluster.hosts))
@@ -58,7 +65,7 @@ class Everyone:
         return self._each(
             chosen,
             lambda name: self.remotes[name].ask(
-                errand, asked(name), limit_s, lambda text: self._watch.note(f"{name}: {text}")
+                errand, asked(name), limit_s, lambda text: self._note(name, text)
             ),
         )
 

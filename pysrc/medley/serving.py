@@ -1,14 +1,19 @@
 """What is served on this host now: a small file for each server, kept while it runs."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from os import getpid
 from pathlib import Path
 
-from medley import store
+from medley import machine, store, units
 from medley.problem import Problem
+
+UNIT = "medley-serve-"
+"""With the port: the unit of a server that outlives its terminal."""
+_END_LIMIT_S = 40
 
 
 @dataclass(frozen=True)
@@ -20,14 +25,25 @@ class Server:
     pid: int
     key: str | None = None
     """The file of its API key."""
+    state: str = "starting"
+    """`starting`, `ready`, or what it waits for."""
+    since_s: float = 0
+    """Of the epoch: since when it is so."""
 
 
 @contextmanager
-def noted(url: str, model: str, port: int, key: Path | None = None) -> Iterator[None]:
-    """Keep the note while the body runs."""
-    store.write(_note(port), json.dumps(asdict(Server(url, model, getpid(), str(key) if key else None))))
+def noted(
+    url: str, model: str, port: int, key: Path | None = None, state: str = "starting"
+) -> Iterator[Callable[[str], None]]:
+    """Keep the note while the body runs, which may tell another state."""
+
+    def tell(state: str) -> None:
+        found = Server(url, model, getpid(), str(key) if key else None, state, time.time())
+        store.write(_note(port), json.dumps(asdict(found)))
+
+    tell(state)
     try:
-        yield
+        yield tell
     finally:
         _note(port).unlink(missing_ok=True)
 
@@ -56,6 +72,29 @@ def log(path: Path) -> Iterator[Callable[[str], object]]:
 def newest() -> Server | None:
     """The one started last whose process is still there."""
     return next(iter(servers()), None)
+
+
+def is_ready(port: int) -> bool:
+    """Whether what is served at this port answers requests."""
+    found = _read(_note(port)) if _note(port).exists() else None
+    return found is not None and found.state == "ready"
+
+
+def end(port: int | None, note: Callable[[str], None]) -> int:
+    """End what is served here, or at this port alone; returns how many servers that were."""
+    names = [state.name for state in units.states() if _is_of(state.name, port)]
+    for name in names:
+        note(f"end {name} …")
+        units.stop(name)
+    found = {server.pid for server in servers() if port is None or server.url.endswith(f":{port}/v1")}
+    for pid in found:
+        note(f"end the server of process {pid} …")
+    machine.end(found, _END_LIMIT_S)
+    return len(names) + len(found)
+
+
+def _is_of(unit: str, port: int | None) -> bool:
+    return unit == f"{UNIT}{port}" if port else unit.startswith(UNIT)
 
 
 def servers() -> list[Server]:

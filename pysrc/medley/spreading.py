@@ -65,6 +65,11 @@ def environment(found: Membership) -> Environment | Imaged:
     return there
 
 
+def nodes(found: Membership) -> list[Mapping[str, Any]]:
+    """The hosts that Ray knows of, those that are gone too."""
+    return list(membership.ask(environment(found), Path(found.token), "read", found.head)["nodes"])
+
+
 def engine(found: Membership, asked: Engine | None) -> Engine:
     """The one whose environment this cluster runs."""
     there = imaged.engines(environment(found))
@@ -124,10 +129,10 @@ def taken(layout: Layout, site: Site) -> Taken:
 
 
 def _present(found: Membership, wanted: int | None, wait_s: float, watch: Watch) -> list[Mapping[str, Any]]:
-    where, deadline = environment(found), time.monotonic() + wait_s
+    deadline = time.monotonic() + wait_s
     with watch.stage(f"wait for {wanted or 'the'} hosts"):
         while True:
-            said = membership.ask(where, Path(found.token), "read", found.head)["nodes"]
+            said = nodes(found)
             present = ray.in_order_of_ranks(said, found.address)
             if len(present) >= (wanted or 1):
                 return present

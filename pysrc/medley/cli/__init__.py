@@ -22,6 +22,8 @@ VERBS = (
         "status",
         "up",
         "down",
+        "stop",
+        "logs",
         "link",
     ),
     *("collective-test", "check", "version"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from plumbum import cli
 
-from medley.cli.serve import Serve
+from medley.cli.serve_here import ServeHere
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
 _SAY_EVERY_S = 10
 
 
-class Batch(Serve):
+class Batch(ServeHere):
     DESCRIPTION = "Answer a file of requests in OpenAI's batch form; a run that was cut off goes on."
     DESCRIPTION_MORE = """
 IN has a request on each line: {"custom_id": "1", "url": "/v1/chat/completions", "body": {"messages": […]}}.
@@ -50,7 +50,7 @@ Examples:
         "--at-once", cli.Range(1, 4096), 64, argname="N", help="requests that are under way at once"
     )
 
-    def main(self, model: str, source: str, answers: str, *flags: str) -> None:  # type: ignore[override]  # two words more than serve
+    def main(self, model: str, source: str, answers: str, *flags: str) -> None:
         from medley import api, port
         from medley.batch.book import opened
         from medley.batch.lines import Bad, Request, lines
@@ -58,7 +58,7 @@ Examples:
 
         self.port, self.goal, self.concurrency = self.port or port.free(), "throughput", self.at_once
         if self.dry_run:
-            super().main(model, *flags)
+            self.serve(model, *flags)
             return
         text = _read(Path(source))
         found = list(lines(text.decode("utf-8", "replace").split("\n")))
@@ -87,7 +87,7 @@ Examples:
 
         self.then = then
         try:
-            super().main(model, *flags)
+            self.serve(model, *flags)
         except Ended:
             _say("all is answered; the server has ended")
 

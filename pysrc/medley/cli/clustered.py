@@ -37,11 +37,11 @@ def tell(problems: "Iterable[Problem]") -> int:
     return found[0].status if found else 0
 
 
-def rows(table: "Sequence[tuple[str, ...]]") -> None:
-    """Columns as wide as they must be, on stdout."""
+def columns(table: "Sequence[tuple[str, ...]]") -> "list[str]":
+    """Its rows as lines, each column as wide as it must be."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        print("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
+    padded = ([word.ljust(width) for word, width in zip(row, widths, strict=True)] for row in table)
+    return ["  ".join(row).rstrip() for row in padded]
 
 
 def tables(problems: "Mapping[str, Problem]") -> dict[str, dict[str, str]]:

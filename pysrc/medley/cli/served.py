@@ -38,6 +38,7 @@ class Served:
     as_json: bool
     then: "Callable[[Answering], None] | None" = None
     """What is to be done once it is ready; then it ends."""
+    on_ready: "Callable[[], None]" = lambda: None
 
     def here(self, joined: "Membership | None", taken: "Taken | None") -> NoReturn:
         """On this host alone; in a cluster its slots are taken while it runs."""
@@ -86,7 +87,8 @@ class Served:
         for reason in (*self.launch.plan.why, *self.launch.beside.why()):
             say(reason)
         say(f"$ {self.launch.command}")
-        with serving.noted(where, listens.name, listens.port, listens.key), serving.log(log) as keep:
+        noted = serving.noted(where, listens.name, listens.port, listens.key)
+        with noted as tell, serving.log(log) as keep:
 
             def on_line(line: str) -> None:
                 line = line.replace(key, "API-KEY") if key else line  # SGLang says its whole configuration
@@ -98,6 +100,8 @@ class Served:
                 if self.then:
                     self.then(Answering(where, listens.name, key))
                     raise Ended
+                self.on_ready()
+                tell("ready")
                 ready(where, listens, completion, seconds, as_json=self.as_json)
 
             supervise(

@@ -1,33 +1,72 @@
-"""`medley status`: the cluster this host is in, and what is served here."""
+"""`medley status`: the cluster of cluster.toml beside how it was wanted, or the one this host is in."""
 
 import json
-from pathlib import Path
+import sys
+import time
 from typing import Any
 
 from plumbum import cli
 
-from medley.cli.verb import Verb
+from medley.cli.clustered import Clustered, columns, tables, tell
 
 
-class Status(Verb):
-    DESCRIPTION = "Show the Ray cluster this host is in, its hosts and slots, and what is served here."
+class Status(Clustered):
+    DESCRIPTION = "Show the cluster: hosts, links, Ray, what is served, and what differs from cluster.toml."
     DESCRIPTION_MORE = """
+Without a cluster.toml it shows the cluster that this host is in, and what is served here.
+
 Examples:
     /medley status
+    /medley status --watch
     /medley status --json
 
 """
-    as_json = cli.Flag("--json", help="print one JSON object")
+    watch = cli.Flag("--watch", help="look again every 3 seconds, until Ctrl-C")
+    as_json = cli.Flag("--json", help="print one JSON object; with --watch one a line")
 
-    def main(self) -> None:
+    def main(self) -> int:
+        from medley import cluster
+
+        asked: Any = self.cluster
+        if not asked and cluster.file() is None:
+            self._here()
+            return 0
+        return self._watched() if self.watch else self._all()
+
+    def _watched(self) -> int:
+        from medley.everyone import Everyone
+
+        with Everyone(self.wanted()) as everyone:
+            while True:
+                text = "\n".join(self._lines(everyone))
+                clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() and not self.as_json else ""
+                print(f"{clear}{text}", flush=True)
+                time.sleep(3)
+
+    def _all(self) -> int:
+        from medley.everyone import Everyone
+
+        with Everyone(self.wanted()) as everyone:
+            print("\n".join(self._lines(everyone)))
+            return 0 if self.as_json else tell(everyone.failed.values())
+
+    def _lines(self, everyone: Any) -> list[str]:  # noqa: ANN401 - Everyone, which is imported late
+        from medley import standing
+
+        head = everyone.cluster.head
+        told = everyone.ask("tell", lambda name: {"nodes": name == head}, limit_s=45)
+        found = list(standing.standings(everyone.cluster, told, everyone.failed))
+        if self.as_json:
+            failed = tables(everyone.failed)
+            return [json.dumps({"head": head, "hosts": told, "problems": failed})]
+        more = list(standing.findings(found, told))
+        return [*columns([standing.HEADINGS, *(each.row for each in found)]), *([""] if more else []), *more]
+
+    def _here(self) -> None:
         from medley import membership, serving, spreading
 
         found, server = membership.noted(), serving.newest()
-        nodes: list[dict[str, Any]] = []
-        if found:
-            nodes = membership.ask(spreading.environment(found), Path(found.token), "read", found.head)[
-                "nodes"
-            ]
+        nodes = spreading.nodes(found) if found else []
         if self.as_json:
             table = {"role": found and found.role, "head": found and found.head, "nodes": nodes}
             print(json.dumps({**table, "serving": server and {"url": server.url, "model": server.model}}))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from plumbum import cli
 
-from medley.cli.clustered import Clustered, rows, tables, tell
+from medley.cli.clustered import Clustered, columns, tables, tell
 
 if TYPE_CHECKING:
     from medley.bringup import Bringup
@@ -93,6 +93,6 @@ Examples:
             wire = end.interface if end else "-"
             slots = str(node["slots"]) if node else "-"
             table.append((name, bringup.role(name), end.address if end else "-", wire, slots, state))
-        rows(table)
+        print("\n".join(columns(table)))
         if not bringup.everyone.failed:
             print("\nmedley serve MODEL serves over it, medley status shows it, medley down ends it")

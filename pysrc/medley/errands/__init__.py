@@ -9,7 +9,10 @@ from typing import Any
 
 from medley.problem import Problem
 
-ERRANDS = ("look", "prepare", "token", "listen", "connect", "begin", "settle", "gather", "end", "tell", "log")
+ERRANDS = (
+    *("look", "prepare", "token", "listen", "connect", "begin", "settle", "gather"),
+    *("end", "tell", "log", "type"),
+)
 
 
 def run(name: str, asked: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[str, Any]:

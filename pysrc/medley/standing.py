@@ -1,0 +1,116 @@
+"""A standing is how a cluster is, beside how cluster.toml wants it: per host, and what differs."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from medley.cluster import Cluster
+from medley.problem import Problem
+
+Told = Mapping[str, Any]
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Standing:
+    host: str
+    role: str
+    state: str
+    """`up`, or what is wrong with it."""
+    wire: str
+    slots: str
+    memory: str
+    served: str
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        return (self.host, self.role, self.state, self.wire, self.slots, self.memory, self.served)
+
+
+HEADINGS = ("host", "role", "state", "wire", "slots", "memory free", "serves")
+
+
+def standings(
+    cluster: Cluster, told: Mapping[str, Told], failed: Mapping[str, Problem]
+) -> Iterator[Standing]:
+    """Of each host of the table, in its order; `told` is what each says, `failed` why it says nothing."""
+    nodes = _nodes(told.get(cluster.head))
+    for name in cluster.hosts:
+        role = "head" if name == cluster.head else "worker"
+        if name in failed or name not in told:
+            yield Standing(name, role, "does not answer", "-", "-", "-", "-")
+            continue
+        each = told[name]
+        part = each["membership"]
+        node = nodes.get(part["address"]) if part else None
+        yield Standing(
+            host=name,
+            role=role,
+            state=_state(role, each, node, nodes),
+            wire=_wire(part, each["wire"]),
+            slots=f"{node['slots'] - node['free']} of {node['slots']} taken" if node else "-",
+            memory=_memory(each["memory"]),
+            served=", ".join(_served(each)) or "-",
+        )
+
+
+def findings(found: Iterable[Standing], told: Mapping[str, Told]) -> Iterator[str]:
+    """What differs from what was asked for, and what to type."""
+    for each in found:
+        if each.state != "up":
+            yield f"{each.host}: {each.state}: medley up; medley logs {each.host}"
+    for name, said in told.items():
+        limits = said["limits"]
+        if said["rdma"] and limits and limits["memlock"] != "unlimited":
+            yield f"{name}: Ray may lock {limits['memlock']} bytes, and RDMA wants any number: ulimit -l"
+
+
+def _state(role: str, each: Told, node: Told | None, nodes: Mapping[str, Told]) -> str:
+    part = each["membership"]
+    unit = next((unit for unit in each["units"] if unit["name"] == "medley-ray"), None)
+    if unit and not unit["running"]:
+        return _ended(unit)
+    if not part:
+        return "not in the cluster"
+    if part["role"] != role:
+        return f"is {part['role']} of the cluster at {part['head']}"
+    if not nodes:
+        return "Ray does not answer" if role == "head" else "up, as far as it knows"
+    seen = node and node["alive"]
+    return "up" if seen else "the head holds it for dead" if node else "the head does not see it"
+
+
+def _ended(unit: Told) -> str:
+    last = (unit["said"] or "").strip().splitlines()
+    said = f" ({last[-1].strip()[:80]})" if last else ""
+    if unit["next_s"] is None:
+        return f"Ray ended{said}"
+    return f"Ray starts anew, for the {unit['restarts']}. time in a row{said}"
+
+
+def _nodes(head: Told | None) -> dict[str, Told]:
+    """What the head knows, by address; the living one where a host came back."""
+    found = head["nodes"] if head else None
+    if not isinstance(found, list):
+        return {}
+    return {node["address"]: node for node in sorted(found, key=lambda node: bool(node["alive"]))}
+
+
+def _wire(part: Told | None, wire: Told | None) -> str:
+    if not part or not wire:
+        return "-"
+    speed = f", {wire['mbit'] / 1000:g} Gb/s" if wire["mbit"] else ""
+    return f"{part['address']} ({wire['interface']}{speed}{'' if wire['up'] else ', DOWN'})"
+
+
+def _memory(memory: Told) -> str:
+    return f"{memory['available_bytes'] / _GIB:.1f} of {memory['total_bytes'] / _GIB:.1f} GiB"
+
+
+def _served(each: Told) -> Iterator[str]:
+    for server in each["servers"]:
+        yield f"{server['model']} at {server['url']} ({server['state']})"
+    named = {server["url"] for server in each["servers"]}
+    for unit in each["units"]:
+        if unit["name"].startswith("medley-serve-") and not unit["running"] and not named:
+            yield f"{unit['name']} ended with {unit['status']}"
