@@ -24,12 +24,13 @@ class AtHead(Verb):
     )
 
     def head_elsewhere(self) -> "Remote | None":
-        """The head of cluster.toml's cluster, where that is another host and this one is in none."""
+        """The head of cluster.toml's cluster, where that is another host and this one heads none."""
         from medley import cluster, membership
         from medley.everyone import connection, is_here
 
         asked: Any = self.cluster
-        if not asked and (membership.noted() or not cluster.file()):
+        part = membership.noted()
+        if not asked and (not cluster.file() or (part and part.role == "head")):
             return None
         found = cluster.read(asked)
         return None if is_here(found, found.head) else connection(found, found.head)

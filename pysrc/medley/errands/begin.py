@@ -54,5 +54,6 @@ def _start(ours: Part, asked: Mapping[str, Any]) -> Reasoned:
         else ray.worker(place, node, ports, to=asked["head"], more=more)
     )
     stays = Flag(("--block",), None, "who keeps it sees when it ends")
+    plain = Flag(("--log-color",), "false", "it goes to a file")
     said = Variable("PYTHONUNBUFFERED", "1", "so that it is heard when Ray is up")
-    return replace(start, flags=(*start.flags, stays), variables=(*start.variables, said))
+    return replace(start, flags=(*start.flags, stays, plain), variables=(*start.variables, said))
