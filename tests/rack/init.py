@@ -39,21 +39,23 @@ def main() -> None:
 def furnish(disk: Path, about: dict[str, Any]) -> None:
     """Its own /tmp, $HOME, /run, /etc, /proc, /sys, /dev/shm and name; the rest is everybody's."""
     for name in ("tmp/home/.ssh", "run/user/0", "run/sshd", "etc", "work"):
-        (disk / name).mkdir(parents=True, mode=0o700)
+        (disk / name).mkdir(parents=True, mode=0o700, exist_ok=True)
     for name, mode in (("tmp", 0o1777), ("run", 0o755), ("run/sshd", 0o755), ("etc", 0o755)):
         (disk / name).chmod(mode)
     socket.sethostname(about["name"])
     etc(disk / "etc", about)
     for path in map(Path, about["share"]):
         target = disk / "tmp" / path.relative_to("/tmp")
-        target.mkdir(parents=True)
+        target.mkdir(parents=True, exist_ok=True)
         mount(path, target, flags=MS_BIND)
     system(disk)
     mount(disk / "tmp", "/tmp", flags=MS_BIND | MS_REC)
     options = f"lowerdir=/etc,upperdir={disk}/etc,workdir={disk}/work"
     mount("etc", "/etc", kind="overlay", options=options)
-    for link in (entry for entry in Path("/run").iterdir() if entry.is_symlink()):
-        (disk / "run" / link.name).symlink_to(link.readlink())  # NixOS keeps its programs behind such links
+    # NixOS keeps its programs behind such links; those of the boot before are there.
+    links = (entry for entry in Path("/run").iterdir() if entry.is_symlink())
+    for link in (each for each in links if not (disk / "run" / each.name).is_symlink()):
+        (disk / "run" / link.name).symlink_to(link.readlink())
     mount(disk / "run", "/run", flags=MS_BIND)
     mount("shm", "/dev/shm", kind="tmpfs", options=f"mode=1777,size={about['shm_bytes']}")  # hides the disks
 
@@ -82,7 +84,7 @@ def system(disk: Path) -> None:
     mount("proc", "/proc", kind="proc")
     groups = Path("/sys/fs/cgroup")
     held = disk / "cgroup"
-    held.mkdir()
+    held.mkdir(exist_ok=True)
     mount(groups, held, flags=MS_BIND | MS_REC)
     mount("sysfs", "/sys", kind="sysfs")
     mount(held, groups, flags=MS_BIND | MS_REC)

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,21 +34,28 @@ def main() -> None:
     hosts: dict[str, subprocess.Popen[str]] = {}
     try:
         mount("disks", DISKS, kind="tmpfs", options="mode=755")
-        for host in spec.names:
-            hosts[host] = start(spec, host)
-        for host, process in hosts.items():
-            _hear(process, "here")
-            cgroup.make(os.getpid(), host, census.first_process(process.pid), spec.cpus.get(host))
-        wire(spec, {host: census.first_process(process.pid) for host, process in hosts.items()})
-        for process in hosts.values():
-            _say(process)
-        for process in hosts.values():
-            _hear(process, "ready")
+        switches(spec)
+        boot(spec, spec.names, hosts)
         print(READY, os.getpid(), flush=True)
         keep(spec, hosts)
     finally:
         for host, process in hosts.items():
             end(host, process)
+
+
+def boot(spec: Spec, names: Iterable[str], hosts: "dict[str, subprocess.Popen[str]]") -> None:
+    """Start these hosts, all at once; a disk that is there is what it was."""
+    for host in names:
+        hosts[host] = start(spec, host)
+    for host in names:
+        _hear(hosts[host], "here")
+        first = census.first_process(hosts[host].pid)
+        cgroup.make(os.getpid(), host, first, spec.cpus.get(host))
+        wire(spec, host, first)
+    for host in names:
+        _say(hosts[host])
+    for host in names:
+        _hear(hosts[host], "ready")
 
 
 def end(host: str, process: "subprocess.Popen[str]") -> None:
@@ -81,24 +89,38 @@ def start(spec: Spec, host: str) -> "subprocess.Popen[str]":
     )
 
 
-def wire(spec: Spec, first: dict[str, int]) -> None:
-    """The switches here, and a wire from each to its hosts."""
+def switches(spec: Spec) -> None:
     lines = ["link set lo up"]
     for link in spec.links:
-        mtu = f" mtu {link.mtu}" if link.mtu else ""
-        lines.append(f"link add {link.name} type bridge")
-        for port in spec.plugged(link.name):
-            peer = f"name {port.interface} netns {first[port.host]}"
-            lines += [
-                f"link add {port.switch_port} type veth peer {peer}",
-                f"link set {port.switch_port} master {link.name}{mtu} up",
-            ]
-        lines.append(f"link set {link.name}{mtu} up")
-    subprocess.run(["ip", "-batch", "-"], input="\n".join(lines), text=True, check=True)
-    for port in spec.ports:
+        mtu = f"{link.name} mtu {link.mtu}" if link.mtu else link.name
+        lines += [f"link add {link.name} type bridge", f"link set {mtu} up"]
+    _ip(lines)
+
+
+def wire(spec: Spec, host: str, first: int) -> None:
+    """A wire from each of its switches to the host whose first process that is."""
+    lines = []
+    for port in spec.ports_of(host):
+        mtu = f" mtu {port.link.mtu}" if port.link.mtu else ""
+        lines += [
+            f"link add {port.switch_port} type veth peer name {port.interface} netns {first}",
+            f"link set {port.switch_port} master {port.link.name}{mtu} up",
+        ]
+    others = (port.switch_port for port in other_ends(spec, host))
+    lines += [f"link set {name} up" for name in others if _is_link(name)]
+    _ip(lines)
+    for port in spec.ports_of(host):
         if port.link.mbit:
             words = ("dev", port.switch_port, *shape(port.link.mbit))
             subprocess.run(["tc", "qdisc", "add", *words], check=True)
+
+
+def _is_link(name: str) -> bool:
+    return Path(f"/proc/sys/net/ipv4/conf/{name}").exists()
+
+
+def _ip(lines: list[str]) -> None:
+    subprocess.run(["ip", "-batch", "-"], input="\n".join(lines), text=True, check=True)
 
 
 def shape(mbit: int | None) -> tuple[str, ...]:
@@ -109,9 +131,13 @@ def shape(mbit: int | None) -> tuple[str, ...]:
 
 
 def keep(spec: Spec, hosts: "dict[str, subprocess.Popen[str]]") -> None:
-    """Until told to end; when a host dies, its cables lose their carrier at the other end."""
+    """Until told to end; when a host dies, its cables lose their carrier at the other end.
+
+    SIGUSR1: hosts that died are started anew.
+    """
     ends = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, *ends})
+    heard = {signal.SIGCHLD, signal.SIGUSR1, *ends}
+    signal.pthread_sigmask(signal.SIG_BLOCK, heard)
     dead: set[str] = set()
     while True:
         for host, process in hosts.items():
@@ -120,8 +146,12 @@ def keep(spec: Spec, hosts: "dict[str, subprocess.Popen[str]]") -> None:
                 cgroup.remove(os.getpid(), host)
                 for port in other_ends(spec, host):
                     subprocess.run(["ip", "link", "set", port.switch_port, "down"], check=False)
-        if signal.sigwait({signal.SIGCHLD, *ends}) in ends:
+        number = signal.sigwait(heard)
+        if number in ends:
             return
+        if number == signal.SIGUSR1:
+            boot(spec, sorted(dead), hosts)
+            dead.clear()
 
 
 def other_ends(spec: Spec, host: str) -> list[Port]:

@@ -21,6 +21,7 @@ from tests.rack.spec import Port, Spec
 
 TREE = Path(__file__).parents[2]
 UP_LIMIT_S = 60
+BOOT_LIMIT_S = 20
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,15 @@ class Rack:
     def mend(self, link: str, host: str | None = None) -> None:
         for port in self._plugs(link, host):
             self._outside("ip", "link", "set", port.switch_port, "up")
+
+    def boot(self, *names: str) -> Self:
+        """Switch killed hosts on again: with their disks, and nothing that ran. Returns the rack anew."""
+        os.kill(self.keeper, signal.SIGUSR1)
+        keeper = census.Keeper(self.keeper, self.spec)
+        assert within(BOOT_LIMIT_S, lambda: set(names) <= set(keeper.first_processes())), "they do not boot"
+        again = found(keeper, self.process)
+        assert within(BOOT_LIMIT_S, lambda: all(map(_wired, map(again.__getitem__, names)))), "no wires"
+        return replace(self, hosts=again.hosts)
 
     def shape(self, link: str, mbit: int, host: str | None = None) -> None:
         """Make a link so fast, both ways: the wire of one host, or all of them."""
@@ -116,6 +126,11 @@ def found(keeper: census.Keeper, process: machine.Process | None = None) -> Rack
         if name in firsts
     )
     return Rack(spec, keeper.pid, tuple(hosts), process)
+
+
+def _wired(host: Host) -> bool:
+    said = host.run(["ip", "route"])
+    return said.status == 0 and len(said.lines) == len(host.ports)
 
 
 def _with_tree(spec: Spec) -> Spec:

@@ -175,3 +175,21 @@ def test_what_cannot_come_up_says_why(rack: Up) -> None:
         rack(Spec(1, (Link("lan", mtu=1),)))
     assert "mtu" in problem.value.cause
     assert within(5, lambda: all(keeper.spec.links[0].mtu != 1 for keeper in census.keepers()))
+
+
+def test_a_host_boots_again(rack: Up) -> None:
+    made = rack(Spec(2, (Link("lan"), Link.cable("cx7", "host1", "host2", mtu=9000))))
+    two = made["host2"]
+    two.says("sh", "-c", "echo kept >/tmp/home/file; echo gone >/dev/shm/file")
+    two.start(["sleep", "600"])
+    two.kill()
+    assert made["host1"].run(["ping", "-c1", "-W1", "host2"]).status == 1
+    made = made.boot("host2")
+    two = made["host2"]
+    assert two.says("cat", "/tmp/home/file") == "kept"
+    assert two.run(["cat", "/dev/shm/file"]).status == 1
+    assert "sleep" not in two.says("ps", "ax")
+    for link in ("lan", "cx7"):
+        made["host1"].says("ping", "-c1", "-W2", f"host2.{link}")
+    two.pause()
+    two.resume()
