@@ -1,5 +1,6 @@
 """A family is a process and all that it started, as /proc says now."""
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +16,16 @@ def _environment(pid: int) -> dict[str, str] | None:
     except OSError:  # it ended, or is another user's
         return None
     return dict(word.partition("=")[::2] for word in words if word)
+
+
+def named(*words: str) -> int | None:
+    """A process whose command ends with these words."""
+    end = b"".join(word.encode() + b"\0" for word in words)
+    for pid, _ in _parents():
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().endswith(b"\0" + end):
+                return pid
+    return None
 
 
 def alive(pid: int) -> bool:

@@ -1,6 +1,7 @@
 """A keeper keeps one unit running where no systemd does: starts it, again where it ends, notes how it is."""
 
 import json
+import os
 import signal
 import time
 from contextlib import suppress
@@ -20,6 +21,7 @@ _LOG_BYTES = 64 << 20
 
 def keep(name: str, pid: int) -> int:
     """Until it ends for good, or we are told to stop; then nothing of it is left."""
+    os.chdir("/")  # no folder is held that somebody may want to unmount
     unit = units.read(name)
     with store.lock(units.folder() / f"{name}.lock") as ours:
         return _Keeper(unit, pid).run() if ours else 1
@@ -30,6 +32,7 @@ class _Keeper:
         self.unit = unit
         self.state = State(unit.name, pid, running=False, since_s=time.time())
         self._woken = False
+        self._write()
         signal.signal(signal.SIGUSR1, self._wake)
 
     def run(self) -> int:

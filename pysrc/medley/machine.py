@@ -160,17 +160,17 @@ def run(command: Command, *, limit_s: float | None = None, on_line: OnLine | Non
 def detach(command: Command, log: Path) -> int:
     """Start it, and leave it to itself: it outlives us and our terminal. Returns its process id."""
     store.make(log.parent)
-    with log.open("a", encoding="utf-8") as said:
-        child = subprocess.Popen(
-            command.argv,
-            env=command.environment(os.environ),
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            cwd="/",
-            start_new_session=True,
-        )
-    return child.pid
+    program = which(command.argv[0])
+    if program is None:
+        raise Problem(f"{command.argv[0]} cannot be started", cause="there is none", fix="put it on PATH")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    env = command.environment(os.environ)
+    return os.posix_spawn(program, command.argv, env, file_actions=files, setsid=True)
 
 
 def end(pids: set[int], grace_s: float) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,8 @@ def folder() -> Path:
 
 def noted() -> Membership | None:
     """What was noted of it, if its processes are still there."""
-    try:
-        table = json.loads(_note().read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    table = store.table(_note())
+    if table is None or set(table) != {each.name for each in fields(Membership)}:
         return None
     return Membership(**table) if processes() or _contained() else None
 

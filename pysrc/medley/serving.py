@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from os import getpid
 from pathlib import Path
 
@@ -105,7 +105,10 @@ def servers() -> list[Server]:
 
 def _read(path: Path) -> Server | None:
     """A note, if its process is still there."""
-    server = Server(**json.loads(path.read_text(encoding="utf-8")))
+    table = store.table(path)
+    if table is None or not set(table) <= {each.name for each in fields(Server)}:
+        return None
+    server = Server(**table)
     return server if Path(f"/proc/{server.pid}").exists() else None
 
 

@@ -54,10 +54,31 @@ def standings(
         )
 
 
-def findings(found: Iterable[Standing], told: Mapping[str, Told]) -> Iterator[str]:
-    """What differs from what was asked for, and what to type."""
+def lost(found: Iterable[Standing], told: Mapping[str, Told]) -> list[str]:
+    """Those that answer us, should be workers of the head, and are not seen there: is it the network?"""
+    return [
+        each.host for each in found if each.state != "up" and each.role == "worker" and told.get(each.host)
+    ]
+
+
+def findings(
+    found: Iterable[Standing], told: Mapping[str, Told], closed: Mapping[str, str], head: str
+) -> Iterator[str]:
+    """What differs from what was asked for, and what to type; `closed`: why one does not reach the head."""
+    ray = bool(_nodes(told.get(head)))
     for each in found:
-        if each.state != "up":
+        if each.state == "up":
+            continue
+        if each.host in closed and ray:
+            yield (
+                f"{each.host}: the network between it and {head} is cut ({closed[each.host]}), and {head} runs: "
+                f"on {each.host}: ip -br link; it rejoins by itself once it is mended"
+            )
+        elif each.host == head and head in told:
+            yield f"{head}: {each.state}; it answers ssh, so it is Ray that ended, not the host: medley up"
+        elif each.host not in told:
+            yield f"{each.host}: it is off, or cut off from this host: medley up once it is back"
+        else:
             yield f"{each.host}: {each.state}: medley up; medley logs {each.host}"
     for name, said in told.items():
         limits = said["limits"]

@@ -6,11 +6,13 @@ state    $MEDLEY_STATE, or $XDG_STATE_HOME/medley, or ~/.local/state/medley
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from medley.problem import Problem
 
@@ -45,6 +47,15 @@ def write(path: Path, text: str, *, secret: bool = False) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def table(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file of ours; None where there is none, or no whole one."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def secrets(files: Mapping[str, str]) -> dict[str, str]:

@@ -1,15 +1,14 @@
 """Units as they run on this host: started, stopped, looked at."""
 
-import json
 import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from medley import machine, own, store
+from medley import family, machine, own, store
 from medley.command import Command
 from medley.problem import Problem
 from medley.unit import Unit
@@ -58,27 +57,38 @@ def start(unit: Unit) -> None:
     """Start it, in the place of one of its name that runs."""
     stop(unit.name)
     store.write(folder() / f"{unit.name}.json", unit.to_json())
-    machine.detach(Command((*own.command(), "kept", unit.name)), log(unit.name))
+    _keep(unit.name)
+
+
+def _keep(name: str) -> None:
+    machine.detach(Command((*own.command(), "kept", name)), log(name))
     deadline = time.monotonic() + _STARTED_LIMIT_S
-    while not _kept(unit.name):
+    while _keeper(name) is None:
         if time.monotonic() > deadline:
             raise Problem(
-                f"{unit.name} could not be started",
+                f"{name} could not be started",
                 cause=f"its keeper did not come up in {_STARTED_LIMIT_S} s",
-                fix=f"see what it says: tail {log(unit.name)}",
+                fix=f"see what it says: tail {log(name)}",
             )
         time.sleep(_LOOK_EVERY_S)
 
 
 def stop(name: str) -> bool:
     """End it and forget it; whether it ran."""
-    found = state(name)
-    if found and found.kept:
-        limit_s = read(name).stop_limit_s + 10
-        machine.end({found.keeper}, grace_s=limit_s)
+    keeper = _keeper(name)
+    if keeper is not None:
+        machine.end({keeper}, grace_s=_stop_limit_s(name) + 10)
     for suffix in ("state", "json", "lock"):
         (folder() / f"{name}.{suffix}").unlink(missing_ok=True)
-    return found is not None and found.kept
+    return keeper is not None
+
+
+def resume() -> list[str]:
+    """Start what was started here and not stopped, as a boot does; returns the names."""
+    names = [file.stem for file in sorted(folder().glob("*.json")) if _keeper(file.stem) is None]
+    for name in names:
+        _keep(name)
+    return names
 
 
 def restart(name: str) -> None:
@@ -94,11 +104,12 @@ def read(name: str) -> Unit:
 
 def state(name: str) -> State | None:
     """As it is now, or ended; None where there is none of the name."""
-    try:
-        found = State(**json.loads((folder() / f"{name}.state").read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):
-        return None  # a state that was cut off is none: its keeper writes whole ones
-    return found if _kept(name) else replace(found, kept=False, running=False, next_s=None)
+    table, keeper = store.table(folder() / f"{name}.state"), _keeper(name)
+    if table is None or set(table) != {each.name for each in fields(State)}:
+        # It lost a part: its keeper writes it anew when it changes.
+        return State(name, keeper, running=True, since_s=0) if keeper else None
+    found = State(**table)
+    return found if keeper else replace(found, kept=False, running=False, next_s=None)
 
 
 def said(name: str) -> list[str]:
@@ -120,9 +131,17 @@ def states() -> Iterator[State]:
     return (each for each in found if each)
 
 
-def _kept(name: str) -> bool:
-    """Its keeper holds the lock as long as it lives, and no longer."""
-    if not (folder() / f"{name}.state").exists():
-        return False
-    with store.lock(folder() / f"{name}.lock") as free:
-        return not free
+def _keeper(name: str) -> int | None:
+    """The process that keeps it: it holds the lock as long as it lives, and no longer."""
+    lock = folder() / f"{name}.lock"
+    if not lock.exists():
+        return None
+    with store.lock(lock) as free:
+        return None if free else family.named("kept", name)
+
+
+def _stop_limit_s(name: str) -> float:
+    try:
+        return read(name).stop_limit_s
+    except (OSError, ValueError, KeyError, TypeError):
+        return 30  # a unit that lost a part is ended all the same

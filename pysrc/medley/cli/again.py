@@ -2,22 +2,27 @@
 
 import time
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from medley import serving, spreading
+from medley import membership, serving, spreading, store
 from medley.cli.ready import url
 from medley.cli.served import say
 from medley.problem import Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from medley.engine import Serving
     from medley.membership import Membership
     from medley.site import Site
     from medley.unit import Restart
     from medley.watch import Watch
 
-_HOSTS_LIMIT_S = 24 * 3600
+HOSTS_LIMIT_S = 24 * 3600
+_LOOK_EVERY_S = 1
 Attempt = Callable[["Site", Callable[[int], None]], None]
 """Serves on the site until that ends; it says of how many hosts once it is ready."""
 
@@ -44,6 +49,7 @@ class Again:
 
     def _ready(self, hosts: int) -> None:
         self.hosts, self.ready_since = hosts, time.monotonic()
+        store.write(_ran_over(self.listens.port), str(hosts))
 
     def _next_site(self, problem: Problem) -> "Site":
         """Where it starts anew, once that is due; the Problem itself where it does not."""
@@ -58,7 +64,7 @@ class Again:
                 if self.joined is None:
                     return self.here()
                 try:
-                    return spreading.site(self.joined, self.hosts, _HOSTS_LIMIT_S, self.watch)
+                    return spreading.site(self.joined, self.hosts, HOSTS_LIMIT_S, self.watch)
                 except Problem as another:
                     problem = another
 
@@ -77,6 +83,32 @@ class Again:
             )
         self.done += 1
         return self.rule.waits_s(self.done - 1)
+
+
+@contextmanager
+def resumed(port: int) -> "Iterator[int | None]":
+    """How many hosts the server of this port ran over when it was cut off, once there is a cluster again.
+
+    None where it was not cut off. An end that somebody wants is none: then nothing is kept of it.
+    """
+    file = _ran_over(port)
+    try:
+        hosts = int(file.read_text(encoding="utf-8")) if file.exists() else None
+        if hosts and hosts > 1:
+            say(f"it ran over {hosts} hosts before, and waits for as many")
+            deadline = time.monotonic() + HOSTS_LIMIT_S
+            while membership.noted() is None and time.monotonic() < deadline:
+                time.sleep(_LOOK_EVERY_S)
+        yield hosts
+    except Problem:
+        raise
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def _ran_over(port: int) -> Path:
+    return serving.folder() / f"{port}.hosts"
 
 
 def _ordinal(number: int) -> str:

@@ -1,12 +1,7 @@
 """`medley serve`: a model, on this host or over its cluster, until Ctrl-C or `medley stop`."""
 
-from typing import TYPE_CHECKING
-
 from medley.cli.serve_here import ServeHere
 from medley.cli.staying import Staying
-
-if TYPE_CHECKING:
-    from medley.unit import Restart
 
 
 class Serve(Staying, ServeHere):
@@ -40,11 +35,18 @@ Examples:
             return self.typed_at(head)
         if self.detach and not self.dry_run:
             return self.detached(self.port)
-        self.restarts = self._rule()
-        self.serve(model, *flags)
+        if self.dry_run or not self.restart:
+            self.serve(model, *flags)
+        else:
+            self._again_and_again(model, *flags)
         return 0
 
-    def _rule(self) -> "Restart | None":
+    def _again_and_again(self, model: str, *flags: str) -> None:
+        from medley.cli.again import HOSTS_LIMIT_S, resumed
         from medley.unit import Restart
 
-        return Restart(first_s=2, longest_s=120, limit=10, lasting_s=600) if self.restart else None
+        self.restarts = Restart(first_s=2, longest_s=120, limit=10, lasting_s=600)
+        with resumed(self.port) as hosts:
+            if hosts and self.hosts is None:
+                self.hosts, self.wait = str(hosts), HOSTS_LIMIT_S
+            self.serve(model, *flags)

@@ -59,8 +59,15 @@ Examples:
         if self.as_json:
             failed = tables(everyone.failed)
             return [json.dumps({"head": head, "hosts": told, "problems": failed})]
-        more = list(standing.findings(found, told))
+        closed = self._closed(everyone, standing.lost(found, told), told)
+        more = list(standing.findings(found, told, closed, head))
         return [*columns([standing.HEADINGS, *(each.row for each in found)]), *([""] if more else []), *more]
+
+    def _closed(self, everyone: Any, lost: list[str], told: Any) -> dict[str, str]:  # noqa: ANN401 - the same
+        """Of hosts that the head lost, why they do not reach it."""
+        asked = {name: _to_head(told[name]["membership"]) for name in lost if told[name]["membership"]}
+        said = everyone.ask("connect", lambda name: asked[name], limit_s=10, among=list(asked))
+        return {name: each["closed"][0][-1] for name, each in said.items() if each["closed"]}
 
     def _here(self) -> None:
         from medley import membership, serving, spreading
@@ -81,3 +88,8 @@ Examples:
             slots = f"{node['slots']} slots, {node['free']} free"
             print(f"  {node['address']:<15}  {node['name']:<16}  {role:<6}  {slots}  {state}")
         print(f"serving {server.model} at {server.url}" if server else "nothing is served here")
+
+
+def _to_head(part: dict[str, Any]) -> dict[str, Any]:
+    address, port = part["head"].split(":")
+    return {"address": part["address"], "places": [["head", address, int(port)]]}

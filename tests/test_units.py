@@ -1,0 +1,148 @@
+"""Units really kept: small commands, real keepers, in a state of their own."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from medley import family, units
+from medley.command import Command
+from medley.unit import Restart, Unit
+
+LIMIT_S = 20
+SLEEPS = ("sh", "-c", "echo begun; exec sleep 600")
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    yield
+    for file in units.folder().glob("*.json"):
+        units.stop(file.stem)
+
+
+def within(true: Callable[[], object]) -> bool:
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        if true():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def unit(*argv: str, restart: Restart | None = None, after: Command | None = None) -> Unit:
+    return Unit("medley-x", "a test", Command(argv, {"WHO": "é x"}), restart, after)
+
+
+def running(name: str = "medley-x") -> int | None:
+    """The process that the keeper started."""
+    found = units.state(name)
+    children = family.descendants(found.keeper) if found and found.running else set()
+    return min(children, default=None)
+
+
+def test_it_outlives_who_started_it_and_ends_when_told() -> None:
+    units.start(unit(*SLEEPS))
+    assert within(running)
+    found, pid = units.state("medley-x"), running()
+    assert found
+    assert pid
+    assert os.getsid(found.keeper) == found.keeper
+    assert within(lambda: units.said("medley-x") == ["begun"])
+    assert units.stop("medley-x")
+    assert not family.alive(pid)
+    assert not family.alive(found.keeper)
+    assert units.state("medley-x") is None
+    assert not list(units.folder().iterdir())
+    assert not units.stop("medley-x")
+
+
+def test_started_again_it_takes_the_place_of_the_first() -> None:
+    units.start(unit(*SLEEPS))
+    assert within(running)
+    first = running()
+    units.start(unit(*SLEEPS))
+    assert within(running)
+    assert first
+    assert not family.alive(first)
+    assert [state.name for state in units.states()] == ["medley-x"]
+
+
+def test_what_it_runs_has_its_variables() -> None:
+    units.start(unit("sh", "-c", 'echo "$WHO"; sleep 600'))
+    assert within(lambda: units.said("medley-x") == ["é x"])
+
+
+def test_killed_it_starts_anew_later_each_time() -> None:
+    units.start(unit(*SLEEPS, restart=Restart(first_s=0.1, longest_s=0.2, limit=2)))
+    for restarts in (1, 2, 2):
+        assert within(running)
+        pid = running()
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+        assert within(lambda: not family.alive(pid))  # noqa: B023 - used before the next one
+        assert within(lambda: (units.state("medley-x") or none()).restarts == restarts)  # noqa: B023 - the same
+    found = units.state("medley-x")
+    assert found
+    assert (found.running, found.next_s, found.status) == (False, None, 137)
+    assert found.said == "begun"
+    units.restart("medley-x")
+    assert within(running)
+
+
+def none() -> units.State:
+    return units.State("none", 0, running=False, since_s=0)
+
+
+def test_one_that_runs_once_says_how_it_ended() -> None:
+    units.start(unit("sh", "-c", "echo out of luck; exit 7"))
+    assert within(lambda: (units.state("medley-x") or none()).status == 7)
+    assert within(lambda: not (units.state("medley-x") or none()).kept)
+    found = units.state("medley-x")
+    assert found
+    assert (found.running, found.said, found.next_s) == (False, "out of luck", None)
+
+
+def test_a_keeper_that_is_killed_takes_it_along_and_a_boot_brings_it_back() -> None:
+    units.start(unit(*SLEEPS, restart=Restart()))
+    assert within(running)
+    found, pid = units.state("medley-x"), running()
+    assert found
+    assert pid
+    os.kill(found.keeper, signal.SIGKILL)
+    assert within(lambda: not family.alive(pid))
+    assert (units.state("medley-x") or none()).kept is False
+    assert units.resume() == ["medley-x"]
+    assert within(running)
+    assert units.resume() == []
+
+
+def test_after_it_has_started_something_is_run() -> None:
+    units.start(unit(*SLEEPS, after=Command(("sh", "-c", "sleep 0.1; echo after"))))
+    assert within(lambda: units.said("medley-x") == ["begun", "after"])
+
+
+@pytest.mark.parametrize("suffix", ["state", "json"])
+@pytest.mark.parametrize("text", ["", '{"name": "medl'], ids=["empty", "half"])
+def test_a_file_that_lost_a_part_keeps_nothing_from_ending(suffix: str, text: str) -> None:
+    units.start(unit(*SLEEPS))
+    assert within(running)
+    pid = running()
+    assert pid
+    (units.folder() / f"medley-x.{suffix}").write_text(text)
+    assert (units.state("medley-x") or none()).running
+    assert units.stop("medley-x")
+    assert not family.alive(pid)
+
+
+@pytest.mark.parametrize("done", range(8))
+def test_it_waits_twice_as_long_each_time(done: int) -> None:
+    assert Restart(first_s=2, longest_s=60).waits_s(done) == min(60, 2 * 2**done)
+
+
+def test_a_unit_is_read_as_it_was_written() -> None:
+    made = Unit("a", "b", Command(("x", "$(y)\n"), {"A": "'"}, ("B",)), Restart(limit=3), Command(("z",)), 4)
+    assert Unit.from_json(made.to_json()) == made
