@@ -38,3 +38,35 @@ def shortages(name: str, look: Mapping[str, Any]) -> Iterator[Problem]:
             cause=f"{look['free_bytes'] >> 20} MiB left at {look['state']}, and Ray needs {_LEAST >> 20}",
             fix=f"on {name}: df -h {look['state']}; medley env clean; or MEDLEY_STATE=/another/disk",
         )
+
+
+def stands(look: Mapping[str, Any], role: str, head: str, address: str) -> bool:
+    """Whether the host's part in this cluster runs already, as it should be."""
+    found = look["membership"]
+    same = found and (found["role"], found["head"], found["address"]) == (role, head, address)
+    return bool(same and any(unit["running"] for unit in look["units"] if unit["name"] == "medley-ray"))
+
+
+def unreached(
+    said: Mapping[str, Mapping[str, Any]], head: str, addresses: Mapping[str, str]
+) -> Iterator[tuple[str, Problem]]:
+    """Whom to leave out because a firewall is between it and another: not the head."""
+    for name, each in said.items():
+        for other, address, port, why in each["closed"]:
+            yield (
+                name if other == head else other,
+                Problem(
+                    f"{name} does not reach {other}",
+                    cause=f"{address}:{port} from {addresses[name]}: {why}",
+                    fix=f"on {other}: sudo ufw allow from {addresses[name]}; sudo ufw status",
+                ),
+            )
+            break
+
+
+def not_joined(name: str, address: str, at: str) -> Problem:
+    return Problem(
+        f"{name} is not among the hosts of its cluster",
+        cause=f"Ray runs on it, and the head at {at} does not see {address}",
+        fix=f"medley logs {name}; then medley up again",
+    )

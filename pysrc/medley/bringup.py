@@ -1,7 +1,7 @@
 """A bring-up makes of the hosts in cluster.toml one Ray cluster, whatever of it is there already."""
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +98,14 @@ class Bringup:
             except Problem as problem:
                 self.everyone.fail(name, problem)
 
+    def clear(self) -> None:
+        """End what of medley's runs where it should not, or not so: it has the ports."""
+        old = [name for name in self.to_begin if self.looks[name]["processes"] or self.looks[name]["units"]]
+        if old:
+            with self.watch.stage(f"end what runs otherwise on {', '.join(old)}"):
+                self.everyone.ask("end", lambda _: {"part": True}, limit_s=_END_LIMIT_S, among=old)
+            self._need_head()
+
     def reach(self) -> None:
         """Whether all reach each other's ports, before a model hangs on one that they do not."""
         begin = self.to_begin
@@ -119,8 +127,9 @@ class Bringup:
             said = self.everyone.ask(
                 "connect", lambda name: self._others(name, places), limit_s=_REACH_LIMIT_S
             )
-        for problem_of, problem in _unreached(said, self.head, self.ends):
-            self.everyone.fail(problem_of, problem)
+        addresses = {name: end.address for name, end in self.ends.items()}
+        for name, problem in agreement.unreached(said, self.head, addresses):
+            self.everyone.fail(name, problem)
         self._need_head()
 
     def begin(self) -> None:
@@ -154,7 +163,7 @@ class Bringup:
         alive = {node["address"] for node in self.nodes if node["alive"]}
         for name in self.everyone.present:
             if self.ends[name].address not in alive:
-                self.everyone.fail(name, _not_joined(name, self.ends[name].address, self.at))
+                self.everyone.fail(name, agreement.not_joined(name, self.ends[name].address, self.at))
 
     def foretold(self) -> Mapping[str, Table]:
         """The command that would be run on each host, and its reasons."""
@@ -208,13 +217,7 @@ class Bringup:
         return {**self.described(name), "head": self.at, "gathered": self._gathered()}
 
     def _stands(self, name: str) -> bool:
-        found, end = self.looks[name]["membership"], self.ends[name]
-        same = found and (found["role"], found["head"], found["address"]) == (
-            self.role(name),
-            self.at,
-            end.address,
-        )
-        return bool(same and any(unit["running"] for unit in self.looks[name]["units"]))
+        return agreement.stands(self.looks[name], self.role(name), self.at, self.ends[name].address)
 
     def _others(self, name: str, places: Mapping[str, list[Any]]) -> Table:
         others = [place for other, each in places.items() if other != name for place in each]
@@ -245,28 +248,3 @@ def _agree(found: Mapping[str, facts.Facts], without: str, wishes: Wishes) -> bo
     except Problem:
         return False
     return True
-
-
-def _unreached(
-    said: Mapping[str, Table], head: str, ends: Mapping[str, End]
-) -> Iterator[tuple[str, Problem]]:
-    """Whom to leave out because a firewall is between it and another: not the head."""
-    for name, each in said.items():
-        for other, address, port, why in each["closed"]:
-            yield (
-                name if other == head else other,
-                Problem(
-                    f"{name} does not reach {other}",
-                    cause=f"{address}:{port} from {ends[name].address}: {why}",
-                    fix=f"on {other}: sudo ufw allow from {ends[name].address}; sudo ufw status",
-                ),
-            )
-            break
-
-
-def _not_joined(name: str, address: str, at: str) -> Problem:
-    return Problem(
-        f"{name} is not among the hosts of its cluster",
-        cause=f"Ray runs on it, and the head at {at} does not see {address}",
-        fix=f"medley logs {name}; then medley up again",
-    )

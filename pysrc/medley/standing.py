@@ -71,7 +71,7 @@ def findings(
             continue
         if each.host in closed and ray:
             yield (
-                f"{each.host}: the network between it and {head} is cut ({closed[each.host]}), and {head} runs: "
+                f"{each.host}: its network to {head} is cut ({closed[each.host]}), and {head} runs: "
                 f"on {each.host}: ip -br link; it rejoins by itself once it is mended"
             )
         elif each.host == head and head in told:

@@ -54,6 +54,7 @@ Examples:
             print(f"medley: {line}", file=sys.stderr)
         if bringup.to_begin and not self.dry_run:
             bringup.prepare()
+            bringup.clear()
             bringup.reach()
         if self.dry_run:
             self._foretell(bringup)

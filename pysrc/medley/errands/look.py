@@ -13,6 +13,7 @@ def run(asked: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[str, A
     found = membership.noted()
     return {
         "transcript": transcript.text(answers()),
+        "processes": len(membership.processes()),
         "membership": asdict(found) if found else None,
         "units": [state.table for state in units.states()],
         "free_bytes": store.free_bytes(store.state()),

@@ -1,0 +1,105 @@
+"""A desk is a rack whose hosts let one another in by ssh, and a cluster.toml that names them."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from medley import machine
+from medley.command import Command
+from tests.rack import ssh
+from tests.rack.cluster import MEDLEY, STATE
+from tests.rack.host import Host
+from tests.rack.patience import within
+from tests.rack.rack import Rack
+from tests.rack.spec import Link
+
+LINKS = (Link("lan"), Link("fast", mtu=9000))
+"""ssh goes over the first, the cluster over the second."""
+TABLE = """\
+link = "10.78.1.0/24"
+
+[hosts.host1]
+role = "head"
+"""
+LIMIT_S = 240
+
+
+@dataclass
+class Desk:
+    rack: Rack
+    typed_at: str = "host1"
+
+    @classmethod
+    def of(cls, rack: Rack, more: Mapping[str, str] | None = None) -> "Desk":
+        """`more` is what a host's table has besides its name."""
+        ssh.serve(rack)
+        return cls.with_table(rack, more or {})
+
+    @classmethod
+    def with_table(cls, rack: Rack, more: Mapping[str, str]) -> "Desk":
+        others = "".join(f"\n[hosts.{host.name}]\n{more.get(host.name, '')}\n" for host in rack.hosts[1:])
+        for host in rack.hosts:
+            host.path("/tmp/home/cluster.toml").write_text(TABLE + others)
+        return cls(rack)
+
+    @property
+    def head(self) -> Host:
+        return self.rack["host1"]
+
+    def type(self, *words: str, at: str | None = None, limit_s: float = LIMIT_S) -> machine.Finished:
+        """A verb of medley's, where the user sits."""
+        return self.rack[at or self.typed_at].run(Command((*MEDLEY, *words)), limit_s=limit_s)
+
+    def done(self, *words: str, at: str | None = None) -> list[str]:
+        """What it prints, which has to succeed."""
+        finished = self.type(*words, at=at)
+        assert finished.status == 0, "\n".join(finished.lines)
+        return list(finished.lines)
+
+    def begin(self, *words: str, until: str) -> machine.Process:
+        """Type it, and wait until it says something."""
+        lines: list[str] = []
+        process = self.rack[self.typed_at].start(Command((*MEDLEY, *words)), lines.append)
+        assert within(60, lambda: any(until in line for line in list(lines)) or process.poll() is not None)
+        assert any(until in line for line in lines), lines
+        return process
+
+    def states(self) -> dict[str, str]:
+        """By host, its row in `status`."""
+        lines = self.type("status").lines
+        rows = [line.split("  ") for line in lines]
+        names = {host.name for host in self.rack.hosts}
+        return {row[0].strip(): " ".join(filter(None, row[1:])) for row in rows if row[0].strip() in names}
+
+    def become(self, true: Callable[[dict[str, str]], bool], limit_s: float = 120) -> dict[str, str]:
+        """The first `status` of which that is true."""
+        deadline = time.monotonic() + limit_s
+        while not true(found := self.states()):
+            assert time.monotonic() < deadline, found
+            time.sleep(0.5)
+        return found
+
+    def all_up(self, limit_s: float = 120) -> None:
+        names = {host.name for host in self.rack.hosts}
+        self.become(
+            lambda said: set(said) == names and all(" up " in f" {row}" for row in said.values()), limit_s
+        )
+
+
+def busy(host: Host) -> list[str]:
+    """The processes of a host besides the rack's own, and ours that ask."""
+    lines = host.says("ps", "-eo", "pid,args").splitlines()[1:]
+    words = ("init.py", "sshd", "ps -eo", "sh -c for group")
+    return [line for line in lines if not any(word in line for word in words) and " sh -c" not in line]
+
+
+def kept(host: Host) -> set[str]:
+    """The files of medley's state there, but logs."""
+    files = host.says("find", STATE, "-type", "f").splitlines()
+    return {file.removeprefix(f"{STATE}/") for file in files if "/logs/" not in file}
+
+
+def process(host: Host, word: str) -> int:
+    """A process of the host's by a word of its command, with its number there."""
+    lines = host.says("ps", "-eo", "pid,args").splitlines()[1:]
+    return next(int(line.split()[0]) for line in lines if word in line and "ps -eo" not in line)

@@ -1,0 +1,184 @@
+"""A cluster of hosts with real sshd, from one terminal: up, and back after whatever happens; down."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.rack import ssh
+from tests.rack.conftest import Up
+from tests.rack.desk import LINKS, Desk, busy, kept, process
+from tests.rack.patience import within
+from tests.rack.rack import up
+from tests.rack.spec import Spec
+from tests.rack.test_joining import other
+
+pytestmark = pytest.mark.rack
+
+HANGS = "import socket; s = socket.create_server(('0.0.0.0', 22)); input() or 1"
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Desk]:
+    """Three hosts that were brought up once; each test leaves them up."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it makes namespaces and mounts")
+    with up(Spec(3, LINKS, name=f"pytest-{os.getpid()}-desk")) as rack:
+        made = Desk.of(rack)
+        lines = made.done("up")
+        assert [line.split()[-1] for line in lines if line.startswith("host")][1:] == ["up"] * 3, lines
+        yield made
+
+
+def test_up_again_changes_nothing(desk: Desk) -> None:
+    before = [process(host, "raylet/raylet") for host in desk.rack.hosts]
+    lines = desk.done("up", at="host3")
+    assert sum("was up" in line for line in lines) == 3, lines
+    assert [process(host, "raylet/raylet") for host in desk.rack.hosts] == before
+    assert all("10.78.1." in row and "eth1" in row for row in desk.states().values())
+    for host in desk.rack.hosts:
+        assert host.path("/tmp/home/.local/state/medley/token").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_host_that_left_is_brought_back_alone(desk: Desk) -> None:
+    desk.done("ray-stop", at="host2")
+    head = process(desk.head, "gcs_server")
+    found = desk.become(lambda said: "up" not in said["host2"].split())
+    assert "not in the cluster" in found["host2"]
+    desk.done("up")
+    desk.all_up()
+    assert process(desk.head, "gcs_server") == head
+
+
+def test_a_worker_that_is_killed_comes_back_by_itself(desk: Desk) -> None:
+    worker = desk.rack["host2"]
+    worker.says("kill", "-KILL", str(process(worker, "raylet/raylet")))
+    desk.become(lambda said: "up" not in said["host2"].split(), limit_s=30)
+    desk.all_up()
+
+
+def test_a_cut_is_told_from_an_end_and_mends_itself(desk: Desk) -> None:
+    desk.rack.cut("fast", "host3")
+    desk.become(lambda said: "up" not in said["host3"].split(), limit_s=60)
+    assert any("host3: its network to host1 is cut" in line for line in desk.type("status").lines)
+    desk.rack.mend("fast", "host3")
+    desk.all_up()
+
+
+def test_a_head_that_is_killed_comes_back_with_all(desk: Desk) -> None:
+    desk.head.says("kill", "-KILL", str(process(desk.head, "gcs_server")))
+    said = desk.become(lambda said: "up" not in said["host1"].split(), limit_s=30)
+    assert "Ray" in said["host1"]
+    desk.all_up(limit_s=180)
+    note = desk.type("serve", "demo", "--hosts", "9", at="host1").lines
+    assert any("9 hosts are needed, and 3 are here" in line for line in note), "what they told is known again"
+
+
+def test_a_rebooted_worker_joins_by_itself(desk: Desk) -> None:
+    desk.rack["host3"].kill()
+    found = desk.become(lambda said: "does not answer" in said["host3"], limit_s=60)
+    assert "up" in found["host2"].split()
+    desk.rack = desk.rack.boot("host3")
+    ssh.serve(desk.rack, desk.rack["host3"])
+    resumed = desk.done("service", "start", at="host3")  # as its init does where there is no systemd
+    assert "medley-ray" in " ".join(resumed)
+    desk.all_up()
+
+
+@pytest.mark.parametrize("file", ["ray.json", "units/medley-ray.json", "units/medley-ray.state"])
+def test_a_half_written_file_is_set_right(desk: Desk, file: str) -> None:
+    there = desk.rack["host2"].path(f"/tmp/home/.local/state/medley/{file}")
+    there.write_text(there.read_text()[:20])
+    desk.done("up")
+    desk.all_up()
+
+
+def test_logs_of_all_hosts_by_time(desk: Desk) -> None:
+    lines = desk.done("logs", "-n", "5")
+    assert {line.split()[0] for line in lines} == {"host1", "host2", "host3"}
+    times = [line.split()[1] for line in lines]
+    assert times == sorted(times)
+    assert len(desk.done("logs", "host2", "-n", "2")) == 2
+    followed = desk.begin("logs", "-f", "-n", "1", "host1", until="host1")
+    desk.head.says("kill", "-INT", str(process(desk.head, "medley logs -f")))
+    finished = followed.wait(20)
+    assert finished
+    assert finished.status == 128 + signal.SIGINT
+
+
+def test_down_leaves_nothing_but_logs(desk: Desk) -> None:
+    desk.done("down", at="host2")
+    for host in desk.rack.hosts:
+        assert within(5, lambda host=host: busy(host) == []), busy(host)  # type: ignore[misc]
+        assert kept(host) == set()
+        assert host.says("ss", "-Hltn").count(":24") == 0
+    again = json.loads(desk.done("down", "--json")[-1])
+    assert [each["ended"] for each in again["ended"].values()] == [0, 0, 0]
+    desk.done("up")
+
+
+def test_one_bad_host_hides_no_other(rack: Up) -> None:
+    """One fault on each host: every one is named with its fix, and the two good ones are a cluster."""
+    made = rack(Spec(9, LINKS))
+    us = f'"{sys.executable}", "-m", "medley"'
+    env = other("2.58.1", "3.11")
+    desk = Desk.of(
+        made,
+        {
+            "host5": f'medley = ["faketime", "-f", "+1h", {us}]',
+            "host6": f'medley = ["env", "MEDLEY_STATE=/tmp/small/state", {us}]',
+            "host7": f'medley = ["env", "MEDLEY_CONFIG={env}/config", "MEDLEY_CACHE={env}/cache", {us}]',
+        },
+    )
+    for name in ("host3", "host4"):
+        made[name].says("kill", str(process(made[name], "sshd: /")))
+    made["host4"].start([sys.executable, "-c", HANGS.replace("input() or 1", "import time; time.sleep(600)")])
+    made["host6"].says("mkdir", "/tmp/small")
+    made["host6"].says("mount", "-t", "tmpfs", "-o", "size=8m", "small", "/tmp/small")
+    made["host8"].drop(24_000, 24_999)
+    listens = "import socket, time; s = socket.create_server(('0.0.0.0', 24001)); time.sleep(600)"
+    made["host9"].start([sys.executable, "-c", listens])
+    finished = desk.type("up")
+    text = "\n".join(finished.lines)
+    assert finished.status == 1, text
+    for said in (
+        "host3 cannot be reached",
+        "host4 cannot be reached\n  cause: it does not answer (Connection timed out during banner exchange)",
+        "the clock of host5 is off",
+        "the disk of host6 is full",
+        "this host (host7) and the head (host1) do not run the same",
+        "does not reach host8",
+        "host9: port 24001 is taken",
+    ):
+        assert said in text, text
+    states = {line.split()[0]: line.split()[-1] for line in finished.lines if line.startswith("host")}
+    assert [states[f"host{number}"] for number in (1, 2)] == ["up", "up"]
+    assert text.count("fix:") == 7, text
+    without = [f"--without=host{number}" for number in range(3, 10)]
+    assert sum("was up" in line for line in desk.done("up", *without)) == 2
+
+
+@pytest.mark.parametrize("phase", ["look at", "engine environments", "reach each other", "Ray on"])
+def test_ctrl_c_leaves_nothing(rack: Up, phase: str) -> None:
+    desk = Desk.of(rack(Spec(2, LINKS)))
+    running = desk.begin("up", until=phase)
+    # The process that we hold is nsenter's; medley is below it, as it is below a terminal's shell.
+    desk.head.says("kill", "-INT", str(process(desk.head, "medley up")))
+    finished = running.wait(60)
+    assert finished
+    assert finished.status == 128 + signal.SIGINT, finished.lines
+    for host in desk.rack.hosts:
+        assert within(10, lambda host=host: busy(host) == []), busy(host)  # type: ignore[misc]
+
+
+def test_after_a_crash_of_medley_itself_down_sets_it_right(rack: Up) -> None:
+    desk = Desk.of(rack(Spec(2, LINKS)))
+    desk.begin("up", until="Ray on")
+    desk.head.says("kill", "-KILL", str(process(desk.head, "medley up")))
+    desk.done("down")
+    for host in desk.rack.hosts:
+        assert within(10, lambda host=host: busy(host) == []), busy(host)  # type: ignore[misc]
+        assert kept(host) == set()
