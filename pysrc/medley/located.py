@@ -13,8 +13,8 @@ def line(text: str, path: Sequence[object]) -> int | None:
     wanted = tuple(str(part) for part in path if isinstance(part, str))
     best: tuple[int, int] | None = None
     for number, found in _keys(text):
-        depth = len(found)
-        if found == wanted[:depth] and (best is None or depth > best[0]):
+        depth = min(len(found), len(wanted))  # [a.b] is also where the table `a` stands
+        if found[:depth] == wanted[:depth] and (best is None or depth > best[0]):
             best = depth, number
     return best[1] if best else None
 

@@ -1,0 +1,67 @@
+from typing import Any
+
+import pytest
+
+from medley import agreement
+
+OURS = {"medley": "0.1.0", "source": "aaaa"}
+
+
+@pytest.mark.parametrize(
+    ("greeting", "ahead_s", "said"),
+    [
+        pytest.param(OURS, 0.4, [], id="alike"),
+        pytest.param(OURS, -9.9, [], id="almost"),
+        pytest.param(OURS, 61, ["the clock of b is off"], id="ahead"),
+        pytest.param(OURS, -3600, ["the clock of b is off"], id="behind"),
+        pytest.param(
+            {"medley": "0.1.0", "source": "bbbb"}, 0, ["b runs another medley than this host"], id="another"
+        ),
+    ],
+)
+def test_differences(greeting: dict[str, str], ahead_s: float, said: list[str]) -> None:
+    assert [each.what for each in agreement.differences("b", greeting, OURS, ahead_s)] == said
+
+
+@pytest.mark.parametrize(("free_mib", "count"), [(511, 1), (512, 0)])
+def test_shortages(free_mib: int, count: int) -> None:
+    assert len(list(agreement.shortages("b", {"free_bytes": free_mib << 20, "state": "/s"}))) == count
+
+
+PART: dict[str, Any] = {"role": "worker", "head": "10.0.0.1:24000", "address": "10.0.0.2"}
+RAY: dict[str, Any] = {"name": "medley-ray", "running": True}
+
+
+@pytest.mark.parametrize(
+    ("look", "stands"),
+    [
+        pytest.param({"membership": PART, "units": [RAY]}, True, id="as it should be"),
+        pytest.param({"membership": None, "units": []}, False, id="nothing runs"),
+        pytest.param({"membership": PART, "units": []}, False, id="by hand, and nobody keeps it"),
+        pytest.param({"membership": PART, "units": [{**RAY, "running": False}]}, False, id="it ended"),
+        pytest.param({"membership": {**PART, "role": "head"}, "units": [RAY]}, False, id="role"),
+        pytest.param({"membership": {**PART, "head": "10.1.0.1:1"}, "units": [RAY]}, False, id="head"),
+        pytest.param({"membership": {**PART, "address": "10.1.0.2"}, "units": [RAY]}, False, id="wire"),
+    ],
+)  # fmt: skip
+def test_what_stands(look: dict[str, object], *, stands: bool) -> None:
+    assert agreement.stands(look, "worker", "10.0.0.1:24000", "10.0.0.2") is stands
+
+
+ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
+
+
+@pytest.mark.parametrize(
+    ("sees", "misses", "blamed"),
+    [
+        pytest.param("a", "b", "b", id="the head does not reach a worker"),
+        pytest.param("b", "a", "b", id="a worker does not reach the head"),
+        pytest.param("b", "c", "c", id="two workers"),
+    ],
+)
+def test_who_is_left_out(sees: str, misses: str, blamed: str) -> None:
+    said = {sees: {"closed": [[misses, ADDRESSES[misses], 24999, "timed out"]]}}
+    ((name, problem),) = agreement.unreached(said, "a", ADDRESSES)
+    assert name == blamed
+    assert problem.what == f"{sees} does not reach {misses}"
+    assert f"on {misses}: sudo ufw allow from {ADDRESSES[sees]}" in problem.fix

@@ -1,0 +1,93 @@
+from pathlib import Path
+
+import pytest
+
+from medley import cluster
+from medley.problem import Problem
+
+TWO = """\
+link = "192.168.100.0/24"
+exclude = ["wlP9s9"]
+
+[hosts.spark-1]
+
+[hosts.thor-1]
+ssh = "nvidia@10.0.0.7"
+link = "mgbe0_0"
+exclude = ["eno1"]
+medley = ["nix", "run", "github:me/medley", "--"]
+"""
+
+
+def written(folder: Path, text: str) -> str:
+    file = folder / "cluster.toml"
+    file.write_text(text)
+    return str(file)
+
+
+def test_what_it_says(tmp_path: Path) -> None:
+    found = cluster.read(written(tmp_path, TWO))
+    assert (found.head, list(found.hosts)) == ("spark-1", ["spark-1", "thor-1"])
+    assert [found.target(name) for name in found.hosts] == ["spark-1", "nvidia@10.0.0.7"]
+    assert found.wishes.link == {"spark-1": "192.168.100.0/24", "thor-1": "mgbe0_0"}
+    assert found.wishes.exclude == {"wlP9s9", "eno1"}
+
+
+def test_the_head_is_who_says_so(tmp_path: Path) -> None:
+    assert cluster.read(written(tmp_path, f'{TWO}role = "head"\n')).head == "thor-1"
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "said", "fix"),
+    [
+        pytest.param(TWO + 'knd = "thor"', 11, "'hosts.thor-1.knd'", "rename it to 'kind'", id="a typo"),
+        pytest.param("[hosts.a]\nslots = 0", 2, "'hosts.a.slots'", "mend", id="no slots"),
+        pytest.param('[hosts.a]\nssh = "-oProxyCommand=x"', 2, "'hosts.a.ssh'", "mend", id="a switch"),
+        pytest.param('[hosts.a]\nssh = "a b"', 2, "'hosts.a.ssh'", "mend", id="a space"),
+        pytest.param('[hosts."$(x)"]\n', 1, "'hosts.$(x)", "mend", id="a name for a shell"),
+        pytest.param('[hosts."a\\nb"]\n', None, "is wrong", "mend", id="a name of two lines"),
+        pytest.param('link = "x"\n', None, "'hosts' is missing", "add", id="no hosts"),
+        pytest.param("[host.a]\n", 1, "'host' is wrong", "rename it to 'hosts'", id="host"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_line(
+    tmp_path: Path, text: str, number: int | None, said: str, fix: str
+) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(Problem) as caught:
+        cluster.read(file)
+    assert caught.value.what.startswith(f"{file}:{number}: " if number else f"{file}")
+    assert said in caught.value.what
+    assert fix in caught.value.fix
+
+
+def test_two_heads(tmp_path: Path) -> None:
+    text = '[hosts.a]\nrole = "head"\n[hosts.b]\nrole = "head"\n'
+    with pytest.raises(Problem, match="a cluster has one head"):
+        cluster.read(written(tmp_path, text))
+
+
+def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEDLEY_CLUSTER", raising=False)
+    monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path / "own"))
+    monkeypatch.chdir(tmp_path)
+    assert cluster.file() is None
+    with pytest.raises(Problem, match=r"there is no cluster\.toml"):
+        cluster.read()
+    (tmp_path / "own").mkdir()
+    written(tmp_path / "own", TWO)
+    assert cluster.file() == tmp_path / "own" / "cluster.toml"
+    written(tmp_path, TWO)
+    assert cluster.file() == Path("cluster.toml")
+    monkeypatch.setenv("MEDLEY_CLUSTER", "/elsewhere.toml")
+    assert cluster.file() == Path("/elsewhere.toml")
+    assert cluster.file("named.toml") == Path("named.toml")
+
+
+def test_hosts_are_left_out(tmp_path: Path) -> None:
+    found = cluster.read(written(tmp_path, TWO))
+    assert list(cluster.only(found, ("thor-1",)).hosts) == ["spark-1"]
+    with pytest.raises(Problem, match="spark-1 cannot be left out"):
+        cluster.only(found, ("spark-1",))
+    with pytest.raises(Problem, match="the cluster has no host spark-9"):
+        cluster.only(found, ("spark-9",))

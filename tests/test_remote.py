@@ -1,0 +1,113 @@
+"""Medley asked as another host is, with its real agent, here."""
+
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from medley import own, remote, source
+from medley.cluster import Cluster, Member
+from medley.command import Command
+from medley.everyone import Everyone, is_here
+from medley.problem import Problem
+from medley.remote import Remote
+
+SAYS = "import sys, time; print('welcome'); print(sys.argv[1], flush=True); sys.stdin.readline(); "
+HELLO = json.dumps({"medley": "1", "source": "x", "epoch_s": 0})
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+
+
+def spoken(rest: str, hello: str = HELLO) -> Remote:
+    """One that prints a shell's welcome and then its own."""
+    return Remote("b", "b", Command(("python3", "-c", SAYS + rest, hello)))
+
+
+def test_it_says_what_it_is_and_answers() -> None:
+    with remote.here("me") as there:
+        greeting = there.greeted()
+        assert (greeting["medley"], greeting["source"]) == (source.version(), source.digest())
+        assert greeting["host"] == socket.gethostname()
+        assert abs(there.clock_ahead_s) < 5
+        look = there.ask("look", {}, 60)
+        assert look["membership"] is None
+        assert look["free_bytes"] > 0
+        assert look["transcript"].startswith("$ ")
+        with pytest.raises(Problem, match="me: medley here knows no errand 'dance'"):
+            there.ask("dance", {}, 10)
+        assert there.ask("listen", {"address": "127.0.0.1", "starts": False, "head": False}, 10)["ports"]
+
+
+def test_a_verb_is_typed_there() -> None:
+    said: list[str] = []
+    with remote.here("me") as there:
+        there.greeted()
+        done = there.ask("type", {"words": ["plan"]}, 60, said.append)
+    assert done["status"] == 2
+    assert said[0].startswith("2medley plan: ")
+
+
+def test_when_we_hang_up_it_ends_what_it_is_at(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    program = tmp_path / "medley"
+    program.write_text(f"#!/bin/sh\necho $$ >{file}\nexec sleep 600\n")
+    program.chmod(0o755)
+    there = remote.here("me")
+    there.greeted()
+    there._process.say(json.dumps({"do": "log", "with": {"lines": 0, "follow": True}}))  # noqa: SLF001 - without waiting for it
+    time.sleep(0.5)
+    there.close()
+    assert there._process.poll()  # noqa: SLF001 - the same
+
+
+def test_a_lost_connection() -> None:
+    with spoken("sys.exit('Connection to b closed by remote host.')") as there:
+        assert there.greeted()["medley"] == "1"
+        with pytest.raises(Problem, match="the connection to b is gone") as caught:
+            there.ask("look", {}, 10)
+    assert caught.value.cause == "Connection to b closed by remote host."
+
+
+def test_a_silent_one() -> None:
+    with spoken("time.sleep(600)") as there:
+        there.greeted()
+        with pytest.raises(Problem, match="b did not answer in time"):
+            there.ask("look", {}, 0.5)
+    with spoken("", hello="no greeting") as there, pytest.raises(Problem, match="b does not answer"):
+        there.greeted(limit_s=0.5)
+
+
+def test_everyone_keeps_every_failure() -> None:
+    found = Cluster(hosts={"me": Member(ssh="127.0.0.1"), "gone": Member(ssh="nobody.invalid")})
+    with Everyone(found) as everyone:
+        assert everyone.present == ["me"]
+        assert "gone" in everyone.failed["gone"].what
+        answers = everyone.ask(
+            "listen", lambda _: {"address": "127.0.0.1", "starts": False, "head": False}, limit_s=20
+        )
+        assert list(answers) == ["me"]
+        everyone.ask("listen", lambda _: {"address": "203.0.113.1", "starts": True, "head": True}, limit_s=20)
+        assert everyone.failed["me"].what.startswith("me: port")
+        assert everyone.present == []
+
+
+@pytest.mark.parametrize(
+    ("target", "here"),
+    [("127.0.0.1", True), ("me@localhost", True), (socket.gethostname(), True), ("203.0.113.9", False)],
+)
+def test_which_host_is_this_one(target: str, *, here: bool) -> None:
+    assert is_here(Cluster(hosts={"x": Member(ssh=target)}), "x") is here
+
+
+def test_our_own_command_starts_from_anywhere() -> None:
+    words = own.command()
+    assert Path(words[0]).is_absolute()
+    assert os.access(words[0], os.X_OK)
+    assert signal.SIGTERM
