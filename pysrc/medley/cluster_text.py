@@ -19,12 +19,12 @@ _FIRST = (
 _MORE = """\
 # What else a host may have, below its [hosts.NAME]:
 #
-# kind = "spark"               its kind of host, where medley does not recognise it by itself
-# link = "192.168.100.11"      its wire: an interface, an address or a network
-# exclude = ["wlP9s9"]         interfaces of it that are never taken
-# slots = 1                    how many ranks it takes; else one for each GPU
-# env = "/path/to/venv"        an engine environment by name, or a virtualenv of your own
-# medley = "/path/to/medley"   how medley is started there, where ssh does not find it
+# kind = "spark"              # its kind of host, where medley does not recognise it by itself
+# link = "192.168.100.11"     # its wire: an interface, an address or a network
+# exclude = ["wlP9s9"]        # interfaces of it that are never taken
+# slots = 1                   # how many ranks it takes; else one for each GPU
+# env = "/path/to/venv"       # an engine environment by name, or a virtualenv of your own
+# medley = "/path/to/medley"  # how medley is started there, where ssh does not find it
 """
 
 

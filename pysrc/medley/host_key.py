@@ -12,6 +12,8 @@ from medley.mention import SSH_PORT, is_plain
 
 _LIMIT_S = 5
 _FIELDS = 3
+_LENGTH = 4
+"""Bytes, in which the length of what follows stands."""
 _ITS_OWN = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
 
 
@@ -70,6 +72,8 @@ def fingerprint(line: str) -> str | None:
     try:
         key = base64.b64decode(words[2], validate=True)
     except binascii.Error:
+        return None
+    if not key[_LENGTH:].startswith(words[1].encode()):  # a key begins with its own sort
         return None
     digest = base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
     return f"SHA256:{digest} ({words[1].removeprefix('ssh-').split('-')[0].upper()})"

@@ -78,7 +78,8 @@ def _learn(name: str, target: str, manner: Manner, problem: Problem) -> None:
 
 def _give(name: str, target: str, manner: Manner) -> None:
     """It our key, for which it asks the user for a password."""
-    command = copy_id(_key(manner), target)
+    key = _key(manner)
+    command = copy_id(key, target)
     manner.show(str(command))
     if manner.dry:
         return
@@ -91,12 +92,21 @@ def _give(name: str, target: str, manner: Manner) -> None:
             cause=f"ssh-copy-id ended with {status}; above it says why. A host with passwords off takes none",
             fix=f"try it by hand: {command}; or log in there and put the key into ~/.ssh/authorized_keys",
         )
+    if isinstance(problem := barred(name, target), ssh.Refused):
+        raise Problem(
+            f"{name} has the key, and ssh still does not get in without a question",
+            cause=f"{key} has a passphrase that no agent holds, or that host takes no keys: {problem.cause}",
+            fix=f"if it has a passphrase: eval $(ssh-agent); ssh-add {key}",
+        )
 
 
 def _key(manner: Manner) -> Path:
     """The user's own, or a new one."""
     folder = Path.home() / ".ssh"
-    found = next((folder / name for name in _KEYS if (folder / f"{name}.pub").is_file()), None)
+    both = (
+        each for name in _KEYS if (each := folder / name).is_file() and each.with_suffix(".pub").is_file()
+    )
+    found = next(both, None)
     if found:
         return found
     command = keygen(folder / _KEYS[0])
