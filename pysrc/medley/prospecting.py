@@ -26,13 +26,13 @@ def found() -> Found:
     links = tuple(neighbours.links(here))
     near = neighbours.mentions(machine.ask(neighbours.QUESTIONS), here)
     ours = [address.ip for link in here.net.links for address in link.addresses]
-    every = (*_named_by_ssh(), *near)
+    every = (*named_by_ssh(), *near)
     known, refused = prospects.prospects(every, socket.gethostname().partition(".")[0], ours)
     where = ("~/.ssh/config", "~/.ssh/known_hosts", *(f"the neighbours on {link}" for link in links))
     return Found(known, refused, where)
 
 
-def _named_by_ssh() -> Iterator[Mention]:
+def named_by_ssh() -> Iterator[Mention]:
     folder = Path.home() / ".ssh"
     for _, text in _files(folder / "config"):
         yield from ssh_config.mentions(text, "~/.ssh/config", _included)

@@ -73,7 +73,7 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         _REFUSED,
         "it does not let us in without a password",
-        "give it your key: ssh-copy-id {target}",
+        "give it your key: ssh-copy-id {login}",
     ),
     (
         r"Could not resolve hostname",
@@ -97,11 +97,15 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
 def problem(name: str, target: str, said: Sequence[str], status: int | None) -> Problem:
     """Why the host `name` could not be reached, from what ssh or its shell said; `status` None: it hangs."""
     text = "\n".join(said)
-    host = re.sub(r"^ssh://|:\d+$", "", target).rpartition("@")[2]
+    login, _, port = target.removeprefix("ssh://").partition(":")
+    host = login.rpartition("@")[2]
     for pattern, cause, fix in _CAUSES:
         if re.search(pattern, text):
             last = said[-1].strip() if said else ""
             words = {"host": shlex.quote(host), "target": shlex.quote(target), "name": name}
+            words["login"] = shlex.join(
+                (*(("-p", port) if port else ()), login)
+            )  # ssh-copy-id knows no ssh://
             sort = _SORTS.get(pattern, Problem)
             return sort(f"{name} cannot be reached", cause=f"{cause} ({last})", fix=fix.format(**words))
     if status is None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from tests.rack.host import Host
 
-LIMIT_S = 20
+LIMIT_S = 40
 
 
 class Terminal:
@@ -67,6 +67,8 @@ def terminal(host: Host, argv: Sequence[str]) -> Iterator[Terminal]:
         yield Terminal(own, process)
     finally:
         os.close(own)  # who still reads there is hung up on
-        if process.poll() is None:
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
             process.kill()
-        process.wait(5)
+            process.wait(5)

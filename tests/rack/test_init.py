@@ -10,6 +10,7 @@ from tests.rack import ssh
 from tests.rack.cluster import MEDLEY
 from tests.rack.conftest import Up
 from tests.rack.host import Host
+from tests.rack.patience import within
 from tests.rack.terminal import terminal
 
 pytestmark = pytest.mark.rack
@@ -26,7 +27,7 @@ Host host3 "a b" $(reboot)
 
 
 def init(host: Host, *words: str) -> machine.Finished:
-    return host.run([*MEDLEY, "init", *words], limit_s=40)
+    return host.run([*MEDLEY, "init", *words], limit_s=90)
 
 
 def written(host: Host) -> str:
@@ -94,17 +95,17 @@ def test_a_user_picks_two_of_three(rack: Up) -> None:
     assert cluster.read(str(one.path(TABLE))).head == "host2"
 
 
-@pytest.mark.parametrize("key", [pytest.param("\x03", id="Ctrl-C"), pytest.param("\x04", id="Ctrl-D")])
-def test_a_user_leaves_and_nothing_is_written(rack: Up, key: str) -> None:
+def test_a_user_leaves_and_nothing_is_written(rack: Up) -> None:
     made = rack(2)
     one = made.hosts[0]
     ssh.serve(made)
-    with terminal(one, [*MEDLEY, "init", "host1", "host2"]) as screen:
-        screen.sees("which is the head")
-        screen.types(key)
-        assert screen.ends() == 130, screen.shown
-        assert "cluster.toml was not written" in screen.shown
-    assert not one.path(TABLE).exists()
+    for key in ("\x03", "\x04"):  # Ctrl-C, Ctrl-D
+        with terminal(one, [*MEDLEY, "init", "host1", "host2"]) as screen:
+            screen.sees("which is the head")
+            screen.types(key)
+            assert screen.ends() == 130, screen.shown
+            assert "cluster.toml was not written" in screen.shown
+        assert not one.path(TABLE).exists()
 
 
 def test_a_host_that_does_not_take_our_key(rack: Up) -> None:
@@ -177,3 +178,44 @@ def test_a_host_known_by_its_address_gets_a_name_once(rack: Up) -> None:
     assert mode(config) == 0o600
     meant = set(one.says("ssh", "-G", "host2").splitlines())
     assert meant >= {"user root", "hostname 10.78.0.2"}
+
+
+# What crypt(3) makes of "tomato", by SHA-512.
+SHADOW = (
+    "root:$6$rack$TQYXUylSmMYkXkrINofypCygxQJF7i9E6arJ1u6Ewg5g1NcFTmNJ"
+    "SdOuh5JIvWiT3YYjO67sJPqOt2H.A7WQ70:19000:0:99999:7:::\n"
+)
+
+
+def let_passwords_in(host: Host, port: int) -> None:
+    """A second sshd, and a password for root."""
+    host.path("/etc/shadow").write_text(SHADOW)
+    config = host.path("/run/sshd/config").read_text()
+    config = config.replace("prohibit-password", "yes").replace(
+        "PasswordAuthentication no", "PasswordAuthentication yes"
+    )
+    host.path("/run/sshd/passwords").write_text(f"Port {port}\n{config}")
+    program = next(place for place in ssh.PLACES if Path(place).exists())
+    process = host.start((program, "-D", "-e", "-f", "/run/sshd/passwords"))
+    assert within(ssh.LIMIT_S, lambda: any("Server listening" in line for line in list(process.last)))
+
+
+def test_a_password_is_typed_once(rack: Up) -> None:
+    made = rack(2)
+    one, two = made.hosts
+    ssh.serve(made)
+    let_passwords_in(two, 2222)
+    keys = two.path(f"{SSH}/authorized_keys")
+    keys.write_text("")
+    with terminal(one, [*MEDLEY, "init", "host1", "ssh://host2:2222", "--head", "host1"]) as screen:
+        screen.sees("ssh does not get into host2: set that up now? [yes] ")
+        screen.types("\n")
+        screen.sees("-o StrictHostKeyChecking=yes -p 2222 host2\n")
+        screen.sees("run this? it asks for your password there [yes] ")
+        screen.types("\n")
+        screen.sees("password: ")
+        screen.types("tomato\n")
+        screen.sees("host2  cpu, ")
+        assert screen.ends() == 0, screen.shown
+    assert keys.read_text() == one.path(f"{SSH}/id_ed25519.pub").read_text()
+    assert hosts(one) == {"host1": "host1", "host2": "ssh://host2:2222"}
