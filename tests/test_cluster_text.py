@@ -1,7 +1,9 @@
 import tomllib
+from pathlib import Path
 
 import pytest
 
+from medley.cluster import Cluster, Member
 from medley.cluster_text import Row, read_back, text
 
 SPARK = Row("spark-1", "spark-1", head=True, about="spark, 119.7 GiB")
@@ -59,3 +61,13 @@ def test_keys_that_are_not_set_are_right_when_they_are_set() -> None:
 def test_whatever_is_said_stays_a_comment(said: str) -> None:
     made = text([Row("a", "a", head=True, about=said, parts=(said,))], (said,), None)
     assert tomllib.loads(made) == {"engine": "vllm", "hosts": {"a": {"role": "head"}}}
+
+
+def test_the_table_in_the_documentation_is_valid() -> None:
+    page = Path(__file__).parents[1] / "docs" / "cluster-toml.md"
+    table = page.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0]
+    cluster = read_back(table)
+    assert (cluster.head, cluster.link) == ("spark-1", "192.168.1.0/24")
+    assert cluster.target("spark-2") == "nvidia@192.168.100.11"
+    keys = {*Cluster.model_fields, *Member.model_fields} - {"hosts"}
+    assert all(f"| `{key}` |" in page.read_text(encoding="utf-8") for key in keys)

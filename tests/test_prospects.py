@@ -81,3 +81,10 @@ def test_an_answer_that_cannot_be_meant(answer: str, what: str) -> None:
     found, _ = prospects([ALIAS, NAS], "spark-1", [])
     with pytest.raises(Problem, match=what):
         chosen(answer, found)
+
+
+def test_nothing_to_take_is_asked_again() -> None:
+    found, _ = prospects([NAS], "no name", [])
+    assert [each.name for each in found] == ["nas"]
+    with pytest.raises(Problem, match="no host is chosen"):
+        chosen("", found)

@@ -38,6 +38,11 @@ def included(pattern: str) -> Iterator[tuple[str, str]]:
             id="two blocks of one name, and the first value",
         ),
         pytest.param(
+            "Host a\n HostName 10.0.0.1\nHost a b\n HostName 10.0.0.2\n",
+            [("a", ("10.0.0.1",)), ("b", ("10.0.0.2",))],
+            id="the first block holds",
+        ),
+        pytest.param(
             "Include conf.d/*\nHost last\n",
             [("inner", ("10.0.0.9",)), ("deep", ()), ("last", ())],
             id="Include, and Include in it",

@@ -59,7 +59,12 @@ def default(found: Sequence[Prospect]) -> tuple[Prospect, ...]:
 def chosen(answer: str, found: Sequence[Prospect]) -> tuple[Prospect, ...]:
     """Those that an answer names: by number, by name, or hosts of which nothing was known."""
     words = answer.replace(",", " ").split()
-    return tuple(dict.fromkeys(_picked(word, found) for word in words)) or default(found)
+    picked = tuple(dict.fromkeys(_picked(word, found) for word in words)) or default(found)
+    if not picked:
+        raise Problem(
+            "no host is chosen", cause="none is taken unasked", fix="give numbers, or names of others"
+        )
+    return picked
 
 
 def _picked(word: str, found: Sequence[Prospect]) -> Prospect:

@@ -1,5 +1,6 @@
 """`medley init`: writes cluster.toml, out of hosts that the user picks or names."""
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,7 +154,7 @@ def _write(path: Path, text: str) -> None:
 
     try:
         if path.exists():
-            path.replace(f"{path}.1")
+            shutil.copy2(path, f"{path}.1")
         store.write(path, text)
     except OSError as error:
         raise Problem(
