@@ -45,6 +45,7 @@ in
     join = "Run this host's part of a model that another host heads";
     link = "Show, measure, set up or watch the wire between hosts";
     plan = "Say where a model would lie, whether it fits, and how fast it should be";
+    init = "Write cluster.toml out of the hosts that are there";
     up = "Bring up the cluster that cluster.toml names";
     down = "End it on every host";
     stop = "End the served model";

@@ -157,6 +157,17 @@ def run(command: Command, *, limit_s: float | None = None, on_line: OnLine | Non
     return finished
 
 
+def attend(command: Command) -> int:
+    """Run it where the user is: our terminal is its own, and it may ask there. Returns its exit status."""
+    child = subprocess.Popen(command.argv, env=command.environment(os.environ), preexec_fn=_die_with_parent)  # noqa: PLW1509 - as below
+    try:
+        return _exit_status(child.wait())
+    except BaseException:
+        child.terminate()
+        child.wait()
+        raise
+
+
 def detach(command: Command, log: Path) -> int:
     """Start it, and leave it to itself: it outlives us and our terminal. Returns its process id."""
     store.make(log.parent)

@@ -48,6 +48,17 @@ def script(programs: Sequence[Sequence[str]], words: Sequence[str]) -> str:
     return f"exec sh -c {shlex.quote(text)}"
 
 
+class Unknown(Problem):
+    """Its host key is not known yet."""
+
+
+class Refused(Problem):
+    """It does not take our key, or we have none."""
+
+
+_UNKNOWN = r"Host key verification failed|No \S+ host key is known"
+_REFUSED = r"Permission denied"
+_SORTS = {_UNKNOWN: Unknown, _REFUSED: Refused}
 _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -55,14 +66,14 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "if it was set up anew: ssh-keygen -R {host}; ssh {target} true  # and compare the fingerprint",
     ),
     (
-        r"Host key verification failed|No \S+ host key is known",
+        _UNKNOWN,
         "ssh does not know its host key yet, and does not take one unseen",
         "log in once and compare the fingerprint: ssh {target} true",
     ),
     (
-        r"Permission denied",
+        _REFUSED,
         "it does not let us in without a password",
-        "give it your key: ssh-copy-id {target}",
+        "give it your key: ssh-copy-id {login}",
     ),
     (
         r"Could not resolve hostname",
@@ -86,12 +97,17 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
 def problem(name: str, target: str, said: Sequence[str], status: int | None) -> Problem:
     """Why the host `name` could not be reached, from what ssh or its shell said; `status` None: it hangs."""
     text = "\n".join(said)
-    host = re.sub(r"^ssh://|:\d+$", "", target).rpartition("@")[2]
+    login, _, port = target.removeprefix("ssh://").partition(":")
+    host = login.rpartition("@")[2]
     for pattern, cause, fix in _CAUSES:
         if re.search(pattern, text):
             last = said[-1].strip() if said else ""
             words = {"host": shlex.quote(host), "target": shlex.quote(target), "name": name}
-            return Problem(f"{name} cannot be reached", cause=f"{cause} ({last})", fix=fix.format(**words))
+            words["login"] = shlex.join(
+                (*(("-p", port) if port else ()), login)
+            )  # ssh-copy-id knows no ssh://
+            sort = _SORTS.get(pattern, Problem)
+            return sort(f"{name} cannot be reached", cause=f"{cause} ({last})", fix=fix.format(**words))
     if status is None:
         return Problem(
             f"{name} does not answer",

@@ -22,6 +22,7 @@ VERBS = {
         "check",
         "env",
         "facts",
+        "init",
         "link",
         "plan",
         "run",

@@ -20,6 +20,7 @@ VERBS = (
         "ray-stop",
         "join",
         "status",
+        "init",
         "up",
         "down",
         "stop",
