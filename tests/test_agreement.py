@@ -32,19 +32,19 @@ PART: dict[str, Any] = {"role": "worker", "head": "10.0.0.1:24000", "address": "
 RAY: dict[str, Any] = {"name": "medley-ray", "running": True}
 
 
-@pytest.mark.parametrize(
-    ("look", "stands"),
-    [
+LOOKS: list[Any] = [
         pytest.param({"membership": PART, "units": [RAY]}, True, id="as it should be"),
         pytest.param({"membership": None, "units": []}, False, id="nothing runs"),
         pytest.param({"membership": PART, "units": []}, False, id="by hand, and nobody keeps it"),
-        pytest.param({"membership": PART, "units": [{**RAY, "running": False}]}, False, id="it ended"),
-        pytest.param({"membership": {**PART, "role": "head"}, "units": [RAY]}, False, id="role"),
-        pytest.param({"membership": {**PART, "head": "10.1.0.1:1"}, "units": [RAY]}, False, id="head"),
-        pytest.param({"membership": {**PART, "address": "10.1.0.2"}, "units": [RAY]}, False, id="wire"),
-    ],
-)  # fmt: skip
-def test_what_stands(look: dict[str, object], *, stands: bool) -> None:
+        pytest.param({"membership": PART, "units": [dict(RAY, running=False)]}, False, id="it ended"),
+        pytest.param({"membership": dict(PART, role="head"), "units": [RAY]}, False, id="role"),
+        pytest.param({"membership": dict(PART, head="10.1.0.1:1"), "units": [RAY]}, False, id="head"),
+        pytest.param({"membership": dict(PART, address="10.1.0.2"), "units": [RAY]}, False, id="wire"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("look", "stands"), LOOKS)
+def test_what_stands(look: dict[str, Any], *, stands: bool) -> None:
     assert agreement.stands(look, "worker", "10.0.0.1:24000", "10.0.0.2") is stands
 
 

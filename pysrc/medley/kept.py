@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from medley import machine, store, units
+from medley import ending, machine, store, units
 from medley.family import descendants
 from medley.unit import Unit
 from medley.units import State
@@ -55,7 +55,7 @@ class _Keeper:
                 process.stop(self.unit.stop_limit_s)
                 if after:
                     after.stop(1)
-                machine.end(descendants(self.state.keeper), grace_s=2)
+                ending.end(descendants(self.state.keeper), grace_s=2)
         if finished is None:
             raise AssertionError(process)  # it was waited for without a limit
         return finished

@@ -10,7 +10,6 @@ import select
 import signal
 import subprocess
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -22,7 +21,8 @@ from plumbum import CommandNotFound, ProcessTimedOut, local
 
 from medley import store, transcript
 from medley.command import Command
-from medley.family import alive, descendants
+from medley.ending import insist
+from medley.family import descendants
 from medley.problem import Problem
 
 _PR_SET_PDEATHSIG = 1
@@ -125,7 +125,7 @@ class Process:
             self._child.wait()
         if self.command.undo:
             _quietly(self.command.undo)
-        _end(family)
+        insist(family)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -184,17 +184,6 @@ def detach(command: Command, log: Path) -> int:
     return os.posix_spawn(program, command.argv, env, file_actions=files, setsid=True)
 
 
-def end(pids: set[int], grace_s: float) -> None:
-    """Ask processes to end, and after `grace_s` seconds insist."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + grace_s
-    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    _end(pids)
-
-
 def _quietly(argv: tuple[str, ...]) -> None:
     """Run what ends what is no process of ours; that it is gone already is no matter."""
     child = subprocess.Popen(
@@ -246,22 +235,3 @@ def _die_with_parent() -> None:
 
 def _exit_status(status: int) -> int:
     return 128 - status if status < 0 else status
-
-
-def _end(family: set[int], limit_s: float = 3) -> None:
-    """Kill what is left of a family, and wait until it is gone."""
-    deadline = time.monotonic() + limit_s
-    while (left := {pid for pid in family if alive(pid)}) and time.monotonic() < deadline:
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        _reap(left)
-        time.sleep(0.05)
-    # Also those that ended by themselves: a zombie keeps the namespace it is in from going.
-    _reap(family)
-
-
-def _reap(pids: set[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)

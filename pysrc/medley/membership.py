@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from medley import container, family, images, machine, ray, store, transcript, units
+from medley import container, ending, family, images, machine, ray, store, transcript, units
 from medley.command import Command
 from medley.container import Runtime
 from medley.imaged import RAY, Imaged
@@ -73,7 +73,7 @@ def stop() -> int:
     """End them all, and what keeps them; returns how many there were."""
     found = processes()
     units.stop(UNIT)
-    machine.end(found, grace_s=3)
+    ending.end(found, grace_s=3)
     # What runs in a container may be another user's, so that only its name is ours.
     contained = ended_container()
     _note().unlink(missing_ok=True)

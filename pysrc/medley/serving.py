@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from os import getpid
 from pathlib import Path
 
-from medley import machine, store, units
+from medley import ending, store, units
 from medley.problem import Problem
 
 UNIT = "medley-serve-"
@@ -89,7 +89,7 @@ def end(port: int | None, note: Callable[[str], None]) -> int:
     found = {server.pid for server in servers() if port is None or server.url.endswith(f":{port}/v1")}
     for pid in found:
         note(f"end the server of process {pid} …")
-    machine.end(found, _END_LIMIT_S)
+    ending.end(found, _END_LIMIT_S)
     return len(names) + len(found)
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from medley import family, machine, own, store
+from medley import ending, family, machine, own, store
 from medley.command import Command
 from medley.problem import Problem
 from medley.unit import Unit
@@ -77,7 +77,7 @@ def stop(name: str) -> bool:
     """End it and forget it; whether it ran."""
     keeper = _keeper(name)
     if keeper is not None:
-        machine.end({keeper}, grace_s=_stop_limit_s(name) + 10)
+        ending.end({keeper}, grace_s=_stop_limit_s(name) + 10)
     for suffix in ("state", "json", "lock"):
         (folder() / f"{name}.{suffix}").unlink(missing_ok=True)
     return keeper is not None
