@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import socket
 import threading
 import time
@@ -12,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from medley import store
+from medley import hub, store
 from medley.problem import Problem
 from medley.sealed import Channel, Closed
-from medley.transfer import fetching, passing, stream
+from medley.transfer import passing, stream
 from medley.transfer.fetching import Fetching, Source, Stopped
 from medley.transfer.held import Held
-from medley.transfer.manifest import Manifest
-from medley.transfer.offered import offered
+from medley.transfer.manifest import File, Manifest
+from medley.transfer.offered import offered, root
 from medley.watch import Silent
-from tests.transferring import COUNT, PIECE, SECRET, SIZES, files, flip, model
+from tests.transferring import COUNT, PIECE, SECRET, SIZES, files, flip, model, repository
 
 TOTAL = sum(SIZES.values())
 Serve = Callable[[Held], Source]
@@ -84,6 +85,25 @@ def test_a_chain_passes_on_what_it_does_not_have_yet(source: Held, tmp_path: Pat
     assert notes.said == []
 
 
+def test_a_repository_is_in_the_cache_only_when_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
+) -> None:
+    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    top = repository(tmp_path / "hub", "org/name")
+    found = offered("org/name", piece_bytes=PIECE)
+    from_ = serve(Held(found, top, whole=True))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "other"))
+    seen: list[bool] = []
+    held = Held(found, root("org/name"))
+    Fetching(held, [from_], SECRET, on_progress=lambda *_: seen.append(hub.cached("org/name"))).run()
+    assert set(seen[:-1]) == {False}
+    assert seen[-1]
+    assert files(held.root) == files(top)
+    assert (held.root / "snapshots/c/config.json").is_symlink()
+    assert offered("org/name", piece_bytes=PIECE) == found
+
+
 def test_what_is_there_is_not_fetched_again(source: Held, held: Held, serve: Serve) -> None:
     from_ = serve(source)
     Fetching(held, [from_], SECRET).run()
@@ -107,7 +127,7 @@ def test_a_source_that_is_not_there_and_one_that_is(source: Held, held: Held, se
     notes = Notes()
     Fetching(held, [gone, serve(source)], SECRET, watch=notes).run()
     assert files(held.root) == files(source.root)
-    assert notes.said == [f"{gone}: [Errno 111] Connection refused; going on from from"]
+    assert notes.said == [f"{gone}: Connection refused; going on from from"]
 
 
 def test_a_source_with_a_wrong_piece(source: Held, held: Held, serve: Serve, tmp_path: Path) -> None:
@@ -200,7 +220,7 @@ def waits(channel: Channel, connection: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("behave", "said"),
     [
-        pytest.param(dies, "it closed the connection", id="dies"),
+        pytest.param(dies, r"closed the connection|reset by peer|Broken pipe", id="dies"),
         pytest.param(silent, "it was silent for", id="silent"),
         pytest.param(stalls, "it was too slow: 100 of 4096 bytes", id="stalls within a piece"),
         pytest.param(waits, "it had itself to wait", id="waits for ever"),
@@ -211,10 +231,12 @@ def test_a_source_that_fails_midway(
     held: Held, other: Source, behave: Callable[[Channel, socket.socket], None], said: str, tmp_path: Path
 ) -> None:
     notes = Notes()
+    begun = time.monotonic()
     with odd(behave) as source_:
         Fetching(held, [source_, other], SECRET, watch=notes).run()
     assert files(held.root) == files(tmp_path / "from")
-    assert said in notes.said[0]
+    assert re.search(said, notes.said[0])
+    assert time.monotonic() - begun < 20
 
 
 @pytest.mark.parametrize("behave", [silent, waits], ids=["silent", "waiting"])
@@ -256,14 +278,14 @@ def test_what_came_before_a_stop_is_kept(source: Held, held: Held, serve: Serve)
     assert files(held.root) == files(source.root)
 
 
-def test_no_room_is_a_problem_before_anything_comes(held: Held, serve: Serve, source: Held) -> None:
-    huge = Manifest(source.manifest.files, (), PIECE)
-    held.manifest = huge
-    held.done_bytes = -store.free_bytes(held.root) * 2  # so much more than there is
+def test_no_room_is_a_problem_before_anything_comes(source: Held, tmp_path: Path, serve: Serve) -> None:
+    size_bytes, piece_bytes = store.free_bytes(tmp_path) * 2, 64 << 20
+    huge = File("x", size_bytes, ("0" * 64,) * -(-size_bytes // piece_bytes))
+    held = Held(Manifest((huge,), (), piece_bytes), tmp_path / "to")
     with pytest.raises(Problem, match=f"{socket.gethostname()} has no room for {held.root}") as caught:
-        fetching.require_space(held)
-    assert str(held.missing_bytes) in caught.value.cause
-    del serve
+        Fetching(held, [serve(source)], SECRET).run()
+    assert f"{size_bytes} bytes are needed" in caught.value.cause
+    assert files(held.root) == {}
 
 
 def test_two_to_one_folder(held: Held, serve: Serve, source: Held) -> None:

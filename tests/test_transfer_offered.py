@@ -101,7 +101,9 @@ def test_a_repository_is_one_snapshot_and_its_blobs(hub: Path) -> None:
 
 
 def test_the_newest_whole_snapshot_where_main_is_not(hub: Path) -> None:
-    top = snapshot(hub, "whole", {"config.json": "1", "model.safetensors": "2"})
+    top = snapshot(hub, "older", {"config.json": "1", "model.safetensors": "2"})
+    os.utime(top / "snapshots" / "older", (1, 1))
+    snapshot(hub, "whole", {"config.json": "1", "model.safetensors": "2"})
     snapshot(hub, "half", {"config.json": "1"})
     (top / "refs" / "main").write_text("half")
     assert [link.path.split("/")[1] for link in offered("org/name").links] == ["whole", "whole"]

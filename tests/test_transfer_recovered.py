@@ -136,8 +136,8 @@ def test_what_lies_behind_a_users_link_is_not_written_to(
     held = Held(manifest, there)
     recover(held)
     assert not (there / name).is_symlink()
-    wrong = {manifest.pieces[number].file.path for number in held.missing()}
-    assert wrong == {name, B}
+    lost = [file for file in manifest.files if file.path in {name, B}]
+    assert len(held.missing()) == sum(len(file.hashes) for file in lost), "nothing of it is counted on"
     assert elsewhere.read_bytes() == content
 
 

@@ -1,5 +1,6 @@
 """A model of random bytes, and what a test of a transfer asks of the folder that it went to."""
 
+import os
 import random
 from pathlib import Path
 
@@ -18,6 +19,21 @@ def model(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
+def repository(hub: Path, name: str) -> Path:
+    """The same in the hub's cache, as its client lays it out."""
+    top = hub / f"models--{name.replace('/', '--')}"
+    snapshot, blobs = top / "snapshots" / "c", top / "blobs"
+    for number, (path, content) in enumerate(files(model(hub / "made")).items()):
+        blobs.mkdir(parents=True, exist_ok=True)
+        (blobs / str(number)).write_bytes(content)
+        link = snapshot / path
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(os.path.relpath(blobs / str(number), link.parent))
+    (top / "refs").mkdir()
+    (top / "refs" / "main").write_text("c")
+    return top
+
+
 def files(folder: Path) -> dict[str, bytes]:
     """What lies there, by name; of a link what it leads to."""
     return {
@@ -29,8 +45,6 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def flip(path: Path, at: int) -> None:
     """One bit, as a disk does it: size and time stay."""
-    import os
-
     before = path.stat()
     with path.open("r+b") as file:
         file.seek(at)

@@ -91,7 +91,7 @@ class Channel:
             self._connection.settimeout(limit_s)
             sent = self._connection.sendfile(file, offset, size_bytes)
         except OSError as error:
-            raise Closed(str(error)) from error
+            raise Closed(error.strerror or str(error)) from error
         if sent != size_bytes:
             raise Closed(f"a file ended {size_bytes - sent} bytes too soon")
 
@@ -106,7 +106,7 @@ class Channel:
         try:
             read = self._connection.recv_into(into)
         except OSError as error:
-            raise Closed(str(error)) from error
+            raise Closed(error.strerror or str(error)) from error
         if not read:
             raise Closed("it closed the connection")
         return read
@@ -118,7 +118,7 @@ class Channel:
         try:
             self._connection.sendall(line + b"\n")
         except OSError as error:
-            raise Closed(str(error)) from error
+            raise Closed(error.strerror or str(error)) from error
 
     def _line(self) -> bytes:
         while b"\n" not in self._buffer:
@@ -130,7 +130,7 @@ class Channel:
         try:
             read = self._connection.recv(1 << 16)
         except OSError as error:
-            raise Closed(str(error)) from error
+            raise Closed(error.strerror or str(error)) from error
         if not read:
             raise Closed("it closed the connection")
         self._buffer += read

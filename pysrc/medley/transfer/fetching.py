@@ -132,7 +132,7 @@ class Fetching:
                 connection.connect((source.address, source.port))
                 yield connection
             except OSError as error:
-                raise Lost(str(error)) from error
+                raise Lost(error.strerror or str(error)) from error
             finally:
                 with self._lock:
                     self._connection = None
