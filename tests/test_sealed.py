@@ -41,6 +41,37 @@ def test_what_is_said_is_heard_in_order(pair: tuple[socket.socket, socket.socket
     assert len((client.receive(5) or {})["large"]) == 200_000
 
 
+def test_a_part_of_a_file_goes_beside_the_messages(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    server, client = both(pair)
+    content = bytes(range(256)) * 20_000
+    (tmp_path / "x").write_bytes(content)
+    into = memoryview(bytearray(len(content) - 1000))
+    assert client.take(into, 0.1) == 0
+    with ThreadPoolExecutor() as pool, (tmp_path / "x").open("rb") as file:
+        server.send({"comes": len(into)})
+        given = pool.submit(server.give, file, 1000, len(into), 20)
+        assert client.receive(5) == {"comes": len(into)}
+        at = 0
+        while at < len(into):
+            at += client.take(into[at:], 5)
+        given.result(20)
+        assert bytes(into) == content[1000:]
+        with pytest.raises(Closed, match="ended 1 bytes too soon"):
+            server.give(file, len(content) - 1, 2, 20)
+        server.send({"next": 1})
+    assert client.take(into[:1], 5) == 1
+    assert client.receive(5) == {"next": 1}
+
+
+def test_a_part_ends_with_its_channel(pair: tuple[socket.socket, socket.socket]) -> None:
+    server, client = both(pair)
+    server.close()
+    with pytest.raises(Closed):
+        client.take(memoryview(bytearray(10)), 5)
+
+
 def test_nothing_said_is_none_in_time(pair: tuple[socket.socket, socket.socket]) -> None:
     server, _ = both(pair)
     began = time.monotonic()

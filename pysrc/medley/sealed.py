@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from medley.problem import Problem
 
@@ -85,6 +85,32 @@ class Channel:
         message: dict[str, Any] = json.loads(text)
         return message
 
+    def give(self, file: IO[bytes], offset: int, size_bytes: int, limit_s: float) -> None:
+        """A part of a file after a message, as it is: whoever takes it knows what it should be."""
+        try:
+            self._connection.settimeout(limit_s)
+            sent = self._connection.sendfile(file, offset, size_bytes)
+        except OSError as error:
+            raise Closed(error.strerror or str(error)) from error
+        if sent != size_bytes:
+            raise Closed(f"a file ended {size_bytes - sent} bytes too soon")
+
+    def take(self, into: memoryview, limit_s: float) -> int:
+        """How many bytes of such a part have come, 0 where none did in time."""
+        if self._buffer:
+            size = min(len(into), len(self._buffer))
+            into[:size], self._buffer = self._buffer[:size], self._buffer[size:]
+            return size
+        if not select.select([self._connection], [], [], limit_s)[0]:
+            return 0
+        try:
+            read = self._connection.recv_into(into)
+        except OSError as error:
+            raise Closed(error.strerror or str(error)) from error
+        if not read:
+            raise Closed("it closed the connection")
+        return read
+
     def close(self) -> None:
         self._connection.close()
 
@@ -92,7 +118,7 @@ class Channel:
         try:
             self._connection.sendall(line + b"\n")
         except OSError as error:
-            raise Closed(str(error)) from error
+            raise Closed(error.strerror or str(error)) from error
 
     def _line(self) -> bytes:
         while b"\n" not in self._buffer:
@@ -104,7 +130,7 @@ class Channel:
         try:
             read = self._connection.recv(1 << 16)
         except OSError as error:
-            raise Closed(str(error)) from error
+            raise Closed(error.strerror or str(error)) from error
         if not read:
             raise Closed("it closed the connection")
         self._buffer += read

@@ -1,0 +1,83 @@
+"""What a host does in a transfer, as its lead would have it done; run on a host of the rack.
+
+    python -m tests.rack.transfer_program offer|fetch|check ROOT ADDRESS
+
+Manifest, secret and sources come and go by files in the host's home folder, what happens by lines on stdout.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from medley.problem import Problem
+from medley.transfer import passing
+from medley.transfer.fetching import Fetching, Source
+from medley.transfer.held import Held
+from medley.transfer.manifest import Manifest
+from medley.transfer.offered import offered
+from medley.transfer.recovered import damage
+from medley.watch import Silent
+
+HERE = Path.home() / "transfer"
+
+
+class Said(Silent):
+    def note(self, text: str) -> None:
+        say("note", text)
+
+
+def main() -> None:
+    verb, root, address = sys.argv[1:]
+    try:
+        {"offer": offer, "fetch": fetch, "check": check}[verb](Path(root), address)
+    except Problem as problem:
+        say("problem", problem.table)
+        sys.exit(1)
+
+
+def offer(root: Path, address: str) -> None:
+    manifest = offered(str(root))
+    (HERE / "manifest.json").write_text(json.dumps(manifest.table))
+    with passing.serve(Held(manifest, root, whole=True), address, secret()) as port:
+        say("port", port)
+        time.sleep(600)
+
+
+def fetch(root: Path, address: str) -> None:
+    held = Held(manifest(), root)
+    with passing.serve(held, address, secret()) as port:
+        say("port", port)
+        sources = [Source(*each) for each in awaited("sources.json")]
+        run = Fetching(held, sources, secret(), on_progress=lambda *each: say("progress", each), watch=Said())
+        run.run()
+        say("done", run.received_bytes)
+        time.sleep(600)
+
+
+def check(root: Path, address: str) -> None:
+    del address
+    say("damage", damage(manifest(), root))
+
+
+def manifest() -> Manifest:
+    return Manifest.parsed(awaited("manifest.json"))
+
+
+def secret() -> str:
+    return (HERE / "secret").read_text()
+
+
+def awaited(name: str) -> Any:
+    while not (HERE / name).is_file():
+        time.sleep(0.02)
+    return json.loads((HERE / name).read_text())
+
+
+def say(kind: str, what: object) -> None:
+    print(json.dumps({kind: what, "at": time.monotonic()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
