@@ -85,6 +85,7 @@ def test_killed_it_starts_anew_later_each_time() -> None:
         os.kill(pid, signal.SIGKILL)
         assert within(lambda: not family.alive(pid))  # noqa: B023 - used before the next one
         assert within(lambda: (units.state("medley-x") or none()).restarts == restarts)  # noqa: B023 - the same
+    assert within(lambda: not (units.state("medley-x") or none()).running)
     found = units.state("medley-x")
     assert found
     assert (found.running, found.next_s, found.status) == (False, None, 137)

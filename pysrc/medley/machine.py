@@ -75,8 +75,12 @@ class Process:
         self._child = _spawn(command, stdin, subprocess.PIPE if on_error else subprocess.STDOUT)
         told = ((self._child.stdout, on_line), (self._child.stderr, on_error))
         self._readers = [threading.Thread(target=self._read, args=each, daemon=True) for each in told]
-        for reader in self._readers:
-            reader.start()
+        try:
+            for reader in self._readers:
+                reader.start()
+        except BaseException:  # Ctrl-C: nobody else knows of it yet
+            self.stop(grace_s=5)
+            raise
 
     @property
     def pid(self) -> int:
