@@ -48,6 +48,7 @@ in
     init = "Write cluster.toml out of the hosts that are there";
     up = "Bring up the cluster that cluster.toml names";
     down = "End it on every host";
+    pull = "Bring a model to every host of the cluster";
     stop = "End the served model";
     logs = "What the cluster's units say";
     status = "The cluster this host is in, and what is served here";

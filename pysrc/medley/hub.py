@@ -25,6 +25,8 @@ LIMIT_S = 8
 # Of all questions together: a model of 160 files is 160 small answers.
 _ALL_S = 45
 _AT_ONCE = 8
+# The same weights in other forms, which no engine of ours reads beside safetensors.
+_NOT_NEEDED = ["*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*", "metal/*"]
 
 
 def require(repository: str) -> None:
@@ -100,6 +102,19 @@ def _asked(repository: str, question: "Callable[[HfApi], _T]") -> _T | Problem:
         return _not_whole(repository, str(error))
     except (errors.HTTPError, OSError, ValueError) as error:  # type: ignore[attr-defined]
         return _unreachable(repository, type(error).__name__)
+
+
+def download(repository: str) -> Path:
+    """Its weights, tables and code into the hub's cache; what is there already is kept."""
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - half a second, and seldom needed
+
+    try:
+        found = snapshot_download(
+            repository, cache_dir=cache(), endpoint=endpoint(), ignore_patterns=_NOT_NEEDED
+        )
+    except Exception as error:
+        raise _unreachable(repository, f"{type(error).__name__}: {str(error)[:200]}") from error
+    return Path(found)
 
 
 def _names(api: "HfApi", repository: str) -> tuple[str, ...]:

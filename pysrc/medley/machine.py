@@ -110,7 +110,8 @@ class Process:
             return None
         # Children of a dead engine may hold its output open: its last lines come at once or never.
         for reader in self._readers:
-            reader.join(timeout=2)
+            if reader.is_alive():
+                reader.join(timeout=2)
         return Finished(_exit_status(status), tuple(self.last))
 
     def wait(self, limit_s: float | None = None) -> Finished | None:

@@ -23,6 +23,7 @@ VERBS = (
         "init",
         "up",
         "down",
+        "pull",
         "stop",
         "logs",
         "link",

@@ -1,0 +1,114 @@
+"""`medley pull`: a model on every host of the cluster, sent once over each link."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plumbum import cli
+
+from medley.cli.clustered import Clustered, columns, tables, tell
+from medley.problem import Problem
+
+if TYPE_CHECKING:
+    from medley.pulling import Pull as Pulling
+    from medley.weights import Weights
+
+
+class Pull(Clustered):
+    DESCRIPTION = (
+        "Bring a model to every host of cluster.toml: once from the hub or a folder, then host to host."
+    )
+    DESCRIPTION_MORE = """
+MODEL is a name in models/, ORG/NAME on the hub, or a folder, which then lies at the same path on every host.
+The host that has it sends it over the cluster's wire to the next, that one to the one after it while it still
+comes, and so on. Every piece is verified by its hash. What was cut off goes on where it was.
+
+Examples:
+    /medley pull gpt-oss-120b
+    /medley pull /models/mine --from spark-1
+    /medley pull Qwen/Qwen3-8B --verify      read all of it again on every host, and say what is damaged
+
+"""
+    USAGE = "    {progname} [SWITCHES] MODEL\n"
+    origin = cli.SwitchAttr("--from", str, argname="HOST", help="the host to take it from, or to fetch it on")
+    verify = cli.Flag("--verify", help="bring nothing: compare every host's copy, piece by piece")
+    as_json = cli.Flag("--json", help="print one JSON object: bytes by host, seconds, problems")
+
+    def main(self, model: str) -> int:
+        from medley import config, pulling, store, weights
+        from medley.bringup import Bringup
+        from medley.cli.pulled import Bars
+        from medley.everyone import Everyone
+
+        wanted, origin = self.wanted(), self.origin
+        # A folder may be on another host than this one, or a part of it here.
+        absolute = str(Path(model)) if model.startswith("/") else None
+        target = absolute or _sent(weights.weights(model, config.models(), store.cache()))
+        if origin and origin not in wanted.hosts:
+            raise Problem(
+                f"the cluster has no host {origin}",
+                cause=f"its hosts are {', '.join(wanted.hosts)}",
+                fix=f"--from {wanted.head}",
+            )
+        began, bars = time.monotonic(), Bars(list(wanted.hosts))
+        with bars, Everyone(wanted, on_note=bars.of_host) as everyone:
+            bringup = Bringup(everyone, bars)
+            bringup.look()
+            bringup.wire()
+            addresses = {name: end.address for name, end in bringup.ends.items()}
+            pull = pulling.Pull(everyone, target, addresses, origin)
+            status = self._verified(pull) if self.verify else self._brought(pull, began)
+            return tell(everyone.failed.values()) or status
+
+    def _brought(self, pull: "Pulling", began: float) -> int:
+        if pull.find():
+            pull.download()
+        pull.describe()
+        pull.bring()
+        seconds = time.monotonic() - began
+        if self.as_json:
+            said = {"size_bytes": pull.size_bytes, "received_bytes": dict(pull.received), "seconds": seconds}
+            print(json.dumps({**said, "from": pull.having[0], "problems": tables(pull.everyone.failed)}))
+            return 0
+        table = [("host", "received", "state"), (pull.having[0], "-", "had it")]
+        table += [
+            (name, _gigabytes(size), "has it" if size else "had it") for name, size in pull.received.items()
+        ]
+        table += [(name, "-", "failed") for name in pull.everyone.failed]
+        print("\n".join(columns(table)))
+        print(f"\n{_gigabytes(pull.size_bytes)} in {seconds:.0f} s")
+        return 0
+
+    def _verified(self, pull: "Pulling") -> int:
+        if pull.find():
+            raise Problem(
+                f"no host has {pull.target}", cause="there is nothing to compare", fix="medley pull MODEL"
+            )
+        pull.describe(fresh=True)
+        found = pull.verify()
+        if self.as_json:
+            print(json.dumps({"damage": found, "problems": tables(pull.everyone.failed)}))
+        else:
+            for name, damage in found.items():
+                print(f"{name}: {'as on ' + pull.having[0] if not damage else 'damaged'}")
+                print("".join(f"    {each}\n" for each in damage), end="")
+        if any(found.values()) and not self.as_json:
+            print("\nmedley pull mends it: only what is wrong is sent")
+        return 1 if any(found.values()) else 0
+
+
+def _sent(found: "Weights") -> str:
+    """What is sent, where anything is."""
+    made: Any = found.model and found.model.made
+    if made:
+        raise Problem(
+            f"{found.name} is sent nowhere",
+            cause="it is made on the spot, on each host by itself",
+            fix=f"medley serve {found.name}",
+        )
+    return found.target
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.2f} GB"

@@ -1,0 +1,66 @@
+"""`medley pull` over ssh: a model of random bytes to every host of a desk, killed, resumed, damaged."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.rack.conftest import Up
+from tests.rack.desk import LINKS, Desk, busy, process
+from tests.rack.patience import within
+from tests.rack.spec import Spec
+
+pytestmark = pytest.mark.rack
+
+MODEL = "/tmp/home/models/random"
+SIZE = 48 << 20
+
+
+def model(desk: Desk, host: str) -> Path:
+    """Two files of weights and what else an engine looks for, on one host."""
+    folder = desk.rack[host].path(MODEL)
+    folder.mkdir(parents=True)
+    for name in ("model-1.safetensors", "model-2.safetensors"):
+        (folder / name).write_bytes(os.urandom(SIZE // 2))
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def test_a_model_to_all_hosts_and_what_happens_to_it(rack: Up) -> None:
+    desk = Desk.of(rack(Spec(3, LINKS)))
+    folder = model(desk, "host2")
+    desk.rack.shape("fast", 200)
+    pulling = desk.begin("pull", MODEL, until="host3: ")
+    third = desk.rack["host3"].path(MODEL)
+    assert within(30, lambda: sum(each.stat().st_size for each in third.glob("*")) > SIZE // 4)
+    desk.head.says("kill", "-KILL", str(process(desk.head, "medley pull")))
+    pulling.wait(20)
+    assert within(10, lambda: busy(desk.rack["host3"]) == []), "what it began there ends with it"
+    assert not (third / "config.json").exists(), "no engine takes it for a model yet"
+
+    desk.rack.shape("fast", 2000)
+    said = json.loads(desk.done("pull", MODEL, "--json", at="host3")[-1])
+    assert said["from"] == "host2"
+    assert 0 < said["received_bytes"]["host3"] < SIZE * 3 // 4, "the rest was there already"
+    for name in ("host1", "host3"):
+        copy = desk.rack[name].path(MODEL)
+        for file in folder.iterdir():
+            assert (copy / file.name).read_bytes() == file.read_bytes()
+    assert any("0.05 GB in" in line for line in desk.done("pull", MODEL))
+
+    damaged = desk.rack["host1"].path(f"{MODEL}/model-2.safetensors")
+    before = damaged.stat()
+    with damaged.open("r+b") as bits:
+        bits.seek(5 << 20)
+        byte = bits.read(1)
+        bits.seek(5 << 20)
+        bits.write(bytes([byte[0] ^ 1]))
+    os.utime(damaged, ns=(before.st_atime_ns, before.st_mtime_ns))  # as a disk does it: nobody wrote
+    found = desk.type("pull", MODEL, "--verify")
+    assert found.status == 1
+    assert any("model-2.safetensors" in line and "piece" in line for line in found.lines), found.lines
+    mended = json.loads(desk.done("pull", MODEL, "--json")[-1])
+    assert 0 < mended["received_bytes"]["host1"] < SIZE // 4
+    assert desk.type("pull", MODEL, "--verify").status == 0
+    assert any("no host has" in line for line in desk.type("pull", "/tmp/home/other").lines)
