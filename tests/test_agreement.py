@@ -4,7 +4,7 @@ import pytest
 
 from medley import agreement
 
-OURS = {"medley": "0.1.0", "source": "aaaa"}
+OURS = {"medley": "aaaa"}
 
 
 @pytest.mark.parametrize(
@@ -14,13 +14,11 @@ OURS = {"medley": "0.1.0", "source": "aaaa"}
         pytest.param(OURS, -9.9, [], id="almost"),
         pytest.param(OURS, 61, ["the clock of b is off"], id="ahead"),
         pytest.param(OURS, -3600, ["the clock of b is off"], id="behind"),
-        pytest.param(
-            {"medley": "0.1.0", "source": "bbbb"}, 0, ["b runs another medley than this host"], id="another"
-        ),
+        pytest.param({"medley": "bbbb"}, 0, ["b runs another medley than this host"], id="another"),
     ],
 )
 def test_differences(greeting: dict[str, str], ahead_s: float, said: list[str]) -> None:
-    assert [each.what for each in agreement.differences("b", greeting, OURS, ahead_s)] == said
+    assert [each.what for each in agreement.differences("b", greeting, "aaaa", ahead_s)] == said
 
 
 @pytest.mark.parametrize(("free_mib", "count"), [(511, 1), (512, 0)])

@@ -11,15 +11,12 @@ _LEAST = 512 << 20
 """For Ray's logs and sockets; what an engine environment takes is seen when it is built."""
 
 
-def differences(
-    name: str, greeting: Mapping[str, Any], ours: Mapping[str, Any], ahead_s: float
-) -> Iterator[Problem]:
-    """What keeps the host from being asked any more; `ours` is what its greeting would be here."""
-    if greeting["source"] != ours["source"]:
-        text = " and ".join(f"{each['medley']} ({each['source']})" for each in (greeting, ours))
+def differences(name: str, greeting: Mapping[str, Any], ours: str, ahead_s: float) -> Iterator[Problem]:
+    """What keeps the host from being asked any more; `ours` is the digest of our source."""
+    if greeting["medley"] != ours:
         yield Problem(
             f"{name} runs another medley than this host",
-            cause=f"there and here it is {text}",
+            cause=f"the text of medley and its locks is {greeting['medley']} there and {ours} here",
             fix="use the same on all hosts: git pull in both, or the same flake; then the same again",
         )
     if abs(ahead_s) > CLOCK_LIMIT_S:

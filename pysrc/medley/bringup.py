@@ -45,7 +45,7 @@ class Bringup:
 
     def look(self) -> None:
         """Who is there, what they are, and whether they can work together at all."""
-        ours = {"medley": source.version(), "source": source.digest()}
+        ours = source.digest()
         for name in self.everyone.present:
             there = self.everyone.remotes[name]
             for problem in agreement.differences(name, there.greeting, ours, there.clock_ahead_s):

@@ -19,12 +19,12 @@ _WORDS = 6
 _LOG_BYTES = 64 << 20
 
 
-def keep(name: str, pid: int) -> int:
-    """Until it ends for good, or we are told to stop; then nothing of it is left."""
+def main(name: str) -> int:
+    """`medley kept UNIT`: until it ends for good, or we are told to stop; then nothing of it is left."""
     os.chdir("/")  # no folder is held that somebody may want to unmount
     unit = units.read(name)
     with store.lock(units.folder() / f"{name}.lock") as ours:
-        return _Keeper(unit, pid).run() if ours else 1
+        return _Keeper(unit, os.getpid()).run() if ours else 1
 
 
 class _Keeper:

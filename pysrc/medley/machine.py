@@ -17,8 +17,6 @@ from pathlib import Path
 from shutil import which
 from typing import IO
 
-from plumbum import CommandNotFound, ProcessTimedOut, local
-
 from medley import store, transcript
 from medley.command import Command
 from medley.ending import insist
@@ -45,6 +43,8 @@ class Finished:
 
 def ask(questions: Iterable[str]) -> transcript.Transcript:
     """Ask this host, in one round trip."""
+    from plumbum import ProcessTimedOut, local  # noqa: PLC0415 - a tenth of a second, which keepers spare
+
     command = local["sh"]["-c", transcript.script(questions)]
     try:
         _, said, _ = command.run(retcode=None, stdin=subprocess.DEVNULL, timeout=_ASK_LIMIT_S)
@@ -212,7 +212,7 @@ def _spawn(command: Command, stdin: int, stderr: int) -> "subprocess.Popen[str]"
             process_group=0,
             preexec_fn=_die_with_parent,  # noqa: PLW1509 - one C call; it takes no lock
         )
-    except (FileNotFoundError, PermissionError, CommandNotFound) as error:
+    except (FileNotFoundError, PermissionError) as error:
         raise Problem(
             f"{command.argv[0]} cannot be started",
             cause=str(error),

@@ -1,4 +1,4 @@
-"""`medley agent`: medley on a host of a cluster, asked by the one where a verb was typed, which starts it.
+"""An agent (`medley agent`) is medley on a host of a cluster, asked by the one where a verb was typed.
 
 One JSON object a line: on stdin {"do": ERRAND, "with": {…}}; on stdout first what this is, then to each
 errand any {"note": TEXT} and one {"said": {…}} or {"problem": {…}}. It ends when stdin does.
@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from queue import Queue
 from typing import Any
 
@@ -20,7 +21,7 @@ from medley.problem import Problem
 
 def main() -> int:
     asked: Queue[str] = Queue()
-    _say({"medley": source.version(), "source": source.digest(), "host": socket.gethostname()})
+    _say({"medley": source.digest(), "host": socket.gethostname(), "epoch_s": time.time()})
     threading.Thread(target=_listen, args=(asked,), daemon=True).start()
     while line := asked.get():
         _say(_answer(json.loads(line)))
@@ -41,5 +42,6 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         return {"problem": problem.table}
 
 
-def _say(table: dict[str, Any]) -> None:
-    print(json.dumps({**table, "epoch_s": time.time()} if "medley" in table else table), flush=True)
+def _say(table: Mapping[str, Any]) -> None:
+    sys.stdout.write(f"{json.dumps(table)}\n")
+    sys.stdout.flush()
