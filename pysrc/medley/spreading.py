@@ -156,7 +156,7 @@ def require_weights(found: Membership, folder: Path) -> None:
         raise Problem(
             f"{', '.join(said['lacking'])} has not this model",
             cause=f"there is no {file} there, and every host reads its own copy",
-            fix=f"bring it to the same place there: rsync -a {folder}/ HOST:{folder}/",
+            fix=f"medley pull {folder}; or bring it there by hand: rsync -a {folder}/ HOST:{folder}/",
         )
 
 

@@ -50,9 +50,9 @@ class Desk:
         """A verb of medley's, where the user sits."""
         return self.rack[at or self.typed_at].run(Command((*MEDLEY, *words)), limit_s=limit_s)
 
-    def done(self, *words: str, at: str | None = None) -> list[str]:
+    def done(self, *words: str, at: str | None = None, limit_s: float = LIMIT_S) -> list[str]:
         """What it prints, which has to succeed."""
-        finished = self.type(*words, at=at)
+        finished = self.type(*words, at=at, limit_s=limit_s)
         assert finished.status == 0, "\n".join(finished.lines)
         return list(finished.lines)
 

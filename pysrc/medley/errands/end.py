@@ -15,8 +15,12 @@ def run(asked: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[str, A
     ended += membership.stop()
     store.remove(membership.folder())
     if not asked["part"]:
-        for file in (token.path(), store.state() / "gathered.json"):
+        for file in (
+            token.path(),
+            *store.state().glob("gathered.json"),
+            *store.state().glob("sglang-*.yaml"),
+        ):
             file.unlink(missing_ok=True)
-        for folder in (units.folder(), serving.folder()):
+        for folder in (units.folder(), serving.folder(), store.state() / "vllm"):
             store.remove(folder)
     return {"ended": ended, "left": sorted(membership.processes())}

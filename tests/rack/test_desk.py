@@ -1,0 +1,78 @@
+"""From nothing to an answer on four hosts with two commands; back after a reboot; and no secret anywhere."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.rack import ssh
+from tests.rack.conftest import Up
+from tests.rack.desk import LINKS, Desk, busy, kept
+from tests.rack.host import Host
+from tests.rack.patience import within
+from tests.rack.spec import Spec
+
+pytestmark = pytest.mark.rack
+
+HOME = "/tmp/home"
+SECRETS = ("token", "api-key")
+ASK = ("ask", "--max-tokens", "8", "Hello")
+
+
+def test_two_commands_a_reboot_and_an_end(rack: Up) -> None:
+    desk = Desk.of(rack(Spec(4, LINKS)))
+    desk.done("up")
+    # Open to others, so that it has a key; typed on a worker, so that it goes to the head.
+    said = desk.done(
+        *("serve", "demo", "--detach", "--restart", "--pp", "4", "--host", "0.0.0.0"), at="host4", limit_s=400
+    )
+    assert any(line.startswith("ready after") for line in said), said[-20:]
+    first = answer(desk)
+    assert first
+
+    secrets = {desk.head.path(f"{HOME}/.local/state/medley/{name}").read_text().strip() for name in SECRETS}
+    assert len(secrets) == 2
+    texts = {"what was typed and said": "\n".join(said), **views(desk)}
+    assert {name for name, text in texts.items() for secret in secrets if secret in text} == set()
+
+    desk.rack["host3"].kill()
+    desk.become(lambda said: "restarts, for the 1st time" in said["host1"], limit_s=90)
+    assert "does not answer" in desk.states()["host3"]
+    desk.rack = desk.rack.boot("host3")
+    ssh.serve(desk.rack, desk.rack["host3"])
+    desk.done("service", "start", at="host3")
+    desk.become(lambda said: "(ready)" in said["host1"], limit_s=400)
+    assert answer(desk) == first
+
+    desk.done("stop", at="host2")
+    assert "(ready)" not in desk.states()["host1"]
+    desk.done("down")
+    for host in desk.rack.hosts:
+        assert within(10, lambda host=host: busy(host) == []), busy(host)  # type: ignore[misc]
+        assert kept(host) <= {"api-key"}, "clients have it"
+
+
+def answer(desk: Desk) -> str:
+    words = (*ASK, "--json", "--api-key", f"{HOME}/.local/state/medley/api-key")
+    return str(json.loads(desk.done(*words)[-1])["answer"])
+
+
+def views(desk: Desk) -> dict[str, str]:
+    """What others see, or are shown: command lines, what a log or a report holds, what a dry run prints."""
+    found = {}
+    for host in desk.rack.hosts:
+        found[f"{host.name}: command lines"] = host.says("ps", "-eo", "args", "--no-headers", "-ww")
+        found |= {f"{host.name}: {file}": file.read_text(errors="replace") for file in logs(host)}
+        found[f"{host.name}: facts"] = "\n".join(desk.done("facts", "--transcript", at=host.name))
+    found["status"] = "\n".join(desk.done("status", "--json"))
+    found["logs"] = "\n".join(desk.done("logs", "-n", "2000"))
+    found["dry run"] = "\n".join(desk.done("up", "--dry-run", "--json"))
+    found["dry run of serve"] = "\n".join(desk.done("serve", "demo", "--port", "9000", "--dry-run", "--json"))
+    return found
+
+
+def logs(host: Host) -> list[Path]:
+    folder = host.path(f"{HOME}/.local/state/medley")
+    sessions = (file for file in (folder / "ray").glob("session_*/logs/**/*") if file.is_file())
+    units = [*folder.glob("units/*"), *folder.glob("serving/*"), *folder.glob("logs/*")]
+    return [*units, *sessions, folder / "ray.json"]
