@@ -288,6 +288,12 @@ def test_no_room_is_a_problem_before_anything_comes(source: Held, tmp_path: Path
     assert files(held.root) == {}
 
 
+def test_a_folder_that_cannot_be_made(source: Held, serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(Problem, match="file/to cannot be made"):
+        Fetching(Held(source.manifest, tmp_path / "file" / "to"), [serve(source)], SECRET).run()
+
+
 def test_two_to_one_folder(held: Held, serve: Serve, source: Held) -> None:
     held.root.mkdir()
     handle = os.open(held.root, os.O_RDONLY)

@@ -67,6 +67,11 @@ def test_a_damaged_note_is_none(path: Path, cache: Path) -> None:
     assert hashes.of_file(path, 2048) == expected(CONTENT)
 
 
+def test_a_cache_that_cannot_be_written_is_no_problem(path: Path, cache: Path) -> None:
+    cache.write_text("in the way")
+    assert hashes.of_file(path, 2048) == expected(CONTENT)
+
+
 def test_a_file_that_is_being_written_is_a_problem(path: Path) -> None:
     def write(_: int) -> None:
         with path.open("ab") as file:

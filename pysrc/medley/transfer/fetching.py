@@ -168,8 +168,7 @@ def require_space(held: Held) -> None:
 @contextlib.contextmanager
 def _alone(root: Path) -> Iterator[None]:
     """Two transfers to one folder would take files away from each other."""
-    store.make(root)
-    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    handle = _made(root)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -184,6 +183,18 @@ def _alone(root: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _made(root: Path) -> int:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Problem(
+            f"{root} cannot be made on {socket.gethostname()}",
+            cause=error.strerror or str(error),
+            fix=f"sudo install -d -o $USER {root}  # there: a folder has the same path on all hosts",
+        ) from error
 
 
 def _existing(path: Path) -> Path:

@@ -53,7 +53,9 @@ def read(path: Path, piece_bytes: int, on_bytes: OnBytes | None = None) -> tuple
 def remember(path: Path, piece_bytes: int, found: tuple[str, ...]) -> None:
     """That the file as it is now has these."""
     text = json.dumps({"of": _identity(path, piece_bytes), "hashes": "".join(found)})
-    store.write(_note(path), text)
+    # A cache that cannot be written costs a reading the next time, and not this transfer.
+    with contextlib.suppress(OSError, Problem):
+        store.write(_note(path), text)
 
 
 def _hashed(handle: int, start: int, piece_bytes: int) -> tuple[str, int]:
