@@ -27,6 +27,7 @@ VERBS = (
         "stop",
         "logs",
         "link",
+        "ports",
     ),
     *("collective-test", "check", "version"),
 )
