@@ -122,6 +122,7 @@ def test_ssh_stays_open_where_it_is_used(said: dict[str, str], expected: set[int
     ("rules", "listening", "expected"),
     [
         pytest.param(RULES, (22, 80, 24001), (), id="nothing to say"),
+        pytest.param(Rules((FAST,), ((22_000, 29_999),)), (24001,), (), id="Ray's, in a larger range"),
         pytest.param(
             Rules((Wire("eth1", ("10.78.1.0/24",)),), CLOSED), (), ("eth1 also leads",), id="the LAN"
         ),

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from medley.facts.net import Link, Net
 from medley.problem import Problem
+from medley.ray import Ports
 
 Program = Literal["nftables", "ufw", "iptables"]
 PROGRAMS: tuple[Program, ...] = get_args(Program)
@@ -163,10 +164,11 @@ def notes(rules: Rules, net: Net, listening: Iterable[int]) -> Iterator[str]:
             )
         if wire.interface is None:
             yield f"no link of this host is in {where}: who may come is told by the sender's address alone"
-    for port in sorted(set(listening) - set(rules.open)):
+    ours = set(range(Ports().first, Ports().last + 1))
+    for port in sorted(set(listening) - set(rules.open) - ours):
         if any(first <= port <= last for first, last in rules.closed if last - first > _MANY):
             yield f"something listens at port {port}, which this closes; if it is not medley's: --open {port}"
 
 
 _MANY = 1000
-"""More than Ray's range has: the ports that the kernel gives to anyone."""
+"""So large a range is not ours alone: the kernel gives its ports to anyone."""

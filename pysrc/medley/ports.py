@@ -16,6 +16,8 @@ EPHEMERAL = (32_768, 60_999)
 
 _SIDE = (24_020, 24_099)
 """Between the ports of Ray's services and those of its workers."""
+_SGLANG = (22_000, 29_999)
+"""Of get_free_port_below_ephemeral in its utils/network.py (0.5.23), for torch's store."""
 _EVERY = "every address"
 _WIRE = "the wire's address"
 _LOOPBACK = "127.0.0.1"
@@ -117,6 +119,14 @@ def _of_models(api: tuple[int, ...], bound: str, picked: tuple[int, int]) -> Ite
         _EVERY,
         "the model's hosts",
         "torch, Gloo and NCCL take any port that is free, and ask for no token",
+    )
+    yield Port(
+        ("worker", "serve", "join"),
+        "SGLang's ranks meet",
+        *_SGLANG,
+        _EVERY,
+        "the model's hosts",
+        "one of these, also where the model is on one host alone; no token",
     )
 
 
