@@ -33,7 +33,7 @@ def test_rules_for_a_host_without_a_cluster(program: str, capsys: pytest.Capture
     closed = capsys.readouterr().out
     run("--firewall", program, "--link", "none", "--undo")
     undone = capsys.readouterr().out
-    assert "24000" in closed
+    assert "29999" in closed
     assert closed != undone
 
 

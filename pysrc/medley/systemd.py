@@ -46,10 +46,15 @@ class Shown:
 
 def available() -> bool:
     """Whether this user's own manager answers."""
-    if not _BOOTED.is_dir() or machine.program("systemctl") is None:
+    if not booted():
         return False
     said = machine.run(systemctl("is-system-running"), limit_s=_LIMIT_S).lines
     return bool(said) and said[-1] in _ANSWERS
+
+
+def booted() -> bool:
+    """Whether this host runs systemd, and has the program that speaks to it."""
+    return _BOOTED.is_dir() and machine.program("systemctl") is not None
 
 
 def systemctl(*words: str, system: bool = False) -> Command:

@@ -33,7 +33,7 @@ def manager(host: Host) -> Iterator[None]:
     top = _CGROUP / "unified" if (_CGROUP / "unified").is_dir() else _CGROUP
     if not (top / "cgroup.procs").exists():
         pytest.skip(f"{top} is not of cgroup v2")
-    group = top / f"medley-manager-{os.getpid()}"
+    group = top / f"medley-manager-{os.getpid()}-{host.name}"
     group.mkdir()
     said: list[str] = []
     process = host.start(["sh", "-c", _BEGIN, "sh", str(group), str(PROGRAM)], said.append)

@@ -28,6 +28,7 @@ VERBS = (
         "logs",
         "link",
         "ports",
+        "service",
     ),
     *("collective-test", "check", "version"),
 )
