@@ -15,24 +15,23 @@ def lines(service: Service, *begins: str) -> list[str]:
     return [line for line in service.text.splitlines() if line.startswith(begins)]
 
 
-def test_a_head_leaves_processes_that_are_ended_by_name() -> None:
+def test_a_head_stays_and_ends_first_what_was_left_of_another() -> None:
     assert HEAD.file == Path("/etc/systemd/system/medley-head.service")
     assert lines(HEAD, "Description", "Type", "Exec", "User", "Environment", "After", "StartLimit") == [
         "Description=medley ray-head --link eth0",
         "After=network-online.target",
         "StartLimitIntervalSec=0",
         "User=ann",
-        "Type=forking",
+        "Type=exec",
         "Environment=MEDLEY_CACHE=/data",
         "ExecStartPre=-/opt/medley ray-stop",
-        "ExecStart=/opt/medley ray-head --link eth0",
-        "ExecStop=/opt/medley ray-stop",
+        "ExecStart=/opt/medley ray-head --stay --link eth0",
     ]
 
 
 def test_a_worker_says_its_head() -> None:
     worker = replace(HEAD, role="worker", words=("spark-1",))
-    assert lines(worker, "ExecStart=") == ["ExecStart=/opt/medley ray-worker spark-1"]
+    assert lines(worker, "ExecStart=") == ["ExecStart=/opt/medley ray-worker --stay spark-1"]
     assert worker.name == "medley-worker"
 
 

@@ -48,7 +48,8 @@ class Service:
 
     @property
     def text(self) -> str:
-        command = Command((*self.medley, self.verb, *self.words), self.env)
+        stays = () if self.role == "serve" else ("--stay",)
+        command = Command((*self.medley, self.verb, *stays, *self.words), self.env)
         title = f"medley {' '.join((self.verb, *self.words))}"
         return text(Unit(self.name, title, command, _AGAIN, stop_limit_s=_STOP_LIMIT_S), self._boot)
 
@@ -57,8 +58,7 @@ class Service:
         if self.role == "serve":
             others = (f"medley-{role}.service" for role in ROLES if role != "serve")
             return Boot(self.user, after=(NETWORK, *others))
-        end = (*self.medley, "ray-stop")
-        return Boot(self.user, returns=True, before=end, stop=end)
+        return Boot(self.user, before=(*self.medley, "ray-stop"))
 
     @property
     def file(self) -> Path:

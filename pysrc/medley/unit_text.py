@@ -7,7 +7,7 @@ RestartSteps and RestartMaxDelaySec, which those before 254 name in the journal 
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from medley.command import Command
@@ -26,12 +26,9 @@ class Boot:
     """How it runs as a unit of the system, from the host's start on."""
 
     user: str
-    returns: bool = False
-    """Its command returns once it is up, and leaves processes; when none of them is left, it has ended."""
     before: tuple[str, ...] = ()
     """What is run first; that it fails is no matter."""
-    stop: tuple[str, ...] = ()
-    after: tuple[str, ...] = field(default=("network-online.target",))
+    after: tuple[str, ...] = ("network-online.target",)
 
 
 def text(unit: Unit, boot: Boot | None = None) -> str:
@@ -41,7 +38,7 @@ def text(unit: Unit, boot: Boot | None = None) -> str:
     _require_no_secret(unit.command.env)
     parts = {
         "Unit": _unit(unit, boot),
-        "Service": (*_run_as(boot), *_processes(unit, boot), *_restart(unit.restart), *_limits(unit, boot)),
+        "Service": (*_run_as(boot), *_processes(unit, boot), *_restart(unit.restart), *_limits(unit)),
         "Install": (f"WantedBy={'multi-user' if boot else 'default'}.target",),
     }
     return "\n".join("\n".join((f"[{name}]", *lines, "")) for name, lines in parts.items())
@@ -84,7 +81,7 @@ def _run_as(boot: Boot | None) -> Iterator[str]:
 
 def _processes(unit: Unit, boot: Boot | None) -> Iterator[str]:
     command = unit.command
-    yield f"Type={'forking' if boot and boot.returns else 'exec'}"
+    yield "Type=exec"
     for name, value in sorted(command.env.items()):
         yield f"Environment={quoted(f'{name}={value}', variables='kept')}"
     if command.unset:
@@ -94,8 +91,6 @@ def _processes(unit: Unit, boot: Boot | None) -> Iterator[str]:
     yield f"ExecStart={_argv(command.argv)}"
     if unit.after:
         yield f"ExecStartPost=-{_argv(_with_variables(unit.after))}"
-    if boot and boot.stop:
-        yield f"ExecStop={_argv(boot.stop)}"
     if command.undo:
         yield f"ExecStopPost=-{_argv(command.undo)}"
 
@@ -120,9 +115,9 @@ def _restart(rule: Restart | None) -> Iterator[str]:
             yield f"RestartMaxDelaySec={rule.longest_s:g}"
 
 
-def _limits(unit: Unit, boot: Boot | None) -> Iterator[str]:
+def _limits(unit: Unit) -> Iterator[str]:
     # The rest of a family gets no word of its own: medley ends its engine, Ray its workers.
-    yield f"KillMode={'control-group' if boot and boot.returns else 'mixed'}"
+    yield "KillMode=mixed"
     yield "TimeoutStartSec=infinity"  # an environment may have to be built, a cluster to come together
     yield f"TimeoutStopSec={unit.stop_limit_s:g}"
     yield "LimitMEMLOCK=infinity"  # RDMA pins memory
