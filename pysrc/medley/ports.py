@@ -7,6 +7,7 @@ from typing import Literal, get_args
 from medley import meeting
 from medley.link import iperf3, perftest
 from medley.ray import Ports
+from medley.transfer import passing
 
 Role = Literal["head", "worker", "serve", "join", "pull", "test"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -14,7 +15,7 @@ API = 8000
 EPHEMERAL = (32_768, 60_999)
 """Linux' own net.ipv4.ip_local_port_range: where a program gets a port that asks for any."""
 
-_SIDE = (24_020, 24_099)
+_SIDE = (passing.PORTS[0], passing.PORTS[-1])
 """Between the ports of Ray's services and those of its workers."""
 _SGLANG = (22_000, 29_999)
 """Of get_free_port_below_ephemeral in its utils/network.py (0.5.23), for torch's store."""
@@ -111,7 +112,8 @@ def _of_models(api: tuple[int, ...], bound: str, picked: tuple[int, int]) -> Ite
         "until all are there; who has no token learns nothing",
     )
     yield Port(serve, "where ranks meet", *_SIDE, _EVERY, "the model's hosts", "without Ray; no token")
-    yield Port(("pull",), "files for other hosts", *_SIDE, _WIRE, "the hosts that fetch", _ASKS)
+    why = "while medley pull runs; asks for a secret of that one transfer"
+    yield Port(("pull",), "pieces of a model", *_SIDE, _WIRE, "the cluster's hosts", why)
     yield Port(
         ("worker", "serve", "join"),
         "ranks of a model",

@@ -27,6 +27,7 @@ VERBS = {
         "logs",
         "plan",
         "ports",
+        "pull",
         "run",
         "serve",
         "service",
