@@ -20,5 +20,10 @@
       apps = each "apps";
       checks = each "checks";
       formatter = each "formatter";
+
+      nixosModules = rec {
+        medley = import ./nix/nixos.nix { inherit self; };
+        default = medley;
+      };
     };
 }

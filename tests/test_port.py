@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from medley.port import require_free
+from medley.port import outside, picked, require_free
 from medley.problem import Problem
 
 
@@ -38,3 +38,28 @@ def test_what_cannot_be_listened_on(address: str, port: int, what: str) -> None:
     with pytest.raises(Problem) as caught:
         require_free(address, port)
     assert what in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("family", "address", "reached"),
+    [
+        pytest.param(socket.AF_INET, "127.0.0.1", False, id="loopback"),
+        pytest.param(socket.AF_INET, "127.1.2.3", False, id="all of the loopback"),
+        pytest.param(socket.AF_INET, "0.0.0.0", True, id="every address"),
+        pytest.param(socket.AF_INET6, "::ffff:127.0.0.1", False, id="loopback, as a v6 socket has it"),
+        pytest.param(socket.AF_INET6, "::", True, id="every address of both"),
+    ],
+)
+def test_what_others_reach(family: socket.AddressFamily, address: str, *, reached: bool) -> None:
+    with socket.socket(family) as server:
+        if family == socket.AF_INET6:
+            server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        server.bind((address, 0))
+        server.listen()
+        assert (server.getsockname()[1] in outside()) is reached
+
+
+def test_a_port_that_is_picked_is_of_the_kernels_range() -> None:
+    first, last = picked()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert first <= server.getsockname()[1] <= last

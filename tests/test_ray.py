@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from medley import ray
+from medley import meeting, ray
 from medley.command import Command
 from medley.ray import Node, Place, Ports
 
@@ -35,8 +35,11 @@ def test_a_worker() -> None:
 
 def test_every_port_is_in_the_one_range_and_taken_once() -> None:
     ports = Ports(5000)
-    given = flags(ray.head(PLACE, NODE, ports, dashboard=True, more=()).command)
-    numbers = [int(value) for name, value in given.items() if name.endswith("port")]
+    command = ray.head(PLACE, NODE, ports, dashboard=True, more=()).command
+    named = {**flags(command), **command.env}
+    numbers = [int(value) for name, value in named.items() if name.lower().endswith("port")]
+    assert len(numbers) == 13
+    assert meeting.PORT - 24_000 + ports.first not in numbers
     assert len(set(numbers)) == len(numbers)
     assert all(ports.first <= number <= ports.last for number in numbers)
 

@@ -3,12 +3,15 @@
 import errno
 import os
 import socket
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 from medley.problem import Problem
 
 _LISTENING = "0A"
 _LAST = 65_535
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free() -> int:
@@ -70,12 +73,33 @@ def _holder(port: int) -> str | None:
 
 
 def _inodes(port: int) -> set[str]:
-    found = set()
+    return {fields[9] for fields in _listeners() if int(fields[1].rpartition(":")[2], 16) == port}
+
+
+def outside() -> frozenset[int]:
+    """Where something listens now that others can reach: on more than the loopback."""
+    places = (fields[1].split(":") for fields in _listeners())
+    return frozenset(int(number, 16) for address, number in places if not _address(address).is_loopback)
+
+
+def _address(hexadecimal: str) -> IPv4Address | IPv6Address:
+    """As /proc/net has it: words of four bytes, each the wrong way round on our processors."""
+    words = [bytes.fromhex(hexadecimal[at : at + 8])[::-1] for at in range(0, len(hexadecimal), 8)]
+    found = ip_address(b"".join(words))
+    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+
+
+def _listeners() -> Iterator[list[str]]:
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         if not os.access(table, os.R_OK):
             continue
         for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
             fields = line.split()
-            if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
-                found.add(fields[9])
-    return found
+            if fields[3] == _LISTENING:
+                yield fields
+
+
+def picked() -> tuple[int, int]:
+    """The range of which the kernel gives a port to whoever asks for any."""
+    first, last = _RANGE.read_text(encoding="ascii").split()
+    return int(first), int(last)

@@ -59,6 +59,11 @@ class Ports:
         return self.first + 8
 
     @property
+    def of_metrics(self) -> tuple[int, int]:
+        """A head's own: of the autoscaler, and of the dashboard, which counts even where it is not shown."""
+        return self.first + 9, self.first + 11  # between them hosts join a model without Ray
+
+    @property
     def last(self) -> int:
         return self.first + 99 + _WORKER_PORTS
 
@@ -107,7 +112,7 @@ def head(place: Place, node: Node, ports: Ports, *, dashboard: bool, more: Itera
         Flag(("--ray-client-server-port",), str(ports.first + 7), "in the same range"),
         *_dashboard(ports, wanted=dashboard),
     )
-    return _start(place, node, ports, role, more)
+    return _start(place, node, ports, role, (*_metrics(ports), *more))
 
 
 def worker(place: Place, node: Node, ports: Ports, *, to: str, more: Iterable[Variable]) -> Reasoned:
@@ -122,6 +127,13 @@ def _dashboard(ports: Ports, *, wanted: bool) -> Iterator[Flag]:
     yield Flag(("--include-dashboard",), "true", "as asked")
     yield Flag(("--dashboard-host",), "127.0.0.1", "whoever reaches it can run code here")
     yield Flag(("--dashboard-port",), str(ports.dashboard), "in the same range")
+
+
+def _metrics(ports: Ports) -> Iterator[Variable]:
+    """`ray start` has no flags for these, and they listen on every address."""
+    autoscaler, dashboard = ports.of_metrics
+    yield Variable("AUTOSCALER_METRIC_PORT", str(autoscaler), "in the same range; 44217 otherwise")
+    yield Variable("DASHBOARD_METRIC_PORT", str(dashboard), "in the same range; 44227 otherwise")
 
 
 def _start(

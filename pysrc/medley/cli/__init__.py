@@ -27,6 +27,8 @@ VERBS = (
         "stop",
         "logs",
         "link",
+        "ports",
+        "service",
     ),
     *("collective-test", "check", "version"),
 )

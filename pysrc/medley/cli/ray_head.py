@@ -80,6 +80,7 @@ Examples:
         self._say(end.address, str(secret), ours.slots)
         if self.dashboard and not self.as_json:
             print(f"Ray's dashboard: http://127.0.0.1:{ports.dashboard} (RAY_AUTH token: {secret})")
+        self.stayed()
 
     def _say(self, address: str, secret: str, slots: int) -> None:
         if self.as_json:

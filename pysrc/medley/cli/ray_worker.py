@@ -73,6 +73,7 @@ Examples:
             reach.require_reach(ours.environment, secret, end.address, at)
             membership.tell(ours.environment, secret, at, end.address, said)
         self._say(ours, end, at)
+        self.stayed()
 
     def _wired(self, found: "Facts", there: "Mapping[str, Any]") -> "Wiring":
         """The wire between this host and the head, whose facts are in what it told."""

@@ -26,4 +26,12 @@ class TakingPart(FromImage):
     slots = cli.SwitchAttr(
         "--slots", cli.Range(1, 64), argname="N", help="ranks this host takes; default: one for each GPU"
     )
+    stay = cli.Flag("--stay", help="stay until Ray ends here, which is then said, and end it with Ctrl-C")
     dry_run = cli.Flag("--dry-run", help="print the command, and why it is as it is; start nothing")
+
+    def stayed(self) -> None:
+        """As --stay says, once it is up."""
+        if self.stay:
+            from medley import lasting
+
+            lasting.stay()

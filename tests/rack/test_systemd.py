@@ -1,0 +1,130 @@
+"""Units of a real systemd: what it hands on, how it starts them anew, and that nothing is left of them."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from medley.command import Command
+from medley.unit import Restart, Unit
+from tests.rack.conftest import Up
+from tests.rack.host import Host
+from tests.rack.manager import manager
+from tests.rack.patience import within
+
+pytestmark = pytest.mark.rack
+
+NAME = "medley-x"
+TELL = "import json, os, sys; json.dump([sys.argv[1:], dict(os.environ)], open('/tmp/told', 'w'))"
+ODD = (
+    "a \"b\" 'c'",
+    "%h 100%",
+    "$HOME ${HOME} $$",
+    "\\n \\",
+    "line\nline\tx",
+    ";",
+    "",
+    "é ✓",
+    "-",
+    "@x",
+    "#",
+)
+CALL = """\
+import json, sys
+from dataclasses import asdict
+from medley import systemd
+from medley.unit import Unit
+verb, word = sys.argv[1:]
+found = getattr(systemd, verb)(*([] if not word else [Unit.from_json(word) if verb == "start" else word]))
+print(json.dumps(asdict(found) if verb == "state" and found else found))
+"""
+
+
+@pytest.fixture
+def host(rack: Up) -> Iterator[Host]:
+    (one,) = rack(1).hosts
+    with manager(one):
+        yield one
+
+
+def call(host: Host, verb: str, word: str = "") -> Any:
+    """What medley.systemd answers on the host."""
+    return json.loads(host.says(sys.executable, "-c", CALL, verb, word).splitlines()[-1])
+
+
+def start(host: Host, unit: Unit) -> None:
+    call(host, "start", unit.to_json())
+
+
+def python(code: str, *words: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code, *words)
+
+
+def test_every_argument_and_variable_arrives_as_it_was(host: Host) -> None:
+    env = {f"ODD_{number}": word for number, word in enumerate(ODD)}
+    stays = f"{TELL}; import time; time.sleep(600)"
+    start(host, Unit(NAME, "odd", Command(python(stays, *ODD), env, ("LANG",)), None))
+    told = host.path("/tmp/told")
+    assert within(20, told.exists)
+    time.sleep(0.2)
+    words, seen = json.loads(told.read_text())
+    assert tuple(words) == ODD
+    assert {name: seen.get(name) for name in env} == env
+    assert "LANG" not in seen
+
+
+def test_it_runs_and_is_ended_with_all_it_started(host: Host) -> None:
+    assert call(host, "available") is True
+    assert call(host, "state", NAME) is None
+    start(host, Unit(NAME, "x", Command(("/bin/sh", "-c", "sleep 601 & sleep 602; :")), Restart()))
+    found = call(host, "state", NAME)
+    assert (found["active"], found["restarts"]) == ("active", 0)
+    assert host.run(["pgrep", "-f", "sleep 601"]).status == 0
+    assert call(host, "stop", NAME) is True
+    assert call(host, "stop", NAME) is False
+    assert call(host, "state", NAME) is None
+    assert host.run(["pgrep", "-f", "sleep 60[12]"]).status == 1
+    assert not host.path(f"/tmp/home/.config/systemd/user/{NAME}.service").exists()
+
+
+def test_it_starts_anew_until_it_is_given_up(host: Host) -> None:
+    rule = Restart(first_s=0.2, longest_s=0.2, limit=3, lasting_s=60)
+    start(host, Unit(NAME, "x", Command(("/bin/sh", "-c", "echo once >>/tmp/starts; exit 3")), rule))
+    assert within(20, lambda: call(host, "state", NAME)["active"] == "failed")
+    assert host.path("/tmp/starts").read_text().count("once") == 4
+    found = call(host, "state", NAME)
+    assert (found["status"], found["restarts"]) == (3, 4)  # it counts the start that it refused
+    # Said again it starts again, though it was given up.
+    start(host, Unit(NAME, "x", Command(("/bin/sleep", "600")), rule))
+    assert call(host, "state", NAME)["active"] == "active"
+
+
+def test_what_comes_after_its_start_and_after_its_end(host: Host) -> None:
+    undo = ("/bin/sh", "-c", "echo undone >>/tmp/said")
+    after = Command(("/bin/sh", "-c", 'echo "after $WHAT" >>/tmp/said'), {"WHAT": "it is up"})
+    start(host, Unit(NAME, "x", Command(("/bin/sleep", "600"), undo=undo), None, after))
+    said = host.path("/tmp/said")
+    assert within(20, lambda: said.exists() and "after it is up" in said.read_text())
+    assert call(host, "stop", NAME) is True
+    assert said.read_text().splitlines() == ["after it is up", "undone"]
+
+
+def test_a_program_that_is_not_there_is_a_problem(host: Host) -> None:
+    unit = Unit(NAME, "x", Command(("/bin/no-such-program",)), None)
+    finished = host.run(Command(python(CALL, "start", unit.to_json())))
+    assert finished.status == 1
+    assert any("Problem: systemd refused: systemctl --user" in line for line in finished.lines), (
+        finished.lines
+    )
+
+
+def test_nobody_lingers_where_no_logind_is(host: Host) -> None:
+    assert call(host, "lingers") is False
+
+
+def test_without_a_manager_there_is_none(rack: Up) -> None:
+    (one,) = rack(1).hosts
+    assert call(one, "available") is False
