@@ -63,3 +63,8 @@ def test_who_is_left_out(sees: str, misses: str, blamed: str) -> None:
     assert name == blamed
     assert problem.what == f"{sees} does not reach {misses}"
     assert f"on {misses}: sudo ufw allow from {ADDRESSES[sees]}" in problem.fix
+
+
+@pytest.mark.parametrize(("boots", "count"), [(True, 0), (None, 0), (False, 1)])
+def test_advice(boots: Any, count: int) -> None:
+    assert len(list(agreement.advice("b", {"boots": boots, "user": "ann"}))) == count

@@ -23,8 +23,7 @@ def told(role: str, address: str, **more: Any) -> dict[str, Any]:
         "servers": [],
         "memory": MEMORY,
         "wire": {"interface": "eth1", "up": True, "mbit": 200_000},
-        "limits": {"memlock": "unlimited"},
-        "rdma": False,
+        "low": [],
         "nodes": NODES if role == "head" else None,
     }
     return {**said, **more}
@@ -108,9 +107,6 @@ def test_what_is_served() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("rdma", "memlock", "count"), [(True, "65536", 1), (True, "unlimited", 0), (False, "65536", 0)]
-)
-def test_limits_that_rdma_needs(*, rdma: bool, memlock: str, count: int) -> None:
-    said = {"a": {**HEAD, "rdma": rdma, "limits": {"memlock": memlock}}, "b": WORKER}
-    assert len(list(findings(rows(said).values(), said, {}, "a"))) == count
+def test_limits_that_are_too_low() -> None:
+    said = {"a": {**HEAD, "low": ["it may lock 64 KiB"]}, "b": WORKER}
+    assert list(findings(rows(said).values(), said, {}, "a")) == ["a: it may lock 64 KiB"]

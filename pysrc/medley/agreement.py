@@ -37,6 +37,13 @@ def shortages(name: str, look: Mapping[str, Any]) -> Iterator[Problem]:
         )
 
 
+def advice(name: str, look: Mapping[str, Any]) -> Iterator[str]:
+    """What is no hindrance, and better otherwise."""
+    if look["boots"] is False:
+        user = look["user"]
+        yield f"{name}: it does not come back by itself after a reboot: sudo loginctl enable-linger {user}"
+
+
 def stands(look: Mapping[str, Any], role: str, head: str, address: str) -> bool:
     """Whether the host's part in this cluster runs already, as it should be."""
     found = look["membership"]

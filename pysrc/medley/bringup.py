@@ -56,6 +56,8 @@ class Bringup:
         for name, found in self.looks.items():
             for problem in agreement.shortages(name, found):
                 self.everyone.fail(name, problem)
+            for line in agreement.advice(name, found):
+                self.watch.note(line)
         self._need_head()
 
     def wire(self) -> None:

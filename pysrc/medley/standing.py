@@ -81,9 +81,7 @@ def findings(
         else:
             yield f"{each.host}: {each.state}: medley up; medley logs {each.host}"
     for name, said in told.items():
-        limits = said["limits"]
-        if said["rdma"] and limits and limits["memlock"] != "unlimited":
-            yield f"{name}: Ray may lock {limits['memlock']} bytes, and RDMA wants any number: ulimit -l"
+        yield from (f"{name}: {each}" for each in said["low"])
 
 
 def _state(role: str, each: Told, node: Told | None, nodes: Mapping[str, Told]) -> str:

@@ -88,6 +88,11 @@ def logged(name: str, lines: int, *, follow: bool = False) -> Command:
     return Command((*argv, f"--lines={lines}", *more))
 
 
+def has(name: str) -> bool:
+    """Whether a unit of the name is this user's manager's."""
+    return _file(name).exists()
+
+
 def start(unit: Unit) -> None:
     """Start it, in the place of one of its name that runs."""
     argv = unit.command.argv

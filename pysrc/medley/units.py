@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from medley import ending, family, machine, own, store
+from medley import ending, family, machine, own, store, systemd
 from medley.command import Command
 from medley.problem import Problem
-from medley.unit import Unit
+from medley.unit import Restart, Unit
 
 _STARTED_LIMIT_S = 10
 _LOOK_EVERY_S = 0.02
@@ -61,9 +61,16 @@ def start(unit: Unit) -> None:
 
 
 def _keep(name: str) -> None:
-    machine.detach(Command((*own.command(), "kept", name)), log(name))
+    """Its keeper writes a state at once, and may be gone again soon after."""
+    state_ = folder() / f"{name}.state"
+    state_.unlink(missing_ok=True)
+    keeper = Command((*own.command(), "kept", name))
+    if by_systemd():
+        _by_systemd(read(name), keeper)
+    else:
+        machine.detach(keeper, log(name))
     deadline = time.monotonic() + _STARTED_LIMIT_S
-    while _keeper(name) is None:
+    while not state_.exists():
         if time.monotonic() > deadline:
             raise Problem(
                 f"{name} could not be started",
@@ -73,10 +80,34 @@ def _keep(name: str) -> None:
         time.sleep(_LOOK_EVERY_S)
 
 
+def by_systemd() -> bool:
+    """Whether keepers are this user's systemd's, which then starts them with the host.
+
+    MEDLEY_UNITS says so, systemd or own; else it is where the user lingers: they would end with the login.
+    """
+    told = os.environ.get("MEDLEY_UNITS")
+    return told == "systemd" if told else bool(boots())
+
+
+def boots() -> bool | None:
+    """Whether what is kept here starts with the host; None where no systemd could do that."""
+    return systemd.lingers() if systemd.available() else None
+
+
+def _by_systemd(unit: Unit, keeper: Command) -> None:
+    """The keeper starts the unit anew, and systemd the keeper: so states and logs are the same everywhere."""
+    again = unit.restart and Restart(first_s=2, longest_s=2)
+    command = keeper.with_env(unit.command.env)
+    limit_s = unit.stop_limit_s + 10
+    systemd.start(Unit(unit.name, unit.title, command, again, stop_limit_s=limit_s))
+
+
 def stop(name: str) -> bool:
     """End it and forget it; whether it ran."""
     keeper = _keeper(name)
-    if keeper is not None:
+    if systemd.has(name):
+        systemd.stop(name)
+    elif keeper is not None:
         ending.end({keeper}, grace_s=_stop_limit_s(name) + 10)
     for suffix in ("state", "json", "lock"):
         (folder() / f"{name}.{suffix}").unlink(missing_ok=True)

@@ -67,7 +67,7 @@ def views(desk: Desk) -> dict[str, str]:
     found["status"] = "\n".join(desk.done("status", "--json"))
     found["logs"] = "\n".join(desk.done("logs", "-n", "2000"))
     found["dry run"] = "\n".join(desk.done("up", "--dry-run", "--json"))
-    found["dry run of serve"] = "\n".join(desk.done("serve", "demo", "--port", "9000", "--dry-run", "--json"))
+    found["dry run of serve"] = "\n".join(desk.type("serve", "demo", "--port", "9000", "--dry-run").lines)
     return found
 
 

@@ -1,6 +1,7 @@
 """Units of a real systemd: what it hands on, how it starts them anew, and that nothing is left of them."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -92,7 +93,9 @@ def test_it_runs_and_is_ended_with_all_it_started(host: Host) -> None:
 
 def test_it_starts_anew_until_it_is_given_up(host: Host) -> None:
     rule = Restart(first_s=0.2, longest_s=0.2, limit=3, lasting_s=60)
-    start(host, Unit(NAME, "x", Command(("/bin/sh", "-c", "echo once >>/tmp/starts; exit 3")), rule))
+    start(
+        host, Unit(NAME, "x", Command(("/bin/sh", "-c", "echo once >>/tmp/starts; sleep 0.5; exit 3")), rule)
+    )
     assert within(20, lambda: call(host, "state", NAME)["active"] == "failed")
     assert host.path("/tmp/starts").read_text().count("once") == 4
     found = call(host, "state", NAME)
@@ -128,3 +131,31 @@ def test_nobody_lingers_where_no_logind_is(host: Host) -> None:
 def test_without_a_manager_there_is_none(rack: Up) -> None:
     (one,) = rack(1).hosts
     assert call(one, "available") is False
+
+
+def test_a_keeper_of_medleys_is_kept_by_it(host: Host) -> None:
+    """As `up` starts Ray where the user lingers: the same states and logs as elsewhere."""
+    unit = Unit("medley-x", "a test", Command(("sh", "-c", "echo begun; exec sleep 600"), path()), Restart())
+    do = "import sys; from medley import units; from medley.unit import Unit; "
+    env = {"MEDLEY_UNITS": "systemd"}
+
+    def python(text: str) -> str:
+        said = host.run(Command((sys.executable, "-c", do + text, unit.to_json()), env))
+        assert said.status == 0, said.lines
+        return said.lines[-1] if said.lines else ""
+
+    python("units.start(Unit.from_json(sys.argv[1]))")
+    assert host.says("systemctl", "--user", "is-active", "medley-x") == "active"
+    assert within(10, lambda: "begun" in python("print(units.said('medley-x'))"))
+    keeper = python("print(units.state('medley-x').keeper)")
+    host.says("kill", "-KILL", keeper)
+    assert within(
+        30, lambda: python("s = units.state('medley-x'); print(s.kept and s.keeper)") not in {keeper, "False"}
+    )
+    assert python("print(units.stop('medley-x'))") == "True"
+    assert "sleep 600" not in host.says("ps", "-eo", "args")
+    assert python("print(units.state('medley-x'))") == "None"
+
+
+def path() -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": "/tmp/home", "MEDLEY_STATE": "/tmp/home/.local/state/medley"}

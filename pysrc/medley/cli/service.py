@@ -113,6 +113,26 @@ Examples:
         print(f"removed {', '.join(found)}" if found else f"no service of medley's here is {role}")
 
 
+@Service.subcommand("start")
+class Start(Verb):
+    USAGE = "    {progname}\n"
+    DESCRIPTION = "Start what medley kept on this host before it was switched off."
+    DESCRIPTION_MORE = """
+For hosts without systemd, at boot: `@reboot /path/to/medley service start` in crontab(1). What runs is
+left alone.
+
+Examples:
+    /medley service start
+
+"""
+
+    def main(self) -> None:
+        from medley import units
+
+        names = units.resume()
+        print(f"started {', '.join(names)}" if names else "nothing that was kept here is to be started")
+
+
 @Service.subcommand("show")
 class Show(Verb):
     USAGE = "    {progname} [SWITCHES] [ROLE|NAME]\n"

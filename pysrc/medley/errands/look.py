@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from getpass import getuser
 from typing import Any
 
 from medley import membership, store, transcript, units
@@ -16,6 +17,8 @@ def run(asked: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[str, A
         "processes": len(membership.processes()),
         "membership": asdict(found) if found else None,
         "units": [state.table for state in units.states()],
+        "boots": units.boots(),
+        "user": getuser(),
         "free_bytes": store.free_bytes(store.state()),
         "state": str(store.state()),
     }

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
-from medley import membership, serving, spreading, units
+from medley import limits, membership, serving, spreading, units
 from medley.membership import Membership
 from medley.problem import Problem
 
@@ -21,8 +22,7 @@ def run(asked: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[str, A
         "servers": [asdict(server) for server in serving.servers()],
         "memory": _memory(),
         "wire": _wire(found.interface) if found else None,
-        "limits": _limits(),
-        "rdma": any(Path("/sys/class/infiniband").glob("*")),
+        "low": _low(),
         "nodes": _nodes(found) if found and found.role == "head" and asked["nodes"] else None,
     }
 
@@ -56,18 +56,13 @@ def _wire(interface: str) -> Mapping[str, Any]:
     return said
 
 
-def _limits() -> Mapping[str, str] | None:
-    """What is in force for a process of our Ray: RDMA wants to lock any amount of memory."""
+def _low() -> list[str]:
+    """What is in force for a process of our Ray, where that is too little."""
     pid = min(membership.processes(), default=None)
-    if pid is None:
-        return None
-    with suppress(OSError):
-        lines = Path(f"/proc/{pid}/limits").read_text(encoding="utf-8").splitlines()
-        names = {"Max locked memory": "memlock", "Max open files": "nofile"}
-        return {
-            short: line[len(name) :].split()[0]
-            for line in lines
-            for name, short in names.items()
-            if line.startswith(name)
-        }
-    return None
+    found = limits.of(pid) if pid is not None else None
+    if found is None:
+        return []
+    rdma = any(Path("/sys/class/infiniband").glob("*"))
+    return [
+        f"Ray here: {each.what}: {each.cause}; {each.fix}" for each in limits.low(found, getuser(), rdma=rdma)
+    ]
