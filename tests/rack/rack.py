@@ -67,7 +67,9 @@ class Rack:
         assert within(BOOT_LIMIT_S, lambda: set(names) <= set(keeper.first_processes())), "they do not boot"
         again = found(keeper, self.process)
         assert within(BOOT_LIMIT_S, lambda: all(map(_wired, map(again.__getitem__, names)))), "no wires"
-        return replace(self, hosts=again.hosts)
+        # What is started on them is ended with the rack, by whoever holds it.
+        hosts = tuple(replace(host, started=self[host.name].started) for host in again.hosts)
+        return replace(self, hosts=hosts)
 
     def shape(self, link: str, mbit: int, host: str | None = None) -> None:
         """Make a link so fast, both ways: the wire of one host, or all of them."""

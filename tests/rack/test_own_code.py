@@ -46,6 +46,7 @@ def other(host: Host) -> None:
         file.write("# and this\n")
 
 
+@pytest.mark.slow
 def test_over_ray_a_host_with_other_code_is_refused(rack: Up, tmp_path: Path) -> None:
     hosts = rack(2).hosts
     (tmp_path / "made").mkdir()

@@ -12,6 +12,7 @@ from tests.rack.uneven import EQUAL, uneven
 pytestmark = pytest.mark.rack
 
 
+@pytest.mark.slow
 def test_the_planned_split_is_faster_than_the_equal_one(tmp_path: Path) -> None:
     with uneven(tmp_path) as hosts:
         planned = hosts.planned()
