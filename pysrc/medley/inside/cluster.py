@@ -3,7 +3,6 @@
     python cluster.py read HOST:PORT             the head's note, the nodes, what hosts told
     python cluster.py tell HOST:PORT ADDRESS FILE    keep there what a host tells of itself
     python cluster.py note HOST:PORT ADDRESS FILE JSON   the same, and the head's note
-    python cluster.py gather HOST:PORT FILE      keep what FILE says of all, and wait for them
     python cluster.py ranks HOST:PORT            where a model's ranks are
     python cluster.py lacking HOST:PORT OWN FILE     the hosts with a slot that have no such file
     python cluster.py hold HOST:PORT OWN HOST=N…     keep so many slots from others until it is ended
@@ -32,15 +31,12 @@ CONNECT_LIMIT_S = 1.5
 TASK_LIMIT_S = 10
 WORKERS = 100  # ports to try, of 900
 LACKING_LIMIT_S = 20
-GATHER_LIMIT_S = 60
 HOLD_LIMIT_S = 20
 REACH_LIMIT_S = 15
 
 
 def main(verb: str, address: str, *rest: str) -> dict[str, Any]:
     try:
-        if verb == "gather":
-            return gather(address, *rest)
         client = GcsClient(address=address)
         if verb in {"note", "tell"}:
             keep(client, *rest)
@@ -64,34 +60,6 @@ def keep(client: Any, address: str, file: str, note: str | None = None) -> None:
     for key, value in pairs.items():
         if value is not None:
             client.internal_kv_put(key, value, overwrite=True, namespace=KEY, timeout=LIMIT_S)
-
-
-def gather(address: str, file: str) -> dict[str, Any]:
-    """FILE: the head's `note`, what is `told` by address, and the addresses of those `wanted`."""
-    table, deadline = json.loads(Path(file).read_text()), time.monotonic() + GATHER_LIMIT_S
-    client = patiently(address, deadline)
-    put(client, KEY, json.dumps(table["note"]))
-    for own, text in table["told"].items():
-        put(client, HOST + own.encode(), text)
-    while True:
-        found = nodes(client, address)
-        missing = set(table["wanted"]) - {node["address"] for node in found if node["alive"]}
-        if not missing or time.monotonic() > deadline:
-            return {"nodes": found, "missing": sorted(missing)}
-        time.sleep(0.2)
-
-
-def patiently(address: str, deadline: float) -> Any:  # noqa: ANN401 - the same
-    """The head's store, once it answers."""
-    host, port = address.split(":")
-    while True:  # its own client waits long, and says much, where nothing listens
-        try:
-            socket.create_connection((host, int(port)), timeout=1).close()
-            return GcsClient(address=address)
-        except Exception:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
 
 
 def put(client: Any, key: bytes, text: str) -> None:  # noqa: ANN401 - the same
