@@ -8,9 +8,9 @@ ours    `medley up`, typed on the first host
 hand    `ray start` on one host after another over ssh, as the guides have it: the head, then each worker
 floor   every `ray start` at the same moment, without ssh, checks, or anybody who waits for all to have joined
 
-All three start Ray with the same flags and variables, which `medley up --dry-run` prints. What is printed is
-the ratio of hand to ours (how many times faster), of ours to floor, and of hand to floor, the most that any way
-can be faster than by hand, from each round, and their medians.
+All three start Ray with the same flags and variables, which `medley up --dry-run` prints. What is printed are
+three ratios, of each round, and their medians: hand to ours (how many times faster), ours to floor, and hand
+to floor, the most that any way can be faster than by hand.
 """
 
 import json

@@ -2,8 +2,8 @@
 
     python gather.py HOST:PORT FILE
 
-FILE: the head's `note`, what is `told` by address, and the addresses of those `wanted`. Prints one JSON object:
-the nodes, and who of them is missing. It is run each time the head starts, before that is up: until
+FILE: the head's `note`, what is `told` by address, and the addresses of those `wanted`. Prints one JSON
+object: the nodes, and who of them is missing. It is run each time the head starts, before that is up: until
 something listens there it does not even import Ray, whose own start needs the processor.
 """
 
