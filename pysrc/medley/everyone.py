@@ -35,7 +35,10 @@ class Everyone:
         """Connects; leaving closes all, in whatever they are."""
         try:
             for name in self.cluster.hosts:
-                self.remotes[name] = connection(self.cluster, name)
+                try:
+                    self.remotes[name] = connection(self.cluster, name)
+                except Problem as problem:  # there is no ssh here, and some of them may be this host
+                    self.fail(name, problem)
             self._each(self.remotes, lambda name: self.remotes[name].greeted())
         except BaseException:
             self.close()
