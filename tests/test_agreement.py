@@ -1,8 +1,12 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from medley import agreement
+from medley import agreement, config
+from medley.facts.gpu import NvidiaDriver
+from medley.kind import Kind
+from tests.recorded import recorded
 
 OURS = {"medley": "aaaa"}
 
@@ -68,3 +72,23 @@ def test_who_is_left_out(sees: str, misses: str, blamed: str) -> None:
 @pytest.mark.parametrize(("boots", "count"), [(True, 0), (None, 0), (False, 1)])
 def test_advice(boots: Any, count: int) -> None:
     assert len(list(agreement.advice("b", {"boots": boots, "user": "ann"}))) == count
+
+
+@pytest.mark.parametrize(
+    ("runs", "needs", "count"),
+    [
+        pytest.param("12.8", "13.0", 1, id="an older major"),
+        pytest.param("13.0", "13.2", 0, id="an older minor"),
+        pytest.param("13.0", "12.6", 0, id="a newer one"),
+        pytest.param(None, "13.0", 0, id="it does not say"),
+        pytest.param("12.8", None, 0, id="no toolkit"),
+    ],
+)
+def test_the_driver(runs: str | None, needs: str | None, count: int) -> None:
+    found = replace(recorded("spark"), driver=NvidiaDriver("570.1", cuda=runs))
+    known = config.hosts()["spark"]
+    toolkit = known.toolkit and known.toolkit.model_copy(update={"cuda": needs})
+    kind = Kind("spark", known.model_copy(update={"toolkit": toolkit if needs else None}), "")
+    said = list(agreement.driver("b", found, kind))
+    assert len(said) == count
+    assert all("driver 570.1 runs CUDA 12.8 at most" in each.cause for each in said)

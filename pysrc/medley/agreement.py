@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from medley.facts import Facts
+from medley.kind import Kind
 from medley.problem import Problem
 
 CLOCK_LIMIT_S = 10
@@ -35,6 +37,25 @@ def shortages(name: str, look: Mapping[str, Any]) -> Iterator[Problem]:
             cause=f"{look['free_bytes'] >> 20} MiB left at {look['state']}, and Ray needs {_LEAST >> 20}",
             fix=f"on {name}: df -h {look['state']}; medley env clean; or MEDLEY_STATE=/another/disk",
         )
+
+
+def driver(name: str, found: Facts, kind: Kind) -> Iterator[Problem]:
+    """A driver that is older than the CUDA of this kind's engines.
+
+    Within one major any driver of it will do (CUDA's minor version compatibility): majors are compared.
+    """
+    runs, needs = found.driver.cuda, kind.host.toolkit and kind.host.toolkit.cuda
+    if runs and needs and _major(runs) < _major(needs):
+        version = f" {found.driver.version}" if found.driver.version else ""
+        yield Problem(
+            f"the NVIDIA driver of {name} is too old",
+            cause=f"driver{version} runs CUDA {runs} at most, and the engines for it have CUDA {needs}",
+            fix=f"on {name}: a newer driver (sudo ubuntu-drivers install), or on a Jetson a newer JetPack",
+        )
+
+
+def _major(cuda: str) -> int:
+    return int(cuda.partition(".")[0])
 
 
 def advice(name: str, look: Mapping[str, Any]) -> Iterator[str]:

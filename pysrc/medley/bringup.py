@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medley import agreement, facts, joining, ray, source, transcript, wiring
-from medley.everyone import Everyone
+from medley.everyone import END_LIMIT_S, Everyone, withdraw
 from medley.fabric import End, Wishes
 from medley.problem import Problem
+from medley.recognised import kind_of
 from medley.variables import Variable
 from medley.watch import Watch
 
@@ -16,7 +17,6 @@ _LOOK_LIMIT_S = 90
 _BUILD_LIMIT_S = 3600
 _REACH_LIMIT_S = 20
 _BEGIN_LIMIT_S = 120
-_END_LIMIT_S = 60
 
 Table = Mapping[str, Any]
 
@@ -66,6 +66,13 @@ class Bringup:
             name: facts.facts(transcript.parse(self.looks[name]["transcript"]))
             for name in self.everyone.present
         }
+        for name, each in list(found.items()):
+            for problem in agreement.driver(
+                name, each, kind_of(each, self.everyone.cluster.hosts[name].kind)
+            ):
+                self.everyone.fail(name, problem)
+                found.pop(name, None)
+        self._need_head()
         wishes = self.everyone.cluster.wishes
         try:
             self.ends, self.variables, self.why = wiring.of_cluster(found, wishes)
@@ -105,7 +112,7 @@ class Bringup:
         old = [name for name in self.to_begin if self.looks[name]["processes"] or self.looks[name]["units"]]
         if old:
             with self.watch.stage(f"end what runs otherwise on {', '.join(old)}"):
-                self.everyone.ask("end", lambda _: {"part": True}, limit_s=_END_LIMIT_S, among=old)
+                self.everyone.ask("end", lambda _: {"part": True}, limit_s=END_LIMIT_S, among=old)
             self._need_head()
 
     def reach(self) -> None:
@@ -229,18 +236,6 @@ class Bringup:
         """Without it there is no cluster: its Problem is the verb's."""
         if problem := self.everyone.failed.get(self.head):
             raise problem
-
-
-def withdraw(everyone: Everyone, names: list[str], watch: Watch) -> None:
-    """What was begun there and is not to be is ended, over connections that nothing else waits at."""
-    if not names:
-        return
-    everyone.close()
-    chosen = {name: everyone.cluster.hosts[name] for name in names}
-    with Everyone(everyone.cluster.model_copy(update={"hosts": chosen}), watch) as again:
-        again.ask("end", lambda _: {"part": True}, limit_s=_END_LIMIT_S)
-        for name, problem in again.failed.items():
-            watch.note(f"{name}: what was begun there may be left ({problem.what})")
 
 
 def _agree(found: Mapping[str, facts.Facts], without: str, wishes: Wishes) -> bool:

@@ -12,6 +12,7 @@ from medley.problem import Problem
 from medley.remote import Remote
 from medley.watch import SILENT, Watch
 
+END_LIMIT_S = 60
 Asked = Callable[[str], Mapping[str, Any]]
 
 
@@ -108,3 +109,15 @@ def is_here(cluster: Cluster, name: str) -> bool:
         socket.create_server((str(address), 0)).close()
         return True
     return False
+
+
+def withdraw(everyone: Everyone, names: list[str], watch: Watch) -> None:
+    """What was begun there and is not to be is ended, over connections that nothing else waits at."""
+    if not names:
+        return
+    everyone.close()
+    chosen = {name: everyone.cluster.hosts[name] for name in names}
+    with Everyone(everyone.cluster.model_copy(update={"hosts": chosen}), watch) as again:
+        again.ask("end", lambda _: {"part": True}, limit_s=END_LIMIT_S)
+        for name, problem in again.failed.items():
+            watch.note(f"{name}: what was begun there may be left ({problem.what})")

@@ -30,9 +30,9 @@ Examples:
     as_json = cli.Flag("--json", help="print one JSON object: hosts, addresses, slots, problems")
 
     def main(self) -> int:
-        from medley.bringup import Bringup, withdraw
+        from medley.bringup import Bringup
         from medley.cli.progress import watch
-        from medley.everyone import Everyone
+        from medley.everyone import Everyone, withdraw
 
         wanted, seen = self.wanted(), watch()
         with Everyone(wanted, seen) as everyone:
