@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
@@ -12,7 +14,6 @@ from medley.problem import Problem
 if TYPE_CHECKING:
     from medley.remote import Remote
 
-_OURS = {"--detach"}
 _LOOK_EVERY_S = 0.2
 _READY_LINES = 4
 """What `serve` prints when it is ready: where it is, and what to type."""
@@ -37,7 +38,7 @@ class AtHead(Verb):
 
     def typed_at(self, head: "Remote") -> int:
         """The verb as it was typed, but there; what it says is said here, and Ctrl-C ends it there."""
-        words = [word for word in _words() if not word.startswith("--cluster")]
+        words = without(sys.argv[1:], {"--cluster": 1})
         with head:
             head.greeted()
             print(f"medley: on {head.name}, the head: medley {' '.join(words)}", file=sys.stderr)
@@ -58,10 +59,11 @@ class Staying(AtHead):
 
         serving.require_none(port)
         name = f"{serving.UNIT}{port}"
-        words = (word for word in _words() if word not in _OURS)
-        command = Command((*own.command(), *words), own.variables())
+        words = without(sys.argv[1:], {"--detach": 0, "--cluster": 1})
+        here = ("env", f"--chdir={Path.cwd()}")  # a folder may be named from here
+        command = Command((*here, *own.command(), *words), own.variables())
         # It starts its engine anew by itself; what is left is that medley itself is killed.
-        units.start(Unit(name, " ".join(_words()), command, Restart(limit=3) if self.restart else None))
+        units.start(Unit(name, " ".join(words), command, Restart(limit=3) if self.restart else None))
         try:
             with watch().stage(f"{name}: until it is ready"):
                 _await_ready(name, port)
@@ -72,8 +74,19 @@ class Staying(AtHead):
         return 0
 
 
-def _words() -> list[str]:
-    return sys.argv[1:]
+def without(words: list[str], switches: Mapping[str, int]) -> list[str]:
+    """What was typed less these switches, each with so many words after it; an engine's own stay."""
+    end = words.index("--") if "--" in words else len(words)
+    kept: list[str] = []
+    skip = 0
+    for word in words[:end]:
+        if skip:
+            skip -= 1
+        elif word in switches:
+            skip = switches[word]
+        elif word.partition("=")[0] not in switches:
+            kept.append(word)
+    return [*kept, *words[end:]]
 
 
 def _pass_on(line: str) -> None:
