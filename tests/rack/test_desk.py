@@ -16,6 +16,11 @@ pytestmark = pytest.mark.rack
 
 HOME = "/tmp/home"
 SECRETS = ("token", "api-key")
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+SEES = (
+    f"cat /proc/*/environ /proc/*/cmdline $(find {HOME} /tmp /run -type f 2>/dev/null) 2>/dev/null"
+    " | tr '\\0' '\\n'; true"
+)
 ASK = ("ask", "--max-tokens", "8", "Hello")
 
 
@@ -63,6 +68,7 @@ def views(desk: Desk) -> dict[str, str]:
     for host in desk.rack.hosts:
         found[f"{host.name}: command lines"] = host.says("ps", "-eo", "args", "--no-headers", "-ww")
         found |= {f"{host.name}: {file}": file.read_text(errors="replace") for file in logs(host)}
+        found[f"{host.name}: another user's view"] = host.says(*NOBODY, "sh", "-c", SEES)
         found[f"{host.name}: facts"] = "\n".join(desk.done("facts", "--transcript", at=host.name))
     found["status"] = "\n".join(desk.done("status", "--json"))
     found["logs"] = "\n".join(desk.done("logs", "-n", "2000"))
