@@ -103,7 +103,8 @@ def wire(spec: Spec, host: str, first: int) -> None:
     for port in spec.ports_of(host):
         mtu = f" mtu {port.link.mtu}" if port.link.mtu else ""
         lines += [
-            f"link add {port.switch_port} type veth peer name {port.interface} netns {first}",
+            f"link add {port.switch_port} type veth"
+            f" peer name {port.interface} address {mac(port)} netns {first}",
             f"link set {port.switch_port} master {port.link.name}{mtu} up",
         ]
     others = (port.switch_port for port in other_ends(spec, host))
@@ -113,6 +114,11 @@ def wire(spec: Spec, host: str, first: int) -> None:
         if port.link.mbit:
             words = ("dev", port.switch_port, *shape(port.link.mbit))
             subprocess.run(["tc", "qdisc", "add", *words], check=True)
+
+
+def mac(port: Port) -> str:
+    """The same after a boot: others have it in their ARP tables."""
+    return "02:4d:" + ":".join(f"{int(part):02x}" for part in port.address.split("."))
 
 
 def _is_link(name: str) -> bool:
