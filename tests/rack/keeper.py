@@ -102,9 +102,9 @@ def wire(spec: Spec, host: str, first: int) -> None:
     lines = []
     for port in spec.ports_of(host):
         mtu = f" mtu {port.link.mtu}" if port.link.mtu else ""
+        end = f"name {port.interface} address {mac(port)} netns {first}"
         lines += [
-            f"link add {port.switch_port} type veth"
-            f" peer name {port.interface} address {mac(port)} netns {first}",
+            f"link add {port.switch_port} type veth peer {end}",
             f"link set {port.switch_port} master {port.link.name}{mtu} up",
         ]
     others = (port.switch_port for port in other_ends(spec, host))
