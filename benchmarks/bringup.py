@@ -102,8 +102,12 @@ def clear(desk: Desk, name: str) -> None:
     if name == "ours":
         desk.done("down")
     for host in desk.rack.hosts:
-        assert within(20, lambda host=host: ended(host)), busy(host)  # type: ignore[misc]
+        assert emptied(host), busy(host)
         host.says("rm", "-rf", STATE)
+
+
+def emptied(host: Host) -> bool:
+    return within(20, lambda: ended(host))
 
 
 def ended(host: Host) -> bool:

@@ -93,6 +93,11 @@ def busy(host: Host) -> list[str]:
     return [line for line in lines if not any(word in line for word in words) and " sh -c" not in line]
 
 
+def still(host: Host, limit_s: float = 10) -> bool:
+    """Whether nothing but the rack's own runs there, at the latest after so long."""
+    return within(limit_s, lambda: busy(host) == [])
+
+
 def kept(host: Host) -> set[str]:
     """The files of medley's state there, but logs."""
     files = host.says("find", STATE, "-type", "f").splitlines()

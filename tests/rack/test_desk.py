@@ -7,9 +7,8 @@ import pytest
 
 from tests.rack import ssh
 from tests.rack.conftest import Up
-from tests.rack.desk import LINKS, Desk, busy, kept
+from tests.rack.desk import LINKS, Desk, busy, kept, still
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.spec import Spec
 
 pytestmark = pytest.mark.rack
@@ -53,7 +52,7 @@ def test_two_commands_a_reboot_and_an_end(rack: Up) -> None:
     assert "(ready)" not in desk.states()["host1"]
     desk.done("down")
     for host in desk.rack.hosts:
-        assert within(10, lambda host=host: busy(host) == []), busy(host)  # type: ignore[misc]
+        assert still(host), busy(host)
         assert kept(host) <= {"api-key"}, "clients have it"
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from tests.rack import ssh
 from tests.rack.conftest import Up
-from tests.rack.desk import LINKS, Desk, busy, kept, process
-from tests.rack.patience import within
+from tests.rack.desk import LINKS, Desk, busy, kept, process, still
 from tests.rack.rack import up
 from tests.rack.spec import Spec
 from tests.rack.test_joining import other
@@ -112,7 +111,7 @@ def test_logs_of_all_hosts_by_time(desk: Desk) -> None:
 def test_down_leaves_nothing_but_logs(desk: Desk) -> None:
     desk.done("down", at="host2")
     for host in desk.rack.hosts:
-        assert within(5, lambda host=host: busy(host) == []), busy(host)  # type: ignore[misc]
+        assert still(host, 5), busy(host)
         assert kept(host) == set()
         assert host.says("ss", "-Hltn").count(":24") == 0
     again = json.loads(desk.done("down", "--json")[-1])
@@ -171,7 +170,7 @@ def test_ctrl_c_leaves_nothing(rack: Up, phase: str) -> None:
     assert finished
     assert finished.status == 128 + signal.SIGINT, finished.lines
     for host in desk.rack.hosts:
-        assert within(10, lambda host=host: busy(host) == []), busy(host)  # type: ignore[misc]
+        assert still(host), busy(host)
 
 
 def test_after_a_crash_of_medley_itself_down_sets_it_right(rack: Up) -> None:
@@ -180,5 +179,5 @@ def test_after_a_crash_of_medley_itself_down_sets_it_right(rack: Up) -> None:
     desk.head.says("kill", "-KILL", str(process(desk.head, "medley up")))
     desk.done("down")
     for host in desk.rack.hosts:
-        assert within(10, lambda host=host: busy(host) == []), busy(host)  # type: ignore[misc]
+        assert still(host), busy(host)
         assert kept(host) == set()
