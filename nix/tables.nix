@@ -53,6 +53,7 @@ in
     pull = "Bring a model to every host of the cluster";
     stop = "End the served model";
     logs = "What the cluster's units say";
+    explain = "What failed, out of logs";
     status = "The cluster this host is in, and what is served here";
     collective-test = "How fast each host is, and a real all-reduce over the cluster's";
     check = "Validate every TOML table";

@@ -21,6 +21,7 @@ VERBS = {
         "batch",
         "check",
         "env",
+        "explain",
         "facts",
         "init",
         "link",

@@ -30,7 +30,7 @@ VERBS = (
         "ports",
         "service",
     ),
-    *("collective-test", "check", "version"),
+    *("explain", "collective-test", "check", "version"),
 )
 
 
