@@ -3,7 +3,7 @@
 Texts are those of gloo/transport/tcp and torch/csrc/distributed/c10d, PyTorch 2.3 to 2.13.
 """
 
-from medley.explain.known import LOW, MEDIUM, Known, shape
+from medley.explain.known import LOW, Known, shape
 
 KNOWN = (
     Known(
@@ -116,7 +116,7 @@ KNOWN = (
                 r"(?P<said>[^)]+)\)",
             ),
         ),
-        confidence=MEDIUM,
+        over=("name-unknown",),
     ),
     Known(
         "gloo-waits",

@@ -34,6 +34,8 @@ class Known:
     """It follows from something else, which is named instead where it is known."""
     quiet: bool = False
     """Also in a line that its program calls information or a warning."""
+    echoes: bool = False
+    """Also in a line of the program's own text, as a traceback shows it."""
     more: int = 0
     """So many lines after the first belong to it."""
     unless: re.Pattern[str] | None = None

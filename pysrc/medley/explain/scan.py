@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from medley.explain import course
-from medley.explain.known import Known, Shape
+from medley.explain.known import HIGH, Known, Shape
 from medley.explain.line import INFO, WARNING, Line, line
 
 BLOCK_BYTES = 1 << 20
@@ -152,7 +152,9 @@ class _Scan:
 
     def _hit(self, known: Known, shape: Shape, raw: str, around: tuple[bytes, bytes, bytes], at: int) -> None:
         said = line(raw)
-        if course.echoed(said.text) or (self.done.stopped and (known.symptom or known.confidence != "high")):
+        if course.echoed(said.text) and not known.echoes:
+            return
+        if self.done.stopped and (known.symptom or known.confidence != HIGH):
             return
         if said.level in (INFO, WARNING) and not known.quiet and not (said.nccl and said.level == WARNING):
             return
