@@ -13,6 +13,10 @@ KNOWN = (
         shapes=(
             shape("no kernel image is available"),
             shape("cudaErrorNoKernelImageForDevice"),
+            shape("cutlass", r"Failed to (?:initialize|run) cutlass"),
+            shape(
+                "No compiled", r"No compiled \w+ for (?:a compute capability|CUDA device capability|current)"
+            ),
             shape("CUDA_ERROR_NO_BINARY_FOR_GPU"),
         ),
         over=("cuda-failed",),

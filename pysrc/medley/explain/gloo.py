@@ -75,7 +75,7 @@ KNOWN = (
     Known(
         "rendezvous-timeout",
         what="the ranks did not find each other",
-        cause="[nothing answered at {peer} for {limit} ms][only {came} ranks came within {seconds} s]: "
+        cause="[nothing answered at {peer}][ for {limit} ms][only {came} ranks came within {seconds} s]: "
         "the first host's"
         " process is not up, or a firewall stands between",
         fix="start all hosts with one address of the first host's fast link; test the way: medley link "
@@ -99,6 +99,10 @@ KNOWN = (
             shape(
                 "failed to connect/validate",
                 r"failed to connect/validate to host (?P<peer>\S+) - timed out .*timeout=(?P<limit>\d+)ms",
+            ),
+            shape(
+                "store based barrier",
+                r"Timed out initializing process group in store based barrier .*?timeout=(?P<limit>[\d:]+)",
             ),
             shape("Socket Timeout", r"^(?:RuntimeError|torch\.distributed\.Dist\w+Error): Socket Timeout"),
         ),

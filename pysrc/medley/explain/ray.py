@@ -38,9 +38,11 @@ KNOWN = (
         shapes=(
             shape(
                 "onnect to GCS",
-                r"(?:Failed|[Uu]nable|Could not) to connect to GCS(?: server)?(?: at| on)?(?: address)?:? "
+                r"(?:Failed|[Uu]nable|Could not) to connect to GCS(?: server)?(?: \([^)]*\))?(?: at| "
+                r"on)?(?: address)?:? "
                 r"?(?P<address>[\w.-]+:\d+)?",
             ),
+            shape("failed to connect to all addresses", r"(?P<said>failed to connect to all addresses)"),
             shape(
                 "GCS has started but",
                 r"(?P<said>Ray cluster at \S+ is started but|GCS has started but.{0,40})",
@@ -61,6 +63,7 @@ KNOWN = (
                 r"Failed to connect to Ray cluster at (?P<address>[\w.-]+:\d+)",
             ),
         ),
+        quiet=True,
     ),
     Known(
         "ray-none",
@@ -185,6 +188,24 @@ KNOWN = (
         unless=re.compile(r"INFO|Initializing"),
     ),
     Known(
+        "ray-waits",
+        what="the cluster does not have the GPUs that the model waits for",
+        cause="after {seconds} s nothing has {wanted} free: too few hosts have joined, or a host has "
+        "joined under another"
+        " address than VLLM_HOST_IP says",
+        fix="medley status shows each host's address and slots; medley ray-head and ray-worker set "
+        "VLLM_HOST_IP by the wire",
+        shapes=(
+            shape(
+                "creating a placement group of specs for",
+                r"placement group of specs for (?P<seconds>[7-9]\d|\d{3,}) seconds\. "
+                r"specs=\[\{?(?P<wanted>[^\]}]*)",
+            ),
+        ),
+        quiet=True,
+        confidence=MEDIUM,
+    ),
+    Known(
         "ray-no-gpu-here",
         what="Ray sees no free GPU on the host that serves",
         cause="[its resources are {has}]: another model has the GPU, or Ray was started without one",
@@ -271,14 +292,18 @@ KNOWN = (
         shapes=(
             shape(
                 "marked dead because",
-                r"node with node id: (?P<id>\w+)(?: and address: (?P<host>\S+))?(?: and node name: \S+)? "
+                r"node with node id: (?P<id>\w+)(?: and (?:address|ip): (?P<host>\S+))?(?: and node name: "
+                r"\S+)? "
                 r"has been marked dead because",
             ),
+            shape("has missed too many heartbeats"),
+            shape("mistakenly been marked"),
             shape("NodeDiedError", r"NodeDiedError"),
             shape("Health check failed for node", r"Health check failed for node (?P<host>\S+)"),
             shape("Raylet is terminated", r"Raylet is terminated"),
             shape("raylet process", r"raylet (?:process )?(?:has )?(?:died|exited|crashed)"),
         ),
+        quiet=True,
         confidence=MEDIUM,
     ),
     Known(
