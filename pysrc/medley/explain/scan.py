@@ -24,6 +24,8 @@ _LONGEST = 6000
 _TAIL = 200
 # What makes a line of one kind differ from the next: numbers, and the letters of hexadecimal names.
 _VARYING = b"0123456789abcdef"
+# A line with INFO and none of these has the level that its words say.
+_TROUBLE = re.compile(rb"ERR|rror|WARN|CRIT|FATAL| [WEFC] ")
 _TOLD = re.compile(r"(?:\S+ )?(?:medley: |medley keeps |\$ )")
 
 
@@ -98,7 +100,10 @@ class _Scan:
         for each in every:
             for shape in each.shapes:
                 self._shapes.setdefault(shape.needle.encode(), []).append((each, shape))
-        self._bare = [(needle, needle.translate(None, _VARYING)) for needle in self._shapes]
+        self._bare = {needle: needle.translate(None, _VARYING) for needle in self._shapes}
+        self._quiet = {
+            each for each, whats in self._shapes.items() if any(_is_quiet(what) for what, _ in whats)
+        }
         self._kinds: dict[bytes, tuple[bytes, ...]] = {}
         self._seen, self._tried = Counter[str](), Counter[str]()
 
@@ -134,13 +139,18 @@ class _Scan:
         if len(self._kinds) + len(new) > _MOST_KINDS:
             self._kinds, new = {}, list(distinct)
         self._kinds.update(dict.fromkeys(new, ()))
-        joined, ends = b"\n".join(new), list(accumulate(len(kind) + 1 for kind in new))
-        for needle, bare in self._bare:
-            at = joined.find(bare)
+        informing = {kind for kind in new if b"INFO" in kind and not _TROUBLE.search(kind)}
+        self._find(list(informing), self._quiet)
+        self._find([kind for kind in new if kind not in informing], self._shapes)
+
+    def _find(self, kinds: list[bytes], needles: Iterable[bytes]) -> None:
+        joined, ends = b"\n".join(kinds), list(accumulate(len(kind) + 1 for kind in kinds))
+        for needle in needles:
+            at = joined.find(self._bare[needle])
             while at >= 0:
                 which = bisect_right(ends, at)
-                self._kinds[new[which]] += (needle,)
-                at = joined.find(bare, ends[which])
+                self._kinds[kinds[which]] += (needle,)
+                at = joined.find(self._bare[needle], ends[which])
 
     def _needle(self, lines: _Lines, at: int, needle: bytes) -> None:
         if needle not in lines.here[at]:
@@ -194,6 +204,10 @@ class _Scan:
         when = said.when or lines.when(at)
         number = self.done.lines + at + 1
         self.done.hits.append(Hit(known, match.groupdict(), said, number, self.done.name, when))
+
+
+def _is_quiet(what: Known | course.Turn) -> bool:
+    return isinstance(what, course.Turn) or what.quiet
 
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
