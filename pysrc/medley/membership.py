@@ -94,6 +94,8 @@ def begun(command: Command, membership: Membership) -> Iterator[None]:
 
 
 def note(membership: Membership) -> None:
+    if membership.image:
+        store.write(_container_note(), membership.image["runtime"])
     store.write(_note(), json.dumps(asdict(membership)))
 
 
@@ -210,11 +212,15 @@ def held(
         process.stop(grace_s=5)
 
 
-def asked(environment: Environment | Imaged, token: Path, script: str, *words: str) -> Command:
-    """A script of inside/ that talks to a cluster, as the environment's Python runs it."""
+def asked(
+    environment: Environment | Imaged, token: Path, script: str, *words: str, reads: tuple[Path, ...] = ()
+) -> Command:
+    """A script of inside/ that talks to a cluster, as the environment's Python runs it; it `reads` these."""
     env = {each.name: each.value for each in ray.variables(token)}
     path = Path(__file__).parent / "inside" / script
-    return environment.started(Command((str(environment.python), str(path), *words), env, UNSET), path.parent)
+    return environment.started(
+        Command((str(environment.python), str(path), *words), env, UNSET), path.parent, *reads
+    )
 
 
 def _said(lines: Sequence[str]) -> str | None:
