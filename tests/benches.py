@@ -28,18 +28,18 @@ def done(engine: Engine, run: Run, factor: float = 1) -> Done:
     return Done(run, replace(found, **rates, **times), table)
 
 
-def about(engine: Engine = "vllm", **more: Any) -> dict[str, Any]:
+def about(of: Engine = "vllm", **more: Any) -> dict[str, Any]:
     return {
         "medley": {"version": "0.1", "source": "aa"},
         "engine": {
-            "name": engine,
-            "environment": f"{engine}-cpu",
+            "name": of,
+            "environment": f"{of}-cpu",
             "digest": "d1",
             "lock": "l1",
             "python": "cpython 3.11.7",
-            "versions": {engine: "0.32.0", "torch": "2.13.0"},
+            "versions": {of: "0.32.0", "torch": "2.13.0"},
         },
-        "plan": {"model": "demo", "argv": [engine, "serve"], "env": {}, "layout": "alone on host-1"},
+        "plan": {"model": "demo", "argv": [of, "serve"], "env": {}, "layout": "alone on host-1"},
         "hosts": [{"name": "host-1", "same": "11", "facts": "$ uname -m\n  x86_64\n"}],
         "measured": {"speeds": [], "wires": []},
         **more,

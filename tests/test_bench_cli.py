@@ -1,12 +1,15 @@
 """`medley bench` as it is typed."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from medley.bench import record
 from medley.cli.bench import Bench
 from medley.cli.verb import Usage
 from medley.problem import Problem
+from tests.benches import bench
 
 
 @pytest.fixture(autouse=True)
@@ -74,3 +77,41 @@ def test_a_model_that_it_does_not_serve(server: str) -> None:
 def test_wrong_usage(words: tuple[str, ...]) -> None:
     with pytest.raises(Usage):
         run(*words)
+
+
+def test_nothing_is_kept_here(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("history") == 0
+    assert "no bench is kept here" in capsys.readouterr().out
+    with pytest.raises(Problem, match="there is no bench 'last'"):
+        run("show")
+
+
+def test_what_is_kept_is_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    record.save(bench("20261121-1"))
+    record.save(bench("20261122-2"))
+    assert run("history") == 0
+    _, newest, oldest = capsys.readouterr().out.splitlines()
+    assert newest.split() == [
+        *("20261122-2", "2026-11-22", "13:45", "demo", "vllm", "0.32.0"),
+        *("alone", "on", "host-1", "4", "387", "0.32"),
+    ]
+    assert oldest.startswith("20261121-1 ")
+    assert run("history", "--json") == 0
+    assert [each["id"] for each in json.loads(capsys.readouterr().out)] == ["20261122-2", "20261121-1"]
+    assert run("show", "20261121") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("20261121-1: demo, vllm 0.32.0\n")
+    assert "engine    vllm-cpu d1: vllm 0.32.0, torch 2.13.0" in said
+    assert run("show", "last", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["id"] == "20261122-2"
+
+
+def test_two_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    record.save(bench("20261121-1"))
+    record.save(bench("20261122-2", factors=(2, 2, 2)))
+    assert run("compare", "last-1", "last") == 0
+    assert "2.00 (1.94-2.04)  better" in capsys.readouterr().out
+    assert run("compare", "last-1", "last", "--json") == 0
+    table = json.loads(capsys.readouterr().out)
+    assert (table["first"], table["second"], table["differs"]) == ("20261121-1", "20261122-2", [])
+    assert table["results"][0]["ratio"] == pytest.approx(2)

@@ -22,9 +22,8 @@ def lines(record: Record) -> Iterator[str]:
 
 
 def heading(record: Record) -> Iterator[str]:
-    engine, load, plan = record.about["engine"], record.load, record.about["plan"]
-    version = engine["versions"].get(engine["name"]) or engine["versions"].get(f"{engine['name']}-cpu") or ""
-    yield f"{record.id}: {record.model}, {engine['name']} {version}".rstrip()
+    load, plan = record.load, record.about["plan"]
+    yield f"{record.id}: {record.model}, {_version(record)}"
     if plan and plan["layout"]:
         yield plan["layout"]
     yield (
@@ -88,3 +87,52 @@ def shown(found: Spread | None) -> str:
 
 def number(value: float) -> str:
     return f"{value:.0f}" if value >= _EXACT else f"{value:.3g}"
+
+
+def about(record: Record) -> Iterator[str]:
+    """What it hangs on, in short; the JSON has all of it."""
+    engine, plan, load = record.about["engine"], record.about["plan"], record.load
+    yield f"when      {record.when}, by medley {record.about['medley']['version']}"
+    versions = ", ".join(f"{name} {each}" for name, each in engine["versions"].items())
+    made = " ".join(filter(None, (engine["environment"], engine["digest"]))) or "not of this host"
+    yield f"engine    {made}: {versions}"
+    if plan:
+        yield f"serves    {' '.join(plan['argv'])}"
+    for host in record.about["hosts"]:
+        yield f"host      {host['name']}, {len(host['facts'].splitlines())} lines of facts"
+    requests = load.requests or "4 a stream, at least 8"
+    yield f"load      {requests} requests a run, seeds from {load.seed}"
+
+
+def history(known: Sequence[Record]) -> tuple[tuple[str, ...], ...]:
+    """Its rows, the first their titles."""
+    rows = (tuple(str(each) for each in summary(record).values()) for record in known)
+    return (("id", "when", "model", "engine", "layout", "at once", "tokens/s", "of predicted"), *rows)
+
+
+def summary(record: Record) -> dict[str, str]:
+    """In one row: the best rate of all concurrencies, and the ratio to the prediction there."""
+    best = max(record.rows, key=lambda row: _rate(record, row), default=None)
+    told = record.of_expected(*best) if best else None
+    plan = record.about["plan"]
+    return {
+        "id": record.id,
+        "when": record.when[:16].replace("T", " "),
+        "model": record.model,
+        "engine": _version(record),
+        "layout": (plan and plan["layout"]) or "",
+        "concurrency": str(best[1]) if best else "",
+        "tokens_per_s": number(_rate(record, best)) if best else "",
+        "of_predicted": f"{told[1]:.2f}" if told else "",
+    }
+
+
+def _rate(record: Record, row: tuple[Mode, int]) -> float:
+    found = record.spreads(*row).get("output_tokens_per_s")
+    return found.median if found else 0.0
+
+
+def _version(record: Record) -> str:
+    engine = record.about["engine"]
+    versions, name = engine["versions"], engine["name"]
+    return f"{name} {versions.get(name) or versions.get(f'{name}-cpu') or ''}".rstrip()

@@ -1,6 +1,5 @@
 """`medley bench`: the engine's own benchmark against what is served, kept and compared."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from medley.problem import Problem
 if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
     from medley.bench.aim import Asked
     from medley.bench.load import Load
-    from medley.bench.record import Record
 
 
 class Bench(Verb):
@@ -96,6 +94,7 @@ Examples:
             return 0
         from medley.bench.aim import aim
         from medley.bench.measuring import measured
+        from medley.cli.bench.told import tell
         from medley.cli.progress import watch
 
         if words:
@@ -107,7 +106,7 @@ Examples:
             for run in load.runs():
                 print(found.command(run, Path(f"bench-{run.concurrency}-{run.repeat}.json")))
             return 0
-        show(measured(found, load, self.timeout, seen), as_json=self.as_json)
+        tell(measured(found, load, self.timeout, seen), as_json=self.as_json)
         return 0
 
     def _asked(self) -> "Asked":
@@ -133,19 +132,13 @@ Examples:
         )
 
 
-def show(record: "Record", *, as_json: bool) -> None:
-    from medley.bench.printed import lines
-
-    if as_json:
-        print(json.dumps(record.table))
-        return
-    for line in lines(record):
-        print(line)
-
-
 def _no_model(word: str) -> Problem:
     return Problem(
         f"bench takes no model, and {word!r} was given",
         cause="it measures what is served already",
         fix=f"medley serve {word}, and then in another terminal: medley bench",
     )
+
+
+for _verb in ("show", "history", "compare"):
+    Bench.subcommand(_verb, f"medley.cli.bench.{_verb}.{_verb.title()}")
