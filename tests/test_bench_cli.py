@@ -115,3 +115,16 @@ def test_two_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     table = json.loads(capsys.readouterr().out)
     assert (table["first"], table["second"], table["differs"]) == ("20261121-1", "20261122-2", [])
     assert table["results"][0]["ratio"] == pytest.approx(2)
+
+
+@pytest.mark.parametrize("words", [("show", "last"), ("compare", "last-1", "last")])
+def test_a_picture_and_a_page_are_written(words: tuple[str, ...], tmp_path: Path) -> None:
+    record.save(bench("20261121-1"))
+    record.save(bench("20261122-2"))
+    page, plots = tmp_path / "b.html", tmp_path / "b.svg"
+    assert run(*words, "--html", str(page), "--svg", str(plots)) == 0
+    assert page.read_text().startswith("<!doctype html>\n<html")
+    assert plots.read_text().startswith("<svg ")
+    assert ("20261121-1" in page.read_text()) is (words[0] == "compare")
+    with pytest.raises(Problem, match="cannot be written"):
+        run(*words, "--html", str(tmp_path / "absent" / "b.html"))

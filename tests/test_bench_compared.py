@@ -61,7 +61,7 @@ def test_as_people_read_it() -> None:
     )
     said = "\n".join(lines(one, two, compared(one, two)))
     assert "differs: medley: 0.1 (aa) → 2 (b)" in said
-    assert "  output, tokens/s            387 → 464.4  1.20 (1.15-1.28)  better" in said
+    assert "  output, tokens/s             387 → 464.4  1.20 (1.15-1.28)  better" in said
 
 
 def test_another_load_is_said_first() -> None:

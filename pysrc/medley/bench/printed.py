@@ -89,19 +89,19 @@ def number(value: float) -> str:
     return f"{value:.0f}" if value >= _EXACT else f"{value:.3g}"
 
 
-def about(record: Record) -> Iterator[str]:
+def about(record: Record) -> Iterator[tuple[str, str]]:
     """What it hangs on, in short; the JSON has all of it."""
     engine, plan, load = record.about["engine"], record.about["plan"], record.load
-    yield f"when      {record.when}, by medley {record.about['medley']['version']}"
+    yield "when", f"{record.when}, by medley {record.about['medley']['version']}"
     versions = ", ".join(f"{name} {each}" for name, each in engine["versions"].items())
     made = " ".join(filter(None, (engine["environment"], engine["digest"]))) or "not of this host"
-    yield f"engine    {made}: {versions}"
+    yield "engine", f"{made}: {versions}"
     if plan:
-        yield f"serves    {' '.join(plan['argv'])}"
+        yield "serves", " ".join(plan["argv"])
     for host in record.about["hosts"]:
-        yield f"host      {host['name']}, {len(host['facts'].splitlines())} lines of facts"
+        yield "host", f"{host['name']}, {len(host['facts'].splitlines())} lines of facts"
     requests = load.requests or "4 a stream, at least 8"
-    yield f"load      {requests} requests a run, seeds from {load.seed}"
+    yield "load", f"{requests} requests a run, seeds from {load.seed}"
 
 
 def history(known: Sequence[Record]) -> tuple[tuple[str, ...], ...]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
 
-from medley.cli.verb import Verb
+from medley.cli.bench.drawing import Drawing
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
     from medley.bench.load import Load
 
 
-class Bench(Verb):
+class Bench(Drawing):
     DESCRIPTION = "Measure what is served with its engine's own benchmark, beside what was predicted."
     DESCRIPTION_MORE = """
 It measures what medley serves on this host, or the server that --url names, with random prompts: a warm-up,
@@ -25,6 +25,7 @@ Examples:
     /medley bench
     /medley bench --concurrency 1,8,64 --input-len 2048 --output-len 256
     /medley bench --url http://spark-1:8000/v1 --engine vllm --tokenizer Qwen/Qwen3-8B
+    /medley bench --html bench.html
     /medley bench --dry-run
     /medley bench history
     /medley bench show last
@@ -106,7 +107,9 @@ Examples:
             for run in load.runs():
                 print(found.command(run, Path(f"bench-{run.concurrency}-{run.repeat}.json")))
             return 0
-        tell(measured(found, load, self.timeout, seen), as_json=self.as_json)
+        record = measured(found, load, self.timeout, seen)
+        self.draw(record)
+        tell(record, as_json=self.as_json)
         return 0
 
     def _asked(self) -> "Asked":

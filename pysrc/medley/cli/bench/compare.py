@@ -4,10 +4,10 @@ import json
 
 from plumbum import cli
 
-from medley.cli.verb import Verb
+from medley.cli.bench.drawing import Drawing
 
 
-class Compare(Verb):
+class Compare(Drawing):
     DESCRIPTION = "Compare two benches: the ratios of their medians, and what differs between them."
     DESCRIPTION_MORE = """
 A ratio is the second's by the first's, with the least and the most that their runs allow. Where runs of the
@@ -15,6 +15,7 @@ one lie among those of the other it is "within the spread": no difference that t
 
 Examples:
     /medley bench compare last-1 last
+    /medley bench compare last-1 last --html compared.html
     /medley bench compare 20261121 ./sent-by-ann.json --json
 
 """
@@ -28,6 +29,7 @@ Examples:
 
         one, two = record.find(first), record.find(second)
         found = compared(one, two)
+        self.draw(one, two)
         if self.as_json:
             table = {"first": one.id, "second": two.id, "differs": differing(one, two)}
             print(json.dumps({**table, "results": [each.table for each in found]}))

@@ -2,10 +2,10 @@
 
 from plumbum import cli
 
-from medley.cli.verb import Verb
+from medley.cli.bench.drawing import Drawing
 
 
-class Show(Verb):
+class Show(Drawing):
     DESCRIPTION = "Show a bench that was kept: its figures, the prediction, and what it hangs on."
     DESCRIPTION_MORE = """
 ID is the beginning of an id, last, last-1 (the one before) …, or a file that somebody sent.
@@ -13,6 +13,7 @@ ID is the beginning of an id, last, last-1 (the one before) …, or a file that 
 Examples:
     /medley bench show last
     /medley bench show 20261122
+    /medley bench show last --html bench.html
     /medley bench show last --json > bench.json
 
 """
@@ -25,8 +26,9 @@ Examples:
         from medley.cli.bench.told import tell
 
         found = record.find(word)
+        self.draw(found)
         tell(found, as_json=self.as_json)
         if not self.as_json:
             print()
-            for line in about(found):
-                print(line)
+            for name, said in about(found):
+                print(f"{name:<8}{said}")
