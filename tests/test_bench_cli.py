@@ -101,7 +101,7 @@ def test_what_is_kept_is_listed_and_shown(capsys: pytest.CaptureFixture[str]) ->
     assert run("show", "20261121") == 0
     said = capsys.readouterr().out
     assert said.startswith("20261121-1: demo, vllm 0.32.0\n")
-    assert "engine    vllm-cpu d1: vllm 0.32.0, torch 2.13.0" in said
+    assert "engine  vllm-cpu d1: vllm 0.32.0, torch 2.13.0" in said
     assert run("show", "last", "--json") == 0
     assert json.loads(capsys.readouterr().out)["id"] == "20261122-2"
 

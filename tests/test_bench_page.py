@@ -45,7 +45,7 @@ def test_a_browser_shows_all_of_it_on_a_phone_and_on_a_desk(tmp_path: Path) -> N
         assert seen["scrolls"] <= 0, told
         assert seen["outside"] == [], told
         assert len(seen["plots"]) == 3, told
-        assert sum(length > width / 4 for length in map(float, seen["drawn"])) >= 5, told
+        assert sum(length > 90 for length in map(float, seen["drawn"])) >= 5, told
         assert "output, tokens/s" in seen["words"], told
         for text, left, top, right, bottom in seen["texts"]:
             within = [each for each in seen["plots"] if each[0] - 1 <= left and right <= each[2] + 1]
