@@ -38,6 +38,7 @@ in
     serve = "Serve a model on this host";
     ask = "Send one chat request to a served model";
     batch = "Answer a file of requests, each once";
+    bench = "Measure what is served with its engine's own benchmark";
     run = "Run a Python script with the plan's engine in it";
     ray-head = "Start a Ray cluster on this host";
     ray-worker = "Join the Ray cluster of another host";

@@ -19,6 +19,7 @@ VERBS = {
     *(
         "ask",
         "batch",
+        "bench",
         "check",
         "env",
         "facts",

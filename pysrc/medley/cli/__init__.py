@@ -14,6 +14,7 @@ VERBS = (
         "serve",
         "ask",
         "batch",
+        "bench",
         "run",
         "ray-head",
         "ray-worker",
