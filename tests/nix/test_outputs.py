@@ -20,6 +20,7 @@ VERBS = {
         "ask",
         "batch",
         "check",
+        "doctor",
         "env",
         "facts",
         "init",

@@ -29,6 +29,7 @@ VERBS = (
         "link",
         "ports",
         "service",
+        "doctor",
     ),
     *("collective-test", "check", "version"),
 )
