@@ -55,6 +55,7 @@ in
     stop = "End the served model";
     logs = "What the cluster's units say";
     status = "The cluster this host is in, and what is served here";
+    doctor = "Look at every host before anything is started, and what mends what is wrong";
     collective-test = "How fast each host is, and a real all-reduce over the cluster's";
     check = "Validate every TOML table";
     version = "Medley's version";

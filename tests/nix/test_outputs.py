@@ -21,6 +21,7 @@ VERBS = {
         "batch",
         "bench",
         "check",
+        "doctor",
         "env",
         "facts",
         "init",

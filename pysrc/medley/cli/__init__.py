@@ -30,6 +30,7 @@ VERBS = (
         "link",
         "ports",
         "service",
+        "doctor",
     ),
     *("collective-test", "check", "version"),
 )
