@@ -54,6 +54,7 @@ in
     stop = "End the served model";
     logs = "What the cluster's units say";
     status = "The cluster this host is in, and what is served here";
+    top = "What the hosts, their GPUs, links and engines do now";
     collective-test = "How fast each host is, and a real all-reduce over the cluster's";
     check = "Validate every TOML table";
     version = "Medley's version";

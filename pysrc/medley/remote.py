@@ -73,9 +73,9 @@ class Remote:
         """It ends by itself then."""
         self._process.hang_up()
 
-    def close(self) -> None:
+    def close(self, limit_s: float = _END_LIMIT_S) -> None:
         self.hang_up()
-        self._process.wait(_END_LIMIT_S)
+        self._process.wait(limit_s)
         self._process.stop(grace_s=1)
 
     def _line(self, deadline: float) -> str | None:

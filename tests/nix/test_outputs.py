@@ -37,7 +37,7 @@ VERBS = {
         "up",
         "down",
     ),
-    *("collective-test", "join", "ray-head", "ray-stop", "ray-worker"),
+    *("top", "collective-test", "join", "ray-head", "ray-stop", "ray-worker"),
 }
 
 

@@ -30,7 +30,7 @@ VERBS = (
         "ports",
         "service",
     ),
-    *("collective-test", "check", "version"),
+    *("top", "collective-test", "check", "version"),
 )
 
 
