@@ -9,8 +9,9 @@ from plumbum import cli
 from medley.cli.clustered import Clustered, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from medley.monitor.screen import Line
     from medley.monitor.watching import Connect, Seen, Watching
 
 _ONCE_EVERY_S = 1
@@ -34,13 +35,17 @@ Examples:
     as_json = cli.Flag("--json", help="print one JSON object a look; with --once one")
 
     def main(self) -> int:
+        from medley.cli import live
         from medley.monitor.watching import Watching
 
         every_s = _ONCE_EVERY_S if self.once else int(self.every)
         with Watching(self._connects(), every_s) as watching:
             if self.once:
                 return self._once(watching)
-            self._printed(watching, every_s)
+            if not self.as_json and live.is_possible():
+                live.show(lambda width, height: shown(watching.seen(), every_s, width, height))
+            else:
+                self._printed(watching, every_s)
         return 0
 
     def _connects(self) -> "Mapping[str, Connect]":
@@ -84,3 +89,11 @@ def plain(seen: "Mapping[str, Seen]") -> str:
     from medley.monitor import screen, view
 
     return screen.text(screen.lines(view.tables(seen), get_terminal_size((80, 24)).columns))
+
+
+def shown(seen: "Mapping[str, Seen]", every_s: float, width: int, height: int) -> "Sequence[Line]":
+    """A line above it all says what it is."""
+    from medley.monitor import screen, view
+
+    head = screen.ends(view.title(seen, every_s), f"{time.strftime('%H:%M:%S')}  q ends", width)
+    return [head, (), *screen.lines(view.tables(seen), width, height - 2)][:height]

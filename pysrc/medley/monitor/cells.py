@@ -22,6 +22,8 @@ class Column:
     right: bool = False
     rank: int = 0
     """Where room is short, those of the highest rank are left out first."""
+    wraps: bool = False
+    """The last one may: what does not fit goes on below it."""
 
 
 Row = tuple[Cell, ...]
@@ -32,6 +34,8 @@ class Table:
     name: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    urgent: bool = False
+    """Where lines are short, it gets them before others."""
 
 
 NOTHING = Cell("-", "dim")

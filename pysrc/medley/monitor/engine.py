@@ -5,9 +5,9 @@ vLLM 0.32.0 (v1/metrics/loggers.py) and SGLang 0.5.23 (srt/observability/metrics
 
 from collections.abc import Mapping
 
-from medley.monitor.exposition import Family
+from medley.monitor.exposition import Family, Labels
 
-# By figure, the samples that give it: of each the first that is there; several of one name are several ranks.
+# By figure, the samples that give it: of each the first that is there.
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running", "sglang:num_running_reqs"),
     "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs"),
@@ -22,18 +22,22 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _SHARES = {"kv_cache"}
+# Ranks of one model tell the same queue, each for itself.
+_ONE = {"tp_rank", "pp_rank", "moe_ep_rank", "pid"}
 
 
 def figures(said: Mapping[str, Family]) -> dict[str, float]:
-    """Sums over ranks side by side, and of a share the highest."""
-    values: dict[str, list[float]] = {}
+    """Sums over engines side by side, and of a share the highest."""
+    values: dict[str, dict[Labels, float]] = {}
     for family in said.values():
         if family.name.startswith(("vllm:", "sglang:")):
             for point in family.points:
-                values.setdefault(point.name, []).append(point.value)
+                apart = tuple(label for label in point.labels if label[0] not in _ONE)
+                of = values.setdefault(point.name, {})
+                of[apart] = max(of.get(apart, point.value), point.value)
     found = {}
     for figure, names in _NAMES.items():
-        told = next((values[name] for name in names if name in values), None)
+        told = next((values[name].values() for name in names if name in values), None)
         if told:
             found[figure] = max(told) if figure in _SHARES else sum(told)
     return found

@@ -4,13 +4,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
 
 from medley.monitor.cells import Cell, Column, Mood, Row, Table
 
 _GAP = "  "
 _LEAST = 6
 """A column that is cut keeps so much, or goes."""
-_BAR = 8
+_CONSOLE = Console(width=80)
+"""Rich asks for one to wrap text, and looks at nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,19 @@ def lines(tables: Sequence[Table], width: int, height: int | None = None) -> lis
     """All of them, or what has room: of each table the first rows, and how many more there are."""
     laid = [list(_laid(table, width)) for table in tables]
     if height is not None:
-        laid = _shortened(laid, height, [table.name for table in tables])
+        laid = _shortened(laid, height, tables)
     blank: Line = ()
-    return [line for at, each in enumerate(laid) for line in ((blank,) if at else ()) + tuple(each)][:height]
+    whole = [line for at, each in enumerate(laid) for line in ((blank,) if at else ()) + tuple(each)]
+    return [_clipped(line, width) for line in whole[:height]]
+
+
+def _clipped(line: Line, width: int) -> Line:
+    """On a terminal that is too narrow even for one letter a column."""
+    spans, room = [], width
+    for span in line:
+        spans.append(Span(set_cell_size(span.text, min(room, cell_len(span.text))), span.mood))
+        room -= cell_len(spans[-1].text)
+    return tuple(spans)
 
 
 def _laid(table: Table, width: int) -> Iterator[Line]:
@@ -38,7 +51,20 @@ def _laid(table: Table, width: int) -> Iterator[Line]:
     titles = tuple(Cell(column.title.upper()) for column in table.columns)
     yield _line(titles, table.columns, shown, widths, "title")
     for row in table.rows:
-        yield _line(row, table.columns, shown, widths)
+        for part in _wrapped(row, table.columns, widths):
+            yield _line(part, table.columns, shown, widths)
+
+
+def _wrapped(row: Row, columns: tuple[Column, ...], widths: dict[int, int]) -> Iterator[Row]:
+    """As several rows, where its last cell wraps."""
+    last = len(columns) - 1
+    if not columns[last].wraps or widths[last] < _LEAST:
+        yield row
+        return
+    parts = Text(row[last].text).wrap(_CONSOLE, widths[last])
+    for at, part in enumerate(parts):
+        before = row[:last] if at == 0 else tuple(Cell("") for _ in row[:last])
+        yield (*before, Cell(part.plain, row[last].mood))
 
 
 def _line(
@@ -102,23 +128,31 @@ def _fitted(text: str, width: int, *, right: bool) -> str:
     return f"{room}{text}" if right else f"{text}{room}"
 
 
-def _shortened(laid: list[list[Line]], height: int, names: list[str]) -> list[list[Line]]:
-    """Lines are given out one by one, to each table that wants more in turn."""
+def _shortened(laid: list[list[Line]], height: int, tables: Sequence[Table]) -> list[list[Line]]:
+    """Lines are given out one by one to each table that wants more in turn, to the urgent ones first."""
     given = [min(2, len(each)) for each in laid]
     room = height - sum(given) - (len(laid) - 1)
-    while room > 0 and any(have < len(each) for have, each in zip(given, laid, strict=True)):
-        for at, each in enumerate(laid):
-            if room > 0 and given[at] < len(each):
+    for turn in ([at for at, table in enumerate(tables) if table.urgent], list(range(len(laid)))):
+        while room > 0 and (short := [at for at in turn if given[at] < len(laid[at])]):
+            for at in short[:room]:
                 given[at] += 1
-                room -= 1
-    return [_first(each, have, name) for each, have, name in zip(laid, given, names, strict=True)]
+            room -= len(short[:room])
+    return [_first(*each) for each in zip(laid, given, tables, strict=True)]
 
 
-def _first(each: list[Line], have: int, name: str) -> list[Line]:
+def _first(each: list[Line], have: int, table: Table) -> list[Line]:
     if have >= len(each):
         return each
-    left = len(each) - have + 1
-    return [*each[: have - 1], (Span(f"… and {left} more {name if name != 'rdma' else 'ports'}", "dim"),)]
+    left = "" if table.columns[-1].wraps else f"{len(each) - have + 1} "
+    return [*each[: have - 1], (Span(f"… and {left}more {table.name}", "dim"),)]
+
+
+def ends(left: str, right: str, width: int) -> Line:
+    """One text at each end of a line; the left one gives way."""
+    room = width - cell_len(right) - len(_GAP)
+    if room < _LEAST:
+        return (Span(_fitted(left, width, right=False), "title"),)
+    return (Span(_fitted(left, room, right=False), "title"), Span(f"{_GAP}{right}", "dim"))
 
 
 def text(shown: Sequence[Line]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from medley.monitor import devices
-from medley.monitor.cells import NOTHING, Cell, Column, Mood, Row, Table, memory, share
+from medley.monitor.cells import NOTHING, Cell, Column, Row, Table, memory, share
 from medley.monitor.rates import Rates
 from medley.monitor.sample import Ray
 from medley.monitor.watching import Seen
@@ -14,16 +14,23 @@ _OLD_S = 10
 
 def tables(seen: Mapping[str, Seen]) -> tuple[Table, ...]:
     """Those that have something to show."""
-    told = {name: each.rates for name, each in seen.items() if each.rates}
+    told = {name: each.rates for name, each in seen.items() if each.rates and not each.problem}
     made = (
-        Table("hosts", _HOSTS, tuple(_host(name, each) for name, each in seen.items())),
-        Table("engines", devices.ENGINES, tuple(devices.engines(told))),
+        Table("hosts", _HOSTS, tuple(_host(name, each) for name, each in seen.items()), urgent=True),
+        Table("engines", devices.ENGINES, tuple(devices.engines(told)), urgent=True),
         Table("gpus", devices.GPUS, tuple(devices.gpus(told))),
         Table("links", devices.LINKS, tuple(devices.links(told))),
-        Table("rdma", devices.PORTS, tuple(devices.ports(told))),
-        Table("troubles", _TROUBLES, tuple(_troubles(seen))),
+        Table("rdma ports", devices.PORTS, tuple(devices.ports(told))),
+        Table("troubles", _TROUBLES, tuple(_troubles(seen)), urgent=True),
     )
     return tuple(each for each in made if each.rows)
+
+
+def title(seen: Mapping[str, Seen], every_s: float) -> str:
+    silent = sum(each.problem is not None for each in seen.values())
+    hosts = f"{len(seen)} host{'s' if len(seen) > 1 else ''}"
+    told = f", {silent} of them without an answer" if silent else ""
+    return f"medley top: {hosts}{told}; every {every_s:g} s"
 
 
 _HOSTS = (
@@ -38,29 +45,22 @@ _HOSTS = (
 
 
 def _host(name: str, each: Seen) -> Row:
-    shown, age = Cell(printable(name)), _age(each)
+    """Of one that does not answer now its last values are dim, beside their age."""
+    shown, age = Cell(printable(name), "bad" if each.problem else ""), _age(each)
     if each.rates is None:
-        silent = (
-            Cell("no answer", "bad")
-            if each.problem
-            else Cell("asking" if each.sample is None else "first look", "dim")
-        )
-        return (shown, silent, NOTHING, NOTHING, NOTHING, NOTHING, age)
+        state = Cell("no answer", "bad") if each.problem else Cell("asked", "dim")
+        return (shown, state, NOTHING, NOTHING, NOTHING, NOTHING, age)
     found = each.rates
-    lost: Mood | None = "dim" if each.problem else None
-    cells = (
-        shown,
+    cells: Row = (
         share(found.cpu_busy),
         Cell(f"{found.load:.1f}/{found.threads}") if found.load is not None else NOTHING,
         memory(found.memory.total_bytes - found.memory.available_bytes, found.memory.total_bytes, warns=True),
         _gpu_memory(found),
         _ray(found.ray),
-        age,
     )
-    if lost is None:
-        return cells
-    old = (Cell(cell.text, lost) for cell in cells[2:6])
-    return (Cell(shown.text, "bad"), Cell("no answer", "bad"), *old, age)
+    if each.problem:
+        cells = (Cell(f"silent {each.age_s:.0f} s", "bad"), *(Cell(cell.text, "dim") for cell in cells[1:]))
+    return (shown, *cells, age)
 
 
 def _age(each: Seen) -> Cell:
@@ -88,7 +88,7 @@ def _ray(ray: Ray | None) -> Cell:
     return Cell(f"{ray.role}{slots}", "good")
 
 
-_TROUBLES = (Column("trouble"), Column("what, and what to do"))
+_TROUBLES = (Column("trouble"), Column("what, and what to do", wraps=True))
 
 
 def _troubles(seen: Mapping[str, Seen]) -> Iterator[Row]:

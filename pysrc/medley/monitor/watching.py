@@ -104,9 +104,8 @@ class Watching:
             asked_at = self._asked_at = time.monotonic()
             self._whole = True
             self._changed.notify_all()
-            self._changed.wait_for(
-                lambda: all(host.problem or host.at > asked_at for host in self._hosts.values()), limit_s
-            )
+            told = [host for host in self._hosts.values() if host.last and not host.problem]
+            self._changed.wait_for(lambda: all(host.problem or host.at > asked_at for host in told), limit_s)
         return self.seen()
 
     def _watch(self, name: str, connect: Connect) -> None:
@@ -147,7 +146,7 @@ class Watching:
             if restarted:
                 host.first = host.before = host.last = None
             host.first = host.first or sample
-            if host.last and (host.before is None or sample.at_s - host.last.at_s >= _LEAST_S):
+            if host.last and sample.at_s - host.last.at_s >= _LEAST_S:
                 host.before = host.last
             host.last, host.at, host.problem = sample, began, None
             self._changed.notify_all()
