@@ -15,7 +15,7 @@ _MIB = 1 << 20
 
 # nvmlClocksEventReasons: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
 # That nothing is to do (1) holds nothing back; a limit that somebody set (2, 0x100) does.
-_REASONS = {
+REASONS = {
     0x002: "clocks set",
     0x004: "power cap",
     0x008: "hardware slowdown",
@@ -69,7 +69,7 @@ def reasons(mask: str | None) -> Iterator[str]:
         bits = int(mask or "0", 16)
     except ValueError:
         return
-    yield from (name for bit, name in _REASONS.items() if bits & bit)
+    yield from (name for bit, name in REASONS.items() if bits & bit)
 
 
 LOAD = "devices/platform/gpu.0/load"

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,6 +15,7 @@ ANSWER_LIMIT_S = 6
 _AGAIN_S = (1, 2, 5)
 """Between tries to reach one that does not answer."""
 _END_LIMIT_S = 0.3
+_CLOSE_LIMIT_S = 2
 _LEAST_S = 0.4
 """Rates over less would be noise."""
 Connect = Callable[[], Remote]
@@ -75,15 +75,15 @@ class Watching:
         self.close()
 
     def close(self) -> None:
-        """At once, also where a host does not answer."""
+        """At once, also where a host does not answer: each thread ends what it has begun."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            remotes = list(self._remotes.values())
-        for remote in remotes:
-            remote.hang_up()
-        with ThreadPoolExecutor(max(1, len(remotes))) as pool:
-            list(pool.map(lambda remote: remote.close(_END_LIMIT_S), remotes))
+            for remote in self._remotes.values():
+                remote.abandon()
+        deadline = time.monotonic() + _CLOSE_LIMIT_S
+        for thread in self._threads:
+            thread.join(max(0, deadline - time.monotonic()))
 
     def seen(self) -> dict[str, Seen]:
         now = time.monotonic()
@@ -106,6 +106,7 @@ class Watching:
             self._changed.notify_all()
             told = [host for host in self._hosts.values() if host.last and not host.problem]
             self._changed.wait_for(lambda: all(host.problem or host.at > asked_at for host in told), limit_s)
+            self._whole = False
         return self.seen()
 
     def _watch(self, name: str, connect: Connect) -> None:
@@ -123,14 +124,15 @@ class Watching:
 
     def _samples(self, name: str, connect: Connect) -> Any:  # noqa: ANN401 - a generator of nothing
         remote = connect()
-        with self._changed:
-            self._remotes[name] = remote
         try:
+            with self._changed:
+                self._remotes[name] = remote
+                if self._closed:
+                    return
             remote.greeted()
             while not self._closed:
                 began = time.monotonic()
-                whole, self._hosts[name].at = self._whole, self._hosts[name].at
-                told = remote.ask("sample", {"every_s": self._every_s, "whole": whole}, ANSWER_LIMIT_S)
+                told = remote.ask("sample", {"every_s": self._every_s, "whole": self._whole}, ANSWER_LIMIT_S)
                 self._take(name, _sample(name, told), began)
                 yield
                 self._wait(self._every_s - (time.monotonic() - began), began)
