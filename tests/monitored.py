@@ -1,5 +1,6 @@
 """Hosts as `medley top` sees them, made by hand: a Spark, a workstation, one that is gone, and odd names."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ METRICS = Path(__file__).parent / "metrics"
 EVIL = '<script>document.title="owned"</script>'
 GIB = 1 << 30
 COUNTERS = dict.fromkeys(("rx_bytes", "tx_bytes", "rx_errors", "tx_errors", "rx_dropped", "tx_dropped"), 0)
+RAY = Ray("head", "10.0.0.1:24000", alive=True, interface="enp1s0f0np0", slots=1.0, taken=1.0)
 FIGURES = {
     "running": 3.0,
     "waiting": 1.0,
@@ -43,7 +45,7 @@ def spark() -> Sample:
             ),
         ),
         retransmits=5,
-        ray=Ray("head", "10.0.0.1:24000", alive=True, interface="enp1s0f0np0", slots=1.0, taken=1.0),
+        ray=RAY,
         engines=(Engine("gpt-oss-120b", "http://127.0.0.1:8000/v1", "ready", FIGURES),),
     )
 
@@ -106,4 +108,15 @@ def cluster() -> dict[str, Seen]:
     }
 
 
-RAY = Ray("head", "10.0.0.1:24000", alive=True, interface="enp1s0f0np0", slots=1.0, taken=1.0)
+class Replayed:
+    """Hosts as they were seen."""
+
+    def __init__(self, seen: Mapping[str, Seen]) -> None:
+        self.now = seen
+
+    def seen(self) -> Mapping[str, Seen]:
+        return self.now
+
+    def fresh(self, limit_s: float) -> Mapping[str, Seen]:
+        del limit_s
+        return self.now

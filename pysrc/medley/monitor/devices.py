@@ -132,7 +132,7 @@ def ports(told: Told) -> Iterator[Row]:
 
 def _flow(host: str, flow: Flow, name: str) -> Row:
     bad = ", ".join(f"{count} {key}" for key, count in sorted(flow.bad.items()))
-    speed = Cell(bits(flow.mbit * 1e6 / 8), "dim", flow.share) if flow.mbit else NOTHING
+    speed = Cell(bits(flow.mbit * 1e6 / 8), "dim") if flow.mbit else NOTHING
     return (
         Cell(printable(host)),
         Cell(printable(name), "" if flow.up in {True, None} else "bad"),

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes of a cluster: our series of every host, and its engines' own with the host's name."""
+"""What Prometheus scrapes of a cluster: our series of each host, and its engines' with its name."""
 
 from collections.abc import Mapping
 from dataclasses import replace

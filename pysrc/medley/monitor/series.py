@@ -1,4 +1,4 @@
-"""A series is one of our own names that Prometheus scrapes: its unit, what it says, and where a sample has it.
+"""A series is a name of ours that Prometheus scrapes: its unit, what it says, and where a sample has it.
 
 Names and units as https://prometheus.io/docs/practices/naming/ has them.
 """

@@ -161,6 +161,11 @@ class Watching:
             )
 
 
+def table(seen: Mapping[str, Seen]) -> dict[str, Any]:
+    """As programs read it."""
+    return {"epoch_s": time.time(), "hosts": {name: each.table for name, each in seen.items()}}
+
+
 def _seen(host: _Host, now: float) -> Seen:
     if host.last is None:
         return Seen(problem=host.problem)

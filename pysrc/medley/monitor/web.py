@@ -13,12 +13,12 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from medley import api_key
 from medley.monitor import exposition, view
 from medley.monitor.prometheus import metrics
-from medley.monitor.watching import Seen, Watching
+from medley.monitor.watching import Seen, table
 from medley.problem import Problem
 
 if TYPE_CHECKING:
@@ -77,10 +77,19 @@ def require_meant(where: Place, *, opened: bool) -> None:
 
 
 def opens(where: Place) -> str:
+    at = f" at port {where.port}" if where.port else ""
     return (
-        f"who reaches it there{f' at port {where.port}' if where.port else ''} reads names of hosts and models, loads, "
-        "links and the engines' metrics, without a key and unencrypted; nobody can change anything there"
+        f"who reaches it there{at} reads names of hosts and models, loads, links and the engines' metrics, "
+        "without a key and unencrypted; nobody can change anything there"
     )
+
+
+class Watched(Protocol):
+    """What it needs of a Watching."""
+
+    def seen(self) -> Mapping[str, Seen]: ...
+
+    def fresh(self, limit_s: float) -> Mapping[str, Seen]: ...
 
 
 class Web(ThreadingHTTPServer):
@@ -88,7 +97,7 @@ class Web(ThreadingHTTPServer):
     # Another one that listens there already is a Problem, not a second listener.
     allow_reuse_port = False
 
-    def __init__(self, where: Place, watching: Watching, every_s: float) -> None:
+    def __init__(self, where: Place, watching: Watched, every_s: float) -> None:
         self.address_family = 10 if ":" in where.address else 2  # AF_INET6, AF_INET
         try:
             super().__init__((where.address, where.port), _Request)
@@ -116,7 +125,6 @@ class Web(ThreadingHTTPServer):
 class _Request(BaseHTTPRequestHandler):
     server: Web
     timeout = _REQUEST_LIMIT_S
-    protocol_version = "HTTP/1.1"
     server_version, sys_version = "medley", ""
 
     def do_GET(self) -> None:
@@ -153,7 +161,7 @@ class _Request(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def served(where: Place, watching: Watching, every_s: float) -> "Iterator[Place]":
+def served(where: Place, watching: Watched, every_s: float) -> "Iterator[Place]":
     """Until the body ends; where it listens then."""
     with Web(where, watching, every_s) as server:
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
@@ -161,11 +169,6 @@ def served(where: Place, watching: Watching, every_s: float) -> "Iterator[Place]
             yield server.place
         finally:
             server.shutdown()
-
-
-def table(seen: Mapping[str, Seen]) -> dict[str, Any]:
-    """As `--json` prints it."""
-    return {"epoch_s": time.time(), "hosts": {name: each.table for name, each in seen.items()}}
 
 
 def shown(seen: Mapping[str, Seen], every_s: float) -> dict[str, Any]:
