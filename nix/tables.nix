@@ -56,6 +56,7 @@ in
     logs = "What the cluster's units say";
     status = "The cluster this host is in, and what is served here";
     doctor = "Look at every host before anything is started, and what mends what is wrong";
+    top = "What the hosts, their GPUs, links and engines do now";
     collective-test = "How fast each host is, and a real all-reduce over the cluster's";
     check = "Validate every TOML table";
     version = "Medley's version";

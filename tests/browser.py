@@ -1,102 +1,116 @@
-"""A real browser, if there is one: what it lays out of a page, and what it asks of the network for it."""
+"""A real browser without a window: headless Chromium, told what to do through its own pipe."""
 
+import base64
 import json
-import re
-import shutil
-import threading
-from collections.abc import Mapping
-from html import unescape
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import os
+import select
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from medley import machine
-from medley.command import Command
-
-CHROMIUM = shutil.which("chromium")
-needed = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; .ci/run installs it")
-_LIMIT_S = 60
-# Each page in a frame of each width; what is measured stands in the document at the end.
-_HARNESS = """<!doctype html><link rel="icon" href="data:,"><pre id="result"></pre><script>
-const box = each => { const b = each.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom] }
-const seen = frame => {
-  const doc = frame.contentDocument, width = frame.clientWidth
-  const all = [...doc.body.querySelectorAll("*")].filter(e => e.getClientRects().length)
-  const beyond = e => box(e)[0] < -0.5 || box(e)[2] > width + 0.5
-  const outside = all.filter(e => !e.parentElement.closest(".wide") && beyond(e))
-  const style = doc.defaultView.getComputedStyle(doc.body)
-  return {
-    scrolls: doc.documentElement.scrollWidth - width,
-    outside: outside.map(e => e.tagName + "." + e.getAttribute("class") + " " + e.textContent.slice(0, 40)),
-    plots: [...doc.querySelectorAll("svg")].map(box),
-    texts: [...doc.querySelectorAll("svg text")].map(e => [e.textContent, ...box(e)]),
-    drawn: [...doc.querySelectorAll("svg .line")].map(e => e.getTotalLength()),
-    tables: [...doc.querySelectorAll("table")].map(e => e.scrollWidth - e.parentElement.clientWidth),
-    ink: style.color, paper: style.backgroundColor, words: doc.body.innerText,
-    data: JSON.parse(doc.getElementById("data").textContent).length,
-  }
-}
-const frames = PAGES.map(([page, width]) => new Promise(done => {
-  const frame = document.createElement("iframe")
-  frame.style = `width:${width}px;height:900px;border:0`
-  frame.onload = () => done(seen(frame))
-  frame.src = page
-  document.body.append(frame)
-}))
-Promise.all(frames).then(all => { document.getElementById("result").textContent = JSON.stringify(all) })
-</script>"""
+LIMIT_S = 30
+_FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe"),
+)
 
 
-def laid_out(
-    pages: Mapping[str, str], looks: list[tuple[str, int]], folder: Path, *, dark: bool = False
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """For each look (a page's name and a width) what the browser made of it; and what it asked of any server.
+class Browser:
+    """One page. The protocol: https://chromedevtools.github.io/devtools-protocol/"""
 
-    Every name in the world leads to a server here, so a page that asks for anything is seen to do so.
-    """
-    if CHROMIUM is None:
-        raise AssertionError("`needed` goes before")
-    asked: list[str] = []
-    whole = {**pages, "harness": _HARNESS.replace("PAGES", json.dumps(looks))}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(whole, asked))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        port = server.server_address[1]
-        lines: list[str] = []
-        argv = (CHROMIUM, *_flags(folder, port, dark=dark), "--dump-dom", f"http://here.test:{port}/harness")
-        finished = machine.run(Command(argv), limit_s=_LIMIT_S, on_line=lines.append)
-    finally:
-        server.shutdown()
-        server.server_close()
-    found = re.search(r'<pre id="result">(.+?)</pre>', "\n".join(lines), re.DOTALL)
-    assert found, finished.lines
-    return json.loads(unescape(found[1])), asked
+    def __init__(self, to: int, of: int) -> None:
+        self._to, self._of, self._number, self._rest = to, of, 0, b""
+        target = self._send("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self._send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+
+    def size(self, width: int, height: int, *, dark: bool = False) -> None:
+        phone = {"deviceScaleFactor": 1, "mobile": width < 600}
+        self._page("Emulation.setDeviceMetricsOverride", width=width, height=height, **phone)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._page("Emulation.setEmulatedMedia", features=[scheme])
+
+    def goes(self, url: str) -> None:
+        self._page("Page.navigate", url=url)
+
+    def says(self, script: str) -> Any:
+        """The value of an expression on the page."""
+        return self._page("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
+
+    def waits(self, script: str, limit_s: float = LIMIT_S) -> None:
+        deadline = time.monotonic() + limit_s
+        while not self.says(script):
+            assert time.monotonic() < deadline, self.says("document.documentElement.outerHTML")
+            time.sleep(0.1)
+
+    def picture(self, file: Path) -> Path:
+        said = self._page("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        file.write_bytes(base64.b64decode(said["data"]))
+        return file
+
+    def _page(self, method: str, **words: Any) -> dict[str, Any]:
+        return self._send(method, session=self._session, **words)
+
+    def _send(self, method: str, session: str | None = None, **words: Any) -> dict[str, Any]:
+        self._number += 1
+        told = {"id": self._number, "method": method, "params": words}
+        os.write(
+            self._to, json.dumps({**told, **({"sessionId": session} if session else {})}).encode() + b"\0"
+        )
+        while True:
+            said = self._said()
+            if said.get("id") == self._number:
+                assert "error" not in said, said
+                found: dict[str, Any] = said["result"]
+                return found
+
+    def _said(self) -> dict[str, Any]:
+        deadline = time.monotonic() + LIMIT_S
+        while b"\0" not in self._rest:
+            assert select.select([self._of], [], [], max(0, deadline - time.monotonic()))[0], (
+                "it says nothing"
+            )
+            some = os.read(self._of, 1 << 16)
+            assert some, "the browser is gone"
+            self._rest += some
+        message, _, self._rest = self._rest.partition(b"\0")
+        said: dict[str, Any] = json.loads(message)
+        return said
 
 
-def _flags(folder: Path, port: int, *, dark: bool) -> tuple[str, ...]:
-    return (
-        *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-        *("--disable-background-networking", "--disable-component-update", "--no-first-run"),
-        "--disable-features=NetworkTimeServiceQuerying",
-        *(f"--user-data-dir={folder}", f"--host-resolver-rules=MAP * 127.0.0.1:{port}"),
-        *(f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--virtual-time-budget=10000"),
+@contextmanager
+def browser(folder: Path) -> Iterator[Browser]:
+    """Its files are in the folder."""
+    theirs, to = os.pipe()
+    of, back = os.pipe()
+    # It reads what it is told at 3, and answers at 4.
+    argv = (
+        "bash",
+        "-c",
+        f'exec "$@" 3<&{theirs} 4>&{back}',
+        "bash",
+        "chromium",
+        *_FLAGS,
+        f"--user-data-dir={folder}",
     )
-
-
-def _handler(pages: Mapping[str, str], asked: list[str]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(f"{self.headers['host'].partition(':')[0]}{self.path}")
-            text = pages.get(self.path.lstrip("/"), "").encode()
-            self.send_response(200 if text else 404)
-            self.send_header("content-type", "text/html; charset=utf-8")
-            self.send_header("content-length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    return Handler
+    process = subprocess.Popen(
+        argv,
+        pass_fds=(theirs, back),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    os.close(back)
+    try:
+        yield Browser(to, of)
+    finally:
+        os.close(to)
+        os.close(of)
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.wait(5)

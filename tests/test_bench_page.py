@@ -7,7 +7,7 @@ from typing import Any
 
 from medley.bench.load import Load
 from medley.bench.page import comparison, page
-from tests import browser
+from tests import frames
 from tests.benches import about, bench
 
 MANY = bench(load=Load((1, 2, 4, 8, 16, 32), 3, 32, 16, requests=8), factors=(1, 0.97, 1.05))
@@ -33,11 +33,11 @@ def test_its_data_is_the_record_whatever_stands_in_that() -> None:
     assert json.loads(found[1]) == [json.loads(json.dumps(made.table))]
 
 
-@browser.needed
+@frames.needed
 def test_a_browser_shows_all_of_it_on_a_phone_and_on_a_desk(tmp_path: Path) -> None:
     pages = {"one": page(bench()), "many": page(MANY), "two": comparison(bench(), OTHER)}
     looks = [(name, width) for name in pages for width in (PHONE, DESKTOP)]
-    found, asked = browser.laid_out(pages, looks, tmp_path)
+    found, asked = frames.laid_out(pages, looks, tmp_path)
     assert {each.partition("/")[2] for each in asked} == {"harness", *pages}
     assert {each.partition("/")[0] for each in asked} == {"here.test"}
     for (name, width), seen in zip(looks, found, strict=True):
@@ -61,13 +61,13 @@ def test_a_browser_shows_all_of_it_on_a_phone_and_on_a_desk(tmp_path: Path) -> N
     assert paper - ink > 180
 
 
-@browser.needed
+@frames.needed
 def test_in_the_dark_it_is_dark_and_what_a_page_asks_for_is_seen_here(tmp_path: Path) -> None:
     made = page(bench())
     asking = made.replace("<main>", '<main><img src="http://elsewhere.test/x.png">')
     open_ = re.sub(r"<meta http-equiv[^>]*>", "", asking)
     looks = [("made", PHONE), ("asking", PHONE), ("open", PHONE)]
-    found, asked = browser.laid_out(
+    found, asked = frames.laid_out(
         {"made": made, "asking": asking, "open": open_}, looks, tmp_path, dark=True
     )
     ink, paper = brightness(found[0])

@@ -47,10 +47,16 @@ def folder() -> Path:
 
 def noted() -> Membership | None:
     """What was noted of it, if its processes are still there."""
+    found = last()
+    return found if found and (processes() or _contained()) else None
+
+
+def last() -> Membership | None:
+    """What was noted of it and nobody ended, also where its processes are gone."""
     table = store.table(_note())
     if table is None or set(table) != {each.name for each in fields(Membership)}:
         return None
-    return Membership(**table) if processes() or _contained() else None
+    return Membership(**table)
 
 
 def require_none() -> None:

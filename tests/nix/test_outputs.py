@@ -39,7 +39,7 @@ VERBS = {
         "up",
         "down",
     ),
-    *("collective-test", "join", "ray-head", "ray-stop", "ray-worker"),
+    *("top", "collective-test", "join", "ray-head", "ray-stop", "ray-worker"),
 }
 
 

@@ -32,7 +32,7 @@ VERBS = (
         "service",
         "doctor",
     ),
-    *("collective-test", "check", "version"),
+    *("top", "collective-test", "check", "version"),
 )
 
 
