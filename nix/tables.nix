@@ -54,6 +54,7 @@ in
     pull = "Bring a model to every host of the cluster";
     stop = "End the served model";
     logs = "What the cluster's units say";
+    explain = "What failed, out of logs";
     status = "The cluster this host is in, and what is served here";
     doctor = "Look at every host before anything is started, and what mends what is wrong";
     top = "What the hosts, their GPUs, links and engines do now";

@@ -23,6 +23,7 @@ VERBS = {
         "check",
         "doctor",
         "env",
+        "explain",
         "facts",
         "init",
         "link",

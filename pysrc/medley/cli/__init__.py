@@ -32,7 +32,7 @@ VERBS = (
         "service",
         "doctor",
     ),
-    *("top", "collective-test", "check", "version"),
+    *("explain", "bench", "top", "collective-test", "check", "version"),
 )
 
 

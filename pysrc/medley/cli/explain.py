@@ -1,0 +1,82 @@
+"""`medley explain`: what failed, out of logs."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from plumbum import cli
+
+from medley.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from medley.explain.chosen import Explained, Found
+
+
+class Explain(Verb):
+    DESCRIPTION = (
+        "Say what failed, why, and what to type, out of the logs of an engine, Ray, NCCL or the kernel."
+    )
+    DESCRIPTION_MORE = """
+Several logs are those of several hosts or ranks: what came first is named. Without one it reads what medley
+itself kept last on this host; - is standard input. The exit code is 1 where something is wrong.
+
+Examples:
+    /medley explain
+    /medley explain head.log spark-2.log
+    /docker logs vllm 2>&1 | medley explain -
+    /medley explain --json serve.log
+    /medley explain --report report.txt serve.log
+
+"""
+    USAGE = "    {progname} [SWITCHES] [LOG...]\n"
+
+    as_json = cli.Flag("--json", help="print one JSON object: a list of problems, empty where there is none")
+    report = cli.SwitchAttr(
+        "--report", str, argname="FILE", help="write a report to attach: this host, the log, no secrets"
+    )
+
+    def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
+        """Plumbum takes - for a switch."""
+        return super()._parse_args(["/dev/stdin" if word == "-" else word for word in argv])
+
+    def main(self, *logs: str) -> int:
+        from medley import kept_logs
+        from medley.explain import explained
+
+        found = explained(kept_logs.named(logs) if logs else kept_logs.newest())
+        if self.as_json:
+            print(json.dumps(_table(found)))
+        else:
+            _print(found)
+        return 1 if found.problems or found.unknown else 0
+
+
+def _table(found: "Explained") -> dict[str, Any]:
+    table: dict[str, Any] = {"problems": [each.table for each in found.problems]}
+    if found.unknown:
+        table["unknown"] = [
+            {"file": scan.name, "line_number": scan.error[0], "line": scan.error[1]}
+            for scan in found.unknown
+            if scan.error
+        ]
+    return table
+
+
+def _print(found: "Explained") -> None:
+    for each in found.problems:
+        print(_text(each))
+    for scan in found.unknown:
+        number, line = scan.error or (0, "")
+        print(f"{scan.name} shows a failure that medley does not know")
+        print(f"  line:  {number}: {line[:400]}")
+    if not found.problems and not found.unknown:
+        lines = sum(scan.lines for scan in found.scans)
+        print(f"no failure is in {', '.join(scan.name for scan in found.scans)} ({lines} lines)")
+
+
+def _text(found: "Found") -> str:
+    table = found.table
+    lead = "then, and perhaps because of it: " if found.follows else ""
+    sure = "" if found.confidence == "high" else f"\n  sure:  {found.confidence}"
+    also = "".join(f"\n  also:  {place}" for place in found.also)
+    where = f"{table['file']}:{table['line_number']}"
+    return f"{lead}{found.problem()}\n  line:  {where}: {table['line']}{also}{sure}"

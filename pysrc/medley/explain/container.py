@@ -1,0 +1,111 @@
+"""Containers: images that do not come, GPUs that are not passed, and a runtime that does not answer."""
+
+import re
+
+from medley.explain.known import Known, shape
+
+KNOWN = (
+    Known(
+        "container-gpu",
+        what="the container runtime cannot pass the GPU",
+        cause="{said}",
+        fix="install NVIDIA's container toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker "
+        "&& sudo systemctl restart docker; on Jetson: --runtime nvidia",
+        shapes=(
+            shape(
+                "could not select device driver",
+                r"(?P<said>could not select device driver \S* ?with capabilities: \[\[gpu\]\])",
+            ),
+            shape("unknown or invalid runtime name", r"(?P<said>unknown or invalid runtime name: nvidia)"),
+            shape("nvidia-container-cli", r"(?P<said>nvidia-container-cli: [^\n]{0,140})"),
+            shape(
+                "CDI device",
+                r"(?P<said>(?:unresolvable|failed to inject|setting up) CDI devices?[^\n]{0,100})",
+            ),
+            shape("nvidia.com/gpu", r"(?P<said>stat nvidia\.com/gpu=\S+ no such file or directory)"),
+            shape(
+                "failed to discover GPU vendor",
+                r"(?P<said>failed to discover GPU vendor from CDI[^\n]{0,60})",
+            ),
+        ),
+        unless=re.compile(r"unsatisfied condition: cuda"),
+        over=("driver-library",),
+    ),
+    Known(
+        "container-rdma",
+        what="the container cannot have the RDMA devices",
+        cause="{said}: the host has no such devices, so its RDMA driver is not loaded",
+        fix="medley facts says whether the host has any; without RDMA leave --device /dev/infiniband out",
+        shapes=(
+            shape(
+                "/dev/infiniband",
+                r"(?P<said>[^\n]{0,60}/dev/infiniband\S* ?:? ?[^\n]{0,40}no such file or directory)",
+            ),
+        ),
+    ),
+    Known(
+        "image-none",
+        what="the image is not found, or not for you",
+        cause="{said}",
+        fix="see how it is written, and log in where it is private: docker login nvcr.io",
+        shapes=(
+            shape("manifest unknown", r"(?P<said>[^\n]{0,80}manifest unknown)"),
+            shape("pull access denied", r"(?P<said>pull access denied for \S+)"),
+            shape("unauthorized: ", r"(?P<said>unauthorized: (?:authentication required|access)[^\n]{0,60})"),
+            shape("not found: manifest", r"(?P<said>[^\n]{0,80}not found: manifest unknown)"),
+        ),
+    ),
+    Known(
+        "image-architecture",
+        what="the image is for another processor",
+        cause="{said}",
+        fix="Spark, Thor and Orin are arm64: take a tag that has it (docker manifest inspect IMAGE)",
+        shapes=(
+            shape("no matching manifest for", r"(?P<said>no matching manifest for \S+)"),
+            shape("xec format error", r"(?P<said>[^\n]{0,60}exec format error)"),
+            shape("no image found in", r"(?P<said>no image found in image index for architecture \S+)"),
+        ),
+    ),
+    Known(
+        "image-limit",
+        what="the registry asks for patience",
+        cause="too many images were pulled from this address",
+        fix="docker login, which has a higher limit; or save it on one host and load it here: docker save "
+        "IMAGE | ssh HOST docker load",
+        shapes=(
+            shape("reached your", r"reached your (?:unauthenticated )?pull rate limit"),
+            shape("toomanyrequests"),
+        ),
+    ),
+    Known(
+        "container-runtime",
+        what="Docker does not answer",
+        cause="{said}",
+        fix="sudo systemctl start docker; for your user: sudo usermod -aG docker $USER, then log in anew; "
+        "or --container podman",
+        shapes=(
+            shape(
+                "annot connect to the Docker daemon", r"(?P<said>Cannot connect to the Docker daemon at \S+)"
+            ),
+            shape(
+                "permission denied while trying to connect to the",
+                r"(?P<said>permission denied while trying to connect to the [Dd]ocker (?:daemon socket|API))",
+            ),
+            shape(
+                "failed to connect to the docker API", r"(?P<said>failed to connect to the docker API at \S+)"
+            ),
+        ),
+    ),
+    Known(
+        "container-name",
+        what="a container of that name is there already",
+        cause="{name} was not removed when it last ended",
+        fix="docker rm -f {name}",
+        shapes=(
+            shape(
+                "is already in use by container", r"container name \"/?(?P<name>[\w.-]+)\" is already in use"
+            ),
+            shape("is already in use", r"container name \"(?P<name>[\w.-]+)\" is already in use by"),
+        ),
+    ),
+)

@@ -1,0 +1,255 @@
+"""CUDA: a driver, a GPU and the kernels of a wheel that do not fit each other, and GPUs that fail."""
+
+from medley.explain.known import MEDIUM, Known, shape
+
+KNOWN = (
+    Known(
+        "no-kernel-image",
+        what="the environment has no kernels for this GPU",
+        cause="a wheel was built without this GPU's architecture (Orin sm_87, Thor sm_110, Spark sm_121)",
+        fix="take the environment that is made for this kind of host: medley env build; by hand, wheels "
+        "of the CUDA 13"
+        " index, or a build with TORCH_CUDA_ARCH_LIST (11.0a for Thor, 12.1a for Spark, 8.7 for Orin)",
+        shapes=(
+            shape("no kernel image is available"),
+            shape("cudaErrorNoKernelImageForDevice"),
+            shape("CUDA_ERROR_NO_BINARY_FOR_GPU"),
+        ),
+        over=("cuda-failed",),
+    ),
+    Known(
+        "driver-old",
+        what="the NVIDIA driver is too old for this CUDA",
+        cause="[the driver knows CUDA {found}, and the environment was built for a newer one][PyTorch was "
+        "built for a newer"
+        " CUDA than the driver {what} knows]",
+        fix="update the driver (on Jetson: JetPack), or take an environment of the driver's CUDA: medley "
+        "env build;"
+        " nvidia-smi says what the driver knows",
+        shapes=(
+            shape("driver on your system is too old", r"too old \(found version (?P<found>\d+)\)"),
+            shape("driver version is insufficient for CUDA runtime version"),
+            shape("compiled with an unsupported toolchain"),
+            shape("cudaErrorInsufficientDriver"),
+            shape("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
+            shape("unsatisfied condition: cuda", r"unsatisfied condition: cuda ?>= ?(?P<wanted>[\d.]+)"),
+        ),
+        over=("cuda-failed", "gpu-none"),
+    ),
+    Known(
+        "driver-library",
+        what="the NVIDIA driver's library is not found",
+        cause="{file} is in no place that this process looks at: no driver here, a container without "
+        "--gpus all, or a Nix"
+        " program on a host that is not NixOS",
+        fix="see whether the driver answers: nvidia-smi; in a container: --gpus all (Jetson: --runtime "
+        "nvidia); then"
+        " medley facts shows the GPU",
+        shapes=(
+            shape(
+                "cannot open shared object file",
+                r"(?P<file>lib(?:cuda|nvidia-ml|nvrm_gpu|nvcucompat)\.so[.\d]*): cannot open shared "
+                r"object file",
+            ),
+            shape("libcuda.so cannot found", r"(?P<file>libcuda\.so) cannot found"),
+            shape("Shared Library Not Found", r"NVML Shared Library Not Found(?P<file>)"),
+        ),
+        over=("library-missing", "gpu-none", "device-unknown"),
+    ),
+    Known(
+        "driver-mismatch",
+        what="the driver was updated, and the old one still runs",
+        cause="the library is of another version than the kernel's module",
+        fix="sudo reboot",
+        shapes=(shape("Driver/library version mismatch"),),
+        over=("gpu-none",),
+    ),
+    Known(
+        "gpu-none",
+        what="CUDA finds no GPU",
+        cause="[{said}]",
+        fix="see what the host says: nvidia-smi, and medley facts; unset CUDA_VISIBLE_DEVICES; in a "
+        "container: --gpus all"
+        " (Jetson: --runtime nvidia)",
+        shapes=(
+            shape("No CUDA GPUs are available", r"(?P<said>No CUDA GPUs are available)"),
+            shape("Found no NVIDIA driver", r"(?P<said>Found no NVIDIA driver on your system)"),
+            shape("no CUDA-capable device", r"(?P<said>no CUDA-capable device is detected)"),
+            shape("CUDA unknown error", r"(?P<said>CUDA unknown error)"),
+            shape("No accelerator", r"(?P<said>No accelerator \([^)]*\) is available)"),
+            shape(
+                "couldn't communicate with the NVIDIA driver",
+                r"(?P<said>NVIDIA-SMI has failed because it couldn't communicate)",
+            ),
+        ),
+    ),
+    Known(
+        "device-unknown",
+        what="the engine finds no device that it can run on",
+        cause="no GPU answers, or this build of the engine is for another kind of device",
+        fix="medley facts says what the host has; medley env list which environments fit it; on a CPU "
+        "host take one whose"
+        " name ends with -cpu",
+        shapes=(
+            shape("Failed to infer device type"),
+            shape("Device string must not be empty"),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "torch-without-cuda",
+        what="PyTorch was built without CUDA",
+        cause="the environment has the CPU's wheel of torch on a host with a GPU",
+        fix="medley env build makes the one for this host; by hand: install torch of the CUDA index",
+        shapes=(
+            shape("Torch not compiled with CUDA enabled"),
+            shape("_cuda_setDevice", r"has no attribute '_cuda_setDevice'"),
+            shape("PyTorch is not linked with support for cuda"),
+        ),
+    ),
+    Known(
+        "gpu-ordinal",
+        what="a rank was given a GPU that is not there",
+        cause="this host has fewer GPUs than ranks were put on it, or CUDA_VISIBLE_DEVICES hides some",
+        fix="medley plan MODEL counts the GPUs of each host; unset CUDA_VISIBLE_DEVICES",
+        shapes=(shape("invalid device ordinal"),),
+    ),
+    Known(
+        "gpu-bfloat16",
+        what="this GPU cannot compute in bfloat16",
+        cause="[a {gpu} has compute capability {has}, and bfloat16 needs {needs}]",
+        fix="serve it in float16: medley serve MODEL -- --dtype float16",
+        shapes=(
+            shape(
+                "Bfloat16 is only supported",
+                r"compute capability of at least (?P<needs>[\d.]+)\. Your (?P<gpu>.+?) GPU(?: \w+)? has "
+                r"compute capability (?P<has>[\d.]+)",
+            ),
+        ),
+    ),
+    Known(
+        "gpu-quantization",
+        what="this GPU has no kernels for the model's quantisation",
+        cause="{method} needs compute capability {needs}, and this GPU has {has}",
+        fix="take another form of the model (AWQ or GPTQ run from 7.5 and 8.0 on): medley plan MODEL",
+        shapes=(
+            shape(
+                "Minimum capability",
+                r"quantization method (?P<method>\S+) is not supported for the current GPU\. Minimum "
+                r"capability: (?P<needs>\d+)\. Current capability: (?P<has>\d+)",
+            ),
+            shape("minimum capability", r"(?P<method>[\w-]+) .*minimum capability[: ]+(?P<needs>[\d.]+)"),
+        ),
+    ),
+    Known(
+        "cuda-forked",
+        what="a process that had used CUDA was forked",
+        cause="CUDA cannot be used in a fork",
+        fix="export VLLM_WORKER_MULTIPROCESSING_METHOD=spawn; in a script, guard its main part with"
+        " if __name__ == '__main__':",
+        shapes=(shape("Cannot re-initialize CUDA in forked subprocess"),),
+    ),
+    Known(
+        "fabric-manager",
+        what="the GPUs' fabric is not initialised",
+        cause="CUDA says that the system is not yet initialised (802): NVSwitch hosts need a service "
+        "for that",
+        fix="sudo systemctl enable --now nvidia-fabricmanager",
+        shapes=(shape("system not yet initialized"), shape("cudaErrorSystemNotReady")),
+        over=("gpu-none",),
+    ),
+    Known(
+        "gpu-failed",
+        what="the GPU itself failed",
+        cause="the driver reports Xid {number}: {said}",
+        fix="look it up (docs.nvidia.com/deploy/xid-errors); power the host off and on; if it comes again "
+        "the GPU, its power"
+        " or its seat is bad",
+        shapes=(
+            shape(
+                "Xid (",
+                r"NVRM: Xid \([^)]*\): (?P<number>48|61|62|63|64|74|79|92|94|95|119|120|140|143|149|154), "
+                r"?(?P<said>[^\n]{0,120})",
+            ),
+            shape("fallen off the bus", r"(?P<said>GPU has fallen off the bus)(?P<number>)"),
+            shape("uncorrectable ECC error", r"(?P<said>uncorrectable ECC error)(?P<number>)"),
+        ),
+        quiet=True,
+        stays=True,
+        over=("cuda-failed",),
+    ),
+    Known(
+        "gpu-kernel-fault",
+        what="a kernel on the GPU broke off",
+        cause="the driver reports Xid {number}[ of {who}]: the program's own fault, seldom the GPU's",
+        fix="without compiled graphs: medley serve MODEL -- --enforce-eager; another version of the "
+        "engine: medley env build",
+        shapes=(
+            shape(
+                "Xid (", r"NVRM: Xid \([^)]*\): (?P<number>13|31|32|43|45|69)\b(?:.*name=(?P<who>[^,\s]+))?"
+            ),
+        ),
+        quiet=True,
+        confidence=MEDIUM,
+    ),
+    Known(
+        "gpu-attention",
+        what="the attention backend does not run here",
+        cause="{backend}: {said}",
+        fix="leave the choice to the engine (no --attention-backend), or take another: -- "
+        "--attention-backend TRITON_ATTN"
+        " (vLLM), triton (SGLang)",
+        shapes=(
+            shape(
+                "is not valid for this configuration",
+                r"Selected backend (?:AttentionBackendEnum\.)?(?P<backend>\S+) is not valid for this "
+                r"configuration\. Reason: (?P<said>.+)",
+            ),
+            shape(
+                "No valid attention backend found",
+                r"(?P<backend>No valid attention backend found)(?P<said>.*)",
+            ),
+            shape(
+                "Backend requires SM",
+                r"(?P<backend>FlashAttention v\d) Backend requires (?P<said>SM\S+(?: and SM\S+)?)",
+            ),
+            shape("FlashAttention only supports", r"(?P<backend>FlashAttention) (?P<said>only supports .+)"),
+            shape(
+                "Invalid attention backend",
+                r"Invalid attention backend: ?'?(?P<backend>[\w-]+)'?(?P<said>.*)",
+            ),
+        ),
+    ),
+    Known(
+        "cuda-graph",
+        what="CUDA graphs could not be captured",
+        cause="{said}",
+        fix="capture none: medley serve MODEL -- --enforce-eager (vLLM), -- --disable-cuda-graph (SGLang)",
+        shapes=(
+            shape("uda graph failed", r"Capture cuda graph failed: ?(?P<said>.+)"),
+            shape("CUDA graph failed", r"Capture \w* ?CUDA graph failed: ?(?P<said>.+)"),
+            shape(
+                "operation not permitted when stream is capturing",
+                r"(?P<said>operation not permitted when stream is capturing)",
+            ),
+            shape("cudaErrorStreamCapture", r"(?P<said>cudaErrorStreamCapture\w+)"),
+        ),
+        confidence=MEDIUM,
+        over=("cuda-failed",),
+    ),
+    Known(
+        "cuda-failed",
+        what="a kernel on the GPU failed",
+        cause="CUDA says: {said}; the call that shows it is often not the one that did it",
+        fix="start it once with CUDA_LAUNCH_BLOCKING=1 to see the true place; without compiled graphs: "
+        "medley serve MODEL"
+        " -- --enforce-eager; and see the kernel's word: sudo dmesg | grep Xid",
+        shapes=(
+            shape("CUDA error: ", r"CUDA error: (?P<said>(?!out of memory)[^\n]{0,100})"),
+            shape("CUBLAS_STATUS_", r"(?P<said>CUBLAS_STATUS_(?!ALLOC)\w+)"),
+            shape("CUDNN_STATUS_", r"(?P<said>CUDNN_STATUS_\w+)"),
+            shape("Triton Error [CUDA]", r"Triton Error \[CUDA\]: (?P<said>.+)"),
+        ),
+        confidence=MEDIUM,
+    ),
+)

@@ -1,0 +1,106 @@
+"""A line of a log: what it says, without what programs, containers and terminals put before it."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+INFO, WARNING, ERROR = "info", "warning", "error"
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_LEVEL = {
+    **dict.fromkeys(("DEBUG", "TRACE", "INFO", "I", "D", "DBG", "LOG"), INFO),
+    **dict.fromkeys(("WARNING", "WARN", "W"), WARNING),
+    **dict.fromkeys(("ERROR", "CRITICAL", "FATAL", "E", "C", "F", "ERR"), ERROR),
+}
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
+_PARTS = tuple(
+    re.compile(each)
+    for each in (
+        # A unit's or a container's own time stamp
+        rf"\d{{4}}[-/](?P<date>\d\d[-/]\d\d)[T ](?P<clock>{_CLOCK})(?:Z|[+-]\d\d:?\d\d)?\s*[|:]?\s*",
+        rf"(?P<name>[A-Z][a-z]{{2}}) (?P<date>[ \d]\d) (?P<clock>{_CLOCK}) \S+ [\w.@/-]+(?:\[\d+\])?: ",
+        # torchrun, and elastic's own
+        r"\[(?:rank|default)(?P<rank>\d+)\]: ?",
+        # PyTorch's C++: [E1122 08:01:33.1234 File.cpp:62]; Ray's: [2026-11-22 08:01:33,123 E 12 34] x.cc:1:
+        rf"\[(?P<level>[IWEFC])(?P<date>\d{{4}}) (?P<clock>{_CLOCK})[^\]]*\] ?",
+        (
+            rf"\[\d{{4}}-(?P<date>\d\d-\d\d) (?P<clock>{_CLOCK}) (?P<level>[IWEFCD]) [^\]]*\]"
+            r"(?: \(\w+\))?(?: [\w./-]+:\d+:)? ?"
+        ),
+        rf"(?P<level>[IWEFC])(?P<date>\d{{4}}) (?P<clock>{_CLOCK}) +\d+ [^\]]*\] ?",
+        # SGLang's [2026-11-22 08:01:33 DP0 TP1]
+        rf"\[\d{{4}}-(?P<date>\d\d-\d\d) (?P<clock>{_CLOCK})(?P<ranks>(?: [A-Z]{{2,4}}\d+)*)\] ?",
+        # (EngineCore_DP0 pid=12) and (RayWorkerWrapper pid=1, ip=10.0.0.2)
+        (
+            r"\((?P<process>[\w:.]+?(?:_[TP]P(?P<part>\d+))?\S*) (?:rank=\S+ )?pid=\d+"
+            r"(?:, ip=(?P<host>[\d.a-fA-F:]+))?[^)]*\) ?"
+        ),
+        # vLLM's ERROR 11-22 08:01:33 [core.py:1109]
+        (
+            rf"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) +(?P<date>\d\d-\d\d) (?P<clock>{_CLOCK})"
+            r" (?:\[?[\w./-]+:\d+\]) ?"
+        ),
+        # host:pid:tid [0] NCCL WARN
+        (
+            r"(?P<host>[\w.-]+):\d+:\d+ \[(?P<gpu>-?\d+)\] (?P<source>[\w:./]+ )?NCCL ?"
+            r"(?P<level>INFO|WARN|TRACE)? ?"
+        ),
+        # Python's own, uvicorn's and Ray's
+        rf",? ?(?:\d{{4}}-)?(?P<date>\d\d-\d\d)? ?(?P<clock>{_CLOCK}),? - (?P<level>[A-Z]+) - ",
+        (
+            r"(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b(?: +[\w./-]+:\d+)?"
+            r"(?::| --?|\]| [\w./-]+:\d+\]?)? +"
+        ),
+        # Docker Compose and medley logs: a name, and what stands after it
+        r"[\w.-]+ +\| ",
+        r"\[ *\d+\.\d{6}\] ",
+    )
+)
+_DEEPEST = 6
+
+
+@dataclass(frozen=True)
+class Line:
+    """`when`: month, day and seconds of the day, as far as it says; a year is rarely there."""
+
+    text: str
+    level: str | None = None
+    when: tuple[int, int, float] | None = None
+    rank: str | None = None
+    host: str | None = None
+    nccl: bool = False
+
+
+@lru_cache(maxsize=4096)
+def line(raw: str) -> Line:
+    """The line itself, and what its prefixes tell."""
+    text = _COLOUR.sub("", raw).rstrip()
+    told: dict[str, str] = {}
+    level, nccl, at = None, False, 0
+    for _ in range(_DEEPEST):
+        match = next((found for part in _PARTS if (found := part.match(text, at)) and found.end() > at), None)
+        if match is None:
+            break
+        groups = {name: value for name, value in match.groupdict().items() if value}
+        nccl = nccl or "gpu" in groups
+        level = _LEVEL.get(groups.get("level", ""), level)
+        told = {**told, **groups}
+        at = match.end()
+    rank = told.get("rank") or told.get("ranks", "").strip() or told.get("part") or told.get("gpu")
+    lead = told.get("source", "")
+    return Line(f"{lead}{text[at:]}", level, _when(told), rank or None, told.get("host"), nccl)
+
+
+def _when(told: dict[str, str]) -> tuple[int, int, float] | None:
+    if "clock" not in told:
+        return None
+    hours, minutes, seconds = told["clock"].replace(",", ".").split(":")
+    of_day = int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+    date = told.get("date", "").strip()
+    if "name" in told:
+        month = _MONTHS.index(told["name"]) + 1 if told["name"] in _MONTHS else 0
+        return month, int(date), of_day
+    if not date:
+        return None
+    digits = re.sub(r"\D", "", date)
+    return int(digits[:2]), int(digits[2:]), of_day

@@ -1,0 +1,221 @@
+"""A model that the engine does not know, may not run the code of, or finds broken or incomplete."""
+
+from medley.explain.known import MEDIUM, Known, shape
+
+KNOWN = (
+    Known(
+        "architecture-unknown",
+        what="this engine does not know the model's architecture",
+        cause="[{name}]: it is newer than the engine, or for another engine",
+        fix="try the other: medley serve MODEL --engine sglang; or a newer environment: medley env build",
+        shapes=(
+            shape(
+                "are not supported for now",
+                r"Model architectures \[(?P<name>[^\]]*)\] are not supported for now",
+            ),
+            shape(
+                "does not recognize this architecture",
+                r"has model type `(?P<name>[^`]+)` but Transformers does not recognize",
+            ),
+            shape(
+                "has no SGLang implementation",
+                r"(?P<name>\w+) has no SGLang implementation and the Transformers implementation is not",
+            ),
+            shape(
+                "no vLLM implementation and the Transformers",
+                r"(?P<name>\w+) has no vLLM implementation and the Transformers implementation is not",
+            ),
+            shape("Cannot find model module", r"Cannot find model module\. '(?P<name>\w+)' is not"),
+        ),
+        over=("config-invalid",),
+    ),
+    Known(
+        "architecture-broken",
+        what="the engine's code of this model could not be loaded",
+        cause="[{name}]: an import in it failed; the error stands above",
+        fix="prove the environment: medley env check; or build it anew: medley env build",
+        shapes=(
+            shape(
+                "failed to be inspected", r"Model architectures \[(?P<name>[^\]]*)\] failed to be inspected"
+            ),
+        ),
+        confidence=MEDIUM,
+        over=("config-invalid",),
+    ),
+    Known(
+        "remote-code",
+        what="the model comes with code of its own, and running it was not allowed",
+        cause="[{name} ]has Python that must run on this host to load it",
+        fix="read it, then: medley serve MODEL --trust-remote-code",
+        shapes=(
+            shape(
+                "custom code",
+                r"(?:repository (?:for )?(?P<name>\S+) )?contains custom code which must be executed",
+            ),
+            shape(
+                "requires you to execute the",
+                r"(?:Loading (?P<name>\S+) )?requires you to execute the \w+ file in that repo",
+            ),
+            shape("trust_remote_code=True` in LLM", r"consider setting `trust_remote_code=True`"),
+            shape(
+                "set the option `trust_remote_code=True`",
+                r"set the option `trust_remote_code=True` to (?:permit|remove)",
+            ),
+        ),
+        over=("architecture-unknown", "config-invalid", "tokenizer-broken"),
+    ),
+    Known(
+        "config-missing",
+        what="that folder or repository holds no model",
+        cause="{place} has no {file}",
+        fix="name the folder that has config.json in it, or ORG/NAME; bring it anew: medley pull ORG/NAME",
+        shapes=(
+            shape(
+                "does not appear to have a file named",
+                r"(?P<place>\S+) does not appear to have a file named (?P<file>[\w.-]+)",
+            ),
+            shape(
+                "Invalid repository ID or local directory",
+                r"Invalid repository ID or local directory specified: '(?P<place>[^']*)'(?P<file>)",
+            ),
+            shape(
+                "No such file or directory",
+                r"No such file or directory: '(?P<place>[^']*)/(?P<file>config\.json)'",
+            ),
+            shape(
+                "config.json",
+                r"(?:Can't|Cannot|Could not) (?:load|find).{0,60}?(?P<file>config\.json)(?: in "
+                r"(?P<place>\S+))?",
+            ),
+        ),
+        over=("config-invalid",),
+    ),
+    Known(
+        "config-broken",
+        what="the model's config.json is broken",
+        cause="{file} is no whole JSON: a copy broke off, or it is a pointer of Git LFS",
+        fix="bring it anew: medley pull MODEL; medley pull MODEL --verify compares the copies",
+        shapes=(
+            shape("is not a valid JSON file", r"config file at '(?P<file>[^']+)' is not a valid JSON"),
+            shape("JSONDecodeError", r"^json\.decoder\.JSONDecodeError: (?P<file>.*)"),
+        ),
+        confidence=MEDIUM,
+        over=("config-invalid",),
+    ),
+    Known(
+        "config-invalid",
+        what="the engine refuses its settings",
+        cause="{said}",
+        fix="mend or leave out what that line names; medley plan MODEL prints flags that go together",
+        shapes=(
+            shape("Value error, ", r"^\s*Value error, (?P<said>.+?)(?: \[type=.*)?$"),
+            shape("Assertion failed, ", r"^\s*Assertion failed, (?P<said>.+?)(?: \[type=.*)?$"),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "weights-broken",
+        what="a file of the model's weights is broken",
+        cause="its header says {said}: a copy broke off, or it is a pointer of Git LFS and not the file",
+        fix="see which: medley pull MODEL --verify; bring it anew: medley pull MODEL",
+        shapes=(
+            shape("deserializing header", r"(?:Error while deserializing header: )(?P<said>.+)"),
+            shape("SafetensorError", r"SafetensorError: (?P<said>.+)"),
+            shape("PytorchStreamReader", r"(?P<said>PytorchStreamReader failed .+)"),
+            shape("unpickling", r"(?P<said>(?:_pickle\.)?UnpicklingError: .+)"),
+            shape("invalid load key", r"(?P<said>invalid load key, .+)"),
+        ),
+    ),
+    Known(
+        "weights-missing",
+        what="weights of the model are missing",
+        cause="{said}",
+        fix="bring all of it to all hosts: medley pull MODEL; medley pull MODEL --verify compares them",
+        shapes=(
+            shape(
+                "ny model weights",
+                r"(?P<said>(?:Cannot find any|No) model weights (?:with|found)[^\n]{0,100})",
+            ),
+            shape(
+                "No such file or directory",
+                r"(?P<said>No such file or directory: \"?'?[^'\"\n]*\.(?:safetensors|bin|gguf|pt)\b)",
+            ),
+            shape("No safetensors", r"(?P<said>No safetensors (?:files|weights) found[^\n]{0,80})"),
+            shape(
+                "weights were not initialized",
+                r"(?P<said>Following weights were not initialized from checkpoint: .{0,200})",
+            ),
+            shape("Missing key(s) in state_dict", r"(?P<said>Missing key\(s\) in state_dict.{0,120})"),
+        ),
+    ),
+    Known(
+        "weights-shapes",
+        what="the weights do not fit the model's configuration",
+        cause="{said}: files of two models or of two revisions, a quantisation that config.json does not "
+        "tell, or a size of tensor parallel that it does not bear",
+        fix="bring one whole revision: medley pull MODEL; try without tensor parallel: medley serve MODEL "
+        "--tp 1",
+        shapes=(
+            shape(
+                "ttempted to load weight",
+                r"(?P<said>[Aa]ttempted to load weight \(.+?\)\s*into parameter \(.+?\))",
+            ),
+            shape(
+                "must match the size of tensor",
+                r"(?P<said>The size of tensor a \(\d+\) must match the size of tensor b \(\d+\)[^\n]{0,60})",
+            ),
+            shape(
+                "exceeds dimension size",
+                r"(?P<said>start \(\d+\) \+ length \(\d+\) exceeds dimension size \(\d+\))",
+            ),
+            shape("size mismatch for", r"(?P<said>size mismatch for \S+)"),
+            shape(
+                "no module or parameter named",
+                r"(?P<said>There is no module or parameter named '\S+' in \w+)",
+            ),
+            shape(
+                "KeyError",
+                r"KeyError: (?P<said>'(?:model\.)?(?:language_model\.)?(?:layers|blocks|h)\.\d+\.[\w.]+')",
+            ),
+            shape(
+                "shapes cannot be multiplied",
+                r"(?P<said>mat1 and mat2 shapes cannot be multiplied \(\S+ and \S+\))",
+            ),
+        ),
+    ),
+    Known(
+        "tokenizer-broken",
+        what="the model's tokenizer could not be loaded",
+        cause="{said}",
+        fix="bring all of its files: medley pull MODEL; a tokenizer newer than the environment needs a "
+        "newer one: medley env build",
+        shapes=(
+            shape(
+                "nstantiate the backend tokenizer", r"(?P<said>Couldn't instantiate the backend tokenizer)"
+            ),
+            shape(
+                "untagged enum ModelWrapper",
+                r"(?P<said>data did not match any variant of untagged enum ModelWrapper)",
+            ),
+            shape(
+                "Tokenizer class",
+                r"(?P<said>Tokenizer class \S+ does not exist or is not currently imported)",
+            ),
+            shape("Can't load tokenizer for", r"(?P<said>Can't load tokenizer for '[^']*')"),
+            shape("Failed to load the tokenizer", r"(?P<said>Failed to load the tokenizer)"),
+        ),
+    ),
+    Known(
+        "chat-template-none",
+        what="the model has no chat template",
+        cause="its tokenizer names none, so chat requests are refused",
+        fix="give one: medley serve MODEL -- --chat-template FILE.jinja; or ask for completions instead "
+        "of chat",
+        shapes=(
+            shape("default chat template is no longer"),
+            shape("chat_template is not set", r"tokenizer\.chat_template is not set"),
+        ),
+        quiet=True,
+        stays=True,
+    ),
+)

@@ -1,0 +1,247 @@
+"""NCCL: transports that do not agree, wires that do not answer, and what a lost rank leaves behind.
+
+Texts are those of NCCL 2.18 to 2.30 (in src/: misc/socket.cc, transport/net_ib*, bootstrap.cc, init.cc).
+"""
+
+import re
+
+from medley.explain.known import LOW, MEDIUM, Known, shape
+
+_PEER = r"(?P<peer>[\w.:%-]+<\d+>|[\w.:-]+)"
+
+KNOWN = (
+    Known(
+        "nccl-mixed-transports",
+        what="some ranks use RDMA and others TCP",
+        cause="a socket of NCCL's got a message of type {got} where {wanted} was due: one host speaks"
+        " NET/IB and another NET/Socket",
+        fix="medley link show says which transport all of them have; without medley, on EVERY host of the "
+        "group:"
+        " export NCCL_IB_DISABLE=1",
+        shapes=(
+            shape("wrong type", r"wrong type (?P<got>\d+) != (?P<wanted>\d+)"),
+            shape("returned incompatible", r"NET/(?:IB|Socket).*returned incompatible"),
+        ),
+        quiet=True,
+    ),
+    Known(
+        "nccl-no-interface",
+        what="NCCL finds no network interface",
+        cause="NCCL_SOCKET_IFNAME[={name}] names none that is up here and has an address; names differ "
+        "from host to"
+        " host",
+        fix="medley link show names this host's; then on this host: export NCCL_SOCKET_IFNAME=NAME",
+        shapes=(
+            shape("no socket interface found", r"Bootstrap : no socket interface found"),
+            shape("no usable", r"no usable (?:socket )?interface"),
+            shape("No interface found", r"No (?:IP )?interface found(?! in the same subnet)"),
+        ),
+    ),
+    Known(
+        "nccl-link-local",
+        what="NCCL takes an interface that reaches no other host",
+        cause="{peer} is a link-local address (fe80::): that interface has no other",
+        fix="medley link show names the wire; then on each host: export NCCL_SOCKET_IFNAME=NAME "
+        "NCCL_SOCKET_FAMILY=AF_INET",
+        shapes=(
+            shape(
+                "Network is unreachable", r"(?P<peer>\[?fe80:[\w:%.-]+\]?(?:<\d+>)?).*Network is unreachable"
+            ),
+            shape(
+                "fe80:",
+                r"onnect\w* to (?P<peer>\[?fe80:[\w:%.-]+\]?(?:<\d+>)?).*(?:failed|returned|unreachable)",
+            ),
+        ),
+        quiet=True,
+    ),
+    Known(
+        "nccl-connect",
+        what="a rank does not reach another over TCP",
+        cause="NCCL could not connect to {peer}: {said}",
+        fix="open every port between the hosts on the wire (medley ports --firewall ufw prints the "
+        "rules), and see which"
+        " wire they take: medley link show",
+        shapes=(
+            shape(
+                "onnect to ",
+                rf"(?:ncclOsSocketPollConnect|[Cc]onnect)(?:ed)? to {_PEER}(?: on \S+)?"
+                r" (?:failed(?: with error)? ?:? ?|returned )(?P<said>[^,(]+)",
+            ),
+        ),
+        unless=re.compile(r"retrying|Operation now in progress"),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "nccl-rdma-connect",
+        what="RDMA cannot reach the other host",
+        cause="ibv_modify_qp failed: {said}: the GID is wrong or that rail is not connected to the peer's",
+        fix="medley link show says which devices share a network; leave NCCL_IB_GID_INDEX unset, name the "
+        "devices that"
+        " reach each other in NCCL_IB_HCA, and NCCL_CROSS_NIC=0 where rails are apart",
+        shapes=(
+            shape(
+                "ibv_modify_qp",
+                r"ibv_modify_qp\w* failed with (?:error )?(?P<said>[^(,]+?)(?: errno (?P<errno>\d+))?\s*$",
+            ),
+            shape("ibv_modify_qp", r"ibv_modify_qp\w* failed.*?(?P<said>(?:errno|error) \d+[^,]*|timed out)"),
+        ),
+    ),
+    Known(
+        "nccl-rdma-lost",
+        what="an RDMA transfer to another host failed",
+        cause="{peer} did not answer (status [{status}][{name}]): a cable, a switch or the host behind it "
+        "is gone, or flow"
+        " control drops packets",
+        fix="look at the errors of the wire on both hosts: medley link watch; then measure it: medley "
+        "link test HOST",
+        shapes=(
+            shape(
+                "Got completion",
+                r"Got completion (?:with error|from peer (?P<peer>\S+)).*?status=(?:(?P<name>\w+)\()?(?P<s"
+                r"tatus>12|13|10|4|9)\b",
+            ),
+            shape("Got completion with error", r"Got completion with error (?P<status>12|13|10|4|9), opcode"),
+        ),
+    ),
+    Known(
+        "nccl-rdma-port",
+        what="an RDMA port failed while it was in use",
+        cause="{port}: {event}",
+        fix="see the cable and the other end: medley link watch; sudo dmesg | grep -i 'link down'",
+        shapes=(
+            shape(
+                "async event",
+                r"NET/IB ?: (?P<port>\S+) Got (?:non-fatal )?async event ?: (?P<event>port error|device "
+                r"fatal\w*|device error)",
+            ),
+            shape(
+                "async fatal event",
+                r"NET/IB ?: (?P<port>\S+) (?:Got )?async fatal event(?: on \w+[^:]*)?: (?P<event>.+)",
+            ),
+        ),
+    ),
+    Known(
+        "nccl-rdma-kinds",
+        what="the RDMA devices of two hosts are of unlike kinds",
+        cause="NCCL will not join an InfiniBand port with a RoCE port",
+        fix="name only devices of one kind on every host: NCCL_IB_HCA=…; medley link show lists them",
+        shapes=(shape("incompatible devices"), shape("incompatible with the local")),
+    ),
+    Known(
+        "nccl-same-gpu",
+        what="two ranks were put on one GPU",
+        cause="ranks {one} and {other} are both on the device at {device}: NCCL wants a GPU for each",
+        fix="ask for as many ranks as there are GPUs: medley plan MODEL; unset CUDA_VISIBLE_DEVICES if it "
+        "names one twice",
+        shapes=(
+            shape(
+                "uplicate GPU",
+                r"Duplicate GPU detected : rank (?P<one>\d+) and rank (?P<other>\d+) both on CUDA device "
+                r"(?P<device>\w+)",
+            ),
+        ),
+    ),
+    Known(
+        "nccl-versions",
+        what="the hosts have unlike versions of NCCL",
+        cause="[rank {one} has {mine} and rank {other} {theirs}]",
+        fix="give all hosts one environment: medley env build on each (medley up compares them); with "
+        "images, one tag",
+        shapes=(
+            shape(
+                "Mismatched NCCL version",
+                r"Mismatched NCCL version detected : rank (?P<one>\d+) version (?P<mine>\d+) rank "
+                r"(?P<other>\d+) version (?P<theirs>\d+)",
+            ),
+            shape("ismatched NCCL version"),
+        ),
+    ),
+    Known(
+        "nccl-nvml-jetson",
+        what="this NCCL cannot run on a Jetson",
+        cause="NVML does not answer {call} there ({said}), and NCCL gives up",
+        fix="take an NCCL made for Jetson: medley ray-head --nccl FILE, or an image that has one; see "
+        "docs/containers.md",
+        shapes=(
+            shape("nvmlDeviceGetP2PStatus", r"(?P<call>nvmlDeviceGetP2PStatus)\S* failed: (?P<said>.+)"),
+            shape(
+                "nvmlDeviceGetHandleByPciBusId",
+                r"(?P<call>nvmlDeviceGetHandleByPciBusId)\S* failed: (?P<said>Not Supported)",
+            ),
+        ),
+    ),
+    Known(
+        "nccl-nvls",
+        what="NCCL's NVLink SHARP does not work here",
+        cause="the driver or fabric refuses multicast memory: {said}",
+        fix="export NCCL_NVLS_ENABLE=0 on every host",
+        shapes=(shape("nvls", r"transport/nvls\.cc.*(?P<said>Cuda failure .+|failed.*)"),),
+    ),
+    Known(
+        "nccl-library",
+        what="NCCL's library is not found",
+        cause="libnccl.so.2 is in no place that this Python looks at",
+        fix="medley env check proves the environment; medley env build makes it anew",
+        shapes=(
+            shape("Failed to load NCCL library", r"Failed to load NCCL library from (?P<file>\S+)"),
+            shape("libnccl.so", r"libnccl\.so\S*: cannot open shared object file"),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "nccl-unlike-ranks",
+        what="ranks do not agree about what they send",
+        cause="one sent {got} bytes where the other waited for {wanted}: they run other versions, layouts "
+        "or settings",
+        fix="start all ranks with the same flags and the same VLLM_/SGLANG_/NCCL_ variables: medley plan "
+        "MODEL prints them",
+        shapes=(
+            shape(
+                "Message truncated",
+                r"Message truncated ?: received (?P<got>[\d,]+) bytes instead of (?P<wanted>[\d,]+)",
+            ),
+        ),
+    ),
+    Known(
+        "nccl-lost",
+        what="a rank lost the others",
+        cause="NCCL says: {said}; why the other rank went stands in that rank's own log",
+        fix="explain the logs of all hosts together: medley explain HOST-1.log HOST-2.log",
+        shapes=(
+            shape("NCCL error", r"NCCL error(?: in: \S+)?[:,] ?(?P<said>[^\n]{0,160})"),
+            shape("ncclRemoteError", r"(?P<said>ncclRemoteError[^\n]{0,120})"),
+            shape("ncclSystemError", r"(?P<said>ncclSystemError[^\n]{0,120})"),
+            shape(
+                "remote process exited or there was a network error",
+                r"(?P<said>remote process exited or there was a network error)",
+            ),
+            shape(
+                "Connection closed by remote peer", r"(?P<said>Connection closed by remote peer[^\n]{0,80})"
+            ),
+            shape("communicator was aborted", r"(?P<said>NCCL communicator was aborted[^\n]{0,60})"),
+            shape("unhandled cuda error", r"(?P<said>unhandled cuda error[^\n]{0,80})"),
+            shape("Got completion", r"(?P<said>Got completion .*status=(?:\w+\()?5\b)"),
+        ),
+        confidence=LOW,
+        symptom=True,
+    ),
+    Known(
+        "nccl-waits",
+        what="a rank waited in vain for the others",
+        cause="{operation} did not end within {limit} ms: one rank is gone, slow, or waits elsewhere",
+        fix="explain the logs of all hosts together: medley explain HOST-1.log HOST-2.log; if none has an "
+        "error, test the"
+        " wire: medley collective-test",
+        shapes=(
+            shape(
+                "collective operation timeout",
+                r"Watchdog caught collective operation timeout: "
+                r"WorkNCCL\((?:.*?OpType=(?P<operation>\w+))?(?:.*?Timeout\(ms\)=(?P<limit>\d+))?",
+            ),
+            shape("Received a dump signal", r"Received a dump signal"),
+            shape("stuck", r"watchdog thread (?:got stuck|terminated)"),
+        ),
+        confidence=LOW,
+        symptom=True,
+    ),
+)

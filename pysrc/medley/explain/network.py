@@ -1,0 +1,144 @@
+"""The network and ssh: hosts not reached, names without addresses, ports taken, links that fall."""
+
+from medley.explain.known import LOW, MEDIUM, Known, shape
+
+KNOWN = (
+    Known(
+        "port-taken",
+        what="the port is taken",
+        cause="[{at} ]is in use on this host: another server, or one that was not stopped",
+        fix="medley stop ends ours; who has it: ss -ltnp; or take another: medley serve MODEL --port 8001",
+        shapes=(
+            shape(
+                "attempting to bind on address",
+                r"attempting to bind on address \('?(?P<at>[^)]*?)\)?: \[?.*?address already in use",
+            ),
+            shape(
+                "ddress already in use",
+                r"(?:tcp|bind|listen)\S* ?\S*?(?P<at>\d+\.\d+\.\d+\.\d+:\d+|:\d{2,5})\b.{0,60}[Aa]ddress "
+                r"already in use",
+            ),
+            shape(
+                "ddress already in use",
+                r"(?:Errno 98\]?|ZMQError:?|OSError:?|error:?).{0,20}[Aa]ddress already in use(?: "
+                r"\(addr='(?P<at>[^']+)'\))?",
+            ),
+            shape(
+                "port is already allocated", r"(?:Bind for )?(?P<at>\S+) failed: port is already allocated"
+            ),
+            shape("is already in use", r"(?:[Pp]ort |_port )(?P<at>\d+) is already in use"),
+            shape("port is not available", r"[Pp]ort (?P<at>\d+)(?: is)? not available"),
+        ),
+    ),
+    Known(
+        "address-not-here",
+        what="the address to listen on is not this host's",
+        cause="[{at}]",
+        fix="medley link show names this host's addresses; to listen on all: --host 0.0.0.0",
+        shapes=(
+            shape(
+                "annot assign requested address", r"(?P<at>.{0,80}[Cc]annot assign requested address.{0,60})"
+            ),
+        ),
+    ),
+    Known(
+        "ssh-refused",
+        what="the other host does not take ssh",
+        cause="{host}: {said}",
+        fix="start it there: sudo systemctl enable --now ssh; then try: ssh {host} true",
+        shapes=(
+            shape("ssh: connect to host", r"ssh: connect to host (?P<host>\S+) port \d+: (?P<said>.+)"),
+            shape("kex_exchange_identification", r"(?P<host>kex_exchange_identification): (?P<said>.+)"),
+        ),
+    ),
+    Known(
+        "ssh-name",
+        what="ssh does not know the host's name",
+        cause="{host} has no address here",
+        fix="medley init writes names for ssh; by hand a Host block with HostName in ~/.ssh/config",
+        shapes=(
+            shape("ssh: Could not resolve hostname", r"ssh: Could not resolve hostname (?P<host>[^\s:]+)"),
+        ),
+    ),
+    Known(
+        "ssh-key",
+        what="the other host does not take your ssh key",
+        cause="{host}: {said}",
+        fix="ssh-copy-id HOST; then try: ssh HOST true",
+        shapes=(
+            shape("Permission denied (", r"(?P<host>\S+@\S+?): (?P<said>Permission denied \([\w,-]+\))"),
+            shape(
+                "Too many authentication failures",
+                r"(?P<host>.{0,40}?)(?P<said>Too many authentication failures)",
+            ),
+        ),
+    ),
+    Known(
+        "ssh-host-key",
+        what="the other host's ssh key is not the known one",
+        cause="{said}: it was installed anew, has another's address, or somebody is between",
+        fix="if it is yours and was installed anew: ssh-keygen -R HOST, then ssh HOST true",
+        shapes=(
+            shape(
+                "REMOTE HOST IDENTIFICATION HAS CHANGED", r"(?P<said>REMOTE HOST IDENTIFICATION HAS CHANGED)"
+            ),
+            shape("Host key verification failed", r"(?P<said>Host key verification failed)"),
+        ),
+    ),
+    Known(
+        "link-fell",
+        what="a network link fell",
+        cause="the kernel says that {name} is down",
+        fix="see cable and port: medley link watch; ethtool {name}",
+        shapes=(
+            shape("Link down", r"(?P<name>\w+): Link (?:is )?[Dd]own"),
+            shape("Link is Down", r"(?P<name>\w+): (?:NIC )?Link is Down"),
+            shape("NETDEV WATCHDOG", r"NETDEV WATCHDOG: (?:CPU: \d+: )?(?P<name>\w+)"),
+        ),
+        quiet=True,
+        confidence=MEDIUM,
+    ),
+    Known(
+        "host-unreachable",
+        what="another host is not reached",
+        cause="[{said}]",
+        fix="see the way there: medley link test HOST; ip route get ADDRESS",
+        shapes=(
+            shape("No route to host", r"(?P<said>(?:\[Errno 113\] )?No route to host.{0,60})"),
+            shape("Network is unreachable", r"(?P<said>(?:\[Errno 101\] )?Network is unreachable.{0,60})"),
+            shape("Errno 110]", r"(?P<said>\[Errno 110\] Connection timed out.{0,60})"),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "name-unknown",
+        what="a name has no address here",
+        cause="[{said}]",
+        fix="give an address instead, or a line in /etc/hosts; for the Internet see the name servers: "
+        "resolvectl status",
+        shapes=(
+            shape("Name or service not known", r"(?P<said>.{0,100}Name or service not known)"),
+            shape(
+                "emporary failure in name resolution",
+                r"(?P<said>.{0,100}[Tt]emporary failure in name resolution)",
+            ),
+            shape(
+                "nodename nor servname provided", r"(?P<said>.{0,80}nodename nor servname provided.{0,20})"
+            ),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "refused",
+        what="something that should listen does not",
+        cause="[{said}]",
+        fix="start that first, and see the way: medley link test HOST; medley ports lists what listens where",
+        shapes=(
+            shape(
+                "onnection refused",
+                r"^(?:[\w.]+(?:Error|Exception): )(?P<said>.{0,120}[Cc]onnection refused.{0,60})",
+            ),
+        ),
+        confidence=LOW,
+    ),
+)

@@ -1,0 +1,335 @@
+"""Ray's cluster: hosts that may not join, do not find its head, or lack what was asked for.
+
+Texts are those of Ray 2.9 to 2.60 (python/ray/_private, python/ray/scripts, src/ray).
+"""
+
+import re
+
+from medley.explain.known import LOW, MEDIUM, Known, shape
+
+KNOWN = (
+    Known(
+        "ray-versions",
+        what="this host has another Ray or Python than the cluster",
+        cause="the cluster has Ray {theirs} and Python {their_python}, this host Ray {ours} and Python "
+        "{our_python}; Python must be equal to the patch level",
+        fix="give all hosts one environment: medley env build on each; medley ray-worker HEAD compares "
+        "before it joins",
+        shapes=(
+            shape(
+                "Version mismatch: The cluster was started with",
+                r"(?s)cluster was started with:\s+Ray: (?P<theirs>\S+)\s+Python: "
+                r"(?P<their_python>\S+)\s.*?started with:\s+Ray: (?P<ours>\S+)\s+Python: (?P<our_python>\S+)",
+            ),
+            shape(
+                "Version mismatch: The cluster was started with",
+                r"Version mismatch: The cluster was started with",
+            ),
+        ),
+        more=6,
+    ),
+    Known(
+        "ray-unreachable",
+        what="Ray's head does not answer",
+        cause="[nothing answers at {address}][{said}]: it is not up, listens on another address, or a "
+        "firewall stands between",
+        fix="see it on the head: medley status; join by the address of the fast link, and open its ports: "
+        "medley ports --firewall ufw",
+        shapes=(
+            shape(
+                "onnect to GCS",
+                r"(?:Failed|[Uu]nable|Could not) to connect to GCS(?: server)?(?: at| on)?(?: address)?:? "
+                r"?(?P<address>[\w.-]+:\d+)?",
+            ),
+            shape(
+                "GCS has started but",
+                r"(?P<said>Ray cluster at \S+ is started but|GCS has started but.{0,40})",
+            ),
+            shape("Failed to get cluster ID from GCS", r"(?P<said>Failed to get cluster ID from GCS server)"),
+            shape("GCS address", r"Failed to (?:get|read) .*from GCS address (?P<address>[\w.-]+:\d+)"),
+            shape(
+                "ray client",
+                r"(?P<said>(?:Request can't be sent because the Ray client|ConnectionError: ray client "
+                r"connection timeout))",
+            ),
+            shape(
+                "The current node timed out during startup",
+                r"(?P<said>The current node timed out during startup)",
+            ),
+            shape(
+                "Failed to connect to Ray cluster",
+                r"Failed to connect to Ray cluster at (?P<address>[\w.-]+:\d+)",
+            ),
+        ),
+    ),
+    Known(
+        "ray-none",
+        what="no Ray runs on this host",
+        cause="nothing was started here, or it ended: an engine over several hosts needs Ray on each",
+        fix="medley ray-head on the first host, medley ray-worker HEAD on the others, or without Ray: "
+        "medley serve MODEL --launcher mp",
+        shapes=(
+            shape("Could not find any running Ray instance"),
+            shape("Can't find a `node_ip_address.json`"),
+            shape("No cluster found. Starting local", r"No cluster found\. Starting local"),
+        ),
+    ),
+    Known(
+        "ray-port-taken",
+        what="Ray's port is taken",
+        cause="something listens at {address} already: another Ray, most often one that was not stopped",
+        fix="end that: medley ray-stop (without medley: ray stop --force)",
+        shapes=(
+            shape(
+                "already running at",
+                r"Ray is trying to start at \S+, but is already running at (?P<address>[\w.:-]+)\b",
+            ),
+            shape(
+                "already occupied",
+                r"(?:port|to bind to) (?P<address>\S+?),? (?:because it's|is) already occupied",
+            ),
+            shape("Failed to bind", r"Failed to bind to (?P<address>\S+) because"),
+        ),
+        over=("port-taken",),
+    ),
+    Known(
+        "ray-token",
+        what="the cluster does not take this host's token",
+        cause="{said}",
+        fix="bring the head's token: medley ray-worker HEAD --token-file FILE; by hand the same "
+        "~/.ray/auth_token (0600) and RAY_AUTH_MODE=token on every host",
+        shapes=(
+            shape("InvalidAuthToken", r"(?P<said>InvalidAuthToken: .+)"),
+            shape("authentication token is invalid", r"(?P<said>the authentication token is invalid[\w ]*)"),
+            shape("uthenticated", r"(?P<said>(?:Unauthenticated|UNAUTHENTICATED): .+)"),
+            shape("AuthenticationError", r"ray\.exceptions\.AuthenticationError: (?P<said>.+)"),
+        ),
+    ),
+    Known(
+        "ray-token-none",
+        what="Ray wants a token, and this host has none",
+        cause="{said}",
+        fix="the head makes one: medley ray-head; bring it: medley ray-worker HEAD --token-file FILE; by "
+        "hand: ray get-auth-token --generate",
+        shapes=(
+            shape(
+                "no authentication token was found",
+                r"(?P<said>Token authentication is enabled but no authentication token was found)",
+            ),
+            shape(
+                "couldn't find an authentication token",
+                r"(?P<said>Ray couldn't find an authentication token)",
+            ),
+        ),
+        over=("ray-token",),
+    ),
+    Known(
+        "ray-address",
+        what="Ray knows this host by another address",
+        cause="the host has {has}, and Ray expects {wants}",
+        fix="give Ray the address of the fast link: medley ray-worker HEAD --link NAME, which sets "
+        "VLLM_HOST_IP too; then medley ray-stop and join anew",
+        shapes=(
+            shape(
+                "expects this IP address",
+                r"This node has an IP address of (?P<has>\S+), (?:and|while) Ray expects this IP address "
+                r"to be (?P<wants>\S+?)\.?(?:\s|$)",
+            ),
+        ),
+    ),
+    Known(
+        "ray-addresses-equal",
+        what="two hosts of the cluster have one address",
+        cause="{hosts} hosts have {addresses} addresses: VLLM_HOST_IP is the same on several",
+        fix="unset VLLM_HOST_IP, or give each host its own before ray start (medley ray-worker does)",
+        shapes=(
+            shape(
+                "should have a unique IP",
+                r"unique IP address\. Got (?P<hosts>\d+) nodes with node ids .* and (?P<addresses>\d+) "
+                r"unique",
+            ),
+        ),
+    ),
+    Known(
+        "ray-too-few",
+        what="the cluster has too few GPUs for the model's ranks",
+        cause="[{wanted} are asked for][, and {has} are there][{said}]",
+        fix="medley status shows each host's slots; ask for fewer ranks (--tp, --pp), or let more hosts "
+        "join: medley ray-worker HEAD",
+        shapes=(
+            shape(
+                "Cannot provide a placement group",
+                r"Cannot provide a placement group requiring (?P<wanted>[\d.]+ GPUs)",
+            ),
+            shape("Cannot provide a placement group of", r"(?P<said>Cannot provide a placement group)"),
+            shape(
+                "exceeds the total",
+                r"number of required (?P<wanted>\w+) exceeds the total number of available \w+ in the "
+                r"placement group(?:.*Total number of devices: (?P<has>\d+))?",
+            ),
+            shape(
+                "No available node types can fulfill",
+                r"(?P<said>No available node types can fulfill [^\n]{0,120})",
+            ),
+            shape(
+                "cannot be scheduled right now",
+                r"(?P<said>The following resource request cannot be scheduled right now: [^\n]{0,100})",
+            ),
+            shape(
+                "is infeasible",
+                r"(?P<said>(?:placement group|[Tt]ask|[Aa]ctor|request)\b.{0,60} is infeasible[^\n]{0,60})",
+            ),
+            shape("PlacementGroupSchedulingError", r"(?P<said>PlacementGroup\w*Error.*)"),
+        ),
+        quiet=True,
+        unless=re.compile(r"INFO|Initializing"),
+    ),
+    Known(
+        "ray-no-gpu-here",
+        what="Ray sees no free GPU on the host that serves",
+        cause="[its resources are {has}]: another model has the GPU, or Ray was started without one",
+        fix="medley status shows the slots; on Jetson, where Ray does not count the GPU: ray start "
+        "--num-gpus 1 (medley ray-head does)",
+        shapes=(
+            shape(
+                "Current node has no",
+                r"Current node has no \w+ available\.?(?: current_node_resource=\{(?P<has>[^}]*)\})?",
+            ),
+            shape(
+                "not included in a placement group", r"driver node \S+ is not included in a placement group"
+            ),
+        ),
+    ),
+    Known(
+        "ray-missing",
+        what="Ray is not installed in this environment",
+        cause="{said}: newer images and wheels of vLLM come without it",
+        fix="take an environment that has it: medley env build; or serve without Ray: medley serve MODEL "
+        "--launcher mp",
+        shapes=(
+            shape("ray: ", r"(?P<said>\bray: (?:command )?not found)"),
+            shape("Failed to import Ray", r"(?P<said>Failed to import Ray)"),
+            shape("No module named 'ray", r"(?P<said>No module named 'ray')"),
+            shape("Ray is not installed", r"(?P<said>Ray is not installed)"),
+            shape("sglang[ray]", r"(?P<said>.*sglang\[ray\].*)"),
+        ),
+        over=("module-missing",),
+    ),
+    Known(
+        "ray-cpu",
+        what="vLLM does not run over Ray on this platform",
+        cause="vLLM says that the platform {platform} does not support Ray",
+        fix="medley env build adds what it needs (medley serve uses it); or serve without Ray: medley "
+        "serve MODEL --launcher mp",
+        shapes=(shape("does not support ray", r"current platform (?P<platform>\S+) does not support ray"),),
+    ),
+    Known(
+        "ray-nodes-flag",
+        what="--nnodes and Ray were both asked for",
+        cause="vLLM starts hosts itself (mp) or leaves it to Ray, not both",
+        fix="take one: --distributed-executor-backend mp with --nnodes, or ray without it; medley serve "
+        "MODEL --launcher mp or ray",
+        shapes=(shape("nnodes > 1 can only be set"),),
+    ),
+    Known(
+        "ray-disk-full",
+        what="the disk of Ray's folder is nearly full",
+        cause="{folder} is over {share} full[, {left} are left]: Ray makes no objects any more",
+        fix="df -h {folder}; old sessions may go once Ray has ended: rm -r /tmp/ray/session_*",
+        shapes=(
+            shape(
+                "full, available space",
+                r"(?P<folder>/\S+) is over (?P<share>[\d.]+%) full, available space: (?P<left>[\d.]+ ?\w*)",
+            ),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "ray-store-full",
+        what="Ray's object store is full",
+        cause="{said}",
+        fix="start Ray with a larger one: ray start --object-store-memory 2000000000 (medley ray-head "
+        "sets it)",
+        shapes=(
+            shape("ObjectStoreFullError", r"(?P<said>ObjectStoreFullError.*)"),
+            shape("object store is full", r"(?P<said>.*object store is full.*)"),
+        ),
+    ),
+    Known(
+        "ray-socket-path",
+        what="Ray's folder has too long a path",
+        cause="its sockets may have {limit} letters",
+        fix="ray start --temp-dir /tmp/ray",
+        shapes=(shape("AF_UNIX path length", r"AF_UNIX path length cannot exceed (?P<limit>\d+)"),),
+    ),
+    Known(
+        "ray-host-lost",
+        what="Ray lost a host",
+        cause="[{host}]: it has not been heard of for too long: its power, its wire, its memory, or its "
+        "Ray is gone",
+        fix="look there: medley status; sudo dmesg | tail; then medley ray-worker HEAD again",
+        shapes=(
+            shape(
+                "marked dead because",
+                r"node with node id: (?P<id>\w+)(?: and address: (?P<host>\S+))?(?: and node name: \S+)? "
+                r"has been marked dead because",
+            ),
+            shape("NodeDiedError", r"NodeDiedError"),
+            shape("Health check failed for node", r"Health check failed for node (?P<host>\S+)"),
+            shape("Raylet is terminated", r"Raylet is terminated"),
+            shape("raylet process", r"raylet (?:process )?(?:has )?(?:died|exited|crashed)"),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "ray-workers-late",
+        what="Ray's workers did not come up in time",
+        cause="[{count} of them have not registered]: the host is slow at importing, or they die as they "
+        "start",
+        fix="read what they say: ls -t /tmp/ray/session_latest/logs/worker-*.err | head -3; "
+        "RAY_worker_register_timeout_seconds=300 gives them longer",
+        shapes=(
+            shape(
+                "not registered within the timeout",
+                r"(?:worker process\((?P<count>\d+)\)|Some workers).*have not registered within the timeout",
+            ),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "ray-channel-timeout",
+        what="a rank gave no answer over Ray in time",
+        cause="{said}",
+        fix="explain the logs of all hosts together; give the first requests longer: export "
+        "RAY_CGRAPH_get_timeout=1200, or serve without Ray: --launcher mp",
+        shapes=(
+            shape("RayChannelTimeoutError", r"(?P<said>RayChannelTimeoutError.*)"),
+            shape("RayChannelError", r"(?P<said>RayChannelError.*)"),
+        ),
+        confidence=LOW,
+        symptom=True,
+    ),
+    Known(
+        "ray-worker-lost",
+        what="a worker of Ray's ended",
+        cause="{said}; why stands in that worker's own log",
+        fix="see it on that host: ls -t /tmp/ray/session_latest/logs/worker-*.err | head -3, and sudo "
+        "dmesg | grep -i killed",
+        shapes=(
+            shape(
+                "died unexpectedly before finishing",
+                r"(?P<said>The actor died unexpectedly before finishing this task)",
+            ),
+            shape("ActorDiedError", r"(?P<said>ActorDiedError.*)"),
+            shape("RayActorError", r"(?P<said>RayActorError.*)"),
+            shape("WorkerCrashedError", r"(?P<said>WorkerCrashedError.*)"),
+            shape("RayWorkerProc", r"(?P<said>RayWorkerProc rank=\S+ died unexpectedly)"),
+            shape(
+                "worker died or was killed",
+                r"(?P<said>A worker died or was killed while executing a task[^\n]{0,60})",
+            ),
+        ),
+        confidence=LOW,
+        symptom=True,
+    ),
+)

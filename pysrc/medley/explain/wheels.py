@@ -1,0 +1,160 @@
+"""An environment whose parts do not fit each other, this host, or the package index."""
+
+import re
+
+from medley.explain.known import MEDIUM, Known, shape
+
+KNOWN = (
+    Known(
+        "symbol-missing",
+        what="two packages of the environment do not fit each other",
+        cause="{file} wants a symbol that is not there ({symbol}): it was built for another PyTorch or CUDA",
+        fix="build the environment from its lock: medley env build, and prove it: medley env check",
+        shapes=(
+            shape("undefined symbol", r"(?P<file>\S+?):? undefined symbol: (?P<symbol>\w{1,80})"),
+            shape(
+                "version `",
+                r"(?P<file>\S+): version `(?P<symbol>(?:NCCL|libcud|libcublas|libnvJitLink)\S*)' not found",
+            ),
+        ),
+    ),
+    Known(
+        "libc-old",
+        what="this host's C library is too old for the environment, or another one was put before it",
+        cause="{file} wants {version}",
+        fix="unset LD_LIBRARY_PATH; then a newer system (Ubuntu 22.04 and 24.04 work), or an image: "
+        "medley ray-head --image IMAGE",
+        shapes=(
+            shape(
+                "' not found",
+                r"(?P<file>\S+): version `(?P<version>(?:GLIBC|GLIBCXX|CXXABI)_[\w.]+)' not found",
+            ),
+        ),
+    ),
+    Known(
+        "library-missing",
+        what="a library is missing",
+        cause="{file} is in no place that this program looks at",
+        fix="medley env check names what an environment lacks, and medley env build makes it anew; of the "
+        "system's own: sudo apt-file search {file}",
+        shapes=(
+            shape(
+                "cannot open shared object file",
+                r"(?:ImportError|OSError|error while loading shared "
+                r"libraries|CRITICAL|RuntimeError)\b.*?(?P<file>lib[\w.+-]+\.so[.\d]*): cannot open "
+                r"shared object file",
+            ),
+        ),
+    ),
+    Known(
+        "module-missing",
+        what="a Python package is missing in this environment",
+        cause="there is no module {name}",
+        fix="prove the environment: medley env check; make it anew: medley env build",
+        shapes=(
+            shape(
+                "No module named",
+                r"(?:ModuleNotFoundError|ImportError): No module named '?(?P<name>[\w.]+)'?",
+            ),
+            shape("No module named", r"^\S*python\S*: No module named (?P<name>[\w.]+)"),
+            shape("No package metadata was found for", r"No package metadata was found for (?P<name>\S+)"),
+        ),
+    ),
+    Known(
+        "import-name",
+        what="two Python packages of the environment do not fit each other",
+        cause="{package} has no {name}: it is of another version than the other expects",
+        fix="build the environment from its lock: medley env build",
+        shapes=(
+            shape(
+                "cannot import name",
+                r"ImportError: cannot import name '(?P<name>\w+)' from (?:partially initialized module "
+                r")?'(?P<package>[\w.]+)'",
+            ),
+            shape(
+                "has no attribute",
+                r"AttributeError: module '(?P<package>(?:torch|transformers|vllm|ray|triton|numpy|flashinf"
+                r"er|sgl_kernel)[\w.]*)' has no attribute '(?P<name>\w+)'",
+            ),
+        ),
+        unless=re.compile(r"_cuda_setDevice"),
+    ),
+    Known(
+        "numpy-versions",
+        what="a package was built for another NumPy",
+        cause="{said}",
+        fix="build the environment from its lock: medley env build; by hand: pip install 'numpy<2'",
+        shapes=(
+            shape(
+                "compiled using NumPy 1.x",
+                r"(?P<said>A module that was compiled using NumPy 1\.x cannot be run in\s*NumPy \S+)",
+            ),
+            shape("numpy.dtype size changed", r"(?P<said>numpy\.dtype size changed)"),
+            shape("Numpy is not available", r"(?P<said>Numpy is not available)"),
+        ),
+    ),
+    Known(
+        "torchvision",
+        what="torchvision does not fit this PyTorch",
+        cause="its operators are not found: one is for CUDA and the other for the CPU, or of another version",
+        fix="build the environment from its lock: medley env build",
+        shapes=(shape("operator torchvision::nms does not exist"),),
+    ),
+    Known(
+        "kernels-missing",
+        what="the engine's own kernels could not be loaded",
+        cause="{said}",
+        fix="take the environment for this kind of host: medley env build; medley env check proves it",
+        shapes=(
+            shape("Could not load any common_ops", r"(?P<said>Could not load any common_ops library)"),
+            shape("ailed to import from vllm._C", r"(?P<said>Failed to import from vllm\._C\S* with .+)"),
+            shape(
+                "_C' object has no attribute", r"(?P<said>'_OpNamespace' '\w+' object has no attribute '\w+')"
+            ),
+            shape("_OpNamespace", r"(?P<said>'_OpNamespace' '\w+' object has no attribute '\w+')"),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "package-none",
+        what="the package index has no such package for this host",
+        cause="{name}: no wheel fits this Python, processor or system",
+        fix="take the Python and the lock that fit: medley env build chooses both; medley env list shows "
+        "what this host can have",
+        shapes=(
+            shape("No matching distribution found", r"No matching distribution found for (?P<name>\S+)"),
+            shape(
+                "Could not find a version that satisfies",
+                r"Could not find a version that satisfies the requirement (?P<name>\S+)",
+            ),
+            shape(
+                "No solution found when resolving", r"(?P<name>No solution found when resolving dependencies)"
+            ),
+            shape("is not a supported wheel on this platform", r"(?P<name>\S+) is not a supported wheel"),
+            shape(
+                "requires a different Python", r"(?P<name>Package '[^']+' requires a different Python: \S+)"
+            ),
+        ),
+    ),
+    Known(
+        "package-hash",
+        what="a downloaded package is not the one that the lock names",
+        cause="{said}",
+        fix="try again with an empty cache: uv cache clean, medley env build; if it stays, the index "
+        "serves another file",
+        shapes=(
+            shape("DO NOT MATCH THE HASHES", r"(?P<said>THESE PACKAGES DO NOT MATCH THE HASHES)"),
+            shape("Hash mismatch for", r"(?P<said>Hash mismatch for `?[^\s`]+)"),
+        ),
+    ),
+    Known(
+        "nixos-loader",
+        what="a program of another Linux was started on NixOS",
+        cause="NixOS has no loader for it",
+        fix="medley env build patches what an environment brings; for others: programs.nix-ld.enable = true",
+        shapes=(
+            shape("cannot run dynamically linked executables intended for generic"),
+            shape("Could not start dynamically linked executable"),
+        ),
+    ),
+)

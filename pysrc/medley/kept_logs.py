@@ -1,0 +1,47 @@
+"""The logs that explain reads: files by name, standard input, or those that medley kept last on this host."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from medley import store
+from medley.explain.scan import BLOCK_BYTES, Log
+from medley.problem import Problem
+
+_TOGETHER_S = 120
+
+
+def named(names: Sequence[str]) -> list[Log]:
+    """Each of these files; standard input is one, too."""
+    return [_file(Path(name)) for name in names]
+
+
+def newest() -> list[Log]:
+    """The log written last, and those of the same time: of one start there may be several units."""
+    folder = store.state() / "logs"
+    written = sorted(((file.stat().st_mtime, file) for file in folder.glob("*.log")), reverse=True)
+    if not written:
+        raise Problem(
+            "medley has kept no log on this host",
+            cause=f"{folder} has none; serve, run and the units of medley up write there",
+            fix="name one: medley explain FILE, or pipe it in: docker logs NAME 2>&1 | medley explain -",
+        )
+    last = written[0][0]
+    return [_file(file) for at, file in sorted(written) if last - at <= _TOGETHER_S]
+
+
+def _file(path: Path) -> Log:
+    try:
+        return Log(str(path), _blocks(path.open("rb")))
+    except OSError as error:
+        raise Problem(
+            f"{path} cannot be read",
+            cause=error.strerror or str(error),
+            fix="name a file that is there: medley explain FILE",
+        ) from error
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while block := file.read(BLOCK_BYTES):
+            yield block
