@@ -38,6 +38,7 @@ in
     serve = "Serve a model on this host";
     ask = "Send one chat request to a served model";
     batch = "Answer a file of requests, each once";
+    bench = "Measure what is served with its engine's own benchmark";
     run = "Run a Python script with the plan's engine in it";
     ray-head = "Start a Ray cluster on this host";
     ray-worker = "Join the Ray cluster of another host";
@@ -55,6 +56,8 @@ in
     logs = "What the cluster's units say";
     explain = "What failed, out of logs";
     status = "The cluster this host is in, and what is served here";
+    doctor = "Look at every host before anything is started, and what mends what is wrong";
+    top = "What the hosts, their GPUs, links and engines do now";
     collective-test = "How fast each host is, and a real all-reduce over the cluster's";
     check = "Validate every TOML table";
     version = "Medley's version";

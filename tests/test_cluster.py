@@ -33,6 +33,24 @@ def test_what_it_says(tmp_path: Path) -> None:
     assert found.wishes.exclude == {"wlP9s9", "eno1"}
 
 
+def test_what_a_host_runs_out_of(tmp_path: Path) -> None:
+    text = """\
+image = "default"
+[hosts.orin-1]
+nccl = "/opt/libnccl.so.2"
+[hosts.spark-1]
+env = "vllm-cuda"
+[hosts.orin-2]
+image = "vllm:mine"
+container = "podman"
+mounts = ["/templates"]
+"""
+    found = cluster.read(written(tmp_path, text))
+    default = {"image": "default", "container": None, "nccl": "/opt/libnccl.so.2", "mounts": ()}
+    own = {"image": "vllm:mine", "container": "podman", "nccl": None, "mounts": ("/templates",)}
+    assert [found.image_of(name) for name in found.hosts] == [default, None, own]
+
+
 def test_the_head_is_who_says_so(tmp_path: Path) -> None:
     assert cluster.read(written(tmp_path, f'{TWO}role = "head"\n')).head == "thor-1"
 
@@ -43,6 +61,7 @@ def test_the_head_is_who_says_so(tmp_path: Path) -> None:
         pytest.param(TWO + 'knd = "thor"', 11, "'hosts.thor-1.knd'", "rename it to 'kind'", id="a typo"),
         pytest.param("[hosts.a]\nslots = 0", 2, "'hosts.a.slots'", "mend", id="no slots"),
         pytest.param('[hosts.a]\nssh = "-oProxyCommand=x"', 2, "'hosts.a.ssh'", "mend", id="a switch"),
+        pytest.param('[hosts.a]\nenv = "x"\nimage = "y"', 1, "'hosts.a' is wrong", "mend", id="two sources"),
         pytest.param('[hosts.a]\nssh = "a b"', 2, "'hosts.a.ssh'", "mend", id="a space"),
         pytest.param('[hosts."$(x)"]\n', 1, "'hosts.$(x)", "mend", id="a name for a shell"),
         pytest.param('[hosts."a\\nb"]\n', None, "is wrong", "mend", id="a name of two lines"),

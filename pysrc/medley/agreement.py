@@ -9,7 +9,7 @@ from medley.problem import Problem
 
 CLOCK_LIMIT_S = 10
 """Hours apart no certificate is valid and no log can be read beside another; ssh itself takes a second."""
-_LEAST = 512 << 20
+LEAST = 512 << 20
 """For Ray's logs and sockets; what an engine environment takes is seen when it is built."""
 
 
@@ -31,10 +31,10 @@ def differences(name: str, greeting: Mapping[str, Any], ours: str, ahead_s: floa
 
 def shortages(name: str, look: Mapping[str, Any]) -> Iterator[Problem]:
     """What the host has too little of to take part."""
-    if look["free_bytes"] < _LEAST:
+    if look["free_bytes"] < LEAST:
         yield Problem(
             f"the disk of {name} is full",
-            cause=f"{look['free_bytes'] >> 20} MiB left at {look['state']}, and Ray needs {_LEAST >> 20}",
+            cause=f"{look['free_bytes'] >> 20} MiB left at {look['state']}, and Ray needs {LEAST >> 20}",
             fix=f"on {name}: df -h {look['state']}; medley env clean; or MEDLEY_STATE=/another/disk",
         )
 

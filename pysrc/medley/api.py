@@ -127,12 +127,17 @@ def base(url: str) -> str:
 
 def models(url: str, key: str | None = None) -> list[str]:
     """The names a server serves."""
+    return [card["id"] for card in cards(url, key)]
+
+
+def cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
+    """What a server says of each model that it serves: `id`, and often `root` and `max_model_len`."""
     try:
         answer = httpx.get(f"{url}/models", timeout=5, verify=_tls(url), headers=_headers(key))
     except httpx.HTTPError as error:
         raise _unreachable(url, error) from error
     _require_ok(answer, "any")
-    return [model["id"] for model in answer.json()["data"]]
+    return list(answer.json()["data"])
 
 
 def _headers(key: str | None) -> dict[str, str]:

@@ -186,6 +186,7 @@ class Bringup:
             "transcript": self.looks[name]["transcript"],
             "kind": member.kind,
             "env": member.env,
+            "image": self.everyone.cluster.image_of(name),
             "slots": member.slots,
             "engine": self.everyone.cluster.engine,
         }

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from medley import config
+from medley.container import Runtime
 from medley.fabric import Wishes
 from medley.problem import Problem
 from medley.tables import Engine, Table
@@ -32,8 +33,21 @@ class Member(Table):
     slots: Annotated[int, Field(ge=1, le=64)] | None = None
     env: str | None = None
     """An engine environment, or a virtualenv of one's own."""
+    image: str | None = None
+    """What its part runs out of instead: an image, or `default`, the kind's own."""
+    container: Runtime | None = None
+    nccl: str | None = None
+    """Its libnccl.so.2, in the place of the image's own."""
+    mounts: tuple[str, ...] = ()
+    """PATH, or PATH:INSIDE: what the engine shall find in the container too."""
     medley: str | tuple[str, ...] | None = None
     """How medley is started there, where PATH does not have it: a program, or its words."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.env and self.image:
+            raise ValueError("it runs out of an env or an image, not both")
+        return self
 
 
 class Cluster(Table):
@@ -44,6 +58,16 @@ class Cluster(Table):
     """The wire of all: a network."""
     exclude: tuple[str, ...] = ()
     engine: Engine = "vllm"
+    image: str | None = None
+    """Of every host that has neither an image nor an environment of its own."""
+
+    def image_of(self, name: str) -> Mapping[str, Any] | None:
+        """What a host runs out of, in JSON; None where an engine environment serves."""
+        host = self.hosts[name]
+        image = host.image or (self.image if host.env is None else None)
+        if image is None:
+            return None
+        return {"image": image, "container": host.container, "nccl": host.nccl, "mounts": host.mounts}
 
     @property
     def head(self) -> str:

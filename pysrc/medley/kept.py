@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from medley import ending, machine, store, units
+from medley.command import Command
 from medley.family import descendants
 from medley.unit import Unit
 from medley.units import State
@@ -17,6 +18,7 @@ from medley.units import State
 _LOOK_EVERY_S = 0.2
 _WORDS = 6
 _LOG_BYTES = 64 << 20
+_CLEAR_LIMIT_S = 30
 
 
 def main(name: str) -> int:
@@ -45,6 +47,7 @@ class _Keeper:
 
     def _once(self) -> machine.Finished:
         with _Log(units.log(self.unit.name)) as keep:
+            self._clear()
             keep.line(f"{units.BEGINS}{self.unit.name}: {self.unit.command}")
             process = machine.Process(self.unit.command, keep.line)
             after = machine.Process(self.unit.after, keep.line) if self.unit.after else None
@@ -59,6 +62,11 @@ class _Keeper:
         if finished is None:
             raise AssertionError(process)  # it was waited for without a limit
         return finished
+
+    def _clear(self) -> None:
+        """A container goes on where its client and its keeper were killed together."""
+        if undo := self.unit.command.undo:
+            machine.run(Command(undo), limit_s=_CLEAR_LIMIT_S)
 
     def _ended(self, finished: machine.Finished, lasted_s: float) -> None:
         rule = self.unit.restart

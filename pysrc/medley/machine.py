@@ -120,6 +120,11 @@ class Process:
             return None
         return self.poll()
 
+    def interrupt(self) -> None:
+        """Ask it to end, and do not wait."""
+        if self._child.returncode is None:
+            self._signal(signal.SIGTERM)
+
     def stop(self, grace_s: float = 15) -> None:
         """End it and every process it started: ask first, and insist after `grace_s` seconds."""
         family = descendants(self.pid)

@@ -47,10 +47,16 @@ def folder() -> Path:
 
 def noted() -> Membership | None:
     """What was noted of it, if its processes are still there."""
+    found = last()
+    return found if found and (processes() or _contained()) else None
+
+
+def last() -> Membership | None:
+    """What was noted of it and nobody ended, also where its processes are gone."""
     table = store.table(_note())
     if table is None or set(table) != {each.name for each in fields(Membership)}:
         return None
-    return Membership(**table) if processes() or _contained() else None
+    return Membership(**table)
 
 
 def require_none() -> None:
@@ -94,6 +100,8 @@ def begun(command: Command, membership: Membership) -> Iterator[None]:
 
 
 def note(membership: Membership) -> None:
+    if membership.image:
+        store.write(_container_note(), membership.image["runtime"])
     store.write(_note(), json.dumps(asdict(membership)))
 
 
@@ -211,11 +219,15 @@ def held(
         process.stop(grace_s=5)
 
 
-def asked(environment: Environment | Imaged, token: Path, script: str, *words: str) -> Command:
-    """A script of inside/ that talks to a cluster, as the environment's Python runs it."""
+def asked(
+    environment: Environment | Imaged, token: Path, script: str, *words: str, reads: tuple[Path, ...] = ()
+) -> Command:
+    """A script of inside/ that talks to a cluster, as the environment's Python runs it; it `reads` these."""
     env = {each.name: each.value for each in ray.variables(token)}
     path = Path(__file__).parent / "inside" / script
-    return environment.started(Command((str(environment.python), str(path), *words), env, UNSET), path.parent)
+    return environment.started(
+        Command((str(environment.python), str(path), *words), env, UNSET), path.parent, *reads
+    )
 
 
 def _said(lines: Sequence[str]) -> str | None:

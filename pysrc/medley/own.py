@@ -5,7 +5,10 @@ import sys
 from pathlib import Path
 
 # What a medley that is started for another needs to know of the place it runs in; the rest its host knows.
-_CARRIED = ("MEDLEY_", "HF_", "XDG_", "LANG", "LC_", "HOME", "PATH", "NIX_SSL_CERT_FILE", "SSL_CERT_FILE")
+_CARRIED = (
+    *("MEDLEY_", "HF_", "XDG_", "LANG", "LC_", "HOME", "PATH", "NIX_SSL_CERT_FILE", "SSL_CERT_FILE"),
+    *("DOCKER_", "CONTAINER_", "CONTAINERS_"),
+)
 # A unit is a file that stays; for its token the hub has a file of its own (hf auth login).
 _SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 

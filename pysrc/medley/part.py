@@ -66,6 +66,14 @@ class Part:
         inner = replace(start, flags=(*start.flags, stays), variables=(*start.variables, said))
         return self.imaged.contained(inner, imaged.RAY, detached=True)
 
+    def kept(self, start: Reasoned) -> Reasoned:
+        """`ray start` as a unit runs it: it stays as long as Ray does."""
+        stays = Flag(("--block",), None, "who keeps it sees when it ends")
+        plain = Flag(("--log-color",), "false", "it goes to a file")
+        said = Variable("PYTHONUNBUFFERED", "1", "so that it is heard when Ray is up")
+        inner = replace(start, flags=(*start.flags, stays, plain), variables=(*start.variables, said))
+        return self.imaged.contained(inner, imaged.RAY) if self.imaged else inner
+
     def membership(self, role: str, head: str, end: End, token: Path) -> Membership:
         """As it is noted while it lasts."""
         there = self.environment

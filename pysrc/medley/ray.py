@@ -55,6 +55,11 @@ class Ports:
         return self.first + 1, self.first + 2
 
     @property
+    def metrics(self) -> int:
+        """Of each node, for whoever asks."""
+        return self.first + 6
+
+    @property
     def dashboard(self) -> int:
         return self.first + 8
 
@@ -206,6 +211,18 @@ def ranks(actors: Iterable[Mapping[str, str]]) -> list[tuple[int, int, str]]:
         )
         found.append((stage, tensor, actor["address"]))
     return sorted(found)
+
+
+def slots(metrics: str) -> dict[str, float]:
+    """How many of a node's slots are AVAILABLE and USED, of what it tells at its port for metrics.
+
+    That text is long, so that only the lines that matter are read.
+    """
+    found = {}
+    for line in metrics.splitlines():
+        if line.startswith("ray_resources{") and (state := re.search(r'Name="GPU".*State="(\w+)"', line)):
+            found[state[1]] = float(line.rsplit(None, 1)[1])
+    return found
 
 
 def marked(environments: Mapping[int, Mapping[str, str]], mark: str) -> set[int]:

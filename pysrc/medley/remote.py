@@ -73,9 +73,13 @@ class Remote:
         """It ends by itself then."""
         self._process.hang_up()
 
-    def close(self) -> None:
+    def abandon(self) -> None:
+        """Who waits for an answer of it learns at once that it is lost."""
+        self._process.interrupt()
+
+    def close(self, limit_s: float = _END_LIMIT_S) -> None:
         self.hang_up()
-        self._process.wait(_END_LIMIT_S)
+        self._process.wait(limit_s)
         self._process.stop(grace_s=1)
 
     def _line(self, deadline: float) -> str | None:

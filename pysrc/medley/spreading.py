@@ -20,6 +20,7 @@ from medley.placement import Wanted
 from medley.problem import Problem
 from medley.site import Site
 from medley.tables import Engine
+from medley.transcript import Transcript
 from medley.variables import Variable
 from medley.venv import Environment
 from medley.watch import Watch
@@ -172,10 +173,20 @@ def settings(
 
 def told(found: Membership) -> tuple[dict[str, Facts], dict[str, str]]:
     """The facts of the cluster's living hosts, as they told them when they joined, and their addresses."""
+    said, addresses = _told(found)
+    return {name: facts.facts(each) for name, each in said.items()}, addresses
+
+
+def transcripts(found: Membership) -> dict[str, Transcript]:
+    """What they told, as they told it."""
+    return _told(found)[0]
+
+
+def _told(found: Membership) -> tuple[dict[str, Transcript], dict[str, str]]:
     said = membership.ask(environment(found), Path(found.token), "read", found.head)
     names = {node["address"]: f"{node['name']} ({node['address']})" for node in said["nodes"]}
-    hosts = {names[address]: facts.facts(transcript.parse(text)) for address, text in said["told"].items()}
-    return hosts, {names[address]: address for address in said["told"]}
+    texts = {names[address]: transcript.parse(text) for address, text in said["told"].items()}
+    return texts, {names[address]: address for address in said["told"]}
 
 
 def ranks(found: Membership) -> list[tuple[int, int, str]]:

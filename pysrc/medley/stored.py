@@ -54,7 +54,7 @@ def stored(tensors: Mapping[str, Tensor], layers: int, bits: int) -> Stored:
     """The tensors of a model of so many layers, added up; `bits` is what one packed weight takes."""
     found = Stored()
     for name, tensor in tensors.items():
-        part, layer = part_of(name, layers)
+        part, layer = _part(name, layers)
         if part == "layer":
             found.seen.add(layer)
         amount = {"layer": found.layers, "first": found.first, "head": found.head, "draft": found.draft}[part]
@@ -62,11 +62,10 @@ def stored(tensors: Mapping[str, Tensor], layers: int, bits: int) -> Stored:
     return found
 
 
-def part_of(name: str, layers: int) -> tuple[Part, int]:
-    """The part that a tensor belongs to, and its layer if that is what it is."""
+def _part(name: str, layers: int) -> tuple[Part, int]:
     if _DRAFT.search(name):
         return "draft", 0
-    if beside(name):
+    if _BESIDE.search(name):
         return "first", 0
     numbered = _LAYER.search(name)
     if numbered is not None:
@@ -74,11 +73,6 @@ def part_of(name: str, layers: int) -> tuple[Part, int]:
         # DeepSeek's and GLM's draft layers are counted on after the others.
         return ("layer", layer) if layer < layers else ("draft", 0)
     return ("head", 0) if _HEAD.search(name) else ("first", 0)
-
-
-def beside(name: str) -> bool:
-    """Whether it belongs to what sees or hears for the language model."""
-    return _BESIDE.search(name) is not None
 
 
 def parameters(name: str, tensor: Tensor, bits: int) -> int:

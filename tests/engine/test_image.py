@@ -110,24 +110,45 @@ def test_ray_and_the_model_on_it_run_out_of_the_image(
     head = medley("ray-head", "--image", image)
     assert head.returncode == 0, head.stderr
     assert "1 slots, 1 free  alive" in medley("status").stdout
-    # Nothing needs to be said again: the engine is of the image whose Ray runs.
-    served = Served(Command((sys.executable, "-m", "medley", "serve", "demo", "--port", str(free_port))))
-    try:
-        served_on_ray(served, settings)
-    finally:
-        served.process.stop()
     assert [name.split("-")[1] for name in ours(settings)] == ["ray"]
     assert "ended" in medley("ray-stop").stdout
     assert ours(settings) == []
-    assert "in no cluster" in medley("status").stdout
+
+    table = tmp_path_factory.mktemp("c") / "cluster.toml"
+    table.write_text(f'image = "{image}"\n[hosts.here]\nssh = "127.0.0.1"\n')
+    monkeypatch.setenv("MEDLEY_CLUSTER", str(table))
+    try:
+        up = medley("up")
+        assert up.returncode == 0, up.stderr
+        ray = next(name for name in ours(settings) if name.startswith("medley-ray-"))
+        podman("kill", ray, settings=settings)  # what keeps it starts it anew
+        until_alive(time.monotonic() + 90)
+        served_on_ray(free_port, settings)
+    finally:
+        down = medley("down")
+    assert down.returncode == 0, down.stderr
+    assert ours(settings) == []
+    assert "not in the cluster" in medley("status").stdout
 
 
-def served_on_ray(served: Served, settings: Mapping[str, str]) -> None:
-    url = served.ready()
-    assert "1 slots, 0 free  alive" in medley("status").stdout
-    assert {name.split("-")[1] for name in ours(settings)} == {"ray", "ask", "serve"}
-    assert chat(url)["usage"]["completion_tokens"] == 16
-    assert served.interrupt(signal.SIGTERM) == 128 + signal.SIGTERM
+def until_alive(deadline: float) -> None:
+    """Ray is up, and so not only the container."""
+    while (said := medley("status").stdout).count(" up ") != 1 or "0 of 1 taken" not in said:
+        assert time.monotonic() < deadline, said
+        time.sleep(1)
+
+
+def served_on_ray(port: int, settings: Mapping[str, str]) -> None:
+    """Nothing needs to be said again: the engine is of the image whose Ray runs."""
+    served = Served(Command((sys.executable, "-m", "medley", "serve", "demo", "--port", str(port))))
+    try:
+        url = served.ready()
+        assert "1 of 1 taken" in medley("status").stdout
+        assert {name.split("-")[1] for name in ours(settings)} == {"ray", "ask", "serve"}
+        assert chat(url)["usage"]["completion_tokens"] == 16
+        assert served.interrupt(signal.SIGTERM) == 128 + signal.SIGTERM
+    finally:
+        served.process.stop()
 
 
 @pytest.mark.usefixtures("state")

@@ -17,29 +17,39 @@ def test_the_flake_check_passes(tree: "Tree") -> None:
     tree.nix("flake", "check")
 
 
+def test_a_broken_test_fails_the_flake_check(tree: "Tree", tmp_path: "Path") -> None:
+    copy = _broken(tree, tmp_path, "tests/test_broken.py", "def test_broken() -> None:\n    assert False\n")
+    said = copy.nix("flake", "check", "--keep-going", check=False)
+    assert said.returncode != 0
+    assert _fails("medley-tests", said.stderr)
+
+
 @pytest.mark.parametrize(
     ("file", "text", "culprit"),
     [
-        pytest.param(
-            "tests/test_broken.py",
-            "def test_broken() -> None:\n    assert False\n",
-            "medley-tests",
-            id="a test",
-        ),
-        pytest.param("hosts/cpu.toml", 'devise = "cpu"\n', "medley-tables", id="a table with a typo"),
-        pytest.param("tests/nix/broken.nix", "{ }: undefined\n", "medley-syntax", id="a Nix file"),
+        pytest.param("hosts/cpu.toml", 'devise = "cpu"\n', "tables", id="a table with a typo"),
+        pytest.param("tests/nix/broken.nix", "{ }: undefined\n", "syntax", id="a Nix file"),
     ],
 )
-def test_what_is_broken_fails_the_flake_check(
+def test_what_is_broken_fails_its_check(
     tree: "Tree", tmp_path: "Path", file: str, text: str, culprit: str
 ) -> None:
-    copy = tree.copy(tmp_path / "medley")
+    copy = _broken(tree, tmp_path, file, text)
+    said = copy.nix("build", "--no-link", f".#checks.x86_64-linux.{culprit}", check=False)
+    assert said.returncode != 0
+    assert _fails(f"medley-{culprit}", said.stderr)
+
+
+def _broken(tree: "Tree", folder: "Path", file: str, text: str) -> "Tree":
+    copy = tree.copy(folder / "medley")
     path = copy.folder / file
     path.write_text(text + (path.read_text() if path.exists() else ""))
-    said = copy.nix("flake", "check", "--keep-going", check=False)
-    assert said.returncode != 0
-    # Nix 2.34 says the first, 2.26 the second.
-    assert re.search(rf"(Cannot build|builder for) '/nix/store/\w+-{culprit}\.drv'", said.stderr)
+    return copy
+
+
+def _fails(culprit: str, said: str) -> bool:
+    """Nix 2.34 says the first, 2.26 the second."""
+    return bool(re.search(rf"(Cannot build|builder for) '/nix/store/\w+-{culprit}\.drv'", said))
 
 
 def test_a_module_that_is_not_declared_fails_the_package(tree: "Tree", tmp_path: "Path") -> None:

@@ -19,7 +19,9 @@ VERBS = {
     *(
         "ask",
         "batch",
+        "bench",
         "check",
+        "doctor",
         "env",
         "explain",
         "facts",
@@ -38,7 +40,7 @@ VERBS = {
         "up",
         "down",
     ),
-    *("collective-test", "join", "ray-head", "ray-stop", "ray-worker"),
+    *("top", "collective-test", "join", "ray-head", "ray-stop", "ray-worker"),
 }
 
 

@@ -11,11 +11,9 @@ from tests.rack.tokens import CLEAR_NATS, PROMPTS, TOKENS, Answer, asked
 
 pytestmark = pytest.mark.rack
 LOSS_LIMIT_S = 30
-# Each engine, launcher and way to cut once, and what its ranks are called; test_cluster.py has vLLM over Ray.
+# Each engine and launcher once, and what its ranks are called; test_cluster.py has vLLM over Ray.
 SOME = (
     (Cell("sglang", "ray", ("--pp", "2"), "5,1"), "SchedulerActor"),
-    (Cell("sglang", "mp", ("--tp", "2")), "sglang::scheduler"),
-    (Cell("vllm", "mp", ("--dp", "2")), "VLLM::Worker"),
     (Cell("vllm", "mp", ("--pp", "2"), "5,1"), "VLLM::Worker"),
 )
 
@@ -71,6 +69,8 @@ def test_each_gives_the_tokens_of_its_engine_alone(rack: Up) -> None:
         pytest.param(Cell("vllm", "ray", ("--tp", "2")), "RayWorkerProc", id="vllm-ray"),
         pytest.param(Cell("sglang", "ray", ("--tp", "2")), "SchedulerActor", id="sglang-ray"),
         pytest.param(Cell("sglang", "mp", ("--pp", "2")), "sglang::scheduler", id="sglang-mp"),
+        pytest.param(Cell("sglang", "mp", ("--tp", "2")), "sglang::scheduler", id="sglang-mp-tensor"),
+        pytest.param(Cell("vllm", "mp", ("--dp", "2")), "VLLM::Worker", id="vllm-mp-replicas"),
     ],
 )
 def test_a_killed_rank_is_named_and_ends_all(rack: Up, cell: Cell, rank: str) -> None:

@@ -14,6 +14,7 @@ VERBS = (
         "serve",
         "ask",
         "batch",
+        "bench",
         "run",
         "ray-head",
         "ray-worker",
@@ -29,8 +30,9 @@ VERBS = (
         "link",
         "ports",
         "service",
+        "doctor",
     ),
-    *("explain", "collective-test", "check", "version"),
+    *("explain", "top", "collective-test", "check", "version"),
 )
 
 

@@ -8,6 +8,7 @@ from medley.cli.verb import Verb
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported when a verb runs, to keep `medley --help` fast
+    from medley.chosen import Wanted
     from medley.facts import Facts
     from medley.imaged import Choice, Imaged
     from medley.kind import Kind
@@ -71,48 +72,29 @@ class FromImage(Verb):
         Over a cluster it is the one whose Ray runs: there nothing needs to be said again. `elsewhere`: these
         are the facts of another host, so that nothing is asked of this one.
         """
-        from medley import imaged, own_nccl, passed
+        from medley import chosen, imaged, passed
         from medley.cli.progress import watch
         from medley.container import Image
         from medley.imaged import Choice
 
         facts, kind = host
-        if elsewhere and self.image is not None:
-            named: Any = self.container or "docker"
-            return imaged.expected(Choice(named, Image(self._name(kind))), kind, facts, passed.ANY)
-        choice: Choice | None = self._choice(kind, dry_run=dry_run) if self.image is not None else None
+        wanted = self._wanted()
+        if elsewhere and wanted:
+            runtime = wanted.container or "docker"
+            return imaged.expected(Choice(runtime, Image(wanted.name(kind))), kind, facts, passed.ANY)
+        choice = wanted.choice(kind, dry_run=dry_run, watch=watch()) if wanted else None
         if joined and (spread or choice is None):
             choice = _of_cluster(joined, choice)
         if choice is None:
             return None
-        if dry_run:
-            return imaged.expected(choice, kind, facts)
-        found = imaged.ready(choice, kind, facts, engine=engine, watch=watch())
-        return own_nccl.mounted(found, choice.nccl, watch=watch()) if choice.nccl else found
+        return chosen.ready(choice, host, engine, dry_run=dry_run, watch=watch())
 
-    def _choice(self, kind: "Kind", *, dry_run: bool) -> "Choice":
-        from medley import images
-        from medley.cli.progress import watch
-        from medley.container import Image
-        from medley.imaged import Choice
+    def _wanted(self) -> "Wanted | None":
+        from medley.chosen import Wanted
 
-        name = self._name(kind)
+        image: Any = self.image
         named: Any = self.container  # plumbum has seen to it that it is of its set
-        runtime = images.runtime(named, name)
-        found = images.find(runtime, name)
-        if dry_run and found is None:
-            watch().note(f"{name} is not here, and would be fetched first: {runtime} pull {name}")
-        return Choice(runtime, found or Image(name), self.nccl, tuple(self.mounts))
-
-    def _name(self, kind: "Kind") -> str:
-        name = kind.host.container.image if self.image == "default" else self.image
-        if not name:
-            raise Problem(
-                f"there is no image for {kind.host.title}",
-                cause=f"hosts/{kind.name}.toml names none",
-                fix="--image NAME, of one that holds vLLM and Ray",
-            )
-        return name
+        return Wanted(image, named, self.nccl, tuple(self.mounts)) if image is not None else None
 
 
 def _of_cluster(joined: "Membership", asked: "Choice | None") -> "Choice | None":

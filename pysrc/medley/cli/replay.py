@@ -3,13 +3,16 @@
 import platform
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:  # imported when a verb runs, to keep `medley --help` fast
     from collections.abc import Iterable, Iterator
 
     from medley.facts import Facts
     from medley.site import Site
+    from medley.transcript import Transcript
+
+T = TypeVar("T")
 
 
 def site(files: "Iterable[str]", imagined: str | None = None, kind: str | None = None) -> "Site":
@@ -42,15 +45,26 @@ def found(files: "Iterable[str]") -> "Iterator[tuple[str, Facts]]":
         yield file, facts.facts(answers(file))
 
 
+def answers_by_host(files: "Iterable[str]") -> "dict[str, Transcript]":
+    """What the hosts of these transcripts answered, each called after its file."""
+    from medley.recognised import answers
+
+    return _named((file, answers(file)) for file in files)
+
+
 def by_host(files: "Iterable[str]") -> "dict[str, Facts]":
     """The same by host: each is called after its file, with a number where two would be called alike."""
     files = tuple(files)
-    hosts: dict[str, Facts] = {}
-    for file, facts in found(files):
-        name = first = Path(file).stem if files else file
+    return _named(found(files)) if files else dict(found(()))
+
+
+def _named(found: "Iterable[tuple[str, T]]") -> "dict[str, T]":
+    named: dict[str, T] = {}
+    for file, what in found:
+        name = first = Path(file).stem
         number = 1
-        while name in hosts:
+        while name in named:
             number += 1
             name = f"{first}-{number}"
-        hosts[name] = facts
-    return hosts
+        named[name] = what
+    return named

@@ -15,8 +15,9 @@ if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
     from medley.batch.sending import Answering
     from medley.cli.served import Served
     from medley.launch import Launch
+    from medley.layout.shapes import Layout
     from medley.membership import Membership
-    from medley.plan import Launcher
+    from medley.plan import Launcher, Plan
     from medley.recipe import Order
     from medley.site import Site
     from medley.unit import Restart
@@ -150,7 +151,7 @@ class ServeHere(FromImage, Hosting):
         if self.dry_run:
             show(launch.command, launch.why(), as_json=self.as_json)
             return
-        served = self._served(order, launch, lambda: on_ready(len(used.hosts)))
+        served = self._served(order, launch, layout, lambda: on_ready(len(used.hosts)))
         taken = spreading.taken(layout, site) if joined else None
         with stopped():
             if spread and taken:
@@ -163,6 +164,13 @@ class ServeHere(FromImage, Hosting):
         from medley.cli.served import stopped
         from medley.cli.together import Together
 
+        lain: list[Layout] = []
+
+        def placed(order: "Order", site: "Site") -> "tuple[Layout, Plan]":
+            found = planned(order, site, bare=self.unplanned, launched=why)
+            lain.append(found[0])
+            return found
+
         met = Together(
             order,
             self.count() or 2,
@@ -170,19 +178,25 @@ class ServeHere(FromImage, Hosting):
             self.join_port,
             self.kind,
             self.environment,
-            lambda order, site: planned(order, site, bare=self.unplanned, launched=why),
+            placed,
         )
         with stopped():
-            met.start(lambda launch, meeting: self._served(order, launch).together(meeting))
+            met.start(lambda launch, meeting: self._served(order, launch, lain[-1]).together(meeting))
 
     def _served(
-        self, order: "Order", launch: "Launch", on_ready: "Callable[[], None]" = lambda: None
+        self,
+        order: "Order",
+        launch: "Launch",
+        layout: "Layout",
+        on_ready: "Callable[[], None]" = lambda: None,
     ) -> "Served":
         from medley.cli.served import Served
+        from medley.described import description
         from medley.engines import ENGINES
 
         engine = ENGINES[order.wanted.engine]
-        return Served(engine, launch, order.serving, self.timeout, self.as_json, self.then, on_ready)
+        what = description(order, launch, layout)
+        return Served(engine, launch, order.serving, self.timeout, self.as_json, self.then, on_ready, what)
 
 
 def _too_many(model: str, words: tuple[str, ...]) -> Problem:

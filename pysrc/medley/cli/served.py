@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from medley import api_key, brought, carry, loss, serving, spreading, store
+from medley import api_key, brought, carry, described, loss, serving, spreading, store
 from medley.batch.sending import Answering
 from medley.cli.progress import watch
 from medley.cli.ready import ready, url
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from medley import api
+    from medley.described import Description
     from medley.engine import Engine, Serving
     from medley.launch import Launch
     from medley.meeting import Meeting
@@ -39,6 +40,8 @@ class Served:
     then: "Callable[[Answering], None] | None" = None
     """What is to be done once it is ready; then it ends."""
     on_ready: "Callable[[], None]" = lambda: None
+    what: "Description | None" = None
+    """What it runs, for whoever measures it."""
 
     def here(self, joined: "Membership | None", taken: "Taken | None") -> NoReturn:
         """On this host alone; in a cluster its slots are taken while it runs."""
@@ -88,7 +91,7 @@ class Served:
             say(reason)
         say(f"$ {self.launch.command}")
         noted = serving.noted(where, listens.name, listens.port, listens.key)
-        with noted as tell, serving.log(log) as keep:
+        with noted as tell, described.kept(listens.port, self.what), serving.log(log) as keep:
             for reason in self.launch.plan.why:
                 keep(f"medley: {reason}")
             keep(f"$ {self.launch.command}")

@@ -11,7 +11,7 @@ from medley.problem import Problem
 
 ERRANDS = (
     *("look", "prepare", "token", "listen", "connect", "begin", "settle", "gather"),
-    *("end", "tell", "log", "type", "transfer"),
+    *("end", "tell", "log", "type", "transfer", "examine", "mend", "sample"),
 )
 
 

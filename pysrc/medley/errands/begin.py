@@ -10,7 +10,7 @@ from medley.errands.prepare import Told, prepared
 from medley.fabric import End
 from medley.part import Part
 from medley.ray import Node, Ports
-from medley.reasoned import Flag, Reasoned
+from medley.reasoned import Reasoned
 from medley.unit import Restart, Unit
 from medley.variables import Variable
 
@@ -48,12 +48,8 @@ def _start(ours: Part, asked: Mapping[str, Any]) -> Reasoned:
     wired = (Variable(*each) for each in asked["variables"])
     more = (*ours.settings, *wired, *ours.named(asked["address"]))
     place, ports = ours.place(token.path()), Ports()
-    start = (
+    return ours.kept(
         ray.head(place, node, ports, dashboard=False, more=more)
         if asked["role"] == "head"
         else ray.worker(place, node, ports, to=asked["head"], more=more)
     )
-    stays = Flag(("--block",), None, "who keeps it sees when it ends")
-    plain = Flag(("--log-color",), "false", "it goes to a file")
-    said = Variable("PYTHONUNBUFFERED", "1", "so that it is heard when Ray is up")
-    return replace(start, flags=(*start.flags, stays, plain), variables=(*start.variables, said))

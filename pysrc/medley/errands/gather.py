@@ -25,7 +25,7 @@ def command(ours: Part, head: str, gathered: Mapping[str, Any]) -> Command:
     """Keeps with the head at HOST:PORT what a file of ours holds, for one that starts anew too."""
     file = store.state() / "gathered.json"
     store.write(file, json.dumps({**gathered, "note": {**ours.terms(), "address": head.partition(":")[0]}}))
-    return membership.asked(ours.environment, token.path(), "gather.py", head, str(file))
+    return membership.asked(ours.environment, token.path(), "gather.py", head, str(file), reads=(file,))
 
 
 def answer(lines: "list[str] | tuple[str, ...]") -> Mapping[str, Any]:

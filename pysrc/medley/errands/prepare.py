@@ -5,36 +5,44 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from medley import facts, tools, transcript
+from medley import chosen, facts, tools, transcript
+from medley.launch import BARE
 from medley.part import Part, part
 from medley.recognised import kind_of
 
 
 def run(asked: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[str, Any]:
-    """`asked`: the host's `transcript`, and of cluster.toml its `kind`, `env`, `slots`, and the `engine`."""
+    """`asked`: the host's `transcript`; of cluster.toml its `kind`, `env`, `image`, `slots`, the `engine`."""
     ours = prepared(asked, Told(note))
-    there = ours.environment
-    return {"terms": ours.terms(), "slots": ours.slots, "environment": str(getattr(there, "path", ""))}
+    return {"terms": ours.terms(), "slots": ours.slots}
 
 
 def prepared(asked: Mapping[str, Any], watch: "Told") -> Part:
     found = facts.facts(transcript.parse(asked["transcript"]))
     kind = kind_of(found, asked["kind"])
-    prepare = tools.expected if asked.get("dry") else tools.ready
-    chosen = prepare(kind, asked["env"], engine=asked["engine"], watch=watch)
+    dry, engine = bool(asked.get("dry")), asked["engine"]
+    image = None
+    if asked["image"]:
+        choice = chosen.wanted(asked["image"]).choice(kind, dry_run=dry, watch=watch)
+        image = chosen.ready(choice, (found, kind), engine, dry_run=dry, watch=watch)
+    prepare = tools.expected if dry else tools.ready
+    tool = BARE if image else prepare(kind, asked["env"], engine=engine, watch=watch)
     path = os.environ.get("PATH", "")
-    return part(found, kind, chosen, slots=asked["slots"], path=path, engine=asked["engine"])
+    return part(found, kind, tool, slots=asked["slots"], path=path, engine=engine, imaged=image)
 
 
 class Told:
     """A watch whose stages and notes are told to who asked."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
-        self.note = note
+        self._note = note
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        self.note(f"{name} …")
+        self._note(f"{name} …")
         yield
 
     def line(self, text: str) -> None: ...
+
+    def note(self, text: str) -> None:
+        self._note(text)

@@ -35,6 +35,7 @@ def _narrow(host: str, device: str, width: int) -> Finding:
         f"{host}: {device} has {width} of {_FULL_WIDTH} PCIe lanes",
         f"firmware from before April 2026 wires it so; it carries {width}/{_FULL_WIDTH} of its speed",
         f"on {host}: sudo fwupdmgr refresh; sudo fwupdmgr update; sudo reboot",
+        topic="width",
     )
 
 
@@ -53,7 +54,7 @@ def _half(host: str, interface: str, facts: Facts) -> Finding:
     else:
         cause = f"the other half of the cage, {interface}, is down"
         fix = f"on {host}: sudo ip link set {interface} up; ip -brief link show {interface}"
-    return Finding(f"{host}: one half of the cage carries nothing: half the speed", cause, fix)
+    return Finding(f"{host}: one half of the cage carries nothing: half the speed", cause, fix, "half")
 
 
 def one_subnet(one: Way, other: Way, to: IPv4Network | None, taken: Iterable[IPv4Network]) -> Finding:
@@ -66,6 +67,7 @@ def one_subnet(one: Way, other: Way, to: IPv4Network | None, taken: Iterable[IPv
         f"they have {one.ip} and {other.ip}; the kernel takes either, and RDMA then goes to the wrong one",
         f"on {one.host}: sudo ip address del {other.ip}/{other.network.prefixlen} dev {interface}; "
         f"sudo ip address add {address}/{network.prefixlen} dev {interface}",
+        topic="subnet",
     )
 
 
@@ -92,6 +94,7 @@ def mtus(used: Iterable[Way]) -> Iterator[Finding]:
                 f"the ends of {network} differ in MTU",
                 f"{ends}; frames above the smallest are dropped silently (ping, UDP, tests below NCCL)",
                 "; ".join(f"on {way.host}: sudo ip link set {way.link.name} mtu {largest}" for way in small),
+                topic="mtu",
             )
 
 
@@ -102,6 +105,7 @@ def doubled(chosen: Shared) -> Iterator[Finding]:
             f"{one.link.name} ({one.ip}) is taken; {other.link.name} ({other.ip}) may answer in its place",
             f"on {one.host}: move {other.link.name} to a subnet of its own, or: "
             f"sudo ip link set {other.link.name} down",
+            topic="subnet",
         )
 
 
@@ -111,6 +115,7 @@ def crossed(chosen: Shared) -> Finding:
         f"NCCL before {nccl.shown(nccl.SUBNET_AWARE)} joins the first port on the bus here to the first "
         "there, and their subnets differ",
         f"on all of {', '.join(chosen.hosts)}: give the half in PCI domain 0000 the same subnet",
+        topic="order",
     )
 
 
@@ -121,6 +126,7 @@ def old_for_ring(version: tuple[int, ...], mbit: int) -> Finding:
         f"{nccl.shown(nccl.SUBNET_AWARE)} does (NCCL_IB_SUBNET_AWARE_ROUTING)",
         f"build the engine environment with nvidia-nccl-cu13 {nccl.shown(nccl.SUBNET_AWARE)} or later, "
         "or join all hosts by a switch",
+        topic="ring",
     )
 
 
@@ -130,6 +136,7 @@ def by_route(chosen: tuple[Way, ...]) -> Finding:
         "these hosts share no subnet: they reach each other by a gateway, if at all",
         ", ".join(f"{way.host} {way.ip}/{way.network.prefixlen} ({way.link.name})" for way in chosen),
         f"on {first.host}: ping -c 3 {second.ip}; better, join them by a switch or a cable in one subnet",
+        topic="gateway",
     )
 
 
@@ -140,6 +147,7 @@ def odd_kinds(chosen: Iterable[Way]) -> Iterator[Finding]:
                 f"{way.host} is reached by {way.link.name} ({way.link.kind})",
                 "no wire reaches all hosts" if way.link.kind == "wifi" else "you named it",
                 f"join the hosts by a cable, then on {way.host}: ip -brief link",
+                topic="kind",
             )
 
 

@@ -45,6 +45,8 @@ class Finding:
     what: str
     cause: str
     fix: str
+    topic: str = ""
+    """subnet, mtu, width, half, order, ring, gateway or kind: for those who look for one sort."""
 
 
 @dataclass(frozen=True)

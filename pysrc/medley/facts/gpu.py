@@ -91,7 +91,7 @@ def driver(answers: Transcript) -> NvidiaDriver:
 
 def _queried(line: str) -> Gpu | None:
     """A row of --query-gpu, or None where the line is something else: nvidia-smi mixes warnings in."""
-    fields = [_value(field) for field in line.split(",")]
+    fields = [value(field) for field in line.split(",")]
     if len(fields) != len(_FIELDS):
         return None
     index, name, uuid, bus_id, total, free, capability, version = fields
@@ -106,7 +106,7 @@ def _listed(line: str) -> Gpu | None:
     return Gpu(int(match[1]), match[2], match[3]) if match else None
 
 
-def _value(field: str) -> str | None:
+def value(field: str) -> str | None:
     """A field's text; `[N/A]`, `[Not Supported]`, `[Unknown Error]` and their kin are no value."""
     text = field.strip()
     return None if text.startswith("[") or text.lower() in {"", "n/a", "not supported"} else text

@@ -1,0 +1,27 @@
+"""Fitting is what the doctor says of a model: how it would lie on these hosts, or why it cannot."""
+
+from typing import TYPE_CHECKING
+
+from medley.problem import Problem
+
+if TYPE_CHECKING:  # imported when it is asked for, to keep `medley --help` fast
+    from medley.doctor.shapes import Case
+
+
+def fits(model: str, case: "Case") -> "tuple[str, Problem | None]":
+    """On the hosts whose kind is known."""
+    from medley import config, store
+    from medley.cli.placing import shape_of
+    from medley.layout.words import named
+    from medley.placement import Wanted, placement
+    from medley.site import Site
+    from medley.weights import weights
+
+    hosts = {name: (host.facts, host.kind) for name, host in case.hosts.items() if host.kind}
+    try:
+        found = weights(model, config.models(), store.cache())
+        chosen = placement(shape_of(found), Site(hosts), Wanted(wishes=case.wishes, engine=case.engine))
+    except Problem as problem:
+        return "", problem
+    free = min(rank.free_bytes for rank in chosen.fit.ranks)
+    return f"{found.name} fits: {named(chosen.layout)}; {free / (1 << 30):.1f} GiB to spare at least", None

@@ -1,0 +1,20 @@
+"""Examine: what this host is and how it is today, for the doctor."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from medley import condition, facts, machine, transcript
+from medley.condition.keeping import OWN_VARIABLE
+
+
+def run(asked: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[str, Any]:
+    """`env`: a virtualenv of the user's own, where cluster.toml names one."""
+    del note
+    return {"transcript": transcript.text(examined(asked["env"]))}
+
+
+def examined(env: str | None) -> transcript.Transcript:
+    if env and "/" in env:
+        os.environ[OWN_VARIABLE] = os.path.expanduser(env)  # noqa: PTH111 - as a shell does it
+    return machine.ask((*facts.QUESTIONS, *condition.QUESTIONS))

@@ -1,0 +1,195 @@
+"""The web end of `medley top`: one page, the figures that it polls, and what Prometheus scrapes."""
+
+import base64
+import hashlib
+import ipaddress
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Protocol
+
+from medley import api_key
+from medley.monitor import exposition, view
+from medley.monitor.prometheus import metrics
+from medley.monitor.watching import Seen, table
+from medley.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = Path(__file__).parent / "page.html"
+_SCRAPE_LIMIT_S = 5
+_REQUEST_LIMIT_S = 30
+_LAST = 65_535
+Answer = tuple[str, bytes]
+"""Its type, and itself."""
+
+
+@dataclass(frozen=True)
+class Place:
+    address: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{f'[{self.address}]' if ':' in self.address else self.address}:{self.port}/"
+
+
+def place(text: str | None) -> Place:
+    """ADDRESS:PORT, [ADDRESS]:PORT or :PORT; port 0 is one that is free."""
+    if text is None:
+        return Place("127.0.0.1", 0)
+    address, colon, port = text.rpartition(":")
+    address = address.removeprefix("[").removesuffix("]") or "127.0.0.1"
+    if not colon or not port.isdecimal() or int(port) > _LAST or not _is_address(address):
+        raise Problem(
+            f"{text!r} is no place to listen at",
+            cause="it is an address of this host, a colon and a port",
+            fix="medley top --web 127.0.0.1:9180",
+        )
+    return Place(address, int(port))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return text == "localhost"
+    return True
+
+
+def require_meant(where: Place, *, opened: bool) -> None:
+    """Beyond this host only for who has said that it is meant."""
+    if api_key.opens(where.address) and not opened:
+        raise Problem(
+            f"others would reach {where.address}",
+            cause=opens(where),
+            fix=f"medley top --web {where.address}:{where.port} --open; or stay on this host and reach it by "
+            f"ssh -N -L {where.port or 9180}:127.0.0.1:{where.port or 9180} HERE",
+        )
+
+
+def opens(where: Place) -> str:
+    at = f" at port {where.port}" if where.port else ""
+    return (
+        f"who reaches it there{at} reads names of hosts and models, loads, links and the engines' metrics, "
+        "without a key and unencrypted; nobody can change anything there"
+    )
+
+
+class Watched(Protocol):
+    """What it needs of a Watching."""
+
+    def seen(self) -> Mapping[str, Seen]: ...
+
+    def fresh(self, limit_s: float) -> Mapping[str, Seen]: ...
+
+
+class Web(ThreadingHTTPServer):
+    daemon_threads = True
+    # Another one that listens there already is a Problem, not a second listener.
+    allow_reuse_port = False
+
+    def __init__(self, where: Place, watching: Watched, every_s: float) -> None:
+        self.address_family = 10 if ":" in where.address else 2  # AF_INET6, AF_INET
+        try:
+            super().__init__((where.address, where.port), _Request)
+        except OSError as error:
+            raise Problem(
+                f"{where.address}:{where.port} cannot be listened at",
+                cause=error.strerror or str(error),
+                fix="another port: medley top --web 127.0.0.1:0 takes one that is free",
+            ) from error
+        self.place = Place(where.address, self.server_address[1])
+        self._watching, self._every_s = watching, every_s
+        page = PAGE.read_bytes()
+        self.pages: Mapping[str, Callable[[], Answer]] = {
+            "/": lambda: ("text/html; charset=utf-8", page),
+            "/view.json": lambda: _json(shown(watching.seen(), every_s)),
+            "/json": lambda: _json(table(watching.seen())),
+            "/metrics": lambda: (exposition.TYPE, metrics(watching.fresh(_SCRAPE_LIMIT_S)).encode()),
+        }
+        self.policy = _policy(page.decode())
+
+    def handle_error(self, *_: object) -> None:
+        """A browser that hangs up is no error of ours."""
+
+
+class _Request(BaseHTTPRequestHandler):
+    server: Web
+    timeout = _REQUEST_LIMIT_S
+    server_version, sys_version = "medley", ""
+
+    def do_GET(self) -> None:
+        if not self._is_for_us():
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "this server has another name")
+            return
+        found = self.server.pages.get(self.path.partition("?")[0])
+        if found is None:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        kind, body = found()
+        self.send_response(HTTPStatus.OK)
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "Content-Security-Policy": self.server.policy,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _is_for_us(self) -> bool:
+        """A page from elsewhere may have its own name lead to our loopback, and would read what we tell."""
+        if api_key.opens(self.server.place.address):
+            return True
+        host = self.headers.get("host", "").rpartition(":")[0] or self.headers.get("host", "")
+        return not api_key.opens(host.strip("[]"))
+
+    def log_message(self, *_: object) -> None:
+        """It says nothing of who asked."""
+
+
+@contextmanager
+def served(where: Place, watching: Watched, every_s: float) -> "Iterator[Place]":
+    """Until the body ends; where it listens then."""
+    with Web(where, watching, every_s) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
+        try:
+            yield server.place
+        finally:
+            server.shutdown()
+
+
+def shown(seen: Mapping[str, Seen], every_s: float) -> dict[str, Any]:
+    """What the page shows."""
+    tables = [asdict(each) for each in view.tables(seen)]
+    return {"epoch_s": time.time(), "every_s": every_s, "title": view.title(seen, every_s), "tables": tables}
+
+
+def _json(found: object) -> Answer:
+    return "application/json", json.dumps(found).encode()
+
+
+def _policy(page: str) -> str:
+    """Nothing but the page's own script and style, by their hashes, and questions to us."""
+    hashes = {
+        kind: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for kind in ("script", "style")
+        for text in re.findall(rf"<{kind}>(.*?)</{kind}>", page, re.DOTALL)
+    }
+    allowed = "; ".join(f"{kind}-src 'sha256-{found}'" for kind, found in hashes.items())
+    closed = "; ".join(
+        f"{each} 'none'" for each in ("default-src", "base-uri", "form-action", "frame-ancestors")
+    )
+    return f"{closed}; {allowed}; connect-src 'self'"

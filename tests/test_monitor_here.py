@@ -1,0 +1,124 @@
+"""This host looked at, over a tree of files made as the kernel makes it, and this very host."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from medley import errands, serving, store
+from medley.monitor import gpus
+from medley.monitor.here import Here
+from medley.monitor.looking import Looking
+from medley.monitor.sample import Gpu, Sample
+from tests.answering import answering
+from tests.monitored import METRICS
+
+PORT = "class/infiniband/rocep1s0f0/ports/1"
+SMI = """#!{python}
+import sys, time
+if "power.limit" in sys.argv[1] and {old}:
+    print('Field "power.limit" is not a valid field to query.')
+    sys.exit(2)
+while True:
+    for nth in range(2):
+        print(nth, "NVIDIA RTX", 50, 1000, 500, 40, 100, *([300, 1000, 2000, "0x4"] if not {old} else []), sep=", ", flush=True)
+    time.sleep(0.1)
+"""  # noqa: E501
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{text}\n")
+    return root
+
+
+def test_ports_count_bytes_and_know_their_state(tmp_path: Path) -> None:
+    root = write(
+        tmp_path,
+        {
+            f"sys/{PORT}/state": "4: ACTIVE",
+            f"sys/{PORT}/rate": "200 Gb/sec (4X HDR)",
+            f"sys/{PORT}/counters/port_rcv_data": "1000",
+            f"sys/{PORT}/counters/port_xmit_data": "18446744073709551615",
+            f"sys/{PORT}/counters/symbol_error": "7",
+            f"sys/{PORT}/counters/port_rcv_packets": "5",
+            f"sys/{PORT}/hw_counters/out_of_sequence": "3",
+            f"sys/{PORT}/hw_counters/lifespan": "12",
+        },
+    )
+    (port,) = Here(2, root).sample().ports
+    assert (port.name, port.active, port.mbit) == ("rocep1s0f0/1", True, 200_000)
+    words = 18446744073709551615
+    assert port.counters == {"rx_bytes": 4000, "tx_bytes": 4 * words, "symbol_error": 7, "out_of_sequence": 3}
+
+
+def test_a_jetson_has_its_gpu_in_files(tmp_path: Path) -> None:
+    files = {
+        gpus.LOAD: "453",
+        "class/thermal/thermal_zone0/type": "cpu-thermal",
+        "class/thermal/thermal_zone1/type": "gpu-thermal",
+        "class/thermal/thermal_zone1/temp": "56500",
+        "class/devfreq/17000000.gpu/cur_freq": "1300500000",
+        "class/devfreq/17000000.gpu/max_freq": "1300500000",
+    }
+    found, silent = Looking(2, write(tmp_path, files)).seen()
+    assert found == (
+        Gpu(0, "integrated GPU", 0.453, temperature_c=56.5, clock_mhz=1300.5, clock_most_mhz=1300.5),
+    )
+    assert silent is None
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["all fields", "a driver that refuses one"])
+def test_nvidia_smi_goes_on_telling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, old: bool) -> None:
+    """A program in its place that prints as it does; a real one was not at hand."""
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(SMI.format(python=sys.executable, old=old))
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    looking = Looking(1, tmp_path)
+    try:
+        deadline = time.monotonic() + 10
+        while len(found := looking.seen()[0]) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        looking.end()
+    assert [gpu.index for gpu in found] == [0, 1]
+    assert found[0].held_back == (() if old else ("power cap",))
+
+
+def test_this_host() -> None:
+    sample = Sample.of(errands.run("sample", {"every_s": 2, "whole": False}, print))
+    assert sample.cpu.threads == os.cpu_count()
+    assert 0 < sample.memory.available_bytes < sample.memory.total_bytes
+    assert "lo" not in {link.name for link in sample.links}
+
+
+def test_an_engine_is_asked_with_its_key_and_a_silent_one_holds_up_nobody(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    store.write(key, "sk-12345678", secret=True)
+    text = (METRICS / "vllm.txt").read_bytes()
+    with answering({"/metrics": text}) as server, serving.noted(f"{server.url}/v1", "m", 8000, key, "ready"):
+        (engine,) = Here(2).sample(whole=True).engines
+        assert server.asked == [("/metrics", None, "Bearer sk-12345678")]
+    assert engine.figures["generated_tokens_total"] == 28
+    assert engine.said == text.decode()
+    here = Here(2)
+    with serving.noted(f"{server.url}/v1", "m", 8000, None, "ready"):
+        assert "refused" in str(here.sample().engines[0].silent)
+        began = time.monotonic()
+        assert "refused" in str(here.sample().engines[0].silent)
+        assert time.monotonic() - began < 0.5
+
+
+def test_an_engine_without_metrics_says_so() -> None:
+    with answering({}) as server, serving.noted(f"{server.url}/v1", "m", 8000, None, "ready"):
+        (engine,) = Here(2).sample().engines
+    assert engine.silent == "it has no /metrics (SGLang: --enable-metrics)"
