@@ -27,7 +27,7 @@ KNOWN = (
     Known(
         "flag-value",
         what="a flag has a value that the engine does not take",
-        cause="{flag} may not be {value}[; it may be {several}]",
+        cause="[{flag}: ]it may not be {value}[; it may be {several}]",
         fix="give one of those, or leave the flag out",
         shapes=(
             shape(
@@ -38,6 +38,10 @@ KNOWN = (
             shape(
                 "invalid",
                 r"error: argument (?P<flag>\S+): invalid (?!choice)(?:\w+ )?value: '?(?P<value>[^'\n]*)'?",
+            ),
+            shape(
+                "Input should be ",
+                r"Input should be (?P<several>.{1,300}?) \[type=literal_error, input_value=(?P<value>[^,]+),",
             ),
             shape(
                 "expected one argument", r"error: argument (?P<flag>\S+): (?P<value>expected one argument)"
