@@ -148,16 +148,20 @@ def gloo_loopback() -> None:
 
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     held = store(port=0, master=True)
+    before = held.num_keys()
     child = os.fork()
     if not child:
         with contextlib.suppress(BaseException):
             ranks.init_process_group("gloo", store=store(port=held.port, master=False), rank=0, world_size=2)
         os._exit(0)
+    deadline = time.monotonic() + 30
+    while held.num_keys() <= before and time.monotonic() < deadline:
+        time.sleep(0.1)
     time.sleep(0.5)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     try:
-        ranks.init_process_group("gloo", store=held, rank=1, world_size=2, timeout=timedelta(seconds=3))
+        ranks.init_process_group("gloo", store=held, rank=1, world_size=2, timeout=timedelta(seconds=20))
     finally:
         del os.environ["GLOO_SOCKET_IFNAME"]
 
