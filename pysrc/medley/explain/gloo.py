@@ -34,6 +34,7 @@ KNOWN = (
                 r"connectFullMesh failed.*?(?P<said>Connection refused|[Tt]imed out[^,]*|timeout[^,]*|No "
                 r"route[^,]*)(?:.*remote=(?P<peer>\S+))?",
             ),
+            shape("connectFullMesh failed", r"connectFullMesh failed with \[[^\]]*\] (?P<said>no error)\s*$"),
             shape("SO_ERROR", r"SO_ERROR: (?P<said>[^,]+), remote=(?P<peer>\S+)"),
             shape("Connect timeout", r"(?P<said>Connect timeout)(?: \[?(?P<peer>\d[^\s\]]*\]?\S*))?"),
             shape("Gloo", r"Gloo.*(?P<said>Connection refused).*?(?P<peer>\[?\d+\.[\d.]+\]?:\d+)"),

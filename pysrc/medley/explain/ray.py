@@ -9,8 +9,9 @@ KNOWN = (
     Known(
         "ray-versions",
         what="this host has another Ray or Python than the cluster",
-        cause="the cluster has Ray {theirs} and Python {their_python}, this host Ray {ours} and Python "
-        "{our_python}; Python must be equal to the patch level",
+        cause="[the cluster has Ray {theirs} and Python {their_python}][, this host Ray {ours} and Python "
+        "{our_python}]"
+        "; both must be equal, Python to the last number",
         fix="give all hosts one environment: medley env build on each; medley ray-worker HEAD compares "
         "before it joins",
         shapes=(
@@ -24,6 +25,7 @@ KNOWN = (
                 r"Version mismatch: The cluster was started with",
             ),
         ),
+        quiet=True,
         more=6,
     ),
     Known(

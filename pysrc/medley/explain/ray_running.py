@@ -128,6 +128,7 @@ KNOWN = (
         fix="read what they say: ls -t /tmp/ray/session_latest/logs/worker-*.err | head -3; "
         "RAY_worker_register_timeout_seconds=300 gives them longer",
         shapes=(
+            shape("nable to register worker with raylet"),
             shape(
                 "not registered within the timeout",
                 r"(?:worker process\((?P<count>\d+)\)|Some workers).*have not registered within the timeout",
