@@ -10,8 +10,8 @@ import json
 import os
 import resource
 import shutil
-import signal
 import socket
+import subprocess
 import sys
 import time
 import traceback
@@ -22,6 +22,12 @@ from types import SimpleNamespace
 from typing import Any
 
 MODEL, FOLDER = Path(sys.argv[1]), Path(sys.argv[2])
+
+_OTHER_RANK = """
+import sys, torch.distributed as ranks
+store = ranks.TCPStore("127.0.0.1", int(sys.argv[1]), is_master=False)
+ranks.init_process_group("gloo", store=store, rank=0, world_size=2)
+"""
 
 
 def configured(model: object = MODEL, **settings: Any) -> None:
@@ -143,23 +149,17 @@ def gloo_interface() -> None:
 
 
 def gloo_loopback() -> None:
-    """The other rank says that it is at 127.0.0.1, and nothing listens there: it has been killed."""
+    """The other rank said that it is at 127.0.0.1, and nothing listens there: it has been killed."""
     import torch.distributed as ranks
 
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     held = store(port=0, master=True)
-    before = held.num_keys()
-    child = os.fork()
-    if not child:
-        with contextlib.suppress(BaseException):
-            ranks.init_process_group("gloo", store=store(port=held.port, master=False), rank=0, world_size=2)
-        os._exit(0)
-    deadline = time.monotonic() + 30
-    while held.num_keys() <= before and time.monotonic() < deadline:
+    other = subprocess.Popen([sys.executable, "-c", _OTHER_RANK, str(held.port)])
+    deadline = time.monotonic() + 60
+    while not held.check(["default_pg/0//cpu//0/0"]) and time.monotonic() < deadline:
         time.sleep(0.1)
-    time.sleep(0.5)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    other.kill()
+    other.wait()
     try:
         ranks.init_process_group("gloo", store=held, rank=1, world_size=2, timeout=timedelta(seconds=20))
     finally:
