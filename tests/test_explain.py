@@ -37,6 +37,13 @@ def test_is_not_mistaken(name: str) -> None:
     assert name not in names(read(LOGS / "not" / f"{name}.txt"))
 
 
+@pytest.mark.parametrize("file", sorted((LOGS / "healthy").glob("*.txt")), ids=lambda file: file.stem)
+def test_a_healthy_log_is_healthy(file: Path) -> None:
+    found = read(file)
+    assert not names(found)
+    assert not found.unknown
+
+
 def test_logs_and_index_agree() -> None:
     listed = {
         line.split("|")[1].strip()

@@ -89,7 +89,8 @@ KNOWN = (
     Known(
         "nccl-rdma-lost",
         what="an RDMA transfer to another host failed",
-        cause="{peer} did not answer (status [{status}][{name}]): a cable, a switch or the host behind it "
+        cause="[{peer}: ]the other host did not answer (status [{status}][{name}]): a cable, a switch or "
+        "the host behind it "
         "is gone, or flow"
         " control drops packets",
         fix="look at the errors of the wire on both hosts: medley link watch; then measure it: medley "
@@ -100,7 +101,10 @@ KNOWN = (
                 r"Got completion (?:with error|from peer (?P<peer>\S+)).*?status=(?:(?P<name>\w+)\()?(?P<s"
                 r"tatus>12|13|10|4|9)\b",
             ),
-            shape("Got completion with error", r"Got completion with error (?P<status>12|13|10|4|9), opcode"),
+            shape(
+                "Got completion",
+                r"Got completion(?: from peer (?P<peer>\S+))? with error (?P<status>12|13|10|4|9), opcode",
+            ),
         ),
     ),
     Known(
