@@ -93,5 +93,6 @@ KNOWN = (
         ),
         confidence=LOW,
         symptom=True,
+        last=True,
     ),
 )
