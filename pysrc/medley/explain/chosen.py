@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from medley.explain.known import LOW, RANK
+from medley.explain.line import line
 from medley.explain.scan import Hit, Scanned, shown
-from medley.explain.uncaught import NEAR, UNKNOWN
+from medley.explain.silent import SILENT, last_words
+from medley.explain.uncaught import NEAR, UNKNOWN, Slip
 from medley.problem import Problem
 
 _AT_ONCE = 8
@@ -72,18 +74,25 @@ def chosen(scans: Sequence[Scanned]) -> Explained:
     found = tuple(_found(sorted(pool, key=_order(pool, scans)), scans))
     if not found:
         found = tuple(Found(hit) for hit in _symptoms(hits, scans)[:1])
+    if not found and not hits and not any(scan.was_ready or scan.stopped or scan.slips for scan in scans):
+        found = tuple(Found(hit) for scan in scans if (hit := _silent(scan)))[:1]
     unknown = tuple(
-        scan for scan in scans for each in found[:1] if each.hit.known is UNKNOWN and scan.name == each.hit.log
+        scan
+        for scan in scans
+        for each in found[:1]
+        if each.hit.known is UNKNOWN and scan.name == each.hit.log
     )
     return Explained(found, unknown, tuple(scans))
 
 
 def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
     """Where no cause is known: an error in its own words, or what follows from a cause; the best first."""
-    own = [_unknown(scan) for scan in scans if scan.reason and not any(other.was_ready for other in scans if other is not scan)]
+    own = [_unknown(scan, slip) for scan in scans if not _elsewhere(scan, scans) and (slip := scan.reason)]
     firsts: list[Hit] = []
     for scan in scans:
-        of_log = [hit for hit in [*hits, *own] if hit.log == scan.name and not (hit.known.last or hit.known.hint)]
+        of_log = [
+            hit for hit in [*hits, *own] if hit.log == scan.name and not (hit.known.last or hit.known.hint)
+        ]
         firsts.extend(sorted(of_log, key=lambda hit: hit.number)[:1])
     last = [hit for hit in hits if hit.known.last]
     hints = [hit for hit in hits if hit.known.hint] if own or last else []
@@ -92,9 +101,21 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
     return sorted(pool, key=lambda hit: (hit.known is not UNKNOWN, order(hit)))
 
 
-def _unknown(scan: Scanned) -> Hit:
-    slip = scan.reason
-    assert slip is not None
+def _elsewhere(scan: Scanned, scans: Sequence[Scanned]) -> bool:
+    """Whether the model became ready, as another rank's log says."""
+    return any(other.was_ready for other in scans if other is not scan)
+
+
+def _silent(scan: Scanned) -> Hit | None:
+    ending = last_words(scan.tail)
+    if ending is None:
+        return None
+    before_end, said = ending
+    raw = scan.tail[len(scan.tail) - 1 - before_end]
+    return Hit(SILENT, {"said": said}, line(raw[-400:]), scan.lines - before_end, scan.name, None)
+
+
+def _unknown(scan: Scanned, slip: Slip) -> Hit:
     found = {"kind": slip.kind, "said": shown(slip.said), "log": scan.name}
     return Hit(UNKNOWN, found, slip.line, slip.number, scan.name, slip.when)
 

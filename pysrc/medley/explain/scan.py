@@ -99,7 +99,9 @@ class _Lines:
 
     def preceding(self, at: int, count: int) -> list[bytes]:
         found = self.here[max(0, at - count) : at]
-        return [*self.before[len(self.before) - count + len(found) :], *found] if len(found) < count else found
+        return (
+            [*self.before[len(self.before) - count + len(found) :], *found] if len(found) < count else found
+        )
 
     def following(self, at: int, count: int) -> list[bytes]:
         found = self.here[at + 1 : at + 1 + count]

@@ -26,12 +26,12 @@ _FOLLOWS = re.compile(
     r"futures|Event loop is closed|see (?:the )?(?:stack ?trace|error messages?|root cause)s? above|"
     r"Root Cause|Client disconnected|500 Internal Server Error"
 )
-_LEADS = re.compile(
-    r"^(?:During handling of the above exception|The above exception was the direct cause)"
-)
+_LEADS = re.compile(r"^(?:During handling of the above exception|The above exception was the direct cause)")
 _CODE = re.compile(r"^\s+(?:\S|$)|^Traceback ")
 _UNFINISHED = re.compile(r"(?::|\bfor \w+|\bof)\s*$")
-_ENDS = re.compile(r"^(?:Traceback|During handling|The above|\s*For further information|Process |\[rank)|^\s*$")
+_ENDS = re.compile(
+    r"^(?:Traceback|During handling|The above|\s*For further information|Process |\[rank)|^\s*$"
+)
 _BACK = 4
 # Lines around the engine's last word in which its reason is looked for.
 NEAR = 600
