@@ -96,7 +96,7 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
         firsts.extend(sorted(of_log, key=lambda hit: hit.number)[:1])
     last = [hit for hit in hits if hit.known.last]
     hints = [hit for hit in hits if hit.known.hint] if own or last else []
-    pool = firsts or last or hints
+    pool = firsts or hints or last
     order = _order(pool, scans)
     return sorted(pool, key=lambda hit: (hit.known is not UNKNOWN, order(hit)))
 

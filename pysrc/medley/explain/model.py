@@ -130,7 +130,7 @@ KNOWN = (
     ),
     Known(
         "weights-missing",
-        what="files of the model's weights are missing (an incomplete download?)",
+        what="files of the model's weights are missing (an incomplete download)",
         cause="{said}",
         fix="bring all of it to all hosts: medley pull MODEL; medley pull MODEL --verify compares them",
         shapes=(
