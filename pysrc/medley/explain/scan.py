@@ -133,6 +133,12 @@ class _Scan:
         self._kinds: dict[bytes, tuple[bytes, ...]] = {}
         self._seen, self._tried = Counter[str](), Counter[str]()
         self._slipped = Counter[bytes]()
+        self._wrong = {
+            shape.needle.encode()
+            for turn in course.TURNS
+            for shape in turn.shapes
+            if turn.kind == course.WRONG
+        }
 
     def read(self, blocks: Iterable[bytes]) -> Scanned:
         before: list[bytes] = []
@@ -151,13 +157,25 @@ class _Scan:
         live = {
             needle for needle, whats in self._shapes.items() if not all(self._is_done(x) for x, _ in whats)
         }
-        hot = {kind for kind in set(kinds) if not live.isdisjoint(self._kinds[kind])}
+        hot = {kind: left for kind in set(kinds) if (left := self._left(kind, live))}
         if not hot:
             return
         for at, kind in enumerate(kinds):
-            if kind in hot:
-                for needle in self._kinds[kind]:
+            for needle in hot.get(kind, ()):
+                if needle not in self._wrong or self._is_new(kind):
                     self._needle(lines, at, needle)
+
+    def _left(self, kind: bytes, live: set[bytes]) -> tuple[bytes, ...]:
+        """The needles that lines of this kind are still looked at for."""
+        worn = self._slipped[kind] >= _MOST_OF_KIND
+        return tuple(
+            each for each in self._kinds[kind] if each in live and not (worn and each in self._wrong)
+        )
+
+    def _is_new(self, kind: bytes) -> bool:
+        """Whether lines of this kind were looked at seldom."""
+        self._slipped[kind] += 1
+        return self._slipped[kind] <= _MOST_OF_KIND
 
     def _learn(self, kinds: Iterable[bytes]) -> None:
         """Which needles may be in lines of these kinds, found in all new ones together."""
@@ -199,8 +217,6 @@ class _Scan:
         return self._seen[what.name] >= _MOST_OF_ONE or self._tried[what.name] >= _MOST_TRIES
 
     def _turn(self, turn: "course.Turn", shape: Shape, said: Line, lines: _Lines, at: int) -> None:
-        if turn.kind == course.WRONG and not self._is_new(lines.here[at]):
-            return
         if not shape.pattern.search(said.text) or course.echoed(said.text):
             return
         match turn.kind:
@@ -215,12 +231,6 @@ class _Scan:
                 self._seen.clear()
                 self._slipped.clear()
                 self.done.ready = said.when if turn.kind == course.READY else self.done.ready
-
-    def _is_new(self, raw: bytes) -> bool:
-        """Whether lines of its kind were looked at seldom."""
-        kind = raw[:400].translate(None, _VARYING)
-        self._slipped[kind] += 1
-        return self._slipped[kind] <= _MOST_OF_KIND
 
     def _slip(self, said: Line, lines: _Lines, at: int) -> None:
         number = self.done.lines + at + 1
