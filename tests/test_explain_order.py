@@ -104,7 +104,7 @@ def test_the_one_by_which_it_ended() -> None:
 def test_wherever_it_stands(fill: int) -> None:
     """Also where a block ends in it, and the lines that belong to it are in the next."""
     from medley.explain import Log, explained
-    from medley.explain.scan import BLOCK_BYTES
+    from medley.explain.blocks import BLOCK_BYTES
 
     versions = (
         "RuntimeError: Version mismatch: The cluster was started with:\n    Ray: 2.52.0\n    Python: 3.12.3\n"

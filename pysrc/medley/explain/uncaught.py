@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from medley.explain.blocks import decoded
 from medley.explain.known import LOW, Known, shape
 from medley.explain.line import INFO, WARNING, Line, line
 
@@ -70,8 +71,8 @@ def slip(
     """What a line shows to be one; none in a line that only informs or warns."""
     if said.level in (INFO, WARNING):
         return None
-    near = [line(_text(each)).text for each in before][-_BACK:]
-    then = [line(_text(each)).text for each in after]
+    near = [line(decoded(each[:2000])).text for each in before][-_BACK:]
+    then = [line(decoded(each[:2000])).text for each in after]
     traced = any(_CODE.match(each) for each in near)
     text = said.text.strip()
     if text.endswith("AssertionError") and traced:
@@ -116,7 +117,3 @@ def reason(slips: Sequence[Slip], *, ready: bool, death: int | None, lines: int)
             break
         first = later
     return first
-
-
-def _text(data: bytes) -> str:
-    return data[:2000].decode(errors="replace")
