@@ -123,6 +123,7 @@ def limits_of(locked: str, files: int) -> str:
 
 
 OWN = {"spark": Member(env="/opt/own")}
+FIX = "on spark-pair-a: sudo ufw allow from x"
 UNREACHED = Problem(
     "spark-pair-b does not reach spark-pair-a", cause="timed out", fix="sudo ufw allow from x"
 )
@@ -610,6 +611,27 @@ def test_our_own_ray_is_no_fault() -> None:
     made = case_of({"spark": said})
     assert {check.state for check in checks_of("leftovers", made)} == {"ok"}
     assert {check.state for check in checks_of("ports", made)} == {"ok"}
+
+
+def test_what_medley_serves_is_no_fault() -> None:
+    said = {
+        **COMPUTES,
+        keeping.SERVING: "8000\n",
+        doors.LISTENING: "1F40 all\n",
+        processes.PROCESSES: "own 7 vllm\nother 812 earlyoom\n",
+    }
+    made = case_of({"spark": said})
+    for rule in ("leftovers", "ports", "gpu-users"):
+        assert {check.state for check in checks_of(rule, made)} == {"ok"}
+
+
+def test_an_old_environment_beside_the_one_that_all_have_is_no_fault() -> None:
+    env = "vllm-cuda-00000000000"
+    older = packages("ray-2.59.0", "vllm-0.31.0", env=f"{env}1")
+    newer = packages("ray-2.60.0", "vllm-0.32.0", env=f"{env}2")
+    said = {keeping.PACKAGES: newer}, {keeping.PACKAGES: newer + older}
+    made = case_of(dict(zip(PAIR, said, strict=True)))
+    assert {check.state for check in checks_of("versions", made)} == {"ok"}
 
 
 def test_a_loopback_name_is_said_and_no_fault() -> None:

@@ -12,6 +12,7 @@ from medley.everyone import Everyone
 from medley.fabric import End
 from medley.problem import Problem
 from medley.recognised import kind_of
+from medley.remote import Lost, Silent
 from medley.transcript import Transcript
 from medley.watch import Watch
 
@@ -86,6 +87,9 @@ def _closed(everyone: Everyone, ends: Mapping[str, End], head: str) -> Mapping[s
         among=places,
     )
     failed = {name: everyone.failed[name] for name in ends if name in everyone.failed}
+    for name, problem in failed.items():
+        if not isinstance(problem, Lost | Silent):  # it has answered: what else is asked of it may be well
+            del everyone.failed[name]
     addresses = {name: end.address for name, end in ends.items()}
     return {**dict(agreement.unreached(said, head, addresses)), **failed}
 

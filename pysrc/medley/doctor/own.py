@@ -58,7 +58,8 @@ def leftovers(host: Host, found: tuple[Process, ...]) -> Iterator[Check]:
     keeping = host.condition.keeping
     theirs = [each for each in found if each.sort == "ray" and not each.ours]
     ours = [each for each in found if each.sort == "ray" and each.ours]
-    engines = [each for each in found if each.sort == "engine" and not each.ours]
+    served = keeping.serving if keeping else ()
+    engines = [each for each in found if each.sort == "engine" and not each.ours and not served]
     if theirs:
         yield better(
             host.name,
@@ -84,7 +85,9 @@ def leftovers(host: Host, found: tuple[Process, ...]) -> Iterator[Check]:
             fix=f"ps -o pid,user,args -p {','.join(str(each.pid) for each in engines)}  # or: medley stop",
         )
     if not theirs and not engines and not (ours and keeping and not keeping.membership):
-        yield ok(host.name, f"our own Ray ({len(ours)} processes)" if ours else "no Ray and no engine runs")
+        serves = f"medley serves at {', '.join(map(str, served))}" if served else ""
+        our = f"our own Ray ({len(ours)} processes)" if ours else ""
+        yield ok(host.name, "; ".join(filter(None, (our, serves))) or "no Ray and no engine runs")
 
 
 def _named(found: list[Process]) -> str:
