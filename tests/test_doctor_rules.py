@@ -123,9 +123,10 @@ def limits_of(locked: str, files: int) -> str:
 
 
 OWN = {"spark": Member(env="/opt/own")}
-FIX = "on spark-pair-a: sudo ufw allow from x"
 UNREACHED = Problem(
-    "spark-pair-b does not reach spark-pair-a", cause="timed out", fix="sudo ufw allow from x"
+    "spark-pair-b does not reach spark-pair-a",
+    cause="timed out",
+    fix="on spark-pair-a: sudo ufw allow from x",
 )
 DROPS = """\
 table inet rack {
