@@ -124,7 +124,7 @@ SOUND: Said = {
     access.ROOT: "",
     doors.LISTENING: "0016 all\n0277 loopback\n",
     doors.UFW: 'ENABLED=no\nDEFAULT_INPUT_POLICY="DROP"\n',
-    doors.NFT: "table inet filter {\n\t\ttype filter hook input priority filter; policy accept;\n",
+    doors.NFT: "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority 0;\n",
     doors.IPTABLES: "-P INPUT ACCEPT\n",
     doors.OWN_NAME: "127.0.1.1\n",
     clock.SYNCHRONISED: "NTP=yes\nNTPSynchronized=yes\n",

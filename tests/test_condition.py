@@ -192,17 +192,18 @@ class TestDoors:
         )
 
     def test_rules_that_close(self) -> None:
+        hook = "\t\ttype filter hook input priority 0; policy drop;\n"
         rules = (
-            "table inet medley {\n\ttype filter hook input priority 0; policy drop;\n\ttcp dport 24000 drop\n"
-            "table ip nat {\n\ttype nat hook prerouting priority 0; policy accept;\n\tip saddr 1.2.3.4 drop\n"
-            "table inet filter {\n\ttype filter hook input priority 0; policy drop;\n\ttcp dport 22 reject\n"
+            f"table inet medley {{\n\tchain input {{\n{hook}\t\ttcp dport 24000 drop\n"
+            "table ip nat {\n\tchain pre {\n\t\ttype nat hook prerouting;\n\t\tip saddr 1.2.3.4 drop\n"
+            f"table inet filter {{\n\tchain in {{\n{hook}\t\ttcp dport 22 reject\n"
         )
         found = _doors(
             (doors.NFT, rules), (doors.IPTABLES, "-P INPUT ACCEPT\n-A INPUT -p tcp --dport 80 -j DROP\n")
         )
         assert found.closing == (
-            "table inet filter: policy drop",
-            "table inet filter: tcp dport 22 reject",
+            "inet filter in: policy drop",
+            "inet filter in: tcp dport 22 reject",
             "iptables: -A INPUT -p tcp --dport 80 -j DROP",
         )
         assert found.readable

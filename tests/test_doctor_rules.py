@@ -130,6 +130,7 @@ UNREACHED = Problem(
 )
 DROPS = """\
 table inet rack {
+	chain input {
 		type filter hook input priority filter; policy accept;
 		iifname != "lo" tcp dport 24000-24999 drop
 """
@@ -294,7 +295,11 @@ FAULTS = (
         "firewall", "ufw is on", with_("spark", said={doors.UFW: "ENABLED=yes\n"}), "better", "medley ports"
     ),
     Fault(
-        "firewall", "drops", with_("spark", said={doors.NFT: DROPS}), "better", "nft delete table inet rack"
+        "firewall",
+        "drops",
+        with_("spark", said={doors.NFT: DROPS}),
+        "better",
+        "nft insert rule inet rack input ip saddr NETWORK accept",
     ),
     Fault(
         "firewall", "drops", with_("spark", said={doors.IPTABLES: "-P INPUT DROP\n"}), "better", "iptables"

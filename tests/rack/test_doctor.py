@@ -22,6 +22,7 @@ from tests.rack.desk import LINKS, Desk, process
 from tests.rack.patience import within
 from tests.rack.rack import up
 from tests.rack.spec import Spec
+from tests.rack.terminal import terminal
 from tests.rack.test_ports import listen
 
 pytestmark = pytest.mark.rack
@@ -129,13 +130,19 @@ def test_fix_makes_the_safe_changes_and_looks_again(desk: Desk) -> None:
     )
     assert sum("chmod 600" in line for line in shown.lines if not line.startswith("{")) == 2
     assert "mtu 1400" in two.says("ip", "link", "show", "eth1")
-    nobody = desk.type("doctor", "--fix", limit_s=60)
-    assert any("nobody is there to consent" in line for line in nobody.lines)
+    with terminal(one, [*MEDLEY, "doctor", "--fix", "--brief"]) as screen:
+        for answer in ("y", "no", "y"):
+            screen.sees("do this? [no]")
+            screen.types(f"{answer}\n")
+        screen.sees("looking again")
+        assert "others can read token" in screen.sees("checks: ")
+        assert screen.ends() == 1
+    assert "mtu 9000" in two.says("ip", "link", "show", "eth1")
+    assert [host.path(f"{STATE}/token").stat().st_mode & 0o777 for host in (one, three)] == [0o644, 0o600]
     status, found = examined(desk, "--fix", "--yes")
     assert states(found, "mtu") == states(found, "secrets") == {"ok"}
     assert status == 0
-    assert "mtu 9000" in two.says("ip", "link", "show", "eth1")
-    assert three.path(f"{STATE}/token").stat().st_mode & 0o777 == 0o600
+    assert one.path(f"{STATE}/token").stat().st_mode & 0o777 == 0o600
 
 
 def test_hosts_that_cannot_take_part_are_named(desk: Desk) -> None:

@@ -6,6 +6,7 @@ from medley.condition.keeping import Keeping
 from medley.condition.processes import Process
 from medley.doctor.shapes import UNASKED, Case, Check, Host, Mend, better, mended, ok, unknown, wrong
 
+_LINGER = 'loginctl enable-linger "${SUDO_USER:-$(id -un)}"'
 _STATE = '"${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
 
 
@@ -111,7 +112,7 @@ def lingering(case: Case) -> Iterator[Check]:
                 cause="systemd ends a user's units with the last login, unless the user lingers",
                 fix="",
             )
-            yield mended(problem, Mend(name, ("loginctl", "enable-linger")))
+            yield mended(problem, Mend(name, ("sh", "-c", _LINGER), root=True))
         else:
             yield ok(name, "not needed on one host")
 

@@ -30,7 +30,7 @@ def _where_it_is_known(problem: Problem, case: Case) -> Problem:
     for name, host in case.hosts.items():
         doors = host.condition.doors
         if problem.fix.startswith(f"on {name}: ") and doors and doors.closing and not doors.ufw:
-            fix = f"on {name}: {_opened(list(doors.closing))}"
+            fix = f"on {name}: {_opened(list(doors.closing), case)}"
             return Problem(problem.what, cause=f"{problem.cause}; {doors.closing[0]}", fix=fix)
     return problem
 
@@ -63,7 +63,7 @@ def _alone(name: str, host: Host, doors: Doors, case: Case) -> Iterator[Check]:
             name,
             "a firewall drops what comes in at ports of ours",
             cause="; ".join(closing[:_RULE_LIMIT]),
-            fix=_opened(closing),
+            fix=_opened(closing, case),
         )
     elif doors.readable or doors.closing:
         yield ok(name, _what(doors))
@@ -99,11 +99,14 @@ def _is_of_ours(rule: str) -> bool:
     )
 
 
-def _opened(closing: list[str]) -> str:
-    if closing[0].startswith("iptables"):
-        return "sudo iptables -I INPUT -s NETWORK -j ACCEPT  # the cluster's network in place of NETWORK"
-    table = closing[0].partition(":")[0].removeprefix("table ")
-    return f"sudo nft list table {table}; sudo nft delete table {table}  # if nothing else needs it"
+def _opened(closing: list[str], case: Case) -> str:
+    """What lets the cluster's network in, before the rule that does not."""
+    networks = case.fabric.networks if case.fabric else ()
+    from_, note = (networks[0], "") if networks else ("NETWORK", "  # in CIDR form: the cluster's")
+    place = closing[0].partition(":")[0]
+    if place == "iptables":
+        return f"sudo iptables -I INPUT -s {from_} -j ACCEPT{note}"
+    return f"sudo nft insert rule {place} ip saddr {from_} accept{note}"
 
 
 def ports(host: Host, doors: Doors) -> Iterator[Check]:
