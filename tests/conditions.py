@@ -5,6 +5,7 @@ published in bug reports; the rest as Debian 12 and Ubuntu 24.04 print them. Num
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from medley import config
@@ -180,13 +181,18 @@ def sound(name: str) -> dict[str, str | Answer]:
     return said
 
 
-def answers(name: str, said: Said | None = None, moved: Mapping[str, str] | None = None) -> Transcript:
-    """Of a recorded host; `said` in place of some of a sound day's answers, `moved` what it has elsewhere."""
+@cache
+def _recorded(name: str, moved: tuple[tuple[str, str], ...] = ()) -> Transcript:
     text = (HOSTS / f"{name}.txt").read_text()
-    for here, there in (moved or {}).items():
+    for here, there in moved:
         assert here in text
         text = text.replace(here, there)
-    recorded = parse(text)
+    return parse(text)
+
+
+def answers(name: str, said: Said | None = None, moved: Mapping[str, str] | None = None) -> Transcript:
+    """Of a recorded host; `said` in place of some of a sound day's answers, `moved` what it has elsewhere."""
+    recorded = _recorded(name, tuple((moved or {}).items()))
     more = {**sound(name), **(said or {})}
     assert set(sound(name)) == set(QUESTIONS), set(sound(name)) ^ set(QUESTIONS)
     return {**recorded, **{q: a if isinstance(a, Answer) else Answer(a) for q, a in more.items()}}
@@ -213,4 +219,4 @@ def case_of(hosts: Mapping[str, Said | None], **more: Any) -> Case:
 
 def old(name: str) -> Case:
     """A recorded host as it was recorded before there was a doctor."""
-    return case({name: host(name, parse((HOSTS / f"{name}.txt").read_text()), kind_of)})
+    return case({name: host(name, _recorded(name), kind_of)})

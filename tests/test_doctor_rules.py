@@ -282,6 +282,13 @@ FAULTS = (
         with_("rtx-vpn-docker", said={settings.VARIABLES: "NCCL_SOCKET_IFNAME=docker0\n"}),
     ),
     Fault("by-hand", "no RDMA device", pair({settings.VARIABLES: "NCCL_IB_HCA=mlx5_0,mlx5_1\n"})),
+    Fault("by-hand", "hides every GPU", with_("spark", said={settings.VARIABLES: "CUDA_VISIBLE_DEVICES=\n"})),
+    Fault(
+        "by-hand",
+        "lacks 12.1",
+        with_("spark", said={settings.VARIABLES: "TORCH_CUDA_ARCH_LIST=9.0\n"}),
+        "better",
+    ),
     Fault("by-hand", "NCCL_IB_GID_INDEX is 5", pair({settings.VARIABLES: "NCCL_IB_GID_INDEX=5\n"})),
     Fault("by-hand", "keeps NCCL from RDMA", pair({settings.VARIABLES: "NCCL_IB_DISABLE=1\n"}), "better"),
     Fault(

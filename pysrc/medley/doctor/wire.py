@@ -38,7 +38,8 @@ def noted(
                 host = _host(finding, case)
                 clean.discard(host)
                 fix = finding.fix.removeprefix(f"on {host}: ")
-                yield Check(host, state, finding.what, Problem(finding.what, cause=finding.cause, fix=fix))
+                what = finding.what.removeprefix(f"{host}: ")
+                yield Check(host, state, what, Problem(what, cause=finding.cause, fix=fix))
         yield from (
             ok(host, fine) for host in case.hosts if host in clean and _is_asked(case, host, rdma=rdma)
         )
