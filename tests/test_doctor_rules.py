@@ -647,6 +647,17 @@ def test_an_old_environment_beside_the_one_that_all_have_is_no_fault() -> None:
     assert {check.state for check in checks_of("versions", made)} == {"ok"}
 
 
+def test_a_host_that_says_nothing_of_its_links_is_not_known_to_be_apart() -> None:
+    made = case_of({"spark-pair-a": None, "spark-pair-b": None, "rtx-stuck": None})
+    assert made.fabric
+    assert {check.host: check.state for check in checks_of("wire", made)} == {
+        "rtx-stuck": "unknown",
+        "spark-pair-a": "ok",
+        "spark-pair-b": "ok",
+        "all": "ok",
+    }
+
+
 def test_a_loopback_name_is_said_and_no_fault() -> None:
     (found,) = checks_of("name", case_of({"spark": None}))
     assert "127.0.1.1" in found.found

@@ -43,12 +43,15 @@ class Finished:
 
 
 def ask(
-    questions: Iterable[str], variables: Mapping[str, str] = MappingProxyType({})
+    questions: Iterable[str],
+    variables: Mapping[str, str] = MappingProxyType({}),
+    *,
+    limit_of_all_s: float = transcript.LIMIT_OF_ALL_S,
 ) -> transcript.Transcript:
     """Ask this host, in one round trip; `variables` are for the questions besides those of ours."""
     from plumbum import ProcessTimedOut, local  # noqa: PLC0415 - a tenth of a second, which keepers spare
 
-    command = local["sh"]["-c", transcript.script(questions)]
+    command = local["sh"]["-c", transcript.script(questions, limit_of_all_s=limit_of_all_s)]
     try:
         _, said, _ = command.run(
             retcode=None, stdin=subprocess.DEVNULL, timeout=_ASK_LIMIT_S, env=dict(variables)

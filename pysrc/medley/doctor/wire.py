@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Interface, IPv4Network
 
-from medley.doctor.shapes import GROUP, Case, Check, Mend, State, mended, ok, told, wrong
+from medley.doctor.shapes import GROUP, Case, Check, Mend, State, mended, ok, told, unknown, wrong
 from medley.fabric.alone import alone
 from medley.fabric.shapes import End, Finding
 from medley.fabric.speed import shown
@@ -17,8 +17,11 @@ def common(case: Case) -> Iterator[Check]:
     """One wire that all share, and one transport."""
     for host, problem in case.apart.items():
         yield told(host, "wrong", problem)
+    for name, host in case.hosts.items():
+        if not host.facts.net.links:
+            yield unknown(name, "it does not say which links it has")
     if case.fabric is None:
-        if not case.apart:
+        if not case.group:
             yield ok(GROUP, "one host alone needs no network")
         return
     for host, end in case.fabric.ends.items():
