@@ -15,8 +15,8 @@ _TRANSPORTS = {"tcp": "TCP", "rdma": "RDMA", "none": "none needed"}
 
 def common(case: Case) -> Iterator[Check]:
     """One wire that all share, and one transport."""
-    for host, problem in case.apart.items():
-        yield told(host, "wrong", problem)
+    for name, problem in case.apart.items():
+        yield told(name, "wrong", problem)
     for name, host in case.hosts.items():
         if not host.facts.net.links:
             yield unknown(name, "it does not say which links it has")
@@ -24,8 +24,8 @@ def common(case: Case) -> Iterator[Check]:
         if not case.group:
             yield ok(GROUP, "one host alone needs no network")
         return
-    for host, end in case.fabric.ends.items():
-        yield ok(host, f"{end.interface} {end.address}, {_speed(end)}{_ports(end)}")
+    for name, end in case.fabric.ends.items():
+        yield ok(name, f"{end.interface} {end.address}, {_speed(end)}{_ports(end)}")
     yield ok(GROUP, f"{_TRANSPORTS[case.fabric.transport]}: {'; '.join(case.fabric.why)}")
 
 
