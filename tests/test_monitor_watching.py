@@ -42,7 +42,7 @@ def test_one_that_is_silent_holds_up_nobody_and_all_end_at_once() -> None:
         assert found["silent"].rates is None
         fresh = watching.fresh(0.3)["here"]
         assert fresh.age_s is not None
-        assert fresh.age_s < 0.3
+        assert fresh.age_s < 0.45
         began = time.monotonic()
     assert time.monotonic() - began < 3
     assert descendants(os.getpid()) == set()

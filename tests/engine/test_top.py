@@ -39,9 +39,10 @@ def test_running_requests_and_tokens_are_seen(start: Start, free_port: int, tmp_
         assert max(each["kv_cache"] or 0 for each in map(engine, list(looks))) > 0
     finally:
         top.stop()
-    said = machine.run(Command((*MEDLEY, "top", "--metrics-once"), env), limit_s=40)
-    assert said.status == 0
-    mine = [line for line in said.lines if line.startswith("vllm:generation_tokens_total{")]
+    said: list[str] = []
+    ended = machine.run(Command((*MEDLEY, "top", "--metrics-once"), env), limit_s=40, on_line=said.append)
+    assert ended.status == 0
+    mine = [line for line in said if line.startswith("vllm:generation_tokens_total{")]
     host = os.uname().nodename
     assert mine
     assert mine[0].startswith(f'vllm:generation_tokens_total{{host="{host}",server="{free_port}",')
