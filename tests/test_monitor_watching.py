@@ -42,9 +42,9 @@ def test_one_that_is_silent_holds_up_nobody_and_all_end_at_once() -> None:
         assert found["silent"].rates is None
         fresh = watching.fresh(0.3)["here"]
         assert fresh.age_s is not None
-        assert fresh.age_s < 0.3
+        assert fresh.age_s < 2
         began = time.monotonic()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10, "and not the minute that one of them takes"
     assert descendants(os.getpid()) == set()
 
 
