@@ -62,19 +62,6 @@ class Aim:
     def model(self) -> str:
         return self.what.model if self.what else self.target.model
 
-    def require_room(self, load: Load) -> None:
-        """A Problem where the server would refuse each request."""
-        if self.longest is None or load.tokens <= self.longest:
-            return
-        room = max(1, self.longest - load.output_tokens)
-        raise Problem(
-            f"{load.input_tokens} tokens in and {load.output_tokens} out are more than is served",
-            cause=f"{self.target.model} is served with {self.longest} tokens for both",
-            fix=f"--input-len {room}"
-            if self.longest > load.output_tokens
-            else f"--input-len {self.longest // 2} --output-len {max(2, self.longest // 4)}",
-        )
-
     def expected(self, load: Load, watch: Watch) -> dict[int, Expected]:
         """The prediction for the plan that is served; empty where it is not known, which is said."""
         layout = self.what.layout if self.what else None
@@ -89,6 +76,20 @@ class Aim:
         if self.what.plan.get("kv_type") == "fp8":
             made = made.model_copy(update={"kv_bits": _FP8_BITS})
         return {many: expected(made, layout, load, many) for many in load.concurrencies}
+
+
+def require_room(load: Load, name: str, longest: int | None) -> None:
+    """A Problem where each request would be refused; `longest`: tokens of prompt and answer."""
+    if longest is None or load.tokens <= longest:
+        return
+    room = max(1, longest - load.output_tokens)
+    raise Problem(
+        f"{load.input_tokens} tokens in and {load.output_tokens} out are more than {name} takes",
+        cause=f"it has room for {longest} tokens, prompt and answer together",
+        fix=f"--input-len {room}"
+        if longest > load.output_tokens
+        else f"--input-len {longest // 2} --output-len {max(2, longest // 4)}",
+    )
 
 
 def aim(asked: Asked, watch: Watch) -> Aim:
