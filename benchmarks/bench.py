@@ -20,9 +20,7 @@ def main() -> None:
     print(f"sudo .venv/bin/python benchmarks/bench.py {PAIRS}")
     print(f"{REQUESTS} requests, {AT_ONCE} at once, {INPUT} tokens in and {OUTPUT} out")
     with benched() as served:
-        found = served.pairs(PAIRS)
-    for nth, (ours, by_hand) in enumerate(zip(found.ours, found.by_hand, strict=True), 1):
-        print(f"pair {nth}: medley bench {ours:.1f} tokens/s, by hand {by_hand:.1f}")
+        found = served.pairs(PAIRS, lambda line: print(line, flush=True))
     low, high = found.spread
     print(f"\nmedley bench/by hand: {found.ratio:.3f}; by hand {low:.3f} to {high:.3f} of its median")
     print("within" if found.within else "NOT within")

@@ -1,7 +1,7 @@
 """`medley bench` and the engine's own benchmark typed by hand, in turns, of the demo over two hosts."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -14,7 +14,7 @@ from tests.rack.host import Host
 from tests.rack.rack import up
 from tests.rack.spec import Spec
 
-AT_ONCE, REQUESTS, INPUT, OUTPUT = 4, 64, 32, 32
+AT_ONCE, REQUESTS, INPUT, OUTPUT = 4, 24, 32, 16
 _LIMIT_S = 300
 
 
@@ -68,7 +68,7 @@ class Benched:
         said = next(line for line in lines if line.startswith("Output token throughput"))
         return float(said.rpartition(":")[2])
 
-    def pairs(self, count: int) -> Pairs:
+    def pairs(self, count: int, say: Callable[[str], None] = print) -> Pairs:
         """One first, that nobody counts; then in turns, each as often the first of its pair."""
         self.by_hand(99)
         ours: list[float] = []
@@ -79,6 +79,7 @@ class Benched:
                     ours.append(self.ours())
                 else:
                     by_hand.append(self.by_hand(100 + pair))
+            say(f"pair {pair + 1}: medley bench {ours[-1]:.1f} tokens/s, by hand {by_hand[-1]:.1f}")
         return Pairs(tuple(ours), tuple(by_hand))
 
     def _run(self, command: Command) -> tuple[str, ...]:
