@@ -104,21 +104,17 @@ def aim(asked: Asked, watch: Watch) -> Aim:
     card = _card(api.cards(url, secret), asked.model, url)
     own = asked.tokenizer or (what.target if what else card.get("root") or card["id"])
     parts = urlsplit(url)
-    return Aim(
-        engine,
-        _binary(asked.environment, engine, what, watch),
-        Target(
-            f"{parts.scheme}://{parts.netloc}",
-            parts.path,
-            card["id"],
-            _tokenizer(own),
-            str(key) if key else None,
-            _env(own),
-        ),
-        card.get("max_model_len"),
-        what,
-        _told(what) if what else {},
+    # First, since an environment may have to be built for the rest.
+    target = Target(
+        f"{parts.scheme}://{parts.netloc}",
+        parts.path,
+        card["id"],
+        _tokenizer(own),
+        str(key) if key else None,
+        _env(own),
     )
+    binary = _binary(asked.environment, engine, what, watch)
+    return Aim(engine, binary, target, card.get("max_model_len"), what, _told(what) if what else {})
 
 
 def _server(url: str | None) -> serving.Server | None:
