@@ -37,6 +37,13 @@ def test_is_not_mistaken(name: str) -> None:
     assert name not in names(read(LOGS / "not" / f"{name}.txt"))
 
 
+@pytest.mark.parametrize("file", sorted((LOGS / "healthy").glob("*.txt")), ids=lambda file: file.stem)
+def test_a_healthy_log_is_healthy(file: Path) -> None:
+    found = read(file)
+    assert not names(found)
+    assert not found.unknown
+
+
 def test_logs_and_index_agree() -> None:
     listed = {
         line.split("|")[1].strip()
@@ -48,3 +55,11 @@ def test_logs_and_index_agree() -> None:
     assert {file.stem for file in LOGS.glob("*.txt")} == set(NAMES)
     assert {file.stem for file in (LOGS / "not").glob("*.txt")} == set(NAMES)
     assert set(NAMES) <= listed
+
+
+def test_needles_are_selective() -> None:
+    """Each is looked for without what varies from line to line."""
+    needles = {shape.needle for each in KNOWN for shape in each.shapes}
+    assert not [
+        needle for needle in needles if len(needle.translate(str.maketrans("", "", "0123456789abcdef"))) < 3
+    ]

@@ -1,5 +1,6 @@
 """The logs that explain reads: files by name, standard input, or those that medley kept last on this host."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -8,12 +9,13 @@ from medley import store
 from medley.explain.scan import BLOCK_BYTES, Log
 from medley.problem import Problem
 
+STANDARD_INPUT = "/dev/stdin"
 _TOGETHER_S = 120
 
 
 def named(names: Sequence[str]) -> list[Log]:
-    """Each of these files; standard input is one, too."""
-    return [_file(Path(name)) for name in names]
+    """Each of these; - is standard input."""
+    return [_standard_input() if name == STANDARD_INPUT else _file(Path(name)) for name in names]
 
 
 def newest() -> list[Log]:
@@ -28,6 +30,10 @@ def newest() -> list[Log]:
         )
     last = written[0][0]
     return [_file(file) for at, file in sorted(written) if last - at <= _TOGETHER_S]
+
+
+def _standard_input() -> Log:
+    return Log("standard input", _blocks(sys.stdin.buffer))
 
 
 def _file(path: Path) -> Log:

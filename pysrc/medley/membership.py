@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from medley import container, ending, family, images, machine, ray, store, transcript, units
+from medley import container, ending, failure, family, images, machine, ray, store, transcript, units
 from medley.command import Command
 from medley.container import Runtime
 from medley.imaged import RAY, Imaged
@@ -113,11 +113,12 @@ def _start(command: Command, image: Mapping[str, Any] | None) -> None:
     if image and not finished.status:
         finished = _up(image["runtime"])
     if finished.status:
-        raise Problem(
+        problem = Problem(
             "Ray could not be started",
             cause="\n".join(finished.lines[-6:]) or f"ray start exited with {finished.status}",
             fix=f"run it by itself: {command}",
         )
+        raise failure.known_in(problem, finished.lines)
 
 
 def _up(runtime: Runtime) -> machine.Finished:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from medley import api
+from medley import api, failure
 from medley.command import Command
 from medley.machine import Finished, Process
 from medley.problem import Problem
@@ -95,7 +95,7 @@ def _until_ready(
 
 
 def died(finished: Finished, *, ready: bool, log: Path, last_error: LastError) -> Problem:
-    """The engine's end as a Problem: its last error, and its own exit code."""
+    """The engine's end as a Problem: what its log shows or its last error, and its own exit code."""
     said = last_error(finished.lines) or next(
         (line.strip() for line in reversed(finished.lines) if line.strip() and not _IDLE.search(line)),
         "it said nothing",
@@ -103,9 +103,10 @@ def died(finished: Finished, *, ready: bool, log: Path, last_error: LastError) -
     if finished.status == _KILLED + 9:
         said = f"something killed it (SIGKILL); when memory runs out the kernel does. Its last words: {said}"
     when = "" if ready else " before it was ready"
-    return Problem(
+    problem = Problem(
         f"the engine ended with exit code {finished.status}{when}",
         cause=said[:1000],
         fix=f"read its whole output: less {log}",
         status=finished.status or 1,
     )
+    return failure.known(problem, log)

@@ -8,6 +8,8 @@ from plumbum import cli
 from medley.cli.verb import Verb
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from medley.explain.chosen import Explained, Found
 
 
@@ -36,18 +38,33 @@ Examples:
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         """Plumbum takes - for a switch."""
-        return super()._parse_args(["/dev/stdin" if word == "-" else word for word in argv])
+        from medley.kept_logs import STANDARD_INPUT
+
+        return super()._parse_args([STANDARD_INPUT if word == "-" else word for word in argv])
 
     def main(self, *logs: str) -> int:
         from medley import kept_logs
         from medley.explain import explained
 
         found = explained(kept_logs.named(logs) if logs else kept_logs.newest())
+        written = self._reported(found)
         if self.as_json:
-            print(json.dumps(_table(found)))
+            print(json.dumps({**_table(found), **({"report": str(written)} if written else {})}))
         else:
             _print(found)
+            if written:
+                print(f"a report to attach, without secrets: {written}")
         return 1 if found.problems or found.unknown else 0
+
+    def _reported(self, found: "Explained") -> "Path | None":
+        from pathlib import Path
+
+        from medley import reported
+
+        asked: Any = self.report
+        if not asked and not found.unknown:
+            return None
+        return reported.write(found, Path(asked) if asked else None)
 
 
 def _table(found: "Explained") -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from medley import brought, carry, loss, machine, serving, spreading, store
+from medley import brought, carry, failure, loss, machine, serving, spreading, store
 from medley.cli.progress import watch
 from medley.cli.served import say
 from medley.problem import Problem
@@ -72,6 +72,9 @@ class Ran:
         log = store.state() / "logs" / f"run-{self.script.stem}.log"
         lost, errors = list[str](), deque[str](maxlen=_LAST_ERRORS)
         with serving.log(log) as keep:
+            for reason in self.launch.plan.why:
+                keep(f"medley: {reason}")
+            keep(f"$ {self.launch.command}")
 
             def on_line(line: str) -> None:
                 keep(line)
@@ -100,12 +103,13 @@ class Ran:
         """Stdout and stderr arrive in no order of their own, so its last word is that of stderr."""
         spoken = [each for each in (*lines, *errors) if each.strip()]
         said = self.engine.last_error(lines) or (spoken[-1] if spoken else "")
-        return Problem(
+        problem = Problem(
             f"{self.script.name} ended with exit code {status}",
             cause=said.strip()[:1000] or "it said nothing",
             fix=f"read its whole output: less {log}",
             status=status,
         )
+        return failure.known(problem, log)
 
 
 @dataclass

@@ -92,6 +92,9 @@ class Served:
         say(f"$ {self.launch.command}")
         noted = serving.noted(where, listens.name, listens.port, listens.key)
         with noted as tell, described.kept(listens.port, self.what), serving.log(log) as keep:
+            for reason in self.launch.plan.why:
+                keep(f"medley: {reason}")
+            keep(f"$ {self.launch.command}")
 
             def on_line(line: str) -> None:
                 line = line.replace(key, "API-KEY") if key else line  # SGLang says its whole configuration

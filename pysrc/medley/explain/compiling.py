@@ -95,9 +95,8 @@ KNOWN = (
                 "CUDA_HOME environment variable is not set",
                 r"(?P<said>CUDA_HOME environment variable is not set)",
             ),
-            shape(
-                "nvcc", r"(?P<said>No such file or directory: '(?:\S*/)?nvcc'|nvcc: (?:command )?not found)"
-            ),
+            shape("nvcc'", r"(?P<said>No such file or directory: '(?:\S*/)?nvcc')"),
+            shape("nvcc: ", r"(?P<said>nvcc: (?:command )?not found)"),
             shape("ptxas", r"(?P<said>No such file or directory: '(?:\S*/)?ptxas\S*'|Cannot find ptxas)"),
         ),
     ),
@@ -176,6 +175,7 @@ KNOWN = (
             shape("BackendCompilerFailed", r"(?P<said>BackendCompilerFailed.*)"),
             shape("CppCompileError", r"(?P<said>CppCompileError.*)"),
             shape("Error building extension", r"(?P<said>Error building extension .+)"),
+            shape("'ninja'", r"(?P<said>Command '\['(?:\S*/)?ninja'.*returned non-zero exit status \d+)"),
             shape("Ninja build failed", r"(?P<said>Ninja build failed.*)"),
             shape("triton.compiler.errors", r"(?P<said>triton\.compiler\.errors\.\w+.*)"),
         ),

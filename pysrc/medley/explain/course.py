@@ -5,24 +5,32 @@ from dataclasses import dataclass
 
 from medley.explain.known import Shape, shape
 
-BEGINS, READY, STOPPED, WRONG = "begins", "ready", "stopped", "wrong"
+BEGINS, READY, STOPPED, MENDED, WRONG = "begins", "ready", "stopped", "mended", "wrong"
 # A configuration, a request or a program's own text is shown here, and nothing is said by it.
 _ECHO = re.compile(
     r"non-default args:|Initializing an? (?:V[01] )?LLM engine|server_args=|^args: Namespace|^Namespace\(|"
     r"Received request|[\"']?(?:content|prompt|role|messages)[\"']?: ?[\"'\[]|prompt=|"
-    r"^\s+(?:raise |return |logger\.|f?[\"'])|^\s*\+{1,3} |^\s*(?:\$|#) |override-neuron|compilation_config="
+    r"^medley: (?!ready)|^\s*\+{1,3} |^\s*(?:\$|#) |override-neuron|compilation_config="
 )
+_SOURCE = re.compile(r"^\s+(?:raise |return |assert |logger\.|f?[\"'])")
 
 
 @dataclass(frozen=True)
 class Turn:
     kind: str
     shapes: tuple[Shape, ...]
+    mends: tuple[str, ...] = ()
+    """How the names of failures begin that are over with it."""
 
 
 def echoed(text: str) -> bool:
     """Whether a line shows somebody else's words."""
     return bool(_ECHO.search(text[:2000]))
+
+
+def source(text: str) -> bool:
+    """Whether a line is of a program's own text, as a traceback shows it."""
+    return bool(_SOURCE.match(text))
 
 
 TURNS = (
@@ -36,6 +44,17 @@ TURNS = (
         ),
     ),
     Turn(
+        MENDED,
+        (shape("Ray runtime started"), shape("Connected to Ray cluster")),
+        mends=("ray-", "refused", "name-unknown", "host-unreachable"),
+    ),
+    Turn(
+        MENDED,
+        (shape("Init COMPLETE"), shape("peer ranks", r"is connected to [1-9]\d* peer ranks")),
+        mends=("nccl-connect", "nccl-link-local", "gloo-refused", "rendezvous-", "refused"),
+    ),
+    Turn(MENDED, (shape("ink up"), shape("Link is Up")), mends=("link-fell",)),
+    Turn(
         STOPPED,
         (
             shape("Shutting down", r"^Shutting down$"),
@@ -45,6 +64,7 @@ TURNS = (
             shape("SIGTERM received"),
             shape("Received SIGINT", r"^Received SIGINT"),
             shape("Gracefully stopping http server"),
+            shape("[shutdown] API server: shutdown triggered"),
         ),
     ),
     Turn(

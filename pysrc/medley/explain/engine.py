@@ -6,7 +6,7 @@ KNOWN = (
     Known(
         "engine-slow-start",
         what="the engine did not come up in the time it was given",
-        cause="it waited {limit} s for its processes: large weights, a slow disk, or kernels that are "
+        cause="it waited[ {limit} s] for its processes: large weights, a slow disk, or kernels that are "
         "compiled first",
         fix="give it longer: export VLLM_ENGINE_READY_TIMEOUT_S=3600, medley serve MODEL --timeout 3600; "
         "weights on a local disk: medley pull MODEL",
@@ -15,7 +15,7 @@ KNOWN = (
                 "Timed out waiting for engine",
                 r"Timed out waiting for engine (?:core )?processes to\s*start(?:.*?Waited (?P<limit>\d+))?",
             ),
-            shape("Timed out waiting for engine core", r"Timed out waiting for engine core"),
+            shape("Timed out waiting for engine", r"Timed out waiting for engine(?:s| core)"),
         ),
         confidence=MEDIUM,
     ),

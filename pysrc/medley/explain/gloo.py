@@ -25,7 +25,7 @@ KNOWN = (
     Known(
         "gloo-refused",
         what="a rank does not reach another through Gloo",
-        cause="{peer} refuses or does not answer ({said})",
+        cause="[at {peer} ]a rank refuses or does not answer ({said})",
         fix="open every port between the hosts (medley ports --firewall ufw), and let all name the same wire:"
         " medley link show, export GLOO_SOCKET_IFNAME=NAME",
         shapes=(
@@ -34,8 +34,9 @@ KNOWN = (
                 r"connectFullMesh failed.*?(?P<said>Connection refused|[Tt]imed out[^,]*|timeout[^,]*|No "
                 r"route[^,]*)(?:.*remote=(?P<peer>\S+))?",
             ),
+            shape("connectFullMesh failed", r"connectFullMesh failed with \[[^\]]*\] (?P<said>no error)\s*$"),
             shape("SO_ERROR", r"SO_ERROR: (?P<said>[^,]+), remote=(?P<peer>\S+)"),
-            shape("Connect timeout", r"(?P<said>Connect timeout) (?P<peer>\S+)"),
+            shape("Connect timeout", r"(?P<said>Connect timeout)(?: \[?(?P<peer>\d[^\s\]]*\]?\S*))?"),
             shape("Gloo", r"Gloo.*(?P<said>Connection refused).*?(?P<peer>\[?\d+\.[\d.]+\]?:\d+)"),
         ),
     ),
@@ -75,7 +76,7 @@ KNOWN = (
     Known(
         "rendezvous-timeout",
         what="the ranks did not find each other",
-        cause="[nothing answered at {peer} for {limit} ms][only {came} ranks came within {seconds} s]: "
+        cause="[nothing answered at {peer}][ for {limit} ms][only {came} ranks came within {seconds} s]: "
         "the first host's"
         " process is not up, or a firewall stands between",
         fix="start all hosts with one address of the first host's fast link; test the way: medley link "
@@ -99,6 +100,10 @@ KNOWN = (
             shape(
                 "failed to connect/validate",
                 r"failed to connect/validate to host (?P<peer>\S+) - timed out .*timeout=(?P<limit>\d+)ms",
+            ),
+            shape(
+                "store based barrier",
+                r"Timed out initializing process group in store based barrier .*?timeout=(?P<limit>[\d:]+)",
             ),
             shape("Socket Timeout", r"^(?:RuntimeError|torch\.distributed\.Dist\w+Error): Socket Timeout"),
         ),

@@ -2,6 +2,11 @@
 
 from medley.explain.known import MEDIUM, Known, shape
 
+_KILLED = (
+    r"(?P<who>[\w .:#=\[\]-]*?(?:[Pp]rocess|[Ww]orker|[Ss]cheduler|child|[Rr]ank)[^.;]{0,60}?)"
+    r"(?:died|exited|terminated|failed)[^.;]{0,60}?(?:exit ?code:?|with|code)[ =]*-9\b"
+)
+
 KNOWN = (
     Known(
         "host-out-of-memory",
@@ -121,11 +126,10 @@ KNOWN = (
         fix="see whether it did: sudo dmesg | grep -i 'killed process'; then leave more memory free: "
         "medley plan MODEL",
         shapes=(
-            shape(
-                "-9",
-                r"(?P<who>[\w .:#=\[\]-]*?(?:[Pp]rocess|[Ww]orker|[Ss]cheduler|child|[Rr]ank)[^.;]{0,60}?)"
-                r"(?:died|exited|terminated|failed)[^.;]{0,60}?(?:exit ?code:?|with|code)[ =]*-9\b",
-            ),
+            shape("exit code", _KILLED),
+            shape("died (", _KILLED),
+            shape("exited with", _KILLED),
+            shape("terminated with", _KILLED),
             shape("exitcode: -9", r"(?P<who>\S*) ?exitcode: -9"),
             shape("Killed", r"^(?P<who>[\w./-]+: line \d+: +\d+) Killed\b"),
         ),

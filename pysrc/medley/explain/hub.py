@@ -104,7 +104,10 @@ KNOWN = (
         fix="give a token, which has a higher limit: export HF_TOKEN=…; then medley pull MODEL goes on "
         "where it was",
         shapes=(
-            shape("429", r"(?P<said>(?:HTTP Error )?429(?: Client Error:?)? ?:?(?: Too Many Requests)) ?.*"),
+            shape(
+                "Too Many Requests",
+                r"(?P<said>(?:HTTP Error )?429(?: Client Error:?)? ?:?(?: Too Many Requests))",
+            ),
             shape("We had to rate limit", r"(?P<said>We had to rate limit)"),
         ),
     ),

@@ -22,17 +22,17 @@ _PARTS = tuple(
         # torchrun, and elastic's own
         r"\[(?:rank|default)(?P<rank>\d+)\]: ?",
         # PyTorch's C++: [E1122 08:01:33.1234 File.cpp:62]; Ray's: [2026-11-22 08:01:33,123 E 12 34] x.cc:1:
-        rf"\[(?P<level>[IWEFC])(?P<date>\d{{4}}) (?P<clock>{_CLOCK})[^\]]*\] ?",
+        rf"\[(?P<level>[IWEFC])(?P<date>\d{{3,4}}) (?P<clock>{_CLOCK})[^\]]*\] ?",
         (
             rf"\[\d{{4}}-(?P<date>\d\d-\d\d) (?P<clock>{_CLOCK}) (?P<level>[IWEFCD]) [^\]]*\]"
             r"(?: \(\w+\))?(?: [\w./-]+:\d+:)? ?"
         ),
-        rf"(?P<level>[IWEFC])(?P<date>\d{{4}}) (?P<clock>{_CLOCK}) +\d+ [^\]]*\] ?",
+        rf"(?P<level>[IWEFC])(?P<date>\d{{3,4}}) (?P<clock>{_CLOCK}) +\d+ [^\]]*\] ?",
         # SGLang's [2026-11-22 08:01:33 DP0 TP1]
         rf"\[\d{{4}}-(?P<date>\d\d-\d\d) (?P<clock>{_CLOCK})(?P<ranks>(?: [A-Z]{{2,4}}\d+)*)\] ?",
         # (EngineCore_DP0 pid=12) and (RayWorkerWrapper pid=1, ip=10.0.0.2)
         (
-            r"\((?P<process>[\w:.]+?(?:_[TP]P(?P<part>\d+))?\S*) (?:rank=\S+ )?pid=\d+"
+            r"\((?:\w*?_[TP]P(?P<part>\d+)\S*|[\w:.]+\S*) (?:rank=\S+ )?pid=\d+"
             r"(?:, ip=(?P<host>[\d.a-fA-F:]+))?[^)]*\) ?"
         ),
         # vLLM's ERROR 11-22 08:01:33 [core.py:1109]
@@ -42,7 +42,7 @@ _PARTS = tuple(
         ),
         # host:pid:tid [0] NCCL WARN
         (
-            r"(?P<host>[\w.-]+):\d+:\d+ \[(?P<gpu>-?\d+)\] (?P<source>[\w:./]+ )?NCCL ?"
+            r"(?:(?P<host>[\w.-]+):\S+ )?\[(?P<gpu>-?\d+)\] (?P<source>[\w:./]+ )?NCCL ?"
             r"(?P<level>INFO|WARN|TRACE)? ?"
         ),
         # Python's own, uvicorn's and Ray's
@@ -103,4 +103,4 @@ def _when(told: dict[str, str]) -> tuple[int, int, float] | None:
     if not date:
         return None
     digits = re.sub(r"\D", "", date)
-    return int(digits[:2]), int(digits[2:]), of_day
+    return int(digits[:-2]), int(digits[-2:]), of_day

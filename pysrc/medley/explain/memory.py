@@ -157,6 +157,8 @@ KNOWN = (
         fix="fewer at once: medley serve MODEL --concurrency 4, or more memory: -- "
         "--mem-fraction-static 0.90",
         shapes=(
+            shape("alloc_req_slots runs out of memory"),
+            shape("Out of request slots"),
             shape("out of memory. Try to lower your batch size", r"(?:Decode|Prefill|Extend) out of memory"),
         ),
     ),

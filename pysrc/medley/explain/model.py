@@ -168,6 +168,8 @@ KNOWN = (
                 "exceeds dimension size",
                 r"(?P<said>start \(\d+\) \+ length \(\d+\) exceeds dimension size \(\d+\))",
             ),
+            shape("assert param_data.shape", r"(?P<said>param_data\.shape == loaded_weight\.shape)"),
+            shape("weight shape mismatch", r"(?P<said>weight shape mismatch: .+)"),
             shape("size mismatch for", r"(?P<said>size mismatch for \S+)"),
             shape(
                 "no module or parameter named",
@@ -182,6 +184,7 @@ KNOWN = (
                 r"(?P<said>mat1 and mat2 shapes cannot be multiplied \(\S+ and \S+\))",
             ),
         ),
+        echoes=True,
     ),
     Known(
         "tokenizer-broken",

@@ -48,7 +48,7 @@ KNOWN = (
                 "Network is unreachable", r"(?P<peer>\[?fe80:[\w:%.-]+\]?(?:<\d+>)?).*Network is unreachable"
             ),
             shape(
-                "fe80:",
+                "onnect",
                 r"onnect\w* to (?P<peer>\[?fe80:[\w:%.-]+\]?(?:<\d+>)?).*(?:failed|returned|unreachable)",
             ),
         ),
@@ -81,7 +81,7 @@ KNOWN = (
         shapes=(
             shape(
                 "ibv_modify_qp",
-                r"ibv_modify_qp\w* failed with (?:error )?(?P<said>[^(,]+?)(?: errno (?P<errno>\d+))?\s*$",
+                r"ibv_modify_qp\w* failed with (?:error )?(?P<said>[^(,\n]+)",
             ),
             shape("ibv_modify_qp", r"ibv_modify_qp\w* failed.*?(?P<said>(?:errno|error) \d+[^,]*|timed out)"),
         ),
@@ -89,7 +89,8 @@ KNOWN = (
     Known(
         "nccl-rdma-lost",
         what="an RDMA transfer to another host failed",
-        cause="{peer} did not answer (status [{status}][{name}]): a cable, a switch or the host behind it "
+        cause="[{peer}: ]the other host did not answer (status [{status}][{name}]): a cable, a switch or "
+        "the host behind it "
         "is gone, or flow"
         " control drops packets",
         fix="look at the errors of the wire on both hosts: medley link watch; then measure it: medley "
@@ -100,7 +101,10 @@ KNOWN = (
                 r"Got completion (?:with error|from peer (?P<peer>\S+)).*?status=(?:(?P<name>\w+)\()?(?P<s"
                 r"tatus>12|13|10|4|9)\b",
             ),
-            shape("Got completion with error", r"Got completion with error (?P<status>12|13|10|4|9), opcode"),
+            shape(
+                "Got completion",
+                r"Got completion(?: from peer (?P<peer>\S+))? with error (?P<status>12|13|10|4|9), opcode",
+            ),
         ),
     ),
     Known(
@@ -218,6 +222,7 @@ KNOWN = (
             shape(
                 "Connection closed by remote peer", r"(?P<said>Connection closed by remote peer[^\n]{0,80})"
             ),
+            shape("Failed to execute operation", r"(?P<said>Failed to execute operation \w+ from rank \d+)"),
             shape("communicator was aborted", r"(?P<said>NCCL communicator was aborted[^\n]{0,60})"),
             shape("unhandled cuda error", r"(?P<said>unhandled cuda error[^\n]{0,80})"),
             shape("Got completion", r"(?P<said>Got completion .*status=(?:\w+\()?5\b)"),

@@ -3,16 +3,15 @@
 Texts are those of Ray 2.9 to 2.60 (python/ray/_private, python/ray/scripts, src/ray).
 """
 
-import re
-
-from medley.explain.known import LOW, MEDIUM, Known, shape
+from medley.explain.known import Known, shape
 
 KNOWN = (
     Known(
         "ray-versions",
         what="this host has another Ray or Python than the cluster",
-        cause="the cluster has Ray {theirs} and Python {their_python}, this host Ray {ours} and Python "
-        "{our_python}; Python must be equal to the patch level",
+        cause="[the cluster has Ray {theirs} and Python {their_python}][, this host Ray {ours} and Python "
+        "{our_python}]"
+        "; both must be equal, Python to the last number",
         fix="give all hosts one environment: medley env build on each; medley ray-worker HEAD compares "
         "before it joins",
         shapes=(
@@ -26,6 +25,7 @@ KNOWN = (
                 r"Version mismatch: The cluster was started with",
             ),
         ),
+        quiet=True,
         more=6,
     ),
     Known(
@@ -38,9 +38,11 @@ KNOWN = (
         shapes=(
             shape(
                 "onnect to GCS",
-                r"(?:Failed|[Uu]nable|Could not) to connect to GCS(?: server)?(?: at| on)?(?: address)?:? "
+                r"(?:Failed|[Uu]nable|Could not) to connect to GCS(?: server)?(?: \([^)]*\))?(?: at| "
+                r"on)?(?: address)?:? "
                 r"?(?P<address>[\w.-]+:\d+)?",
             ),
+            shape("failed to connect to all addresses", r"(?P<said>failed to connect to all addresses)"),
             shape(
                 "GCS has started but",
                 r"(?P<said>Ray cluster at \S+ is started but|GCS has started but.{0,40})",
@@ -61,6 +63,7 @@ KNOWN = (
                 r"Failed to connect to Ray cluster at (?P<address>[\w.-]+:\d+)",
             ),
         ),
+        quiet=True,
     ),
     Known(
         "ray-none",
@@ -151,56 +154,6 @@ KNOWN = (
         ),
     ),
     Known(
-        "ray-too-few",
-        what="the cluster has too few GPUs for the model's ranks",
-        cause="[{wanted} are asked for][, and {has} are there][{said}]",
-        fix="medley status shows each host's slots; ask for fewer ranks (--tp, --pp), or let more hosts "
-        "join: medley ray-worker HEAD",
-        shapes=(
-            shape(
-                "Cannot provide a placement group",
-                r"Cannot provide a placement group requiring (?P<wanted>[\d.]+ GPUs)",
-            ),
-            shape("Cannot provide a placement group of", r"(?P<said>Cannot provide a placement group)"),
-            shape(
-                "exceeds the total",
-                r"number of required (?P<wanted>\w+) exceeds the total number of available \w+ in the "
-                r"placement group(?:.*Total number of devices: (?P<has>\d+))?",
-            ),
-            shape(
-                "No available node types can fulfill",
-                r"(?P<said>No available node types can fulfill [^\n]{0,120})",
-            ),
-            shape(
-                "cannot be scheduled right now",
-                r"(?P<said>The following resource request cannot be scheduled right now: [^\n]{0,100})",
-            ),
-            shape(
-                "is infeasible",
-                r"(?P<said>(?:placement group|[Tt]ask|[Aa]ctor|request)\b.{0,60} is infeasible[^\n]{0,60})",
-            ),
-            shape("PlacementGroupSchedulingError", r"(?P<said>PlacementGroup\w*Error.*)"),
-        ),
-        quiet=True,
-        unless=re.compile(r"INFO|Initializing"),
-    ),
-    Known(
-        "ray-no-gpu-here",
-        what="Ray sees no free GPU on the host that serves",
-        cause="[its resources are {has}]: another model has the GPU, or Ray was started without one",
-        fix="medley status shows the slots; on Jetson, where Ray does not count the GPU: ray start "
-        "--num-gpus 1 (medley ray-head does)",
-        shapes=(
-            shape(
-                "Current node has no",
-                r"Current node has no \w+ available\.?(?: current_node_resource=\{(?P<has>[^}]*)\})?",
-            ),
-            shape(
-                "not included in a placement group", r"driver node \S+ is not included in a placement group"
-            ),
-        ),
-    ),
-    Known(
         "ray-missing",
         what="Ray is not installed in this environment",
         cause="{said}: newer images and wheels of vLLM come without it",
@@ -232,104 +185,10 @@ KNOWN = (
         shapes=(shape("nnodes > 1 can only be set"),),
     ),
     Known(
-        "ray-disk-full",
-        what="the disk of Ray's folder is nearly full",
-        cause="{folder} is over {share} full[, {left} are left]: Ray makes no objects any more",
-        fix="df -h {folder}; old sessions may go once Ray has ended: rm -r /tmp/ray/session_*",
-        shapes=(
-            shape(
-                "full, available space",
-                r"(?P<folder>/\S+) is over (?P<share>[\d.]+%) full, available space: (?P<left>[\d.]+ ?\w*)",
-            ),
-        ),
-        confidence=MEDIUM,
-    ),
-    Known(
-        "ray-store-full",
-        what="Ray's object store is full",
-        cause="{said}",
-        fix="start Ray with a larger one: ray start --object-store-memory 2000000000 (medley ray-head "
-        "sets it)",
-        shapes=(
-            shape("ObjectStoreFullError", r"(?P<said>ObjectStoreFullError.*)"),
-            shape("object store is full", r"(?P<said>.*object store is full.*)"),
-        ),
-    ),
-    Known(
         "ray-socket-path",
         what="Ray's folder has too long a path",
         cause="its sockets may have {limit} letters",
         fix="ray start --temp-dir /tmp/ray",
         shapes=(shape("AF_UNIX path length", r"AF_UNIX path length cannot exceed (?P<limit>\d+)"),),
-    ),
-    Known(
-        "ray-host-lost",
-        what="Ray lost a host",
-        cause="[{host}]: it has not been heard of for too long: its power, its wire, its memory, or its "
-        "Ray is gone",
-        fix="look there: medley status; sudo dmesg | tail; then medley ray-worker HEAD again",
-        shapes=(
-            shape(
-                "marked dead because",
-                r"node with node id: (?P<id>\w+)(?: and address: (?P<host>\S+))?(?: and node name: \S+)? "
-                r"has been marked dead because",
-            ),
-            shape("NodeDiedError", r"NodeDiedError"),
-            shape("Health check failed for node", r"Health check failed for node (?P<host>\S+)"),
-            shape("Raylet is terminated", r"Raylet is terminated"),
-            shape("raylet process", r"raylet (?:process )?(?:has )?(?:died|exited|crashed)"),
-        ),
-        confidence=MEDIUM,
-    ),
-    Known(
-        "ray-workers-late",
-        what="Ray's workers did not come up in time",
-        cause="[{count} of them have not registered]: the host is slow at importing, or they die as they "
-        "start",
-        fix="read what they say: ls -t /tmp/ray/session_latest/logs/worker-*.err | head -3; "
-        "RAY_worker_register_timeout_seconds=300 gives them longer",
-        shapes=(
-            shape(
-                "not registered within the timeout",
-                r"(?:worker process\((?P<count>\d+)\)|Some workers).*have not registered within the timeout",
-            ),
-        ),
-        confidence=MEDIUM,
-    ),
-    Known(
-        "ray-channel-timeout",
-        what="a rank gave no answer over Ray in time",
-        cause="{said}",
-        fix="explain the logs of all hosts together; give the first requests longer: export "
-        "RAY_CGRAPH_get_timeout=1200, or serve without Ray: --launcher mp",
-        shapes=(
-            shape("RayChannelTimeoutError", r"(?P<said>RayChannelTimeoutError.*)"),
-            shape("RayChannelError", r"(?P<said>RayChannelError.*)"),
-        ),
-        confidence=LOW,
-        symptom=True,
-    ),
-    Known(
-        "ray-worker-lost",
-        what="a worker of Ray's ended",
-        cause="{said}; why stands in that worker's own log",
-        fix="see it on that host: ls -t /tmp/ray/session_latest/logs/worker-*.err | head -3, and sudo "
-        "dmesg | grep -i killed",
-        shapes=(
-            shape(
-                "died unexpectedly before finishing",
-                r"(?P<said>The actor died unexpectedly before finishing this task)",
-            ),
-            shape("ActorDiedError", r"(?P<said>ActorDiedError.*)"),
-            shape("RayActorError", r"(?P<said>RayActorError.*)"),
-            shape("WorkerCrashedError", r"(?P<said>WorkerCrashedError.*)"),
-            shape("RayWorkerProc", r"(?P<said>RayWorkerProc rank=\S+ died unexpectedly)"),
-            shape(
-                "worker died or was killed",
-                r"(?P<said>A worker died or was killed while executing a task[^\n]{0,60})",
-            ),
-        ),
-        confidence=LOW,
-        symptom=True,
     ),
 )

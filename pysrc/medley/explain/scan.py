@@ -1,7 +1,7 @@
 """A scan reads a log once, in blocks: where its known failures stand, and what became of what wrote it.
 
-A hundred megabytes take seconds, because the words of failures are looked for in whole blocks, and
-expressions only in the lines that have some.
+A log says the same in millions of lines that differ in numbers alone. So each kind of line is looked at once
+for words of failures; expressions are tried only in lines of the kinds that have some.
 """
 
 import re
@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from medley.explain import course
 from medley.explain.known import HIGH, Known, Shape
@@ -16,23 +17,16 @@ from medley.explain.line import INFO, WARNING, Line, line
 
 BLOCK_BYTES = 1 << 20
 _MOST_OF_ONE = 6
-_AFTER_BYTES = 16 << 10
-_BEFORE_BYTES = 8 << 10
+_MOST_TRIES = 20_000
+_MOST_KINDS = 50_000
+_BEFORE, _AFTER = 60, 16
 _LONGEST = 6000
 _TAIL = 200
-# Most words of failures have one of these in them, so most lines need not be looked at for each by itself.
-_GATES = (
-    b"rror",
-    b"ailed",
-    b"annot",
-    b"xception",
-    b"not ",
-    b"No ",
-    b"nable",
-    b"imed out",
-    b"refused",
-    b"must",
-)
+# What makes a line of one kind differ from the next: numbers, and the letters of hexadecimal names.
+_VARYING = b"0123456789abcdef"
+# A line with INFO and none of these has the level that its words say.
+_TROUBLE = re.compile(rb"ERR|rror|WARN|CRIT|FATAL| [WEFC] ")
+_TOLD = re.compile(r"(?:\S+ )?(?:medley: |medley keeps |\$ )")
 
 
 @dataclass(frozen=True)
@@ -66,11 +60,32 @@ class Scanned:
     """The number and text of the first line that looks like a failure."""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL))
     lines: int = 0
+    told: list[str] = field(default_factory=list)
+    """What medley itself wrote at its beginning: the plan's reasons and the command."""
 
     def begin(self, *, ready: bool) -> None:
         """What was before is mended, or another story."""
         self.hits = [hit for hit in self.hits if hit.known.stays and ready]
         self.error, self.stopped, self.was_ready = None, False, ready
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """A block's, with some of those before and after it."""
+
+    before: list[bytes]
+    here: list[bytes]
+    after: list[bytes]
+
+    def following(self, at: int, count: int) -> list[bytes]:
+        found = self.here[at + 1 : at + 1 + count]
+        return [*found, *self.after[: count - len(found)]]
+
+    def when(self, at: int) -> tuple[int, int, float] | None:
+        """Of the last line before it that has a time."""
+        near = [*self.before, *self.here[max(0, at - _BEFORE) : at]][-_BEFORE:]
+        said = (line(_text(each[:300])).when for each in reversed(near))
+        return next((when for when in said if when), None)
 
 
 def scanned(log: Log, known: Sequence[Known]) -> Scanned:
@@ -85,144 +100,144 @@ class _Scan:
         for each in every:
             for shape in each.shapes:
                 self._shapes.setdefault(shape.needle.encode(), []).append((each, shape))
-        alone = (needle for needle in self._shapes if not any(gate in needle for gate in _GATES))
-        self._gates = (*_GATES, *alone)
-        self._seen = Counter[str]()
+        self._bare = {needle: needle.translate(None, _VARYING) for needle in self._shapes}
+        self._quiet = {
+            each for each, whats in self._shapes.items() if any(_is_quiet(what) for what, _ in whats)
+        }
+        self._kinds: dict[bytes, tuple[bytes, ...]] = {}
+        self._seen, self._tried = Counter[str](), Counter[str]()
 
     def read(self, blocks: Iterable[bytes]) -> Scanned:
-        before = b""
-        for block, after in _with_next(_whole_lines(blocks)):
-            self._block(before, block, after)
-            before = block[-_BEFORE_BYTES:]
-            self.done.lines += block.count(b"\n")
-            self.done.tail.extend(_text(block[-(64 << 10) :]).splitlines()[-_TAIL:])
+        before: list[bytes] = []
+        for here, after in _with_next(_lines(blocks)):
+            if not self.done.lines:
+                self.done.told = [each for each in map(_text, here[:200]) if _TOLD.match(each)]
+            self._block(_Lines(before, here, after[:_AFTER]))
+            before = here[-_BEFORE:]
+            self.done.lines += len(here)
+            self.done.tail.extend(_text(each[:_LONGEST]) for each in here[-_TAIL:])
         return self.done
 
-    def _block(self, before: bytes, block: bytes, after: bytes) -> None:
-        starts = sorted(self._gated(block))
-        for at, needle in self._needled(block, starts):
-            for what, shape in self._shapes[needle]:
-                if isinstance(what, Known) and self._seen[what.name] >= _MOST_OF_ONE:
-                    continue
-                raw = _raw(block, at, needle)
-                if isinstance(what, course.Turn):
-                    self._turn(what, shape, raw, _number(self.done, block, at))
-                else:
-                    self._hit(what, shape, raw, (before, block, after), at)
+    def _block(self, lines: _Lines) -> None:
+        kinds = b"\n".join(lines.here).translate(None, _VARYING).split(b"\n")
+        self._learn(kinds)
+        live = {
+            needle for needle, whats in self._shapes.items() if not all(self._is_done(x) for x, _ in whats)
+        }
+        hot = {kind for kind in set(kinds) if not live.isdisjoint(self._kinds[kind])}
+        if not hot:
+            return
+        for at, kind in enumerate(kinds):
+            if kind in hot:
+                for needle in self._kinds[kind]:
+                    self._needle(lines, at, needle)
 
-    def _gated(self, block: bytes) -> set[int]:
-        """Where lines start that have a gate in them."""
-        starts = set()
-        for gate in self._gates:
-            at = block.find(gate)
-            while at >= 0:
-                starts.add(block.rfind(b"\n", 0, at) + 1)
-                end = block.find(b"\n", at)
-                at = block.find(gate, end) if end >= 0 else -1
-        return starts
+    def _learn(self, kinds: Iterable[bytes]) -> None:
+        """Which needles may be in lines of these kinds, found in all new ones together."""
+        distinct = set(kinds)
+        new = [kind for kind in distinct if kind not in self._kinds]
+        if len(self._kinds) + len(new) > _MOST_KINDS:
+            self._kinds, new = {}, list(distinct)
+        self._kinds.update(dict.fromkeys(new, ()))
+        informing = {kind for kind in new if b"INFO" in kind and not _TROUBLE.search(kind)}
+        self._find(list(informing), self._quiet)
+        self._find([kind for kind in new if kind not in informing], self._shapes)
 
-    def _needled(self, block: bytes, starts: list[int]) -> list[tuple[int, bytes]]:
-        """The lines that have a needle, in their order, each with the needle."""
-        parts = [block[start : block.find(b"\n", start) + 1] for start in starts]
-        joined, ends, found = b"".join(parts), [], []
-        total = 0
-        for part in parts:
-            total += len(part)
-            ends.append(total)
-        for needle in self._shapes:
-            at = joined.find(needle)
+    def _find(self, kinds: list[bytes], needles: Iterable[bytes]) -> None:
+        joined, ends = b"\n".join(kinds), list(accumulate(len(kind) + 1 for kind in kinds))
+        for needle in needles:
+            at = joined.find(self._bare[needle])
             while at >= 0:
                 which = bisect_right(ends, at)
-                found.append((starts[which], needle))
-                at = joined.find(needle, ends[which])
-        return sorted(found)
+                self._kinds[kinds[which]] += (needle,)
+                at = joined.find(self._bare[needle], ends[which])
 
-    def _turn(self, turn: "course.Turn", shape: Shape, raw: str, number: int) -> None:
-        said = line(raw)
+    def _needle(self, lines: _Lines, at: int, needle: bytes) -> None:
+        if needle not in lines.here[at]:
+            return
+        said = None
+        for what, shape in self._shapes[needle]:
+            if self._is_done(what):
+                continue
+            said = said or line(_near(lines.here[at], needle))
+            if isinstance(what, course.Turn):
+                self._turn(what, shape, said, at)
+            else:
+                self._hit(what, shape, said, lines, at)
+
+    def _is_done(self, what: "Known | course.Turn") -> bool:
+        """Enough is known of it; a log may say one thing a million times."""
+        if isinstance(what, course.Turn):
+            return what.kind == course.WRONG and (self.done.stopped or self.done.error is not None)
+        return self._seen[what.name] >= _MOST_OF_ONE or self._tried[what.name] >= _MOST_TRIES
+
+    def _turn(self, turn: "course.Turn", shape: Shape, said: Line, at: int) -> None:
         if not shape.pattern.search(said.text) or course.echoed(said.text):
             return
-        if turn.kind in (course.READY, course.BEGINS):
-            self.done.begin(ready=turn.kind == course.READY)
-            self._seen.clear()
-            self.done.ready = said.when if turn.kind == course.READY else self.done.ready
-        elif turn.kind == course.STOPPED:
-            self.done.stopped = True
-        elif not self.done.stopped and self.done.error is None and said.level not in (INFO, WARNING):
-            self.done.error = (number, said.text)
+        match turn.kind:
+            case course.MENDED:
+                self.done.hits = [hit for hit in self.done.hits if not hit.known.name.startswith(turn.mends)]
+            case course.STOPPED:
+                self.done.stopped = True
+            case course.WRONG:
+                if said.level not in (INFO, WARNING):
+                    self.done.error = (self.done.lines + at + 1, said.text)
+            case _:
+                self.done.begin(ready=turn.kind == course.READY)
+                self._seen.clear()
+                self.done.ready = said.when if turn.kind == course.READY else self.done.ready
 
-    def _hit(self, known: Known, shape: Shape, raw: str, around: tuple[bytes, bytes, bytes], at: int) -> None:
-        said = line(raw)
-        if course.echoed(said.text) and not known.echoes:
+    def _hit(self, known: Known, shape: Shape, said: Line, lines: _Lines, at: int) -> None:
+        self._tried[known.name] += 1
+        if course.echoed(said.text) or (course.source(said.text) and not known.echoes):
             return
         if self.done.stopped and (known.symptom or known.confidence != HIGH):
             return
         if said.level in (INFO, WARNING) and not known.quiet and not (said.nccl and said.level == WARNING):
             return
-        before, block, after = around
-        rest = _following(block, after, at, known.more) if known.more else []
-        text = "\n".join([said.text, *(line(each).text for each in rest)])
+        more = (line(_text(each[:_LONGEST])).text for each in lines.following(at, known.more))
+        text = "\n".join([said.text, *more])
         match = shape.pattern.search(text)
         if match is None or (known.unless and known.unless.search(text)):
             return
         self._seen[known.name] += 1
-        when = said.when or _time_before(before, block, at)
-        number = _number(self.done, block, at)
+        when = said.when or lines.when(at)
+        number = self.done.lines + at + 1
         self.done.hits.append(Hit(known, match.groupdict(), said, number, self.done.name, when))
 
 
-def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same in blocks that end with a line; one without an end for a whole block is cut."""
+def _is_quiet(what: Known | course.Turn) -> bool:
+    return isinstance(what, course.Turn) or what.quiet
+
+
+def _lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Whole ones, block by block; one without an end for a whole block is cut."""
     rest = b""
     for block in blocks:
-        whole, end, rest_ = (rest + block).rpartition(b"\n")
-        if end:
-            yield whole + end
-            rest = rest_
-        elif len(rest_) >= BLOCK_BYTES:
-            yield rest_ + b"\n"
-            rest = b""
-        else:
-            rest = rest_
+        *whole, rest = (rest + block).split(b"\n")
+        if len(rest) >= BLOCK_BYTES:
+            whole, rest = [*whole, rest], b""
+        if whole:
+            yield whole
     if rest:
-        yield rest + b"\n"
+        yield [rest]
 
 
-def _with_next(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Each with the beginning of what follows it."""
+def _with_next(blocks: Iterator[list[bytes]]) -> Iterator[tuple[list[bytes], list[bytes]]]:
     last = next(blocks, None)
     while last is not None:
         coming = next(blocks, None)
-        yield last, (coming or b"")[:_AFTER_BYTES]
+        yield last, coming or []
         last = coming
 
 
-def _raw(block: bytes, start: int, needle: bytes) -> str:
+def _near(whole: bytes, needle: bytes) -> str:
     """The line; of a very long one what stands around the needle, of one drawn anew the last drawing."""
-    whole = block[start : block.find(b"\n", start)]
     part = next((each for each in whole.split(b"\r") if needle in each), whole)
     if len(part) > _LONGEST and not course.echoed(line(_text(part[:400])).text):
         middle = part.find(needle)
         part = part[max(0, middle - _LONGEST // 2) : middle + _LONGEST // 2]
     return _text(part[:_LONGEST])
-
-
-def _following(block: bytes, after: bytes, start: int, count: int) -> list[str]:
-    end = block.find(b"\n", start) + 1
-    near = block[end : end + _AFTER_BYTES]
-    near = near + after if len(near) < _AFTER_BYTES else near
-    return [_text(each[:2000]) for each in near.split(b"\n", count)[:count]]
-
-
-def _time_before(before: bytes, block: bytes, at: int) -> tuple[int, int, float] | None:
-    """Of the last line before it that has a time."""
-    near = block[max(0, at - _BEFORE_BYTES) : at]
-    near = before + near if at < _BEFORE_BYTES else near
-    said = (line(_text(each[:300])).when for each in reversed(near.split(b"\n")[-60:]))
-    return next((when for when in said if when), None)
-
-
-def _number(done: Scanned, block: bytes, at: int) -> int:
-    return done.lines + block.count(b"\n", 0, at) + 1
 
 
 def _text(data: bytes) -> str:
