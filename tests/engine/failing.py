@@ -11,7 +11,6 @@ import os
 import resource
 import shutil
 import socket
-import subprocess
 import sys
 import time
 import traceback
@@ -22,12 +21,6 @@ from types import SimpleNamespace
 from typing import Any
 
 MODEL, FOLDER = Path(sys.argv[1]), Path(sys.argv[2])
-
-_OTHER_RANK = """
-import sys, torch.distributed as ranks
-store = ranks.TCPStore("127.0.0.1", int(sys.argv[1]), is_master=False)
-ranks.init_process_group("gloo", store=store, rank=0, world_size=2)
-"""
 
 
 def configured(model: object = MODEL, **settings: Any) -> None:
@@ -148,24 +141,6 @@ def gloo_interface() -> None:
         del os.environ["GLOO_SOCKET_IFNAME"]
 
 
-def gloo_loopback() -> None:
-    """The other rank said that it is at 127.0.0.1, and nothing listens there: it has been killed."""
-    import torch.distributed as ranks
-
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    held = store(port=0, master=True)
-    other = subprocess.Popen([sys.executable, "-c", _OTHER_RANK, str(held.port)])
-    deadline = time.monotonic() + 60
-    while not held.check(["default_pg/0//cpu//0/0"]) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    other.kill()
-    other.wait()
-    try:
-        ranks.init_process_group("gloo", store=held, rank=1, world_size=2, timeout=timedelta(seconds=20))
-    finally:
-        del os.environ["GLOO_SOCKET_IFNAME"]
-
-
 @contextlib.contextmanager
 def taken() -> Any:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -222,7 +197,6 @@ FAILURES: dict[str, Callable[[], object]] = {
     "rendezvous-timeout": lambda: store(port=1, master=False),
     "rendezvous-port": rendezvous_port,
     "gloo-interface": gloo_interface,
-    "gloo-loopback": gloo_loopback,
     "port-taken": port_taken,
     "files-open": files_open,
     "disk-full": disk_full,
