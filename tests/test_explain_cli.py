@@ -61,7 +61,10 @@ def test_what_is_unknown_is_reported(tmp_path: Path, capsys: pytest.CaptureFixtu
     log.write_text(UNKNOWN)
     assert run("--report", str(report), str(log)) == 1
     said = capsys.readouterr().out
-    assert said.startswith(f"{log} shows a failure that medley does not know\n  line:  2: FooError")
+    assert said.startswith(
+        "a failure that medley does not know: FooError\n  cause: its own words: FooError: something odd"
+    )
+    assert f"  line:  {log}:2: FooError: something odd\n  sure:  low\n" in said
     assert said.endswith(f"a report to attach, without secrets: {report}\n")
     assert "FooError: something odd" in report.read_text()
 
@@ -71,8 +74,13 @@ def test_a_report_of_its_own_accord(tmp_path: Path, state: Path, capsys: pytest.
     log.write_text(UNKNOWN)
     assert run("--json", str(log)) == 1
     table = json.loads(capsys.readouterr().out)
-    assert table["problems"] == []
-    assert table["unknown"] == [{"file": str(log), "line_number": 2, "line": "FooError: something odd"}]
+    (problem,) = table["problems"]
+    assert (problem["name"], problem["line_number"], problem["line"]) == (
+        "unknown-error",
+        2,
+        "FooError: something odd",
+    )
+    assert f"medley explain --report report.txt {log}" in problem["fix"]
     assert [str(file) for file in (state / "reports").iterdir()] == [table["report"]]
 
 

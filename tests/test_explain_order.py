@@ -18,7 +18,7 @@ DEAD = "(APIServer pid=1) RuntimeError: Engine core initialization failed. See r
     [
         pytest.param([f"{OOM}\n{DEAD}\n"], ["cuda-out-of-memory"], id="a cause before what follows"),
         pytest.param([f"{DEAD}\n{OOM}\n"], ["cuda-out-of-memory"], id="also where it is printed later"),
-        pytest.param([f"{DEAD}\n{LOST}\n"], ["engine-ended"], id="one symptom where there is no cause"),
+        pytest.param([f"{DEAD}\n{LOST}\n"], ["gloo-lost"], id="what tells more where there is no cause"),
         pytest.param([f"{LOST}\n", f"{OOM}\n"], ["cuda-out-of-memory"], id="the cause in another rank's log"),
         pytest.param([f"{OOM}\n{READY}\n"], [], id="ready after all"),
         pytest.param([f"{READY}\n{OOM}\n"], ["cuda-out-of-memory"], id="it served, then failed"),
@@ -90,11 +90,14 @@ def test_another_host_became_ready_after_it() -> None:
     assert names(of(worker.replace("08:00:00", "08:02:00"), head.format(1))) == ["cuda-out-of-memory"]
 
 
-def test_an_unknown_failure_is_said() -> None:
-    found = of("start\nTraceback (most recent call last):\nFooError: something odd\n")
-    assert [scan.error for scan in found.unknown] == [(3, "FooError: something odd")]
-    assert not of(f"FooError: something odd\n{READY}\n").unknown
-    assert not of("INFO 11-21 08:00:00 [x.py:1] FooError: something odd\n").unknown
+def test_of_one_log_one_failure() -> None:
+    assert names(of(f"{OOM}\n{TAKEN}\n{DEAD}\n")) == ["cuda-out-of-memory"]
+
+
+def test_the_one_by_which_it_ended() -> None:
+    """What was said long before was overcome."""
+    between = "INFO 11-21 08:00:00 [x.py:1] loading\n" * 700
+    assert names(of(f"{TAKEN}\n{between}{OOM}\n{DEAD}\n")) == ["cuda-out-of-memory"]
 
 
 @pytest.mark.parametrize("fill", [100, (1 << 20) - 150, (1 << 20) - 20, (1 << 20) + 10, 3 << 20])

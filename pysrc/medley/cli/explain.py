@@ -54,7 +54,7 @@ Examples:
             _print(found)
             if written:
                 print(f"a report to attach, without secrets: {written}")
-        return 1 if found.problems or found.unknown else 0
+        return 1 if found.problems else 0
 
     def _reported(self, found: "Explained") -> "Path | None":
         from pathlib import Path
@@ -68,24 +68,13 @@ Examples:
 
 
 def _table(found: "Explained") -> dict[str, Any]:
-    table: dict[str, Any] = {"problems": [each.table for each in found.problems]}
-    if found.unknown:
-        table["unknown"] = [
-            {"file": scan.name, "line_number": scan.error[0], "line": scan.error[1]}
-            for scan in found.unknown
-            if scan.error
-        ]
-    return table
+    return {"problems": [each.table for each in found.problems]}
 
 
 def _print(found: "Explained") -> None:
     for each in found.problems:
         print(_text(each))
-    for scan in found.unknown:
-        number, line = scan.error or (0, "")
-        print(f"{scan.name} shows a failure that medley does not know")
-        print(f"  line:  {number}: {line[:400]}")
-    if not found.problems and not found.unknown:
+    if not found.problems:
         lines = sum(scan.lines for scan in found.scans)
         print(f"no failure is in {', '.join(scan.name for scan in found.scans)} ({lines} lines)")
 

@@ -1,11 +1,11 @@
 """What an engine is told that it does not know, or that does not fit the model."""
 
-from medley.explain.known import MEDIUM, Known, shape
+from medley.explain.known import LOW, MEDIUM, Known, shape
 
 KNOWN = (
     Known(
         "flag-unknown",
-        what="the engine does not know a flag",
+        what="the engine does not know a flag (unrecognized arguments)",
         cause="{flag} is none of this version's: flags come and go with versions, and guides grow old",
         fix="leave it out; what there is: vllm serve --help=all, or sglang serve --help",
         shapes=(
@@ -19,14 +19,14 @@ KNOWN = (
     ),
     Known(
         "flag-ambiguous",
-        what="a flag is the beginning of several",
+        what="a flag is ambiguous: the beginning of several",
         cause="{flag} could be {several}",
         fix="write it out, as --pp-size or --tp-size",
         shapes=(shape("ambiguous option", r"ambiguous option: (?P<flag>\S+) could match (?P<several>.+)"),),
     ),
     Known(
         "flag-value",
-        what="a flag has a value that the engine does not take",
+        what="a flag has an invalid value, which the engine does not take",
         cause="[{flag}: ]it may not be {value}[; it may be {several}]",
         fix="give one of those, or leave the flag out",
         shapes=(
@@ -49,8 +49,92 @@ KNOWN = (
         ),
     ),
     Known(
+        "flag-json",
+        what="a flag's value is not valid JSON",
+        cause="[{flag}: ]{said}[; it was given {value}]",
+        fix="""write it as JSON in single quotes: medley serve MODEL -- {flag} '{"key": 3}'""",
+        shapes=(
+            shape(
+                "argument --",
+                r"error: argument (?P<flag>--[\w-]+)[^\n]*\n[^\n]*(?P<line>(?P<said>Invalid JSON: .+?)"
+                r" \[type=json_invalid, input_value='?(?P<value>[^,]+?)'?,)",
+            ),
+            shape(
+                "argument --",
+                r"error: argument (?P<flag>--[\w-]+)(?:/-\w+)?: (?P<said>.*(?:JSON|json)[^:\n]*)(?:: "
+                r"(?P<value>.+))?",
+            ),
+        ),
+        more=1,
+        over=("flag-refused",),
+    ),
+    Known(
+        "flag-range",
+        what="a setting is out of range",
+        cause="{flag} is {value}: it {said}",
+        fix="give one in that range, or leave it out: medley plan MODEL prints flags that go together",
+        shapes=(
+            shape(
+                "validation error",
+                r"validation errors? for \w+\n(?P<flag>[\w.]+)\n\s+(?P<line>Input (?P<said>should be (?:less|"
+                r"greater|a multiple|finite).+?) \[type=\w+, input_value=(?P<value>[^,]+),)",
+            ),
+            shape(
+                "must be",
+                r"(?:ValueError|AssertionError|error): (?P<flag>[\w -]*?(?:utilization|fraction|_size|_len|_"
+                r"tokens|"
+                r"_seqs|_blocks|port|timeout)\w*) ?(?P<said>must be (?:in|between|less|greater|positive|at l"
+                r"east|>|<)"
+                r".{0,60}?)(?:[.,;]? (?:but )?[Gg]ot:? ?(?P<value>\S+?))?\.?$",
+            ),
+        ),
+        more=2,
+    ),
+    Known(
+        "flag-missing",
+        what="a flag that the others need is missing",
+        cause="{said}",
+        fix="add it: medley serve MODEL -- {flag} VALUE; or leave out what needs it",
+        shapes=(
+            shape(
+                "arguments are required",
+                r"error: (?P<said>the following arguments are required: (?P<flag>\S+).*)",
+            ),
+            shape(
+                "equire",
+                r"^(?:ValueError|AssertionError|RuntimeError): (?P<said>[^\n]{0,160}\b[Rr]equires? "
+                r"[^\n]{0,160}"
+                r"(?P<flag>--[a-z][\w-]+).*)",
+            ),
+            shape(
+                "must be s",
+                r"^(?:ValueError|AssertionError|RuntimeError): (?P<said>(?P<flag>--[a-z][\w-]+)[^\n]{0,80} m"
+                r"ust be "
+                r"(?:set|specified).*)",
+            ),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "flag-refused",
+        what="the command line is refused",
+        cause="{said}",
+        fix="mend what that line names; what there is: vllm serve --help=all, sglang serve --help, ray start "
+        "--help",
+        shapes=(
+            shape(
+                "error: argument",
+                r"^[\w ./-]+: error: (?P<said>argument (?!\S+ (?:invalid|expected)).+)",
+            ),
+            shape("Error: No such ", r"^Error: (?P<said>No such (?:option|command).+)"),
+            shape("Error: Invalid value", r"^Error: (?P<said>Invalid value.+)"),
+            shape("Error: Missing ", r"^Error: (?P<said>Missing (?:argument|option|parameter).+)"),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
         "parser-unknown",
-        what="the engine knows no such parser",
+        what="the engine knows no such tool call or reasoning parser",
         cause="{name} is none of its tool or reasoning parsers",
         fix="take one that it names in that line; medley serve MODEL picks the model's own",
         shapes=(
@@ -75,7 +159,7 @@ KNOWN = (
     ),
     Known(
         "context-too-long",
-        what="the context is longer than the model was made for",
+        what="the context (max_model_len) is longer than the model was made for",
         cause="{asked} tokens are asked for, and the model has [{most}]",
         fix="medley serve MODEL --context {most}; for more, the model needs RoPE scaling that its makers "
         "describe",
@@ -94,7 +178,7 @@ KNOWN = (
     ),
     Known(
         "quantization-unknown",
-        what="the engine knows no such quantisation",
+        what="the engine knows no such quantization method",
         cause="{name} is none of its methods",
         fix="leave --quantization out: the model's config.json says what it is",
         shapes=(
@@ -121,7 +205,7 @@ KNOWN = (
     ),
     Known(
         "batch-smaller-than-context",
-        what="one pass may have fewer tokens than the context",
+        what="max_num_batched_tokens is smaller than the context (max_model_len)",
         cause="max_num_batched_tokens is {batch} and max_model_len {context}",
         fix="raise it: -- --max-num-batched-tokens {context}, or allow chunks: -- --enable-chunked-prefill",
         shapes=(
@@ -131,6 +215,99 @@ KNOWN = (
                 r"\((?P<context>\d+)\)",
             ),
         ),
+    ),
+    Known(
+        "batch-smaller-than-item",
+        what="max_num_batched_tokens is smaller than one image or sound takes",
+        cause="one multimodal item has up to {item} tokens, and max_num_batched_tokens is {batch}",
+        fix="raise it: medley serve MODEL -- --max-num-batched-tokens {item}",
+        shapes=(
+            shape(
+                "max_tokens_per_mm_item",
+                r"max_tokens_per_mm_item \((?P<item>\d+)\) is larger than max_num_batched_tokens "
+                r"\((?P<batch>\d+)\)",
+            ),
+        ),
+    ),
+    Known(
+        "request-too-long",
+        what="a request is longer than the model's context (400), and was refused",
+        cause="the context has [{most} tokens, and {asked} were asked for][{said}]",
+        fix="shorten the prompt or max_tokens, or give more context: medley serve MODEL --context 32768",
+        shapes=(
+            shape(
+                "maximum context length",
+                r"(?:Error|error).{0,4} .*maximum context length is (?P<most>\d+) tokens.*?(?:requested "
+                r"(?P<asked>\d+)|"
+                r"total of at least (?P<asked2>\d+))",
+            ),
+            shape("maximum context length", r"Error: (?P<said>.*maximum context length.{0,120})"),
+            shape(
+                "than the model's context length",
+                r"(?P<said>The input \(\d+ tokens\) is longer than the model's context length \(\d+ token"
+                r"s\))",
+            ),
+            shape(
+                "exceeds the model's", r"Error: (?P<said>.*exceeds the model's (?:maximum )?context.{0,120})"
+            ),
+            shape(
+                "is longer than the maximum model length",
+                r"(?P<said>prompt \(length \d+\) is longer than the maximum model length of \d+)",
+            ),
+        ),
+        confidence=LOW,
+        stays=True,
+    ),
+    Known(
+        "tls-file",
+        what="the server's TLS certificate or key file is missing or broken (--ssl-certfile, --ssl-keyfile)",
+        cause="{said}",
+        fix="name files that are there: ls -l CERT KEY; medley serve MODEL -- --ssl-certfile CERT "
+        "--ssl-keyfile KEY",
+        shapes=(
+            shape(
+                "load_cert_chain(",
+                r"load_cert_chain\([^\n]*\n(?:[^\n]*\n){0,3}?(?P<line>(?P<said>(?:FileNotFoundError|Permissi"
+                r"onError|"
+                r"ssl\.SSLError|IsADirectoryError)\b.*))",
+            ),
+        ),
+        more=4,
+        echoes=True,
+    ),
+    Known(
+        "template-file",
+        what="the chat template file is missing",
+        cause="--chat-template names {file}, and it is not there",
+        fix="ls {file}; or leave --chat-template out: the model has one of its own",
+        shapes=(
+            shape("chat template string (", r"chat template string \((?P<file>[^)]+)\) appears path-like"),
+            shape(
+                "hat template",
+                r"[Cc]hat template (?:file )?(?:path )?[\"'`]?(?P<file>[^\s\"'`]+)[\"'`]? (?:is not a buil"
+                r"t-in|not found|does not "
+                r"exist)",
+            ),
+        ),
+    ),
+    Known(
+        "lora-missing",
+        what="a LoRA adapter is missing",
+        cause="{said}",
+        fix="name the folder that holds its adapter_config.json: medley serve MODEL -- --lora-modules "
+        "NAME=FOLDER",
+        shapes=(
+            shape("No adapter found for", r"(?P<said>(?:Loading lora \S+ failed: )?No adapter found for .+)"),
+            shape(
+                "LoRA", r"(?P<said>(?:LoRA|lora) (?:adapter|path|\S+).{0,80}(?:does not exist|not found).*)"
+            ),
+            shape(
+                "adapter_config.json",
+                r"(?P<said>(?:No such file|Can't find|Cannot find).{0,160}adapter_config\.json.{0,100})",
+            ),
+        ),
+        confidence=MEDIUM,
+        over=("hub-name", "hub-not-found"),
     ),
     Known(
         "dtype-unsupported",

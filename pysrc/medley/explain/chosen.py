@@ -1,11 +1,15 @@
 """Of all that logs show, the failure that came first: a cause before what follows from it."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from medley.explain.known import LOW, RANK
+from medley.explain.line import line
 from medley.explain.scan import Hit, Scanned, shown
+from medley.explain.silent import SILENT, last_words
+from medley.explain.uncaught import NEAR, UNKNOWN, Slip
 from medley.problem import Problem
 
 _AT_ONCE = 8
@@ -48,7 +52,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Explained:
-    """`unknown`: logs that show a failure, of which nothing is known."""
+    """`unknown`: logs that show a failure, of which no more is known than its own words."""
 
     problems: tuple[Found, ...]
     unknown: tuple[Scanned, ...]
@@ -62,26 +66,77 @@ class Explained:
 def chosen(scans: Sequence[Scanned]) -> Explained:
     hits = [hit for scan in scans for hit in scan.hits if not _mended(hit, scans)]
     worse = {name for hit in hits for name in hit.known.over}
-    hits = [hit for hit in hits if hit.known.name not in worse]
+    said = Counter(hit.known.name for hit in hits)
+    hits = [hit for hit in hits if hit.known.name not in worse and said[hit.known.name] >= hit.known.often]
     causes = [hit for hit in hits if not hit.known.symptom]
     best = min((RANK[hit.known.confidence] for hit in causes), default=None)
-    pool = [hit for hit in causes if RANK[hit.known.confidence] == best] or hits
-    ordered = sorted(pool, key=_order(pool, scans))
-    found = tuple(_found(ordered))
-    if found and found[0].hit.known.symptom:
-        found = found[:1]
-    unknown = () if found else tuple(scan for scan in scans if scan.error and not scan.was_ready)
+    pool = [hit for hit in causes if RANK[hit.known.confidence] == best]
+    found = tuple(_found(sorted(pool, key=_order(pool, scans)), scans))
+    if not found:
+        found = tuple(Found(hit) for hit in _symptoms(hits, scans)[:1])
+    if not found and not hits and not any(scan.was_ready or scan.stopped or scan.slips for scan in scans):
+        found = tuple(Found(hit) for scan in scans if (hit := _silent(scan)))[:1]
+    unknown = tuple(
+        scan
+        for scan in scans
+        for each in found[:1]
+        if each.hit.known is UNKNOWN and scan.name == each.hit.log
+    )
     return Explained(found, unknown, tuple(scans))
 
 
-def _found(ordered: Sequence[Hit]) -> Iterable[Found]:
-    """Each kind of failure once, with all places of it."""
+def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
+    """Where no cause is known: an error in its own words, or what follows from a cause; the best first."""
+    own = [_unknown(scan, slip) for scan in scans if not _elsewhere(scan, scans) and (slip := scan.reason)]
+    firsts: list[Hit] = []
+    for scan in scans:
+        of_log = [
+            hit for hit in [*hits, *own] if hit.log == scan.name and not (hit.known.last or hit.known.hint)
+        ]
+        firsts.extend(sorted(of_log, key=lambda hit: hit.number)[:1])
+    last = [hit for hit in hits if hit.known.last]
+    hints = [hit for hit in hits if hit.known.hint] if own or last else []
+    pool = firsts or hints or last
+    order = _order(pool, scans)
+    return sorted(pool, key=lambda hit: (hit.known is not UNKNOWN, order(hit)))
+
+
+def _elsewhere(scan: Scanned, scans: Sequence[Scanned]) -> bool:
+    """Whether the model became ready, as another rank's log says."""
+    return any(other.was_ready for other in scans if other is not scan)
+
+
+def _silent(scan: Scanned) -> Hit | None:
+    ending = last_words(scan.tail)
+    if ending is None:
+        return None
+    before_end, said = ending
+    raw = scan.tail[len(scan.tail) - 1 - before_end]
+    return Hit(SILENT, {"said": said}, line(raw[-400:]), scan.lines - before_end, scan.name, None)
+
+
+def _unknown(scan: Scanned, slip: Slip) -> Hit:
+    found = {"kind": slip.kind, "said": shown(slip.said), "log": scan.name}
+    return Hit(UNKNOWN, found, slip.line, slip.number, scan.name, slip.when)
+
+
+def _found(ordered: Sequence[Hit], scans: Sequence[Scanned]) -> Iterable[Found]:
+    """Of each log the one that ended it, and what stays; each kind of failure once, with all places of it."""
+    death = {scan.name: scan.death for scan in scans}
+    near = [hit for hit in ordered if _is_near(hit, death[hit.log])]
+    logs: set[str] = set()
     by_name: dict[str, list[Hit]] = {}
-    for hit in ordered:
-        by_name.setdefault(hit.known.name, []).append(hit)
+    for hit in [*near, *(hit for hit in ordered if hit not in near)]:
+        if hit.known.name in by_name or hit.log not in logs or hit.known.stays:
+            by_name.setdefault(hit.known.name, []).append(hit)
+            logs.add(hit.log)
     for at, hits in enumerate(by_name.values()):
         others = dict.fromkeys(_place(hit) for hit in hits if _place(hit) != _place(hits[0]))
         yield Found(_fullest(hits), follows=at > 0, also=tuple(others))
+
+
+def _is_near(hit: Hit, death: int | None) -> bool:
+    return death is None or hit.known.stays or abs(hit.number - death) <= NEAR
 
 
 def _fullest(hits: Sequence[Hit]) -> Hit:

@@ -5,7 +5,7 @@ from medley.explain.known import MEDIUM, Known, shape
 KNOWN = (
     Known(
         "ptxas-architecture",
-        what="Triton's assembler does not know this GPU",
+        what="Triton's ptxas does not know this GPU ({arch})",
         cause="its ptxas has no {arch}: it is older than the GPU (Thor is sm_110a, Spark sm_121a)",
         fix="take the one of CUDA 13: export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas (medley's "
         "environments set it),\nor compile nothing: medley serve MODEL -- --enforce-eager",
@@ -20,7 +20,7 @@ KNOWN = (
     ),
     Known(
         "nvcc-architecture",
-        what="this host's nvcc does not know this GPU",
+        what="nvcc does not know this GPU's architecture ({arch})",
         cause="nvcc has no {arch}: its CUDA is older than the GPU",
         fix="use CUDA 13's: export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH, or "
         "medley env build, whose toolkit fits the host",
@@ -30,7 +30,7 @@ KNOWN = (
             ),
             shape(
                 "No supported CUDA architectures found",
-                r"(?P<arch>No supported CUDA architectures found for major versions \S+)",
+                r"No supported CUDA architectures found for (?P<arch>major versions \[[^\]]*\])",
             ),
             shape("Unknown CUDA arch", r"Unknown CUDA arch \((?P<arch>[^)]+)\)"),
         ),
@@ -38,7 +38,7 @@ KNOWN = (
     ),
     Known(
         "compiler-missing",
-        what="there is no C compiler where one is needed",
+        what="no C or C++ compiler is found",
         cause="{said}: PyTorch and Triton compile small programs at the first start",
         fix="sudo apt install build-essential (or run inside nix develop .#KIND), or compile nothing: "
         "medley serve MODEL -- --enforce-eager",
@@ -61,7 +61,7 @@ KNOWN = (
     ),
     Known(
         "python-headers",
-        what="the headers of this Python are missing",
+        what="the headers of this Python are missing (Python.h)",
         cause="Triton compiles a small module and does not find {file}",
         fix="sudo apt install python3-dev of the same version, or take an environment with a Python that "
         "has them: medley env build",
@@ -85,7 +85,7 @@ KNOWN = (
     ),
     Known(
         "cuda-toolkit-missing",
-        what="there is no CUDA toolkit where one is needed",
+        what="no CUDA toolkit is found (nvcc)",
         cause="{said}",
         fix="medley env build brings the host's toolkit; by hand: install it and export "
         "CUDA_HOME=/usr/local/cuda PATH=/usr/local/cuda/bin:$PATH",
@@ -166,11 +166,31 @@ KNOWN = (
         ),
     ),
     Known(
+        "flashinfer-jit",
+        what="FlashInfer could not compile its kernels (JIT with nvcc and ninja)",
+        cause="{said}",
+        fix="clear what it kept, and give it the toolkit of PyTorch's CUDA: rm -r ~/.cache/flashinfer; "
+        "medley env build; or "
+        "another backend: medley serve MODEL -- --attention-backend TRITON_ATTN (SGLang: triton)",
+        shapes=(
+            shape("Ninja build failed", r"(?P<said>Ninja build failed.*)"),
+            shape(
+                "'ninja'",
+                r"(?P<said>Command '\['(?:\S*/)?ninja'.{0,40}/flashinfer/.{0,200}).*returned non-zero exit "
+                r"status \d+",
+            ),
+        ),
+        over=("compile-failed", "cuda-graph"),
+        confidence=MEDIUM,
+    ),
+    Known(
         "compile-failed",
-        what="the model could not be compiled",
+        what="the model or a kernel could not be compiled",
         cause="{said}",
         fix="compile nothing: medley serve MODEL -- --enforce-eager; what it lacks stands above that line",
         shapes=(
+            shape("PassManager::run failed", r"^(?P<said>(?:RuntimeError: )?PassManager::run failed)"),
+            shape("LLVM ERROR", r"(?P<said>LLVM ERROR: .+)"),
             shape("InductorError", r"(?P<said>(?:torch\._inductor\.exc\.)?InductorError: .+)"),
             shape("BackendCompilerFailed", r"(?P<said>BackendCompilerFailed.*)"),
             shape("CppCompileError", r"(?P<said>CppCompileError.*)"),

@@ -2,12 +2,12 @@
 
 import re
 
-from medley.explain.known import Known, shape
+from medley.explain.known import MEDIUM, Known, shape
 
 KNOWN = (
     Known(
         "container-gpu",
-        what="the container runtime cannot pass the GPU",
+        what="the container runtime cannot pass the GPU (NVIDIA container toolkit)",
         cause="{said}",
         fix="install NVIDIA's container toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker "
         "&& sudo systemctl restart docker; on Jetson: --runtime nvidia",
@@ -44,6 +44,26 @@ KNOWN = (
         ),
     ),
     Known(
+        "rdma-permission",
+        what="RDMA devices: permission denied for this process (/dev/infiniband)",
+        cause="{said}",
+        fix="give the container its devices: docker run --device /dev/infiniband --cap-add IPC_LOCK "
+        "--ulimit memlock=-1 …;"
+        " outside one: ls -l /dev/infiniband, sudo usermod -aG rdma $USER",
+        shapes=(
+            shape(
+                "/dev/infiniband",
+                r"(?P<said>/dev/infiniband/\S+:? ?[^\n]{0,30}(?:[Pp]ermission denied|Operation no"
+                r"t permitted))",
+            ),
+            shape(
+                "ibv_open_device",
+                r"(?P<said>ibv_open_device[^\n]{0,60}(?:Permission denied|EACCES|error 13))",
+            ),
+        ),
+        quiet=True,
+    ),
+    Known(
         "image-none",
         what="the image is not found, or not for you",
         cause="{said}",
@@ -68,7 +88,7 @@ KNOWN = (
     ),
     Known(
         "image-limit",
-        what="the registry asks for patience",
+        what="the registry's pull rate limit is reached",
         cause="too many images were pulled from this address",
         fix="docker login, which has a higher limit; or save it on one host and load it here: docker save "
         "IMAGE | ssh HOST docker load",
@@ -79,22 +99,55 @@ KNOWN = (
     ),
     Known(
         "container-runtime",
-        what="Docker does not answer",
+        what="the Docker daemon does not answer",
         cause="{said}",
-        fix="sudo systemctl start docker; for your user: sudo usermod -aG docker $USER, then log in anew; "
-        "or --container podman",
+        fix="sudo systemctl enable --now docker; or without it: --container podman",
         shapes=(
             shape(
                 "annot connect to the Docker daemon", r"(?P<said>Cannot connect to the Docker daemon at \S+)"
             ),
             shape(
-                "permission denied while trying to connect to the",
-                r"(?P<said>permission denied while trying to connect to the [Dd]ocker (?:daemon socket|API))",
-            ),
-            shape(
                 "failed to connect to the docker API", r"(?P<said>failed to connect to the docker API at \S+)"
             ),
         ),
+    ),
+    Known(
+        "container-permission",
+        what="Docker's socket: permission denied for this user",
+        cause="{said}: the user is not in the group docker",
+        fix="sudo usermod -aG docker $USER\nthen log in anew (newgrp docker); or --container podman",
+        shapes=(
+            shape(
+                "ermission denied",
+                r"(?P<said>(?:permission denied while trying to connect to the [Dd]ocker (?:daemon socket|AP"
+                r"I)|"
+                r"dial unix \S*docker\S*sock: connect: permission denied|PermissionError.*docker\.sock))",
+            ),
+        ),
+        over=("container-runtime", "not-allowed"),
+    ),
+    Known(
+        "image-unreachable",
+        what="the container registry is not reached",
+        cause="{said}",
+        fix="see the way out: curl -I https://registry-1.docker.io/v2/; or bring the image from a host "
+        "that has it: docker "
+        "save IMAGE | ssh HOST docker load",
+        shapes=(
+            shape("pinging container registry", r"(?P<said>pinging container registry .+)"),
+            shape(
+                "dial tcp",
+                r"(?P<said>(?:Get|Head) \"https://[^\"]*/v2/[^\"]*\": (?:dial tcp|net/http|context).+)",
+            ),
+            shape(
+                "failed to resolve reference",
+                r"(?P<said>failed to resolve reference .+?(?:dial tcp|no such host|i/o timeout).*)",
+            ),
+            shape(
+                "request canceled while waiting", r"(?P<said>request canceled while waiting for connection.*)"
+            ),
+        ),
+        confidence=MEDIUM,
     ),
     Known(
         "container-name",

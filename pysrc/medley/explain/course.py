@@ -10,7 +10,9 @@ BEGINS, READY, STOPPED, MENDED, WRONG = "begins", "ready", "stopped", "mended", 
 _ECHO = re.compile(
     r"non-default args:|Initializing an? (?:V[01] )?LLM engine|server_args=|^args: Namespace|^Namespace\(|"
     r"Received request|[\"']?(?:content|prompt|role|messages)[\"']?: ?[\"'\[]|prompt=|"
-    r"^medley: (?!ready)|^\s*\+{1,3} |^\s*(?:\$|#) |override-neuron|compilation_config="
+    r"^medley: (?!ready)|^\s*\+{1,3} |^\s*(?:\$|#) |override-neuron|compilation_config=|"
+    # Said in every good start: it goes on without
+    r"^Ignore import error|Will ignore error and continue"
 )
 _SOURCE = re.compile(r"^\s+(?:raise |return |assert |logger\.|f?[\"'])")
 
@@ -50,7 +52,12 @@ TURNS = (
     ),
     Turn(
         MENDED,
-        (shape("Init COMPLETE"), shape("peer ranks", r"is connected to [1-9]\d* peer ranks")),
+        (
+            shape("Init COMPLETE"),
+            shape("peer ranks", r"is connected to [1-9]\d* peer ranks"),
+            shape("is assigned as", r"^rank \d+ in world size \d+ is assigned as"),
+            shape("Init torch distributed ends"),
+        ),
         mends=("nccl-connect", "nccl-link-local", "gloo-refused", "rendezvous-", "refused"),
     ),
     Turn(MENDED, (shape("ink up"), shape("Link is Up")), mends=("link-fell",)),
@@ -70,13 +77,12 @@ TURNS = (
     Turn(
         WRONG,
         (
-            shape("Error: ", r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt): \S"),
-            shape("rror", r"^(?:fatal )?error: |: error: |^Error: "),
-            shape("Exception", r"^(?:[\w.]+\.)?\w+Exception: \S"),
-            shape("Segmentation fault"),
-            shape("core dumped"),
+            shape(
+                "rror", r"^[\w.]*(?:Error|Failure)(?:\(\w+\))?(?::|$)|^(?:fatal )?error: |: error: |^Error: "
+            ),
+            shape("xception", r"^[\w.]*Exception(?:\(\w+\))?(?::|$)"),
+            shape("xpired", r"^[\w.]+Expired: "),
             shape("what():", r"^\s*what\(\):"),
-            shape("Fatal Python error"),
         ),
     ),
 )

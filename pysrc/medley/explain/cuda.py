@@ -5,7 +5,7 @@ from medley.explain.known import MEDIUM, Known, shape
 KNOWN = (
     Known(
         "no-kernel-image",
-        what="the environment has no kernels for this GPU",
+        what="the environment has no CUDA kernels for this GPU (no kernel image)",
         cause="a wheel was built without this GPU's architecture (Orin sm_87, Thor sm_110, Spark sm_121)",
         fix="take the environment that is made for this kind of host: medley env build; by hand, wheels "
         "of the CUDA 13"
@@ -24,13 +24,18 @@ KNOWN = (
     Known(
         "driver-old",
         what="the NVIDIA driver is too old for this CUDA",
-        cause="[the driver knows CUDA {found}, and the environment was built for a newer one][PyTorch was "
+        cause="[CUDA says: {said}][the driver knows CUDA {found}, and the environment was built for a "
+        "newer one][PyTorch was "
         "built for a newer"
         " CUDA than the driver {what} knows]",
         fix="update the driver (on Jetson: JetPack), or take an environment of the driver's CUDA: medley "
         "env build;"
         " nvidia-smi says what the driver knows",
         shapes=(
+            shape(
+                "unsupported display driver",
+                r"(?P<said>system has unsupported display driver / cuda driver combination)",
+            ),
             shape("driver on your system is too old", r"too old \(found version (?P<found>\d+)\)"),
             shape("driver version is insufficient for CUDA runtime version"),
             shape("compiled with an unsupported toolchain"),
@@ -58,7 +63,7 @@ KNOWN = (
             shape("libcuda.so cannot found", r"(?P<file>libcuda\.so) cannot found"),
             shape("Shared Library Not Found", r"NVML Shared Library Not Found(?P<file>)"),
         ),
-        over=("library-missing", "gpu-none", "device-unknown"),
+        over=("kernels-missing", "library-missing", "gpu-none", "device-unknown"),
     ),
     Known(
         "driver-mismatch",
@@ -70,12 +75,14 @@ KNOWN = (
     ),
     Known(
         "gpu-none",
-        what="CUDA finds no GPU",
+        what="CUDA or Triton finds no GPU and no driver",
         cause="[{said}]",
         fix="see what the host says: nvidia-smi, and medley facts; unset CUDA_VISIBLE_DEVICES; in a "
         "container: --gpus all"
         " (Jetson: --runtime nvidia)",
         shapes=(
+            shape("active drivers (", r"(?P<said>0 active drivers) \(\[\]\)"),
+            shape("no GPUs found", r"(?P<said>ProcessGroupNCCL is only supported with GPUs, no GPUs found)"),
             shape("No CUDA GPUs are available", r"(?P<said>No CUDA GPUs are available)"),
             shape("Found no NVIDIA driver", r"(?P<said>Found no NVIDIA driver on your system)"),
             shape("no CUDA-capable device", r"(?P<said>no CUDA-capable device is detected)"),
@@ -88,8 +95,34 @@ KNOWN = (
         ),
     ),
     Known(
+        "nvidia-smi-missing",
+        what="nvidia-smi is missing: the NVIDIA driver's tools are not on this host",
+        cause="{said}: no driver is installed, or this is a container without --gpus all",
+        fix="sudo ubuntu-drivers install (a Jetson's JetPack brings it); in a container: --gpus all",
+        shapes=(
+            shape("nvidia-smi", r"(?P<said>nvidia-smi: (?:command )?not found)"),
+            shape("nvidia-smi", r"(?P<said>No such file or directory: '(?:\S*/)?nvidia-smi')"),
+            shape("nvidia-smi", r"(?P<said>exec: \"nvidia-smi\": executable file not found)"),
+        ),
+    ),
+    Known(
+        "kernel-image-invalid",
+        what="the driver cannot load a compiled kernel (device kernel image is invalid)",
+        cause="it was compiled for another CUDA or GPU than the driver knows: {said}",
+        fix="clear what was compiled: rm -r ~/.triton/cache ~/.cache/flashinfer "
+        "~/.cache/vllm/torch_compile_cache; then "
+        "one CUDA for driver and environment: medley env build",
+        shapes=(
+            shape("kernel image is invalid", r"(?P<said>[^\n]{0,80}device kernel image is invalid)"),
+            shape("PTX JIT compil", r"(?P<said>a PTX JIT compilation failed)"),
+            shape("CUDA_ERROR_INVALID_IMAGE", r"(?P<said>CUDA_ERROR_INVALID_IMAGE)"),
+            shape("CUDA_ERROR_INVALID_PTX", r"(?P<said>CUDA_ERROR_INVALID_PTX)"),
+        ),
+        over=("cuda-failed", "compile-failed", "cuda-graph"),
+    ),
+    Known(
         "device-unknown",
-        what="the engine finds no device that it can run on",
+        what="the engine finds no device that it can run on: no GPU",
         cause="no GPU answers, or this build of the engine is for another kind of device",
         fix="medley facts says what the host has; medley env list which environments fit it; on a CPU "
         "host take one whose"
@@ -147,12 +180,18 @@ KNOWN = (
     ),
     Known(
         "cuda-failed",
-        what="a kernel on the GPU failed",
+        what="a CUDA kernel failed on the GPU",
         cause="CUDA says: {said}; the call that shows it is often not the one that did it",
         fix="start it once with CUDA_LAUNCH_BLOCKING=1 to see the true place; without compiled graphs: "
         "medley serve MODEL"
         " -- --enforce-eager; and see the kernel's word: sudo dmesg | grep Xid",
         shapes=(
+            shape(
+                "failed with error",
+                r"^(?:RuntimeError: )?Check failed: .{0,60}cudaSuccess.{0,40}: (?P<said>\w+ failed with erro"
+                r"r [^\n']{0,80})",
+            ),
+            shape("CUDA error at", r"(?P<said>CUDA error at [^\n]{0,120})"),
             shape("CUDA error: ", r"CUDA error: (?P<said>(?!out of memory)[^\n]{0,100})"),
             shape("CUBLAS_STATUS_", r"(?P<said>CUBLAS_STATUS_(?!ALLOC)\w+)"),
             shape("CUDNN_STATUS_", r"(?P<said>CUDNN_STATUS_\w+)"),

@@ -5,7 +5,7 @@ from medley.explain.known import Known, shape
 KNOWN = (
     Known(
         "heads-indivisible",
-        what="the model cannot be cut into so many tensor parallel ranks",
+        what="the attention heads cannot be divided by so many tensor parallel ranks",
         cause="{heads} heads cannot be shared by {ranks} ranks",
         fix="take a size that divides them, or stages instead: medley serve MODEL --pp {ranks}; medley "
         "plan MODEL --all says which fit",
@@ -89,6 +89,25 @@ KNOWN = (
                 "please set tensor_parallel_size",
                 r"please set tensor_parallel_size \((?P<ranks>\d+)\) to less than max local \w+ count "
                 r"\((?P<gpus>\d+)\)",
+            ),
+        ),
+    ),
+    Known(
+        "nodes-indivisible",
+        what="--nnodes does not divide the number of ranks",
+        cause="{said}",
+        fix="medley serve MODEL counts hosts and ranks itself; by hand make --tensor-parallel-size times "
+        "--pipeline-parallel-size a multiple of --nnodes",
+        shapes=(
+            shape(
+                "must evenly divide",
+                r"(?P<said>[^\n:]{0,20}--nnodes[^\n:]{0,10} must evenly divide the total world size \(\d+\))",
+            ),
+            shape(
+                "nnodes",
+                r"(?P<said>(?:[Tt]p_size|[Ww]orld size|tensor parallel size|tp_size \* pp_size)[^\n]{0,60} "
+                r"(?:must be|is not) divisible by "
+                r"(?:number of nodes|nnodes).*)",
             ),
         ),
     ),

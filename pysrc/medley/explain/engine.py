@@ -41,7 +41,7 @@ KNOWN = (
     ),
     Known(
         "engine-waits",
-        what="a rank gave no answer in time",
+        what="a rank gave no answer in time (RPC or watchdog timeout)",
         cause="{said}: it is stuck, very slow, or gone",
         fix="explain the logs of all hosts together: medley explain HOST-1.log HOST-2.log; test the wire: "
         "medley collective-test",
@@ -54,14 +54,69 @@ KNOWN = (
                 "Health check failed",
                 r"(?P<said>Health check failed\. Server couldn't get a response.{0,60})",
             ),
+        ),
+        confidence=LOW,
+        symptom=True,
+        quiet=True,
+    ),
+    Known(
+        "engine-stuck",
+        what="the engine waits for a rank that does not answer",
+        cause="{said} again and again: a rank is stuck, gone, or compiles for very long",
+        fix="see what each host does: medley status, nvidia-smi; explain the logs of all hosts together: "
+        "medley explain "
+        "HOST-1.log HOST-2.log",
+        shapes=(
             shape(
                 "No available shared memory broadcast block",
-                r"(?P<said>No available shared memory broadcast block found)",
+                r"(?P<said>No available shared memory broadcast block found in \d+ seconds)",
             ),
         ),
         confidence=LOW,
         symptom=True,
         quiet=True,
+        often=3,
+    ),
+    Known(
+        "engine-killed",
+        what="a process of the engine died without a word: it was killed (SIGKILL, out of memory) or it "
+        "crashed",
+        cause="{said}, and no error stands before it: most often the kernel's OOM killer, on a host without "
+        "free memory",
+        fix="see whether it did: sudo dmesg | grep -i -E 'out of memory|killed process|segfault'; then "
+        "leave more memory free: "
+        "medley plan MODEL",
+        shapes=(
+            shape("engine core exited unexpectedly", r"(?P<said>engine core exited unexpectedly)"),
+            shape(
+                "died unexpectedly",
+                r"(?P<said>(?:Engine core proc \S+|Worker proc \S+|Process \S+|\S+ process|SGLang's schedule"
+                r"r\S*).{0,40}died "
+                r"unexpectedly(?: \(exit code: \S+\))?)",
+            ),
+            shape(
+                "One or more Engine core process",
+                r"(?P<said>(?:One or more )?[Ee]ngine core process\S* .{0,40}(?:died|exited).*)",
+            ),
+        ),
+        confidence=LOW,
+        symptom=True,
+        quiet=True,
+        last=True,
+    ),
+    Known(
+        "stopped-early",
+        what="the engine was told to end before it was ready (SIGTERM or Ctrl-C)",
+        cause="{said}: somebody, a time limit, or a service manager ended it; nothing failed by itself",
+        fix="start it again and give it time: medley serve MODEL --timeout 3600; who ended it: journalctl -e",
+        shapes=(
+            shape("KeyboardInterrupt: terminated", r"(?P<said>KeyboardInterrupt: terminated)"),
+            shape("SystemExit", r"(?P<said>^SystemExit: (?:15|143|130)$)"),
+        ),
+        confidence=LOW,
+        symptom=True,
+        last=True,
+        stops=True,
     ),
     Known(
         "engine-ended",
@@ -76,11 +131,6 @@ KNOWN = (
             shape("EngineCore encountered", r"(?P<said>EngineCore encountered (?:a fatal error|an issue))"),
             shape("WorkerProc initialization failed", r"(?P<said>WorkerProc initialization failed)"),
             shape(
-                "died unexpectedly",
-                r"(?P<said>(?:Worker proc \S+|Process \S+|\S+ process|SGLang's scheduler\S*).{0,40}died "
-                r"unexpectedly)",
-            ),
-            shape(
                 "Initialization failed. Please see",
                 r"(?P<said>Initialization failed\. Please see the error messages above)",
             ),
@@ -93,5 +143,6 @@ KNOWN = (
         ),
         confidence=LOW,
         symptom=True,
+        last=True,
     ),
 )

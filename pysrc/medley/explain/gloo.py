@@ -56,7 +56,7 @@ KNOWN = (
     ),
     Known(
         "rendezvous-port",
-        what="the port where the ranks are to meet is taken",
+        what="the rendezvous port (master port) is in use",
         cause="port {port} is in use on this host: an earlier run still holds it, or another model",
         fix="end that (medley stop, or see who has it: ss -ltnp 'sport = :{port}'), or take another port:"
         " -- --master-port 29555 (vLLM), -- --dist-init-addr HOST:50055 (SGLang)",
@@ -75,7 +75,7 @@ KNOWN = (
     ),
     Known(
         "rendezvous-timeout",
-        what="the ranks did not find each other",
+        what="the rendezvous timed out: the ranks did not find each other",
         cause="[nothing answered at {peer}][ for {limit} ms][only {came} ranks came within {seconds} s]: "
         "the first host's"
         " process is not up, or a firewall stands between",
@@ -109,6 +109,29 @@ KNOWN = (
         ),
     ),
     Known(
+        "rendezvous-waits",
+        what="a rank does not reach the first host's rendezvous port (master address)",
+        cause="nothing answers at {peer}[: {said}]: the first host's process is not up there, or a firewall "
+        "stands between",
+        fix="start the first host, with the same address on all; test the way: medley link test HOST, and "
+        "open the ports: "
+        "medley ports --firewall ufw",
+        shapes=(
+            shape(
+                "failed to connect/validate",
+                r"TCP client failed to connect/validate to host (?P<peer>\S+) - retrying \(.*?\): "
+                r"(?P<said>.+)",
+            ),
+            shape(
+                "client socket has failed to connect",
+                r"client socket has failed to connect to (?P<peer>\S+) \((?P<said>errno: \d+ - [^)]+)\)",
+            ),
+        ),
+        confidence=LOW,
+        symptom=True,
+        quiet=True,
+    ),
+    Known(
         "rendezvous-name",
         what="a host's name is not known on another",
         cause="{name} has no address there ({said})",
@@ -125,7 +148,7 @@ KNOWN = (
     ),
     Known(
         "gloo-waits",
-        what="a rank waited in vain for the others",
+        what="Gloo timed out: a rank waited in vain for the others",
         cause="Gloo gave up after {limit} ms: one rank is gone, slow, or not reached",
         fix="explain the logs of all hosts together: medley explain HOST-1.log HOST-2.log",
         shapes=(
@@ -137,7 +160,7 @@ KNOWN = (
     ),
     Known(
         "gloo-lost",
-        what="a rank lost the connection to another",
+        what="a rank lost the connection to another (Gloo)",
         cause="{said}; why the other rank went stands in that rank's own log",
         fix="explain the logs of all hosts together: medley explain HOST-1.log HOST-2.log",
         shapes=(

@@ -19,7 +19,7 @@ KNOWN = (
             shape(
                 "Bfloat16 is only supported",
                 r"compute capability of at least (?P<needs>[\d.]+)\. Your (?P<gpu>.+?) GPU(?: \w+)? has "
-                r"compute capability (?P<has>[\d.]+)",
+                r"compute capability (?P<has>\d+(?:\.\d+)?)",
             ),
         ),
     ),
@@ -36,6 +36,31 @@ KNOWN = (
             ),
             shape("minimum capability", r"(?P<method>[\w-]+) .*minimum capability[: ]+(?P<needs>[\d.]+)"),
         ),
+    ),
+    Known(
+        "gpu-type",
+        what="this GPU's architecture does not have a number format or instruction that the kernel needs",
+        cause="{said}",
+        fix="take another form of the model (AWQ, GPTQ, bfloat16) or another backend: medley serve MODEL "
+        "--kv-type auto "
+        "-- --attention-backend TRITON_ATTN; what fits: medley plan MODEL",
+        shapes=(
+            shape(
+                "not supported in this architecture",
+                r"(?P<said>type \w+ not supported in this architecture.{0,80})",
+            ),
+            shape(
+                "expects arch to be",
+                r"(?P<said>expects arch to be (?:one of )?\[?[^\]\n]*\]?, but got (?:Arch\.)?(?P<arch>sm"
+                r"_\w+))",
+            ),
+            shape("nsupported architecture", r"(?P<said>[Uu]nsupported architecture:? (?:Arch\.)?sm_\w+)"),
+            shape(
+                "equires compute capability", r"Error: (?P<said>.{0,120}[Rr]equires compute capability .+)"
+            ),
+            shape("only supported on", r"Error: (?P<said>[^\n]{0,120}only supported on (?:SM|sm_?)\d+.*)"),
+        ),
+        over=("compile-failed", "cuda-graph"),
     ),
     Known(
         "gpu-failed",
@@ -73,12 +98,21 @@ KNOWN = (
     ),
     Known(
         "gpu-attention",
-        what="the attention backend does not run here",
+        what="the attention backend is invalid here",
         cause="{backend}: {said}",
         fix="leave the choice to the engine (no --attention-backend), or take another: -- "
         "--attention-backend TRITON_ATTN"
         " (vLLM), triton (SGLang)",
         shapes=(
+            shape(
+                "nknown attention backend",
+                r"(?P<said>Unknown attention backend): '(?P<backend>[^']+)'",
+            ),
+            shape(
+                "expects attention_backend to be",
+                r"(?P<said>\w+ \w+ expects attention_backend to be one of \[[^\]]*\]), but got "
+                r"(?P<backend>\w+)",
+            ),
             shape(
                 "is not valid for this configuration",
                 r"Selected backend (?:AttentionBackendEnum\.)?(?P<backend>\S+) is not valid for this "

@@ -105,7 +105,7 @@ KNOWN = (
     ),
     Known(
         "memlock",
-        what="RDMA may not lock the memory it needs",
+        what="RDMA may not lock the memory it needs (memlock, ulimit -l)",
         cause="{call} failed: the limit of locked memory (ulimit -l) is too low for this process",
         fix="raise it: docker run --ulimit memlock=-1 …; for a service LimitMEMLOCK=infinity; for users "
         "a line"
@@ -121,7 +121,7 @@ KNOWN = (
     ),
     Known(
         "killed",
-        what="something killed a process of the engine (SIGKILL)",
+        what="a process of the engine was killed (SIGKILL)",
         cause="{who} ended with signal 9: when memory runs out the kernel does that",
         fix="see whether it did: sudo dmesg | grep -i 'killed process'; then leave more memory free: "
         "medley plan MODEL",
@@ -144,8 +144,11 @@ KNOWN = (
         fix="prove the environment: medley env check; then without compiled graphs: medley serve MODEL --"
         " --enforce-eager",
         shapes=(
-            shape("Segmentation fault"),
-            shape("SIGSEGV", r"SIGSEGV"),
+            shape(
+                "Segmentation fault",
+                r"^(?:Fatal Python error: |!+ )?Segmentation fault|: +\d+ Segmentation fault",
+            ),
+            shape("SIGSEGV", r"(?<!due to )SIGSEGV(?! or another)"),
             shape("exit code -11", r"(?:exit ?code|with)[ :=]*-11\b"),
         ),
         confidence=MEDIUM,

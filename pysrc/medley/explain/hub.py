@@ -10,15 +10,19 @@ _HUB = r"(?:huggingface\.co|hf\.co|hf-mirror\.com|cdn-lfs[\w.-]*|xethub\.hf\.co|
 KNOWN = (
     Known(
         "hub-gated",
-        what="the model is behind a form that you have not signed, or not with this token",
+        what="the model is gated, and your account or token has no access",
         cause="[{name} ]is gated",
-        fix="sign it on the model's page, then give your token: export HF_TOKEN=…; medley pull MODEL",
+        fix="ask for access on the model's page, then give your token: export HF_TOKEN=…; medley pull MODEL",
         shapes=(
+            shape(
+                "Access denied.", r"Access denied\. (?:Model |This )'?(?P<name>[^' ]*)'?.*requires approval"
+            ),
+            shape("You need to be authenticated", r"You need to be authenticated to access"),
             shape("Access to model", r"Access to model (?P<name>\S+) is restricted"),
             shape(
                 "gated repo",
                 r"(?:trying to access a|Cannot access) gated repo(?: for url "
-                r"\S*?/(?:api/models/)?(?P<name>[\w.-]+/[\w.-]+))?",
+                r"https?://[^/\s]+/(?:api/models/)?(?P<name>[\w.-]+/[\w.-]+))?",
             ),
             shape("GatedRepoError"),
             shape("awaiting a review", r"Your request to access model (?P<name>\S+) is awaiting a review"),
@@ -27,7 +31,7 @@ KNOWN = (
     ),
     Known(
         "hub-token",
-        what="the hub does not take this token",
+        what="the hub does not take this token (401)",
         cause="{said}",
         fix="make a new one (huggingface.co/settings/tokens), and export HF_TOKEN=…",
         shapes=(
@@ -45,6 +49,9 @@ KNOWN = (
         fix="see how its name is written; for a private one: export HF_TOKEN=…",
         shapes=(
             shape(
+                "not found.", r"^Error: (?:Model|Dataset|Space|Repository) '?(?P<name>[^' ]+?)'? not found\."
+            ),
+            shape(
                 "Repository Not Found for url", r"Repository Not Found for url: (?P<name>[^\s?]+?)\.?(?:\s|$)"
             ),
             shape(
@@ -61,6 +68,7 @@ KNOWN = (
         cause="{name} is none of its branches, tags or commits",
         fix="leave --revision out, or see the names on the model's page",
         shapes=(
+            shape("Revision not found in", r"(?P<name>Revision not found in .+)"),
             shape("Invalid rev id", r"(?P<name>Invalid rev id: \S+)"),
             shape("Revision Not Found", r"Revision Not Found for url: (?P<name>\S+)"),
             shape("is not a valid git identifier", r"(?P<name>\S+) is not a valid git identifier"),
@@ -69,7 +77,7 @@ KNOWN = (
     ),
     Known(
         "hub-name",
-        what="that is neither a folder here nor a name on the hub",
+        what="no such model: neither a folder on this host nor a name on the hub",
         cause="'{name}' is a path, and no such folder is on this host",
         fix="ls {name}; on every host of a cluster: medley pull MODEL",
         shapes=(
@@ -99,7 +107,7 @@ KNOWN = (
     ),
     Known(
         "hub-limit",
-        what="the hub asks for patience",
+        what="the hub's rate limit is reached (429, too many requests)",
         cause="{said}: too many requests from this address",
         fix="give a token, which has a higher limit: export HF_TOKEN=…; then medley pull MODEL goes on "
         "where it was",
@@ -110,10 +118,32 @@ KNOWN = (
             ),
             shape("We had to rate limit", r"(?P<said>We had to rate limit)"),
         ),
+        over=(
+            "hub-unreachable",
+            "hub-server",
+        ),
+    ),
+    Known(
+        "hub-server",
+        what="the hub answers with a server error (5xx)",
+        cause="{said}",
+        fix="try again later: medley pull MODEL goes on where it was; status.huggingface.co says whether "
+        "it is known; or "
+        "from a host that has it: medley pull MODEL --from HOST",
+        shapes=(
+            shape("Server error '", r"(?P<said>Server error '5\d\d [^']+' for url '[^']+')"),
+            shape("Server Error", r"(?P<said>5\d\d Server Error: .{0,120})"),
+            shape(
+                "Bad Gateway",
+                r"(?P<said>(?:HTTP Error )?50[0-9] (?:Bad Gateway|Service Unavailable|Gateway Time-?out))",
+            ),
+        ),
+        confidence=MEDIUM,
+        over=("hub-unreachable", "config-missing", "config-invalid"),
     ),
     Known(
         "hub-certificate",
-        what="the hub's certificate is not trusted here",
+        what="the hub's TLS certificate is not trusted here",
         cause="{said}: a proxy puts its own in between, the clock is wrong, or the host lacks root "
         "certificates",
         fix="date; sudo apt install ca-certificates; with a proxy: export SSL_CERT_FILE=FILE "
@@ -125,12 +155,26 @@ KNOWN = (
         over=("hub-unreachable",),
     ),
     Known(
+        "clock-wrong",
+        what="this host's clock is wrong: certificates (TLS) are not valid at its time",
+        cause="{said}: a Jetson without a battery starts in the past",
+        fix="date; sudo timedatectl set-ntp true; by hand: sudo date -s '2026-01-31 12:00'",
+        shapes=(
+            shape("not yet valid", r"(?P<said>certificate (?:verify failed: certificate )?is not yet valid)"),
+            shape(
+                "certificate has expired or", r"(?P<said>x509: certificate has expired or is not yet valid.*)"
+            ),
+        ),
+        over=("hub-certificate", "hub-unreachable"),
+    ),
+    Known(
         "hub-unreachable",
-        what="the hub is not reached",
+        what="the hub is not reached: no network",
         cause="{said}",
         fix="see whether this host has a way out: curl -I https://huggingface.co; bring it from a host "
         "that has: medley pull MODEL --from HOST",
         shapes=(
+            shape("Local entry not found.", r"^Error: (?P<said>Local entry not found\. .+)"),
             shape("We couldn't connect to", r"(?P<said>We couldn't connect to '[^']*' to load)"),
             shape("ailed to resolve '", rf"(?P<said>Failed to resolve '[\w.-]*{_HUB}')"),
             shape(
@@ -142,7 +186,7 @@ KNOWN = (
             shape("httpx.Connect", r"^httpx\.(?P<said>Connect(?:Error|Timeout).*)"),
             shape("Cannot reach https://", rf"(?P<said>Cannot reach https://{_HUB}\S*)"),
         ),
-        over=("config-missing", "config-invalid", "name-unknown"),
+        over=("refused", "host-unreachable", "config-missing", "config-invalid", "name-unknown"),
     ),
     Known(
         "hub-incomplete",

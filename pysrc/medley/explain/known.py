@@ -44,6 +44,14 @@ class Known:
     """Names of failures that say the same less well."""
     stays: bool = False
     """A server that became ready has it all the same."""
+    last: bool = False
+    """The engine's last word: it says that something failed before, and not what."""
+    often: int = 1
+    """Said less often than this it is no failure."""
+    hint: bool = False
+    """It explains a failure, and is none where nothing failed."""
+    stops: bool = False
+    """Said by what was told to end, before it was ready."""
 
     def told(self, found: Mapping[str, str | None]) -> tuple[str, str, str]:
         """What, cause and fix with what was found."""

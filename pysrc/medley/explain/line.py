@@ -52,7 +52,10 @@ _PARTS = tuple(
             r"(?::| --?|\]| [\w./-]+:\d+\]?)? +"
         ),
         # Docker Compose and medley logs: a name, and what stands after it
-        r"[\w.-]+ +\| ",
+        r"[\w./-]+ +\| ?",
+        # kubectl logs --prefix, and a container runtime's own file
+        r"\[(?:pod|container)/[\w./-]+\] ?",
+        r"(?:stdout|stderr) [FP] ",
         r"\[ *\d+\.\d{6}\] ",
     )
 )

@@ -36,6 +36,21 @@ KNOWN = (
         ),
     ),
     Known(
+        "kv-bytes-too-large",
+        what="the KV cache is given more memory than the host has free",
+        cause="{wanted} GiB are asked for the KV cache, and {free} of {total} GiB are free[ on node {node}]",
+        fix="ask for less: medley serve MODEL -- --kv-cache-memory-bytes 2G (without vLLM's flag: unset "
+        "VLLM_CPU_KVCACHE_SPACE)",
+        shapes=(
+            shape(
+                "less than requested memory for kv",
+                r"Available memory(?: on node (?P<node>\d+))? \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\).*?r"
+                r"equested memory for "
+                r"kv \((?P<wanted>[\d.]+) GiB\)",
+            ),
+        ),
+    ),
+    Known(
         "memory-profiling",
         what="another process took or freed GPU memory while the engine measured it",
         cause="free memory was {before} GiB at the start and {after} GiB later",
@@ -59,7 +74,7 @@ KNOWN = (
     ),
     Known(
         "kv-cache-small",
-        what="the context is too long for the memory",
+        what="the context is too long for the KV cache's memory",
         cause="one request of {length} tokens needs [{needed} GiB of KV cache, and there are {free} GiB]"
         "[more KV cache than there is: room for {room} tokens]",
         fix="shorten it: medley serve MODEL --context [{fits}][{room}], or see what would fit: medley "
@@ -85,6 +100,7 @@ KNOWN = (
         fix="take less: medley serve MODEL --context 8192 --concurrency 1 -- --gpu-memory-utilization 0.80,\n"
         "or spread it: medley plan MODEL shows what fits; end what else holds the GPU (nvidia-smi)",
         shapes=(
+            shape("CUDA Error: out of memory"),
             shape(
                 "CUDA out of memory",
                 rf"CUDA out of memory\. Tried to allocate (?P<asked>{_SIZE})(?:.*?(?:total capacity of"

@@ -5,7 +5,7 @@ from medley.explain.known import MEDIUM, Known, shape
 KNOWN = (
     Known(
         "architecture-unknown",
-        what="this engine does not know the model's architecture",
+        what="this engine does not support the model's architecture",
         cause="[{name}]: it is newer than the engine, or for another engine",
         fix="try the other: medley serve MODEL --engine sglang; or a newer environment: medley env build",
         shapes=(
@@ -44,7 +44,7 @@ KNOWN = (
     ),
     Known(
         "remote-code",
-        what="the model comes with code of its own, and running it was not allowed",
+        what="the model has custom code, and running it was not allowed (trust_remote_code)",
         cause="[{name} ]has Python that must run on this host to load it",
         fix="read it, then: medley serve MODEL --trust-remote-code",
         shapes=(
@@ -72,7 +72,9 @@ KNOWN = (
         shapes=(
             shape(
                 "does not appear to have a file named",
-                r"(?P<place>\S+) does not appear to have a file named (?P<file>[\w.-]+)",
+                r"(?P<place>\S+) does not appear to have a file named (?P<file>(?!generation_config|(?:pre|v"
+                r"ideo_pre)?processor|"
+                r"chat_template)[\w.-]+)",
             ),
             shape(
                 "Invalid repository ID or local directory",
@@ -115,12 +117,12 @@ KNOWN = (
     ),
     Known(
         "weights-broken",
-        what="a file of the model's weights is broken",
+        what="a file of the model's weights (safetensors) is broken",
         cause="its header says {said}: a copy broke off, or it is a pointer of Git LFS and not the file",
         fix="see which: medley pull MODEL --verify; bring it anew: medley pull MODEL",
         shapes=(
             shape("deserializing header", r"(?:Error while deserializing header: )(?P<said>.+)"),
-            shape("SafetensorError", r"SafetensorError: (?P<said>.+)"),
+            shape("SafetensorError", r"SafetensorError: (?P<said>(?!.*(?:No space left|serializing)).+)"),
             shape("PytorchStreamReader", r"(?P<said>PytorchStreamReader failed .+)"),
             shape("unpickling", r"(?P<said>(?:_pickle\.)?UnpicklingError: .+)"),
             shape("invalid load key", r"(?P<said>invalid load key, .+)"),
@@ -128,10 +130,15 @@ KNOWN = (
     ),
     Known(
         "weights-missing",
-        what="weights of the model are missing",
+        what="files of the model's weights are missing (an incomplete download)",
         cause="{said}",
         fix="bring all of it to all hosts: medley pull MODEL; medley pull MODEL --verify compares them",
         shapes=(
+            shape(
+                "shard file(s) missing",
+                r"(?P<said>\S+ references \d+ shard file\(s\) missing from \S+ \(incomplete download\?\).*)",
+            ),
+            shape("but missing", r"(?P<said>Weight files referenced in index but missing.*)"),
             shape(
                 "ny model weights",
                 r"(?P<said>(?:Cannot find any|No) model weights (?:with|found)[^\n]{0,100})",
@@ -187,12 +194,34 @@ KNOWN = (
         echoes=True,
     ),
     Known(
+        "layer-quantized",
+        what="the engine's code of this model does not take its quantization",
+        cause="{said}: the layer has its weights in another form",
+        fix="try the other engine: medley serve MODEL --engine vllm; or another form of the model: medley "
+        "plan MODEL",
+        shapes=(
+            shape(
+                "object has no attribute '",
+                r"^AttributeError: (?P<said>'\w*(?:Linear|Embedding|MoE|Head|Experts?|Proj|Attention)\w*' ob"
+                r"ject has no attribute "
+                r"'(?:q?weight\w*|w\d+_\w+|qzeros|scales|\w*_scale)')",
+            ),
+        ),
+    ),
+    Known(
         "tokenizer-broken",
-        what="the model's tokenizer could not be loaded",
+        what="the model's tokenizer could not be loaded: its files are missing or too new",
         cause="{said}",
         fix="bring all of its files: medley pull MODEL; a tokenizer newer than the environment needs a "
         "newer one: medley env build",
+        more=4,
+        echoes=True,
         shapes=(
+            shape(
+                "SentencePieceProcessor_LoadFromFile(",
+                r"LoadFromFile\([^\n]*\n(?:[^\n]*\n){0,3}?(?P<line>(?P<said>(?:TypeError: not a string|Runti"
+                r"meError: Internal|OSError: Not found).*))",
+            ),
             shape(
                 "nstantiate the backend tokenizer", r"(?P<said>Couldn't instantiate the backend tokenizer)"
             ),

@@ -12,7 +12,7 @@ _PEER = r"(?P<peer>[\w.:%-]+<\d+>|[\w.:-]+)"
 KNOWN = (
     Known(
         "nccl-mixed-transports",
-        what="some ranks use RDMA and others TCP",
+        what="some ranks of NCCL use RDMA (NET/IB) and others TCP (NET/Socket)",
         cause="a socket of NCCL's got a message of type {got} where {wanted} was due: one host speaks"
         " NET/IB and another NET/Socket",
         fix="medley link show says which transport all of them have; without medley, on EVERY host of the "
@@ -39,11 +39,16 @@ KNOWN = (
     ),
     Known(
         "nccl-link-local",
-        what="NCCL takes an interface that reaches no other host",
-        cause="{peer} is a link-local address (fe80::): that interface has no other",
+        what="NCCL takes an interface that reaches no other host (a link-local address)",
+        cause="{peer} is a link-local address: that interface has no other",
         fix="medley link show names the wire; then on each host: export NCCL_SOCKET_IFNAME=NAME "
         "NCCL_SOCKET_FAMILY=AF_INET",
         shapes=(
+            shape(
+                "onnect",
+                r"onnect\w* to (?P<peer>169\.254\.\d+\.\d+(?:<\d+>|:\d+)?).*(?:failed|returned|unreachable|r"
+                r"oute)",
+            ),
             shape(
                 "Network is unreachable", r"(?P<peer>\[?fe80:[\w:%.-]+\]?(?:<\d+>)?).*Network is unreachable"
             ),
@@ -53,15 +58,24 @@ KNOWN = (
             ),
         ),
         quiet=True,
+        over=(
+            "nccl-connect",
+            "host-unreachable",
+        ),
     ),
     Known(
         "nccl-connect",
-        what="a rank does not reach another over TCP",
-        cause="NCCL could not connect to {peer}: {said}",
+        what="a rank of NCCL does not reach another over TCP (connection refused or timed out)",
+        cause="NCCL could not connect[ to {peer}]: {said}",
         fix="open every port between the hosts on the wire (medley ports --firewall ufw prints the "
         "rules), and see which"
         " wire they take: medley link show",
         shapes=(
+            shape(
+                "exceeded error retry count",
+                r"(?P<call>socket\w+): connect(?: to (?P<peer>\S+))? returned (?P<said>[^,]+), exceeded erro"
+                r"r retry count",
+            ),
             shape(
                 "onnect to ",
                 rf"(?:ncclOsSocketPollConnect|[Cc]onnect)(?:ed)? to {_PEER}(?: on \S+)?"
@@ -70,26 +84,35 @@ KNOWN = (
         ),
         unless=re.compile(r"retrying|Operation now in progress"),
         confidence=MEDIUM,
+        over=(
+            "host-unreachable",
+            "refused",
+        ),
     ),
     Known(
         "nccl-rdma-connect",
-        what="RDMA cannot reach the other host",
-        cause="ibv_modify_qp failed: {said}: the GID is wrong or that rail is not connected to the peer's",
+        what="RDMA cannot reach the other host: a wrong GID index, or rails that are not connected",
+        cause="ibv_modify_qp failed: {said}[ on {dev}][, local GID index {index}][ ({gid})]: that GID is "
+        "not one by which the peer is "
+        "reached",
         fix="medley link show says which devices share a network; leave NCCL_IB_GID_INDEX unset, name the "
         "devices that"
         " reach each other in NCCL_IB_HCA, and NCCL_CROSS_NIC=0 where rails are apart",
         shapes=(
             shape(
                 "ibv_modify_qp",
-                r"ibv_modify_qp\w* failed with (?:error )?(?P<said>[^(,\n]+)",
+                r"ibv_modify_qp\w* failed with (?:error )?(?P<said>[^(,\n]+)(?:, on dev (?P<dev>[^\s,]+))?"
+                r"(?:.*?local GID index (?P<index>\d+))?(?:.*?local GID (?P<gid>[\da-fA-F:.]+))?",
             ),
             shape("ibv_modify_qp", r"ibv_modify_qp\w* failed.*?(?P<said>(?:errno|error) \d+[^,]*|timed out)"),
+            shape("o valid GID", r"(?P<said>[Nn]o valid GID[^\n]{0,80})"),
+            shape("ibv_query_gid", r"(?P<said>Call to ibv_query_gid\w* failed[^\n]{0,60})"),
         ),
     ),
     Known(
         "nccl-rdma-lost",
-        what="an RDMA transfer to another host failed",
-        cause="[{peer}: ]the other host did not answer (status [{status}][{name}]): a cable, a switch or "
+        what="an RDMA transfer to another host failed (retries exceeded, IBV_WC_RETRY_EXC_ERR)",
+        cause="[{peer}: ]the other host did not answer (status {status}[ {name}]): a cable, a switch or "
         "the host behind it "
         "is gone, or flow"
         " control drops packets",
@@ -190,11 +213,11 @@ KNOWN = (
             shape("Failed to load NCCL library", r"Failed to load NCCL library from (?P<file>\S+)"),
             shape("libnccl.so", r"libnccl\.so\S*: cannot open shared object file"),
         ),
-        confidence=MEDIUM,
+        over=("library-missing",),
     ),
     Known(
         "nccl-unlike-ranks",
-        what="ranks do not agree about what they send",
+        what="ranks do not agree about what they send: unlike versions of NCCL, or unlike settings",
         cause="one sent {got} bytes where the other waited for {wanted}: they run other versions, layouts "
         "or settings",
         fix="start all ranks with the same flags and the same VLLM_/SGLANG_/NCCL_ variables: medley plan "
@@ -208,7 +231,7 @@ KNOWN = (
     ),
     Known(
         "nccl-lost",
-        what="a rank lost the others",
+        what="a rank lost the others (NCCL)",
         cause="NCCL says: {said}; why the other rank went stands in that rank's own log",
         fix="explain the logs of all hosts together: medley explain HOST-1.log HOST-2.log",
         shapes=(
@@ -232,7 +255,7 @@ KNOWN = (
     ),
     Known(
         "nccl-waits",
-        what="a rank waited in vain for the others",
+        what="NCCL's watchdog: a collective timed out, a rank waited in vain for the others",
         cause="{operation} did not end within {limit} ms: one rank is gone, slow, or waits elsewhere",
         fix="explain the logs of all hosts together: medley explain HOST-1.log HOST-2.log; if none has an "
         "error, test the"

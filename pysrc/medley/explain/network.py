@@ -1,17 +1,20 @@
 """The network and ssh: hosts not reached, names without addresses, ports taken, links that fall."""
 
+import re
+
 from medley.explain.known import LOW, MEDIUM, Known, shape
 
 KNOWN = (
     Known(
         "port-taken",
-        what="the port is taken",
-        cause="[{at} ]is in use on this host: another server, or one that was not stopped",
+        what="the port is in use: the address is taken already",
+        cause="[{at}: ][port {port}: ]another server listens there, or one that was not stopped",
         fix="medley stop ends ours; who has it: ss -ltnp; or take another: medley serve MODEL --port 8001",
         shapes=(
             shape(
                 "attempting to bind on address",
-                r"attempting to bind on address \('?(?P<at>[^)]*?)\)?: \[?.*?address already in use",
+                r"attempting to bind on address \('?(?P<at>[^',)]*)'?,? ?(?P<port>\d*)\)?: \[?.*?address "
+                r"already in use",
             ),
             shape(
                 "ddress already in use",
@@ -29,6 +32,8 @@ KNOWN = (
             shape("is already in use", r"(?:[Pp]ort |_port )(?P<at>\d+) is already in use"),
             shape("port is not available", r"[Pp]ort (?P<at>\d+)(?: is)? not available"),
         ),
+        # NCCL goes on without its own port for questions
+        unless=re.compile(r"^ras/"),
     ),
     Known(
         "address-not-here",
@@ -43,7 +48,7 @@ KNOWN = (
     ),
     Known(
         "ssh-refused",
-        what="the other host does not take ssh",
+        what="ssh does not reach the other host (no sshd, or a firewall)",
         cause="{host}: {said}",
         fix="start it there: sudo systemctl enable --now ssh; then try: ssh {host} true",
         shapes=(
@@ -62,7 +67,7 @@ KNOWN = (
     ),
     Known(
         "ssh-key",
-        what="the other host does not take your ssh key",
+        what="ssh: permission denied: the other host does not take your key",
         cause="{host}: {said}",
         fix="ssh-copy-id HOST; then try: ssh HOST true",
         shapes=(
@@ -74,8 +79,20 @@ KNOWN = (
         ),
     ),
     Known(
+        "ssh-key-open",
+        what="ssh ignores your private key: its permissions are too open",
+        cause="others may read {file}",
+        fix="chmod 600 {file}",
+        shapes=(
+            shape("are too open", r"Permissions \d+ for '(?P<file>[^']+)' are too open"),
+            shape("bad permissions", r"Load key \"?(?P<file>[^\s\":]+)\"?: bad permissions"),
+            shape("Bad owner or permissions on", r"Bad owner or permissions on (?P<file>\S+)"),
+        ),
+        over=("ssh-key",),
+    ),
+    Known(
         "ssh-host-key",
-        what="the other host's ssh key is not the known one",
+        what="the other host's ssh host key is unknown or has changed",
         cause="{said}: it was installed anew, has another's address, or somebody is between",
         fix="if it is yours and was installed anew: ssh-keygen -R HOST, then ssh HOST true",
         shapes=(
@@ -100,7 +117,7 @@ KNOWN = (
     ),
     Known(
         "host-unreachable",
-        what="another host is not reached",
+        what="another host is not reached (no route, or timed out)",
         cause="[{said}]",
         fix="see the way there: medley link test HOST; ip route get ADDRESS",
         shapes=(
@@ -112,7 +129,7 @@ KNOWN = (
     ),
     Known(
         "name-unknown",
-        what="a name has no address here",
+        what="a host name is not resolved (DNS)",
         cause="[{said}]",
         fix="give an address instead, or a line in /etc/hosts; for the Internet see the name servers: "
         "resolvectl status",
@@ -130,7 +147,7 @@ KNOWN = (
     ),
     Known(
         "refused",
-        what="something that should listen does not",
+        what="connection refused: something that should listen does not",
         cause="[{said}]",
         fix="start that first, and see the way: medley link test HOST; medley ports lists what listens where",
         shapes=(
@@ -140,5 +157,29 @@ KNOWN = (
             ),
         ),
         confidence=LOW,
+    ),
+    Known(
+        "server-missing",
+        what="no server answers where the client asks",
+        cause="{said}",
+        fix="see that it runs, and where it listens: medley status; medley serve MODEL --port PORT; then "
+        "the client's "
+        "--base-url or --host and --port",
+        shapes=(
+            shape(
+                "Cannot connect to host",
+                r"(?P<said>Cannot connect to host \S+ .{0,80}(?:Connect call failed|refused).*)",
+            ),
+            shape("Failed to connect to", r"(?P<said>curl: \(7\) Failed to connect to .+)"),
+            shape("Endpoint is not ready", r"(?P<said>Endpoint is not ready.*)"),
+            shape(
+                "Max retries exceeded",
+                r"(?P<said>host='(?:localhost|127[\d.]+|10\.[\d.]+|192\.168[\d.]+)', port=\d+.*Max retries e"
+                r"xceeded)",
+            ),
+            shape("Initial test run failed", r"(?P<said>Initial test run failed.*(?:[Cc]onnect|refused).*)"),
+        ),
+        confidence=MEDIUM,
+        over=("refused",),
     ),
 )

@@ -3,7 +3,7 @@
 Texts are those of Ray 2.9 to 2.60 (python/ray/_private, python/ray/scripts, src/ray).
 """
 
-from medley.explain.known import Known, shape
+from medley.explain.known import MEDIUM, Known, shape
 
 KNOWN = (
     Known(
@@ -30,7 +30,7 @@ KNOWN = (
     ),
     Known(
         "ray-unreachable",
-        what="Ray's head does not answer",
+        what="Ray's head (GCS) does not answer",
         cause="[nothing answers at {address}][{said}]: it is not up, listens on another address, or a "
         "firewall stands between",
         fix="see it on the head: medley status; join by the address of the fast link, and open its ports: "
@@ -79,10 +79,14 @@ KNOWN = (
     ),
     Known(
         "ray-port-taken",
-        what="Ray's port is taken",
-        cause="something listens at {address} already: another Ray, most often one that was not stopped",
+        what="Ray's port is taken: another Ray head runs on this host",
+        cause="{address}: something listens there already, most often a Ray that was not stopped",
         fix="end that: medley ray-stop (without medley: ray stop --force)",
         shapes=(
+            shape(
+                "does not match persisted value",
+                r"(?P<address>Session name \S+ does not match persisted value)",
+            ),
             shape(
                 "already running at",
                 r"Ray is trying to start at \S+, but is already running at (?P<address>[\w.:-]+)\b",
@@ -97,7 +101,7 @@ KNOWN = (
     ),
     Known(
         "ray-token",
-        what="the cluster does not take this host's token",
+        what="Ray's cluster does not take this host's authentication token",
         cause="{said}",
         fix="bring the head's token: medley ray-worker HEAD --token-file FILE; by hand the same "
         "~/.ray/auth_token (0600) and RAY_AUTH_MODE=token on every host",
@@ -107,10 +111,11 @@ KNOWN = (
             shape("uthenticated", r"(?P<said>(?:Unauthenticated|UNAUTHENTICATED): .+)"),
             shape("AuthenticationError", r"ray\.exceptions\.AuthenticationError: (?P<said>.+)"),
         ),
+        over=("ray-unreachable",),
     ),
     Known(
         "ray-token-none",
-        what="Ray wants a token, and this host has none",
+        what="Ray wants an authentication token, and this host has none",
         cause="{said}",
         fix="the head makes one: medley ray-head; bring it: medley ray-worker HEAD --token-file FILE; by "
         "hand: ray get-auth-token --generate",
@@ -124,7 +129,10 @@ KNOWN = (
                 r"(?P<said>Ray couldn't find an authentication token)",
             ),
         ),
-        over=("ray-token",),
+        over=(
+            "ray-unreachable",
+            "ray-token",
+        ),
     ),
     Known(
         "ray-address",
@@ -190,5 +198,39 @@ KNOWN = (
         cause="its sockets may have {limit} letters",
         fix="ray start --temp-dir /tmp/ray",
         shapes=(shape("AF_UNIX path length", r"AF_UNIX path length cannot exceed (?P<limit>\d+)"),),
+    ),
+    Known(
+        "ray-working-dir",
+        what="Ray's working_dir does not exist on this host",
+        cause="{said}",
+        fix="name a folder that is here in runtime_env, or leave working_dir out: ls -d FOLDER",
+        shapes=(
+            shape(
+                "must be an existing directory", r"(?P<said>directory \S+ must be an existing directory.*)"
+            ),
+            shape(
+                "working_dir",
+                r"(?P<said>[^\n]{0,80}working_dir[^\n]{0,80}(?:not (?:exist|found|a valid)|[Ff]ailed).*)",
+            ),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "ray-store-size",
+        what="Ray's object store is set larger than the host's memory",
+        cause="{said}",
+        fix="take less: ray start --object-store-memory 2000000000 (medley ray-head sets it)",
+        shapes=(
+            shape(
+                "After taking into account object store",
+                r"(?P<said>After taking into account object store.*?\(-[\d.]+ GB\))",
+            ),
+            shape(
+                "object store memory",
+                r"(?P<said>[^\n]{0,60}object store memory[^\n]{0,60}(?:less than|exceeds|larger than|greater"
+                r" than|must be)"
+                r".*)",
+            ),
+        ),
     ),
 )

@@ -7,8 +7,8 @@ from medley.explain.known import LOW, MEDIUM, Known, shape
 KNOWN = (
     Known(
         "ray-too-few",
-        what="the cluster has too few GPUs for the model's ranks",
-        cause="[{wanted} are asked for][, and {has} are there][{said}]",
+        what="Ray's cluster has too few GPUs for the model's ranks (placement group)",
+        cause="[{said}][{wanted} are asked for][, and {has} are there]",
         fix="medley status shows each host's slots; ask for fewer ranks (--tp, --pp), or let more hosts "
         "join: medley ray-worker HEAD",
         shapes=(
@@ -19,8 +19,8 @@ KNOWN = (
             shape("Cannot provide a placement group of", r"(?P<said>Cannot provide a placement group)"),
             shape(
                 "exceeds the total",
-                r"number of required (?P<wanted>\w+) exceeds the total number of available \w+ in the "
-                r"placement group(?:.*Total number of devices: (?P<has>\d+))?",
+                r"(?P<said>number of required \w+ exceeds the total number of available \w+ in the "
+                r"placement group)(?:.*Total number of devices: (?P<has>\d+))?",
             ),
             shape(
                 "No available node types can fulfill",
@@ -41,7 +41,7 @@ KNOWN = (
     ),
     Known(
         "ray-waits",
-        what="the cluster does not have the GPUs that the model waits for",
+        what="Ray's placement group timed out: the cluster does not have the GPUs that the model waits for",
         cause="after {seconds} s nothing has {wanted} free: too few hosts have joined, or a host has "
         "joined under another"
         " address than VLLM_HOST_IP says",
@@ -49,13 +49,18 @@ KNOWN = (
         "VLLM_HOST_IP by the wire",
         shapes=(
             shape(
+                "Cannot provide a placement group",
+                r"Cannot provide a placement group of placement_group_specs=\[(?P<wanted>.+)\] within "
+                r"(?P<seconds>\d+) s",
+            ),
+            shape(
                 "creating a placement group of specs for",
                 r"placement group of specs for (?P<seconds>[7-9]\d|\d{3,}) seconds\. "
                 r"specs=\[\{?(?P<wanted>[^\]}]*)",
             ),
         ),
         quiet=True,
-        confidence=MEDIUM,
+        over=("ray-too-few",),
     ),
     Known(
         "ray-no-gpu-here",
@@ -84,7 +89,9 @@ KNOWN = (
                 r"(?P<folder>/\S+) is over (?P<share>[\d.]+%) full, available space: (?P<left>[\d.]+ ?\w*)",
             ),
         ),
-        confidence=MEDIUM,
+        confidence=LOW,
+        symptom=True,
+        hint=True,
     ),
     Known(
         "ray-store-full",
@@ -95,6 +102,21 @@ KNOWN = (
         shapes=(
             shape("ObjectStoreFullError", r"(?P<said>ObjectStoreFullError.*)"),
             shape("object store is full", r"(?P<said>.*object store is full.*)"),
+        ),
+    ),
+    Known(
+        "ray-disk-out",
+        what="Ray's disk is full: it can put no objects there any more",
+        cause="{said}",
+        fix="df -h /tmp/ray; old sessions may go once Ray has ended: rm -r /tmp/ray/session_*; or another "
+        "disk: ray start "
+        "--temp-dir FOLDER",
+        shapes=(
+            shape("OutOfDiskError", r"(?P<said>OutOfDiskError.*)"),
+            shape(
+                "disk's utilization is over capacity",
+                r"(?P<said>the local disk's utilization is over capacity.*)",
+            ),
         ),
     ),
     Known(
@@ -138,7 +160,7 @@ KNOWN = (
     ),
     Known(
         "ray-channel-timeout",
-        what="a rank gave no answer over Ray in time",
+        what="a rank gave no answer over Ray in time (RayChannelTimeoutError)",
         cause="{said}",
         fix="explain the logs of all hosts together; give the first requests longer: export "
         "RAY_CGRAPH_get_timeout=1200, or serve without Ray: --launcher mp",
@@ -151,11 +173,16 @@ KNOWN = (
     ),
     Known(
         "ray-worker-lost",
-        what="a worker of Ray's ended",
-        cause="{said}; why stands in that worker's own log",
+        what="a worker process of Ray's died: it was killed (SIGKILL, out of memory) or crashed",
+        cause="[on {host}: ]{said}; why stands in that worker's own log",
         fix="see it on that host: ls -t /tmp/ray/session_latest/logs/worker-*.err | head -3, and sudo "
         "dmesg | grep -i killed",
         shapes=(
+            shape(
+                "Worker exit detail:",
+                r"(?:IP address: (?P<host>[\w.:]+).*?)?Worker exit type: (?P<said>\w+ Worker exit detail: "
+                r"[^.]+\.(?: End of file)?)",
+            ),
             shape(
                 "died unexpectedly before finishing",
                 r"(?P<said>The actor died unexpectedly before finishing this task)",

@@ -29,10 +29,9 @@ def report(
 def _found(found: Explained) -> Iterator[str]:
     for each in found.problems:
         yield f"{each.problem()}\n  line:  {each.hit.log}:{each.hit.number}: {each.hit.line.text}"
-    for scan in found.unknown:
-        number, text = scan.error or (0, "")
-        yield f"unknown; the first error of {scan.name} is line {number}: {text}"
-    if not found.problems and not found.unknown:
+    for scan in found.scans:
+        yield from (f"an error, {scan.name}:{each.number}: {each.said}" for each in scan.slips[:8])
+    if not found.problems:
         yield "nothing"
 
 

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from medley.explain import course
+from medley.explain import course, uncaught
 from medley.explain.known import HIGH, Known, Shape
 from medley.explain.line import INFO, WARNING, Line, line
+from medley.explain.uncaught import Slip
 
 BLOCK_BYTES = 1 << 20
 _MOST_OF_ONE = 6
+_MOST_OF_KIND = 40
 _MOST_TRIES = 20_000
 _MOST_KINDS = 50_000
 _BEFORE, _AFTER = 60, 16
@@ -56,8 +58,10 @@ class Scanned:
     was_ready: bool = False
     stopped: bool = False
     """It was told to end; what it says after that is no failure."""
-    error: tuple[int, str] | None = None
-    """The number and text of the first line that looks like a failure."""
+    slips: list[Slip] = field(default_factory=list)
+    """Errors in its own words, in what it shows."""
+    death: int | None = None
+    """The line of the engine's last word."""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL))
     lines: int = 0
     told: list[str] = field(default_factory=list)
@@ -66,7 +70,23 @@ class Scanned:
     def begin(self, *, ready: bool) -> None:
         """What was before is mended, or another story."""
         self.hits = [hit for hit in self.hits if hit.known.stays and ready]
-        self.error, self.stopped, self.was_ready = None, False, ready
+        self.slips, self.death, self.stopped, self.was_ready = [], None, False, ready
+
+    @property
+    def failed(self) -> bool:
+        return self.death is not None or self.reason is not None
+
+    @property
+    def reason(self) -> Slip | None:
+        """The error that ended it, where no more is known of it than its words."""
+        named = {hit.number for hit in self.hits}
+        own = [each for each in self.slips if each.number not in named]
+        return uncaught.reason(own, ready=self.was_ready, death=self.death, lines=self.lines)
+
+    def mend(self, names: tuple[str, ...]) -> None:
+        over = {hit.number for hit in self.hits if hit.known.name.startswith(names)}
+        self.hits = [hit for hit in self.hits if hit.number not in over]
+        self.slips = [each for each in self.slips if each.number not in over]
 
 
 @dataclass(frozen=True)
@@ -76,6 +96,12 @@ class _Lines:
     before: list[bytes]
     here: list[bytes]
     after: list[bytes]
+
+    def preceding(self, at: int, count: int) -> list[bytes]:
+        found = self.here[max(0, at - count) : at]
+        return (
+            [*self.before[len(self.before) - count + len(found) :], *found] if len(found) < count else found
+        )
 
     def following(self, at: int, count: int) -> list[bytes]:
         found = self.here[at + 1 : at + 1 + count]
@@ -106,6 +132,13 @@ class _Scan:
         }
         self._kinds: dict[bytes, tuple[bytes, ...]] = {}
         self._seen, self._tried = Counter[str](), Counter[str]()
+        self._slipped = Counter[bytes]()
+        self._wrong = {
+            shape.needle.encode()
+            for turn in course.TURNS
+            for shape in turn.shapes
+            if turn.kind == course.WRONG
+        }
 
     def read(self, blocks: Iterable[bytes]) -> Scanned:
         before: list[bytes] = []
@@ -124,13 +157,25 @@ class _Scan:
         live = {
             needle for needle, whats in self._shapes.items() if not all(self._is_done(x) for x, _ in whats)
         }
-        hot = {kind for kind in set(kinds) if not live.isdisjoint(self._kinds[kind])}
+        hot = {kind: left for kind in set(kinds) if (left := self._left(kind, live))}
         if not hot:
             return
         for at, kind in enumerate(kinds):
-            if kind in hot:
-                for needle in self._kinds[kind]:
+            for needle in hot.get(kind, ()):
+                if needle not in self._wrong or self._is_new(kind):
                     self._needle(lines, at, needle)
+
+    def _left(self, kind: bytes, live: set[bytes]) -> tuple[bytes, ...]:
+        """The needles that lines of this kind are still looked at for."""
+        worn = self._slipped[kind] >= _MOST_OF_KIND
+        return tuple(
+            each for each in self._kinds[kind] if each in live and not (worn and each in self._wrong)
+        )
+
+    def _is_new(self, kind: bytes) -> bool:
+        """Whether lines of this kind were looked at seldom."""
+        self._slipped[kind] += 1
+        return self._slipped[kind] <= _MOST_OF_KIND
 
     def _learn(self, kinds: Iterable[bytes]) -> None:
         """Which needles may be in lines of these kinds, found in all new ones together."""
@@ -161,37 +206,48 @@ class _Scan:
                 continue
             said = said or line(_near(lines.here[at], needle))
             if isinstance(what, course.Turn):
-                self._turn(what, shape, said, at)
+                self._turn(what, shape, said, lines, at)
             else:
                 self._hit(what, shape, said, lines, at)
 
     def _is_done(self, what: "Known | course.Turn") -> bool:
         """Enough is known of it; a log may say one thing a million times."""
         if isinstance(what, course.Turn):
-            return what.kind == course.WRONG and (self.done.stopped or self.done.error is not None)
+            return what.kind == course.WRONG and self.done.stopped
         return self._seen[what.name] >= _MOST_OF_ONE or self._tried[what.name] >= _MOST_TRIES
 
-    def _turn(self, turn: "course.Turn", shape: Shape, said: Line, at: int) -> None:
+    def _turn(self, turn: "course.Turn", shape: Shape, said: Line, lines: _Lines, at: int) -> None:
         if not shape.pattern.search(said.text) or course.echoed(said.text):
             return
         match turn.kind:
             case course.MENDED:
-                self.done.hits = [hit for hit in self.done.hits if not hit.known.name.startswith(turn.mends)]
+                self.done.mend(turn.mends)
             case course.STOPPED:
                 self.done.stopped = True
             case course.WRONG:
-                if said.level not in (INFO, WARNING):
-                    self.done.error = (self.done.lines + at + 1, said.text)
+                self._slip(said, lines, at)
             case _:
                 self.done.begin(ready=turn.kind == course.READY)
                 self._seen.clear()
+                self._slipped.clear()
                 self.done.ready = said.when if turn.kind == course.READY else self.done.ready
+
+    def _slip(self, said: Line, lines: _Lines, at: int) -> None:
+        number = self.done.lines + at + 1
+        if self.done.slips and self.done.slips[-1].number == number:
+            return
+        when = said.when or lines.when(at)
+        new = uncaught.slip(said, number, when, lines.preceding(at, 4), lines.following(at, 6))
+        if new and (self.done.death is None or number - self.done.death <= uncaught.NEAR):
+            uncaught.kept(self.done.slips, new)
 
     def _hit(self, known: Known, shape: Shape, said: Line, lines: _Lines, at: int) -> None:
         self._tried[known.name] += 1
         if course.echoed(said.text) or (course.source(said.text) and not known.echoes):
             return
-        if self.done.stopped and (known.symptom or known.confidence != HIGH):
+        if self.done.stopped and not known.stops and (known.symptom or known.confidence != HIGH):
+            return
+        if known.stops and self.done.was_ready:
             return
         if said.level in (INFO, WARNING) and not known.quiet and not (said.nccl and said.level == WARNING):
             return
@@ -203,6 +259,11 @@ class _Scan:
         self._seen[known.name] += 1
         when = said.when or lines.when(at)
         number = self.done.lines + at + 1
+        if known.last and self.done.death is None:
+            self.done.death = number
+        if "line" in match.groupdict():
+            down = text.count("\n", 0, match.start("line"))
+            said, number = (line(text.split("\n")[down]), number + down) if down else (said, number)
         self.done.hits.append(Hit(known, match.groupdict(), said, number, self.done.name, when))
 
 

@@ -7,20 +7,56 @@ from medley.explain.known import LOW, MEDIUM, Known, shape
 KNOWN = (
     Known(
         "disk-full",
-        what="a disk is full",
+        what="a disk is full (no space left on device)",
         cause="[{file}: ]no space is left on that device",
         fix="df -h; what may go: medley env clean (old environments), hf cache delete (models), docker "
         "system prune (images)",
         shapes=(
+            shape("os error 28"),
             shape("o space left on device", r"[Nn]o space left on device(?:: '(?P<file>[^']+)')?"),
             shape("Disk quota exceeded"),
             shape("ot enough free disk space", r"[Nn]ot enough free disk space"),
         ),
         unless=re.compile(r"dev/shm|shared memory|over [\d.]+% full"),
+        over=("weights-broken",),
+    ),
+    Known(
+        "command-missing",
+        what="a program is missing on this host's PATH",
+        cause="{file} is not found",
+        fix="install it, or see the PATH: command -v {file}; sudo apt install command-not-found, then: "
+        "command-not-found {file}",
+        shapes=(
+            shape(
+                "command not found",
+                r"^(?:\S*(?:sh|bash)\S*: )?(?:line \d+: |\d+: )?(?P<file>[\w./+-]+): command not found",
+            ),
+            shape(": not found", r"^/?\S*sh: (?:line )?\d+: (?P<file>[\w./+-]+): not found"),
+            shape("exit status 127", r"Command '\[?'?(?P<file>[\w./+-]+).*returned non-zero exit status 127"),
+            shape(
+                "No such file or directory: '",
+                r"^FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<file>[\w+-]+)'$",
+            ),
+            shape("executable file not found", r"exec: \"(?P<file>[\w./+-]+)\": executable file not found"),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "file-missing",
+        what="a file that was named is not there",
+        cause="{file}",
+        fix="ls -l {file}; what a flag names must be on every host at the same place",
+        shapes=(
+            shape(
+                "No such file or directory: '",
+                r"^FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<file>[^']*[/.][^']*)'",
+            ),
+        ),
+        confidence=LOW,
     ),
     Known(
         "files-open",
-        what="a process may open no more files",
+        what="a process may open no more files (too many open files, ulimit -n)",
         cause="the limit is too low for so many requests and ranks (ulimit -n)",
         fix="ulimit -n 65536 before the start; for a service LimitNOFILE=65536; in a container --ulimit "
         "nofile=65536",

@@ -2,12 +2,12 @@
 
 import re
 
-from medley.explain.known import MEDIUM, Known, shape
+from medley.explain.known import Known, shape
 
 KNOWN = (
     Known(
         "symbol-missing",
-        what="two packages of the environment do not fit each other",
+        what="undefined symbol: a compiled package was built for another PyTorch or CUDA",
         cause="{file} wants a symbol that is not there ({symbol}): it was built for another PyTorch or CUDA",
         fix="build the environment from its lock: medley env build, and prove it: medley env check",
         shapes=(
@@ -20,7 +20,8 @@ KNOWN = (
     ),
     Known(
         "libc-old",
-        what="this host's C library is too old for the environment, or another one was put before it",
+        what="this host's C library (glibc, libstdc++) is too old for the environment, or another was put "
+        "before it",
         cause="{file} wants {version}",
         fix="unset LD_LIBRARY_PATH; then a newer system (Ubuntu 22.04 and 24.04 work), or an image: "
         "medley ray-head --image IMAGE",
@@ -33,7 +34,7 @@ KNOWN = (
     ),
     Known(
         "library-missing",
-        what="a library is missing",
+        what="a shared library is missing",
         cause="{file} is in no place that this program looks at",
         fix="medley env check names what an environment lacks, and medley env build makes it anew; of the "
         "system's own: sudo apt-file search {file}",
@@ -62,7 +63,7 @@ KNOWN = (
     ),
     Known(
         "import-name",
-        what="two Python packages of the environment do not fit each other",
+        what="version mismatch: two Python packages of the environment do not fit each other",
         cause="{package} has no {name}: it is of another version than the other expects",
         fix="build the environment from its lock: medley env build",
         shapes=(
@@ -70,6 +71,11 @@ KNOWN = (
                 "cannot import name",
                 r"ImportError: cannot import name '(?P<name>\w+)' from (?:partially initialized module "
                 r")?'(?P<package>[\w.]+)'",
+            ),
+            shape(
+                "has no attribute",
+                r"^AttributeError: (?:partially initialized )?module '(?P<package>[\w.]+)' has no attribute "
+                r"'(?P<name>\w+)'",
             ),
             shape(
                 "has no attribute",
@@ -102,18 +108,44 @@ KNOWN = (
     ),
     Known(
         "kernels-missing",
-        what="the engine's own kernels could not be loaded",
-        cause="{said}",
+        what="the engine's own compiled kernels could not be loaded (vLLM's _C, sgl_kernel)",
+        cause="{said}[: {why}]",
         fix="take the environment for this kind of host: medley env build; medley env check proves it",
         shapes=(
-            shape("Could not load any common_ops", r"(?P<said>Could not load any common_ops library)"),
-            shape("ailed to import from vllm._C", r"(?P<said>Failed to import from vllm\._C\S* with .+)"),
             shape(
-                "_C' object has no attribute", r"(?P<said>'_OpNamespace' '\w+' object has no attribute '\w+')"
+                "Could not load any common_ops",
+                r"(?s)(?P<said>Could not load any common_ops library)(?:.*?\n- (?P<why>\w+Error: [^\n]+))?",
             ),
+            shape(
+                "Tried to instantiate class",
+                r"(?P<said>Tried to instantiate class '_\w+\.\w+', but it does not exist)",
+            ),
+            shape("ailed to import from vllm._", r"(?P<said>Failed to import from vllm\._\w+ with .+)"),
             shape("_OpNamespace", r"(?P<said>'_OpNamespace' '\w+' object has no attribute '\w+')"),
         ),
-        confidence=MEDIUM,
+        more=24,
+        over=("module-missing", "library-missing", "symbol-missing"),
+    ),
+    Known(
+        "python-old",
+        what="this Python is too old for a package of the environment (version mismatch)",
+        cause="{said}: the package uses what a newer Python has",
+        fix="make the environment anew with a Python that its packages name: medley env build",
+        shapes=(
+            shape(
+                "is not subscriptable",
+                r"^TypeError: (?P<said>(?:type )?'(?:type|array\.array|[\w.]*ABCMeta|[\w.]*Popen)'(?: objec"
+                r"t)? is not "
+                r"subscriptable)",
+            ),
+            shape(
+                "unsupported operand type(s) for |",
+                r"^TypeError: (?P<said>unsupported operand type\(s\) for \|: .+)",
+            ),
+            shape("from 'typing'", r"(?P<said>cannot import name '\w+' from 'typing')"),
+            shape("No module named 'tomllib'", r"(?P<said>No module named 'tomllib')"),
+        ),
+        over=("import-name", "module-missing"),
     ),
     Known(
         "package-none",
