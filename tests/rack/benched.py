@@ -14,7 +14,7 @@ from tests.rack.host import Host
 from tests.rack.rack import up
 from tests.rack.spec import Spec
 
-AT_ONCE, REQUESTS, INPUT, OUTPUT = 4, 24, 32, 16
+AT_ONCE, REQUESTS, INPUT, OUTPUT = 4, 64, 32, 32
 _LIMIT_S = 300
 
 

@@ -16,6 +16,7 @@ from medley.engine.client import Offline, Target
 from medley.reasoned import Flag
 
 _MODULE: Mapping[Offline, str] = {"latency": "one_batch", "throughput": "offline_throughput"}
+_WARM_UP = Path(__file__).with_name("warm_up.json")
 _SERVERS = frozenset(("--host", "--port", "--config", "--tool-call-parser", "--reasoning-parser"))
 
 
@@ -53,9 +54,9 @@ def figures(table: Mapping[str, Any], run: Run) -> Figures | None:
 
 
 def offline(binary: Path, target: str, mode: Offline, run: Run, result: Path) -> tuple[str, ...]:
-    """Prompts that share nothing, for its random ones are made of a data set that it would fetch.
+    """Prompts that share nothing; its random ones are made of a data set, which it would fetch from the hub.
 
-    So is what its throughput mode warms up with; a batch is warmed up by one of its own size.
+    What its throughput mode warms up with is made so, too, and even where it is told not to warm up.
     """
     lens = (run.input_tokens, run.output_tokens)
     words = (str(binary / "python"), "-m", f"sglang.benchmark.{_MODULE[mode]}", "--model-path", target)
@@ -73,7 +74,7 @@ def offline(binary: Path, target: str, mode: Offline, run: Run, result: Path) ->
     return (
         *(*words, "--dataset-name", "generated-shared-prefix", *groups, *prompts),
         *("--gsp-output-len", str(lens[1]), "--num-prompts", str(run.requests), "--seed", str(run.seed)),
-        *("--skip-warmup", "--result-filename", str(result)),
+        *("--dataset-path", str(_WARM_UP), "--result-filename", str(result)),
     )
 
 
