@@ -59,5 +59,7 @@ class _Answer(BaseHTTPRequestHandler):
 def answering(contents: dict[str, bytes]) -> Iterator[Answering]:
     with Answering(contents) as server:
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-        yield server
-        server.shutdown()
+        try:
+            yield server
+        finally:  # its thread would keep a failed test from ending
+            server.shutdown()

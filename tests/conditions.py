@@ -5,8 +5,10 @@ published in bug reports; the rest as Debian 12 and Ubuntu 24.04 print them. Num
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from medley import config
 from medley.condition import (
     QUESTIONS,
     access,
@@ -24,7 +26,8 @@ from medley.condition import (
 )
 from medley.doctor.cases import case, host
 from medley.doctor.shapes import Case
-from medley.recognised import kind_of
+from medley.facts import Facts
+from medley.kind import Kind, kind
 from medley.transcript import Answer, Transcript, parse
 from tests.recorded import HOSTS
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from medley.cluster import Member
 
 Said = Mapping[str, str | Answer]
+KINDS = dict(config.hosts())
 NOTHING = Answer("", 1)
 NO_PROGRAM = Answer("", 127)
 
@@ -121,7 +125,7 @@ SOUND: Said = {
     access.ROOT: "",
     doors.LISTENING: "0016 all\n0277 loopback\n",
     doors.UFW: 'ENABLED=no\nDEFAULT_INPUT_POLICY="DROP"\n',
-    doors.NFT: "table inet filter {\n\t\ttype filter hook input priority filter; policy accept;\n",
+    doors.NFT: "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority 0;\n",
     doors.IPTABLES: "-P INPUT ACCEPT\n",
     doors.OWN_NAME: "127.0.1.1\n",
     clock.SYNCHRONISED: "NTP=yes\nNTPSynchronized=yes\n",
@@ -138,6 +142,7 @@ SOUND: Said = {
     settings.RUNTIMES: 'docker\nnvidia-ctk\nnvidia-container-runtime\n"nvidia"\n',
     keeping.SECRETS: "600 token\n",
     keeping.MEMBERSHIP: NOTHING,
+    keeping.SERVING: NOTHING,
     keeping.PACKAGES: "".join(
         f"vllm-cuda-0123456789ab/lib/python3.12/site-packages/{each}.dist-info\n"
         for each in ("nvidia_nccl_cu13-2.29.7", "ray-2.60.0", "torch-2.13.0", "vllm-0.32.0")
@@ -158,6 +163,12 @@ CPU: Said = {
 }
 
 
+def kind_of(facts: Facts, named: str | None) -> Kind:
+    """As a user's host is recognised, with tables that are read once."""
+    assert named is None
+    return kind(facts, KINDS)
+
+
 def sound(name: str) -> dict[str, str | Answer]:
     """The answers of a sound day on a recorded host."""
     said = dict(SOUND)
@@ -170,13 +181,18 @@ def sound(name: str) -> dict[str, str | Answer]:
     return said
 
 
-def answers(name: str, said: Said | None = None, moved: Mapping[str, str] | None = None) -> Transcript:
-    """Of a recorded host; `said` in place of some of a sound day's answers, `moved` what it has elsewhere."""
+@cache
+def _recorded(name: str, moved: tuple[tuple[str, str], ...] = ()) -> Transcript:
     text = (HOSTS / f"{name}.txt").read_text()
-    for here, there in (moved or {}).items():
+    for here, there in moved:
         assert here in text
         text = text.replace(here, there)
-    recorded = parse(text)
+    return parse(text)
+
+
+def answers(name: str, said: Said | None = None, moved: Mapping[str, str] | None = None) -> Transcript:
+    """Of a recorded host; `said` in place of some of a sound day's answers, `moved` what it has elsewhere."""
+    recorded = _recorded(name, tuple((moved or {}).items()))
     more = {**sound(name), **(said or {})}
     assert set(sound(name)) == set(QUESTIONS), set(sound(name)) ^ set(QUESTIONS)
     return {**recorded, **{q: a if isinstance(a, Answer) else Answer(a) for q, a in more.items()}}
@@ -203,4 +219,4 @@ def case_of(hosts: Mapping[str, Said | None], **more: Any) -> Case:
 
 def old(name: str) -> Case:
     """A recorded host as it was recorded before there was a doctor."""
-    return case({name: host(name, parse((HOSTS / f"{name}.txt").read_text()), kind_of)})
+    return case({name: host(name, _recorded(name), kind_of)})

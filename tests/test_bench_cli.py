@@ -128,3 +128,22 @@ def test_a_picture_and_a_page_are_written(words: tuple[str, ...], tmp_path: Path
     assert ("20261121-1" in page.read_text()) is (words[0] == "compare")
     with pytest.raises(Problem, match="cannot be written"):
         run(*words, "--html", str(tmp_path / "absent" / "b.html"))
+
+
+def test_without_a_server_a_model_must_be_named() -> None:
+    with pytest.raises(Problem, match="nothing says what is to be measured"):
+        run("--offline")
+
+
+def test_without_a_server_a_dry_run_prints_each_start(
+    environment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--concurrency", "1,4", "--repeats", "2", "--env", str(environment))
+    assert run("demo", "--offline", "--dry-run", *words) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [
+        f" bench {mode} " in line
+        for mode, line in zip(("latency",) * 2 + ("throughput",) * 2, said, strict=True)
+    ] == [True] * 4
+    with pytest.raises(Problem, match="more than demo takes"):
+        run("demo", "--offline", "--dry-run", "--input-len", "4000", *words)

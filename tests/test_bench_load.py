@@ -29,3 +29,14 @@ def test_a_list_of_concurrencies() -> None:
 def test_what_is_no_list_of_concurrencies(words: str) -> None:
     with pytest.raises(Problem, match="--concurrency"):
         concurrencies(words)
+
+
+def test_without_a_server_a_batch_is_repeated_in_one_start_and_a_heap_in_many() -> None:
+    load = Load((1, 4), repeats=3, seed=5)
+    assert [(run.concurrency, run.requests) for run in load.batches()] == [(1, 3), (4, 3)]
+    assert [(run.concurrency, run.requests, run.repeat) for run in load.heaps()] == [
+        (4, 16, 1),
+        (4, 16, 2),
+        (4, 16, 3),
+    ]
+    assert len({run.seed for run in load.heaps()}) == 3

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from medley.bench import record
-from medley.bench.aim import Aim
+from medley.bench.aim import Aim, require_room
 from medley.bench.load import Load, Run
 from medley.bench.measuring import measured
 from medley.bench.running import done
@@ -132,11 +132,11 @@ def test_ctrl_c_leaves_no_process_and_keeps_what_is_done() -> None:
 
 
 def test_a_load_larger_than_what_is_served_is_a_problem_at_once() -> None:
-    aim = Aimed("vllm", Path("/x"), Target("http://h", "/v1", "demo", "/m"), longest=2048)
-    aim.require_room(Load(input_tokens=1920, output_tokens=128))
-    with pytest.raises(Problem, match="more than is served") as raised:
-        aim.require_room(Load(input_tokens=1921, output_tokens=128))
+    require_room(Load(input_tokens=1920, output_tokens=128), "demo", 2048)
+    require_room(Load(), "demo", None)
+    with pytest.raises(Problem, match="more than demo takes") as raised:
+        require_room(Load(input_tokens=1921, output_tokens=128), "demo", 2048)
     assert raised.value.fix == "--input-len 1920"
     with pytest.raises(Problem) as raised:
-        aim.require_room(Load(input_tokens=8, output_tokens=4096))
+        require_room(Load(input_tokens=8, output_tokens=4096), "demo", 2048)
     assert raised.value.fix == "--input-len 1024 --output-len 512"

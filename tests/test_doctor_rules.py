@@ -124,10 +124,13 @@ def limits_of(locked: str, files: int) -> str:
 
 OWN = {"spark": Member(env="/opt/own")}
 UNREACHED = Problem(
-    "spark-pair-b does not reach spark-pair-a", cause="timed out", fix="sudo ufw allow from x"
+    "spark-pair-b does not reach spark-pair-a",
+    cause="timed out",
+    fix="on spark-pair-a: sudo ufw allow from x",
 )
 DROPS = """\
 table inet rack {
+	chain input {
 		type filter hook input priority filter; policy accept;
 		iifname != "lo" tcp dport 24000-24999 drop
 """
@@ -279,6 +282,13 @@ FAULTS = (
         with_("rtx-vpn-docker", said={settings.VARIABLES: "NCCL_SOCKET_IFNAME=docker0\n"}),
     ),
     Fault("by-hand", "no RDMA device", pair({settings.VARIABLES: "NCCL_IB_HCA=mlx5_0,mlx5_1\n"})),
+    Fault("by-hand", "hides every GPU", with_("spark", said={settings.VARIABLES: "CUDA_VISIBLE_DEVICES=\n"})),
+    Fault(
+        "by-hand",
+        "lacks 12.1",
+        with_("spark", said={settings.VARIABLES: "TORCH_CUDA_ARCH_LIST=9.0\n"}),
+        "better",
+    ),
     Fault("by-hand", "NCCL_IB_GID_INDEX is 5", pair({settings.VARIABLES: "NCCL_IB_GID_INDEX=5\n"})),
     Fault("by-hand", "keeps NCCL from RDMA", pair({settings.VARIABLES: "NCCL_IB_DISABLE=1\n"}), "better"),
     Fault(
@@ -292,7 +302,11 @@ FAULTS = (
         "firewall", "ufw is on", with_("spark", said={doors.UFW: "ENABLED=yes\n"}), "better", "medley ports"
     ),
     Fault(
-        "firewall", "drops", with_("spark", said={doors.NFT: DROPS}), "better", "nft delete table inet rack"
+        "firewall",
+        "drops",
+        with_("spark", said={doors.NFT: DROPS}),
+        "better",
+        "nft insert rule inet rack input ip saddr NETWORK accept",
     ),
     Fault(
         "firewall", "drops", with_("spark", said={doors.IPTABLES: "-P INPUT DROP\n"}), "better", "iptables"
@@ -610,6 +624,38 @@ def test_our_own_ray_is_no_fault() -> None:
     made = case_of({"spark": said})
     assert {check.state for check in checks_of("leftovers", made)} == {"ok"}
     assert {check.state for check in checks_of("ports", made)} == {"ok"}
+
+
+def test_what_medley_serves_is_no_fault() -> None:
+    said = {
+        **COMPUTES,
+        keeping.SERVING: "8000\n",
+        doors.LISTENING: "1F40 all\n",
+        processes.PROCESSES: "own 7 vllm\nother 812 earlyoom\n",
+    }
+    made = case_of({"spark": said})
+    for rule in ("leftovers", "ports", "gpu-users"):
+        assert {check.state for check in checks_of(rule, made)} == {"ok"}
+
+
+def test_an_old_environment_beside_the_one_that_all_have_is_no_fault() -> None:
+    env = "vllm-cuda-00000000000"
+    older = packages("ray-2.59.0", "vllm-0.31.0", env=f"{env}1")
+    newer = packages("ray-2.60.0", "vllm-0.32.0", env=f"{env}2")
+    said = {keeping.PACKAGES: newer}, {keeping.PACKAGES: newer + older}
+    made = case_of(dict(zip(PAIR, said, strict=True)))
+    assert {check.state for check in checks_of("versions", made)} == {"ok"}
+
+
+def test_a_host_that_says_nothing_of_its_links_is_not_known_to_be_apart() -> None:
+    made = case_of({"spark-pair-a": None, "spark-pair-b": None, "rtx-stuck": None})
+    assert made.fabric
+    assert {check.host: check.state for check in checks_of("wire", made)} == {
+        "rtx-stuck": "unknown",
+        "spark-pair-a": "ok",
+        "spark-pair-b": "ok",
+        "all": "ok",
+    }
 
 
 def test_a_loopback_name_is_said_and_no_fault() -> None:

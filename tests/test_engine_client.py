@@ -7,7 +7,7 @@ import pytest
 
 from medley.bench.figures import raw
 from medley.bench.load import Run
-from medley.engine.client import KEY, Target
+from medley.engine.client import KEY, Offline, Target
 from medley.engines import CLIENTS
 from medley.reasoned import Flag
 from medley.tables import Engine
@@ -71,3 +71,49 @@ def test_another_file_is_no_result(engine: Engine) -> None:
 def test_where_a_server_listens_is_of_no_use_offline(engine: Engine) -> None:
     assert CLIENTS[engine].only_served(Flag(("--port",), "1", "")) is True
     assert CLIENTS[engine].only_served(Flag(("--dtype",), "auto", "")) is False
+
+
+@pytest.mark.parametrize(
+    ("engine", "mode", "found"),
+    [
+        pytest.param("vllm", "latency", (3, 2, 111.1, 288.0), id="vllm latency"),
+        pytest.param("vllm", "throughput", (1, 8, 4546.0, 28.16), id="vllm throughput"),
+        pytest.param("sglang", "latency", (3, 1, 288.8, 55.39), id="sglang latency"),
+    ],
+)
+def test_what_it_wrote_without_a_server(
+    engine: Engine, mode: Offline, found: tuple[int, int, float, float]
+) -> None:
+    """How often, of how many requests, and of the first: the whole time and the rate."""
+    (file,) = FILES[engine].parent.glob(f"{engine}-{mode}.*")
+    run = Run(2, 3, 32, 16, 7, 1)
+    figures = CLIENTS[engine].offline_figures(file.read_text(), mode, run)
+    first = figures[0]
+    assert (len(figures), first.completed) == found[:2]
+    assert first.latency_ms == pytest.approx(found[2], abs=0.1)
+    assert first.output_tokens_per_s == pytest.approx(found[3], abs=0.1)
+    assert first.total_tokens_per_s == pytest.approx(3 * found[3], abs=0.2)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("text", ["", "{}", "not JSON", '{"a": 1}\n{"b"'])
+def test_what_is_no_result_without_a_server(engine: Engine, text: str) -> None:
+    assert CLIENTS[engine].offline_figures(text, "latency", RUN) == ()
+    assert CLIENTS[engine].offline_figures(text, "throughput", RUN) == ()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("mode", ["latency", "throughput"])
+def test_without_a_server_the_model_is_loaded(engine: Engine, mode: Offline) -> None:
+    words = CLIENTS[engine].offline(Path("/env/bin"), "/models/demo", mode, RUN, Path("/tmp/result.json"))
+    assert "/models/demo" in words
+    assert "/tmp/result.json" in words
+    assert "--input-len" not in words or mode == "latency"  # vLLM's throughput mode passes over it
+    assert "random" not in words or engine == "vllm"  # for SGLang's a data set would be fetched
+
+
+def test_a_small_vocabulary_is_not_measured_by_vllms_latency_mode() -> None:
+    assert "9999" in str(CLIENTS["vllm"].unable("latency", 324))
+    assert CLIENTS["vllm"].unable("latency", 10_240) is None
+    assert CLIENTS["vllm"].unable("throughput", 324) is None
+    assert CLIENTS["sglang"].unable("latency", 324) is None

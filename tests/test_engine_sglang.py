@@ -13,7 +13,7 @@ from medley.tables import Host, Model
 SERVING = Serving(target="/m", name="demo", address="127.0.0.1", port=8000)
 CPU, SPARK = config.hosts()["cpu"], config.hosts()["spark"]
 NODES = Nodes(count=2, rank=1, address="10.0.0.1", port=24011)
-BASE = "/env/bin/sglang serve /m --served-model-name demo --host 127.0.0.1 --port 8000"
+BASE = "/env/bin/sglang serve /m --served-model-name demo --host 127.0.0.1 --port 8000 --enable-metrics"
 
 
 def words(plan: Plan, *theirs: str, host: Host = SPARK, model: Model | None = None) -> str:

@@ -62,7 +62,7 @@ WIFI: dict[str, Any] = {"kind": "wifi", "mbit": 1200}
         pytest.param(
             (server(1, link("eth0", "10.0.0.1/24"), link("eth1", "10.0.0.9/24", mbit=1000)), server(2)),
             "two links in 10.0.0.0/24",
-            "eth1 down",
+            "ip address del 10.0.0.9/24 dev eth1",
             id="doubled",
         ),
     ],

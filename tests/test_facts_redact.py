@@ -29,6 +29,19 @@ FIRST, SECOND = "11111111-2222-3333-4444-555555555555", "AAAAAAAA-bbbb-cccc-dddd
         pytest.param("inet6 fe80::1 ::1", "inet6 fe80::1 ::1", id="local IPv6"),
         pytest.param("00000000:01:00.0 0000:0f:00.0", "00000000:01:00.0 0000:0f:00.0", id="PCI address"),
         pytest.param("580.126.09 6.8.12-1021-tegra", "580.126.09 6.8.12-1021-tegra", id="versions"),
+        pytest.param(
+            "    Name                  : secret-plan\n    Name : python3\n  Name : secret-plan",
+            "    Name                  : process-1\n    Name : python3\n  Name : process-1",
+            id="what has the GPU",
+        ),
+        pytest.param(
+            "        Name : VLLM::EngineCore", "        Name : VLLM::EngineCore", id="an engine has it"
+        ),
+        pytest.param(
+            'tcp dport 22 drop comment "for Alice"\n-A INPUT -m comment --comment bob -j DROP',
+            'tcp dport 22 drop comment ""\n-A INPUT -m comment --comment "" -j DROP',
+            id="comments of a firewall",
+        ),
         pytest.param("/home/alice/.local/bin/uv", "/home/user/.local/bin/uv", id="home"),
         pytest.param("Linux spark-1 6.8 spark-10", "Linux host-1 6.8 spark-10", id="host name"),
         pytest.param("", "", id="nothing"),

@@ -101,7 +101,7 @@ def test_this_host() -> None:
     assert "lo" not in {link.name for link in sample.links}
 
 
-def test_an_engine_is_asked_with_its_key_and_a_silent_one_holds_up_nobody(tmp_path: Path) -> None:
+def test_an_engine_is_asked_with_its_key(tmp_path: Path) -> None:
     key = tmp_path / "key"
     store.write(key, "sk-12345678", secret=True)
     text = (METRICS / "vllm.txt").read_bytes()
@@ -110,15 +110,14 @@ def test_an_engine_is_asked_with_its_key_and_a_silent_one_holds_up_nobody(tmp_pa
         assert server.asked == [("/metrics", None, "Bearer sk-12345678")]
     assert engine.figures["generated_tokens_total"] == 28
     assert engine.said == text.decode()
-    here = Here(2)
     with serving.noted(f"{server.url}/v1", "m", 8000, None, "ready"):
-        assert "refused" in str(here.sample().engines[0].silent)
-        began = time.monotonic()
-        assert "refused" in str(here.sample().engines[0].silent)
-        assert time.monotonic() - began < 0.5
+        assert "refused" in str(Here(2).sample().engines[0].silent)
 
 
-def test_an_engine_without_metrics_says_so() -> None:
+def test_an_engine_without_metrics_says_so_and_is_not_asked_at_each_look() -> None:
     with answering({}) as server, serving.noted(f"{server.url}/v1", "m", 8000, None, "ready"):
-        (engine,) = Here(2).sample().engines
+        here = Here(2)
+        (engine,) = here.sample().engines
+        assert here.sample().engines == (engine,)
+        assert len(server.asked) == 1
     assert engine.silent == "it has no /metrics (SGLang: --enable-metrics)"

@@ -20,14 +20,13 @@ def test_a_sample_goes_through_json() -> None:
 
 
 def test_rates_by_hand() -> None:
-    """1 GB/s of a link of 200 Gb/s is 4 % of it, 5 GB/s of a port 20 %."""
     found = between(spark(), later(spark()))
     assert (found.seconds, found.cpu_busy) == (2.0, 0.5)
     wire, quiet = found.links
-    assert (wire.in_bytes_per_s, wire.out_bytes_per_s, wire.share) == (1e9, 2.5e8, 0.04)
+    assert (wire.in_bytes_per_s, wire.out_bytes_per_s) == (1e9, 2.5e8)
     assert (wire.bad, quiet.bad, quiet.in_bytes_per_s) == ({"rx_dropped": 3}, {}, 0)
     (port,) = found.ports
-    assert (port.in_bytes_per_s, port.bad, port.share) == (5e9, {"symbol_error": 7}, 0.2)
+    assert (port.in_bytes_per_s, port.bad) == (5e9, {"symbol_error": 7})
     (served,) = found.engines
     assert (served.running, served.waiting, served.kv_cache) == (3, 1, 0.45)
     assert (served.generated_tokens_per_s, served.prompt_tokens_per_s) == (100, 500)

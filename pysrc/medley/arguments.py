@@ -40,7 +40,9 @@ _CLASSES: Mapping[Engine, _Class] = {
         {"cc": "compilation_config"},
         frozenset({"revision", "tokenizer_revision", "code_revision"}),
     ),
-    "sglang": _Class("model_path", frozenset({*_LISTENING, *_PARSERS}), {}, frozenset({"revision"})),
+    "sglang": _Class(
+        "model_path", frozenset({*_LISTENING, *_PARSERS, "enable_metrics"}), {}, frozenset({"revision"})
+    ),
 }
 # `vllm serve` reads "auto" as this number, its class takes the number alone (vLLM 0.32.0).
 _WORDS: Mapping[tuple[str, str], int] = {("max_model_len", "auto"): -1}

@@ -1,6 +1,7 @@
 """Examining is how the doctor comes by a case: from transcripts, this host, or a cluster's at once."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from medley import agreement, cluster, source, transcript
@@ -12,6 +13,7 @@ from medley.everyone import Everyone
 from medley.fabric import End
 from medley.problem import Problem
 from medley.recognised import kind_of
+from medley.remote import Lost, Silent
 from medley.transcript import Transcript
 from medley.watch import Watch
 
@@ -28,10 +30,11 @@ def of_this(name: str) -> Case:
     return case({name: host(name, examine.examined(None), kind_of)})
 
 
-def of_cluster(everyone: Everyone) -> Case:
+def of_cluster(everyone: Everyone, watch: Watch) -> Case:
     """All that answer are asked at once, and then whether they reach each other."""
     wanted = everyone.cluster
-    said = everyone.ask("examine", lambda name: {"env": wanted.hosts[name].env}, limit_s=_LOOK_LIMIT_S)
+    with watch.stage(f"look at {len(everyone.present)} hosts"):
+        said = everyone.ask("examine", lambda name: {"env": wanted.hosts[name].env}, limit_s=_LOOK_LIMIT_S)
     ours = source.digest()
     hosts = {
         name: host(
@@ -49,8 +52,9 @@ def of_cluster(everyone: Everyone) -> Case:
     found = case(hosts, wishes, **more)
     if found.fabric is None or len(found.fabric.ends) < 2:  # noqa: PLR2004 - two to a connection
         return found
-    closed = _closed(everyone, found.fabric.ends, wanted.head)
-    return case(hosts, wishes, **more, closed=closed)
+    with watch.stage("reach each other"):
+        closed = _closed(everyone, found.fabric.ends, wanted.head)
+    return replace(found, closed=closed)
 
 
 def _greeting(everyone: Everyone, name: str) -> Mapping[str, Any]:
@@ -86,6 +90,9 @@ def _closed(everyone: Everyone, ends: Mapping[str, End], head: str) -> Mapping[s
         among=places,
     )
     failed = {name: everyone.failed[name] for name in ends if name in everyone.failed}
+    for name, problem in failed.items():
+        if not isinstance(problem, Lost | Silent):  # it has answered: what else is asked of it may be well
+            del everyone.failed[name]
     addresses = {name: end.address for name, end in ends.items()}
     return {**dict(agreement.unreached(said, head, addresses)), **failed}
 

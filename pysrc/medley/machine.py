@@ -11,10 +11,11 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from types import MappingProxyType
 from typing import IO
 
 from medley import store, transcript
@@ -41,13 +42,20 @@ class Finished:
     lines: tuple[str, ...]
 
 
-def ask(questions: Iterable[str]) -> transcript.Transcript:
-    """Ask this host, in one round trip."""
+def ask(
+    questions: Iterable[str],
+    variables: Mapping[str, str] = MappingProxyType({}),
+    *,
+    limit_of_all_s: float = transcript.LIMIT_OF_ALL_S,
+) -> transcript.Transcript:
+    """Ask this host, in one round trip; `variables` are for the questions besides those of ours."""
     from plumbum import ProcessTimedOut, local  # noqa: PLC0415 - a tenth of a second, which keepers spare
 
-    command = local["sh"]["-c", transcript.script(questions)]
+    command = local["sh"]["-c", transcript.script(questions, limit_of_all_s=limit_of_all_s)]
     try:
-        _, said, _ = command.run(retcode=None, stdin=subprocess.DEVNULL, timeout=_ASK_LIMIT_S)
+        _, said, _ = command.run(
+            retcode=None, stdin=subprocess.DEVNULL, timeout=_ASK_LIMIT_S, env=dict(variables)
+        )
     except ProcessTimedOut as error:
         raise Problem(
             "this host does not answer questions about itself",

@@ -19,6 +19,10 @@ class Lost(Problem):
     """The connection to it is gone."""
 
 
+class Silent(Problem):
+    """It is there, and has not answered yet."""
+
+
 class Remote:
     """A connection; everything that it has begun for itself ends with it, units go on."""
 
@@ -97,7 +101,7 @@ class Remote:
 
     def _silent(self, errand: str, limit_s: float) -> Problem:
         if self._status() is None:
-            return Problem(
+            return Silent(
                 f"{self.name} did not answer in time",
                 cause=f"it was at {errand!r} for more than {limit_s:.0f} s",
                 fix=f"see what it does: ssh {self._target}; or go on without it: --without {self.name}",

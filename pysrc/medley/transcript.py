@@ -19,7 +19,7 @@ from medley.problem import Problem
 
 # A question that hangs (a driver that is stuck) must not hang us: 124 is what timeout(1) exits with.
 _LIMIT_S = 10
-_LIMIT_OF_ALL_S = 5
+LIMIT_OF_ALL_S = 5
 _STATUS = re.compile(r"\? ([0-9]{1,3})\s*")
 
 # Dozens of questions, so every process counts: all are asked under one limit, and only where that ran out
@@ -60,7 +60,7 @@ Transcript = Mapping[str, Answer]
 
 
 def script(
-    questions: Iterable[str], *, limit_s: float = _LIMIT_S, limit_of_all_s: float = _LIMIT_OF_ALL_S
+    questions: Iterable[str], *, limit_s: float = _LIMIT_S, limit_of_all_s: float = LIMIT_OF_ALL_S
 ) -> str:
     """A POSIX shell script that asks every question and prints the transcript; one round trip."""
     asked = "".join(f"ask {quote(question)}\n" for question in questions)

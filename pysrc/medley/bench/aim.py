@@ -62,19 +62,6 @@ class Aim:
     def model(self) -> str:
         return self.what.model if self.what else self.target.model
 
-    def require_room(self, load: Load) -> None:
-        """A Problem where the server would refuse each request."""
-        if self.longest is None or load.tokens <= self.longest:
-            return
-        room = max(1, self.longest - load.output_tokens)
-        raise Problem(
-            f"{load.input_tokens} tokens in and {load.output_tokens} out are more than is served",
-            cause=f"{self.target.model} is served with {self.longest} tokens for both",
-            fix=f"--input-len {room}"
-            if self.longest > load.output_tokens
-            else f"--input-len {self.longest // 2} --output-len {max(2, self.longest // 4)}",
-        )
-
     def expected(self, load: Load, watch: Watch) -> dict[int, Expected]:
         """The prediction for the plan that is served; empty where it is not known, which is said."""
         layout = self.what.layout if self.what else None
@@ -91,6 +78,20 @@ class Aim:
         return {many: expected(made, layout, load, many) for many in load.concurrencies}
 
 
+def require_room(load: Load, name: str, longest: int | None) -> None:
+    """A Problem where each request would be refused; `longest`: tokens of prompt and answer."""
+    if longest is None or load.tokens <= longest:
+        return
+    room = max(1, longest - load.output_tokens)
+    raise Problem(
+        f"{load.input_tokens} tokens in and {load.output_tokens} out are more than {name} takes",
+        cause=f"it has room for {longest} tokens, prompt and answer together",
+        fix=f"--input-len {room}"
+        if longest > load.output_tokens
+        else f"--input-len {longest // 2} --output-len {max(2, longest // 4)}",
+    )
+
+
 def aim(asked: Asked, watch: Watch) -> Aim:
     """The server that is asked for, or the one that this host serves since last."""
     server = _server(asked.url)
@@ -103,21 +104,17 @@ def aim(asked: Asked, watch: Watch) -> Aim:
     card = _card(api.cards(url, secret), asked.model, url)
     own = asked.tokenizer or (what.target if what else card.get("root") or card["id"])
     parts = urlsplit(url)
-    return Aim(
-        engine,
-        _binary(asked.environment, engine, what, watch),
-        Target(
-            f"{parts.scheme}://{parts.netloc}",
-            parts.path,
-            card["id"],
-            _tokenizer(own),
-            str(key) if key else None,
-            _env(own),
-        ),
-        card.get("max_model_len"),
-        what,
-        _told(what) if what else {},
+    # First, since an environment may have to be built for the rest.
+    target = Target(
+        f"{parts.scheme}://{parts.netloc}",
+        parts.path,
+        card["id"],
+        _tokenizer(own),
+        str(key) if key else None,
+        _env(own),
     )
+    binary = _binary(asked.environment, engine, what, watch)
+    return Aim(engine, binary, target, card.get("max_model_len"), what, _told(what) if what else {})
 
 
 def _server(url: str | None) -> serving.Server | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from statistics import median
 from typing import Any
 
+from medley.bench.load import Run
+
 
 @dataclass(frozen=True)
 class Figures:
@@ -74,6 +76,19 @@ def spreads(runs: Iterable[Figures]) -> dict[str, Spread]:
     known = tuple(runs)
     found = {each.name: spread(getattr(run, each.name) for run in known) for each in MEASURES}
     return {name: each for name, each in found.items() if each}
+
+
+def of_batch(requests: int, seconds: float, run: Run) -> Figures:
+    """Of requests that were answered together, each in full."""
+    rate = requests * run.output_tokens / seconds
+    return Figures(
+        duration_s=seconds,
+        completed=requests,
+        failed=0,
+        output_tokens_per_s=rate,
+        total_tokens_per_s=rate * (run.input_tokens + run.output_tokens) / run.output_tokens,
+        latency_ms=seconds * 1000,
+    )
 
 
 def of_table(table: Mapping[str, Any]) -> Figures:

@@ -53,6 +53,17 @@ class Load:
             for concurrency in self.concurrencies:
                 yield self._run(concurrency, self._requests(concurrency), next(seeds), repeat)
 
+    def batches(self) -> Iterator[Run]:
+        """Without a server: each batch as often as there are repeats, in one start of the engine."""
+        for concurrency in self.concurrencies:
+            yield self._run(concurrency, self.repeats, self.seed, 1)
+
+    def heaps(self) -> Iterator[Run]:
+        """Without a server: all requests at once; each time the engine starts anew."""
+        many = max(self.concurrencies)
+        for repeat in range(1, self.repeats + 1):
+            yield self._run(many, self._requests(many), self.seed + repeat, repeat)
+
     def _run(self, concurrency: int, requests: int, seed: int, repeat: int) -> Run:
         return Run(concurrency, requests, self.input_tokens, self.output_tokens, seed, repeat)
 

@@ -74,9 +74,10 @@ Examples:
         return self._told(self._looked(self._case(everyone)))
 
     def _case(self, everyone: "Everyone | None") -> "Case":
+        from medley.cli.progress import watch
         from medley.examining import of_cluster, of_this
 
-        return of_this(platform.node()) if everyone is None else of_cluster(everyone)
+        return of_this(platform.node()) if everyone is None else of_cluster(everyone, watch())
 
     def _looked(self, case: "Case") -> "Found":
         from dataclasses import replace

@@ -54,7 +54,8 @@ Examples:
 
 
 def _print_transcript(files: tuple[str, ...]) -> None:
-    from medley import condition, facts, machine, transcript
+    from medley import transcript
+    from medley.errands.examine import examined
     from medley.facts.redact import redact
     from medley.recognised import answers
 
@@ -64,7 +65,7 @@ def _print_transcript(files: tuple[str, ...]) -> None:
             cause=f"--from names {len(files)} files",
             fix=f"medley facts --transcript --from {files[0]}",
         )
-    said = answers(files[0]) if files else machine.ask((*facts.QUESTIONS, *condition.QUESTIONS))
+    said = answers(files[0]) if files else examined(None)
     names = () if files else (platform.node(),)
     print(transcript.text(redact(said, names)), end="")
 

@@ -18,6 +18,12 @@ def fits(model: str, case: "Case") -> "tuple[str, Problem | None]":
     from medley.weights import weights
 
     hosts = {name: (host.facts, host.kind) for name, host in case.hosts.items() if host.kind}
+    if not hosts:
+        return "", Problem(
+            "nothing can be said of where it would lie",
+            cause="no host here is of a known kind",
+            fix="mend what keeps them from being recognised, which is said above",
+        )
     try:
         found = weights(model, config.models(), store.cache())
         chosen = placement(shape_of(found), Site(hosts), Wanted(wishes=case.wishes, engine=case.engine))

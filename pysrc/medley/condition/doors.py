@@ -16,7 +16,7 @@ UFW = "grep -hsE '^(ENABLED|DEFAULT_INPUT_POLICY)=' /etc/ufw/ufw.conf /etc/defau
 # Of other rules than those that close or begin something a host may have thousands.
 NFT = (
     "PATH=$PATH:/usr/sbin:/sbin; nft list ruleset 2>/dev/null"
-    " | grep -E '^table|hook input|(drop|reject)' | head -n 200"
+    " | grep -E '^table|^[[:space:]]chain|hook input|(drop|reject)' | head -n 400"
 )
 IPTABLES = "PATH=$PATH:/usr/sbin:/sbin; iptables -w 2 -S INPUT 2>/dev/null"
 OWN_NAME = "getent ahostsv4 \"$(uname -n)\" | awk '{print $1}' | sort -u"
@@ -58,21 +58,20 @@ def _listening(answers: Transcript) -> Iterator[tuple[int, bool]]:
 
 
 def _of_nft(answers: Transcript) -> Iterator[str]:
-    table, hooked = "", False
+    """As `FAMILY TABLE CHAIN: RULE`, of chains that see what comes in."""
+    table, chain, hooked = "", "", False
     for line in lines(answers, NFT):
-        words = line.strip()
+        words = line.strip().removesuffix("{").strip()
         if words.startswith("table "):
-            table, hooked = words.removesuffix("{").strip(), False
-        elif " hook " in f" {words}":
-            hooked = "hook input" in words
-            if hooked and "policy drop" in words and not _is_medleys(table):
-                yield f"{table}: policy drop"
-        elif hooked and not _is_medleys(table):
-            yield f"{table}: {words}"
-
-
-def _is_medleys(table: str) -> bool:
-    return table.split()[-1:] == ["medley"]
+            table, hooked = words.removeprefix("table "), False
+        elif words.startswith("chain "):
+            chain, hooked = words.removeprefix("chain "), False
+        elif "hook input" in words:
+            hooked = table.split()[-1:] != ["medley"]
+            if hooked and "policy drop" in words:
+                yield f"{table} {chain}: policy drop"
+        elif hooked:
+            yield f"{table} {chain}: {words}"
 
 
 def _of_iptables(answers: Transcript) -> Iterator[str]:

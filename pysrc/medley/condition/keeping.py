@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from medley.facts.answers import lines
+from medley.facts.answers import lines, number
 from medley.transcript import NO_ANSWER, Transcript
 
 _STATE = '"${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
 SECRETS = f"cd {_STATE} && stat -c '%a %n' token api-key sglang-*.yaml 2>/dev/null; :"
 MEMBERSHIP = f'cd {_STATE} && grep -ohE \'"(role|head|address|interface)": "[^"]*"\' ray.json'
+# The ports of servers whose process is still there.
+SERVING = (
+    f"cd {_STATE}/serving && for f in *.json; do"
+    ' p=$(grep -oE "\\"pid\\": [0-9]+" "$f" | grep -oE "[0-9]+");'
+    ' [ -n "$p" ] && [ -d "/proc/$p" ] && echo "${f%.json}"; done'
+)
 # Of each environment the versions that hosts must have alike, by the names of its packages.
 PACKAGES = (
     'cd "${MEDLEY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/medley}/envs"'
@@ -26,7 +32,7 @@ OWN = (
 )
 OWN_VARIABLE = "MEDLEY_OWN_ENV"
 
-QUESTIONS = (SECRETS, MEMBERSHIP, PACKAGES, OWN)
+QUESTIONS = (SECRETS, MEMBERSHIP, SERVING, PACKAGES, OWN)
 
 _PACKAGE = re.compile(r"(?:([^/]+)/)?lib/python([0-9.]+)/site-packages/(\w+?)-([^-/]+)\.dist-info")
 
@@ -37,6 +43,8 @@ class Keeping:
     """Of files that hold a secret, by name."""
     membership: Mapping[str, str] = field(default_factory=dict)
     """`role`, `head`, `address` and `interface` of its part in a cluster; empty where it has none."""
+    serving: tuple[int, ...] = ()
+    """Ports at which medley serves a model."""
     packages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By environment: versions by package, and `python`'s."""
     own: Mapping[str, str] | None = None
@@ -53,6 +61,7 @@ def keeping(answers: Transcript) -> Keeping | None:
     return Keeping(
         modes={name: mode for mode, name in modes},
         membership=_pairs(answers.get(MEMBERSHIP, NO_ANSWER).text),
+        serving=tuple(port for each in lines(answers, SERVING) if (port := number(each)) is not None),
         packages=_packages(lines(answers, PACKAGES)),
         own=_packages(lines(answers, OWN)).get("", {}) if said.text else None,
         programs=frozenset(line[4:] for line in lines(answers, OWN) if line.startswith("bin/")),

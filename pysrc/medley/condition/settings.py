@@ -12,7 +12,7 @@ _NAMES = (
     *("VLLM_HOST_IP", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES"),
     *("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_DISABLE", "CUDA_VISIBLE_DEVICES", "TRITON_PTXAS_PATH"),
     "TRITON_PTXAS_BLACKWELL_PATH",
-    *("TORCH_CUDA_ARCH_LIST", "LD_LIBRARY_PATH"),
+    "TORCH_CUDA_ARCH_LIST",
 )
 VARIABLES = f"env | grep -E '^({'|'.join(_NAMES)})='"
 # Who keeps an MTU over a boot. Netplan's files are root's alone on newer systems.

@@ -20,6 +20,7 @@ from medley.doctor.shapes import (
 )
 
 _MUST = {"ray": "Ray", "python": "Python", "vllm": "vLLM", "sglang": "SGLang"}
+_DRIVER = "sudo ubuntu-drivers install; sudo reboot  # or as the system's own documents say"
 _SHOULD = {"nccl": "NCCL", "torch": "torch"}
 
 
@@ -85,7 +86,7 @@ def kinds(host: Host) -> Iterator[Check]:
                 host.name,
                 said,
                 cause=f"it is taken for {host.kind.name}: {host.kind.why}",
-                fix="nvidia-smi",
+                fix=_DRIVER if "no nvidia-smi" in said else "nvidia-smi  # and mend what it says",
             )
         else:
             yield ok(host.name, f"{host.kind.name}: {host.kind.why}")
@@ -118,14 +119,15 @@ def drivers(case: Case) -> Iterator[Check]:
 
 def versions(case: Case) -> Iterator[Check]:
     """Of what ranks must have alike, by the packages that lie in each host's engine environment."""
-    found = {name: _packages(host, case) for name, host in case.hosts.items()}
+    every = {name: _packages(host, case) for name, host in case.hosts.items()}
     for name, host in case.hosts.items():
         if host.condition.keeping is None:
             yield unknown(name, UNASKED)
-        elif not found[name]:
+        elif not every[name]:
             yield ok(name, f"no environment for {case.engine} yet: it is built at first use")
-    there = {name: packages for name, packages in found.items() if packages}
-    differ = [each for each in (*_MUST, *_SHOULD) if len({p.get(each) for p in there.values()}) > 1]
+    there = _likest({name: packages for name, packages in every.items() if packages})
+    differ = [each for each in _MUST if len({packages.get(each) for packages in there.values()}) > 1]
+    differ += [each for each in _SHOULD if len({p[each] for p in there.values() if each in p}) > 1]
     for each in differ:
         by_host = {name: packages.get(each) or "none" for name, packages in there.items()}
         state = wrong if each in _MUST else better
@@ -142,18 +144,24 @@ def versions(case: Case) -> Iterator[Check]:
             )
 
 
-def _packages(host: Host, case: Case) -> dict[str, str]:
-    """Of the environment that its kind has for the engine; its own where cluster.toml names one."""
+def _packages(host: Host, case: Case) -> list[dict[str, str]]:
+    """Of the environments that its kind has for the engine; of its own where cluster.toml names one."""
     keeping = host.condition.keeping
     if keeping is None:
-        return {}
+        return []
     if host.member.env and keeping.own is not None:
-        return _plain(keeping.own)
+        return [_plain(keeping.own)]
     name = host.kind.host.environments.get(case.engine) if host.kind else None
-    fit = [
-        packages for each, packages in keeping.packages.items() if name and each.rpartition("-")[0] == name
-    ]
-    return _plain(fit[-1]) if fit else {}
+    named = keeping.packages.items()
+    return [_plain(packages) for each, packages in named if name and each.rpartition("-")[0] == name]
+
+
+def _likest(every: Mapping[str, list[dict[str, str]]]) -> dict[str, dict[str, str]]:
+    """One of each host: that which all have, where there is one, for old ones lie beside it."""
+    for first in next(iter(every.values()), []):
+        if all(first in each for each in every.values()):
+            return dict.fromkeys(every, first)
+    return {name: each[-1] for name, each in every.items()}
 
 
 def _plain(packages: Mapping[str, str]) -> dict[str, str]:

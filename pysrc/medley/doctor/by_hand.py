@@ -18,6 +18,7 @@ def variables(case: Case) -> Iterator[Check]:
             yield unknown(name, UNASKED)
             continue
         found = [*_address(host, settings), *_links(host, settings), *_devices(host, settings)]
+        found += _of_cuda(host, settings)
         end = case.fabric.ends.get(name) if case.fabric and case.fabric.transport == "rdma" else None
         found += _against_rdma(name, settings.variables, end) if end else ()
         yield from found or [ok(name, _fine(host, settings))]
@@ -65,6 +66,29 @@ def _devices(host: Host, settings: Settings) -> Iterator[Check]:
             f"NCCL_IB_HCA={value} names what is no RDMA device of this host",
             cause=f"it has {', '.join(sorted(devices)) or 'none'}",
             fix=f"unset NCCL_IB_HCA  # medley sets it for each host; take it out {_FILES}",
+        )
+
+
+def _of_cuda(host: Host, settings: Settings) -> Iterator[Check]:
+    """GPUs that are hidden, and kernels that are compiled for another one."""
+    seen = settings.variables.get("CUDA_VISIBLE_DEVICES")
+    if host.facts.gpus and seen is not None and seen.strip() in {"", "-1", "NoDevFiles"}:
+        yield wrong(
+            host.name,
+            f"CUDA_VISIBLE_DEVICES={seen} hides every GPU",
+            cause=f"this host has {', '.join(gpu.name for gpu in host.facts.gpus)}",
+            fix=f"unset CUDA_VISIBLE_DEVICES  # take it out {_FILES}",
+        )
+    archs = settings.variables.get("TORCH_CUDA_ARCH_LIST")
+    lacking = {
+        gpu.capability for gpu in host.facts.gpus if gpu.capability and gpu.capability not in (archs or "")
+    }
+    if archs and lacking:
+        yield better(
+            host.name,
+            f"TORCH_CUDA_ARCH_LIST={archs} lacks {', '.join(sorted(lacking))}",
+            cause="what an engine compiles while it runs has then no kernel for this GPU",
+            fix=f"unset TORCH_CUDA_ARCH_LIST  # medley sets it for each kind of host; take it out {_FILES}",
         )
 
 

@@ -37,7 +37,9 @@ def host(
 def case(hosts: Mapping[str, Host], wishes: Wishes | None = None, **more: Any) -> Case:  # noqa: ANN401 - the case's own
     """With the wire of those that share one; without which the others would, is named."""
     wishes = wishes or Wishes()
-    found, apart = _wired({name: each.facts for name, each in hosts.items()}, wishes, more.get("head"))
+    found, apart = _wired(
+        {name: each.facts for name, each in hosts.items() if each.facts.net.links}, wishes, more.get("head")
+    )
     return Case(hosts, wishes, found, apart, **more)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from medley.condition.access import Access
 from medley.condition.compilers import Compilers
 from medley.condition.gpu_state import GpuStates
-from medley.doctor.shapes import UNASKED, Check, Host, Mend, better, mended, ok, unknown, wrong
+from medley.doctor.shapes import UNASKED, Check, Host, better, ok, unknown, wrong
 from medley.facts.gpu import Gpu
 
 _SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
@@ -55,13 +55,13 @@ def power(host: Host, states: GpuStates) -> Iterator[Check]:
     elif mode.startswith("MAXN"):
         yield ok(host.name, f"{mode}, the fastest")
     else:
-        found = better(
+        yield better(
             host.name,
             f"its power mode is {mode}",
             cause="it lowers the clocks of processor, GPU and memory; MAXN does not",
-            fix="",
+            # Its number is 0 on AGX Orin and Thor, and another on smaller modules.
+            fix="grep POWER_MODEL /etc/nvpmodel.conf; sudo nvpmodel -m 0  # or MAXN's number there",
         )
-        yield mended(found, Mend(host.name, ("nvpmodel", "-m", "0"), root=True))
 
 
 def assembler(host: Host, compilers: Compilers) -> Iterator[Check]:

@@ -110,7 +110,8 @@ def gpu_users(host: Host) -> Iterator[Check]:
         for each in host.condition.processes or ()
         if each.sort == "desktop"
     ]
-    computing = [user for user in users if not user.graphics and user.pid not in ours]
+    served = bool(host.condition.keeping and host.condition.keeping.serving)
+    computing = [user for user in users if not (user.graphics or user.pid in ours or served)]
     if state is None and host.condition.processes is None:
         yield unknown(host.name, UNASKED)
         return
@@ -130,7 +131,7 @@ def gpu_users(host: Host) -> Iterator[Check]:
             fix=f"ps -o pid,user,args -p {pids.replace(' ', ',')}  # and if they are yours: kill {pids}",
         )
     if not desktop and not computing:
-        yield ok(host.name, "nobody else has it")
+        yield ok(host.name, "medley's own model has it" if served else "nobody else has it")
 
 
 def _named(users: list[User]) -> str:

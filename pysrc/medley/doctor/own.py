@@ -6,6 +6,7 @@ from medley.condition.keeping import Keeping
 from medley.condition.processes import Process
 from medley.doctor.shapes import UNASKED, Case, Check, Host, Mend, better, mended, ok, unknown, wrong
 
+_LINGER = 'loginctl enable-linger "${SUDO_USER:-$(id -un)}"'
 _STATE = '"${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
 
 
@@ -58,7 +59,8 @@ def leftovers(host: Host, found: tuple[Process, ...]) -> Iterator[Check]:
     keeping = host.condition.keeping
     theirs = [each for each in found if each.sort == "ray" and not each.ours]
     ours = [each for each in found if each.sort == "ray" and each.ours]
-    engines = [each for each in found if each.sort == "engine" and not each.ours]
+    served = keeping.serving if keeping else ()
+    engines = [each for each in found if each.sort == "engine" and not each.ours and not served]
     if theirs:
         yield better(
             host.name,
@@ -84,7 +86,9 @@ def leftovers(host: Host, found: tuple[Process, ...]) -> Iterator[Check]:
             fix=f"ps -o pid,user,args -p {','.join(str(each.pid) for each in engines)}  # or: medley stop",
         )
     if not theirs and not engines and not (ours and keeping and not keeping.membership):
-        yield ok(host.name, f"our own Ray ({len(ours)} processes)" if ours else "no Ray and no engine runs")
+        serves = f"medley serves at {', '.join(map(str, served))}" if served else ""
+        our = f"our own Ray ({len(ours)} processes)" if ours else ""
+        yield ok(host.name, "; ".join(filter(None, (our, serves))) or "no Ray and no engine runs")
 
 
 def _named(found: list[Process]) -> str:
@@ -108,7 +112,7 @@ def lingering(case: Case) -> Iterator[Check]:
                 cause="systemd ends a user's units with the last login, unless the user lingers",
                 fix="",
             )
-            yield mended(problem, Mend(name, ("loginctl", "enable-linger")))
+            yield mended(problem, Mend(name, ("sh", "-c", _LINGER), root=True))
         else:
             yield ok(name, "not needed on one host")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from medley.condition.doors import Doors
 from medley.doctor.shapes import UNASKED, Case, Check, Host, better, ok, told, unknown, wrong
 from medley.ports import API, EPHEMERAL
+from medley.problem import Problem
 from medley.ray import Ports
 
 _RULE_LIMIT = 3
@@ -19,9 +20,19 @@ def connect(case: Case) -> Iterator[Check]:
         return
     for name in case.hosts:
         if name in case.closed:
-            yield told(name, "wrong", case.closed[name])
+            yield told(name, "wrong", _where_it_is_known(case.closed[name], case))
         elif case.fabric and name in case.fabric.ends:
             yield ok(name, "it reaches the others, and they reach it")
+
+
+def _where_it_is_known(problem: Problem, case: Case) -> Problem:
+    """With the rule that is in the way, where it could be read."""
+    for name, host in case.hosts.items():
+        doors = host.condition.doors
+        if problem.fix.startswith(f"on {name}: ") and doors and doors.closing and not doors.ufw:
+            fix = f"on {name}: {_opened(list(doors.closing), case)}"
+            return Problem(problem.what, cause=f"{problem.cause}; {doors.closing[0]}", fix=fix)
+    return problem
 
 
 def firewall(case: Case) -> Iterator[Check]:
@@ -46,12 +57,13 @@ def _alone(name: str, host: Host, doors: Doors, case: Case) -> Iterator[Check]:
             fix="medley ports --firewall ufw | sudo sh -e; sudo ufw status",
         )
     elif closing:
-        state = wrong if case.closed else better
+        blamed = any(each.fix.startswith(f"on {name}: ") for each in (case.closed or {}).values())
+        state = wrong if blamed or name in (case.closed or {}) else better
         yield state(
             name,
             "a firewall drops what comes in at ports of ours",
             cause="; ".join(closing[:_RULE_LIMIT]),
-            fix=_opened(closing),
+            fix=_opened(closing, case),
         )
     elif doors.readable or doors.closing:
         yield ok(name, _what(doors))
@@ -87,11 +99,14 @@ def _is_of_ours(rule: str) -> bool:
     )
 
 
-def _opened(closing: list[str]) -> str:
-    if closing[0].startswith("iptables"):
-        return "sudo iptables -I INPUT -s NETWORK -j ACCEPT  # the cluster's network in place of NETWORK"
-    table = closing[0].partition(":")[0].removeprefix("table ")
-    return f"sudo nft list table {table}; sudo nft delete table {table}  # if nothing else needs it"
+def _opened(closing: list[str], case: Case) -> str:
+    """What lets the cluster's network in, before the rule that does not."""
+    networks = case.fabric.networks if case.fabric else ()
+    from_, note = (networks[0], "") if networks else ("NETWORK", "  # in CIDR form: the cluster's")
+    place = closing[0].partition(":")[0]
+    if place == "iptables":
+        return f"sudo iptables -I INPUT -s {from_} -j ACCEPT{note}"
+    return f"sudo nft insert rule {place} ip saddr {from_} accept{note}"
 
 
 def ports(host: Host, doors: Doors) -> Iterator[Check]:
@@ -108,7 +123,7 @@ def ports(host: Host, doors: Doors) -> Iterator[Check]:
             cause="Ray is to listen there, and no Ray of medley's runs here",
             fix=f"sudo ss -ltnp 'sport = :{taken[0]}'  # whose it is; end it, or if it is a Ray: ray stop",
         )
-    elif API in open_ and not running:
+    elif API in open_ and not (running or (keeping and keeping.serving)):
         yield better(
             host.name,
             f"port {API} is taken",
@@ -140,7 +155,7 @@ def name(host: Host, doors: Doors) -> Iterator[Check]:
             host.name,
             f"its own name means {', '.join(strange)}, which is no address of it",
             cause=f"it has {', '.join(sorted(own))}; what listens at its own name then fails",
-            fix="getent ahostsv4 $(uname -n); grep -n $(uname -n) /etc/hosts  # mend that line",
+            fix=r'sudo sed -i "s/^[0-9.]*\(.*\b$(uname -n)\b\)/127.0.1.1\1/" /etc/hosts',
         )
     elif all(each.startswith("127.") for each in doors.means):
         yield ok(

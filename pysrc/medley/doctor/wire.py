@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Interface, IPv4Network
 
-from medley.doctor.shapes import GROUP, Case, Check, Mend, State, mended, ok, told, wrong
+from medley.doctor.shapes import GROUP, Case, Check, Mend, State, mended, ok, told, unknown, wrong
 from medley.fabric.alone import alone
 from medley.fabric.shapes import End, Finding
 from medley.fabric.speed import shown
@@ -15,14 +15,17 @@ _TRANSPORTS = {"tcp": "TCP", "rdma": "RDMA", "none": "none needed"}
 
 def common(case: Case) -> Iterator[Check]:
     """One wire that all share, and one transport."""
-    for host, problem in case.apart.items():
-        yield told(host, "wrong", problem)
+    for name, problem in case.apart.items():
+        yield told(name, "wrong", problem)
+    for name, host in case.hosts.items():
+        if not host.facts.net.links:
+            yield unknown(name, "it does not say which links it has")
     if case.fabric is None:
-        if not case.apart:
+        if not case.group:
             yield ok(GROUP, "one host alone needs no network")
         return
-    for host, end in case.fabric.ends.items():
-        yield ok(host, f"{end.interface} {end.address}, {_speed(end)}{_ports(end)}")
+    for name, end in case.fabric.ends.items():
+        yield ok(name, f"{end.interface} {end.address}, {_speed(end)}{_ports(end)}")
     yield ok(GROUP, f"{_TRANSPORTS[case.fabric.transport]}: {'; '.join(case.fabric.why)}")
 
 
@@ -38,7 +41,8 @@ def noted(
                 host = _host(finding, case)
                 clean.discard(host)
                 fix = finding.fix.removeprefix(f"on {host}: ")
-                yield Check(host, state, finding.what, Problem(finding.what, cause=finding.cause, fix=fix))
+                what = finding.what.removeprefix(f"{host}: ")
+                yield Check(host, state, what, Problem(what, cause=finding.cause, fix=fix))
         yield from (
             ok(host, fine) for host in case.hosts if host in clean and _is_asked(case, host, rdma=rdma)
         )

@@ -70,6 +70,7 @@ def flags(serving: Serving, plan: Plan, host: Host, model: Model | None) -> Iter
     yield Flag(("--served-model-name",), serving.name, "the name that requests give")
     yield Flag(("--host",), serving.address, "where it listens")
     yield Flag(("--port",), str(serving.port), "where it listens")
+    yield Flag(("--enable-metrics",), None, "its queue, KV cache and speed, for medley top and Prometheus")
     if serving.key_config and not (plan.nodes and plan.nodes.rank):
         why = "requests must give the key in it; as a flag every user of this host could read it"
         yield Flag(("--config",), str(serving.key_config), why)

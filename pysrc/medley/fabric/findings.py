@@ -103,8 +103,8 @@ def doubled(chosen: Shared) -> Iterator[Finding]:
         yield Finding(
             f"{one.host} has two links in {one.network}",
             f"{one.link.name} ({one.ip}) is taken; {other.link.name} ({other.ip}) may answer in its place",
-            f"on {one.host}: move {other.link.name} to a subnet of its own, or: "
-            f"sudo ip link set {other.link.name} down",
+            f"on {one.host}: sudo ip address del {other.ip}/{other.network.prefixlen} dev {other.link.name}"
+            "  # and if it is needed, an address in a subnet of its own",
             topic="subnet",
         )
 

@@ -22,6 +22,14 @@ _HARDWARE_ID = re.compile(r'(?<=_id":")[0-9a-f]{8,64}(?=")')
 _IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?![\w.-])")
 _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:.])")
 _HOME = re.compile(r"(?<=/home/)[^/\s]+")
+# What a GPU's user is called may be a project's name; these are nobody's.
+_GPU_USER = re.compile(r"^( +Name +: )(\S+)$", re.MULTILINE)
+_KNOWN_USER = re.compile(
+    r"python[0-9.]*|Xorg|Xwayland|gnome-\S+|kwin\S*|plasmashell|firefox|chrome|chromium|vllm|ray|raylet|ollama"
+    r"|llama-server|tritonserver|(VLLM|ray|sglang)::\S*|\[Not|N/A"
+)
+# Of a rule of nftables or iptables.
+_COMMENT = re.compile(r"((?:--comment|(?<!-m) comment) )(\"[^\"\n]*\"|\S+)")
 # Broadcast, none, and the groups that every bridge listens to tell nothing.
 _NO_ONES_MAC = re.compile(r"ff:ff:ff:ff:ff:ff|00:00:00:00:00:00|01:00:5e:.*|01:80:c2:.*|33:33:.*")
 _HALF = (1 << 64) - 1
@@ -29,7 +37,7 @@ _LARGEST_BY_HAND = 0xFFFF
 
 
 def redact(answers: Transcript, names: Iterable[str] = ()) -> Transcript:
-    """Without serial numbers, MAC and global addresses, users' homes, and the host `names` given."""
+    """Without serial numbers, MAC and global addresses, users' homes and programs, the host `names` given."""
     redactor = _Redactor(names)
     return {
         question: Answer(redactor.text(answer.text), answer.status) for question, answer in answers.items()
@@ -54,6 +62,8 @@ class _Redactor:
         text = _IPV4.sub(lambda m: self._ipv4(m[0]), text)
         text = _IPV6.sub(lambda m: self._ipv6(m[0]), text)
         text = _HOME.sub("user", text)
+        text = _COMMENT.sub(r'\1""', text)
+        text = _GPU_USER.sub(lambda m: m[1] + self._user(m[2]), text)
         for name in self._names:
             text = name.sub("host-1", text)
         return text
@@ -65,6 +75,9 @@ class _Redactor:
         text = _NAMED.sub(lambda m: f"{self._mac(int(m[0], 16)):012x}", text)
         text = _GUID.sub(lambda m: _split(self._guid(_hex(m[0])), 16, 4), text)
         return _HARDWARE_ID.sub(lambda m: f"{self._guid(int(m[0], 16)):0{len(m[0])}x}", text)
+
+    def _user(self, name: str) -> str:
+        return name if _KNOWN_USER.fullmatch(name) else f"process-{self._nth('process', name)}"
 
     def _nth(self, sort: str, secret: str | int) -> int:
         given = self._given.setdefault(sort, {})

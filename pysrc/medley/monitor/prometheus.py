@@ -14,9 +14,13 @@ UP_HELP = "Whether the host answers medley."
 
 
 def metrics(seen: Mapping[str, Seen]) -> str:
-    """Of hosts that do not answer there is nothing but that."""
+    """Of hosts that do not answer there is nothing but that; of one that was only asked not even that."""
     up = Family(UP, "gauge", UP_HELP)
-    up.points = [Point(UP, (("host", name),), float(each.table["answers"])) for name, each in seen.items()]
+    up.points = [
+        Point(UP, (("host", name),), float(each.problem is None))
+        for name, each in seen.items()
+        if each.problem or each.sample
+    ]
     told = {name: each.sample for name, each in seen.items() if each.sample and not each.problem}
     own = (_family(each, told) for each in SERIES)
     return exposition.written([up, *own, *passed(told).values()])

@@ -24,13 +24,6 @@ class Flow:
     bad: Mapping[str, int]
     """Errors, drops and signs of loss or congestion since we look; only those that grew."""
 
-    @property
-    def share(self) -> float | None:
-        """Of its speed, by the busier way."""
-        if not self.mbit:
-            return None
-        return max(self.in_bytes_per_s, self.out_bytes_per_s) * 8 / 1e6 / self.mbit
-
 
 @dataclass(frozen=True)
 class Serves:

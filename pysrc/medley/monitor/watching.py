@@ -104,8 +104,8 @@ class Watching:
             asked_at = self._asked_at = time.monotonic()
             self._whole = True
             self._changed.notify_all()
-            told = [host for host in self._hosts.values() if host.last and not host.problem]
-            self._changed.wait_for(lambda: all(host.problem or host.at > asked_at for host in told), limit_s)
+            asked = [host for host in self._hosts.values() if not host.problem]
+            self._changed.wait_for(lambda: all(host.problem or host.at > asked_at for host in asked), limit_s)
             self._whole = False
         return self.seen()
 

@@ -26,13 +26,18 @@ Examples:
     /medley bench --concurrency 1,8,64 --input-len 2048 --output-len 256
     /medley bench --url http://spark-1:8000/v1 --engine vllm --tokenizer Qwen/Qwen3-8B
     /medley bench --html bench.html
+    /medley bench demo --offline --concurrency 1,8
     /medley bench --dry-run
     /medley bench history
     /medley bench show last
     /medley bench compare last-1 last
 
 """
-    USAGE = "    {progname} [SWITCHES]\n    {progname} history|show|compare [SWITCHES] …\n"
+    USAGE = (
+        "    {progname} [SWITCHES]\n"
+        "    {progname} [SWITCHES] MODEL --offline [-- ENGINE FLAGS]\n"
+        "    {progname} history|show|compare [SWITCHES] …\n"
+    )
 
     url = cli.SwitchAttr(
         "--url", str, argname="URL", help="the server's base; default: what this host serves"
@@ -87,25 +92,53 @@ Examples:
         argname="SECONDS",
         help="how long a run may take; default: 1800",
     )
+    offline = cli.Flag(
+        "--offline",
+        excludes=["--url", "--tokenizer", "--model", "--api-key"],
+        help="no server: the engine's latency and throughput modes, as it would serve MODEL on this host",
+    )
     dry_run = cli.Flag("--dry-run", help="print the commands; start nothing")
     as_json = cli.Flag("--json", help="print one JSON object: the whole record")
 
     def main(self, *words: str) -> int:
         if self.nested_command:
             return 0
-        from medley.bench.aim import aim
+        from medley.bench.aim import aim, require_room
         from medley.bench.measuring import measured
         from medley.cli.bench.told import tell
         from medley.cli.progress import watch
 
+        if self.offline:
+            return self._offline(words)
         if words:
             raise _no_model(words[0])
         load, seen = self._load(), watch()
         found = aim(self._asked(), seen)
-        found.require_room(load)
+        require_room(load, found.target.model, found.longest)
         if self.dry_run:
             for run in load.runs():
                 print(found.command(run, Path(f"bench-{run.concurrency}-{run.repeat}.json")))
+            return 0
+        record = measured(found, load, self.timeout, seen)
+        self.draw(record)
+        tell(record, as_json=self.as_json)
+        return 0
+
+    def _offline(self, words: tuple[str, ...]) -> int:
+        from medley.bench.offline import measured
+        from medley.cli.bench.alone import alone
+        from medley.cli.bench.told import tell
+        from medley.cli.progress import watch
+
+        if not words or words[0].startswith("-"):
+            raise _which_model()
+        engine: Any = self.engine or "vllm"
+        model, *flags = words
+        load, seen = self._load(), watch()
+        found = alone(model, load, engine, self.environment, tuple(flags), dry_run=self.dry_run)
+        if self.dry_run:
+            for mode, run in found.commands(load, seen):
+                print(found.command(mode, run, Path(f"{mode}-{run.concurrency}-{run.repeat}.json")))
             return 0
         record = measured(found, load, self.timeout, seen)
         self.draw(record)
@@ -135,11 +168,19 @@ Examples:
         )
 
 
+def _which_model() -> Problem:
+    return Problem(
+        "nothing says what is to be measured",
+        cause="without a server bench starts the engine itself",
+        fix="medley bench demo --offline",
+    )
+
+
 def _no_model(word: str) -> Problem:
     return Problem(
         f"bench takes no model, and {word!r} was given",
         cause="it measures what is served already",
-        fix=f"medley serve {word}, and then in another terminal: medley bench",
+        fix=f"medley serve {word}, and in another terminal: medley bench; or: medley bench {word} --offline",
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from medley.bench.figures import Figures
 from medley.bench.load import Run
@@ -11,6 +11,7 @@ from medley.command import Command
 from medley.reasoned import Flag
 from medley.variables import UNSET
 
+Offline = Literal["latency", "throughput"]
 KEY = "OPENAI_API_KEY"
 """Where both engines' clients look for the key of a server."""
 
@@ -46,6 +47,21 @@ class Client(Protocol):
 
     def figures(self, table: Mapping[str, Any], run: Run, /) -> Figures | None:
         """What stands in that file; None where it is no result."""
+        ...
+
+    def offline(self, binary: Path, target: str, mode: Offline, run: Run, result: Path, /) -> tuple[str, ...]:
+        """A run without a server, before the plan's flags; `run.requests` is how often a batch is measured.
+
+        In `throughput` it is the number of prompts, all at once, measured once.
+        """
+        ...
+
+    def offline_figures(self, text: str, mode: Offline, run: Run, /) -> tuple[Figures, ...]:
+        """What stands in its file, each time that it was measured; empty where it is no result."""
+        ...
+
+    def unable(self, mode: Offline, vocabulary: int, /) -> str | None:
+        """Why a model of so many tokens cannot be measured so; None where it can."""
         ...
 
     def only_served(self, flag: Flag, /) -> bool:

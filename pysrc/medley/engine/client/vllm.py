@@ -3,16 +3,19 @@
 Flags and names of results as of vLLM 0.32.0 (`vllm bench serve --help=all`).
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from medley.bench.figures import Figures
+from medley.bench.figures import Figures, of_batch
 from medley.bench.load import Run
 from medley.command import Command
-from medley.engine.client import Target
+from medley.engine.client import Offline, Target
 from medley.reasoned import Flag
 
+_IDS = 10_000
+_WARM = ("--num-warmups", "4")
 _SERVERS = frozenset(
     (
         "--host",
@@ -56,6 +59,39 @@ def figures(table: Mapping[str, Any], run: Run) -> Figures | None:
         tpot_ms=table.get("median_tpot_ms"),
         tpot_p99_ms=table.get("p99_tpot_ms"),
     )
+
+
+def offline(binary: Path, target: str, mode: Offline, run: Run, result: Path) -> tuple[str, ...]:
+    """Its throughput mode has --input-len too, and passes over it where prompts are random."""
+    lens = (str(run.input_tokens), str(run.output_tokens))
+    words = (str(binary / "vllm"), "bench", mode, "--model", target, "--output-json", str(result))
+    if mode == "latency":
+        many = ("--batch-size", str(run.concurrency), "--num-iters", str(run.requests))
+        return (*words, "--input-len", lens[0], "--output-len", lens[1], *many, "--num-iters-warmup", "1")
+    random = ("--dataset-name", "random", "--random-input-len", lens[0], "--random-output-len", lens[1])
+    return (*words, *random, "--num-prompts", str(run.requests), "--seed", str(run.seed), *_WARM)
+
+
+def offline_figures(text: str, mode: Offline, run: Run) -> tuple[Figures, ...]:
+    try:
+        table = json.loads(text)
+        return tuple(_offline(table, mode, run))
+    except (ValueError, KeyError):
+        return ()
+
+
+def _offline(table: Mapping[str, Any], mode: Offline, run: Run) -> Iterator[Figures]:
+    if mode == "throughput":
+        yield of_batch(table["num_requests"], table["elapsed_time"], run)
+        return
+    for seconds in table["latencies"]:
+        yield of_batch(run.concurrency, seconds, run)
+
+
+def unable(mode: Offline, vocabulary: int) -> str | None:
+    if mode == "latency" and vocabulary < _IDS:
+        return f"vLLM's latency mode sends token ids up to {_IDS - 1}, and this model knows {vocabulary}"
+    return None
 
 
 def only_served(flag: Flag) -> bool:

@@ -1,0 +1,71 @@
+"""A real Prometheus scrapes a cluster, and knows every expression of the dashboard."""
+
+import json
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import pytest
+
+from medley import machine
+from medley.command import Command
+from medley.monitor import web
+from medley.port import free
+from tests.monitored import Replayed, cluster
+from tests.test_monitor_prometheus import EXPRESSIONS, everything
+
+pytestmark = [
+    pytest.mark.rack,
+    pytest.mark.slow,
+    pytest.mark.skipif(which("prometheus") is None, reason="needs Debian's prometheus"),
+]
+
+
+def test_what_is_scraped_has_no_fault(tmp_path: Path) -> None:
+    """As promtool sees it, of our own names; of engines' it finds many."""
+    (tmp_path / "metrics").write_text(everything())
+    command = Command(("sh", "-c", f"promtool check metrics <{tmp_path / 'metrics'}"))
+    finished = machine.run(command, limit_s=20)
+    assert [line for line in finished.lines if "medley_" in line or "error" in line] == []
+
+
+def test_it_scrapes_and_every_expression_means_something(tmp_path: Path) -> None:
+    with web.served(web.place(None), Replayed(cluster()), 2) as place:
+        at = f"127.0.0.1:{free()}"
+        target = f"{place.address}:{place.port}"
+        job = {"job_name": "medley", "static_configs": [{"targets": [target]}]}
+        config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}
+        (tmp_path / "prometheus.yml").write_text(json.dumps(config))
+        words = (f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data")
+        process = machine.Process(
+            Command(("prometheus", *words, f"--web.listen-address={at}")), lambda _: None
+        )
+        try:
+            deadline = time.monotonic() + 40
+            while len(asked(at, "count_over_time(medley_host_up[1m]) > 2")) < 4:
+                assert time.monotonic() < deadline, list(process.last)[-5:]
+                time.sleep(0.3)
+            assert [each["value"][1] for each in asked(at, 'up{job="medley"}')] == ["1"]
+            for expression in EXPRESSIONS:
+                meant = expression.replace("$host", ".*").replace("$__rate_interval", "1m")
+                found = asked(at, meant)
+                assert found or "> 0" in meant, expression
+        finally:
+            process.stop()
+
+
+def asked(at: str, query: str) -> list[dict[str, Any]]:
+    url = f"http://{at}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+            return found
+    except ConnectionError:
+        return []
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, ConnectionError):
+            return []
+        raise

@@ -1,0 +1,299 @@
+"""A host's condition is what a person reads in its answers; what was not asked is None."""
+
+import re
+
+import pytest
+
+from medley import facts
+from medley.condition import (
+    QUESTIONS,
+    Condition,
+    access,
+    clock,
+    compilers,
+    condition,
+    disks,
+    doors,
+    gpu_state,
+    hub_access,
+    keeping,
+    pages,
+    processes,
+    rdma_parts,
+    settings,
+)
+from medley.condition.gpu_state import User
+from medley.condition.processes import Process
+from medley.facts.redact import redact
+from medley.machine import ask
+from medley.transcript import Answer, Transcript, parse, text
+from tests.conditions import CLOCKS, IDLE, REASONS, answers, meminfo, smi, used_by
+
+GIB, MIB = 1 << 30, 1 << 20
+
+
+def said(*pairs: tuple[str, str]) -> Transcript:
+    return {question: Answer(answer) for question, answer in pairs}
+
+
+def test_nothing_was_asked() -> None:
+    assert condition({}) == Condition()
+    assert condition(dict.fromkeys(facts.QUESTIONS, Answer())) == Condition()
+
+
+def test_its_questions_are_not_asked_by_others() -> None:
+    assert set(QUESTIONS).isdisjoint(facts.QUESTIONS)
+    assert len(set(QUESTIONS)) == len(QUESTIONS)
+
+
+def test_a_transcript_of_both_replays_to_the_same() -> None:
+    whole = answers("spark")
+    assert condition(parse(text(whole))) == condition(whole)
+    assert condition(redact(whole, ["spark"])) == condition(whole)
+
+
+def test_this_very_host_answers() -> None:
+    """Real programs, whatever this host has of them."""
+    found = condition(ask(QUESTIONS))
+    assert found.pages
+    assert found.pages.free_bytes > 0
+    assert {each.what for each in found.disks or ()} == {"environments", "state", "models", "temporary"}
+    assert found.doors
+    assert found.access
+    assert found.settings is not None
+    assert found.keeping is not None
+
+
+class TestGpuState:
+    def test_users_clocks_and_reasons(self) -> None:
+        users = used_by(
+            (2211, "G", "Xorg", 180), (6330, "C", "sglang::scheduler", 96073), (7, "C+G", "chrome", 1)
+        )
+        (gpu,) = _states(smi(users, REASONS, CLOCKS))
+        assert gpu.users == (
+            User(2211, "Xorg", graphics=True, memory_bytes=180 * MIB),
+            User(6330, "sglang::scheduler", graphics=False, memory_bytes=96073 * MIB),
+            User(7, "chrome", graphics=False, memory_bytes=MIB),
+        )
+        assert (gpu.mhz, gpu.most_mhz, gpu.set_mhz, gpu.default_mhz) == (208, 3003, 2418, 2418)
+        assert gpu.held == ("Idle",)
+
+    def test_two_gpus(self) -> None:
+        both = smi(IDLE, REASONS, CLOCKS) + "GPU 00000000:02:00.0\n" + used_by((1, "C", "python3", 5))
+        one, two = _states(both)
+        assert (one.users, two.bus_id, len(two.users)) == ((), "00000000:02:00.0", 1)
+
+    def test_an_older_drivers_words(self) -> None:
+        older = REASONS.replace("Event", "Throttle").replace(
+            "SW Thermal Slowdown               : Not", "SW Thermal Slowdown : "
+        )
+        (gpu,) = _states(smi(IDLE, older.replace(":  Active", ": Active"), CLOCKS))
+        assert "SW Thermal Slowdown" in gpu.held
+
+    @pytest.mark.parametrize(
+        "answer", ["", "Unable to determine the device handle for GPU0", "No devices were found\n"]
+    )
+    def test_no_gpu_that_it_tells_of(self, answer: str) -> None:
+        assert _states(answer) == ()
+
+    @pytest.mark.parametrize(
+        ("answer", "mode", "number"),
+        [
+            ("NV Power Mode: MAXN\n0\n", "MAXN", 0),
+            ("NV Fan Mode:quiet\nNV Power Mode: MODE_30W\n2\n", "MODE_30W", 2),
+            ("NV Power Mode: MAXN_SUPER\n", "MAXN_SUPER", None),
+            ("NVPM ERROR: optMask is 1, no request for power mode\n", None, None),
+        ],
+    )
+    def test_power(self, answer: str, mode: str | None, number: int | None) -> None:
+        found = gpu_state.gpu_states(said((gpu_state.STATE, ""), (gpu_state.POWER, answer)))
+        assert found
+        assert (found.power_mode, found.mode_number) == (mode, number)
+
+    def test_the_question_keeps_folders_and_arguments_to_itself(self) -> None:
+        expression = re.search(r"sed -E '(.*)'", gpu_state.STATE)
+        assert expression
+        line = "                Name                          : /home/alice/bin/python3 train.py --token=x"
+        asked = f"printf '%s\\n' '{line}' | sed -E '{expression[1]}'"
+        assert ask([asked])[asked].text.strip() == "Name                          : python3"
+
+
+def _states(answer: str) -> tuple[gpu_state.GpuState, ...]:
+    found = gpu_state.gpu_states(said((gpu_state.STATE, answer)))
+    assert found
+    return found.gpus
+
+
+def test_pages() -> None:
+    found = pages.pages(said((pages.PAGES, meminfo(3, 60, 16, 9))))
+    assert found == pages.Pages(3 * GIB, 60 * GIB, 16 * GIB, 9 * GIB)
+    assert pages.pages(said((pages.PAGES, ""))) is None
+
+
+def test_processes() -> None:
+    found = processes.processes(
+        said(
+            (processes.PROCESSES, "own 40 raylet\nother 90 Xorg\nown 41 ray::IDLE\nother 8 raylets\n"),
+            (processes.MARKED, "41\n"),
+        )
+    )
+    assert found == (
+        Process(40, "raylet", "ray", own=True),
+        Process(90, "Xorg", "desktop", own=False),
+        Process(41, "ray::IDLE", "ray", own=True, ours=True),
+    )
+    assert processes.processes({processes.PROCESSES: Answer("", 127)}) is None
+
+
+def test_compilers() -> None:
+    found = compilers.compilers(
+        said((compilers.PTXAS, "/a/ptxas 12.8\n/b/ptxas \n/a/ptxas 12.8\n"), (compilers.TOOLKIT, "flake\n"))
+    )
+    assert found == compilers.Compilers((("/a/ptxas", "12.8"),), pinned=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (
+            "state yes 1000 10",
+            (disks.Disk("state", writable=True, total_bytes=1000 << 10, free_bytes=10 << 10),),
+        ),
+        (
+            "models no 1000 10",
+            (disks.Disk("models", writable=False, total_bytes=1000 << 10, free_bytes=10 << 10),),
+        ),
+        ("models no", ()),
+        ("nonsense", ()),
+    ],
+)
+def test_disks(line: str, found: tuple[disks.Disk, ...]) -> None:
+    assert disks.disks(said((disks.DISKS, f"{line}\n"))) == found
+
+
+def test_access() -> None:
+    found = access.access(
+        said(
+            (access.DEVICES, "/dev/nvidiactl yes\n/dev/infiniband/uverbs0 no\n"),
+            (access.LIMITS, "Max locked memory 65536 65536 bytes\nMax open files 1024 4096 files\n"),
+            (access.ROOT, "root\n"),
+        )
+    )
+    assert found
+    assert (found.open, found.closed, found.root) == (("/dev/nvidiactl",), ("/dev/infiniband/uverbs0",), True)
+    assert (found.limits.locked_bytes, found.limits.open_files) == (65536, 4096)
+
+
+class TestDoors:
+    def test_ports(self) -> None:
+        assert _doors((doors.LISTENING, "5DC0 all\n0277 loopback\nbad\n")).listening == (
+            (24000, True),
+            (631, False),
+        )
+
+    def test_rules_that_close(self) -> None:
+        hook = "\t\ttype filter hook input priority 0; policy drop;\n"
+        rules = (
+            f"table inet medley {{\n\tchain input {{\n{hook}\t\ttcp dport 24000 drop\n"
+            "table ip nat {\n\tchain pre {\n\t\ttype nat hook prerouting;\n\t\tip saddr 1.2.3.4 drop\n"
+            f"table inet filter {{\n\tchain in {{\n{hook}\t\ttcp dport 22 reject\n"
+        )
+        found = _doors(
+            (doors.NFT, rules), (doors.IPTABLES, "-P INPUT ACCEPT\n-A INPUT -p tcp --dport 80 -j DROP\n")
+        )
+        assert found.closing == (
+            "inet filter in: policy drop",
+            "inet filter in: tcp dport 22 reject",
+            "iptables: -A INPUT -p tcp --dport 80 -j DROP",
+        )
+        assert found.readable
+
+    def test_ufw_and_name(self) -> None:
+        found = _doors((doors.UFW, 'ENABLED="yes"\n'), (doors.OWN_NAME, "10.0.0.1\n10.0.1.1\n"))
+        assert (found.ufw, found.means, found.readable) == (True, ("10.0.0.1", "10.0.1.1"), False)
+        assert _doors().ufw is None
+
+
+def _doors(*pairs: tuple[str, str]) -> doors.Doors:
+    found = doors.doors(said((doors.LISTENING, ""), *pairs))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answer", "language", "found"),
+    [
+        ("NTP=yes\nNTPSynchronized=no\n", "C.UTF-8", clock.Clock(wanted=True, right=False, charset="UTF-8")),
+        ("", "", clock.Clock()),
+        ("", "de_DE.ISO-8859-1", clock.Clock(charset="ISO-8859-1")),
+    ],
+)
+def test_clock(answer: str, language: str, found: clock.Clock) -> None:
+    assert clock.clock(said((clock.SYNCHRONISED, answer), (clock.CHARSET, language))) == found
+
+
+def test_hub() -> None:
+    words = said((hub_access.SETTINGS, "mirror\ntoken\n"), (hub_access.MODE, "644\n"))
+    found = hub_access.hub_access({**words, hub_access.ANSWER: Answer("000", 28)})
+    assert found == hub_access.HubAccess(None, "no answer in 2 s", mirror=True, token=True, mode="644")
+    assert hub_access.hub_access({hub_access.ANSWER: Answer("200")}) == hub_access.HubAccess(200)
+    assert hub_access.hub_access({hub_access.ANSWER: Answer("", 127)}) is None
+
+
+def test_rdma_parts() -> None:
+    found = rdma_parts.rdma_parts(
+        said((rdma_parts.LIBRARIES, "libibverbs.so.1\n"), (rdma_parts.MODULES, "nvidia \n"))
+    )
+    assert found == rdma_parts.RdmaParts(frozenset({"libibverbs"}), frozenset({"nvidia"}))
+    nixos = rdma_parts.rdma_parts({rdma_parts.LIBRARIES: Answer("", 127)})
+    assert nixos
+    assert nixos.libraries is None
+
+
+def test_settings() -> None:
+    found = settings.settings(
+        {
+            settings.VARIABLES: Answer("NCCL_IB_HCA==mlx5_0:1\n"),
+            settings.MTUS: Answer("9000\nclosed\nnone\n"),
+            settings.LINGERS: Answer("no\n"),
+            settings.RUNTIMES: Answer('docker\n"nvidia"\n/etc/cdi/nvidia.yaml\n'),
+        }
+    )
+    assert found == settings.Settings(
+        {"NCCL_IB_HCA": "=mlx5_0:1"},
+        frozenset({9000}),
+        keeps=True,
+        all_read=False,
+        lingers=False,
+        runtimes=frozenset({"docker"}),
+        nvidia_runtime=True,
+        cdi=True,
+    )
+
+
+def test_no_token_is_among_the_variables() -> None:
+    assert "TOKEN" not in settings.VARIABLES
+    assert "KEY" not in settings.VARIABLES
+
+
+def test_keeping() -> None:
+    found = keeping.keeping(
+        said(
+            (keeping.SECRETS, "600 token\n644 api-key\n"),
+            (keeping.MEMBERSHIP, '"role": "head"\n"address": "10.0.0.1"\n'),
+            (keeping.SERVING, "8000\n"),
+            (keeping.PACKAGES, "vllm-cpu-41d8/lib/python3.11/site-packages/vllm-0.32.0+cpu.dist-info\n"),
+            (
+                keeping.OWN,
+                "bin/python\nbin/ray\nlib/python3.12/site-packages/nvidia_nccl_cu13-2.30.7.dist-info\n",
+            ),
+        )
+    )
+    assert found == keeping.Keeping(
+        {"token": "600", "api-key": "644"},
+        {"role": "head", "address": "10.0.0.1"},
+        (8000,),
+        {"vllm-cpu-41d8": {"python": "3.11", "vllm": "0.32.0+cpu"}},
+        {"python": "3.12", "nvidia_nccl_cu13": "2.30.7"},
+        frozenset({"python", "ray"}),
+    )
