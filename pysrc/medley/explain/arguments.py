@@ -76,7 +76,7 @@ KNOWN = (
         shapes=(
             shape(
                 "validation error",
-                r"validation errors? for \w+\n(?P<flag>[\w.]+)\n\s+(?P<line>Input (?P<said>should be (?:less|"
+                r"validation errors? for \w+\n(?P<flag>[\w.]+)\n\s*(?P<line>Input (?P<said>should be (?:less|"
                 r"greater|a multiple|finite).+?) \[type=\w+, input_value=(?P<value>[^,]+),)",
             ),
             shape(

@@ -149,7 +149,7 @@ class _Scan:
         if self.done.slips and self.done.slips[-1].number == number:
             return
         when = said.when or lines.when(at)
-        new = uncaught.slip(said, number, when, lines.preceding(at, 4), lines.following(at, 6))
+        new = uncaught.slip(said, number, when, lines.preceding(at, 8), lines.following(at, 12))
         if new and (self.done.death is None or number - self.done.death <= uncaught.NEAR):
             uncaught.kept(self.done.slips, new)
 
@@ -163,8 +163,8 @@ class _Scan:
             return
         if said.level in (INFO, WARNING) and not known.quiet and not (said.nccl and said.level == WARNING):
             return
-        more = (line(decoded(each[:_LONGEST])).text for each in lines.following(at, known.more))
-        text = "\n".join([said.text, *more])
+        more = _of_one(said, lines.following(at, known.more * 2))[: known.more]
+        text = "\n".join([said.text, *(each.text for _, each in more)])
         match = shape.pattern.search(text)
         if match is None or (known.unless and known.unless.search(text)):
             return
@@ -175,8 +175,14 @@ class _Scan:
             self.done.death = number
         if "line" in match.groupdict():
             down = text.count("\n", 0, match.start("line"))
-            said, number = (line(text.split("\n")[down]), number + down) if down else (said, number)
+            said, number = (more[down - 1][1], number + more[down - 1][0]) if down else (said, number)
         self.done.hits.append(Hit(known, match.groupdict(), said, number, self.done.name, when))
+
+
+def _of_one(said: Line, after: Iterable[bytes]) -> list[tuple[int, Line]]:
+    """The lines after it that are not another rank's, and how many lines down each is."""
+    lines = ((down, line(decoded(each[:_LONGEST]))) for down, each in enumerate(after, 1))
+    return [(down, each) for down, each in lines if each.rank in (None, said.rank)]
 
 
 def _is_quiet(what: Known | course.Turn) -> bool:

@@ -71,9 +71,11 @@ def slip(
     """What a line shows to be one; none in a line that only informs or warns."""
     if said.level in (INFO, WARNING):
         return None
-    near = [line(decoded(each[:2000])).text for each in before][-_BACK:]
-    then = [line(decoded(each[:2000])).text for each in after]
-    traced = any(_CODE.match(each) for each in near)
+    near, then = (
+        [each.text for each in (line(decoded(one[:2000])) for one in raw) if each.rank in (None, said.rank)]
+        for raw in (before, after)
+    )
+    traced = any(_CODE.match(each) for each in near[-_BACK:])
     text = said.text.strip()
     if text.endswith("AssertionError") and traced:
         code = next((each for each in reversed(near) if re.match(r"\s+assert\b", each)), "")
