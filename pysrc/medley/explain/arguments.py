@@ -64,6 +64,11 @@ KNOWN = (
                 r"error: argument (?P<flag>--[\w-]+)(?:/-\w+)?: (?P<said>.*(?:JSON|json)[^:\n]*)(?:: "
                 r"(?P<value>.+))?",
             ),
+            shape(
+                "cannot be converted to <function loads",
+                r"argument (?P<flag>--[\w-]+)\S*: (?P<said>Value (?P<value>.+) cannot be converted to) <func"
+                r"tion loads",
+            ),
         ),
         more=1,
         over=("flag-refused",),

@@ -33,6 +33,10 @@ KNOWN = (
                 r"t-in|not found|does not "
                 r"exist)",
             ),
+            shape(
+                "looks like a file path",
+                r"chat template \((?P<file>[^)]+)\) looks like a file path, but",
+            ),
         ),
     ),
     Known(
