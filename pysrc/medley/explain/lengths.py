@@ -56,9 +56,13 @@ KNOWN = (
         shapes=(
             shape(
                 "maximum context length",
-                r"(?:Error|error).{0,4} .*maximum context length is (?P<most>\d+) tokens.*?(?:requested "
-                r"(?P<asked>\d+)|"
-                r"total of at least (?P<asked2>\d+))",
+                r"(?:Error|error).{0,4} .*maximum context length is (?P<most>\d+) tokens"
+                r".*?total of at least (?P<asked>\d+)",
+            ),
+            shape(
+                "maximum context length",
+                r"(?:Error|error).{0,4} .*maximum context length is (?P<most>\d+) tokens"
+                r".*?requested (?P<asked>\d+) tokens",
             ),
             shape("maximum context length", r"Error: (?P<said>.*maximum context length.{0,120})"),
             shape(

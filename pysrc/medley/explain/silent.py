@@ -26,14 +26,16 @@ _BUSY = re.compile(
 )
 # Python's own word for what a parent that was killed left behind.
 _LEFT = re.compile(r"resource_tracker")
-_LAST = 3
 
 
 def last_words(tail: Sequence[str]) -> tuple[int, str] | None:
     """What it was at when it broke off, and how many lines before the end."""
-    said = [(at, line(text).text.strip()) for at, text in enumerate(reversed(tail))]
-    said = [(at, text) for at, text in said if text and (_BUSY.search(text) or not _LEFT.search(text))]
-    return next(((at, words) for at, text in said[:_LAST] if (words := _busy(text))), None)
+    said = ((at, line(text).text.strip()) for at, text in enumerate(reversed(tail)))
+    at, last = next(
+        ((at, text) for at, text in said if text and (_busy(text) or not _LEFT.search(text))), (0, "")
+    )
+    words = _busy(last)
+    return (at, words) if words else None
 
 
 def _busy(text: str) -> str:
