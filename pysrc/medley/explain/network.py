@@ -1,7 +1,5 @@
 """The network and ssh: hosts not reached, names without addresses, ports taken, links that fall."""
 
-import re
-
 from medley.explain.known import LOW, MEDIUM, Known, shape
 
 KNOWN = (
@@ -32,8 +30,6 @@ KNOWN = (
             shape("is already in use", r"(?:[Pp]ort |_port |port=)(?P<at>\d+) is already in use"),
             shape("port is not available", r"[Pp]ort (?P<at>\d+)(?: is)? not available"),
         ),
-        # NCCL goes on without its own port for questions
-        unless=re.compile(r"^ras/"),
     ),
     Known(
         "address-not-here",
