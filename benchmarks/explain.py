@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 from medley.explain import Log, explained
-from medley.explain.scan import BLOCK_BYTES
+from medley.explain.blocks import BLOCK_BYTES
 
 MB = 1_000_000
 SIZE = 100 * MB

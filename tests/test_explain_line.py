@@ -69,6 +69,16 @@ TEXT = "ValueError: no"
             None,
         ),
         ("[ 8012.113221] ", None, None, None, None),
+        (
+            "Nov 22 08:01:33 spark-1 vllm[812]: ERROR 11-21 08:01:33 [core.py:1109] ",
+            ERROR,
+            (11, 21, 28893.0),
+            None,
+            None,
+        ),
+        ("2026-11-22T08:01:33.250000000Z stderr F ", None, (11, 22, 28893.25), None, None),
+        ("[pod/vllm-0/vllm] ", None, None, None, None),
+        ("head-1  | 2026-11-22T08:01:33Z ", None, (11, 22, 28893.0), None, None),
     ],
 )
 def test_a_prefix(prefix: str, level: str | None, when: object, rank: str | None, host: str | None) -> None:
@@ -80,3 +90,8 @@ def test_nccl_keeps_the_place_in_its_source() -> None:
     found = line("gpu-1:812:931 [0] transport/nvls.cc:254 NCCL WARN Cuda failure 1")
     assert found.text == "transport/nvls.cc:254 Cuda failure 1"
     assert found.nccl
+
+
+@pytest.mark.parametrize("prefix", ["2026-11-22T08:01:33Z ", "head-1  | ", "[pod/vllm-0/vllm] ", "[rank1]: "])
+def test_what_is_set_in_stays_so(prefix: str) -> None:
+    assert line(f"{prefix}    raise ValueError(").text == "    raise ValueError("

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.test_explain import names, of
+from tests.test_explain import LOGS, names, of
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of"
 TAKEN = (
@@ -104,7 +104,7 @@ def test_the_one_by_which_it_ended() -> None:
 def test_wherever_it_stands(fill: int) -> None:
     """Also where a block ends in it, and the lines that belong to it are in the next."""
     from medley.explain import Log, explained
-    from medley.explain.scan import BLOCK_BYTES
+    from medley.explain.blocks import BLOCK_BYTES
 
     versions = (
         "RuntimeError: Version mismatch: The cluster was started with:\n    Ray: 2.52.0\n    Python: 3.12.3\n"
@@ -121,3 +121,11 @@ def test_many_of_one_kind_cost_little() -> None:
     found = of("".join(f"ERROR 11-21 08:00:{at % 60:02} [x.py:1] {OOM}\n" for at in range(20_000)))
     assert names(found) == ["cuda-out-of-memory"]
     assert found.problems[0].hit.number == 1
+
+
+def test_lines_that_belong_to_it_among_those_of_another_rank() -> None:
+    text = (LOGS / "flag-range.txt").read_text()
+    other = "(Worker_TP1 pid=7) INFO 11-22 08:00:00 [x.py:1] busy\n"
+    (found,) = of("".join(f"[rank0]: {each}\n{other}" for each in text.splitlines())).problems
+    assert found.hit.known.name == "flag-range"
+    assert found.hit.number == 5

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from medley import store
-from medley.explain.scan import BLOCK_BYTES, Log
+from medley.explain.blocks import BLOCK_BYTES
+from medley.explain.log import Log
 from medley.problem import Problem
 
 STANDARD_INPUT = "/dev/stdin"

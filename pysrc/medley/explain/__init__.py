@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from medley.explain.chosen import Explained, chosen
 from medley.explain.knowledge import KNOWN
 from medley.explain.known import Known
-from medley.explain.scan import Log, scanned
+from medley.explain.log import Log
+from medley.explain.scan import scanned
 
 
 def explained(logs: Iterable[Log], known: Sequence[Known] = KNOWN) -> Explained:

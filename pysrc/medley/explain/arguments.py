@@ -1,6 +1,6 @@
 """What an engine is told that it does not know, or that does not fit the model."""
 
-from medley.explain.known import LOW, MEDIUM, Known, shape
+from medley.explain.known import MEDIUM, Known, shape
 
 KNOWN = (
     Known(
@@ -64,6 +64,11 @@ KNOWN = (
                 r"error: argument (?P<flag>--[\w-]+)(?:/-\w+)?: (?P<said>.*(?:JSON|json)[^:\n]*)(?:: "
                 r"(?P<value>.+))?",
             ),
+            shape(
+                "cannot be converted to <function loads",
+                r"argument (?P<flag>--[\w-]+)\S*: (?P<said>Value (?P<value>.+) cannot be converted to) <func"
+                r"tion loads",
+            ),
         ),
         more=1,
         over=("flag-refused",),
@@ -76,7 +81,7 @@ KNOWN = (
         shapes=(
             shape(
                 "validation error",
-                r"validation errors? for \w+\n(?P<flag>[\w.]+)\n\s+(?P<line>Input (?P<said>should be (?:less|"
+                r"validation errors? for \w+\n(?P<flag>[\w.]+)\n\s*(?P<line>Input (?P<said>should be (?:less|"
                 r"greater|a multiple|finite).+?) \[type=\w+, input_value=(?P<value>[^,]+),)",
             ),
             shape(
@@ -158,25 +163,6 @@ KNOWN = (
         ),
     ),
     Known(
-        "context-too-long",
-        what="the context (max_model_len) is longer than the model was made for",
-        cause="{asked} tokens are asked for, and the model has [{most}]",
-        fix="medley serve MODEL --context {most}; for more, the model needs RoPE scaling that its makers "
-        "describe",
-        shapes=(
-            shape(
-                "User-specified max_model_len",
-                r"max_model_len \((?P<asked>\d+)\) is greater than the derived max_model_len "
-                r"\([^)]*?=(?P<most>[\d.]+)",
-            ),
-            shape(
-                "is greater than the derived context_length",
-                r"context_length \((?P<asked>\d+)\) is greater than the derived context_length "
-                r"\((?P<most>\d+)\)",
-            ),
-        ),
-    ),
-    Known(
         "quantization-unknown",
         what="the engine knows no such quantization method",
         cause="{name} is none of its methods",
@@ -202,112 +188,6 @@ KNOWN = (
                 r"the `quantization` argument \((?P<asked>[^)]+)\)",
             ),
         ),
-    ),
-    Known(
-        "batch-smaller-than-context",
-        what="max_num_batched_tokens is smaller than the context (max_model_len)",
-        cause="max_num_batched_tokens is {batch} and max_model_len {context}",
-        fix="raise it: -- --max-num-batched-tokens {context}, or allow chunks: -- --enable-chunked-prefill",
-        shapes=(
-            shape(
-                "is smaller than max_model_len",
-                r"max_num_batched_tokens \((?P<batch>\d+)\) is smaller than max_model_len "
-                r"\((?P<context>\d+)\)",
-            ),
-        ),
-    ),
-    Known(
-        "batch-smaller-than-item",
-        what="max_num_batched_tokens is smaller than one image or sound takes",
-        cause="one multimodal item has up to {item} tokens, and max_num_batched_tokens is {batch}",
-        fix="raise it: medley serve MODEL -- --max-num-batched-tokens {item}",
-        shapes=(
-            shape(
-                "max_tokens_per_mm_item",
-                r"max_tokens_per_mm_item \((?P<item>\d+)\) is larger than max_num_batched_tokens "
-                r"\((?P<batch>\d+)\)",
-            ),
-        ),
-    ),
-    Known(
-        "request-too-long",
-        what="a request is longer than the model's context (400), and was refused",
-        cause="the context has [{most} tokens, and {asked} were asked for][{said}]",
-        fix="shorten the prompt or max_tokens, or give more context: medley serve MODEL --context 32768",
-        shapes=(
-            shape(
-                "maximum context length",
-                r"(?:Error|error).{0,4} .*maximum context length is (?P<most>\d+) tokens.*?(?:requested "
-                r"(?P<asked>\d+)|"
-                r"total of at least (?P<asked2>\d+))",
-            ),
-            shape("maximum context length", r"Error: (?P<said>.*maximum context length.{0,120})"),
-            shape(
-                "than the model's context length",
-                r"(?P<said>The input \(\d+ tokens\) is longer than the model's context length \(\d+ token"
-                r"s\))",
-            ),
-            shape(
-                "exceeds the model's", r"Error: (?P<said>.*exceeds the model's (?:maximum )?context.{0,120})"
-            ),
-            shape(
-                "is longer than the maximum model length",
-                r"(?P<said>prompt \(length \d+\) is longer than the maximum model length of \d+)",
-            ),
-        ),
-        confidence=LOW,
-        stays=True,
-    ),
-    Known(
-        "tls-file",
-        what="the server's TLS certificate or key file is missing or broken (--ssl-certfile, --ssl-keyfile)",
-        cause="{said}",
-        fix="name files that are there: ls -l CERT KEY; medley serve MODEL -- --ssl-certfile CERT "
-        "--ssl-keyfile KEY",
-        shapes=(
-            shape(
-                "load_cert_chain(",
-                r"load_cert_chain\([^\n]*\n(?:[^\n]*\n){0,3}?(?P<line>(?P<said>(?:FileNotFoundError|Permissi"
-                r"onError|"
-                r"ssl\.SSLError|IsADirectoryError)\b.*))",
-            ),
-        ),
-        more=4,
-        echoes=True,
-    ),
-    Known(
-        "template-file",
-        what="the chat template file is missing",
-        cause="--chat-template names {file}, and it is not there",
-        fix="ls {file}; or leave --chat-template out: the model has one of its own",
-        shapes=(
-            shape("chat template string (", r"chat template string \((?P<file>[^)]+)\) appears path-like"),
-            shape(
-                "hat template",
-                r"[Cc]hat template (?:file )?(?:path )?[\"'`]?(?P<file>[^\s\"'`]+)[\"'`]? (?:is not a buil"
-                r"t-in|not found|does not "
-                r"exist)",
-            ),
-        ),
-    ),
-    Known(
-        "lora-missing",
-        what="a LoRA adapter is missing",
-        cause="{said}",
-        fix="name the folder that holds its adapter_config.json: medley serve MODEL -- --lora-modules "
-        "NAME=FOLDER",
-        shapes=(
-            shape("No adapter found for", r"(?P<said>(?:Loading lora \S+ failed: )?No adapter found for .+)"),
-            shape(
-                "LoRA", r"(?P<said>(?:LoRA|lora) (?:adapter|path|\S+).{0,80}(?:does not exist|not found).*)"
-            ),
-            shape(
-                "adapter_config.json",
-                r"(?P<said>(?:No such file|Can't find|Cannot find).{0,160}adapter_config\.json.{0,100})",
-            ),
-        ),
-        confidence=MEDIUM,
-        over=("hub-name", "hub-not-found"),
     ),
     Known(
         "dtype-unsupported",

@@ -7,7 +7,7 @@ from typing import Any
 
 from medley.explain.known import LOW, RANK
 from medley.explain.line import line
-from medley.explain.scan import Hit, Scanned, shown
+from medley.explain.log import Hit, Scanned, shown
 from medley.explain.silent import SILENT, last_words
 from medley.explain.uncaught import NEAR, UNKNOWN, Slip
 from medley.problem import Problem

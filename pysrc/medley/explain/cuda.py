@@ -75,7 +75,7 @@ KNOWN = (
     ),
     Known(
         "gpu-none",
-        what="CUDA or Triton finds no GPU and no driver",
+        what="CUDA finds no GPU",
         cause="[{said}]",
         fix="see what the host says: nvidia-smi, and medley facts; unset CUDA_VISIBLE_DEVICES; in a "
         "container: --gpus all"

@@ -131,6 +131,10 @@ KNOWN = (
                 "Invalid attention backend",
                 r"Invalid attention backend: ?'?(?P<backend>[\w-]+)'?(?P<said>.*)",
             ),
+            shape(
+                "VLLM_ATTENTION_BACKEND",
+                r"(?P<said>Invalid value '(?P<backend>\w+)' for VLLM_ATTENTION_BACKEND)",
+            ),
         ),
     ),
 )

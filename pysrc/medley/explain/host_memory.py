@@ -101,7 +101,9 @@ KNOWN = (
                 r"shm/?\S* ?.*No space left on device|No space left on device.*[/ ]shm/",
             ),
             shape("object store size", r"[Tt]he (?:configured )?object store size .*exceeds /dev/shm size"),
+            shape("unable to write to file </torch_", r"unable to write to file </torch_.*No space left"),
         ),
+        over=("disk-full",),
     ),
     Known(
         "memlock",

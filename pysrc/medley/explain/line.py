@@ -17,7 +17,7 @@ _PARTS = tuple(
     re.compile(each)
     for each in (
         # A unit's or a container's own time stamp
-        rf"\d{{4}}[-/](?P<date>\d\d[-/]\d\d)[T ](?P<clock>{_CLOCK})(?:Z|[+-]\d\d:?\d\d)?\s*[|:]?\s*",
+        rf"\d{{4}}[-/](?P<date>\d\d[-/]\d\d)[T ](?P<clock>{_CLOCK})(?:Z|[+-]\d\d:?\d\d)?(?:\s*[|:]\s?|\s)?",
         rf"(?P<name>[A-Z][a-z]{{2}}) (?P<date>[ \d]\d) (?P<clock>{_CLOCK}) \S+ [\w.@/-]+(?:\[\d+\])?: ",
         # torchrun, and elastic's own
         r"\[(?:rank|default)(?P<rank>\d+)\]: ?",
@@ -87,6 +87,8 @@ def line(raw: str) -> Line:
         groups = {name: value for name, value in match.groupdict().items() if value}
         nccl = nccl or "gpu" in groups
         level = _LEVEL.get(groups.get("level", ""), level)
+        if "date" in groups:
+            told.pop("name", None)
         told = {**told, **groups}
         at = match.end()
     rank = told.get("rank") or told.get("ranks", "").strip() or told.get("part") or told.get("gpu")

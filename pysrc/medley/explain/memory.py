@@ -111,6 +111,7 @@ KNOWN = (
             shape("cudaErrorMemoryAllocation"),
             shape("CUBLAS_STATUS_ALLOC_FAILED"),
             shape("Cuda failure", r"Cuda failure (?:\d+ )?'out of memory'"),
+            shape("CUDA driver error: out of memory"),
         ),
     ),
     Known(

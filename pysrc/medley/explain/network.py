@@ -29,7 +29,7 @@ KNOWN = (
             shape(
                 "port is already allocated", r"(?:Bind for )?(?P<at>\S+) failed: port is already allocated"
             ),
-            shape("is already in use", r"(?:[Pp]ort |_port )(?P<at>\d+) is already in use"),
+            shape("is already in use", r"(?:[Pp]ort |_port |port=)(?P<at>\d+) is already in use"),
             shape("port is not available", r"[Pp]ort (?P<at>\d+)(?: is)? not available"),
         ),
         # NCCL goes on without its own port for questions

@@ -231,6 +231,10 @@ KNOWN = (
                 r" than|must be)"
                 r".*)",
             ),
+            shape(
+                "cap object store memory usage",
+                r"(?P<said>Attempting to cap object store memory usage at \d+ bytes.*)",
+            ),
         ),
     ),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from medley.explain.chosen import Explained
-from medley.explain.scan import Scanned
+from medley.explain.log import Scanned
 
 _TAIL = 120
 

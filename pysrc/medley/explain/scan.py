@@ -6,112 +6,26 @@ for words of failures; expressions are tried only in lines of the kinds that hav
 
 import re
 from bisect import bisect_right
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from medley.explain import course, uncaught
+from medley.explain.blocks import Block, blocks, decoded
 from medley.explain.known import HIGH, Known, Shape
 from medley.explain.line import INFO, WARNING, Line, line
-from medley.explain.uncaught import Slip
+from medley.explain.log import TAIL, Hit, Log, Scanned
 
-BLOCK_BYTES = 1 << 20
 _MOST_OF_ONE = 6
 _MOST_OF_KIND = 40
 _MOST_TRIES = 20_000
 _MOST_KINDS = 50_000
-_BEFORE, _AFTER = 60, 16
 _LONGEST = 6000
-_TAIL = 200
 # What makes a line of one kind differ from the next: numbers, and the letters of hexadecimal names.
 _VARYING = b"0123456789abcdef"
 # A line with INFO and none of these has the level that its words say.
 _TROUBLE = re.compile(rb"ERR|rror|WARN|CRIT|FATAL| [WEFC] ")
 _TOLD = re.compile(r"(?:\S+ )?(?:medley: |medley keeps |\$ )")
-
-
-@dataclass(frozen=True)
-class Log:
-    name: str
-    blocks: Iterable[bytes]
-
-
-@dataclass(frozen=True)
-class Hit:
-    known: Known
-    found: Mapping[str, str | None]
-    line: Line
-    number: int
-    log: str
-    when: tuple[int, int, float] | None
-
-
-@dataclass
-class Scanned:
-    """What a log shows since it last began anew, or was ready."""
-
-    name: str
-    hits: list[Hit] = field(default_factory=list)
-    ready: tuple[int, int, float] | None = None
-    """When it last became ready, where it says so."""
-    was_ready: bool = False
-    stopped: bool = False
-    """It was told to end; what it says after that is no failure."""
-    slips: list[Slip] = field(default_factory=list)
-    """Errors in its own words, in what it shows."""
-    death: int | None = None
-    """The line of the engine's last word."""
-    tail: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL))
-    lines: int = 0
-    told: list[str] = field(default_factory=list)
-    """What medley itself wrote at its beginning: the plan's reasons and the command."""
-
-    def begin(self, *, ready: bool) -> None:
-        """What was before is mended, or another story."""
-        self.hits = [hit for hit in self.hits if hit.known.stays and ready]
-        self.slips, self.death, self.stopped, self.was_ready = [], None, False, ready
-
-    @property
-    def failed(self) -> bool:
-        return self.death is not None or self.reason is not None
-
-    @property
-    def reason(self) -> Slip | None:
-        """The error that ended it, where no more is known of it than its words."""
-        named = {hit.number for hit in self.hits}
-        own = [each for each in self.slips if each.number not in named]
-        return uncaught.reason(own, ready=self.was_ready, death=self.death, lines=self.lines)
-
-    def mend(self, names: tuple[str, ...]) -> None:
-        over = {hit.number for hit in self.hits if hit.known.name.startswith(names)}
-        self.hits = [hit for hit in self.hits if hit.number not in over]
-        self.slips = [each for each in self.slips if each.number not in over]
-
-
-@dataclass(frozen=True)
-class _Lines:
-    """A block's, with some of those before and after it."""
-
-    before: list[bytes]
-    here: list[bytes]
-    after: list[bytes]
-
-    def preceding(self, at: int, count: int) -> list[bytes]:
-        found = self.here[max(0, at - count) : at]
-        return (
-            [*self.before[len(self.before) - count + len(found) :], *found] if len(found) < count else found
-        )
-
-    def following(self, at: int, count: int) -> list[bytes]:
-        found = self.here[at + 1 : at + 1 + count]
-        return [*found, *self.after[: count - len(found)]]
-
-    def when(self, at: int) -> tuple[int, int, float] | None:
-        """Of the last line before it that has a time."""
-        near = [*self.before, *self.here[max(0, at - _BEFORE) : at]][-_BEFORE:]
-        said = (line(_text(each[:300])).when for each in reversed(near))
-        return next((when for when in said if when), None)
 
 
 def scanned(log: Log, known: Sequence[Known]) -> Scanned:
@@ -140,18 +54,16 @@ class _Scan:
             if turn.kind == course.WRONG
         }
 
-    def read(self, blocks: Iterable[bytes]) -> Scanned:
-        before: list[bytes] = []
-        for here, after in _with_next(_lines(blocks)):
+    def read(self, data: Iterable[bytes]) -> Scanned:
+        for block in blocks(data):
             if not self.done.lines:
-                self.done.told = [each for each in map(_text, here[:200]) if _TOLD.match(each)]
-            self._block(_Lines(before, here, after[:_AFTER]))
-            before = here[-_BEFORE:]
-            self.done.lines += len(here)
-            self.done.tail.extend(_text(each[:_LONGEST]) for each in here[-_TAIL:])
+                self.done.told = [each for each in map(decoded, block.here[:200]) if _TOLD.match(each)]
+            self._block(block)
+            self.done.lines += len(block.here)
+            self.done.tail.extend(decoded(each[:_LONGEST]) for each in block.here[-TAIL:])
         return self.done
 
-    def _block(self, lines: _Lines) -> None:
+    def _block(self, lines: Block) -> None:
         kinds = b"\n".join(lines.here).translate(None, _VARYING).split(b"\n")
         self._learn(kinds)
         live = {
@@ -197,7 +109,7 @@ class _Scan:
                 self._kinds[kinds[which]] += (needle,)
                 at = joined.find(self._bare[needle], ends[which])
 
-    def _needle(self, lines: _Lines, at: int, needle: bytes) -> None:
+    def _needle(self, lines: Block, at: int, needle: bytes) -> None:
         if needle not in lines.here[at]:
             return
         said = None
@@ -216,7 +128,7 @@ class _Scan:
             return what.kind == course.WRONG and self.done.stopped
         return self._seen[what.name] >= _MOST_OF_ONE or self._tried[what.name] >= _MOST_TRIES
 
-    def _turn(self, turn: "course.Turn", shape: Shape, said: Line, lines: _Lines, at: int) -> None:
+    def _turn(self, turn: "course.Turn", shape: Shape, said: Line, lines: Block, at: int) -> None:
         if not shape.pattern.search(said.text) or course.echoed(said.text):
             return
         match turn.kind:
@@ -232,16 +144,16 @@ class _Scan:
                 self._slipped.clear()
                 self.done.ready = said.when if turn.kind == course.READY else self.done.ready
 
-    def _slip(self, said: Line, lines: _Lines, at: int) -> None:
+    def _slip(self, said: Line, lines: Block, at: int) -> None:
         number = self.done.lines + at + 1
         if self.done.slips and self.done.slips[-1].number == number:
             return
         when = said.when or lines.when(at)
-        new = uncaught.slip(said, number, when, lines.preceding(at, 4), lines.following(at, 6))
+        new = uncaught.slip(said, number, when, lines.preceding(at, 8), lines.following(at, 12))
         if new and (self.done.death is None or number - self.done.death <= uncaught.NEAR):
             uncaught.kept(self.done.slips, new)
 
-    def _hit(self, known: Known, shape: Shape, said: Line, lines: _Lines, at: int) -> None:
+    def _hit(self, known: Known, shape: Shape, said: Line, lines: Block, at: int) -> None:
         self._tried[known.name] += 1
         if course.echoed(said.text) or (course.source(said.text) and not known.echoes):
             return
@@ -251,8 +163,8 @@ class _Scan:
             return
         if said.level in (INFO, WARNING) and not known.quiet and not (said.nccl and said.level == WARNING):
             return
-        more = (line(_text(each[:_LONGEST])).text for each in lines.following(at, known.more))
-        text = "\n".join([said.text, *more])
+        more = _of_one(said, lines.following(at, known.more * 2))[: known.more]
+        text = "\n".join([said.text, *(each.text for _, each in more)])
         match = shape.pattern.search(text)
         if match is None or (known.unless and known.unless.search(text)):
             return
@@ -263,48 +175,24 @@ class _Scan:
             self.done.death = number
         if "line" in match.groupdict():
             down = text.count("\n", 0, match.start("line"))
-            said, number = (line(text.split("\n")[down]), number + down) if down else (said, number)
+            said, number = (more[down - 1][1], number + more[down - 1][0]) if down else (said, number)
         self.done.hits.append(Hit(known, match.groupdict(), said, number, self.done.name, when))
+
+
+def _of_one(said: Line, after: Iterable[bytes]) -> list[tuple[int, Line]]:
+    """The lines after it that are not another rank's, and how many lines down each is."""
+    lines = ((down, line(decoded(each[:_LONGEST]))) for down, each in enumerate(after, 1))
+    return [(down, each) for down, each in lines if each.rank in (None, said.rank)]
 
 
 def _is_quiet(what: Known | course.Turn) -> bool:
     return isinstance(what, course.Turn) or what.quiet
 
 
-def _lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Whole ones, block by block; one without an end for a whole block is cut."""
-    rest = b""
-    for block in blocks:
-        *whole, rest = (rest + block).split(b"\n")
-        if len(rest) >= BLOCK_BYTES:
-            whole, rest = [*whole, rest], b""
-        if whole:
-            yield whole
-    if rest:
-        yield [rest]
-
-
-def _with_next(blocks: Iterator[list[bytes]]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    last = next(blocks, None)
-    while last is not None:
-        coming = next(blocks, None)
-        yield last, coming or []
-        last = coming
-
-
 def _near(whole: bytes, needle: bytes) -> str:
     """The line; of a very long one what stands around the needle, of one drawn anew the last drawing."""
     part = next((each for each in whole.split(b"\r") if needle in each), whole)
-    if len(part) > _LONGEST and not course.echoed(line(_text(part[:400])).text):
+    if len(part) > _LONGEST and not course.echoed(line(decoded(part[:400])).text):
         middle = part.find(needle)
         part = part[max(0, middle - _LONGEST // 2) : middle + _LONGEST // 2]
-    return _text(part[:_LONGEST])
-
-
-def _text(data: bytes) -> str:
-    return data.decode(errors="replace")
-
-
-def shown(text: str) -> str:
-    """A line to show: one line, of a length that fits."""
-    return re.sub(r"\s+", " ", text).strip()[:400]
+    return decoded(part[:_LONGEST])

@@ -42,19 +42,6 @@ KNOWN = (
         confidence=MEDIUM,
     ),
     Known(
-        "file-missing",
-        what="a file that was named is not there",
-        cause="{file}",
-        fix="ls -l {file}; what a flag names must be on every host at the same place",
-        shapes=(
-            shape(
-                "No such file or directory: '",
-                r"^FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<file>[^']*[/.][^']*)'",
-            ),
-        ),
-        confidence=LOW,
-    ),
-    Known(
         "files-open",
         what="a process may open no more files (too many open files, ulimit -n)",
         cause="the limit is too low for so many requests and ranks (ulimit -n)",

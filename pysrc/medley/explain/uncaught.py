@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from medley.explain.blocks import decoded
 from medley.explain.known import LOW, Known, shape
 from medley.explain.line import INFO, WARNING, Line, line
 
@@ -70,9 +71,11 @@ def slip(
     """What a line shows to be one; none in a line that only informs or warns."""
     if said.level in (INFO, WARNING):
         return None
-    near = [line(_text(each)).text for each in before][-_BACK:]
-    then = [line(_text(each)).text for each in after]
-    traced = any(_CODE.match(each) for each in near)
+    near, then = (
+        [each.text for each in (line(decoded(one[:2000])) for one in raw) if each.rank in (None, said.rank)]
+        for raw in (before, after)
+    )
+    traced = any(_CODE.match(each) for each in near[-_BACK:])
     text = said.text.strip()
     if text.endswith("AssertionError") and traced:
         code = next((each for each in reversed(near) if re.match(r"\s+assert\b", each)), "")
@@ -116,7 +119,3 @@ def reason(slips: Sequence[Slip], *, ready: bool, death: int | None, lines: int)
             break
         first = later
     return first
-
-
-def _text(data: bytes) -> str:
-    return data[:2000].decode(errors="replace")

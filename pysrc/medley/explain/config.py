@@ -1,0 +1,57 @@
+"""A model's config.json that is missing or broken, or settings that do not go with it."""
+
+from medley.explain.known import MEDIUM, Known, shape
+
+KNOWN = (
+    Known(
+        "config-missing",
+        what="that folder or repository holds no model",
+        cause="{place} has no {file}",
+        fix="name the folder that has config.json in it, or ORG/NAME; bring it anew: medley pull ORG/NAME",
+        shapes=(
+            shape(
+                "does not appear to have a file named",
+                r"(?P<place>\S+) does not appear to have a file named (?P<file>(?!generation_config|(?:pre|v"
+                r"ideo_pre)?processor|"
+                r"chat_template)[\w.-]+)",
+            ),
+            shape(
+                "Invalid repository ID or local directory",
+                r"Invalid repository ID or local directory specified: '(?P<place>[^']*)'(?P<file>)",
+            ),
+            shape(
+                "No such file or directory",
+                r"No such file or directory: '(?P<place>[^']*)/(?P<file>config\.json)'",
+            ),
+            shape(
+                "config.json",
+                r"(?:Can't|Cannot|Could not) (?:load|find).{0,60}?(?P<file>config\.json)(?: in "
+                r"(?P<place>\S+))?",
+            ),
+        ),
+        over=("config-invalid",),
+    ),
+    Known(
+        "config-broken",
+        what="the model's config.json is broken",
+        cause="{file} is no whole JSON: a copy broke off, or it is a pointer of Git LFS",
+        fix="bring it anew: medley pull MODEL; medley pull MODEL --verify compares the copies",
+        shapes=(
+            shape("is not a valid JSON file", r"config file at '(?P<file>[^']+)' is not a valid JSON"),
+            shape("JSONDecodeError", r"^json\.decoder\.JSONDecodeError: (?P<file>.*)"),
+        ),
+        confidence=MEDIUM,
+        over=("config-invalid",),
+    ),
+    Known(
+        "config-invalid",
+        what="the engine refuses its settings",
+        cause="{said}",
+        fix="mend or leave out what that line names; medley plan MODEL prints flags that go together",
+        shapes=(
+            shape("Value error, ", r"^\s*Value error, (?P<said>.+?)(?: \[type=.*)?$"),
+            shape("Assertion failed, ", r"^\s*Assertion failed, (?P<said>.+?)(?: \[type=.*)?$"),
+        ),
+        confidence=MEDIUM,
+    ),
+)
