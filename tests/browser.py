@@ -15,6 +15,7 @@ LIMIT_S = 30
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe"),
+    "--disable-features=NetworkTimeServiceQuerying",
 )
 
 
@@ -81,7 +82,7 @@ class Browser:
 
 
 @contextmanager
-def browser(folder: Path) -> Iterator[Browser]:
+def browser(folder: Path, *flags: str) -> Iterator[Browser]:
     """Its files are in the folder."""
     theirs, to = os.pipe()
     of, back = os.pipe()
@@ -93,6 +94,7 @@ def browser(folder: Path) -> Iterator[Browser]:
         "bash",
         "chromium",
         *_FLAGS,
+        *flags,
         f"--user-data-dir={folder}",
     )
     process = subprocess.Popen(

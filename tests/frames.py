@@ -1,52 +1,35 @@
-"""A real browser, if there is one: what it lays out of a page, and what it asks of the network for it."""
+"""Pages as a real browser lays them out, at several widths, and what it asks of the network for them."""
 
 import json
-import re
 import shutil
 import threading
 from collections.abc import Mapping
-from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from medley import machine
-from medley.command import Command
+from tests.browser import browser
 
-CHROMIUM = shutil.which("chromium")
-needed = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; .ci/run installs it")
-_LIMIT_S = 60
-# Each page in a frame of each width; what is measured stands in the document at the end.
-_HARNESS = """<!doctype html><link rel="icon" href="data:,"><pre id="result"></pre><script>
+needed = pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium here; .ci/run installs it")
+_HEIGHT = 900
+_SEEN = """
 const box = each => { const b = each.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom] }
-const seen = frame => {
-  const doc = frame.contentDocument, width = frame.clientWidth
-  const all = [...doc.body.querySelectorAll("*")].filter(e => e.getClientRects().length)
-  const beyond = e => box(e)[0] < -0.5 || box(e)[2] > width + 0.5
-  const outside = all.filter(e => !e.parentElement.closest(".wide") && beyond(e))
-  const style = doc.defaultView.getComputedStyle(doc.body)
-  return {
-    scrolls: doc.documentElement.scrollWidth - width,
-    outside: outside.map(e => e.tagName + "." + e.getAttribute("class") + " " + e.textContent.slice(0, 40)),
-    plots: [...doc.querySelectorAll("svg")].map(box),
-    texts: [...doc.querySelectorAll("svg text")].map(e => [e.textContent, ...box(e)]),
-    drawn: [...doc.querySelectorAll("svg .line")].map(e => e.getTotalLength()),
-    tables: [...doc.querySelectorAll("table")].map(e => e.scrollWidth - e.parentElement.clientWidth),
-    ink: style.color, paper: style.backgroundColor, words: doc.body.innerText,
-    data: JSON.parse(doc.getElementById("data").textContent).length,
-  }
-}
-const frames = PAGES.map(([page, width]) => new Promise(done => {
-  const frame = document.createElement("iframe")
-  frame.style = `width:${width}px;height:900px;border:0`
-  frame.onload = () => done(seen(frame))
-  frame.src = page
-  document.body.append(frame)
-}))
-Promise.all(frames).then(all => { document.getElementById("result").textContent = JSON.stringify(all) })
-</script>"""
+const doc = document, width = doc.documentElement.clientWidth, style = getComputedStyle(doc.body)
+const all = [...doc.body.querySelectorAll("*")].filter(e => e.getClientRects().length)
+const beyond = e => box(e)[0] < -0.5 || box(e)[2] > width + 0.5
+const outside = all.filter(e => !e.parentElement.closest(".wide") && beyond(e))
+return JSON.stringify({
+  scrolls: doc.documentElement.scrollWidth - width,
+  outside: outside.map(e => e.tagName + "." + e.getAttribute("class") + " " + e.textContent.slice(0, 40)),
+  plots: [...doc.querySelectorAll("svg")].map(box),
+  texts: [...doc.querySelectorAll("svg text")].map(e => [e.textContent, ...box(e)]),
+  drawn: [...doc.querySelectorAll("svg .line")].map(e => e.getTotalLength()),
+  tables: [...doc.querySelectorAll("table")].map(e => e.scrollWidth - e.parentElement.clientWidth),
+  ink: style.color, paper: style.backgroundColor, words: doc.body.innerText,
+  data: JSON.parse(doc.getElementById("data").textContent).length,
+})"""
 
 
 def laid_out(
@@ -56,40 +39,29 @@ def laid_out(
 
     Every name in the world leads to a server here, so a page that asks for anything is seen to do so.
     """
-    if CHROMIUM is None:
-        raise AssertionError("`needed` goes before")
     asked: list[str] = []
-    whole = {**pages, "harness": _HARNESS.replace("PAGES", json.dumps(looks))}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(whole, asked))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(pages, asked))
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    port, found = server.server_address[1], []
     try:
-        port = server.server_address[1]
-        lines: list[str] = []
-        argv = (CHROMIUM, *_flags(folder, port, dark=dark), "--dump-dom", f"http://here.test:{port}/harness")
-        finished = machine.run(Command(argv), limit_s=_LIMIT_S, on_line=lines.append)
+        with browser(folder, f"--host-resolver-rules=MAP * 127.0.0.1:{port}") as shown:
+            for number, (name, width) in enumerate(looks):
+                shown.size(width, _HEIGHT, dark=dark)
+                shown.goes(f"http://here.test:{port}/{name}?{number}")
+                shown.waits(f"location.search === '?{number}' && document.readyState === 'complete'")
+                found.append(json.loads(shown.says(f"(() => {{{_SEEN}}})()")))
     finally:
         server.shutdown()
         server.server_close()
-    found = re.search(r'<pre id="result">(.+?)</pre>', "\n".join(lines), re.DOTALL)
-    assert found, finished.lines
-    return json.loads(unescape(found[1])), asked
-
-
-def _flags(folder: Path, port: int, *, dark: bool) -> tuple[str, ...]:
-    return (
-        *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-        *("--disable-background-networking", "--disable-component-update", "--no-first-run"),
-        "--disable-features=NetworkTimeServiceQuerying",
-        *(f"--user-data-dir={folder}", f"--host-resolver-rules=MAP * 127.0.0.1:{port}"),
-        *(f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--virtual-time-budget=10000"),
-    )
+    return found, asked
 
 
 def _handler(pages: Mapping[str, str], asked: list[str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(f"{self.headers['host'].partition(':')[0]}{self.path}")
-            text = pages.get(self.path.lstrip("/"), "").encode()
+            path = self.path.partition("?")[0]
+            asked.append(f"{self.headers['host'].partition(':')[0]}{path}")
+            text = pages.get(path.lstrip("/"), "").encode()
             self.send_response(200 if text else 404)
             self.send_header("content-type", "text/html; charset=utf-8")
             self.send_header("content-length", str(len(text)))
