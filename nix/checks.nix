@@ -24,7 +24,7 @@ in
     chmod -R u+w tree
     cd tree
     export HOME=$TMPDIR
-    PYTHONPATH=pysrc python3 -m pytest -q -p no:cacheprovider tests | tee $out
+    PYTHONPATH=$PWD/pysrc python3 -m pytest -q -p no:cacheprovider tests | tee $out
   '';
 
   # Every TOML that the package carries.

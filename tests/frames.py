@@ -12,7 +12,10 @@ import pytest
 
 from tests.browser import browser
 
-needed = pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium here; .ci/run installs it")
+needed = pytest.mark.skipif(
+    not shutil.which("chromium") or not Path("/sys/class").is_dir(),
+    reason="no chromium here, which .ci/run installs; or it is Nix's sandbox, where none starts",
+)
 _HEIGHT = 900
 _SEEN = """
 const box = each => { const b = each.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom] }
