@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from medley import errands, store, units
+from medley import errands, membership, store, units
+from medley.command import Command
 from medley.errands import gather
 from medley.problem import Problem
+from medley.unit import Restart, Unit
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +73,28 @@ def test_what_a_head_that_started_says() -> None:
     for wrong in (['{"error": "RpcError", "said": "deadline exceeded"}'], ["oops"]):
         with pytest.raises(Problem, match="the head's Ray does not answer"):
             gather.answer(wrong)
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        pytest.param(
+            "ray.exceptions.AuthenticationError: InvalidAuthToken", "authentication token", id="known"
+        ),
+        pytest.param("the moon is in the wrong house", "the moon", id="unknown"),
+    ],
+)
+def test_a_ray_that_ends_says_why(said: str, cause: str) -> None:
+    script = f"echo '{said}' >&2; exit 1"
+    unit = Unit(membership.UNIT, "Ray", Command(("sh", "-c", script)), Restart(longest_s=30))
+    units.start(unit)
+    try:
+        with pytest.raises(Problem, match="Ray could not be started") as caught:
+            errands.run("settle", {"role": "worker"}, print)
+    finally:
+        units.stop(membership.UNIT)
+    assert cause in caught.value.cause
+    assert ("medley ray-worker" in caught.value.fix) == (cause == "authentication token")
 
 
 def test_an_end_where_nothing_runs_ends_nothing() -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from medley import membership, units
+from medley import failure, membership, units
 from medley.errands import gather
 from medley.problem import Problem
 
@@ -29,14 +29,16 @@ def run(asked: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[str, A
             looked = time.monotonic()
             state = units.state(membership.UNIT)
             if state is None or not state.kept or state.restarts:
-                raise _failed(state.said.splitlines() if state else lines)
+                raise _failed(lines or (state.said.splitlines() if state else []))
         time.sleep(_LOOK_EVERY_S)
     raise _failed(units.said(membership.UNIT))
 
 
 def _failed(lines: list[str]) -> Problem:
-    return Problem(
+    log = units.log(membership.UNIT)
+    problem = Problem(
         "Ray could not be started",
         cause="\n".join(lines[-_WORDS:]) or f"it said nothing in {LIMIT_S} s",
-        fix=f"read all of it there: less {units.log(membership.UNIT)}",
+        fix=f"read all of it there: less {log}; or medley explain {log}",
     )
+    return failure.known_in(problem, lines)
