@@ -9,6 +9,11 @@ from medley.__main__ import main
 from medley.cli import VERBS
 
 Run = Callable[..., tuple[int, str, str]]
+_INNER = (
+    *("env build", "env check", "env clean", "env list", "env path", "bench show", "bench history"),
+    *("bench compare", "link show", "link test", "link setup", "link watch"),
+    *("service install", "service remove", "service show"),
+)
 
 
 @pytest.fixture
@@ -36,6 +41,20 @@ def test_every_verb_has_help_with_an_example(run: Run, verb: str) -> None:
     assert f"\n    medley {verb}" in out.partition("Examples:")[2]
 
 
+@pytest.mark.parametrize("words", [*VERBS, *_INNER])
+def test_help_fits_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    """No example is broken in two, and no switch stands there without its name."""
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run(*words.split(), "--help")
+    help_, _, switches = out.partition("\nUsage:\n")
+    assert help_.endswith("\n\n")
+    examples = help_.partition("Examples:\n")[2].rstrip("\n")
+    assert all(line.startswith("    ") for line in examples.splitlines())
+    assert not [line for line in help_.splitlines() if line.startswith(" ") and line[1] != " "]
+    assert "\n     N" not in switches
+    assert "said again" not in switches
+
+
 def test_bare_medley_shows_its_verbs(run: Run) -> None:
     status, out, _ = run()
     assert status == 0
@@ -46,6 +65,7 @@ def test_bare_medley_shows_its_verbs(run: Run) -> None:
     ("words", "said"),
     [
         pytest.param("serve", "at least 1 positional argument", id="nothing to serve"),
+        pytest.param("plan", "usage: medley plan [SWITCHES] MODEL\n", id="nothing to plan"),
         pytest.param("serve demo --port abc", "not 'abc'", id="a word for a number"),
         pytest.param("serve demo --prot 1", "Unknown switch --prot", id="a switch misspelt"),
         pytest.param("serve demo --prot 1", "try:   --port", id="nearly a switch"),

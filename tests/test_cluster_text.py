@@ -52,6 +52,8 @@ def test_keys_that_are_not_set_are_right_when_they_are_set() -> None:
     host = cluster.hosts["spark-1"]
     assert (host.kind, host.link, host.exclude, host.slots) == ("spark", "192.168.100.11", ("wlP9s9",), 1)
     assert host.env
+    image = "\n".join(lines).replace('\nenv = "/path/to/venv"', "").replace("\n# image = ", "\nimage = ")
+    assert read_back(image).hosts["spark-1"].image == "default"
     assert host.medley
 
 

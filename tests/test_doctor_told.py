@@ -34,7 +34,7 @@ def test_brief_leaves_out_what_is_well() -> None:
 def test_what_is_not_known_for_one_reason_is_one_line() -> None:
     lines = [line for line in told.lines(tuple(checks(old("spark")))) if "not known: " in line]
     assert len(lines) == 1
-    assert "disks, the model hub" in lines[0]
+    assert "disks; the model hub" in lines[0]
 
 
 def test_of_one_host_no_place_is_named() -> None:

@@ -25,7 +25,7 @@ class Wanted:
         found = kind.host.container.image if self.image == "default" else self.image
         if not found:
             raise Problem(
-                f"there is no image for {kind.host.title}",
+                f"there is no image for hosts of the kind {kind.name}",
                 cause=f"hosts/{kind.name}.toml names none",
                 fix="--image NAME, of one that holds vLLM and Ray",
             )

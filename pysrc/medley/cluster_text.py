@@ -24,6 +24,7 @@ _MORE = """\
 # exclude = ["wlP9s9"]        # interfaces of it that are never taken
 # slots = 1                   # how many ranks it takes; else one for each GPU
 # env = "/path/to/venv"       # an engine environment by name, or a virtualenv of your own
+# image = "default"           # or an image; "default": its kind's own, as JetPack 6 needs
 # medley = "/path/to/medley"  # how medley is started there, where ssh does not find it
 """
 

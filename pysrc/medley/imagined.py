@@ -34,7 +34,7 @@ def _counted(word: str, known: tuple[str, ...], asked: str) -> Iterator[str]:
     if match is None or match[1] not in known:
         raise Problem(
             f"--hosts {asked} names no hosts",
-            cause=f"{word!r} is not KIND:NUMBER; typical hosts are known of {', '.join(known) or 'no kind'}",
+            cause=f"{word!r} is no KIND:NUMBER of the typical hosts: {', '.join(known) or 'none is known'}",
             fix="--hosts spark:2,thor:2",
         )
     yield from [match[1]] * int(match[2] or 1)

@@ -142,7 +142,9 @@ def find(word: str) -> Record:
         f"there is no bench {word!r}"
         if not fitting
         else f"{word!r} is the beginning of {len(fitting)} benches",
-        cause=f"here are {len(known)}: {', '.join(each.id for each in (fitting or known)[:5]) or 'none'}",
+        cause=f"here are {len(known)}: {', '.join(each.id for each in (fitting or known)[:5])}"
+        if known
+        else "none is kept here",
         fix="medley bench history" if known else "medley bench",
     )
 

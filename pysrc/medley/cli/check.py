@@ -15,7 +15,9 @@ Your own tables are in ~/.config/medley/{hosts,models,locks}; they win over thos
 
 Examples:
     /medley check
-    /medley check --json"""
+    /medley check --json
+
+"""
 
     as_json = cli.Flag("--json", help="print one JSON object: each file, and what is wrong with it")
 

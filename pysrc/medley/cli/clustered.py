@@ -18,9 +18,7 @@ class Clustered(Verb):
     cluster = cli.SwitchAttr(
         "--cluster", str, argname="FILE", help="the cluster's table; default: ./cluster.toml, or your own"
     )
-    without = cli.SwitchAttr(
-        "--without", str, list=True, argname="HOST", help="leave it out; can be said again"
-    )
+    without = cli.SwitchAttr("--without", str, list=True, argname="HOST", help="leave it out")
 
     def wanted(self) -> "Cluster":
         from medley import cluster

@@ -26,9 +26,9 @@ wrote, as in a bug report. The exit code is 1 when something is wrong; what is b
 
 Examples:
     /medley doctor
-    /medley doctor --brief                   what is not well alone
-    /medley doctor --fix                     make the safe changes, each after asking; then look again
-    /medley doctor --model gpt-oss-120b      and whether that would fit
+    /medley doctor --brief                 what is not well alone
+    /medley doctor --fix                   make the safe changes, each after asking
+    /medley doctor --model gpt-oss-120b    and whether that would fit
     /medley doctor --from spark-1.txt spark-2.txt
 
 """

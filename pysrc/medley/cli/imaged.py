@@ -46,7 +46,7 @@ class FromImage(Verb):
         list=True,
         argname="PATH[:INSIDE]",
         requires=_NEEDS,
-        help="what the engine shall find in the container too; can be said again",
+        help="what the engine shall find in the container too",
     )
 
     def clear(self, port: int) -> None:

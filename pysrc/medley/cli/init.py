@@ -28,8 +28,8 @@ that does not answer is written all the same, with the reason beside it.
 Examples:
     /medley init
     /medley init spark-1 spark-2 --yes
-    /medley init spark-1 nvidia@192.168.100.11 --keys     give them your ssh key, too
-    /medley init --dry-run                                print it all, change nothing
+    /medley init spark-1 nvidia@192.168.100.11 --keys    give them your ssh key
+    /medley init --dry-run                               change nothing
 
 """
     head = cli.SwitchAttr("--head", str, argname="HOST", help="the one that the others join")

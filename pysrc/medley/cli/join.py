@@ -32,9 +32,10 @@ It ends when the model does, or with Ctrl-C.
 
 Examples:
     /medley join spark-1 --token-file token
-    /ssh spark-1 cat .local/state/medley/token | medley join spark-1 --token-file -
-    /medley join spark-1                        with the token it was given before
-    /medley join spark-1:24011 --wait 600       another port, and its head may come later
+    /ssh spark-1 cat .local/state/medley/token |
+    /    medley join spark-1 --token-file -
+    /medley join spark-1                     with the token it was given before
+    /medley join spark-1:24011 --wait 600    another port; its head may come later
 
 """
     USAGE = "    {progname} [SWITCHES] HEAD[:PORT]\n"

@@ -29,9 +29,7 @@ Examples:
 
 """
     USAGE = "    {progname} [SWITCHES] MODEL\n"
-    replayed = cli.SwitchAttr(
-        "--from", str, list=True, argname="FILE", help="the hosts of these transcripts; can be said again"
-    )
+    replayed = cli.SwitchAttr("--from", str, list=True, argname="FILE", help="the hosts of these transcripts")
     imagined = cli.SwitchAttr(
         "--hosts", str, argname="KINDS", help="hosts one need not own: spark:2,thor:1", excludes=["--from"]
     )

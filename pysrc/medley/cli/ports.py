@@ -52,7 +52,7 @@ Examples:
         list=True,
         argname="LINK",
         requires=["--firewall"],
-        help="a cluster's wire: an interface, an address or a network; can be said again; none: no wire",
+        help="a cluster's wire: an interface, an address or a network; none: no wire",
     )
     opened = cli.SwitchAttr(
         "--open", _PORT, list=True, argname="PORT", requires=["--firewall"], help="leave it open to everyone"

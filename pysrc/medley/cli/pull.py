@@ -27,7 +27,7 @@ comes, and so on. Every piece is verified by its hash. What was cut off goes on 
 Examples:
     /medley pull gpt-oss-120b
     /medley pull /models/mine --from spark-1
-    /medley pull Qwen/Qwen3-8B --verify      read all of it again on every host, and say what is damaged
+    /medley pull Qwen/Qwen3-8B --verify    read every copy again
 
 """
     USAGE = "    {progname} [SWITCHES] MODEL\n"

@@ -28,9 +28,10 @@ input (-), and is kept for the next time.
 
 Examples:
     /medley ray-worker spark-1 --token-file token
-    /ssh spark-1 cat .local/state/medley/token | medley ray-worker spark-1 --token-file -
-    /medley ray-worker spark-1                  with the token it was given before
-    /medley ray-worker spark-1 --image default  in a container, of the very image that the head has
+    /ssh spark-1 cat .local/state/medley/token |
+    /    medley ray-worker spark-1 --token-file -
+    /medley ray-worker spark-1                    with the token it has already
+    /medley ray-worker spark-1 --image default    in a container of the head's image
 
 """
     USAGE = "    {progname} [SWITCHES] HEAD\n"

@@ -33,7 +33,8 @@ The plan is that of medley serve MODEL, as the arguments of vllm.LLM or sglang.E
 /    llm = LLM(**json.load(open(os.environ["MEDLEY_PLAN"]))["arguments"])
 
 What stands after SCRIPT.py is the script's. Its exit code and its stdout are medley's; all else is on stderr.
---launcher mp runs it on every host, once for each rank, under torchrun; --dp N once for each replica.
+With --launcher mp it runs on every host, once for each rank, under torchrun; with --dp N once for each
+replica.
 
 Examples:
     /medley run demo answers.py

@@ -51,14 +51,12 @@ Examples:
     /medley service install head --dry-run
     /sudo medley service install head -- --link 192.168.100.0/24
     /sudo medley service install worker spark-1
-    /sudo medley service install serve Qwen/Qwen3-8B -- --port 9000 -- --max-model-len 8192
+    /sudo medley service install serve demo -- --port 9000 -- --max-num-seqs 8
     /sudo medley service install head --user ann --set MEDLEY_CACHE=/data/medley
 
 """
     user = cli.SwitchAttr("--user", str, argname="NAME", help="who it runs as; default: you, also by sudo")
-    settings = cli.SwitchAttr(
-        "--set", str, list=True, argname="NAME=VALUE", help="a variable for it; can be said again"
-    )
+    settings = cli.SwitchAttr("--set", str, list=True, argname="NAME=VALUE", help="a variable for it")
     dry_run = cli.Flag("--dry-run", help="print the unit; write and start nothing")
 
     def main(self, role: str, *words: str) -> None:

@@ -9,9 +9,7 @@ class TakingPart(FromImage):
     link = cli.SwitchAttr(
         "--link", str, argname="LINK", help="the wire to take: an interface, an address or a network"
     )
-    exclude = cli.SwitchAttr(
-        "--exclude", str, list=True, argname="INTERFACE", help="never take it; can be said again"
-    )
+    exclude = cli.SwitchAttr("--exclude", str, list=True, argname="INTERFACE", help="never take it")
     kind = cli.SwitchAttr("--kind", str, argname="KIND", help="take this host for that kind; see hosts/")
     own = cli.SwitchAttr(
         "--env", str, argname="ENV", help="an engine environment, or your own virtualenv with Ray and vLLM"

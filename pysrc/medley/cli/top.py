@@ -26,9 +26,9 @@ _ALONE = ["--once", "--json", "--metrics-once", "--dashboard"]
 class Top(Clustered):
     DESCRIPTION = "Show what the hosts of cluster.toml do now: processors, GPUs, links, RDMA, Ray, engines."
     DESCRIPTION_MORE = """
-On a terminal it is one live screen; q ends it. Without a cluster.toml it shows this host alone.
---web serves a page with the same, and /metrics for Prometheus, at a port of 127.0.0.1 that is free, or where
-it is told. Beyond this host, where whoever reaches it reads along, it goes with --open alone.
+On a terminal it is one live screen; q ends it. Without a cluster.toml it shows this host alone. With --web it
+serves a page with the same, and /metrics for Prometheus, at a port of 127.0.0.1 that is free, or where it is
+told. Beyond this host, where whoever reaches it reads along, it goes with --open alone.
 
 Examples:
     /medley top

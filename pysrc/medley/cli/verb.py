@@ -29,6 +29,15 @@ class Verb(cli.Application):
     """What people who type an unknown switch here often mean."""
     SUBCOMMAND_HELPMSG = False  # "see VERB --help" after each of them says it too often
 
+    def __init__(self, executable: str | None = None) -> None:
+        super().__init__(executable)
+        # A switch that a verb has overridden would stand in its help once more, without a name.
+        self._switches_by_func = {
+            func: info
+            for func, info in self._switches_by_func.items()
+            if any(self._switches_by_name.get(name) is info for name in info.names)
+        }
+
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         try:
             return super()._parse_args(argv)
@@ -47,4 +56,6 @@ class Verb(cli.Application):
         known = [f"--{name}" for name in self._switches_by_name if len(name) > 1]
         near = difflib.get_close_matches(first.split()[-1], known, n=1) if unknown else []
         more = [f"  try:   {near[0]}"] if near else [f"  hint:  {self.HINT}"] if unknown and self.HINT else []
+        if isinstance(error, switches.PositionalArgumentsError) and self.USAGE:
+            more = [f"  usage: {self.USAGE.splitlines()[0].strip().format(progname=self.PROGNAME)}"]
         return Usage("\n".join([f"{self.PROGNAME}: {first}", *more, f"  see:   {self.PROGNAME} --help"]))

@@ -14,7 +14,9 @@ class Version(Verb):
     DESCRIPTION_MORE = """
 Examples:
     /medley version
-    /medley version --json"""
+    /medley version --json
+
+"""
 
     as_json = cli.Flag("--json", help="print one JSON object")
 

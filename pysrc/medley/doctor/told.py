@@ -21,7 +21,7 @@ def lines(found: Found, *, brief: bool = False) -> Iterator[str]:
                 yield f"{host:<{wide}}  {_MARKS[check.state]:<6}  {rule.looks_at}: {check.found}"
                 yield from _below(check, wide, named=several)
         for why, titles in _unknown(host, found).items() if not brief else ():
-            yield f"{host:<{wide}}  {'?':<6}  {', '.join(titles)}: not known: {why}"
+            yield f"{host:<{wide}}  {'?':<6}  {'; '.join(titles)}: not known: {why}"
     yield summary(found)
 
 

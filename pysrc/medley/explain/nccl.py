@@ -40,7 +40,7 @@ KNOWN = (
     Known(
         "nccl-link-local",
         what="NCCL takes an interface that reaches no other host (a link-local address)",
-        cause="{peer} is a link-local address: that interface has no other",
+        cause="{peer} is a link-local address: that interface has no other address",
         fix="medley link show names the wire; then on each host: export NCCL_SOCKET_IFNAME=NAME "
         "NCCL_SOCKET_FAMILY=AF_INET",
         shapes=(

@@ -24,7 +24,7 @@ the hosts' facts (redacted) and the load, in ~/.local/state/medley/bench; Ctrl-C
 Examples:
     /medley bench
     /medley bench --concurrency 1,8,64 --input-len 2048 --output-len 256
-    /medley bench --url http://spark-1:8000/v1 --engine vllm --tokenizer Qwen/Qwen3-8B
+    /medley bench --url http://spark-1:8000/v1 --tokenizer Qwen/Qwen3-8B
     /medley bench --html bench.html
     /medley bench demo --offline --concurrency 1,8
     /medley bench --dry-run
@@ -66,15 +66,13 @@ Examples:
         argname="FILE",
         help="the file of the server's key; default: its own, or OPENAI_API_KEY",
     )
-    concurrency = cli.SwitchAttr(
-        "--concurrency", str, "1,4,16", argname="LIST", help="streams at once; default: 1,4,16"
-    )
-    repeats = cli.SwitchAttr("--repeats", cli.Range(1, 100), 3, argname="N", help="runs of each; default: 3")
+    concurrency = cli.SwitchAttr("--concurrency", str, "1,4,16", argname="LIST", help="streams at once")
+    repeats = cli.SwitchAttr("--repeats", cli.Range(1, 100), 3, argname="N", help="runs of each")
     input_len = cli.SwitchAttr(
-        "--input-len", cli.Range(1, 10_000_000), 512, argname="TOKENS", help="of each prompt; default: 512"
+        "--input-len", cli.Range(1, 10_000_000), 512, argname="TOKENS", help="of each prompt"
     )
     output_len = cli.SwitchAttr(
-        "--output-len", cli.Range(2, 1_000_000), 128, argname="TOKENS", help="of each answer; default: 128"
+        "--output-len", cli.Range(2, 1_000_000), 128, argname="TOKENS", help="of each answer"
     )
     requests = cli.SwitchAttr(
         "--requests",
@@ -90,7 +88,7 @@ Examples:
         cli.Range(5, 86_400),
         1800,
         argname="SECONDS",
-        help="how long a run may take; default: 1800",
+        help="how long a run may take",
     )
     offline = cli.Flag(
         "--offline",

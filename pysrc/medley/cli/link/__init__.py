@@ -7,11 +7,11 @@ class Link(Verb):
     DESCRIPTION = "Show, measure, set up or watch the wire between hosts."
     DESCRIPTION_MORE = """
 Examples:
-    /medley link show             which link would be taken, and why not the others
-    /medley link test --serve     on one host; it prints what to type on the other
+    /medley link show             which link would be taken, and why
+    /medley link test --serve     on one host; it says what to type on the other
     /medley link test 10.0.0.2    there: bandwidth and latency, below NCCL
-    /medley link setup            addresses and MTU for the fast links; shows the change first
-    /medley link watch            what each link and RDMA port carries now, and its errors
+    /medley link setup            addresses and MTU for the fast links
+    /medley link watch            what each link and RDMA port carries
 
 """
     USAGE = "    {progname} SUBCOMMAND [SWITCHES] ...\n"

@@ -25,7 +25,7 @@ network of its own. A link with the default route or an ssh session on it is lef
 Examples:
     /medley link setup --dry-run
     /sudo medley link setup
-    /medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24 --mtu 9000
+    /sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24
     /sudo medley link setup --undo
 
 """
