@@ -49,6 +49,7 @@ mounts = ["/templates"]
     default = {"image": "default", "container": None, "nccl": "/opt/libnccl.so.2", "mounts": ()}
     own = {"image": "vllm:mine", "container": "podman", "nccl": None, "mounts": ("/templates",)}
     assert [found.image_of(name) for name in found.hosts] == [default, None, own]
+    assert [found.member(name).image for name in found.hosts] == ["default", None, "vllm:mine"]
 
 
 def test_the_head_is_who_says_so(tmp_path: Path) -> None:

@@ -25,6 +25,11 @@ def test_what_is_written_is_read_back() -> None:
     assert (cluster.link, cluster.exclude, cluster.engine) == (None, (), "vllm")
 
 
+def test_a_host_that_needs_an_image_has_one() -> None:
+    made = text([Row("a", "a", head=True, about="", imaged=True), SPARK], (), None)
+    assert [host.image for host in read_back(made).hosts.values()] == ["default", None]
+
+
 def test_the_head_need_not_be_the_first() -> None:
     rows = [Row("a", "a", head=False, about=""), Row("b", "b", head=True, about="")]
     assert read_back(text(rows, (), None)).head == "b"

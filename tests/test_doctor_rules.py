@@ -615,6 +615,18 @@ def test_a_rule_of_medleys_own_firewall_is_no_fault() -> None:
     assert {each.state for each in checks_of("firewall", with_("spark", said={doors.NFT: own})())} == {"ok"}
 
 
+def test_a_host_that_runs_out_of_an_image_needs_no_environment() -> None:
+    made = with_("orin-r36", members={"orin-r36": Member(image="default")})()
+    said = [each for name in ("kernels", "containers") for each in checks_of(name, made)]
+    assert [each.state for each in said] == ["ok", "ok"]
+    missing = with_(
+        "orin-r39", said={settings.RUNTIMES: ""}, members={"orin-r39": Member(image="vllm:mine")}
+    )()
+    (check,) = checks_of("containers", missing)
+    assert check.problem
+    assert "cluster.toml names an image" in check.problem.cause
+
+
 def test_our_own_ray_is_no_fault() -> None:
     said = {
         **LEFT,

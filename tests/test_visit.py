@@ -26,6 +26,11 @@ def by_name(*visits: Visit) -> dict[str, Visit]:
     return {each.name: each for each in visits}
 
 
+def test_what_only_an_image_can_run() -> None:
+    assert visit("orin-1", "orin-r36").imaged
+    assert not any(each.imaged for each in (ONE, DESK, THOR, visit("orin-2", "orin-r39")))
+
+
 def test_a_host_in_a_line() -> None:
     assert ONE.said.startswith("spark, 121.7")
     assert "GiB, enp1s0f1np1 192.168.100.10" in ONE.said

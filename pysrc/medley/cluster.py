@@ -69,6 +69,11 @@ class Cluster(Table):
             return None
         return {"image": image, "container": host.container, "nccl": host.nccl, "mounts": host.mounts}
 
+    def member(self, name: str) -> Member:
+        """A host as it is meant: with the image of all, where that is its own too."""
+        image = self.image_of(name)
+        return self.hosts[name].model_copy(update={"image": image["image"] if image else None})
+
     @property
     def head(self) -> str:
         """The one that says so, or the first."""

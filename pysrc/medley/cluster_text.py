@@ -39,6 +39,8 @@ class Row:
     about: str
     parts: tuple[str, ...] = ()
     """Further comments, each on lines of its own."""
+    imaged: bool = False
+    """There are no wheels for it, and an image there is."""
 
 
 def text(rows: Sequence[Row], wire: Sequence[str], network: str | None) -> str:
@@ -72,6 +74,8 @@ def _row(row: Row) -> Iterator[str]:
         yield from _comment(each)
     if row.head:
         yield 'role = "head"  # the others join it, and models are served here; one host has it'
+    if row.imaged:
+        yield 'image = "default"  # the engine out of a container: no lock can be made for this kind'
     if row.target != row.name:
         yield f"ssh = {_string(row.target)}  # what ssh is told to connect to"
     yield ""

@@ -41,7 +41,7 @@ def of_cluster(everyone: Everyone, watch: Watch) -> Case:
             name,
             transcript.parse(each["transcript"]),
             kind_of,
-            member=wanted.hosts[name],
+            member=wanted.member(name),
             told=_greeting(everyone, name),
         )
         for name, each in said.items()

@@ -30,6 +30,12 @@ class Visit:
     problem: Problem | None = None
 
     @property
+    def imaged(self) -> bool:
+        """Whether an image is all that it can run an engine out of."""
+        host = self.kind.host if self.kind else None
+        return bool(host and host.no_environment and host.container.image)
+
+    @property
     def memory_bytes(self) -> int:
         """What a model may lie in: of its GPUs, or its own."""
         if self.facts is None:

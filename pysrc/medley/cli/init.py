@@ -129,7 +129,7 @@ def _text(made: "Mapping[str, Visit]", head: str) -> str:
     from medley import cluster_text, visit
 
     rows = [
-        cluster_text.Row(name, each.target, name == head, each.about, each.parts)
+        cluster_text.Row(name, each.target, name == head, each.about, each.parts, imaged=each.imaged)
         for name, each in made.items()
     ]
     text = cluster_text.text(rows, *visit.wire(made))

@@ -168,12 +168,15 @@ def kernels(host: Host) -> Iterator[Check]:
     if host.kind is None or host.kind.host.device == "cpu":
         return
     keeping = host.condition.keeping
+    if host.member.image:
+        yield ok(host.name, f"its engine is that of an image ({host.member.image})")
+        return
     if host.kind.host.no_environment and not host.member.env:
         yield better(
             host.name,
             f"no environment can be built for {host.kind.name}",
             cause=host.kind.host.no_environment.replace("\n", " ").strip(),
-            fix="medley serve MODEL --image default",
+            fix='in cluster.toml: image = "default"; on this host alone: medley serve MODEL --image default',
         )
         return
     if keeping is None:

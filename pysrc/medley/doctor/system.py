@@ -112,12 +112,14 @@ def containers(host: Host, settings: Settings) -> Iterator[Check]:
     table = host.kind.host if host.kind else None
     if table is None or table.device == "cpu":
         return
-    wanted = table.no_environment is not None and not host.member.env
+    named = host.member.image is not None
+    wanted = named or (table.no_environment is not None and not host.member.env)
     if wanted and not programs:
+        why = f"engines for {host.kind.name if host.kind else ''} come as images"
         yield wrong(
             host.name,
             "there is no docker or podman",
-            cause=f"engines for {host.kind.name if host.kind else ''} come as images",
+            cause="cluster.toml names an image for it" if named else why,
             fix="sudo apt-get install -y docker.io nvidia-container-toolkit; sudo usermod -aG docker $USER",
         )
     elif programs and not (settings.nvidia_runtime or settings.cdi or "nvidia-ctk" in settings.runtimes):
