@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
-from types import MappingProxyType
 from typing import IO
 
 from medley import store, transcript
@@ -44,7 +43,7 @@ class Finished:
 
 def ask(
     questions: Iterable[str],
-    variables: Mapping[str, str] = MappingProxyType({}),
+    variables: Mapping[str, str] | None = None,
     *,
     limit_of_all_s: float = transcript.LIMIT_OF_ALL_S,
 ) -> transcript.Transcript:
@@ -53,9 +52,8 @@ def ask(
 
     command = local["sh"]["-c", transcript.script(questions, limit_of_all_s=limit_of_all_s)]
     try:
-        _, said, _ = command.run(
-            retcode=None, stdin=subprocess.DEVNULL, timeout=_ASK_LIMIT_S, env=dict(variables)
-        )
+        env = dict(variables or {})
+        _, said, _ = command.run(retcode=None, stdin=subprocess.DEVNULL, timeout=_ASK_LIMIT_S, env=env)
     except ProcessTimedOut as error:
         raise Problem(
             "this host does not answer questions about itself",
@@ -98,12 +96,11 @@ class Process:
         """A line on its standard input; false where it does not listen any more."""
         if self._child.stdin is None:
             raise AssertionError(self.command)
-        try:
+        with contextlib.suppress(OSError, ValueError):
             self._child.stdin.write(f"{line}\n")
             self._child.stdin.flush()
-        except (OSError, ValueError):
-            return False
-        return True
+            return True
+        return False
 
     def hang_up(self) -> None:
         """Nothing more will be said."""
@@ -192,14 +189,14 @@ def detach(command: Command, log: Path) -> int:
     program = which(command.argv[0])
     if program is None:
         raise Problem(f"{command.argv[0]} cannot be started", cause="there is none", fix="put it on PATH")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     files = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o644),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    env = command.environment(os.environ)
-    return os.posix_spawn(program, command.argv, env, file_actions=files, setsid=True)
+    return os.posix_spawn(
+        program, command.argv, command.environment(os.environ), file_actions=files, setsid=True
+    )
 
 
 def _quietly(argv: tuple[str, ...]) -> None:

@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from medley import container, ending, failure, family, images, machine, ray, store, transcript, units
+from medley import contained_ray, ending, failure, family, machine, ray, store, transcript, units
 from medley.command import Command
-from medley.container import Runtime
-from medley.imaged import RAY, Imaged
+from medley.imaged import Imaged
 from medley.problem import Problem
 from medley.transcript import Transcript
 from medley.variables import UNSET
@@ -48,7 +47,7 @@ def folder() -> Path:
 def noted() -> Membership | None:
     """What was noted of it, if its processes are still there."""
     found = last()
-    return found if found and (processes() or _contained()) else None
+    return found if found and (processes() or contained_ray.runs()) else None
 
 
 def last() -> Membership | None:
@@ -81,7 +80,7 @@ def stop() -> int:
     units.stop(UNIT)
     ending.end(found, grace_s=3)
     # What runs in a container may be another user's, so that only its name is ours.
-    contained = ended_container()
+    contained = contained_ray.ended()
     _note().unlink(missing_ok=True)
     return len(found) or int(contained)
 
@@ -101,17 +100,17 @@ def begun(command: Command, membership: Membership) -> Iterator[None]:
 
 def note(membership: Membership) -> None:
     if membership.image:
-        store.write(_container_note(), membership.image["runtime"])
+        contained_ray.note(membership.image["runtime"])
     store.write(_note(), json.dumps(asdict(membership)))
 
 
 def _start(command: Command, image: Mapping[str, Any] | None) -> None:
     if image:
-        ended_container()
-        store.write(_container_note(), image["runtime"])
+        contained_ray.ended()
+        contained_ray.note(image["runtime"])
     finished = machine.run(command, limit_s=_START_LIMIT_S)
     if image and not finished.status:
-        finished = _up(image["runtime"])
+        finished = contained_ray.up(image["runtime"], UP, _START_LIMIT_S)
     if finished.status:
         problem = Problem(
             "Ray could not be started",
@@ -119,51 +118,6 @@ def _start(command: Command, image: Mapping[str, Any] | None) -> None:
             fix=f"run it by itself: {command}",
         )
         raise failure.known_in(problem, finished.lines)
-
-
-def _up(runtime: Runtime) -> machine.Finished:
-    """Follow what a container of Ray's says until Ray is up in it."""
-    up: list[str] = []
-
-    def on_line(line: str) -> None:
-        if UP in line:
-            up.append(line)
-
-    process = machine.Process(Command((runtime, "logs", "--follow", container_name())), on_line)
-    deadline = time.monotonic() + _START_LIMIT_S
-    try:
-        while not up and process.wait(0.1) is None and time.monotonic() < deadline:
-            pass
-    finally:
-        process.stop(grace_s=5)
-    return machine.Finished(0 if up else 1, tuple(process.last))
-
-
-def container_name() -> str:
-    return container.name(RAY, store.state())
-
-
-def ended_container() -> bool:
-    """End the container of our Ray; whether there was one."""
-    try:
-        runtime: Any = _container_note().read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return False
-    found = images.remove(runtime, container_name())
-    _container_note().unlink(missing_ok=True)
-    return found
-
-
-def _contained() -> bool:
-    try:
-        runtime: Any = _container_note().read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return False
-    return images.runs(runtime, container_name())
-
-
-def _container_note() -> Path:
-    return store.state() / "ray-container"
 
 
 def ask(
