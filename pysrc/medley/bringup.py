@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medley import agreement, facts, joining, ray, source, transcript, wiring
-from medley.everyone import END_LIMIT_S, Everyone, withdraw
+from medley.everyone import END_LIMIT_S, Everyone, counted, withdraw
 from medley.fabric import End, Wishes
 from medley.problem import Problem
 from medley.recognised import kind_of
@@ -51,7 +51,7 @@ class Bringup:
             for problem in agreement.differences(name, there.greeting, ours, there.clock_ahead_s):
                 self.everyone.fail(name, problem)
         self._need_head()
-        with self.watch.stage(f"look at {len(self.everyone.present)} hosts"):
+        with self.watch.stage(f"look at {counted(self.everyone.present)}"):
             self.looks = self.everyone.ask("look", lambda _: {}, limit_s=_LOOK_LIMIT_S)
         for name, found in self.looks.items():
             for problem in agreement.shortages(name, found):

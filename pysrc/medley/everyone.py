@@ -1,7 +1,7 @@
 """Everyone is the hosts of a cluster, asked at once: what each answers, and every failure, is kept."""
 
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Self
@@ -88,6 +88,10 @@ class Everyone:
             except Problem as problem:
                 self.fail(name, problem)
         return found
+
+
+def counted(hosts: Sized) -> str:
+    return f"{len(hosts)} host{'' if len(hosts) == 1 else 's'}"
 
 
 def connection(cluster: Cluster, name: str) -> Remote:

@@ -9,7 +9,7 @@ from medley.doctor.cases import case, host
 from medley.doctor.shapes import Case, Mend
 from medley.errands import examine
 from medley.errands import mend as mending
-from medley.everyone import Everyone
+from medley.everyone import Everyone, counted
 from medley.fabric import End
 from medley.problem import Problem
 from medley.recognised import kind_of
@@ -33,7 +33,7 @@ def of_this(name: str) -> Case:
 def of_cluster(everyone: Everyone, watch: Watch) -> Case:
     """All that answer are asked at once, and then whether they reach each other."""
     wanted = everyone.cluster
-    with watch.stage(f"look at {len(everyone.present)} hosts"):
+    with watch.stage(f"look at {counted(everyone.present)}"):
         said = everyone.ask("examine", lambda name: {"env": wanted.hosts[name].env}, limit_s=_LOOK_LIMIT_S)
     ours = source.digest()
     hosts = {

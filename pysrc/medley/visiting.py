@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from medley import config, facts, recognised, transcript
 from medley.cluster import Cluster
-from medley.everyone import Everyone, is_here
+from medley.everyone import Everyone, counted, is_here
 from medley.problem import Problem
 from medley.prospects import Prospect
 from medley.visit import Visit
@@ -18,7 +18,7 @@ def visits(chosen: Mapping[str, Prospect], watch: Watch) -> dict[str, Visit]:
     """All of them at once, by their names in the cluster."""
     hosts = {name: {"ssh": each.target} for name, each in chosen.items()}
     cluster = config.build({"hosts": hosts}, Cluster, "the hosts")
-    with watch.stage(f"look at {len(chosen)} hosts"), Everyone(cluster, watch) as everyone:
+    with watch.stage(f"look at {counted(chosen)}"), Everyone(cluster, watch) as everyone:
         looks = everyone.ask("look", lambda _: {}, limit_s=_LOOK_LIMIT_S)
         made = {}
         for name, each in chosen.items():
