@@ -32,6 +32,14 @@ def test_is_named(name: str) -> None:
     assert "?" not in said
 
 
+def test_a_length_can_be_typed() -> None:
+    """vLLM says the model's as a fraction."""
+    line = "ValueError: User-specified max_model_len (99999) is greater than the derived max_model_len "
+    found = of(f"{line}(max_position_embeddings=2048.0 or model_max_length=None in model's config.json).")
+    assert found.first
+    assert "--context 2048;" in found.first.problem().fix
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_is_not_mistaken(name: str) -> None:
     assert name not in names(read(LOGS / "not" / f"{name}.txt"))

@@ -2,6 +2,9 @@
 
 from medley.explain.known import MEDIUM, Known, shape
 
+# What there is instead, as far as one wants to read.
+_THOSE = r"(?:.{1,12}(?:chose from|Available parsers:)[ {]*(?P<those>[^}]{1,400}))?"
+
 KNOWN = (
     Known(
         "flag-unknown",
@@ -140,13 +143,13 @@ KNOWN = (
     Known(
         "parser-unknown",
         what="the engine knows no such tool call or reasoning parser",
-        cause="{name} is none of its tool or reasoning parsers",
-        fix="take one that it names in that line; medley serve MODEL picks the model's own",
+        cause="{name} is none of its tool or reasoning parsers[; it has {those}]",
+        fix="take one that it has, or leave the flag out: medley serve MODEL picks the model's own",
         shapes=(
-            shape("invalid tool call parser", r"invalid tool call parser: (?P<name>\S+)"),
-            shape("invalid reasoning parser", r"invalid reasoning parser: (?P<name>\S+)"),
-            shape("ool parser", r"(?:Error: )?[Tt]ool parser:? '(?P<name>[^']+)' not found"),
-            shape("easoning parser", r"[Rr]easoning parser:? '(?P<name>[^']+)' not found"),
+            shape("invalid tool call parser", r"invalid tool call parser: (?P<name>\S+)" + _THOSE),
+            shape("invalid reasoning parser", r"invalid reasoning parser: (?P<name>\S+)" + _THOSE),
+            shape("ool parser", r"(?:Error: )?[Tt]ool parser:? '(?P<name>[^']+)' not found" + _THOSE),
+            shape("easoning parser", r"[Rr]easoning parser:? '(?P<name>[^']+)' not found" + _THOSE),
             shape("Unsupported tool_call_parser", r"Unsupported tool_call_parser: (?P<name>\S+)"),
             shape("Unsupported model type", r"Unsupported model type: (?P<name>\S+)"),
         ),

@@ -13,7 +13,7 @@ KNOWN = (
             shape(
                 "User-specified max_model_len",
                 r"max_model_len \((?P<asked>\d+)\) is greater than the derived max_model_len "
-                r"\([^)]*?=(?P<most>[\d.]+)",
+                r"\([^)]*?=(?P<most>\d+)",
             ),
             shape(
                 "is greater than the derived context_length",
