@@ -188,6 +188,16 @@ def test_the_heads_stage_is_first() -> None:
     assert first == {"spark-2"}
 
 
+def test_of_an_odd_number_the_head_is_not_left_over() -> None:
+    """It may have the least memory free: the command line runs there."""
+    head = with_memory(spark(3), 100 * GIB)
+    asked = Asked(context=4096, head="spark-3")
+    made = candidates(QWEN_72B, (spark(1), spark(2), head), over(ROCE), asked).layouts
+    pairs = [hosts(each) for each in made if sizes(each) == (2, 1, 1)]
+    assert pairs
+    assert all("spark-3" in pair for pair in pairs)
+
+
 def test_64_hosts_stay_few() -> None:
     """7 widths, at most 11 depths of each, alone or with replicas, experts cut or whole."""
     small = QWEN_30B.model_copy(update={"layers": 4})

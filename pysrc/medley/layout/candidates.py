@@ -94,7 +94,7 @@ def _of_tensor(
         return
     units: list[list[Unit]] = []
     for one in found:
-        made = list(_units(one, tensor, wires, forced=asked.sizes.tensor is not None))
+        made = list(_units(_from(one, asked.head), tensor, wires, forced=asked.sizes.tensor is not None))
         whole = [_headed(each, asked.head) for each in made if not isinstance(each, Ruled)]
         units.append(sorted(whole, key=lambda unit: unit[0].host != asked.head))
         yield from (each for each in made if isinstance(each, Ruled))
@@ -136,6 +136,11 @@ def _units(one: Class, tensor: int, wires: Wires, *, forced: bool) -> Iterator[U
             yield Ruled(f"tensor parallel {tensor} over {listed(names)}", _unwired(link))
         else:
             yield tuple(device for host in hosts for device in host)
+
+
+def _from(one: Class, head: str | None) -> Class:
+    """With the engine's own host first: of hosts that do not come out even, it is not the one left over."""
+    return replace(one, hosts=tuple(sorted(one.hosts, key=lambda host: host[0].host != head)))
 
 
 def _headed(unit: Unit, head: str | None) -> Unit:
