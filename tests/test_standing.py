@@ -61,6 +61,7 @@ def test_as_it_was_wanted() -> None:
     ("head", "worker", "state"),
     [
         pytest.param(HEAD, {**WORKER, "membership": None, "units": []}, "not in the cluster", id="left"),
+        pytest.param(HEAD, {**WORKER, "membership": None}, "Ray ended, or begins", id="for a moment"),
         pytest.param(HEAD, {**WORKER, "units": [ENDED]}, f"{ANEW} (x is dead)", id="ended"),
         pytest.param(HEAD, {**WORKER, "units": [GIVEN_UP]}, "Ray ended (x is dead)", id="for good"),
         pytest.param({**HEAD, "nodes": UNSEEN}, WORKER, "the head does not see it", id="unseen"),

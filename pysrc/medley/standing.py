@@ -89,8 +89,8 @@ def _state(role: str, each: Told, node: Told | None, nodes: Mapping[str, Told]) 
     unit = next((unit for unit in each["units"] if unit["name"] == "medley-ray"), None)
     if unit and not unit["running"]:
         return _ended(unit)
-    if not part:
-        return "not in the cluster"
+    if not part:  # a unit that runs, and no process of Ray's: for a moment, on its way down or up
+        return "Ray ended, or begins" if unit else "not in the cluster"
     if part["role"] != role:
         return f"is {part['role']} of the cluster at {part['head']}"
     if not nodes:
