@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from medley.command import Command
-from tests.rack.cluster import Served, cluster, medley, served
+from tests.rack.cluster import cluster, medley, served
 from tests.rack.rack import up
 from tests.rack.spec import Spec
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.rack
 
+BEGINS = "cuju qaqu+"
+"""As the demo begins its answer, wherever its layers are."""
 ASK = """
 import json, urllib.request
 body = {"model": "demo", "prompt": "Hello", "max_tokens": 16, "temperature": 0}
@@ -25,28 +27,22 @@ print(json.load(urllib.request.urlopen(request, timeout=120))["choices"][0]["tex
 """
 
 
-def test_two_and_four_hosts_through_the_apps(tree: "Tree") -> None:
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_some_hosts_through_the_apps(tree: "Tree", count: int) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root: it makes namespaces and mounts")
 
     def app(verb: str, *words: str) -> Command:
         return Command(("nix", "run", f"path:{tree.folder}#{verb}", "--", *words), tree.variables)
 
-    def text(run: Served) -> str:
-        said = run.host.says(sys.executable, "-c", ASK)
-        run.process.stop()
-        return said
-
-    spec = Spec(4, share=(str(tree.folder.parent),), name=f"pytest-{os.getpid()}-nix")
+    spec = Spec(count, share=(str(tree.folder.parent),), name=f"pytest-{os.getpid()}-nix")
     with up(spec) as rack:
         head, *_ = rack.hosts
         cluster(rack.hosts, by=app)
-        two = served(head, "--hosts", "2", "--pp", "2", by=app)
-        assert sorted(two.places) == ["0.0", "1.0"]
-        said = text(two)
-        four = served(head, "--hosts", "4", "--pp", "4", by=app)
-        assert sorted(four.places.values()) == sorted(host.address for host in rack.hosts)
-        assert text(four) == said
+        run = served(head, "--hosts", str(count), "--pp", str(count), by=app)
+        assert sorted(run.places.values()) == sorted(host.address for host in rack.hosts)
+        assert head.says(sys.executable, "-c", ASK).lstrip().startswith(BEGINS)
+        run.process.stop()
         for host in rack.hosts:
             assert medley(host, "ray-stop", by=app).status == 0
             assert "raylet" not in host.says("ps", "-eo", "comm")
