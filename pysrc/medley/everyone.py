@@ -51,11 +51,16 @@ class Everyone:
 
     def close(self) -> None:
         """Whatever they are at."""
-        for each in self.remotes.values():
-            each.hang_up()
-        for each in self.remotes.values():
-            each.close()
+        self.leave(self.remotes)
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def leave(self, names: Iterable[str]) -> None:
+        """End the connections to these, whatever they are at; the others can be asked on."""
+        left = [self.remotes[name] for name in names if name in self.remotes]
+        for each in left:
+            each.hang_up()
+        for each in left:
+            each.close()
 
     @property
     def present(self) -> list[str]:
@@ -119,7 +124,7 @@ def withdraw(everyone: Everyone, names: list[str], watch: Watch) -> None:
     """What was begun there and is not to be is ended, over connections that nothing else waits at."""
     if not names:
         return
-    everyone.close()
+    everyone.leave(names)
     chosen = {name: everyone.cluster.hosts[name] for name in names}
     with Everyone(everyone.cluster.model_copy(update={"hosts": chosen}), watch) as again:
         again.ask("end", lambda _: {"part": True}, limit_s=END_LIMIT_S)
