@@ -121,9 +121,8 @@ class Process:
 
     def wait(self, limit_s: float | None = None) -> Finished | None:
         """How it ended, or None when `limit_s` ran out first."""
-        if self._child.returncode is None and not _ends_within(self.pid, limit_s):
-            return None
-        return self.poll()
+        ended = self._child.returncode is not None or _ends_within(self.pid, limit_s)
+        return self.poll() if ended else None
 
     def interrupt(self) -> None:
         """Ask it to end, and do not wait."""
@@ -194,9 +193,8 @@ def detach(command: Command, log: Path) -> int:
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    return os.posix_spawn(
-        program, command.argv, command.environment(os.environ), file_actions=files, setsid=True
-    )
+    env = command.environment(os.environ)
+    return os.posix_spawn(program, command.argv, env, file_actions=files, setsid=True)
 
 
 def _quietly(argv: tuple[str, ...]) -> None:
