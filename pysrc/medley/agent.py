@@ -4,6 +4,7 @@ One JSON object a line: on stdin {"do": ERRAND, "with": {…}}; on stdout first 
 errand any {"note": TEXT} and one {"said": {…}} or {"problem": {…}}. It ends when stdin does.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -18,9 +19,12 @@ from typing import Any
 from medley import errands, source
 from medley.problem import Problem
 
+_WAKE_EVERY_S = 0.2
+
 
 def main() -> int:
     asked: Queue[str] = Queue()
+    signal.signal(signal.SIGUSR1, lambda *_: None)
     _say({"medley": source.digest(), "host": socket.gethostname(), "epoch_s": time.time()})
     threading.Thread(target=_listen, args=(asked,), daemon=True).start()
     while line := asked.get():
@@ -32,7 +36,10 @@ def _listen(asked: "Queue[str]") -> None:
     """An end of stdin ends us, also in the middle of an errand."""
     for line in sys.stdin:
         asked.put(line)
-    os.kill(os.getpid(), signal.SIGTERM)
+    for number in itertools.chain([signal.SIGTERM], itertools.repeat(signal.SIGUSR1)):
+        # One that comes just as the main thread is about to block does not wake it; the next one does.
+        os.kill(os.getpid(), number)
+        time.sleep(_WAKE_EVERY_S)
 
 
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:
