@@ -1,4 +1,4 @@
-# The CUDA toolchain of a kind of host: { home; cc; }, from an import of nixpkgs for that kind alone.
+# The CUDA toolchain of a kind of host: { home; cc; nccl; }, from an import of nixpkgs for that kind alone.
 {
   nixpkgs,
   plain,
@@ -53,4 +53,7 @@ in
 
   # The compiler that this nvcc supports, on the same libc as every Python here.
   inherit (set.backendStdenv) cc;
+
+  # For a Jetson: see nccl.nix.
+  nccl = import ./nccl.nix { inherit (set) nccl; };
 }

@@ -23,7 +23,14 @@ let
     "3.12" = plain.python312;
   };
 
-  cuda = import ./cuda.nix { inherit nixpkgs plain tables; };
+  cuda =
+    let
+      of = import ./cuda.nix { inherit nixpkgs plain tables; };
+    in
+    builtins.mapAttrs (kind: host: if host ? toolkit then of kind host else null) kinds;
+
+  nccls = builtins.mapAttrs (kind: _: cuda.${kind}.nccl) (tables.jetsons kinds);
+
   toolkits = builtins.mapAttrs (
     kind: host:
     import ./toolkit.nix {
@@ -34,7 +41,7 @@ let
         tables
         ;
       pkgs = plain;
-      cuda = if host ? toolkit then cuda kind host else null;
+      cuda = cuda.${kind};
     }
   ) kinds;
 
@@ -70,7 +77,8 @@ in
     inherit medley;
     default = medley;
   }
-  // named "toolkit" toolkits;
+  // named "toolkit" toolkits
+  // named "nccl" nccls;
 
   devShells = shells // {
     default = shells.cpu;
@@ -88,6 +96,7 @@ in
       pkgs = plain;
     }
     // named "toolkit" toolkits
+    // named "nccl" nccls
     // named "shell" shells
     // named "app" programs;
 

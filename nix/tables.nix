@@ -18,6 +18,9 @@ in
 {
   inherit hosts;
 
+  # Of these kinds those that are recognised by NVIDIA's own chip: whose GPU is inside it, on no PCI bus.
+  jetsons = kinds: without (name: !(kinds.${name}.recognise ? soc)) kinds;
+
   # Every system that some kind of host runs, each with the kinds that exist there.
   systems =
     let

@@ -30,6 +30,9 @@ let
     // tables.variables host
     // lib.optionalAttrs (cuda != null) {
       CUDA_HOME = "${cuda.home}";
+      # nixpkgs' nvcc knows its own headers alone; torch and flashinfer name CUDA_HOME's, and a bare nvcc does not.
+      NVCC_PREPEND_FLAGS = "-I${cuda.home}/include -L${cuda.home}/lib -L${cuda.home}/lib/stubs";
+      CUDAHOSTCXX = "${cc}/bin/g++"; # CMake's name for it
       TRITON_PTXAS_PATH = "${cuda.home}/bin/ptxas";
       # What Triton reads instead from compute capability 10.0 on (get_ptxas in its nvidia/compiler.py).
       TRITON_PTXAS_BLACKWELL_PATH = "${cuda.home}/bin/ptxas";
@@ -46,6 +49,11 @@ let
       "${lib.getLib stdenv.cc.cc}/lib/libstdc++.so.6"
       "${lib.getLib pkgs.zlib}/lib/libz.so.1"
       "${lib.getLib pkgs.numactl}/lib/libnuma.so.1" # vLLM's CPU kernels
+    ]
+    # NCCL opens both by name, and where it finds none it takes TCP without a word.
+    ++ lib.optionals (cuda != null) [
+      "${lib.getLib pkgs.rdma-core}/lib/libibverbs.so.1"
+      "${lib.getLib pkgs.rdma-core}/lib/libmlx5.so.1"
     ];
 
     pythons = lib.mapAttrs (_: python: python.interpreter) pythons;

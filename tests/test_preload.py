@@ -1,5 +1,6 @@
 """Libraries that need each other, loaded by full path by a Python that would find none of them."""
 
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.inside.preload import Drivers, load
+from medley.inside.preload import MORE, Drivers, load
 from medley.preload import MODULE, Preload
 from medley.tables import Driver
 
@@ -124,6 +125,22 @@ def test_real_libraries_in_a_real_python(tmp_path: Path) -> None:
     assert json.loads(said.stdout) == 42, "found by name, although its folder is in no search path"
     assert said.stderr == ""
     assert (site / f"{MODULE}.pth").read_text() == f"import {MODULE}\n"
+
+
+def test_what_a_process_names_besides(tmp_path: Path) -> None:
+    python = tmp_path / "v/bin/python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "v")], check=True)
+    [site] = (tmp_path / "v").glob("lib/python3*/site-packages")
+    Preload().write(site)
+    known = (importlib.util.find_spec(name) for name in ("_lsprof", "_ctypes_test", "_testbuffer", "_ssl"))
+    library = next(Path(spec.origin) for spec in known if spec and spec.origin and ".so" in spec.origin)
+    code = "print(open('/proc/self/maps').read())"
+    for named, there in ((f"/no/such.so:{library}", True), ("", False)):
+        said = subprocess.run(
+            [python, "-c", code], capture_output=True, text=True, env={MORE: named}, check=True
+        )
+        assert (str(library.resolve()) in said.stdout) is there
+        assert said.stderr == ""
 
 
 def test_what_a_host_gives() -> None:

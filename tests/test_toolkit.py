@@ -80,8 +80,22 @@ def test_the_flakes_is_made_once(folder: Path, tmp_path: Path, monkeypatch: pyte
     assert toolkit.find("thor", environ=environ) == toolkit.read(folder)
 
 
+def test_nccl_is_kept_apart(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
+    environ = {"MEDLEY_FLAKE": "/nix/store/x-source"}
+    assert toolkit.nccl_present("orin", environ=environ) is None
+    link = toolkit.root("nccl-orin", environ["MEDLEY_FLAKE"])
+    store.make(link.parent)
+    (folder / "lib").mkdir()
+    (folder / "lib/libnccl.so.2").touch()
+    link.symlink_to(folder)
+    assert toolkit.nccl("orin", environ=environ) == link / "lib/libnccl.so.2"
+    assert toolkit.nccl("orin", environ={**environ, "MEDLEY_NCCL": "/mine.so"}) == Path("/mine.so")
+    assert toolkit.nccl("orin", environ={}) is None
+
+
 def test_the_command_of_nix() -> None:
-    command = toolkit.realise("/nix/store/x-source", "spark", Path("/cache/toolkits/spark-1"))
+    command = toolkit.realise("/nix/store/x-source", "toolkit-spark", Path("/cache/toolkits/spark-1"))
     assert str(command) == (
         "nix --extra-experimental-features 'nix-command flakes' build '/nix/store/x-source#toolkit-spark' "
         "--out-link /cache/toolkits/spark-1"

@@ -1,5 +1,6 @@
 import json
 import stat
+import struct
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,39 @@ def test_a_dry_run_builds_nothing_and_says_what_would_be(
     assert found.binary.is_relative_to(tmp_path / "cache" / "envs")
     assert ["toolkit-cpu" in notes.notes[0], "env build vllm-cpu" in notes.notes[1]] == [True, True]
     assert not (tmp_path / "cache").exists()
+
+
+def program(path: Path, loader: str) -> None:
+    """An ELF program of 64 bits that asks for a loader, and does nothing."""
+    name = loader.encode() + b"\0"
+    header = struct.pack("<4sBB10xHHIQQQIHHH", b"\x7fELF", 2, 1, 2, 62, 1, 0, 64, 0, 0, 64, 56, 1)
+    segment = struct.pack("<IIQQQQQQ", 3, 4, 128, 0, 0, len(name), len(name), 1)
+    path.write_bytes((header + bytes(64 - len(header)) + segment + bytes(8))[:128] + name)
+
+
+NIXS, OWN = "/nix/store/x-glibc/lib/ld-linux-aarch64.so.1", "/lib/ld-linux-aarch64.so.1"
+NCCL = "/nix/store/x-nccl/lib/libnccl.so.2"
+
+
+@pytest.mark.parametrize(
+    ("host", "loader", "given"),
+    [
+        pytest.param("orin-r39", NIXS, NCCL, id="an Orin among others"),
+        pytest.param("orin-r39", OWN, None, id="its own Python, on another libc than Nix's NCCL"),
+        pytest.param("thor", NIXS, None, id="a kind on which the wheels' NCCL runs"),
+        pytest.param("cpu", NIXS, None, id="no GPU"),
+    ],
+)
+def test_a_host_whose_nccl_has_to_be_the_flakes(
+    host: str, loader: str, given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = virtualenv(tmp_path / "own", "vllm")
+    program(own / "bin/python", loader)
+    monkeypatch.setenv("MEDLEY_NCCL", NCCL)
+    for joins in (True, False):
+        settings = tools.ready(kind(host), str(own), joins=joins).settings
+        wanted = given if joins else None
+        assert settings.get("VLLM_NCCL_SO_PATH") == settings.get("MEDLEY_PRELOAD") == wanted
 
 
 def test_json_of_a_toolkit_is_read_back(tmp_path: Path) -> None:

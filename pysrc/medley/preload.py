@@ -44,6 +44,6 @@ class Preload:
         """
         code = (files("medley") / "inside" / "preload.py").read_text(encoding="utf-8")
         drivers = f"Drivers({self.directories!r}, {self.shared_directories!r})"
-        call = f"\n\nload({self.libraries!r}, {drivers})\n"
+        call = f"\n\nload({self.libraries!r} + more(), {drivers})\n"
         (site_packages / f"{MODULE}.py").write_text(code + call, encoding="utf-8")
         (site_packages / f"{MODULE}.pth").write_text(f"import {MODULE}\n", encoding="utf-8")

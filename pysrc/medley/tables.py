@@ -49,6 +49,8 @@ class Toolkit(Table):
     """What nixpkgs is told to build for; absent: its defaults."""
     arch_list: Annotated[str, Field(pattern=r"^\d+\.\d[af]?$")] | None = None
     """TORCH_CUDA_ARCH_LIST; absent: torch asks the GPU."""
+    nccl: bool = False
+    """Between hosts it needs the flake's NCCL, for that of the wheels does not start here."""
 
 
 class Driver(Table):

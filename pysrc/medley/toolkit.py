@@ -16,6 +16,9 @@ from medley.problem import Problem
 from medley.tables import Table
 from medley.watch import SILENT, Watch
 
+_NCCL = Path("lib/libnccl.so.2")
+_DIGITS = 12
+
 
 class Loader(Table):
     """What a program from elsewhere is patched to where the host has no loader: on NixOS."""
@@ -77,7 +80,7 @@ def find(kind: str, *, environ: Mapping[str, str] = os.environ, watch: Watch = S
         return found
     flake = environ["MEDLEY_FLAKE"]
     link = root(kind, flake)
-    _realise(kind, flake, link, watch)
+    _realise(f"toolkit-{kind}", flake, link, watch)
     return read(link)
 
 
@@ -91,28 +94,49 @@ def present(kind: str, *, environ: Mapping[str, str] = os.environ) -> Toolkit | 
     return read(link) if (link / "toolkit.json").exists() else None
 
 
-def root(kind: str, flake: str) -> Path:
-    """The link that keeps a toolkit from Nix's garbage collection; a flake's store path names its content."""
-    return store.cache() / "toolkits" / f"{kind}-{hashlib.sha256(flake.encode()).hexdigest()[:12]}"
+def nccl(kind: str, *, environ: Mapping[str, str] = os.environ, watch: Watch = SILENT) -> Path | None:
+    """The NCCL for this kind of host: MEDLEY_NCCL, else the flake's, compiled at first use, else None."""
+    link = _nccl_root(kind, environ)
+    if link and not (link / _NCCL).exists():
+        _realise(f"nccl-{kind}", environ["MEDLEY_FLAKE"], link, watch)
+    return nccl_present(kind, environ=environ)
 
 
-def _realise(kind: str, flake: str, link: Path, watch: Watch) -> None:
-    command = realise(flake, kind, link)
+def nccl_present(kind: str, *, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The same as far as it is there."""
+    if environ.get("MEDLEY_NCCL"):
+        return Path(environ["MEDLEY_NCCL"])
+    link = _nccl_root(kind, environ)
+    return link / _NCCL if link and (link / _NCCL).exists() else None
+
+
+def _nccl_root(kind: str, environ: Mapping[str, str]) -> Path | None:
+    given, flake = environ.get("MEDLEY_NCCL"), environ.get("MEDLEY_FLAKE")
+    return root(f"nccl-{kind}", flake) if flake and not given else None
+
+
+def root(name: str, flake: str) -> Path:
+    """The link that keeps an output from Nix's garbage collection; a flake's store path names its content."""
+    return store.cache() / "toolkits" / f"{name}-{hashlib.sha256(flake.encode()).hexdigest()[:_DIGITS]}"
+
+
+def _realise(output: str, flake: str, link: Path, watch: Watch) -> None:
+    command = realise(flake, output, link)
     store.make(link.parent)
-    with watch.stage(f"toolkit of {kind}, by Nix"):
+    with watch.stage(f"{output}, by Nix"):
         finished = machine.run(command, on_line=watch.line)
     if finished.status:
         raise Problem(
-            f"Nix could not make the toolkit of {kind}",
+            f"Nix could not make {output}",
             cause="\n".join(finished.lines[-8:]) or f"nix exited with {finished.status}",
             fix=f"run it by itself: {command}",
         )
-    for old in link.parent.glob(f"{kind}-*"):
+    for old in link.parent.glob(link.name[:-_DIGITS] + "?" * _DIGITS):
         if old != link:
             old.unlink()  # else Nix keeps the toolkits of flakes long gone
 
 
-def realise(flake: str, kind: str, link: Path) -> Command:
-    """`nix build` of a kind's toolkit; the flake is a store path, so it is pure and made once."""
+def realise(flake: str, output: str, link: Path) -> Command:
+    """`nix build` of an output; the flake is a store path, so it is pure and made once."""
     features = ("--extra-experimental-features", "nix-command flakes")
-    return Command(("nix", *features, "build", f"{flake}#toolkit-{kind}", "--out-link", str(link)))
+    return Command(("nix", *features, "build", f"{flake}#{output}", "--out-link", str(link)))

@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from medley import config, toolkit, venv
+from medley import config, elf, toolkit, venv
+from medley.inside.preload import MORE as PRELOAD
 from medley.kind import Kind
 from medley.launch import Tools
 from medley.problem import Problem
@@ -12,33 +13,52 @@ from medley.toolkit import Toolkit
 from medley.watch import SILENT, Watch
 
 
-def ready(kind: Kind, named: str | None = None, *, engine: Engine = "vllm", watch: Watch = SILENT) -> Tools:
-    """What `kind` is served with, built and realised where need be; `named` is what --env said."""
+def ready(
+    kind: Kind,
+    named: str | None = None,
+    *,
+    engine: Engine = "vllm",
+    joins: bool = False,
+    watch: Watch = SILENT,
+) -> Tools:
+    """What `kind` is served with, built and realised where need be; `named` is what --env said.
+
+    `joins`: its ranks talk to those of other hosts.
+    """
     own = _own(named, engine)
     chain = toolkit.find(kind.name, watch=watch)
     if chain and chain.kind != kind.name:
         watch.note(f"this shell's toolchain is for {chain.kind}, and the host is {kind.name}")
     if own:
-        return _tools(own / "bin", chain)
-    name = environment(kind, named, engine)
-    return _tools(venv.ready(name, chain, driver=kind.host.driver, watch=watch).programs, chain)
+        binary = own / "bin"
+    else:
+        name = environment(kind, named, engine)
+        binary = venv.ready(name, chain, driver=kind.host.driver, watch=watch).programs
+    nccl = toolkit.nccl(kind.name, watch=watch) if joins and _needs_nccl(kind, binary) else None
+    return _tools(binary, chain, nccl)
 
 
 def expected(
-    kind: Kind, named: str | None = None, *, engine: Engine = "vllm", watch: Watch = SILENT
+    kind: Kind,
+    named: str | None = None,
+    *,
+    engine: Engine = "vllm",
+    joins: bool = False,
+    watch: Watch = SILENT,
 ) -> Tools:
     """The same tools as far as they are there; builds nothing, and notes what would be built."""
     chain = toolkit.present(kind.name)
     if chain is None and os.environ.get("MEDLEY_FLAKE"):
         watch.note(f"Nix would realise toolkit-{kind.name} first, and its variables would be added")
+    nccl = toolkit.nccl_present(kind.name) if joins and kind.host.toolkit and kind.host.toolkit.nccl else None
     own = _own(named, engine)
     if own:
-        return _tools(own / "bin", chain)
+        return _tools(own / "bin", chain, nccl)
     name = environment(kind, named, engine)
     wanted = venv.blueprint(name, chain, driver=kind.host.driver)
     if venv.read(wanted.path) is None:
         watch.note(f"the engine environment would be built first: medley env build {name}")
-    return _tools(wanted.path / "bin", chain)
+    return _tools(wanted.path / "bin", chain, nccl)
 
 
 def environment(kind: Kind, named: str | None, engine: Engine = "vllm") -> str:
@@ -92,7 +112,17 @@ def _own(named: str | None, engine: Engine) -> Path | None:
     return folder
 
 
-def _tools(binary: Path, chain: Toolkit | None) -> Tools:
-    if chain is None:
-        return Tools(binary)
-    return Tools(binary, chain.variables, chain.path)
+def _needs_nccl(kind: Kind, binary: Path) -> bool:
+    """Where that of the wheels does not start; Nix's own is on Nix's libc, as the Python has to be."""
+    if not kind.host.toolkit or not kind.host.toolkit.nccl:
+        return False
+    loader = elf.loader(binary / "python")
+    return loader is not None and not elf.is_hosts(loader)
+
+
+def _tools(binary: Path, chain: Toolkit | None, nccl: Path | None) -> Tools:
+    settings = dict(chain.variables) if chain else {}
+    if nccl:
+        # vLLM opens the first; torch is linked to NCCL by its name, and takes the one that is loaded already.
+        settings |= {"VLLM_NCCL_SO_PATH": str(nccl), PRELOAD: str(nccl)}
+    return Tools(binary, settings, chain.path if chain else ())

@@ -18,7 +18,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1", "libnuma.so.1")
+LIBRARIES = (
+    *("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1", "libnuma.so.1"),
+    *("libibverbs.so.1", "libmlx5.so.1"),
+)
 
 
 def prepare(folder: Path, venv: Path = Path(sys.prefix)) -> dict[str, str]:

@@ -14,6 +14,7 @@ KINDS = {
     "x86_64-linux": {"cpu", "cuda", "rtx"},
     "aarch64-linux": {"cpu", "cuda", "orin", "orin-r39", "spark", "thor"},
 }
+JETSONS = {"orin", "orin-r39", "thor"}
 SYSTEMS = pytest.mark.parametrize("system", KINDS)
 VERBS = {
     *(
@@ -54,7 +55,8 @@ def test_shells_exist_where_the_kind_does(tree: "Tree", system: str) -> None:
 @SYSTEMS
 def test_packages_instantiate(tree: "Tree", system: str) -> None:
     paths = tree.eval(f"packages.{system}", "--apply", "builtins.mapAttrs (_: package: package.drvPath)")
-    assert set(paths) == {"medley", "default"} | {f"toolkit-{kind}" for kind in KINDS[system]}
+    jetsons = {f"nccl-{kind}" for kind in KINDS[system] & JETSONS}
+    assert set(paths) == {"medley", "default"} | {f"toolkit-{kind}" for kind in KINDS[system]} | jetsons
 
 
 @SYSTEMS
@@ -76,7 +78,8 @@ def test_a_toolkit_is_one_complete_file(tree: "Tree", system: str, kind: str) ->
     assert set(toolkit["pythons"]) == {"3.11", "3.12"}
     assert set(toolkit["loader"]) == {"interpreter", "patchelf", "libraries"}
     names = [path.rpartition("/")[2] for path in toolkit["preload"]]
-    assert names == ["libgcc_s.so.1", "libstdc++.so.6", "libz.so.1", "libnuma.so.1"]
+    assert names[:4] == ["libgcc_s.so.1", "libstdc++.so.6", "libz.so.1", "libnuma.so.1"]
+    assert names[4:] == (["libibverbs.so.1", "libmlx5.so.1"] if kind != "cpu" else [])
     assert ("CUDA_HOME" in toolkit["variables"]) == (kind != "cpu")
     assert all(path.startswith("/nix/store/") for path in [*toolkit["path"], *toolkit["pythons"].values()])
 

@@ -80,6 +80,13 @@ def test_refused(tree: "Tree", config: dict[str, str], why: str) -> None:
     assert why in nvcc(tree, "13.0", SOUND | config)
 
 
+def test_nccl_is_refused_for_orin(tree: "Tree") -> None:
+    config = '{ cudaSupport = true; cudaCapabilities = [ "8.7" ]; allowUnfreePredicate = _: true; }'
+    packages = f'(hostpkgs {{ system = "{ARM}"; config = {config}; }})'
+    scope = f"({packages}.cudaPackages_12_6.overrideScope (_: _: {{ cuda_compat = null; }}))"
+    assert "not available on the requested" in evaluate(tree, f"{scope}.nccl.drvPath")
+
+
 def test_cuda_compat_must_be_nulled(tree: "Tree") -> None:
     assert "missing" in evaluate(tree, "plain.cudaPackages_12_6.cuda_nvcc.drvPath")
 

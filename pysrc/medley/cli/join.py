@@ -112,7 +112,7 @@ Examples:
         from medley.part import terms as own_terms
 
         engine: Engine = terms["engine_name"]
-        chosen = tools.ready(kind, self.own, engine=engine, watch=watch())
+        chosen = tools.ready(kind, self.own, engine=engine, joins=True, watch=watch())
         joining.require_alike(own_terms(environment(chosen)), terms, at)
         target = Path(terms["target"])
         if (made := config.models().get(terms["model"])) and made.made:

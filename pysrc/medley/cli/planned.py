@@ -85,7 +85,7 @@ def launched(
         # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
         named = joined.environment if joined and not source else source
         ready = tools.expected if dry_run else tools.ready
-        chosen = ready(kind, named, engine=order.wanted.engine, watch=watch())
+        chosen = ready(kind, named, engine=order.wanted.engine, joins=joined is not None, watch=watch())
         dialect.require_known(engine, chosen.binary, order.extra, ask=not dry_run, watch=watch())
     cluster = spreading.settings(joined, site, order.wanted, os.environ, watch()) if joined else ()
     made = make(

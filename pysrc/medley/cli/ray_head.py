@@ -53,7 +53,7 @@ Examples:
         tell(wired)
         image = self.imaged((found, kind), engine, dry_run=self.dry_run, elsewhere=self.replayed is not None)
         prepare = tools.expected if self.dry_run else tools.ready
-        chosen = BARE if image else prepare(kind, self.own, engine=engine, watch=watch())
+        chosen = BARE if image else prepare(kind, self.own, engine=engine, joins=True, watch=watch())
         ours = part(
             found,
             kind,

@@ -53,7 +53,7 @@ Examples:
         found, kind = recognised(self.kind, said)
         named = f"{reach.require_listening(head, ports.gcs, found.net)}:{ports.gcs}"
         image = self.imaged((found, kind), engine, dry_run=False)
-        chosen = BARE if image else tools.ready(kind, self.own, engine=engine, watch=watch())
+        chosen = BARE if image else tools.ready(kind, self.own, engine=engine, joins=True, watch=watch())
         path = os.environ.get("PATH", "")
         ours = part(found, kind, chosen, slots=self.slots, path=path, engine=engine, imaged=image)
         there = membership.ask(ours.environment, secret, "read", named)

@@ -63,7 +63,9 @@ class Together:
         """Until it ends, with whoever has come by then; returns its exit code."""
         facts, kind = recognised(self.kind, answers())
         engine = ENGINES[self.order.wanted.engine]
-        chosen = tools.ready(kind, self.environment, engine=self.order.wanted.engine, watch=watch())
+        chosen = tools.ready(
+            kind, self.environment, engine=self.order.wanted.engine, joins=True, watch=watch()
+        )
         dialect.require_known(engine, chosen.binary, self.order.extra, watch=watch())
         secret = token.made()
         head = gethostname()

@@ -26,7 +26,7 @@ def prepared(asked: Mapping[str, Any], watch: "Told") -> Part:
         choice = chosen.wanted(asked["image"]).choice(kind, dry_run=dry, watch=watch)
         image = chosen.ready(choice, (found, kind), engine, dry_run=dry, watch=watch)
     prepare = tools.expected if dry else tools.ready
-    tool = BARE if image else prepare(kind, asked["env"], engine=engine, watch=watch)
+    tool = BARE if image else prepare(kind, asked["env"], engine=engine, joins=True, watch=watch)
     path = os.environ.get("PATH", "")
     return part(found, kind, tool, slots=asked["slots"], path=path, engine=engine, imaged=image)
 

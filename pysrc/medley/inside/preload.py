@@ -4,6 +4,7 @@ Whatever fails here, Python starts: what is missing shows itself where it is nee
 """
 
 import ctypes
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1")
 # All that is ever taken from a system's own folder: its libc must not meet another one's.
 SHARED = ("libcuda.so", "libnvidia-")
+# Further libraries, as PATH is written: an engine's process names what it alone needs.
+MORE = "MEDLEY_PRELOAD"
 _MISSING = re.compile(r"^([^/:\s]+\.so[^/:\s]*): cannot open shared object file")
 
 
@@ -55,3 +58,8 @@ def load(
     for path in (*libraries, *filter(None, map(drivers.find, DRIVER))):
         opened(path, frozenset({path}))
     return loaded
+
+
+def more() -> tuple[str, ...]:
+    """What the process was told to load besides."""
+    return tuple(filter(None, os.environ.get(MORE, "").split(":")))

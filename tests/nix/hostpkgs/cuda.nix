@@ -113,6 +113,38 @@ let
             broken = !(config.cudaSupport or false); # "CUDA support is enabled by config.cudaSupport"
           };
         });
+      # What overrideAttrs changes is seen by what follows from it (finalAttrs).
+      nccl =
+        make:
+        let
+          final = make final;
+        in
+        mk {
+          inherit (final) name passthru meta;
+          source = ./nccl.cc;
+          text = ''
+            mkdir -p src/misc $out/lib
+            install -m 644 $source src/misc/nvmlwrap.cc
+            ${replace}
+            ${final.postPatch}
+            g++ -std=c++17 -shared -fPIC -o $out/lib/libnccl.so.2 src/misc/nvmlwrap.cc -ldl
+          '';
+        }
+        // {
+          overrideAttrs = change: nccl (self: make self // change (make self));
+        };
+      # pkgs/stdenv/generic/setup.sh: substituteInPlace FILE --replace-fail OLD NEW
+      replace = ''
+        substituteInPlace() {
+          python3 - "$1" "$3" "$4" <<'PYTHON'
+        import pathlib, sys
+        file, old, new = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+        text = file.read_text()
+        assert old in text, f"substituteInPlace: {old!r} is not in {file}"
+        file.write_text(text.replace(old, new))
+        PYTHON
+        }
+      '';
       library = pname: file: part pname [ "out" "dev" "include" "lib" "static" ] ''
         header $include/include/${file}.h
         header $lib/lib/lib${file}.so
@@ -142,6 +174,19 @@ let
         libcurand = library "libcurand" "curand";
         libcusolver = library "libcusolver" "cusolver";
         libcusparse = library "libcusparse" "cusparse";
+        # pkgs/development/cuda-modules/packages/nccl.nix: its sources, postPatch and what it refuses
+        nccl = nccl (final: {
+          name = "cuda${version}-nccl-standin";
+          postPatch = "";
+          passthru.platformAssertions = [
+            {
+              message = "Pre-Thor Jetson devices (CUDA capabilities < 10.1) are not supported by NCCL";
+              assertion = builtins.all (c: lib.versionAtLeast c "10.1") (builtins.filter jetson capabilities);
+            }
+          ];
+          # pkgs/development/cuda-modules/_cuda/lib/meta.nix (_mkMetaBadPlatforms)
+          meta.badPlatforms = if builtins.all (each: each.assertion) final.passthru.platformAssertions then [ ] else [ system ];
+        });
         cuda_compat = throw "${name}.cuda_compat would stand before the host's driver";
       }
       // lib.optionalAttrs cuda13 {

@@ -78,6 +78,14 @@ import ./trivial.nix { inherit lib mk host; }
       ln -s ${host.libraries."libnuma.so.1"} $out/lib/
     '';
   };
+  # pkgs/by-name/rd/rdma-core/package.nix: its libraries are in the output `out`
+  rdma-core = mk {
+    name = "host-rdma-core";
+    text = ''
+      mkdir -p $out/lib
+      ln -s ${host.libraries."libibverbs.so.1"} ${host.libraries."libmlx5.so.1"} $out/lib/
+    '';
+  };
   # pkgs/tools/package-management/nix/default.nix
   nix = programs "nix" [ host.nix ];
   # pkgs/shells/bash/5.nix; asked for by `nix develop`

@@ -19,6 +19,8 @@ let
   checked =
     if !builtins.elem system (meta.platforms or [ system ]) then
       refuse "is not available on the requested hostPlatform (${system})"
+    else if builtins.elem system (meta.badPlatforms or [ ]) then
+      refuse "is not available on the requested hostPlatform (${system})"
     else if meta.broken or false then
       refuse "is marked as broken"
     else if !(meta.license.free or true) && !allowed package then
