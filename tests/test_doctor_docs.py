@@ -2,26 +2,25 @@
 
 import re
 
-from medley.doctor.rules import GUIDES, RULES, UNCHECKED
+from medley.doctor.complaints import COMPLAINTS, UNCHECKED
+from medley.doctor.rules import GUIDES, RULES
 from tests.documented import DOCS
 
-COMPLAINTS = range(1, 26)
 PAGE = DOCS / "doctor.md"
 
 
 def tables() -> dict[str, str]:
     """What the page is to hold, as the code has it."""
     rules = (f"| `{each.name}` | {each.looks_at} | {each.wrong_when} | {each.mends} |" for each in RULES)
-    by_row = {
-        row: ", ".join(f"`{each.name}`" for each in RULES if row in each.complaints) for row in COMPLAINTS
-    }
+    named = {nr: ", ".join(f"`{each.name}`" for each in RULES if nr in each.complaints) for nr in COMPLAINTS}
     complaints = (
-        f"| {row} | {'; '.join(filter(None, (by_row[row], UNCHECKED.get(row, ''))))} |" for row in COMPLAINTS
+        f"| {said} | {'; '.join(filter(None, (named[nr], UNCHECKED.get(nr, ''))))} |"
+        for nr, said in COMPLAINTS.items()
     )
     guides = (f"| {symptom} | {where} |" for symptom, where in GUIDES)
     return {
         "table": "\n".join(("| rule | looks at | fails when | mended by |", "|---|---|---|---|", *rules)),
-        "complaints": "\n".join(("| row | rules |", "|---|---|", *complaints)),
+        "complaints": "\n".join(("| complaint | rules |", "|---|---|", *complaints)),
         "guides": "\n".join(("| symptom | rules |", "|---|---|", *guides)),
     }
 
@@ -33,7 +32,7 @@ def test_the_page_is_as_the_code() -> None:
 
 
 def test_every_complaint_has_a_rule_or_a_reason() -> None:
-    named = {row for rule in RULES for row in rule.complaints}
+    named = {nr for rule in RULES for nr in rule.complaints}
     assert named | set(UNCHECKED) == set(COMPLAINTS)
 
 

@@ -7,15 +7,6 @@ from medley.doctor.shapes import Case, Check, Rule
 
 RULES: tuple[Rule, ...] = (*group_rules.RULES, *host_rules.RULES)
 
-
-UNCHECKED: dict[int, str] = {
-    3: "hosts are named and asked at once, each with a limit: nothing is scanned",
-    13: "a head's Ray has 1 GiB of object store here; what is left beside it is `memory`",
-    17: "engines come from hashed locks and are kept until `medley env clean`",
-    21: "seen while it idles, not before: `medley status`; without Ray nothing spins (`--launcher mp`)",
-}
-"""Complaints that no check can answer before something runs, and what keeps them from coming up."""
-
 GUIDES: tuple[tuple[str, str], ...] = (
     ("a Ray worker cannot connect to the head", "`firewall`, `reach`, `ports`"),
     (

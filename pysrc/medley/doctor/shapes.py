@@ -109,7 +109,7 @@ class Rule:
     mends: str
     look: Look
     complaints: tuple[int, ...] = ()
-    """Rows of the table of complaints about other tools that it answers."""
+    """Those about other tools that it answers, by number: `complaints` says what each is."""
 
 
 def each(look: Callable[[Host], Iterable[Check]]) -> Look:
