@@ -80,8 +80,23 @@ def test_a_report_of_its_own_accord(tmp_path: Path, state: Path, capsys: pytest.
         2,
         "FooError: something odd",
     )
-    assert f"medley explain --report report.txt {log}" in problem["fix"]
+    assert "attach the report" in problem["fix"]
+    assert "--report" not in problem["fix"], "there is one already"
     assert [str(file) for file in (state / "reports").iterdir()] == [table["report"]]
+
+
+@pytest.mark.parametrize("text", ["", "\n  \n"], ids=["nothing", "blank lines"])
+def test_an_empty_log_shows_nothing(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, good = tmp_path / "empty.log", tmp_path / "good.log"
+    log.write_text(text)
+    good.write_text(HEALTHY)
+    with pytest.raises(Problem, match=f"{log} is empty") as caught:
+        run(str(log))
+    assert "2>&1 | medley explain -" in caught.value.fix
+    assert run("--json", str(log)) == 0
+    assert json.loads(capsys.readouterr().out) == {"problems": []}
+    assert run(str(log), str(good)) == 0
+    assert capsys.readouterr().err == f"medley: {log} is empty\n"
 
 
 def test_the_newest_logs_of_medley(state: Path, capsys: pytest.CaptureFixture[str]) -> None:

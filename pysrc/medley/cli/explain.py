@@ -1,11 +1,13 @@
 """`medley explain`: what failed, out of logs."""
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
 
 from medley.cli.verb import Verb
+from medley.problem import Problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +49,7 @@ Examples:
         from medley.explain import explained
 
         found = explained(kept_logs.named(logs) if logs else kept_logs.newest())
+        self._say_what_is_empty(found)
         written = self._reported(found)
         if self.as_json:
             print(json.dumps({**_table(found), **({"report": str(written)} if written else {})}))
@@ -55,6 +58,14 @@ Examples:
             if written:
                 print(f"a report to attach, without secrets: {written}")
         return 1 if found.problems else 0
+
+    def _say_what_is_empty(self, found: "Explained") -> None:
+        """Of a program's answer it takes nothing away: in an empty log no problem is known."""
+        empty = [scan.name for scan in found.scans if scan.empty]
+        if empty and len(empty) == len(found.scans) and not self.as_json:
+            raise _empty(empty)
+        for name in empty:
+            print(f"medley: {name} is empty", file=sys.stderr)
 
     def _reported(self, found: "Explained") -> "Path | None":
         from pathlib import Path
@@ -65,6 +76,16 @@ Examples:
         if not asked and not found.unknown:
             return None
         return reported.write(found, Path(asked) if asked else None)
+
+
+def _empty(names: list[str]) -> Problem:
+    return Problem(
+        f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} empty",
+        cause="what a program writes to its standard error is often left out: it needs 2>&1",
+        fix="medley explain              # what medley itself kept last on this host\n"
+        "docker logs NAME 2>&1 | medley explain -\n"
+        "journalctl -u UNIT | medley explain -",
+    )
 
 
 def _table(found: "Explained") -> dict[str, Any]:

@@ -55,6 +55,11 @@ class Scanned:
         self.slips, self.death, self.stopped, self.was_ready = [], None, False, ready
 
     @property
+    def empty(self) -> bool:
+        """Nothing was written to it, or blank lines alone."""
+        return self.lines <= TAIL and not any(line.strip() for line in self.tail)
+
+    @property
     def failed(self) -> bool:
         return self.death is not None or self.reason is not None
 

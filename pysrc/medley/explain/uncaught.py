@@ -12,8 +12,8 @@ UNKNOWN = Known(
     "unknown-error",
     what="a failure that medley does not know: {kind}",
     cause="its own words: {said}",
-    fix="search for these words in the issues of the engine; for help, a report without secrets: medley "
-    "explain --report report.txt {log}",
+    fix="search for these words in the issues of the engine; to ask there, attach the report that medley "
+    "explain writes of it",
     shapes=(shape("rror"),),
     confidence=LOW,
 )
