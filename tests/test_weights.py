@@ -49,6 +49,7 @@ def test_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("zzz", "medley serve demo", id="nothing like it"),
         pytest.param("Qwen3-4B", "medley serve qwen3-4b-instruct-2507", id="the beginning of a name"),
         pytest.param("gpt-oss-20", "medley serve gpt-oss-20b", id="but for a letter"),
+        pytest.param("lama", "medley serve llama-3.1-8b-instruct", id="like the beginning of a name"),
         pytest.param("a/b/c", "medley serve", id="too deep for the hub"),
     ],
 )
@@ -56,6 +57,20 @@ def test_what_is_no_model_is_a_problem(word: str, fix: str, tmp_path: Path) -> N
     with pytest.raises(Problem, match="there is no model") as caught:
         weights(word, MODELS, tmp_path)
     assert fix in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("typed", "fix"),
+    [
+        pytest.param("medley plan dem --hosts spark:2", "medley plan demo --hosts spark:2", id="plan"),
+        pytest.param("medley run dem -- x.py", "medley run demo -- x.py", id="run"),
+        pytest.param("medley doctor --model=dem", "medley doctor --model=demo", id="doctor"),
+    ],
+)
+def test_its_fix_is_what_was_typed(typed: str, fix: str, tmp_path: Path) -> None:
+    with pytest.raises(Problem) as caught:
+        weights("dem", MODELS, tmp_path, typed.split())
+    assert caught.value.fix == fix
 
 
 @pytest.mark.parametrize("word", ["./none/such", "/tmp/none", "~/none", "../none"])

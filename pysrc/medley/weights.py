@@ -2,12 +2,14 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import join
 
 from medley import demo, hub
 from medley.problem import Problem
+from medley.retyped import renamed
 from medley.tables import Model
 
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -30,10 +32,11 @@ class Weights:
         return Path(self.target).is_absolute()
 
 
-def weights(word: str, models: Mapping[str, Model], cache: Path) -> Weights:
+def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence[str] = ()) -> Weights:
     """What `word` names: a known model, a folder with a config.json, or ORG/NAME, in this order.
 
-    A known model that medley makes itself lies below `cache`. Raises a Problem for anything else.
+    A known model that medley makes itself lies below `cache`. Raises a Problem for anything else, whose fix
+    is what was `typed`, with a model that there is.
     """
     if word in models:
         return _known(word, models[word], cache)
@@ -53,14 +56,16 @@ def weights(word: str, models: Mapping[str, Model], cache: Path) -> Weights:
     raise Problem(
         f"there is no model {word!r}",
         cause=f"it is no folder and no ORG/NAME of the hub; known names: {', '.join(sorted(models))}",
-        fix=f"medley serve {near or 'demo'}",
+        fix=join(renamed(typed or ("medley", "serve", word), word, near or "demo")),
     )
 
 
 def _near(word: str, names: Iterable[str]) -> str | None:
-    """The shortest name that goes on where `word` ends, else the one most like it."""
+    """The shortest name that goes on where `word` ends, else the one most like it, or whose beginning is."""
     longer = min((name for name in names if name.startswith(word)), key=len, default=None)
-    return longer or next(iter(difflib.get_close_matches(word, names, n=1)), None)
+    begins = {name[: len(word) + 1]: name for name in sorted(names, key=len, reverse=True)}
+    like = difflib.get_close_matches(word, names, n=1) or difflib.get_close_matches(word, begins, n=1)
+    return longer or next((begins.get(each, each) for each in like), None)
 
 
 def _known(name: str, model: Model, cache: Path) -> Weights:

@@ -86,7 +86,7 @@ Examples:
         from medley.doctor.rules import checks
 
         named: Any = self.model
-        return tuple(checks(replace(case, fits=fits(named, case)) if named else case))
+        return tuple(checks(replace(case, fits=fits(named, case, self.typed)) if named else case))
 
     def _told(self, found: "Found") -> int:
         from medley.doctor import told

@@ -8,8 +8,8 @@ if TYPE_CHECKING:  # imported when it is asked for, to keep `medley --help` fast
     from medley.doctor.shapes import Case
 
 
-def fits(model: str, case: "Case") -> "tuple[str, Problem | None]":
-    """On the hosts whose kind is known."""
+def fits(model: str, case: "Case", typed: tuple[str, ...] = ()) -> "tuple[str, Problem | None]":
+    """On the hosts whose kind is known; `typed` was what asks."""
     from medley import config, store
     from medley.cli.placing import shape_of
     from medley.layout.words import named
@@ -25,7 +25,7 @@ def fits(model: str, case: "Case") -> "tuple[str, Problem | None]":
             fix="mend what keeps them from being recognised, which is said above",
         )
     try:
-        found = weights(model, config.models(), store.cache())
+        found = weights(model, config.models(), store.cache(), typed)
         chosen = placement(shape_of(found), Site(hosts), Wanted(wishes=case.wishes, engine=case.engine))
     except Problem as problem:
         return "", problem

@@ -3,12 +3,13 @@
 import shutil
 import sys
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
 
 from medley.cli.verb import Verb
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
     from collections.abc import Mapping, Sequence
@@ -85,11 +86,12 @@ Examples:
         for refused in found.refused:
             print(f"medley: {refused}", file=sys.stderr)
         if not self.asks:
-            named = " ".join(each.name for each in found.prospects) or "spark-1 spark-2"
+            named = [each.name for each in found.prospects] or ["spark-1", "spark-2"]
+            more = () if self.yes or self.dry_run else ("--yes",)
             raise Problem(
                 "medley init needs to be told the hosts",
                 cause="nobody is there to choose: no terminal, or --yes",
-                fix=f"name those that are meant: medley init {named} --yes",
+                fix=f"name those that are meant: {join((*self.typed, *named, *more))}",
             )
         usual = prospects.default(found.prospects)
         print(f"looked at {', '.join(found.where)}:")
@@ -159,6 +161,6 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         raise Problem(
             f"{path} cannot be written",
-            cause=error.strerror or str(error),
+            cause=in_words(error),
             fix="write it where you may: medley init --output ~/.config/medley/cluster.toml",
         ) from error

@@ -49,7 +49,7 @@ Examples:
         from medley.typed import typed
         from medley.weights import weights
 
-        found = weights(model, config.models(), store.cache())
+        found = weights(model, config.models(), store.cache(), self.typed)
         chosen: Any = self.engine or "vllm"
         listens = engine.Serving(found.target, found.name)
         beside = self.besides(found, (), engine=chosen, starts=False, refuses=False)

@@ -44,7 +44,7 @@ Examples:
         wanted, origin = self.wanted(), self.origin
         # A folder may be on another host than this one, or a part of it here.
         absolute = str(Path(model)) if model.startswith("/") else None
-        target = absolute or _sent(weights.weights(model, config.models(), store.cache()))
+        target = absolute or _sent(weights.weights(model, config.models(), store.cache(), self.typed))
         if origin and origin not in wanted.hosts:
             raise Problem(
                 f"the cluster has no host {origin}",

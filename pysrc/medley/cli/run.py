@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plumbum import cli
 
 from medley.cli.hosting import Hosting
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
     from medley.cli.ran import Ran
@@ -61,7 +61,7 @@ Examples:
         from medley.recipe import Order
 
         path = _read(script, model)
-        found = weights.weights(model, config.models(), store.cache())
+        found = weights.weights(model, config.models(), store.cache(), self.typed)
         by, why = self.started_by()
         joined, chosen = self.joined(by)
         if joined and joined.image:
@@ -178,7 +178,7 @@ def _read(name: str, model: str) -> "Script":
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
             f"{name} cannot be read",
-            cause=str(error),
+            cause=in_words(error),
             fix="name a Python script: medley run MODEL SCRIPT.py",
         ) from error
     if not name.endswith(".py") or len(text) > _MOST_BYTES:

@@ -77,7 +77,7 @@ class ServeHere(FromImage, Hosting):
         imagined = self.hosts if self.hosts is not None and not self.hosts.isdecimal() else None
         if (self.replayed or imagined is not None) and not self.dry_run:
             raise only_dry_run("serve MODEL", "--from FILE" if self.replayed else f"--hosts {imagined}")
-        found = weights.weights(model, config.models(), store.cache())
+        found = weights.weights(model, config.models(), store.cache(), self.typed)
         key = api_key.chosen(self.api_key, self.host, make=not self.dry_run)
         listens = engine.Serving(found.target, self.served_name or found.name, self.host, self.port, key)
         if not self.dry_run:

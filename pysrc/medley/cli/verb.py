@@ -27,6 +27,8 @@ class Verb(cli.Application):
 
     HINT: str | None = None
     """What people who type an unknown switch here often mean."""
+    typed: tuple[str, ...] = ()
+    """What was typed, from `medley` on: a fix may be the same with another word."""
     SUBCOMMAND_HELPMSG = False  # "see VERB --help" after each of them says it too often
 
     def __init__(self, executable: str | None = None) -> None:
@@ -39,6 +41,7 @@ class Verb(cli.Application):
         }
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
+        self.typed = (*str(self.PROGNAME).split(), *argv)
         try:
             return super()._parse_args(argv)
         except _WRONG as error:

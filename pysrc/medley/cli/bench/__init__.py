@@ -131,9 +131,9 @@ Examples:
         if not words or words[0].startswith("-"):
             raise _which_model()
         engine: Any = self.engine or "vllm"
-        model, *flags = words
         load, seen = self._load(), watch()
-        found = alone(model, load, engine, self.environment, tuple(flags), dry_run=self.dry_run)
+        flags, by = tuple(words[1:]), self.typed
+        found = alone(words[0], load, engine, self.environment, flags, dry_run=self.dry_run, typed=by)
         if self.dry_run:
             for mode, run in found.commands(load, seen):
                 print(found.command(mode, run, Path(f"{mode}-{run.concurrency}-{run.repeat}.json")))

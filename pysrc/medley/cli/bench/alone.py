@@ -19,9 +19,16 @@ from medley.weights import ready, weights
 
 
 def alone(
-    model: str, load: Load, chosen: Engine, environment: str | None, flags: tuple[str, ...], *, dry_run: bool
+    model: str,
+    load: Load,
+    chosen: Engine,
+    environment: str | None,
+    flags: tuple[str, ...],
+    *,
+    dry_run: bool,
+    typed: tuple[str, ...],
 ) -> Alone:
-    found = weights(model, config.models(), store.cache())
+    found = weights(model, config.models(), store.cache(), typed)
     made = shape_of(found)
     require_room(load, found.name, made.context)
     if not dry_run:

@@ -1,0 +1,44 @@
+"""A command line with something else in it stays one that can be typed."""
+
+import pytest
+
+from medley.retyped import renamed, switched, without
+
+PLAN = ("medley", "plan", "lama", "--hosts", "spark:2")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param(PLAN, ("medley", "plan", "qwen", "--hosts", "spark:2"), id="by itself"),
+        pytest.param(
+            ("medley", "doctor", "--model=lama"), ("medley", "doctor", "--model=qwen"), id="a value"
+        ),
+        pytest.param(("medley", "x", "a=lama"), ("medley", "x", "a=lama"), id="no switch"),
+    ],
+)
+def test_another_word(line: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    assert renamed(line, "lama", "qwen") == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param(PLAN, (*PLAN, "--context", "9"), id="it was not there"),
+        pytest.param(("m", "--context", "5", "x"), ("m", "x", "--context", "9"), id="with another value"),
+        pytest.param(("m", "--context=5", "x"), ("m", "x", "--context", "9"), id="as one word"),
+        pytest.param(
+            ("m", "x", "--", "--context", "5"),
+            ("m", "x", "--context", "9", "--", "--context", "5"),
+            id="the engine's own stay",
+        ),
+    ],
+)
+def test_a_switch(line: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    assert switched(line, "--context", "9") == expected
+
+
+def test_switches_left_out() -> None:
+    assert without(("m", "--tp", "2", "x", "--pp=3", "--", "--tp", "2"), ("--tp", "--pp")) == (
+        *("m", "x", "--", "--tp", "2"),
+    )
