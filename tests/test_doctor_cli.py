@@ -99,3 +99,9 @@ def test_a_virtualenv_of_ones_own_is_looked_into(tmp_path: Path, monkeypatch: py
     (tmp_path / "bin/python").touch()
     said = examine.run({"env": str(tmp_path)}, lambda _: None)["transcript"]
     assert "\n  bin/python\n" in said
+
+
+def test_a_transcript_that_is_not_there(home: dict[str, str]) -> None:
+    found = typed(home, "--from", "nofile")
+    assert found.status == 1
+    assert found.lines[-3:-1] == ("medley: nofile cannot be read", "  cause: No such file or directory")

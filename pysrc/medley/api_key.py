@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from medley import store
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 NONE = "none"
 _SHAPE = re.compile(r"[!-~]{8,512}")
@@ -71,7 +71,7 @@ def _given(file: Path) -> Path:
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
             f"{file} cannot be read",
-            cause=str(error),
+            cause=in_words(error),
             fix="name a file that holds the key, or leave --api-key out: then one is made",
         ) from error
     if not _SHAPE.fullmatch(key):

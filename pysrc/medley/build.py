@@ -18,7 +18,7 @@ from medley.command import Command
 from medley.interpreter import Interpreter
 from medley.machine import Finished
 from medley.preload import Preload
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 from medley.tables import Recipe
 from medley.toolkit import Loader
 from medley.watch import Watch
@@ -105,7 +105,7 @@ def run(plan: Blueprint, *, watch: Watch) -> None:
     except BaseException as error:
         store.remove(plan.path)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise uv.full(_failed(plan), str(error)) from error
+            raise uv.full(_failed(plan), in_words(error)) from error
         if isinstance(error, Exception | KeyboardInterrupt):
             raise
         raise Problem(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from medley import safetensors
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 from medley.safetensors import Tensor
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -55,9 +55,7 @@ def table(path: Path) -> dict[str, Any]:
     try:
         return parsed(path.read_bytes(), str(path))
     except OSError as error:
-        raise Problem(
-            f"{path} cannot be read", cause=error.strerror or str(error), fix=f"ls -l {path}"
-        ) from error
+        raise Problem(f"{path} cannot be read", cause=in_words(error), fix=f"ls -l {path}") from error
 
 
 def parsed(text: bytes, where: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from medley import located
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 from medley.tables import Host, Model, Recipe, Table
 
 _T = TypeVar("_T", bound=Table)
@@ -88,7 +88,7 @@ def read(path: Path, shape: type[_T]) -> _T:
         raise Problem(f"{path} is not TOML", cause=str(error), fix=f"mend that line of {path}") from error
     except OSError as error:
         raise Problem(
-            f"{path} cannot be read", cause=str(error), fix="mend its path or permissions"
+            f"{path} cannot be read", cause=in_words(error), fix="mend its path or permissions"
         ) from error
     return build(table, shape, str(path), text)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 from medley import store
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 from medley.tables import Made
 
 # Byte-level BPE writes byte 0x20 as this letter (the table of GPT-2's tokenizer).
@@ -52,7 +52,7 @@ def make(made: Made, folder: Path) -> Path:
         if not (folder / "config.json").is_file():  # else another process was first, with the same model
             raise Problem(
                 f"the demo model cannot be written to {folder}",
-                cause=error.strerror or str(error),
+                cause=in_words(error),
                 fix="make room there, or use another disk: export MEDLEY_CACHE=/path",
             ) from error
     finally:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from medley import safetensors
 from medley.checkpoint import CONFIG, INDEX, SINGLE, Checkpoint, parsed, read, table
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 from medley.safetensors import Tensor
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def require(repository: str) -> None:
             follow_redirects=True,
         )
     except httpx.HTTPError as error:
-        raise _unreachable(repository, str(error)) from error
+        raise _unreachable(repository, in_words(error)) from error
     if answer.status_code != HTTPStatus.OK:
         raise _refused(repository, answer.status_code)
 
@@ -113,7 +113,7 @@ def download(repository: str) -> Path:
             repository, cache_dir=cache(), endpoint=endpoint(), ignore_patterns=_NOT_NEEDED
         )
     except Exception as error:
-        raise _unreachable(repository, f"{type(error).__name__}: {str(error)[:200]}") from error
+        raise _unreachable(repository, f"{type(error).__name__}: {in_words(error)[:200]}") from error
     return Path(found)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from medley import host_key, machine, ssh, ssh_alias, store
 from medley.command import Command
 from medley.link.change import File
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 _LIMIT_S = 30
 _KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
@@ -165,7 +165,7 @@ def _text(path: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
-            f"{path} cannot be read", cause=str(error), fix=f"mend it, or leave --keys out: file {path}"
+            f"{path} cannot be read", cause=in_words(error), fix=f"mend it, or leave --keys out: file {path}"
         ) from error
 
 

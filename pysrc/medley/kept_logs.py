@@ -8,7 +8,7 @@ from typing import BinaryIO
 from medley import store
 from medley.explain.blocks import BLOCK_BYTES
 from medley.explain.log import Log
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 STANDARD_INPUT = "/dev/stdin"
 _TOGETHER_S = 120
@@ -43,7 +43,7 @@ def _file(path: Path) -> Log:
     except OSError as error:
         raise Problem(
             f"{path} cannot be read",
-            cause=error.strerror or str(error),
+            cause=in_words(error),
             fix="name a file that is there: medley explain FILE",
         ) from error
 

@@ -21,7 +21,7 @@ from medley import store, transcript
 from medley.command import Command
 from medley.ending import insist
 from medley.family import descendants
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -223,7 +223,7 @@ def _spawn(command: Command, stdin: int, stderr: int) -> "subprocess.Popen[str]"
     except (FileNotFoundError, PermissionError) as error:
         raise Problem(
             f"{command.argv[0]} cannot be started",
-            cause=str(error),
+            cause=in_words(error),
             fix=f"install it, or put it on PATH: command -v {Path(command.argv[0]).name}",
         ) from error
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from medley import fingerprint, hub, store
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 from medley.tables import Model, Need
 from medley.watch import Watch
 
@@ -99,7 +99,7 @@ class _Fetching:
                 with part.open("ab" if goes_on else "wb") as file:
                     self._write(answer.iter_bytes(), file)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self._problem(f"{self.url}: {error or type(error).__name__}") from error
+            raise self._problem(f"{self.url}: {in_words(error)}") from error
 
     def _write(self, chunks: Iterable[bytes], file: IO[bytes]) -> None:
         for chunk in chunks:

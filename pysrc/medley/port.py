@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 _LISTENING = "0A"
 _LAST = 65_535
@@ -33,7 +33,7 @@ def require_free(address: str, port: int) -> None:
     except socket.gaierror as error:
         raise Problem(
             f"{address} is no address",
-            cause=str(error),
+            cause=in_words(error),
             fix="--host 127.0.0.1, or 0.0.0.0 for every interface",
         ) from error
     except OSError as error:
@@ -50,11 +50,13 @@ def _refused(address: str, port: int, error: OSError) -> Problem:
     if error.errno == errno.EADDRNOTAVAIL:
         return Problem(
             f"this host has no address {address}",
-            cause=str(error),
+            cause=in_words(error),
             fix="ip -brief address  # and give one of these as --host, or 0.0.0.0 for all",
         )
     return Problem(
-        f"port {port} of {address} cannot be used", cause=str(error), fix="--port 8000, or another above 1023"
+        f"port {port} of {address} cannot be used",
+        cause=in_words(error),
+        fix="--port 8000, or another above 1023",
     )
 
 

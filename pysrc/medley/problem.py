@@ -1,5 +1,9 @@
 """The one error people see: what happened, why, and what to type."""
 
+import re
+
+_NUMBER = re.compile(r"\[Errno -?\d+\] ?")
+
 
 class Problem(Exception):  # noqa: N818 - it is what it says, and `except Problem` reads well
     """Something the user can act on.
@@ -21,6 +25,15 @@ class Problem(Exception):  # noqa: N818 - it is what it says, and `except Proble
         return "\n".join(
             (self.what, _field("cause", self.cause), _field("fix", self.fix)),
         )
+
+
+def in_words(error: BaseException) -> str:
+    """Why something could not be done, without the kernel's number for it and the file that it is about."""
+    if isinstance(error, UnicodeDecodeError):
+        wrong = error.object[error.start]
+        return f"it is no text: byte {error.start} is {wrong:#04x}, which UTF-8 does not have"
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or _NUMBER.sub("", str(error)) or type(error).__name__
 
 
 def _field(name: str, text: str) -> str:

@@ -8,7 +8,7 @@ from medley import ray
 from medley.facts.net import Net
 from medley.imaged import Imaged
 from medley.membership import ask
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 from medley.venv import Environment
 
 _CONNECT_LIMIT_S = 4
@@ -24,7 +24,7 @@ def require_listening(host: str, port: int, ours: Net) -> str:
     except socket.gaierror as error:
         raise Problem(
             f"{host} is no host that this one knows",
-            cause=str(error),
+            cause=in_words(error),
             fix=f"give its address, or: getent hosts {host}",
         ) from error
     if str(address).startswith("127."):
@@ -78,6 +78,6 @@ def _deaf(host: str, where: str, error: OSError, ours: Net) -> Problem:
     if isinstance(error, ConnectionRefusedError):
         cause, fix = f"nothing listens at {where}", f"on {host}: medley ray-head"
     else:
-        cause = f"{where} does not answer: {error}"
+        cause = f"{where} does not answer: {in_words(error)}"
         fix = f"open TCP ports {ports.first} to {ports.last} between the hosts (sudo ufw status; ping {host})"
     return Problem(f"no Ray head answers at {host}", cause=cause, fix=fix)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from medley import config, facts, machine, transcript
 from medley.kind import Kind, kind
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 from medley.transcript import Transcript
 
 
@@ -17,7 +17,7 @@ def answers(file: str | None = None) -> Transcript:
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
             f"{file} cannot be read",
-            cause=str(error),
+            cause=in_words(error),
             fix="name a file that medley facts --transcript wrote",
         ) from error
 

@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 # The format's own limit; a longer one is no header.
 _LONGEST_BYTES = 100_000_000
@@ -38,9 +38,7 @@ def read(path: Path) -> dict[str, Tensor]:
             text = file.read(length)
         size_bytes = path.stat().st_size
     except OSError as error:
-        raise Problem(
-            f"{path} cannot be read", cause=error.strerror or str(error), fix=f"ls -l {path}"
-        ) from error
+        raise Problem(f"{path} cannot be read", cause=in_words(error), fix=f"ls -l {path}") from error
     if len(text) < length:
         raise _wrong(str(path), f"its header of {length} bytes ends after {len(text)}")
     found = tensors(text, str(path))

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 _CHALLENGE_BYTES = 32
 _MOST_BYTES = 4 << 20
@@ -91,7 +91,7 @@ class Channel:
             self._connection.settimeout(limit_s)
             sent = self._connection.sendfile(file, offset, size_bytes)
         except OSError as error:
-            raise Closed(error.strerror or str(error)) from error
+            raise Closed(in_words(error)) from error
         if sent != size_bytes:
             raise Closed(f"a file ended {size_bytes - sent} bytes too soon")
 
@@ -106,7 +106,7 @@ class Channel:
         try:
             read = self._connection.recv_into(into)
         except OSError as error:
-            raise Closed(error.strerror or str(error)) from error
+            raise Closed(in_words(error)) from error
         if not read:
             raise Closed("it closed the connection")
         return read
@@ -118,7 +118,7 @@ class Channel:
         try:
             self._connection.sendall(line + b"\n")
         except OSError as error:
-            raise Closed(error.strerror or str(error)) from error
+            raise Closed(in_words(error)) from error
 
     def _line(self) -> bytes:
         while b"\n" not in self._buffer:
@@ -130,7 +130,7 @@ class Channel:
         try:
             read = self._connection.recv(1 << 16)
         except OSError as error:
-            raise Closed(error.strerror or str(error)) from error
+            raise Closed(in_words(error)) from error
         if not read:
             raise Closed("it closed the connection")
         self._buffer += read
@@ -167,7 +167,7 @@ def _deaf(host: str, port: int, error: OSError, limit_s: float) -> Problem:
     waited = f" after {limit_s:.0f} s" if limit_s else ""
     return Problem(
         f"no model waits for hosts at {host}:{port}{waited}",
-        cause=str(error),
+        cause=in_words(error),
         fix=f"on {host}: medley serve MODEL --launcher mp --hosts 2, and let TCP port {port} in",
     )
 

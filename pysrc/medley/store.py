@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 
 def cache(environ: Mapping[str, str] = os.environ) -> Path:
@@ -70,7 +70,7 @@ def make(folder: Path) -> Path:
     except OSError as error:
         raise Problem(
             f"{folder} cannot be made",
-            cause=error.strerror or str(error),
+            cause=in_words(error),
             fix="name a folder that you can write: export MEDLEY_CACHE=/path",
         ) from error
     return folder

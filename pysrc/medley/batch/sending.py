@@ -10,7 +10,7 @@ import httpx
 from medley.api import message
 from medley.batch.book import Book
 from medley.batch.lines import Request
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 _ANSWER_LIMIT_S = 3600
 _CONNECT_LIMIT_S = 10
@@ -98,7 +98,7 @@ async def _answered(run: _Run, request: Request) -> httpx.Response:
             body = {**request.body, "model": run.server.model}
             answer = await run.client.post(request.url, json=body)
         except httpx.HTTPError as error:
-            said = f"{type(error).__name__}: {error}"
+            said = f"{type(error).__name__}: {in_words(error)}"
             continue
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             said = f"{answer.status_code}: {message(answer)}"

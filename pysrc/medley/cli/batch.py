@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from plumbum import cli
 
 from medley.cli.serve_here import ServeHere
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
     from collections.abc import Callable, Iterator
@@ -120,7 +120,7 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise Problem(
-            f"{file} cannot be read", cause=error.strerror or str(error), fix="name a file of requests"
+            f"{file} cannot be read", cause=in_words(error), fix="name a file of requests"
         ) from error
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from medley import store
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 
 def save(name: str, text: str) -> None:
@@ -16,7 +16,7 @@ def save(name: str, text: str) -> None:
             raise _unwritable(name, f"there is no folder {path.parent}")
         store.write(path, text)
     except OSError as error:
-        raise _unwritable(name, error.strerror or str(error)) from error
+        raise _unwritable(name, in_words(error)) from error
 
 
 def _unwritable(name: str, cause: str) -> Problem:

@@ -6,7 +6,7 @@ from pathlib import Path
 from plumbum import cli
 
 from medley.cli.verb import Verb
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 
 class TokenFile(Verb):
@@ -27,6 +27,6 @@ class TokenFile(Verb):
         except (OSError, UnicodeDecodeError) as error:
             raise Problem(
                 f"{self.token_file} cannot be read",
-                cause=str(error),
+                cause=in_words(error),
                 fix="name the copy of the head's token, or - for standard input",
             ) from error

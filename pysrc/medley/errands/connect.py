@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from medley.problem import in_words
+
 _LIMIT_S = 2.5
 
 
@@ -21,5 +23,5 @@ def _refusal(own: str, address: str, port: int) -> str | None:
     try:
         socket.create_connection((address, port), timeout=_LIMIT_S, source_address=(own, 0)).close()
     except OSError as error:
-        return str(error)
+        return in_words(error)
     return None

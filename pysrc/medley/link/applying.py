@@ -12,7 +12,7 @@ from medley.link import iproute, managers, netplan, network_manager, nixos
 from medley.link.change import Change
 from medley.link.managers import Managers
 from medley.link.settings import Setting
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 _LIMIT_S = 60
 _SETTLES_S = 10
@@ -67,7 +67,7 @@ def apply(made: Change) -> None:
         _make(made)
     except OSError as error:
         undo(force=True)
-        raise _failed(str(error)) from error
+        raise _failed(in_words(error)) from error
     except BaseException:
         undo(force=True)
         raise

@@ -12,7 +12,7 @@ from medley.fabric.ways import Way, ways
 from medley.facts import Facts
 from medley.link import iperf3, perftest, ping, programs, verdict
 from medley.link.verdict import Measured, Rdma
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 from medley.watch import SILENT, Watch
 
 _PINGS = 10
@@ -66,7 +66,7 @@ def _resolved(host: str) -> str:
     except (OSError, UnicodeError) as error:
         raise Problem(
             f"there is no host {host!r}",
-            cause=f"it has no IPv4 address: {error}",
+            cause=f"it has no IPv4 address: {in_words(error)}",
             fix="give its address on the wire: medley link test 192.168.100.2",
         ) from error
 

@@ -9,6 +9,7 @@ from medley import membership, ray, serving
 from medley.api_key import read
 from medley.monitor import engine, exposition
 from medley.monitor.sample import Engine, Ray
+from medley.problem import in_words
 from medley.serving import Server
 
 _LIMIT_S = 1.5
@@ -39,7 +40,7 @@ class Served:
         try:
             text = _metrics(server)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            why = str(error) or type(error).__name__
+            why = in_words(error)
             self._silent[server.url] = time.monotonic(), why
             return Engine(server.model, server.url, server.state, silent=why)
         figures = engine.figures(exposition.families(text))

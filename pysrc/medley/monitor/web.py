@@ -19,7 +19,7 @@ from medley import api_key
 from medley.monitor import exposition, view
 from medley.monitor.prometheus import metrics
 from medley.monitor.watching import Seen, table
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +104,7 @@ class Web(ThreadingHTTPServer):
         except OSError as error:
             raise Problem(
                 f"{where.address}:{where.port} cannot be listened at",
-                cause=error.strerror or str(error),
+                cause=in_words(error),
                 fix="another port: medley top --web 127.0.0.1:0 takes one that is free",
             ) from error
         self.place = Place(where.address, self.server_address[1])

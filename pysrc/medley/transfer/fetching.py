@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medley import store
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 from medley.transfer.held import Held
 from medley.transfer.offered import Progress
 from medley.transfer.recovered import recover
@@ -132,7 +132,7 @@ class Fetching:
                 connection.connect((source.address, source.port))
                 yield connection
             except OSError as error:
-                raise Lost(error.strerror or str(error)) from error
+                raise Lost(in_words(error)) from error
             finally:
                 with self._lock:
                     self._connection = None
@@ -192,7 +192,7 @@ def _made(root: Path) -> int:
     except OSError as error:
         raise Problem(
             f"{root} cannot be made on {socket.gethostname()}",
-            cause=error.strerror or str(error),
+            cause=in_words(error),
             fix=f"sudo install -d -o $USER {root}  # there: a folder has the same path on all hosts",
         ) from error
 

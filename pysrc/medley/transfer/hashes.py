@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from medley import store
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 
 _AT_ONCE = min(4, os.cpu_count() or 1)
 _READ_BYTES = 1 << 20
@@ -89,9 +89,7 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Problem(
-            f"{path} cannot be read", cause=error.strerror or str(error), fix=f"ls -l {path}"
-        ) from error
+        raise Problem(f"{path} cannot be read", cause=in_words(error), fix=f"ls -l {path}") from error
 
 
 def _note(path: Path) -> Path:

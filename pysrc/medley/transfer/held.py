@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from medley import store
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 from medley.transfer import hashes
 from medley.transfer.manifest import UNFINISHED, File, Link, Manifest, last
 
@@ -125,7 +125,7 @@ class Held:
         except OSError as error:
             raise Problem(
                 f"{self.root / entry.path} cannot be written",
-                cause=f"{error.strerror or error}: {self.missing_bytes} bytes of the model are missing, "
+                cause=f"{in_words(error)}: {self.missing_bytes} bytes of the model are missing, "
                 f"{store.free_bytes(self.root)} are free",
                 fix=f"df -h {self.root}  # make room, or see who may write there, then pull again",
             ) from error

@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Iterator
 
-from medley.problem import Problem
+from medley.problem import Problem, in_words
 from medley.sealed import Channel, Closed, Refused
 from medley.transfer.held import Held
 
@@ -107,7 +107,7 @@ def _listening(address: str) -> socket.socket:
             if error.errno != errno.EADDRINUSE:
                 raise Problem(
                     f"pieces cannot be handed out at {address}",
-                    cause=error.strerror or str(error),
+                    cause=in_words(error),
                     fix="ip -brief address  # is it still an address of this host?",
                 ) from error
     raise Problem(
