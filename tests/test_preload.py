@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from medley.inside.preload import MORE, Drivers, load
 from medley.preload import MODULE, Preload
 from medley.tables import Driver
+from tests.driver_trees import begin
 
 
 def missing(name: str) -> OSError:
@@ -34,6 +36,7 @@ class Loader:
         self.loaded.append(name)
 
 
+LIBRARY = begin(os.uname().machine)
 CUDA, ML, JIT = "libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"
 
 
@@ -72,8 +75,24 @@ CUDA, ML, JIT = "libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.s
             id="from both",
         ),
         pytest.param([CUDA, ML], [], {ML: []}, [ML], id="a broken one hinders no other"),
-        pytest.param([CUDA, "a.so"], [], {CUDA: ["a.so"], "a.so": [CUDA]}, [], id="a circle ends"),
+        pytest.param(
+            [CUDA, "libnva.so"], [], {CUDA: ["libnva.so"], "libnva.so": [CUDA]}, [], id="a circle ends"
+        ),
         pytest.param([CUDA], [], {CUDA: ["gone.so"]}, [], id="what nobody has"),
+        pytest.param(
+            [CUDA, "libstdc++.so.6"],
+            [],
+            {CUDA: ["libstdc++.so.6"], "libstdc++.so.6": []},
+            [],
+            id="no runtime of the host's, not even from its own folder",
+        ),
+        pytest.param(
+            [CUDA, "libnvcucompat.so", "libdxcore.so"],
+            [JIT],
+            {CUDA: [], "libnvcucompat.so": [], "libdxcore.so": [], JIT: []},
+            [CUDA, "libnvcucompat.so", "libdxcore.so"],
+            id="what libcuda opens by name, and nothing of another driver",
+        ),
     ],
 )
 def test_the_driver(
@@ -82,7 +101,7 @@ def test_the_driver(
     for folder, names in (("own", own), ("shared", shared)):
         (tmp_path / folder).mkdir()
         for name in names:
-            (tmp_path / folder / name).touch()
+            (tmp_path / folder / name).write_bytes(LIBRARY)
     loader = Loader(needs)
     drivers = Drivers((str(tmp_path / "none"), str(tmp_path / "own")), (str(tmp_path / "shared"),))
     said = load((), drivers, loader)
@@ -90,7 +109,7 @@ def test_the_driver(
 
 
 def test_the_libraries_come_first(tmp_path: Path) -> None:
-    (tmp_path / CUDA).touch()
+    (tmp_path / CUDA).write_bytes(LIBRARY)
     loader = Loader({"libz.so.1": [], CUDA: ["libz.so.1"]})
     load(("/nix/store/z/lib/libz.so.1",), Drivers((str(tmp_path),), ()), loader)
     assert loader.loaded == ["libz.so.1", CUDA]
@@ -149,3 +168,9 @@ def test_what_a_host_gives() -> None:
     found = Preload.of(None, Driver(directories=("/opt/nvidia",), shared_directories=("/usr/lib",)))
     assert found == Preload((), ("/opt/nvidia",), ("/usr/lib",))
     assert found.table()["directories"] == ["/opt/nvidia"]
+
+
+def test_another_way_to_load_is_another_environment() -> None:
+    """Its code is in the digest of every environment that has it, and of no other."""
+    assert set(Preload(("/l",)).table()) == {"libraries", "directories", "shared_directories", "code"}
+    assert Preload().table() == {"libraries": [], "directories": [], "shared_directories": []}

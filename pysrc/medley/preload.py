@@ -5,6 +5,7 @@ nor the driver. What is loaded by full path is then found by its name. LD_LIBRAR
 break every program of the host that inherits it.
 """
 
+import hashlib
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -35,15 +36,20 @@ class Preload:
         return bool(self.libraries or self.directories or self.shared_directories)
 
     def table(self) -> dict[str, Any]:
-        return {name: list(value) for name, value in asdict(self).items()}
+        """What shapes an environment; nothing of it where nothing is loaded."""
+        code = {"code": hashlib.sha256(_code().encode()).hexdigest()} if self else {}
+        return {**{name: list(value) for name, value in asdict(self).items()}, **code}
 
     def write(self, site_packages: Path) -> None:
         """Make the Python of these site-packages do it at every start.
 
         The .pth imports a module: what a line of a .pth binds cannot be seen from a comprehension in it.
         """
-        code = (files("medley") / "inside" / "preload.py").read_text(encoding="utf-8")
         drivers = f"Drivers({self.directories!r}, {self.shared_directories!r})"
         call = f"\n\nload({self.libraries!r} + more(), {drivers})\n"
-        (site_packages / f"{MODULE}.py").write_text(code + call, encoding="utf-8")
+        (site_packages / f"{MODULE}.py").write_text(_code() + call, encoding="utf-8")
         (site_packages / f"{MODULE}.pth").write_text(f"import {MODULE}\n", encoding="utf-8")
+
+
+def _code() -> str:
+    return (files("medley") / "inside" / "preload.py").read_text(encoding="utf-8")

@@ -1,0 +1,114 @@
+"""A driver is the host's own libraries of NVIDIA's: which file each is, and of which version.
+
+They are found by the code that loads them in an engine's Python (inside/preload.py): both see the same.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from medley.inside.preload import DRIVER, OPENED, Drivers, Seen, look, objection
+from medley.problem import Problem
+from medley.tables import Driver, Host
+
+CUDA, NVML = DRIVER[:2]
+# Of each major of CUDA, the oldest driver that runs it, by the table in NVIDIA's guide
+# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+_OLDEST = {"11": 450, "12": 525, "13": 580}
+# source: jetson-containers' map of L4T's releases (r36.4 and r36.5, r38, r39)
+_OF_L4T = {"35": "11.4", "36": "12.6", "38": "13.0", "39": "13.2"}
+# A Jetson's libcuda.so.1.1 has none; what lies beside it has: libnvidia-ptxjitcompiler.so.540.4.0.
+_VERSION = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """What was found of a driver."""
+
+    paths: Mapping[str, str]
+    """By the name that programs open, in the order in which they are loaded."""
+    versions: Mapping[str, str]
+    """Of those whose file's name says it."""
+    refused: tuple[str, ...] = ()
+    """What has the name of libcuda and is not the driver's, and why."""
+
+    @property
+    def version(self) -> str | None:
+        return next(iter(self.versions.values()), None)
+
+
+def libraries(
+    driver: Driver, machine: str = os.uname().machine, look: Callable[[str], Seen | None] = look
+) -> Libraries:
+    """The driver's libraries as a host has them that keeps them where `driver` says."""
+    kept = Drivers(driver.directories, driver.shared_directories, machine, look)
+    found = {name: path for name in (*DRIVER, *OPENED) if (path := kept.find(name))}
+    reals = {name: seen[0] for name, path in found.items() if (seen := look(path))}
+    versions = {name: match[1] for name, real in reals.items() if (match := _VERSION.search(real))}
+    refused = (f"{path}: {why}" for path, seen in kept.seen(CUDA) if (why := objection(CUDA, seen, machine)))
+    return Libraries(found, versions, tuple(refused))
+
+
+def trouble(found: Libraries, host: Host, where: str = "this host", root: Path = Path("/")) -> Problem | None:
+    """Why the engines of this kind of host cannot run on these; None where they can."""
+    if CUDA not in found.paths:
+        looked = ", ".join((*host.driver.directories, *host.driver.shared_directories)) or "no folder"
+        return Problem(
+            f"the NVIDIA driver of {where} is not found",
+            cause="\n".join(found.refused) or f"there is no {CUDA} in {looked}",
+            fix=_missing(host, root),
+        )
+    if len(set(found.versions.values())) > 1:
+        listed = ", ".join(f"{name} is of {version}" for name, version in found.versions.items())
+        return Problem(
+            f"the NVIDIA driver of {where} is half upgraded",
+            cause=listed,
+            fix="end the upgrade (sudo apt-get -f install; sudo apt-get upgrade), then: sudo reboot",
+        )
+    return too_old(where, found.version, None, host)
+
+
+def too_old(where: str, version: str | None, cuda: str | None, host: Host) -> Problem | None:
+    """A driver that is older than the CUDA of this kind's engines; `cuda` is what it says that it runs.
+
+    Within one major any driver of it will do (CUDA's minor version compatibility): majors are compared.
+    """
+    needs = host.toolkit and host.toolkit.cuda
+    if not needs:
+        return None
+    oldest = _OLDEST.get(_major(needs))
+    if cuda and int(_major(cuda)) < int(_major(needs)):
+        said = f"driver{f' {version}' if version else ''} runs CUDA {cuda} at most"
+    elif not cuda and version and oldest and int(_major(version)) < oldest:
+        said = f"it is {version}, CUDA {_major(needs)} needs {oldest} or newer"
+    else:
+        return None
+    return Problem(
+        f"the NVIDIA driver of {where} is too old",
+        cause=f"{said}, and the engines for it have CUDA {needs}",
+        fix=f"on {where}: a newer driver (sudo ubuntu-drivers install), or on a Jetson a newer JetPack",
+    )
+
+
+def cuda_of_l4t(major: str) -> str | None:
+    """The CUDA that a Jetson's driver runs, which its nvidia-smi may not say."""
+    return _OF_L4T.get(major)
+
+
+def _major(version: str) -> str:
+    return version.partition(".")[0]
+
+
+def _missing(host: Host, root: Path) -> str:
+    """What brings the driver to such a host."""
+    if (root / "etc/NIXOS").exists():
+        return (
+            "hardware.graphics.enable = true and the driver in its configuration; sudo nixos-rebuild switch"
+        )
+    if host.recognise.soc:
+        return "sudo apt-get install --reinstall nvidia-l4t-cuda nvidia-l4t-core; sudo reboot"
+    if (root / "usr/lib/wsl").exists():
+        return "install the driver in Windows, and none in here; then in Windows: wsl --update"
+    return "sudo ubuntu-drivers install; sudo reboot  # or as the system's own documents say"
