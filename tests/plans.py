@@ -11,8 +11,8 @@ from medley import config
 from medley.beside import Beside, files
 from medley.engine import Serving
 from medley.imagined import imagined
+from medley.instead import placed
 from medley.layout.printed import lines
-from medley.placement import placement
 from medley.problem import Problem
 from medley.recipe import Order, steps
 from medley.recognised import kind_of
@@ -51,14 +51,15 @@ def expected() -> Iterator[tuple[str, Site, str, Model, Shape]]:
             yield f"{cluster}+{name}.txt", site, name, model, model.shape
 
 
-def printed(site: Site, name: str, model: Model, shape: Shape) -> str:
+def printed(file: str, site: Site, name: str, model: Model, shape: Shape) -> str:
     weights = Weights(name, str(model.repository), model)
     stands = Beside(
         files=files(model.needs, "vllm", trusted=False), warnings=tuple(warning(weights, Trust()))
     )
-    order = Order(weights, Serving(weights.target, name), beside=stands)
+    asked = ("medley", "plan", name, "--hosts", CLUSTERS[file.partition("+")[0]])
+    order = Order(weights, Serving(weights.target, name), beside=stands, typed=asked)
     try:
-        choice = placement(shape, site, order.wanted)
+        choice = placed(order, shape, site)
     except Problem as problem:
         return f"{problem}\n"
     told = (f"beside the weights: {each}" for each in stands.why())
@@ -69,7 +70,7 @@ def main() -> None:
     os.environ |= HOME
     FOLDER.mkdir(exist_ok=True)
     for file, site, name, model, shape in expected():
-        (FOLDER / file).write_text(printed(site, name, model, shape))
+        (FOLDER / file).write_text(printed(file, site, name, model, shape))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ def test_plans(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = [
         file
         for file, site, name, model, shape in of_cluster
-        if (FOLDER / file).read_text() != printed(site, name, model, shape)
+        if (FOLDER / file).read_text() != printed(file, site, name, model, shape)
     ]
     assert not changed, "python -m tests.plans, then read git diff tests/plans"
 

@@ -10,6 +10,7 @@ from medley.layout.candidates import Sizes
 from medley.layout.choose import CONTEXT, Choice, Goal, choose, figures
 from medley.layout.fit import fit, gib
 from medley.layout.order import VARIABLE, landing
+from medley.layout.remedies import NoLayout
 from medley.layout.shapes import Device, Layout, Stage
 from medley.layout.split import By, recut
 from medley.layout.words import devices, hosts, listed, named, pipelines
@@ -52,7 +53,7 @@ class Wanted:
 def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
     """The best layout, landed where Ray puts its ranks; a Problem with the numbers where none fits."""
     if wanted.context and wanted.context > shape.context:
-        raise Problem(
+        raise NoLayout(
             f"--context {wanted.context} is more than this model can do",
             cause=f"it was made for {shape.context} tokens",
             fix=f"--context {shape.context}, or less",

@@ -51,6 +51,8 @@ class Order:
     wanted: Wanted = field(default_factory=Wanted)
     extra: tuple[str, ...] = ()
     beside: Beside = NOTHING
+    typed: tuple[str, ...] = ()
+    """What asked for it, from `medley` on."""
 
 
 def steps(order: Order, shape: Shape, choice: Choice[Prediction], site: Site) -> Iterator[Step]:

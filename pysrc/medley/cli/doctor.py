@@ -54,7 +54,7 @@ Examples:
                 fix=f"medley doctor --from {' '.join(more)}",
             )
         if files:
-            return self._told(self._looked(of_transcripts(replay.answers_by_host(files))))
+            return self._told(self._looked(of_transcripts(replay.answers_by_host(files)), files))
         named: Any = self.cluster
         meant = wanted(named, without)
         if meant is None:
@@ -79,14 +79,16 @@ Examples:
 
         return of_this(platform.node()) if everyone is None else of_cluster(everyone, watch())
 
-    def _looked(self, case: "Case") -> "Found":
+    def _looked(self, case: "Case", files: tuple[str, ...] = ()) -> "Found":
         from dataclasses import replace
 
         from medley.cli.fitting import fits
         from medley.doctor.rules import checks
 
         named: Any = self.model
-        return tuple(checks(replace(case, fits=fits(named, case, self.typed)) if named else case))
+        if named:
+            case = replace(case, fits=fits(named, case, self.typed, files))
+        return tuple(checks(case))
 
     def _told(self, found: "Found") -> int:
         from medley.doctor import told

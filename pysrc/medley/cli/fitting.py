@@ -8,12 +8,17 @@ if TYPE_CHECKING:  # imported when it is asked for, to keep `medley --help` fast
     from medley.doctor.shapes import Case
 
 
-def fits(model: str, case: "Case", typed: tuple[str, ...] = ()) -> "tuple[str, Problem | None]":
-    """On the hosts whose kind is known; `typed` was what asks."""
+def fits(
+    model: str, case: "Case", typed: tuple[str, ...], files: tuple[str, ...]
+) -> "tuple[str, Problem | None]":
+    """On the hosts whose kind is known; `typed` was what asks, of the hosts of these files, if any."""
     from medley import config, store
     from medley.cli.placing import shape_of
+    from medley.engine import Serving
+    from medley.instead import placed
     from medley.layout.words import named
-    from medley.placement import Wanted, placement
+    from medley.placement import Wanted
+    from medley.recipe import Order
     from medley.site import Site
     from medley.weights import weights
 
@@ -26,7 +31,10 @@ def fits(model: str, case: "Case", typed: tuple[str, ...] = ()) -> "tuple[str, P
         )
     try:
         found = weights(model, config.models(), store.cache(), typed)
-        chosen = placement(shape_of(found), Site(hosts), Wanted(wishes=case.wishes, engine=case.engine))
+        wanted = Wanted(wishes=case.wishes, engine=case.engine)
+        plan = ("medley", "plan", model, *(("--from", *files) if files else ()))
+        order = Order(found, Serving(found.target, found.name), wanted, typed=plan)
+        chosen = placed(order, shape_of(found), Site(hosts))
     except Problem as problem:
         return "", problem
     free = min(rank.free_bytes for rank in chosen.fit.ranks)

@@ -43,8 +43,8 @@ Examples:
     def main(self, model: str, *more: str) -> None:
         from medley import config, engine, store
         from medley.cli.reasons import table
+        from medley.instead import placed
         from medley.layout.printed import lines
-        from medley.placement import placement
         from medley.recipe import Order, steps
         from medley.typed import typed
         from medley.weights import weights
@@ -53,9 +53,9 @@ Examples:
         chosen: Any = self.engine or "vllm"
         listens = engine.Serving(found.target, found.name)
         beside = self.besides(found, (), engine=chosen, starts=False, refuses=False)
-        order = Order(found, listens, self.wanted(chosen, self.link), beside=beside)
+        order = Order(found, listens, self.wanted(chosen, self.link), beside=beside, typed=self.typed)
         made, site = shape_of(found), self._site(more)
-        choice = placement(made, site, order.wanted)
+        choice = placed(order, made, site)
         to_do = tuple(steps(order, made, choice, site))
         if self.picture is not None:
             from medley.cli import picture

@@ -11,11 +11,12 @@ from medley.cli.reasons import show_steps
 from medley.cli.served import say
 from medley.engines import ENGINES
 from medley.imaged import Imaged
+from medley.instead import placed
 from medley.launch import BARE, Launch, launch
 from medley.layout.shapes import Layout
 from medley.layout.words import devices, hosts, pipelines
 from medley.membership import Membership
-from medley.placement import cached, placement, unplaced
+from medley.placement import cached, unplaced
 from medley.plan import Launcher, Plan, balanced, plan, unplanned
 from medley.problem import Problem
 from medley.recipe import Order, steps
@@ -27,7 +28,7 @@ def what_if(order: Order, site: Site, *, as_json: bool) -> None:
     one = order.wanted.launcher == "mp"
     order = replace(order, wanted=replace(order.wanted, one_server=one))
     made = shape_of(order.weights)
-    show_steps(steps(order, made, placement(made, site, order.wanted), site), as_json=as_json)
+    show_steps(steps(order, made, placed(order, made, site), site), as_json=as_json)
 
 
 def planned(order: Order, site: Site, *, bare: bool, launched: str) -> tuple[Layout, Plan]:
@@ -44,7 +45,7 @@ def planned(order: Order, site: Site, *, bare: bool, launched: str) -> tuple[Lay
     if made is None:
         layout = unplaced(site, wanted)
         return layout, unplanned(layout, site.facts, found.model, launcher=_launcher(layout, order))
-    choice = placement(made, site, wanted)
+    choice = placed(order, made, site)
     by = _launcher(choice.layout, order)
     told = plan(cached(made, wanted), choice, site.facts, found.model, context=wanted.context, launcher=by)
     if wanted.balanced:

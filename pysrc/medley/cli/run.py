@@ -70,7 +70,7 @@ Examples:
             weights.ready(found)
         beside = self.besides(found, (), engine=chosen, starts=not self.dry_run)
         listens = engine.Serving(found.target, found.name)
-        order = Order(found, listens, self._wanted(chosen, by), (), beside)
+        order = Order(found, listens, self._wanted(chosen, by), (), beside, self.typed)
         ran = self._script(path, words, order)
         with stopped():
             if by == "mp":

@@ -92,7 +92,7 @@ class ServeHere(FromImage, Hosting):
             api_key.require_ours(flags)
             listens = replace(listens, key_config=api_key.config(self.port))
         beside = self.besides(found, flags, engine=chosen, starts=not self.dry_run)
-        order = Order(found, listens, self.wanted_there(chosen, by), flags, beside)
+        order = Order(found, listens, self.wanted_there(chosen, by), flags, beside, self.typed)
         if by == "mp":
             self._together(order, why)
             return

@@ -5,10 +5,10 @@ from itertools import product
 
 from medley.layout.candidates import Asked, Candidates, Ruled, Sizes, Unit, candidates, layout
 from medley.layout.limits import refusals, too_many_stages
+from medley.layout.remedies import NoLayout
 from medley.layout.shapes import Device, Layout
 from medley.layout.wires import LinkOf, Wires, fast
 from medley.layout.words import pipelines
-from medley.problem import Problem
 from medley.tables import Shape
 
 _FEW = 8
@@ -22,7 +22,7 @@ def forced(shape: Shape, devices: Sequence[Device], link_of: LinkOf, asked: Aske
     layouts = dict.fromkeys((*found.layouts, *(each for each in unlike if isinstance(each, Layout))))
     ruled = dict.fromkeys((*found.ruled, *(each for each in unlike if isinstance(each, Ruled))))
     if not layouts:
-        raise Problem(
+        raise NoLayout(
             f"no layout has {words(asked.sizes)}",
             cause="\n".join(f"{each.what}: {each.because}" for each in ruled)
             or f"{len(devices)} devices do not make one: a CPU and a GPU never share a model",
@@ -58,7 +58,7 @@ def _warnings(found: Layout) -> Iterator[str]:
 def _possible(shape: Shape, devices: Sequence[Device], sizes: Sizes) -> None:
     ranks = (sizes.tensor or 1) * (sizes.stages or 1) * (sizes.replicas or 1)
     if ranks > len(devices):
-        raise Problem(
+        raise NoLayout(
             f"{words(sizes)} needs {ranks} devices, and there are {len(devices)}",
             cause="each rank takes one GPU, or one host without any",
             fix="ask for less, or join more hosts: medley ray-worker HEAD",
@@ -72,13 +72,13 @@ def _possible(shape: Shape, devices: Sequence[Device], sizes: Sizes) -> None:
             for size in range(1, len(devices) + 1)
             if not all(refusals(shape, size, expert_parallel=way) for way in ways)
         ]
-        raise Problem(
+        raise NoLayout(
             f"--tp {tensor} cannot be: the model does not divide so",
             cause="\n".join(dict.fromkeys(reason for each in because for reason in each)),
             fix=f"--tp with one of {', '.join(able)}, or --pp {tensor}",
         )
     if many := too_many_stages(shape, sizes.stages or 1):
-        raise Problem(
+        raise NoLayout(
             f"--pp {sizes.stages} cannot be", cause=many, fix=f"--pp {shape.layers} at most, or leave it out"
         )
 

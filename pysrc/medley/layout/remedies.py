@@ -7,6 +7,7 @@ from medley.layout.fit import fit, gib, largest
 from medley.layout.shapes import Layout, Stage
 from medley.layout.split import recut
 from medley.layout.width import BYTES
+from medley.problem import Problem
 from medley.tables import Shape
 
 _MOST_HOSTS = 64
@@ -44,6 +45,14 @@ class Remedies:
             yield f"in {each.weights} it would have about {gib(each.size_bytes)} GiB, which {does}"
         if self.hosts:
             yield f"{self.hosts} hosts like {self.host} would hold it, as a pipeline"
+
+
+class NoLayout(Problem):
+    """With what would have to change; None where nothing could even be cut as asked."""
+
+    def __init__(self, what: str, *, cause: str, fix: str, remedies: Remedies | None = None) -> None:
+        super().__init__(what, cause=cause, fix=fix)
+        self.remedies = remedies
 
 
 def remedies(shape: Shape, layout: Layout, context: int, concurrency: int) -> Remedies:

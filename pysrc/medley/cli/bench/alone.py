@@ -41,7 +41,7 @@ def alone(
         engine=chosen,
         launcher="solo",
     )
-    order = Order(found, engine.Serving(found.target, found.name), wanted, flags)
+    order = Order(found, engine.Serving(found.target, found.name), wanted, flags, typed=typed)
     site = replay.site(())
     layout, told = planned(order, site, bare=False, launched="")
     started = launched(order, told, site, None, environment, dry_run=dry_run)
