@@ -31,7 +31,9 @@ def main() -> int:
     try:
         return _verb()
     except Problem as problem:
-        print(f"medley: {problem}", file=sys.stderr)
+        from medley.cli.wrapped import fit  # noqa: PLC0415 - only a failure needs it
+
+        print(fit(f"medley: {problem}", sys.stderr), file=sys.stderr)
         return problem.status
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

@@ -6,20 +6,20 @@ from shlex import quote
 from medley.command import Command
 from medley.recipe import Step
 
-_INDENT, _WIDE = 3, 100
+_INDENT, WIDE = 3, 100
 
 
-def typed(steps: Iterable[Step]) -> Iterator[str]:
+def typed(steps: Iterable[Step], wide: int = WIDE) -> Iterator[str]:
     for step in steps:
         yield f"on {step.host}: {step.typed}"
-        yield from _wrapped(step.starts.command)
+        yield from _wrapped(step.starts.command, wide)
 
 
-def _wrapped(command: Command) -> Iterator[str]:
+def _wrapped(command: Command, wide: int) -> Iterator[str]:
     """One variable or flag after the other, as many as a line holds."""
     line = " " * _INDENT
     for word in _words(command):
-        if len(line) + len(word) > _WIDE:
+        if len(line) + len(word) > wide:
             yield f"{line} \\"
             line = " " * _INDENT
         line += f" {word}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from plumbum import cli
 
 from medley.cli.verb import Verb
+from medley.cli.wrapped import fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +32,7 @@ def tell(problems: "Iterable[Problem]") -> int:
     """Print them all; the exit code is that of the first."""
     found = list(problems)
     for problem in found:
-        print(f"medley: {problem}", file=sys.stderr)
+        print(fit(f"medley: {problem}", sys.stderr), file=sys.stderr)
     return found[0].status if found else 0
 
 

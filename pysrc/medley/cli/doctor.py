@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plumbum import cli
 
 from medley.cli.clustered import Clustered
+from medley.cli.wrapped import fit
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
@@ -96,7 +97,7 @@ Examples:
         if self.as_json:
             print(json.dumps(told.table(found)))
         else:
-            print("\n".join(told.lines(found, brief=bool(self.brief))))
+            print(fit("\n".join(told.lines(found, brief=bool(self.brief)))))
         return told.status(found)
 
     def _mended(self, found: "Found", everyone: "Everyone | None") -> int:
@@ -113,7 +114,7 @@ Examples:
                 continue
             problem = mend(each, everyone, seen)
             if problem:
-                print(f"medley: {problem}", file=sys.stderr)
+                print(fit(f"medley: {problem}", sys.stderr), file=sys.stderr)
             else:
                 done += 1
         return done

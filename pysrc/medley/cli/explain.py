@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plumbum import cli
 
 from medley.cli.verb import Verb
+from medley.cli.wrapped import fit
 from medley.problem import Problem
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ Examples:
         else:
             _print(found)
             if written:
-                print(f"a report to attach, without secrets: {written}")
+                print(fit(f"a report to attach, without secrets: {written}"))
         return 1 if found.problems else 0
 
     def _say_what_is_empty(self, found: "Explained") -> None:
@@ -94,10 +95,10 @@ def _table(found: "Explained") -> dict[str, Any]:
 
 def _print(found: "Explained") -> None:
     for each in found.problems:
-        print(_text(each))
+        print(fit(_text(each)))
     if not found.problems:
         lines = sum(scan.lines for scan in found.scans)
-        print(f"no failure is in {', '.join(scan.name for scan in found.scans)} ({lines} lines)")
+        print(fit(f"no failure is in {', '.join(scan.name for scan in found.scans)} ({lines} lines)"))
 
 
 def _text(found: "Found") -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plumbum import cli
 
 from medley.cli.placing import Placing, shape_of
+from medley.cli.wrapped import fit, wide
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
@@ -46,7 +47,7 @@ Examples:
         from medley.instead import placed
         from medley.layout.printed import lines
         from medley.recipe import Order, steps
-        from medley.typed import typed
+        from medley.typed import WIDE, typed
         from medley.weights import weights
 
         found = weights(model, config.models(), store.cache(), self.typed)
@@ -75,8 +76,8 @@ Examples:
             )
             return
         told = (f"beside the weights: {each}" for each in beside.why())
-        for line in (*lines(found.name, choice, everything=self.all_), *told, "", *typed(to_do)):
-            print(line)
+        for line in (*lines(found.name, choice, everything=self.all_), *told, "", *typed(to_do, wide(WIDE))):
+            print(fit(line))
 
     def _site(self, more: tuple[str, ...]) -> "Site":
         from medley import membership

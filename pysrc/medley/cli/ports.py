@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from plumbum import cli
 
 from medley.cli.verb import Verb
+from medley.cli.wrapped import fit
 from medley.problem import Problem
 
 if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
@@ -129,6 +130,8 @@ def _show(found: "tuple[Port, ...]", *, as_json: bool) -> None:
         return
     wide = max(len(each.numbers) for each in found), max(len(each.bound) for each in found)
     for each in found:
-        print(f"{each.numbers:<{wide[0]}}  {each.bound:<{wide[1]}}  {each.what} ({', '.join(each.roles)})")
-        print(f"{'':<{wide[0]}}  for {each.by}: {each.why}")
-    print("TCP, all of them. What is bound to the wire's address, others reach too: see --firewall.")
+        print(
+            fit(f"{each.numbers:<{wide[0]}}  {each.bound:<{wide[1]}}  {each.what} ({', '.join(each.roles)})")
+        )
+        print(fit(f"{'':<{wide[0]}}  for {each.by}: {each.why}"))
+    print(fit("TCP, all of them. What is bound to the wire's address, others reach too: see --firewall."))
