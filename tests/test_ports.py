@@ -3,6 +3,7 @@
 import pytest
 
 from medley import meeting, nodes, ports
+from medley.monitor import web
 from medley.ports import ROLES, Port, closed
 from medley.ray import Ports
 
@@ -28,6 +29,13 @@ def test_every_port_that_ray_is_told_is_listed() -> None:
 @pytest.mark.parametrize("number", [meeting.PORT, nodes.RANKS_PORT])
 def test_where_ranks_come_together_without_ray(number: int) -> None:
     assert [each for each in of("serve") if each.first == number and each.outside]
+
+
+def test_the_page_of_top_is_this_hosts_alone() -> None:
+    (page,) = of("top")
+    assert (page.bound, page.outside) == (web.place(None).address, False)
+    assert (page.first, page.last) == ports.EPHEMERAL, "it takes a port that is free"
+    assert web.place(None).port == 0
 
 
 @pytest.mark.parametrize(

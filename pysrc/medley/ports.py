@@ -9,7 +9,7 @@ from medley.link import iperf3, perftest
 from medley.ray import Ports
 from medley.transfer import passing
 
-Role = Literal["head", "worker", "serve", "join", "pull", "test"]
+Role = Literal["head", "worker", "serve", "join", "pull", "test", "top"]
 ROLES: tuple[Role, ...] = get_args(Role)
 API = 8000
 EPHEMERAL = (32_768, 60_999)
@@ -57,7 +57,13 @@ def ports(
     *, api: tuple[int, ...] = (API,), bound: str = _LOOPBACK, picked: tuple[int, int] = EPHEMERAL
 ) -> tuple[Port, ...]:
     """All of them. `api`: where models are served, `bound` to that address; `picked`: the kernel's range."""
-    return (*_of_nodes(Ports()), *_of_head(Ports()), *_of_models(api, bound, picked), *_of_links())
+    return (
+        *_of_nodes(Ports()),
+        *_of_head(Ports()),
+        *_of_models(api, bound, picked),
+        *_of_links(),
+        _of_top(picked),
+    )
 
 
 def _of_nodes(ray: Ports) -> Iterator[Port]:
@@ -136,6 +142,11 @@ def _of_links() -> Iterator[Port]:
     for number in (iperf3.PORT, *perftest.PORTS):
         name, bound = ("iperf3", _WIRE) if number == iperf3.PORT else ("perftest", _EVERY)
         yield _one(("test",), name, number, bound, "the other host", "while medley link test --serve runs")
+
+
+def _of_top(picked: tuple[int, int]) -> Port:
+    why = "while medley top --web runs; at another port or address if it is told one, and no key"
+    return Port(("top",), "top's page, and for Prometheus", *picked, _LOOPBACK, "this host's browsers", why)
 
 
 def _one(roles: tuple[Role, ...], what: str, number: int, *told: str) -> Port:

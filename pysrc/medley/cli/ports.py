@@ -24,7 +24,8 @@ _PORT = cli.Range(1, 65_535)
 class Ports(Verb):
     DESCRIPTION = "Show every port that medley's things listen on, or print what closes them."
     DESCRIPTION_MORE = """
-ROLE is head, worker, serve, join, pull or test (medley link test); all of them, if none is named.
+ROLE is head, worker, serve, join, pull, test (medley link test) or top (its --web); all of them, if none is
+named.
 
 With --firewall it prints rules, and changes nothing itself: who comes by a cluster's wire reaches every port,
 and nobody else reaches any of ours. ssh and what is connected already stay as they are. The wire is the one
