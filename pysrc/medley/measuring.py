@@ -11,6 +11,7 @@ from typing import Any
 from medley import (
     config,
     facts,
+    libcuda,
     machine,
     prove,
     recognised,
@@ -53,7 +54,7 @@ def of_cluster(
 def of_this_host(watch: Watch) -> Speeds:
     """What this host's devices reach, where it is in no cluster."""
     said, sort = recognised.recognised()
-    chain = toolkit.find(sort.name, watch=watch)
+    chain = libcuda.given(toolkit.find(sort.name, watch=watch), sort.host)
     where = venv.ready(tools.environment(sort, None), chain, driver=sort.host.driver, watch=watch)
     host, when, made = Measurable(platform.node(), tuple(survey.units(said, sort))), trial.now(), Speeds()
     with as_file(files("medley") / "inside" / "meter.py") as meter, watch.stage("measure this host"):

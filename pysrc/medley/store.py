@@ -49,6 +49,16 @@ def write(path: Path, text: str, *, secret: bool = False) -> None:
         raise
 
 
+def link(path: Path, target: str) -> None:
+    """A link with this target: whoever looks sees the old one or the new."""
+    if path.is_symlink() and str(path.readlink()) == target:
+        return
+    made = make(path.parent) / f".{path.name}.{os.getpid()}"
+    made.unlink(missing_ok=True)
+    made.symlink_to(target)
+    made.replace(path)
+
+
 def table(path: Path) -> dict[str, Any] | None:
     """The JSON object in a file of ours; None where there is none, or no whole one."""
     try:

@@ -3,10 +3,11 @@
 import os
 from pathlib import Path
 
-from medley import config, elf, toolkit, venv
+from medley import config, driver, elf, libcuda, toolkit, venv
 from medley.inside.preload import MORE as PRELOAD
 from medley.kind import Kind
 from medley.launch import Tools
+from medley.preload import Preload
 from medley.problem import Problem
 from medley.tables import TITLES, Engine
 from medley.toolkit import Toolkit
@@ -26,13 +27,14 @@ def ready(
     `joins`: its ranks talk to those of other hosts.
     """
     own = _own(named, engine)
-    chain = toolkit.find(kind.name, watch=watch)
+    chain = libcuda.given(toolkit.find(kind.name, watch=watch), kind.host)
     if chain and chain.kind != kind.name:
         watch.note(f"this shell's toolchain is for {chain.kind}, and the host is {kind.name}")
     if own:
         binary = own / "bin"
     else:
         name = environment(kind, named, engine)
+        require_driver(kind, venv.blueprint(name, chain, driver=kind.host.driver).preload)
         binary = venv.ready(name, chain, driver=kind.host.driver, watch=watch).programs
     nccl = toolkit.nccl(kind.name, watch=watch) if joins and _needs_nccl(kind, binary) else None
     return _tools(binary, chain, nccl)
@@ -47,7 +49,7 @@ def expected(
     watch: Watch = SILENT,
 ) -> Tools:
     """The same tools as far as they are there; builds nothing, and notes what would be built."""
-    chain = toolkit.present(kind.name)
+    chain = libcuda.given(toolkit.present(kind.name), kind.host, make=False)
     if chain is None and os.environ.get("MEDLEY_FLAKE"):
         watch.note(f"Nix would realise toolkit-{kind.name} first, and its variables would be added")
     nccl = toolkit.nccl_present(kind.name) if joins and kind.host.toolkit and kind.host.toolkit.nccl else None
@@ -56,9 +58,21 @@ def expected(
         return _tools(own / "bin", chain, nccl)
     name = environment(kind, named, engine)
     wanted = venv.blueprint(name, chain, driver=kind.host.driver)
+    require_driver(kind, wanted.preload)
     if venv.read(wanted.path) is None:
         watch.note(f"the engine environment would be built first: medley env build {name}")
     return _tools(wanted.path / "bin", chain, nccl)
+
+
+def require_driver(kind: Kind, loads: Preload) -> None:
+    """A Problem before minutes of building, where nobody else would find the driver.
+
+    A Python on the host's own loader loads nothing so: it finds what ldconfig lists, which may be elsewhere.
+    """
+    if kind.host.device != "cpu" and loads:
+        problem = driver.trouble(driver.libraries(kind.host.driver), kind.host)
+        if problem:
+            raise problem
 
 
 def environment(kind: Kind, named: str | None, engine: Engine = "vllm") -> str:

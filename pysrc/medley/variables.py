@@ -8,6 +8,11 @@ from medley.tables import Host
 
 # What a user's shell may carry that would change which Python code the engine runs.
 UNSET = ("PYTHONPATH", "PYTHONHOME")
+LIBCUDA = "TRITON_LIBCUDA_PATH"
+_OF_TOOLKIT = "the toolchain that Nix pins for this kind of host"
+_REASONS = {
+    LIBCUDA: "the driver's libcuda alone; beside it lies the host's libc, which Nix's compiler must not see"
+}
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ def variables(plan: Plan, host: Host, *, local: bool) -> Iterator[Variable]:
 def of_toolkit(settings: Mapping[str, str], path: Iterable[str], inherited: str) -> Iterator[Variable]:
     """What the toolchain of this host declares, and its programs before those on PATH."""
     for name, value in settings.items():
-        yield Variable(name, value, "the toolchain that Nix pins for this kind of host")
+        yield Variable(name, value, _REASONS.get(name, _OF_TOOLKIT))
     folders = tuple(path)
     if folders:
         joined = ":".join((*folders, inherited))

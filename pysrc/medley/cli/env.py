@@ -220,7 +220,7 @@ def _finished(name: str) -> "tuple[Environment, Toolkit | None]":
 
 def _wanted(name: str) -> "tuple[str, Toolkit | None, Driver]":
     """The environment's name, and what this kind of host gives it."""
-    from medley import toolkit
+    from medley import libcuda, toolkit
     from medley.cli.progress import watch
     from medley.recognised import recognised
 
@@ -232,4 +232,5 @@ def _wanted(name: str) -> "tuple[str, Toolkit | None, Driver]":
             cause=here.host.no_environment or f"hosts/{here.name}.toml names none",
             fix="name one: medley env build NAME (medley env list shows them)",
         )
-    return name, toolkit.find(here.name, watch=watch()), here.host.driver
+    chain = libcuda.given(toolkit.find(here.name, watch=watch()), here.host)
+    return name, chain, here.host.driver
