@@ -16,6 +16,7 @@ from medley.condition import (
     compilers,
     disks,
     doors,
+    driver_files,
     gpu_state,
     hub_access,
     keeping,
@@ -27,8 +28,10 @@ from medley.condition import (
 from medley.doctor.cases import case, host
 from medley.doctor.shapes import Case
 from medley.facts import Facts
+from medley.inside.preload import DRIVER
 from medley.kind import Kind, kind
 from medley.transcript import Answer, Transcript, parse
+from tests.driver_trees import begin
 from tests.recorded import HOSTS
 
 if TYPE_CHECKING:
@@ -111,7 +114,17 @@ def meminfo(free: int, cached: int, swap: int = 0, swapped: int = 0) -> str:
     return "".join(f"{name}: {value << 20} kB\n" for name, value in kib.items())
 
 
+def driver(folder: str, machine: str = "aarch64", version: str = "580.95.05", nvml: str = "") -> str:
+    """What lies there of a driver; NVML may be of another version."""
+    of = dict.fromkeys(DRIVER, version) | {DRIVER[1]: nvml or version}
+    return "".join(
+        f"{folder}/{name} {folder}/{name.rpartition('.')[0]}.{of[name]} {begin(machine).hex()}\n"
+        for name in DRIVER
+    )
+
+
 SOUND: Said = {
+    driver_files.FILES: driver("/usr/lib/aarch64-linux-gnu") + driver("/usr/lib/x86_64-linux-gnu", "x86_64"),
     gpu_state.STATE: smi(IDLE, REASONS, CLOCKS),
     gpu_state.POWER: NOTHING,
     pages.PAGES: meminfo(110, 5),
@@ -150,11 +163,13 @@ SOUND: Said = {
     keeping.OWN: NOTHING,
 }
 JETSON: Said = {
+    driver_files.FILES: driver("/usr/lib/aarch64-linux-gnu/nvidia", version="540.4.0"),
     gpu_state.POWER: "NV Power Mode: MAXN\n0\n",
     access.DEVICES: "/dev/nvmap yes\n/dev/nvhost-gpu yes\n",
     settings.MTUS: "none\n",
 }
 CPU: Said = {
+    driver_files.FILES: "",
     gpu_state.STATE: NO_PROGRAM,
     access.DEVICES: "",
     keeping.PACKAGES: "",

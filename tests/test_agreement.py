@@ -80,7 +80,8 @@ def test_advice(boots: Any, count: int) -> None:
         pytest.param("12.8", "13.0", 1, id="an older major"),
         pytest.param("13.0", "13.2", 0, id="an older minor"),
         pytest.param("13.0", "12.6", 0, id="a newer one"),
-        pytest.param(None, "13.0", 0, id="it does not say"),
+        pytest.param(None, "13.0", 1, id="it does not say, and its version is too old"),
+        pytest.param(None, "12.6", 0, id="it does not say, and its version will do"),
         pytest.param("12.8", None, 0, id="no toolkit"),
     ],
 )
@@ -91,4 +92,23 @@ def test_the_driver(runs: str | None, needs: str | None, count: int) -> None:
     kind = Kind("spark", known.model_copy(update={"toolkit": toolkit if needs else None}), "")
     said = list(agreement.driver("b", found, kind))
     assert len(said) == count
-    assert all("driver 570.1 runs CUDA 12.8 at most" in each.cause for each in said)
+    assert all(
+        "driver 570.1 runs CUDA 12.8 at most" in each.cause or "it is 570.1" in each.cause for each in said
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "runs"), [("orin-r36", "12.6"), ("orin-r39", "13.2"), ("thor-r38", "13.0"), ("spark", "13.0")]
+)
+def test_what_the_driver_runs_is_known_of_a_jetson_too(host: str, runs: str) -> None:
+    found = recorded(host)
+    silent = replace(found, driver=replace(found.driver, cuda=None))
+    assert agreement.cuda(found) == runs
+    assert agreement.cuda(silent) == (None if host == "spark" else runs)
+
+
+def test_a_jetson_taken_for_a_newer_one_has_too_old_a_driver() -> None:
+    found = recorded("orin-r36")
+    silent = replace(found, driver=replace(found.driver, cuda=None, version=None))
+    (problem,) = agreement.driver("b", silent, Kind("orin-r39", config.hosts()["orin-r39"], ""))
+    assert "runs CUDA 12.6 at most" in problem.cause

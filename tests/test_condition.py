@@ -1,10 +1,12 @@
 """A host's condition is what a person reads in its answers; what was not asked is None."""
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 
-from medley import facts
+from medley import config, facts
 from medley.condition import (
     QUESTIONS,
     Condition,
@@ -14,6 +16,7 @@ from medley.condition import (
     condition,
     disks,
     doors,
+    driver_files,
     gpu_state,
     hub_access,
     keeping,
@@ -25,9 +28,11 @@ from medley.condition import (
 from medley.condition.gpu_state import User
 from medley.condition.processes import Process
 from medley.facts.redact import redact
+from medley.inside.preload import look
 from medley.machine import ask
 from medley.transcript import Answer, Transcript, parse, text
 from tests.conditions import CLOCKS, IDLE, REASONS, answers, meminfo, smi, used_by
+from tests.driver_trees import begin
 
 GIB, MIB = 1 << 30, 1 << 20
 
@@ -143,6 +148,34 @@ def test_processes() -> None:
         Process(41, "ray::IDLE", "ray", own=True, ours=True),
     )
     assert processes.processes({processes.PROCESSES: Answer("", 127)}) is None
+
+
+def test_the_drivers_files(tmp_path: Path) -> None:
+    """Asked by a shell they are what Python sees: a library, a link to nothing, an empty file."""
+    library = begin(os.uname().machine) + b"more"
+    for name, content in (("libcuda.so.580.95.05", library), ("libnvidia-ml.so.1", b"")):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "libcuda.so.1").symlink_to("libcuda.so.580.95.05")
+    (tmp_path / "libdxcore.so").symlink_to("gone")
+    asked = driver_files.FILES.replace(f"in {' '.join(driver_files.FOLDERS)};", f"in {tmp_path};")
+    answer = ask((asked,))[asked]
+    found = driver_files.driver_files({driver_files.FILES: answer})
+    assert found
+    assert set(found.seen) == {
+        str(tmp_path / n) for n in ("libcuda.so.1", "libnvidia-ml.so.1", "libdxcore.so")
+    }
+    assert all(found.look(path) == look(path) for path in found.seen)
+    assert found.look("/elsewhere") is None
+
+
+def test_every_folder_of_a_drivers_is_asked_about() -> None:
+    named = {
+        folder
+        for host in config.hosts().values()
+        for each in host.driver.model_dump().values()
+        for folder in each
+    }
+    assert set(driver_files.FOLDERS) == named
 
 
 def test_compilers() -> None:

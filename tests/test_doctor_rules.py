@@ -13,6 +13,7 @@ from medley.condition import (
     compilers,
     disks,
     doors,
+    driver_files,
     gpu_state,
     hub_access,
     keeping,
@@ -35,6 +36,7 @@ from tests.conditions import (
     ROOM,
     case_of,
     df,
+    driver,
     meminfo,
     old,
     smi,
@@ -46,6 +48,7 @@ HEALTHY = (
     *("spark", "spark-pair-a", "spark-pair-b", "thor-r38", "thor-mgbe-a", "orin-r39", "rtx-two", "rtx-roce"),
     *("debian-vm", "cpu-rack", "gb10-oem", "spark-air-gapped", "spark-gid-drift", "rtx-mixed"),
 )
+AARCH64 = "/usr/lib/aarch64-linux-gnu"
 GREETING = {"medley": "0123456789abcdef", "host": "x", "epoch_s": 0.0, "ahead_s": 0.1}
 PAIR: Mapping[str, None] = {"spark-pair-a": None, "spark-pair-b": None}
 GONE = Problem("spark-pair-b does not answer", cause="ssh: no route", fix="ssh spark-pair-b true")
@@ -183,6 +186,24 @@ FAULTS = (
         "have different drivers",
         pair({gpu.MODULE: "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  Release\n"}),
         "better",
+    ),
+    Fault(
+        "driver-libraries",
+        "half upgraded",
+        with_("spark", said={driver_files.FILES: driver(AARCH64, nvml="580.126.09")}),
+        fix="sudo reboot",
+    ),
+    Fault(
+        "driver-libraries",
+        "is not found",
+        with_("spark", said={driver_files.FILES: f"{AARCH64}/libcuda.so.1 /usr/cuda/compat/libcuda.so.1\n"}),
+        fix="ubuntu-drivers install",
+    ),
+    Fault(
+        "driver-libraries",
+        "is not found",
+        with_("orin-r39", said={driver_files.FILES: "", compilers.TOOLKIT: "toolkit\n"}),
+        fix="nvidia-l4t-cuda",
     ),
     Fault("versions", "Ray differs", pair({keeping.PACKAGES: packages("ray-2.59.0", "vllm-0.32.0")})),
     Fault(
@@ -685,3 +706,10 @@ def test_the_one_that_is_apart_is_named_and_the_others_are_wired() -> None:
     assert set(made.apart) == {"rtx-wifi"}
     assert made.fabric
     assert set(made.fabric.ends) == {"spark-pair-a", "spark-pair-b"}
+
+
+def test_libcuda_elsewhere_is_no_fault_where_the_hosts_own_loader_finds_it() -> None:
+    (check,) = checks_of("driver-libraries", with_("spark", said={driver_files.FILES: ""})())
+    assert check.state == "unknown"
+    (check,) = checks_of("driver-libraries", with_("spark")())
+    assert check.found == f"580.95.05, libcuda is {AARCH64}/libcuda.so.1"

@@ -124,3 +124,19 @@ def test_remove(tmp_path: Path) -> None:
     store.remove(folder)
     store.remove(folder)
     assert not folder.exists()
+
+
+def test_a_link_is_made_once_and_replaced_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "link"
+    store.link(path, "/a")
+    first = path.lstat().st_ino
+    store.link(path, "/a")
+    assert path.lstat().st_ino == first
+    (path.parent / f".link.{os.getpid()}").symlink_to("/left/by/one/that/was/killed")
+    store.link(path, "/b")
+    assert str(path.readlink()) == "/b"
+    path.unlink()
+    path.write_text("a file in its place")
+    store.link(path, "/c")
+    assert str(path.readlink()) == "/c"
+    assert [each.name for each in path.parent.iterdir()] == ["link"]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from medley import driver as drivers
 from medley.facts import Facts
 from medley.kind import Kind
 from medley.problem import Problem
@@ -40,22 +41,16 @@ def shortages(name: str, look: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def driver(name: str, found: Facts, kind: Kind) -> Iterator[Problem]:
-    """A driver that is older than the CUDA of this kind's engines.
-
-    Within one major any driver of it will do (CUDA's minor version compatibility): majors are compared.
-    """
-    runs, needs = found.driver.cuda, kind.host.toolkit and kind.host.toolkit.cuda
-    if runs and needs and _major(runs) < _major(needs):
-        version = f" {found.driver.version}" if found.driver.version else ""
-        yield Problem(
-            f"the NVIDIA driver of {name} is too old",
-            cause=f"driver{version} runs CUDA {runs} at most, and the engines for it have CUDA {needs}",
-            fix=f"on {name}: a newer driver (sudo ubuntu-drivers install), or on a Jetson a newer JetPack",
-        )
+    """A driver that is older than the CUDA of this kind's engines."""
+    problem = drivers.too_old(name, found.driver.version, cuda(found), kind.host)
+    if problem:
+        yield problem
 
 
-def _major(cuda: str) -> int:
-    return int(cuda.partition(".")[0])
+def cuda(found: Facts) -> str | None:
+    """What the driver runs at most: as nvidia-smi says, or on a Jetson, where it may not, as L4T does."""
+    l4t = found.board.l4t
+    return found.driver.cuda or (drivers.cuda_of_l4t(l4t.major) if l4t else None)
 
 
 def advice(name: str, look: Mapping[str, Any]) -> Iterator[str]:

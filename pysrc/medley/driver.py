@@ -8,17 +8,25 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from medley.inside.preload import DRIVER, OPENED, Drivers, Seen, look, objection
 from medley.problem import Problem
 from medley.tables import Driver, Host
 
-CUDA, NVML = DRIVER[:2]
+System = Literal["NixOS", "WSL"]
+CUDA = DRIVER[0]
 # Of each major of CUDA, the oldest driver that runs it, by the table in NVIDIA's guide
 # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 _OLDEST = {"11": 450, "12": 525, "13": 580}
 # source: jetson-containers' map of L4T's releases (r36.4 and r36.5, r38, r39)
 _OF_L4T = {"35": "11.4", "36": "12.6", "38": "13.0", "39": "13.2"}
+_INSTALLED = {
+    "NixOS": "hardware.graphics.enable = true and the driver in its configuration; sudo nixos-rebuild switch",
+    "WSL": "install the driver in Windows, and none in here; then in Windows: wsl --update",
+    "Jetson": "sudo apt-get install --reinstall nvidia-l4t-cuda nvidia-l4t-core; sudo reboot",
+    None: "sudo ubuntu-drivers install; sudo reboot  # or as the system's own documents say",
+}
 # A Jetson's libcuda.so.1.1 has none; what lies beside it has: libnvidia-ptxjitcompiler.so.540.4.0.
 _VERSION = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 
@@ -51,14 +59,21 @@ def libraries(
     return Libraries(found, versions, tuple(refused))
 
 
-def trouble(found: Libraries, host: Host, where: str = "this host", root: Path = Path("/")) -> Problem | None:
+def trouble(
+    found: Libraries, host: Host, where: str = "this host", system: System | None = None
+) -> Problem | None:
     """Why the engines of this kind of host cannot run on these; None where they can."""
+    return unfit(found, host, where, system) or too_old(where, found.version, None, host)
+
+
+def unfit(found: Libraries, host: Host, where: str, system: System | None) -> Problem | None:
+    """A driver that is not there, or not whole."""
     if CUDA not in found.paths:
         looked = ", ".join((*host.driver.directories, *host.driver.shared_directories)) or "no folder"
         return Problem(
             f"the NVIDIA driver of {where} is not found",
             cause="\n".join(found.refused) or f"there is no {CUDA} in {looked}",
-            fix=_missing(host, root),
+            fix=_INSTALLED["Jetson" if host.recognise.soc and system is None else system],
         )
     if len(set(found.versions.values())) > 1:
         listed = ", ".join(f"{name} is of {version}" for name, version in found.versions.items())
@@ -67,7 +82,14 @@ def trouble(found: Libraries, host: Host, where: str = "this host", root: Path =
             cause=listed,
             fix="end the upgrade (sudo apt-get -f install; sudo apt-get upgrade), then: sudo reboot",
         )
-    return too_old(where, found.version, None, host)
+    return None
+
+
+def system(root: Path = Path("/")) -> System | None:
+    """Of this host, as far as it says who brings the driver."""
+    if (root / "etc/NIXOS").exists():
+        return "NixOS"
+    return "WSL" if (root / "usr/lib/wsl").exists() else None
 
 
 def too_old(where: str, version: str | None, cuda: str | None, host: Host) -> Problem | None:
@@ -78,11 +100,10 @@ def too_old(where: str, version: str | None, cuda: str | None, host: Host) -> Pr
     needs = host.toolkit and host.toolkit.cuda
     if not needs:
         return None
-    oldest = _OLDEST.get(_major(needs))
     if cuda and int(_major(cuda)) < int(_major(needs)):
         said = f"driver{f' {version}' if version else ''} runs CUDA {cuda} at most"
-    elif not cuda and version and oldest and int(_major(version)) < oldest:
-        said = f"it is {version}, CUDA {_major(needs)} needs {oldest} or newer"
+    elif not cuda and version and int(_major(version)) < _OLDEST.get(_major(needs), 0):
+        said = f"it is {version}, CUDA {_major(needs)} needs {_OLDEST[_major(needs)]} or newer"
     else:
         return None
     return Problem(
@@ -99,16 +120,3 @@ def cuda_of_l4t(major: str) -> str | None:
 
 def _major(version: str) -> str:
     return version.partition(".")[0]
-
-
-def _missing(host: Host, root: Path) -> str:
-    """What brings the driver to such a host."""
-    if (root / "etc/NIXOS").exists():
-        return (
-            "hardware.graphics.enable = true and the driver in its configuration; sudo nixos-rebuild switch"
-        )
-    if host.recognise.soc:
-        return "sudo apt-get install --reinstall nvidia-l4t-cuda nvidia-l4t-core; sudo reboot"
-    if (root / "usr/lib/wsl").exists():
-        return "install the driver in Windows, and none in here; then in Windows: wsl --update"
-    return "sudo ubuntu-drivers install; sudo reboot  # or as the system's own documents say"

@@ -70,7 +70,7 @@ def require_driver(kind: Kind, loads: Preload) -> None:
     A Python on the host's own loader loads nothing so: it finds what ldconfig lists, which may be elsewhere.
     """
     if kind.host.device != "cpu" and loads:
-        problem = driver.trouble(driver.libraries(kind.host.driver), kind.host)
+        problem = driver.trouble(driver.libraries(kind.host.driver), kind.host, system=driver.system())
         if problem:
             raise problem
 

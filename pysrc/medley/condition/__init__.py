@@ -11,6 +11,7 @@ from medley.condition import (
     compilers,
     disks,
     doors,
+    driver_files,
     gpu_state,
     hub_access,
     keeping,
@@ -24,6 +25,7 @@ from medley.condition.clock import Clock
 from medley.condition.compilers import Compilers
 from medley.condition.disks import Disk
 from medley.condition.doors import Doors
+from medley.condition.driver_files import DriverFiles
 from medley.condition.gpu_state import GpuStates
 from medley.condition.hub_access import HubAccess
 from medley.condition.keeping import Keeping
@@ -34,7 +36,7 @@ from medley.condition.settings import Settings
 from medley.transcript import Transcript
 
 _PARTS = (
-    *(gpu_state, pages, processes, compilers, disks, access, doors, clock),
+    *(gpu_state, driver_files, pages, processes, compilers, disks, access, doors, clock),
     *(hub_access, rdma_parts, settings, keeping),
 )
 QUESTIONS: tuple[str, ...] = tuple(question for part in _PARTS for question in part.QUESTIONS)
@@ -45,6 +47,7 @@ class Condition:
     """What is None was not asked when the transcript was recorded, or could not be answered."""
 
     gpus: GpuStates | None = None
+    driver: DriverFiles | None = None
     pages: Pages | None = None
     processes: tuple[Process, ...] | None = None
     compilers: Compilers | None = None
@@ -61,6 +64,7 @@ class Condition:
 def condition(answers: Transcript) -> Condition:
     return Condition(
         gpus=gpu_state.gpu_states(answers),
+        driver=driver_files.driver_files(answers),
         pages=pages.pages(answers),
         processes=processes.processes(answers),
         compilers=compilers.compilers(answers),

@@ -103,8 +103,10 @@ def drivers(case: Case) -> Iterator[Check]:
         problem = next(agreement.driver(name, host.facts, host.kind), None)
         if problem:
             yield told(name, "wrong", problem)
-        elif found.cuda:
-            yield ok(name, f"{found.version or 'it'} runs CUDA {found.cuda}")
+        elif runs := agreement.cuda(host.facts):
+            yield ok(name, f"{found.version or 'it'} runs CUDA {runs}")
+        elif found.version:
+            yield ok(name, f"{found.version} is new enough")
         else:
             yield unknown(name, "nvidia-smi does not say which CUDA the driver runs")
     for kind, by_host in versions.items():

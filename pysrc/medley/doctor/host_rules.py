@@ -1,6 +1,6 @@
 """The rules about a host by itself: its memory, its GPU, its system, and what medley has on it."""
 
-from medley.doctor import gpu, memory, own, system
+from medley.doctor import gpu, libraries, memory, own, system
 from medley.doctor.shapes import Rule, asked, each
 
 RULES = (
@@ -83,6 +83,13 @@ RULES = (
         "this user may not open one",
         "its group",
         asked(lambda c: c.access, gpu.devices),
+    ),
+    Rule(
+        "driver-libraries",
+        "the driver's libraries",
+        "libcuda is not there, or not the driver's; they are of two versions",
+        "the driver installed anew",
+        asked(lambda c: c.driver, libraries.libraries),
     ),
     Rule(
         "limits",
