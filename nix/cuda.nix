@@ -30,7 +30,8 @@ let
     set.cuda_nvrtc
     set.cuda_nvtx
     set.cuda_profiler_api
-    set.cuda_cuobjdump # DeepGEMM reads its kernels back
+    set.cuda_cuobjdump # DeepGEMM and TileLang read their kernels back
+    set.cuda_nvdisasm # which cuobjdump calls
     set.libcublas
     set.libcurand
     set.libcusolver
@@ -39,16 +40,27 @@ let
   # crt/host_config.h; before CUDA 13 it is part of cuda_nvcc
   ++ lib.optionals (lib.versionAtLeast host.toolkit.cuda "13.0") [ set.cuda_crt ];
 
-  # Static libraries are most of the bytes, and no JIT links them.
+  # Static libraries are most of the bytes, and no JIT links them but those of cudart (below).
   outputs =
     part: map (output: part.${output}) (builtins.filter (output: output != "static") part.outputs);
 in
 {
   home = pkgs.symlinkJoin {
     name = "cuda-${host.toolkit.cuda}-${kind}";
-    paths = lib.concatMap outputs parts;
-    # flashinfer and torch link with -L$CUDA_HOME/lib64
-    postBuild = "[ -e $out/lib64 ] || ln -s lib $out/lib64";
+    # nvcc links with libcudart_static and libcudadevrt wherever it links: TileLang's kernels, some of flashinfer's
+    paths = lib.concatMap outputs parts ++ [ set.cuda_cudart.static ];
+    postBuild = ''
+      # flashinfer and torch link with -L$CUDA_HOME/lib64
+      [ -e $out/lib64 ] || ln -s lib $out/lib64
+      # nixpkgs' nvcc looks for headers in its own package, where cuda_runtime.h is not (nor is crt from CUDA 13
+      # on): torch and flashinfer name $CUDA_HOME/include, TileLang and who types `nvcc x.cu` do not.
+      rm $out/bin/nvcc
+      cat > $out/bin/nvcc <<END
+      #!${pkgs.runtimeShell}
+      exec ${set.cuda_nvcc}/bin/nvcc "\$@" -isystem $out/include -L$out/lib -L$out/lib/stubs
+      END
+      chmod +x $out/bin/nvcc
+    '';
   };
 
   # The compiler that this nvcc supports, on the same libc as every Python here.

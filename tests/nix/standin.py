@@ -15,6 +15,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,8 +25,13 @@ LIBRARIES = (
 )
 
 
-def prepare(folder: Path, venv: Path = Path(sys.prefix)) -> dict[str, str]:
-    """Make folder/medley and folder/hostpkgs; returns the variables that Nix needs to use them."""
+def prepare(
+    folder: Path, venv: Path = Path(sys.prefix), cuda: Mapping[str, Path] | None = None
+) -> dict[str, str]:
+    """Make folder/medley and folder/hostpkgs; returns the variables that Nix needs to use them.
+
+    `cuda` has, by version, a folder of NVIDIA's own parts, to stand in the fakes' place.
+    """
     for name in ("medley", "hostpkgs"):
         shutil.rmtree(folder / name, ignore_errors=True)
     for path in tracked():
@@ -34,9 +40,9 @@ def prepare(folder: Path, venv: Path = Path(sys.prefix)) -> dict[str, str]:
         shutil.copy2(ROOT / path, target)
     hostpkgs = folder / "hostpkgs"
     shutil.copytree(ROOT / "tests/nix/hostpkgs", hostpkgs)
-    host = describe(venv)
+    host = describe(venv) | {"cuda": {version: str(parts) for version, parts in (cuda or {}).items()}}
     (hostpkgs / "host.json").write_text(json.dumps(host, indent=2) + "\n", encoding="utf-8")
-    variables = {"NIX_CONFIG": config(host)}
+    variables = {"NIX_CONFIG": config(host, *(cuda or {}).values())}
     lock = ["nix", "flake", "lock", "--override-input", "nixpkgs", f"path:{hostpkgs}"]
     subprocess.run(lock, cwd=folder / "medley", env=os.environ | variables, check=True, capture_output=True)
     return variables
@@ -96,11 +102,11 @@ def python(version: str) -> str:
     return plain
 
 
-def config(host: dict[str, object]) -> str:
+def config(host: dict[str, object], *folders: Path) -> str:
     """Nix's settings, in NIX_CONFIG because a nix started by medley must see them too."""
     text = json.dumps(host)
     paths = {"/usr", "/lib", "/lib64", "/opt/nix-deb", "/etc/alternatives", str(host["venv"])}
-    paths |= {str(Path(sys.base_prefix))}
+    paths |= {str(Path(sys.base_prefix)), *map(str, folders)}
     paths |= {
         str(Path(word).resolve().parents[1])
         for word in text.split('"')

@@ -1,8 +1,9 @@
 # nixpkgs' CUDA package sets: their names, outputs, licences and assertions. The programs in them are fakes that
-# only say so.
+# only say so, or NVIDIA's own where host.json says where its wheels lie (../cuda_wheels.py).
 {
   lib,
   mk,
+  host,
   system,
   config,
   cc,
@@ -87,6 +88,19 @@ let
           throw "${name}.backendStdenv has failed assertions: ${problem}";
 
       # pkgs/development/cuda-modules/buildRedist/default.nix
+      # Files of NVIDIA's wheels take the places of the fakes, and go to the outputs that nixpkgs gives them.
+      real = pname: ''
+        real=${host.cuda.${version}}/${pname}
+        place() {
+          [ ! -d $real/$1 ] || { mkdir -p $2/$1; cp -rsf $real/$1/. $2/$1/; }
+        }
+        place bin $out
+        place nvvm $out
+        place include ''${include:-$out}
+        place lib ''${lib:-$out}
+        [ -z "''${static-}" ] || find ''${lib:-$out} -name '*.a' -exec mv -ft $static/lib {} +
+      '';
+
       part =
         pname: outputs: text:
         sound (mk {
@@ -102,6 +116,7 @@ let
               chmod +x $1
             }
             ${text}
+            ${if host.cuda ? ${version} then real pname + (finish.${pname} or "") else ""}
           '';
           meta = {
             license = {
@@ -151,6 +166,31 @@ let
         header $static/lib/lib${file}_static.a
       '';
 
+      # What nixpkgs does to a part beyond moving files. Of nvcc there are two forms in 2026: the older of them,
+      # packages/cuda_nvcc.nix, is here, because its nvcc finds less (cuda_nvcc/package.nix adds cudart's headers).
+      finish = {
+        cuda_nvcc = ''
+          [ ! -e $real/bin/nvcc ] || {
+            rm $out/bin/nvcc $out/bin/nvcc.profile
+            sed -E -e 's:\$\(_TARGET_SIZE_\)::g' \
+              -e 's:\$\(TOP\)/(\$\(_TARGET_DIR_\)/)?include/cccl:${scope.cuda_cccl}/include:' \
+              -e "s:\\$\(TOP\)/(\\$\(_TARGET_DIR_\)/)?include:$out/include:" \
+              -e "s:\\$\(TOP\)/nvvm/:$out/nvvm/:" $real/bin/nvcc.profile > $out/bin/nvcc.profile
+            echo 'compiler-bindir = ${cc}/bin' >> $out/bin/nvcc.profile
+            ln -s $real/bin/nvcc $out/bin/.nvcc-wrapped
+            printf '#!/usr/bin/bash\nPATH=${cc}/bin:$PATH exec -a "$0" %s "$@"\n' \
+              $out/bin/.nvcc-wrapped > $out/bin/nvcc # makeBinaryWrapper --inherit-argv0
+            chmod +x $out/bin/nvcc
+          }
+        '';
+        cuda_cudart = ''
+          # The wheel lacks what the redistributable has: names to link with, and the stub of the driver.
+          (cd $lib/lib && for file in libcudart.so.*; do ln -sf $file libcudart.so; done)
+          rm $stubs/lib/stubs/libcuda.so
+          gcc -shared -x c /dev/null -Wl,-soname,libcuda.so.1 -o $stubs/lib/stubs/libcuda.so
+        '';
+      };
+
       # The files pkgs/development/cuda-modules/packages/NAME.nix (or NAME/package.nix)
       scope = {
         backendStdenv = sound { inherit cc; };
@@ -159,10 +199,11 @@ let
           fake $out/bin/ptxas
           header $out/nvvm/libdevice/libdevice.10.bc
         '';
-        cuda_cudart = part "cuda_cudart" [ "out" ] ''
-          header $out/include/cuda_runtime.h
-          header $out/lib/libcudart.so
-          header $out/lib/stubs/libcuda.so
+        cuda_cudart = part "cuda_cudart" [ "out" "dev" "include" "lib" "static" "stubs" ] ''
+          header $include/include/cuda_runtime.h
+          header $lib/lib/libcudart.so
+          header $static/lib/libcudart_static.a
+          header $stubs/lib/stubs/libcuda.so
         '';
         # renamed to cccl by a later revision; the flake takes either
         cuda_cccl = part "cuda_cccl" [ "out" ] "header $out/include/cub/cub.cuh";
@@ -170,6 +211,7 @@ let
         cuda_nvtx = part "cuda_nvtx" [ "out" ] "header $out/include/nvtx3/nvToolsExt.h";
         cuda_profiler_api = part "cuda_profiler_api" [ "out" ] "header $out/include/cuda_profiler_api.h";
         cuda_cuobjdump = part "cuda_cuobjdump" [ "out" ] "fake $out/bin/cuobjdump";
+        cuda_nvdisasm = part "cuda_nvdisasm" [ "out" ] "fake $out/bin/nvdisasm";
         libcublas = library "libcublas" "cublas";
         libcurand = library "libcurand" "curand";
         libcusolver = library "libcusolver" "cusolver";

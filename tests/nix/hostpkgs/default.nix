@@ -52,9 +52,12 @@ let
   python = import ./python.nix { inherit lib mk host programs; };
 in
 import ./trivial.nix { inherit lib mk host; }
-// import ./cuda.nix { inherit lib mk system config; inherit (stdenv) cc; }
+// import ./cuda.nix { inherit lib mk host system config; inherit (stdenv) cc; }
 // {
   inherit lib stdenv;
+
+  # pkgs/top-level/all-packages.nix
+  runtimeShell = "/usr/bin/bash";
 
   # pkgs/by-name/uv/uv/package.nix
   uv = programs "uv" [ host.uv ];
