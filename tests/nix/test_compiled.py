@@ -127,7 +127,7 @@ def test_an_extension_of_torch(
     kind: str,
     sm: str,
 ) -> None:
-    """torch's own flags, nvcc, CUB, torch's headers, an instruction of that chip alone, a link with cudart."""
+    """torch's own flags, CUB, torch's headers, an instruction of that chip alone, a link with cudart."""
     folder, said = extensions[kind]
     assert said.returncode == 0, said.stdout + said.stderr
     variables = shells.variables(kind)
