@@ -7,12 +7,13 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from medley import config
+from medley import config, origin
 from medley.beside import Beside, files
 from medley.engine import Serving
 from medley.imagined import imagined
 from medley.instead import placed
 from medley.layout.printed import lines
+from medley.placement import Wanted
 from medley.problem import Problem
 from medley.recipe import Order, steps
 from medley.recognised import kind_of
@@ -27,7 +28,11 @@ CLUSTERS: Mapping[str, str] = {
     "spark": "spark:1",
     "spark-2": "spark:2",
     "spark-2-thor-2": "spark:2,thor:2",
+    "orin": "orin:1",
     "orin-2": "orin:2",
+    "orin-r39-2": "orin-r39:2",
+    "spark-2-orin": "spark:2,orin:1",
+    "spark-orin-r39": "spark:1,orin-r39:1",
     "spark-rtx-pro-6000": "spark:1,rtx:1",
     "rtx-5090": "rtx-5090:1",
     "cpu-4": "cpu:4",
@@ -45,7 +50,8 @@ def expected() -> Iterator[tuple[str, Site, str, Model, Shape]]:
     """Each plan's file name, and what it is of."""
     models = {name: model for name, model in config.models().items() if model.shape}
     for cluster, kinds in CLUSTERS.items():
-        site = Site({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
+        bare = Site({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
+        site = origin.chosen(bare, Wanted(), origin.Asked())
         for name, model in models.items():
             assert model.shape
             yield f"{cluster}+{name}.txt", site, name, model, model.shape

@@ -4,8 +4,10 @@ from typing import Any
 import pytest
 
 from medley import agreement, config
+from medley.cluster import Cluster
 from medley.facts.gpu import NvidiaDriver
 from medley.kind import Kind
+from medley.recognised import kind_of
 from tests.recorded import recorded
 
 OURS = {"medley": "aaaa"}
@@ -112,3 +114,33 @@ def test_a_jetson_taken_for_a_newer_one_has_too_old_a_driver() -> None:
     silent = replace(found, driver=replace(found.driver, cuda=None, version=None))
     (problem,) = agreement.driver("b", silent, Kind("orin-r39", config.hosts()["orin-r39"], ""))
     assert "runs CUDA 12.6 at most" in problem.cause
+
+
+@pytest.mark.parametrize(
+    ("orin", "left_out"),
+    [
+        pytest.param({}, ["orin"], id="nothing is said: all that it has is its image"),
+        pytest.param({"image": "default"}, ["orin"], id="the image, with another vLLM"),
+        pytest.param({"env": "/home/you/venv"}, [], id="of one's own virtualenv nothing is known"),
+        pytest.param({"image": "maker/vllm:1"}, [], id="nor of another image"),
+    ],
+)
+def test_an_orin_on_jetpack_6_is_left_out_before_anything_is_fetched(
+    orin: dict[str, str], left_out: list[str]
+) -> None:
+    cluster = Cluster.model_validate({"hosts": {"spark": {}, "orin": orin}})
+    found = {"spark": recorded("spark"), "orin": recorded("orin-r36")}
+    kinds = {name: kind_of(each) for name, each in found.items()}
+    unfit = dict(agreement.unfit(found, kinds, cluster, "spark"))
+    assert list(unfit) == left_out
+    for problem in unfit.values():
+        assert "vLLM 0.12.0 and 0.32.0, Python 3.10 and 3.12" in problem.cause
+        assert "JetPack 7.2 on orin, or the same image on all hosts" in problem.fix
+        assert "--without orin" in problem.fix
+
+
+def test_two_orins_out_of_their_image_agree() -> None:
+    cluster = Cluster.model_validate({"hosts": {"a": {}, "b": {}}, "image": "default"})
+    found = dict.fromkeys(("a", "b"), recorded("orin-r36"))
+    kinds = {name: kind_of(each) for name, each in found.items()}
+    assert list(agreement.unfit(found, kinds, cluster, "a")) == []

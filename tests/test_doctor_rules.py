@@ -680,6 +680,15 @@ def test_an_old_environment_beside_the_one_that_all_have_is_no_fault() -> None:
     assert {check.state for check in checks_of("versions", made)} == {"ok"}
 
 
+def test_an_orin_on_jetpack_6_is_no_part_of_sparks() -> None:
+    found = checks_of("versions", case_of({"spark-pair-a": None, "orin-pair-a": None}))
+    (check,) = [each for each in found if each.state == "wrong"]
+    assert check.host == "orin-pair-a"
+    assert check.problem
+    assert "vLLM 0.12.0 and 0.32.0" in check.problem.cause
+    assert "JetPack 7.2" in check.problem.fix
+
+
 def test_a_host_that_says_nothing_of_its_links_is_not_known_to_be_apart() -> None:
     made = case_of({"spark-pair-a": None, "spark-pair-b": None, "rtx-stuck": None})
     assert made.fabric

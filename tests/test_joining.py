@@ -77,3 +77,10 @@ def test_an_image_is_the_head_s(changes: dict[str, str], machine: str, *, alike:
     assert "b" * 12 in caught.value.cause
     assert "a" * 12 in caught.value.cause
     assert "ssh spark-1 podman save maker/vllm:1 | podman load" in caught.value.fix
+
+
+def test_between_an_image_and_an_environment_the_fix_is_no_build() -> None:
+    inside = terms({**PARTS, "image": IMAGE}, {"ray": "2.60.0", "engine": "vLLM 0.12.0"}, "orin")
+    with pytest.raises(Problem) as caught:
+        require_alike(inside, HEAD, "10.0.0.1:24000")
+    assert "both out of one image" in caught.value.fix

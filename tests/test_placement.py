@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from medley import config
+from medley import config, origin
 from medley.imagined import imagined
 from medley.layout.candidates import Sizes
 from medley.layout.words import hosts, layers, named, pipelines, sizes
@@ -29,7 +29,9 @@ def shape(model: str) -> Shape:
 def site(kinds: str, *order: str) -> Site:
     """Imagined hosts; with an order they are a cluster, each with a slot."""
     found = Site({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
-    return replace(found, order=order, slots=dict.fromkeys(order, 1)) if order else found
+    if order:
+        return replace(found, order=order, slots=dict.fromkeys(order, 1))
+    return origin.chosen(found, Wanted(), origin.Asked())
 
 
 def test_a_pipeline_is_cut_for_the_order_that_ray_has() -> None:

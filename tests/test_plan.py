@@ -8,7 +8,7 @@ from medley.layout.candidates import Sizes
 from medley.layout.engine_memory import GIB
 from medley.layout.shapes import Device
 from medley.placement import Wanted, cached, placement, unplaced
-from medley.plan import Launcher, Plan, balanced, plan, unplanned
+from medley.plan import Launcher, Plan, balanced, plan, understood, unplanned
 from medley.problem import Problem
 from medley.site import Site
 from tests.test_placement import MODELS, shape, site
@@ -143,3 +143,30 @@ def test_a_cache_of_8_bits_holds_twice_as_much() -> None:
     asked = Wanted(concurrency=1, context=context)
     more = placement(shape("qwen3-32b"), spark, replace(asked, kv_type="fp8")).fit.concurrency
     assert more == pytest.approx(2 * placement(shape("qwen3-32b"), spark, asked).fit.concurrency, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("version", "finds"),
+    [
+        pytest.param("0.12.0", False, id="before the length could be left to vLLM"),
+        pytest.param("0.14.0", True, id="since then"),
+        pytest.param("0.32.0+cpu", True, id="a build of a later one"),
+        pytest.param("1.0.0", True, id="any later"),
+        pytest.param(None, True, id="as in the lock"),
+        pytest.param("", True, id="not said"),
+    ],
+)
+def test_an_older_vllm_is_told_the_longest_context(version: str | None, *, finds: bool) -> None:
+    found = understood(planned("qwen3-8b", site("orin")), "vllm", version)
+    assert found.finds_longest is finds
+    assert found.longest == shape("qwen3-8b").context
+    assert any("does not find the longest" in each for each in found.why) is not finds
+    assert understood(found, "sglang", "0.1.0") == found
+
+
+def test_the_longest_context_leaves_room_where_memory_is_short() -> None:
+    tight = planned("qwen3-8b", available(site("orin"), 28))
+    assert tight.longest is not None
+    assert tight.longest < shape("qwen3-8b").context
+    asked = planned("qwen3-8b", site("orin"), Wanted(context=2048))
+    assert understood(asked, "vllm", "0.12.0").finds_longest, "what was asked for is told anyway"

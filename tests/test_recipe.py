@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from medley import config, origin
 from medley.engine import Serving
 from medley.fabric import Wishes
 from medley.layout.candidates import Sizes
@@ -64,8 +65,8 @@ def test_all_hosts_meet_on_one_wire() -> None:
     ("kinds", "typed_link"),
     [
         pytest.param("spark,rtx", [], id="both have the fast wire"),
-        pytest.param("spark,orin", ["--link", "enP7s7"], id="a Spark's fast port leads to no Orin"),
-        pytest.param("thor,orin", ["--link", "enP2p1s0"], id="nor do a Thor's lanes"),
+        pytest.param("spark,orin-r39", ["--link", "enP7s7"], id="a Spark's fast port leads to no Orin"),
+        pytest.param("thor,orin-r39", ["--link", "enP2p1s0"], id="nor do a Thor's lanes"),
     ],
 )
 def test_a_head_is_told_its_wire_where_it_would_take_another(kinds: str, typed_link: list[str]) -> None:
@@ -138,11 +139,37 @@ def test_a_part_of_a_hosts_gpus_is_named() -> None:
     assert of(found[1])[1][-2:] == ["--port", "8001"]
 
 
-def test_a_kind_without_an_environment_needs_the_users_own() -> None:
+def test_a_kind_without_an_environment_runs_out_of_its_image() -> None:
     """PyPI has no build for an Orin on L4T r36."""
-    found = recipe("gpt-oss-120b", site("orin:2"))
+    head, worker, serve = recipe("gpt-oss-120b", site("orin:2"))
+    assert of(head)[1] == ["medley", "ray-head", "--image", "default"]
+    assert worker.typed.endswith("--token-file - --image default")
+    assert "--image" not in serve.typed, "of the image whose Ray runs"
+    assert {step.image for step in (head, worker, serve)} == {config.hosts()["orin"].container.image}
+    (alone,) = recipe("qwen3-8b", site("orin"))
+    assert of(alone)[1] == ["medley", "serve", "qwen3-8b", "--image", "default"]
+    there = recipe("gpt-oss-120b", site("spark:2"))
+    assert [step.image for step in there] == [None] * 3
+    assert not any("--image" in step.typed for step in there)
+
+
+def test_no_image_is_started_without_ray() -> None:
+    wanted = Wanted(sizes=Sizes(1, 2, 1), launcher="mp", one_server=True)
+    bare = site("orin:2")
+    found = recipe("gpt-oss-120b", origin.chosen(bare, wanted, origin.Asked()), wanted)
     assert all(step.typed.endswith("--env VENV") for step in found)
-    assert not any("--env" in step.typed for step in recipe("gpt-oss-120b", site("spark:2")))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "length"),
+    [
+        pytest.param("orin", "40960", id="vLLM 0.12.0 finds no length by itself"),
+        pytest.param("orin-r39", "auto", id="that of the lock does"),
+    ],
+)
+def test_an_older_engine_is_told_the_length(kinds: str, length: str) -> None:
+    (one,) = recipe("qwen3-8b", site(kinds))
+    assert ("--max-model-len", length) in pairs(one)
 
 
 def test_the_plans_reasons_go_with_what_serves() -> None:

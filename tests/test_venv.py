@@ -128,7 +128,7 @@ def test_a_virtualenv_of_ones_own_says_what_hosts_compare(tmp_path: Path) -> Non
     found = venv.at(Path(sys.prefix))
     assert found is not None
     assert found.parts["python"] == f"cpython {platform.python_version()}"
-    assert venv.versions(found, ("pytest",))["pytest"] == pytest.__version__
+    assert venv.versions(found.path, ("pytest",))["pytest"] == pytest.__version__
     assert venv.at(tmp_path) is None
 
 

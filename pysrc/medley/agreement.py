@@ -4,9 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from medley import driver as drivers
+from medley import origin
+from medley.cluster import Cluster, Member
 from medley.facts import Facts
 from medley.kind import Kind
 from medley.problem import Problem
+from medley.tables import Engine
 
 CLOCK_LIMIT_S = 10
 """Hours apart no certificate is valid and no log can be read beside another; ssh itself takes a second."""
@@ -51,6 +54,35 @@ def cuda(found: Facts) -> str | None:
     """What the driver runs at most: as nvidia-smi says, or on a Jetson, where it may not, as L4T does."""
     l4t = found.board.l4t
     return found.driver.cuda or (drivers.cuda_of_l4t(l4t.major) if l4t else None)
+
+
+def unfit(
+    found: Mapping[str, Facts], kinds: Mapping[str, Kind], cluster: Cluster, head: str
+) -> Iterator[tuple[str, Problem]]:
+    """Whom to leave out by what is known of it, before anything is fetched or built."""
+    members = {name: (kinds[name], cluster.member(name)) for name in found}
+    for name, each in found.items():
+        yield from ((name, problem) for problem in driver(name, each, kinds[name]))
+    yield from origins(members, cluster.engine, head)
+
+
+def origins(
+    members: Mapping[str, tuple[Kind, Member]], engine: Engine, head: str
+) -> Iterator[tuple[str, Problem]]:
+    """Hosts whose engine is known to be another than the head's."""
+    of = origin.of_members(members, engine)
+    for name, found in of.items():
+        differ = found.differences(of[head]) if head in of else []
+        if differ:
+            ways = (*([f"{found.upgrade} on {name}"] if found.upgrade else []), "the same image on all hosts")
+            yield (
+                name,
+                Problem(
+                    f"{name} and {head} cannot be in one cluster",
+                    cause=f"{', '.join(differ)}: {name} has {found}; {head} has {of[head]}",
+                    fix=f"{', or '.join(ways)} (image = … in cluster.toml); until then: --without {name}",
+                ),
+            )
 
 
 def advice(name: str, look: Mapping[str, Any]) -> Iterator[str]:

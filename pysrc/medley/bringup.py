@@ -66,14 +66,13 @@ class Bringup:
             name: facts.facts(transcript.parse(self.looks[name]["transcript"]))
             for name in self.everyone.present
         }
-        for name, each in list(found.items()):
-            for problem in agreement.driver(
-                name, each, kind_of(each, self.everyone.cluster.hosts[name].kind)
-            ):
-                self.everyone.fail(name, problem)
-                found.pop(name, None)
+        cluster = self.everyone.cluster
+        kinds = {name: kind_of(each, cluster.hosts[name].kind) for name, each in found.items()}
+        for name, problem in agreement.unfit(found, kinds, cluster, self.head):
+            self.everyone.fail(name, problem)
+            found.pop(name, None)
         self._need_head()
-        wishes = self.everyone.cluster.wishes
+        wishes = cluster.wishes
         try:
             self.ends, self.variables, self.why = wiring.of_cluster(found, wishes)
         except Problem as problem:

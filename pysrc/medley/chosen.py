@@ -8,7 +8,7 @@ from medley.container import Image, Runtime
 from medley.facts import Facts
 from medley.imaged import Choice, Imaged
 from medley.kind import Kind
-from medley.problem import Problem
+from medley.origin import default_image
 from medley.tables import Engine
 from medley.watch import SILENT, Watch
 
@@ -22,14 +22,7 @@ class Wanted:
     mounts: tuple[str, ...] = ()
 
     def name(self, kind: Kind) -> str:
-        found = kind.host.container.image if self.image == "default" else self.image
-        if not found:
-            raise Problem(
-                f"there is no image for hosts of the kind {kind.name}",
-                cause=f"hosts/{kind.name}.toml names none",
-                fix="--image NAME, of one that holds vLLM and Ray",
-            )
-        return found
+        return default_image(kind) if self.image == "default" else self.image
 
     def choice(self, kind: Kind, *, dry_run: bool, watch: Watch = SILENT) -> Choice:
         """As this host has it; dry, it may have to be fetched yet."""

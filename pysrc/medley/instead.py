@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count, islice
 from shlex import join
 
-from medley import config
+from medley import config, origin
 from medley.imagined import imagined
 from medley.layout.candidates import Sizes
 from medley.layout.choose import Choice
@@ -32,12 +32,16 @@ _NEAR = 1.25
 
 
 def placed(order: Order, shape: Shape, site: Site) -> Choice[Prediction]:
-    """Where it lies; where it does not fit, the Problem's fix is what to type instead."""
+    """Where it lies; where it does not fit, the Problem's fix is what to type instead.
+
+    That says too how hosts that are apart would come together.
+    """
     try:
         return placement(shape, site, order.wanted)
     except NoLayout as problem:
-        found = "\n".join(_changes(order, shape, site, problem.remedies)) or problem.fix
-        raise Problem(problem.what, cause=problem.cause, fix=found, status=problem.status) from problem
+        changes = list(_changes(order, shape, site, problem.remedies)) or [problem.fix]
+        fix = "\n".join((*changes, *origin.remedies(site.origins)))
+        raise Problem(problem.what, cause=problem.cause, fix=fix, status=problem.status) from problem
 
 
 def _changes(order: Order, shape: Shape, site: Site, remedies: Remedies | None) -> Iterator[str]:

@@ -37,8 +37,14 @@ def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, addr
         raise Problem(
             f"this host ({ours['host']}) and the head ({heads['host']}) do not run the same",
             cause="\n".join(differ),
-            fix="use the same medley on both: git pull, or the same flake; then: medley env build",
+            fix=_fix(ours, heads),
         )
+
+
+def _fix(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> str:
+    if any(side["parts"].get("image") for side in (ours, heads)):
+        return "both out of one image (--image NAME), or both without one; a Jetson Orin: docs/orin.md"
+    return "use the same medley on both: git pull, or the same flake; then: medley env build"
 
 
 def _require_same_image(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> None:

@@ -100,7 +100,9 @@ def terms(environment: Environment | Imaged) -> dict[str, Any]:
     """What two hosts must have in common, as this one has it."""
     names = ("ray", *ENGINES)
     versions = (
-        environment.versions(names) if isinstance(environment, Imaged) else venv.versions(environment, names)
+        environment.versions(names)
+        if isinstance(environment, Imaged)
+        else venv.versions(environment.path, names)
     )
     engines = [
         f"{engine.TITLE} {versions[name].partition('+')[0]}"

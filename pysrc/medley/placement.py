@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from medley import survey
+from medley import origin, survey
 from medley.fabric import Wishes
 from medley.layout.candidates import Sizes
 from medley.layout.choose import CONTEXT, Choice, Goal, choose, figures
@@ -21,8 +21,7 @@ from medley.site import Site
 from medley.tables import Engine, Shape
 
 _ANY_ORDER = 2  # the head's stage is the first, so there is but one
-_USUAL_CONTEXT = 1024
-"""What a stream has behind it, on average, where nobody says."""
+_USUAL_CONTEXT = 1024  # what a stream has behind it, on average, where nobody says
 
 
 @dataclass(frozen=True)
@@ -62,10 +61,11 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
     context, load = _asked(shape, wanted)
     found = site.devices(wanted.gpus)
     _require_memory(found)
+    link_of = survey.link_of(site.facts, site.wishes(wanted.wishes), site.measured)
     chosen = choose(
         shape,
         found,
-        survey.link_of(site.facts, site.wishes(wanted.wishes), site.measured),
+        origin.joined(link_of, site.origins),
         goal=wanted.goal,
         load=load,
         predict=predict,
@@ -77,8 +77,8 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
     )
     chosen = replace(
         chosen,
-        why=(*chosen.why, *survey.reasons(site.hosts, site.measured), *_order(chosen.layout, site)),
-        warnings=(*chosen.warnings, *_untried(shape, chosen.layout)),
+        why=(*chosen.why, *_reasons(chosen.layout, site)),
+        warnings=(*chosen.warnings, *_untried(shape, chosen.layout), *origin.apart(site.origins)),
     )
     lain = _lain(shape, chosen.layout, site, wanted)
     return chosen if lain == chosen.layout else _again(shape, chosen, lain, wanted)
@@ -106,6 +106,12 @@ def _require_memory(found: Sequence[Device]) -> None:
         fix="end what holds it: ps aux --sort=-rss | head\n"
         "or give back the page cache: sync; echo 3 | sudo tee /proc/sys/vm/drop_caches",
     )
+
+
+def _reasons(layout: Layout, site: Site) -> Iterator[str]:
+    yield from survey.reasons(site.hosts, site.measured)
+    yield from origin.reasons(site.origins, hosts(layout))
+    yield from _order(layout, site)
 
 
 def _order(layout: Layout, site: Site) -> Iterator[str]:
@@ -145,9 +151,8 @@ def unplaced(site: Site, wanted: Wanted) -> Layout:
 def _asked(shape: Shape, wanted: Wanted) -> tuple[int, Load]:
     """The context that must fit, and the load that the speed is predicted for."""
     context = wanted.context or min(shape.context, CONTEXT)
-    return context, Load(
-        wanted.concurrency, context_tokens=min(wanted.context or _USUAL_CONTEXT, shape.context)
-    )
+    behind = min(wanted.context or _USUAL_CONTEXT, shape.context)
+    return context, Load(wanted.concurrency, context_tokens=behind)
 
 
 def _refusal(layout: Layout, site: Site, wanted: Wanted, ranks: int) -> str | None:

@@ -1,6 +1,7 @@
 """A plan is what an engine is told: its ranks, how they are cut, and how much memory they take."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,12 +14,13 @@ from medley.layout.shapes import Layout
 from medley.layout.words import devices, hosts, layers, sizes
 from medley.predict import Prediction
 from medley.problem import Problem
-from medley.tables import Model, Shape
+from medley.tables import Engine, Model, Shape
 
 # A CPU's memory is the host's: the cache takes no more of it than this, however much could be had.
 _CPU_KV_SHARE = 4
 _MIB = 1 << 20
 _FP8_BITS = 8
+_AUTO_SINCE = (0, 14)
 
 Launcher = Literal["solo", "ray", "mp"]
 KvType = Literal["auto", "fp8"]
@@ -79,6 +81,10 @@ class Plan:
     """Of the host's CPU, where that runs the model: the fewest of all hosts."""
     context: int | None = None
     """Tokens of the longest sequence; None: the longest that fits."""
+    longest: int | None = None
+    """How long that is, so that it surely fits."""
+    finds_longest: bool = True
+    """Whether the engine finds it by itself."""
     sequences: int | None = None
     """At once, at most."""
     batch_tokens: int | None = None
@@ -110,10 +116,28 @@ def plan(
         memory_utilization=None if _is_cpu(layout) else fit.utilization,
         static_share=None if _is_cpu(layout) else _static(fit),
         context=context,
+        longest=_longest(shape, fit),
         sequences=fit.sequences,
         batch_tokens=fit.batch_tokens,
         why=(*choice.why, *choice.warnings, reason, *bare.why),
     )
+
+
+def understood(plan: Plan, engine: Engine, version: str | None) -> Plan:
+    """The same for an engine of this version, which may be older than the one that our locks have.
+
+    vLLM finds the longest context that fits since 0.14.0 (vllm-project/vllm pull request 29431).
+    """
+    known = tuple(int(part) for part in re.findall(r"\d+", version or "")[:2])
+    if engine != "vllm" or not known or known >= _AUTO_SINCE or plan.context or not plan.longest:
+        return plan
+    why = f"a context of {plan.longest} tokens: vLLM {version} does not find the longest by itself"
+    return replace(plan, finds_longest=False, why=(*plan.why, why))
+
+
+def _longest(shape: Shape, fit: Fit) -> int:
+    """What surely fits: the engine's own memory is an estimate, and too long a context is refused."""
+    return shape.context if fit.context >= shape.context else fit.context * 7 // 8
 
 
 def balanced(plan: Plan, shape: Shape) -> Plan:

@@ -10,7 +10,6 @@ from medley.beside import NOTHING, Beside
 from medley.engine import Serving
 from medley.engines import ENGINES
 from medley.fabric import End, Wishes, fabric
-from medley.kind import Kind
 from medley.launch import BARE, launch
 from medley.layout.choose import CONTEXT, Choice
 from medley.layout.fit import fit
@@ -20,7 +19,7 @@ from medley.layout.words import devices, hosts, pipelines
 from medley.nodes import RANKS_PORT, nodes
 from medley.part import Part, part
 from medley.placement import Wanted, cached
-from medley.plan import balanced, plan
+from medley.plan import balanced, plan, understood
 from medley.predict import Prediction
 from medley.reasoned import Reasoned
 from medley.site import Site
@@ -38,6 +37,8 @@ class Step:
     """As a person types it there."""
     starts: Reasoned
     """The process that it comes to, but for what the toolchain of that host adds."""
+    image: str | None = None
+    """In a container of which it is started, if in one."""
     why: tuple[str, ...] = ()
     """The plan's own reasons."""
 
@@ -112,6 +113,7 @@ def _of_pipeline(order: Order, shape: Shape, choice: Choice[Prediction], site: S
     )
     if order.wanted.balanced:
         told = balanced(told, shape)
+    told = understood(told, order.wanted.engine, _version(used[0], site, order.wanted.engine))
     if told.launcher == "ray":
         addresses = {host: end.address for host, end in ends.items()}
         told = replace(told, places=tuple(addresses[device.host] for device in devices(choice.layout)))
@@ -128,10 +130,10 @@ def _of_pipeline(order: Order, shape: Shape, choice: Choice[Prediction], site: S
         beside=order.beside,
     )
     split = f"{VARIABLE[order.wanted.engine]}={order.wanted.partition} " if order.wanted.partition else ""
-    typed = split + shlex.join(
-        (*_serve(order, choice.layout, site), *_environment(kind, order.wanted.engine), *_engines(order))
-    )
-    yield Step(used[0], typed, started.reasoned, told.why)
+    # Over a cluster it is of what its Ray runs from.
+    environment = _environment(used[0], site) if len(used) == 1 else ()
+    typed = split + shlex.join((*_serve(order, choice.layout, site), *environment, *_engines(order)))
+    yield Step(used[0], typed, started.reasoned, _contained(used[0], site), told.why)
 
 
 def _without_ray(order: Order, shape: Shape, choice: Choice[Prediction], site: Site) -> Iterator[Step]:
@@ -159,10 +161,10 @@ def _without_ray(order: Order, shape: Shape, choice: Choice[Prediction], site: S
             extra=order.extra,
             beside=order.beside,
         )
-        environment = _environment(kind, wanted.engine)
+        environment = _environment(host, site)
         serve = shlex.join((*_serve(order, choice.layout, site), *environment, *_engines(order)))
-        typed = serve if host == used[0] else " ".join((join, *environment))
-        yield Step(host, typed, started.reasoned, told.why if host == used[0] else ())
+        typed = serve if host == used[0] else " ".join((join, shlex.join(environment))).rstrip()
+        yield Step(host, typed, started.reasoned, why=told.why if host == used[0] else ())
 
 
 def _joining(wishes: Wishes, site: Site, ends: Mapping[str, End], engine: Engine) -> Iterator[Step]:
@@ -178,19 +180,16 @@ def _joining(wishes: Wishes, site: Site, ends: Mapping[str, End], engine: Engine
         own = wiring.of_head(head, site.facts[head], replace(wishes, link=link[1]), {})
     ours = _part(head, site, engine)
     start = ray.head(place, ours.node(own), ray.Ports(), dashboard=False, more=ours.on(own))
-    yield Step(
-        head,
-        shlex.join(("medley", "ray-head", *link, *named, *_environment(site.hosts[head][1], engine))),
-        start,
-    )
+    typed = shlex.join(("medley", "ray-head", *link, *named, *_environment(head, site)))
+    yield Step(head, typed, start, _contained(head, site))
     for host in others:
         both = {name: site.facts[name] for name in (head, host)}
         wired = wiring.of_worker(both, host, (head, at), wishes, {})
         ours = _part(host, site, engine)
         start = ray.worker(place, ours.node(wired), ray.Ports(), to=_gcs(ends[head]), more=ours.on(wired))
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN} | medley ray-worker {at} --token-file -"
-        typed = " ".join((typed, *named, *_environment(site.hosts[host][1], engine)))
-        yield Step(host, typed, start)
+        typed = " ".join((typed, *named, shlex.join(_environment(host, site)))).rstrip()
+        yield Step(host, typed, start, _contained(host, site))
 
 
 def _part(host: str, site: Site, engine: Engine) -> Part:
@@ -198,9 +197,20 @@ def _part(host: str, site: Site, engine: Engine) -> Part:
     return part(facts, kind, BARE, slots=None, path="", engine=engine)
 
 
-def _environment(kind: Kind, engine: Engine = "vllm") -> tuple[str, ...]:
-    """A kind of host that has no environment of ours needs the user's own virtualenv."""
-    return () if engine in kind.host.environments else ("--env", "VENV")
+def _environment(host: str, site: Site) -> tuple[str, ...]:
+    """The switches that lead to this host's engine; none where its Ray runs already."""
+    return site.origins[host].typed if host in site.origins else ()
+
+
+def _version(host: str, site: Site, engine: Engine) -> str | None:
+    """Of its engine, where that is known before anything is asked."""
+    return site.origins[host].versions.get(engine) if host in site.origins else None
+
+
+def _contained(host: str, site: Site) -> str | None:
+    """The image that this host's part runs in."""
+    found = site.origins.get(host)
+    return found.name if found and found.image else None
 
 
 def _engines(order: Order) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from medley.facts import Facts
 from medley.kind import Kind
 from medley.layout.shapes import Device
 from medley.measured import NOTHING, Measured
+from medley.origin import Origin
 from medley.problem import Problem
 
 
@@ -26,6 +27,8 @@ class Site:
     """By which each has joined it."""
     measured: Measured = NOTHING
     """What its devices and wires were seen to reach."""
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    """Where each has its engine from, where that is still to be chosen: hosts that have joined agree."""
 
     @property
     def head(self) -> str | None:
@@ -55,6 +58,7 @@ class Site:
             {name: count for name, count in self.busy.items() if name in part},
             {name: address for name, address in self.addresses.items() if name in part},
             self.measured,
+            self.origins,
         )
 
     def devices(self, gpus: str | None = None) -> tuple[Device, ...]:

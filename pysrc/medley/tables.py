@@ -73,6 +73,10 @@ class Container(Table):
 
     image: str | None = None
     """What `--image default` stands for."""
+    holds: Mapping[Literal[Engine, "ray", "python", "cuda"], Version] = {}
+    """What is in that one; what nobody says is absent."""
+    source: str | None = None
+    """Who says so: its tag, its maker's release notes."""
     nvidia_runtime: bool = False
     """Its GPU comes into a container by NVIDIA's own runtime alone."""
 
@@ -89,6 +93,8 @@ class Host(Table):
     """The engine environment (locks/NAME.toml) of each engine that this kind can run."""
     no_environment: str | None = None
     """Why there is none, and the way round; said to the user."""
+    upgrade: str | None = None
+    """What would give such a host an environment of ours, in a few words."""
     toolkit: Toolkit | None = None
     driver: Driver = Driver()
     container: Container = Container()

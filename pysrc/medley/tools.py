@@ -86,9 +86,17 @@ def environment(kind: Kind, named: str | None, engine: Engine = "vllm") -> str:
             f"there is no engine environment with {title} for {kind.host.title}",
             cause=kind.host.no_environment
             or f"hosts/{kind.name}.toml names {f'one with {known} alone' if known else 'none'}",
-            fix=f"medley serve MODEL --env /path/to/a/virtualenv/with/{engine}",
+            fix=_way(kind, engine),
         )
     return offered
+
+
+def _way(kind: Kind, engine: Engine) -> str:
+    own = f"medley serve MODEL --env /path/to/a/virtualenv/with/{engine}"
+    held = kind.host.container
+    if held.image and (not held.holds or engine in held.holds):
+        return f"medley serve MODEL --image default   # or: {own}"
+    return own
 
 
 def _named(named: str, engine: Engine, offered: str | None) -> str:

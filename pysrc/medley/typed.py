@@ -12,6 +12,8 @@ _INDENT, WIDE = 3, 100
 def typed(steps: Iterable[Step], wide: int = WIDE) -> Iterator[str]:
     for step in steps:
         yield f"on {step.host}: {step.typed}"
+        if step.image:
+            yield f"{' ' * _INDENT} # in a container of {step.image}"
         yield from _wrapped(step.starts.command, wide)
 
 

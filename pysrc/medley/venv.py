@@ -240,8 +240,8 @@ def _recipe(name: str) -> tuple[Recipe, Path]:
     )
 
 
-def versions(environment: Environment, names: tuple[str, ...]) -> dict[str, str]:
-    """The versions of distributions in an environment, by name; empty where one is not installed."""
-    folders = [path.name for path in environment.path.glob("lib/python*/site-packages/*.dist-info")]
+def versions(path: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """The versions of distributions in an environment's folder, by name; empty where one is not installed."""
+    folders = [each.name for each in path.glob("lib/python*/site-packages/*.dist-info")]
     known = dict(folder.removesuffix(".dist-info").partition("-")[::2] for folder in folders)
     return {name: known.get(name, "") for name in names}

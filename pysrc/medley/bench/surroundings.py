@@ -85,7 +85,7 @@ def _environment(binary: Path) -> dict[str, Any]:
     found = venv.at(binary.parent)
     if found is None:
         return {"environment": None, "digest": None, "lock": None, "versions": {}}
-    versions = {name: each for name, each in venv.versions(found, _TELLING).items() if each}
+    versions = {name: each for name, each in venv.versions(found.path, _TELLING).items() if each}
     return {
         "environment": found.name,
         "digest": found.digest,

@@ -35,6 +35,16 @@ Examples:
         "--hosts", str, argname="KINDS", help="hosts one need not own: spark:2,thor:1", excludes=["--from"]
     )
     link = cli.SwitchAttr("--link", str, argname="LINK", help="the wire: an interface, address or network")
+    image = cli.SwitchAttr(
+        "--image",
+        str,
+        argname="IMAGE",
+        excludes=["--env"],
+        help="out of a container of this image on every host; default: each kind's own, which hosts/ names",
+    )
+    environment = cli.SwitchAttr(
+        "--env", str, argname="ENV", help="an engine environment, or your own virtualenv, on every host"
+    )
     all_ = cli.Flag("--all", help="list every rejected layout")
     as_json = cli.Flag("--json", help="print one JSON object")
     picture = cli.SwitchAttr(
@@ -42,7 +52,7 @@ Examples:
     )
 
     def main(self, model: str, *more: str) -> None:
-        from medley import config, engine, store
+        from medley import config, engine, origin, store
         from medley.cli.reasons import table
         from medley.instead import placed
         from medley.layout.printed import lines
@@ -55,7 +65,8 @@ Examples:
         listens = engine.Serving(found.target, found.name)
         beside = self.besides(found, (), engine=chosen, starts=False, refuses=False)
         order = Order(found, listens, self.wanted(chosen, self.link), beside=beside, typed=self.typed)
-        made, site = shape_of(found), self._site(more)
+        made = shape_of(found)
+        site = origin.chosen(self._site(more), order.wanted, origin.Asked(self.image, self.environment))
         choice = placed(order, made, site)
         to_do = tuple(steps(order, made, choice, site))
         if self.picture is not None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
-from medley import dialect, spreading, tools
+from medley import dialect, origin, spreading, tools, venv
 from medley.cli.placing import shape_of
 from medley.cli.progress import watch
 from medley.cli.reasons import show_steps
@@ -12,19 +12,23 @@ from medley.cli.served import say
 from medley.engines import ENGINES
 from medley.imaged import Imaged
 from medley.instead import placed
-from medley.launch import BARE, Launch, launch
+from medley.kind import Kind
+from medley.launch import BARE, Launch, Tools, launch
 from medley.layout.shapes import Layout
 from medley.layout.words import devices, hosts, pipelines
 from medley.membership import Membership
+from medley.origin import Asked
 from medley.placement import cached, unplaced
-from medley.plan import Launcher, Plan, balanced, plan, unplanned
+from medley.plan import Launcher, Plan, balanced, plan, understood, unplanned
 from medley.problem import Problem
 from medley.recipe import Order, steps
 from medley.site import Site
+from medley.tables import Engine
 
 
-def what_if(order: Order, site: Site, *, as_json: bool) -> None:
+def what_if(order: Order, site: Site, asked: Asked, *, as_json: bool) -> None:
     """On hosts that are not a cluster here, where replicas are servers of their own."""
+    site = origin.chosen(site, order.wanted, asked)
     one = order.wanted.launcher == "mp"
     order = replace(order, wanted=replace(order.wanted, one_server=one))
     made = shape_of(order.weights)
@@ -89,6 +93,7 @@ def launched(
         chosen = ready(kind, named, engine=order.wanted.engine, joins=joined is not None, watch=watch())
         dialect.require_known(engine, chosen.binary, order.extra, ask=not dry_run, watch=watch())
     cluster = spreading.settings(joined, site, order.wanted, os.environ, watch()) if joined else ()
+    plan = understood(plan, order.wanted.engine, _version(source, chosen, kind, order.wanted.engine))
     made = make(
         engine,
         order.weights,
@@ -102,3 +107,13 @@ def launched(
         beside=order.beside,
     )
     return source.launched(made, order.serving, over_ray=bool(joined)) if isinstance(source, Imaged) else made
+
+
+def _version(source: Imaged | str | None, chosen: Tools, kind: Kind, engine: Engine) -> str | None:
+    """Of the engine that will run, where it is known; an image nobody looked into is as hosts/ has it."""
+    if not isinstance(source, Imaged):
+        return venv.versions(chosen.binary.parent, (engine,))[engine] if chosen.binary.parts else None
+    if source.held:
+        return source.versions((engine,))[engine]
+    default = kind.host.container
+    return default.holds.get(engine) if source.choice.image.name == default.image else None

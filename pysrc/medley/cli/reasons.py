@@ -35,6 +35,8 @@ def show_steps(steps: "Iterable[Step]", *, as_json: bool) -> None:
         for what, reason in step.starts.why():
             print(f"medley: {step.host}: {what}: {reason}", file=sys.stderr)
         print(f"on {step.host}: {step.typed}", file=sys.stderr)
+        if step.image:
+            print(f"medley: {step.host}: in a container of {step.image}", file=sys.stderr)
         print(step.starts.command)
 
 
@@ -43,7 +45,14 @@ def table(step: "Step") -> dict[str, Any]:
     told = (*(("plan", each) for each in step.why), *step.starts.why())
     reasons = [{"what": what, "why": reason} for what, reason in told]
     parts = {"argv": command.argv, "env": command.env, "unset": command.unset, "secrets": command.secrets}
-    return {"host": step.host, "type": step.typed, "command": str(command), **parts, "why": reasons}
+    return {
+        "host": step.host,
+        "type": step.typed,
+        "image": step.image,
+        "command": str(command),
+        **parts,
+        "why": reasons,
+    }
 
 
 def only_dry_run(verb: str, switch: str) -> Problem:

@@ -70,6 +70,7 @@ class ServeHere(FromImage, Hosting):
         from medley.cli.planned import what_if
         from medley.cli.progress import watch
         from medley.cli.reasons import only_dry_run
+        from medley.origin import Asked
         from medley.recipe import Order
 
         if flags and not flags[0].startswith("-"):
@@ -98,7 +99,7 @@ class ServeHere(FromImage, Hosting):
             return
         site = self.site(joined) if here else replay.site(self.replayed, imagined, self.kind)
         if len(site.hosts) > 1 and not joined:
-            what_if(order, site, as_json=self.as_json)
+            what_if(order, site, Asked(self.image, self.environment), as_json=self.as_json)
         elif self.restarts:
             again = Again(self.restarts, order.serving, joined, watch(), lambda: self.site(None))
             again.run(lambda there, on_ready: self._serve(order, there, joined, why, on_ready), site)

@@ -120,7 +120,8 @@ def drivers(case: Case) -> Iterator[Check]:
 
 
 def versions(case: Case) -> Iterator[Check]:
-    """Of what ranks must have alike, by the packages that lie in each host's engine environment."""
+    """Of what ranks must have alike, by where each has its engine from and by the packages that lie there."""
+    yield from _origins(case)
     every = {name: _packages(host, case) for name, host in case.hosts.items()}
     for name, host in case.hosts.items():
         if host.condition.keeping is None:
@@ -144,6 +145,14 @@ def versions(case: Case) -> Iterator[Check]:
             yield ok(
                 name, ", ".join(f"{each} {packages[each]}" for each in (*_MUST, *_SHOULD) if each in packages)
             )
+
+
+def _origins(case: Case) -> Iterator[Check]:
+    """Hosts whose engine is known to be another than the first one's: up leaves them out."""
+    there = {name: (host.kind, host.member) for name, host in case.hosts.items() if host.kind}
+    first = next(iter(there), "")
+    for name, problem in agreement.origins(there, case.engine, first):
+        yield told(name, "wrong", problem)
 
 
 def _packages(host: Host, case: Case) -> list[dict[str, str]]:

@@ -162,7 +162,8 @@ def _memory(plan: Plan, host: Host) -> Iterator[Flag]:
         yield Flag(("--max-num-batched-tokens",), str(plan.batch_tokens), why)
     if plan.context is not None or plan.sequences is not None:
         why = "as asked" if plan.context else "the longest that fits the memory, up to the model's own"
-        yield Flag(("--max-model-len",), str(plan.context or "auto"), why)
+        longest = "auto" if plan.finds_longest else plan.longest
+        yield Flag(("--max-model-len",), str(plan.context or longest), why)
 
 
 def _compilation(plan: Plan, host: Host) -> Iterator[Flag]:

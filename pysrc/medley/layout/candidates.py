@@ -150,7 +150,7 @@ def _headed(unit: Unit, head: str | None) -> Unit:
 
 def _unwired(link: Link | Apart | None) -> str:
     if isinstance(link, Apart):
-        return f"{link.hosts[0]} and {link.hosts[1]} have no link"
+        return f"{link.hosts[0]} and {link.hosts[1]} {link.because}"
     carried = link.mbit if link else 0
     return (
         f"the link carries {carried / 1000:g} Gbit/s, below {FAST_MBIT / 1000:g}, "

@@ -6,8 +6,8 @@ from itertools import combinations
 
 from medley.layout.shapes import Link
 
-LinkOf = Callable[[str, str], Link | None]
-"""The link between two hosts; None where they cannot talk."""
+LinkOf = Callable[[str, str], Link | str | None]
+"""The link between two hosts; None where they cannot talk, or what else keeps them apart, in words."""
 # Tensor parallel talks twice a layer. Over 10GbE TCP it is known to work (two AGX Orin, jetson-containers'
 # distributed-inference.md); below, nobody reports a gain.
 FAST_MBIT = 10_000
@@ -15,15 +15,16 @@ FAST_MBIT = 10_000
 
 @dataclass(frozen=True)
 class Apart:
-    """Two hosts that cannot talk."""
+    """Two hosts that no layout can have both of."""
 
     hosts: tuple[str, str]
+    because: str = "have no link"
 
 
 @dataclass(frozen=True)
 class Wires:
     link_of: LinkOf
-    _pairs: dict[tuple[str, str], Link | None] = field(default_factory=dict)
+    _pairs: dict[tuple[str, str], Link | str | None] = field(default_factory=dict)
     _groups: dict[frozenset[str], Link | Apart | None] = field(default_factory=dict)
 
     def between(self, hosts: Iterable[str]) -> Link | Apart | None:
@@ -38,8 +39,9 @@ class Wires:
         for pair in combinations(names, 2):
             if pair not in self._pairs:
                 self._pairs[pair] = self.link_of(*pair)
-            if (link := self._pairs[pair]) is None:
-                return Apart(pair)
+            link = self._pairs[pair]
+            if not isinstance(link, Link):
+                return Apart(pair, link) if link else Apart(pair)
             worst = link if worst is None else slower(worst, link)
         return worst
 
