@@ -10,7 +10,8 @@ from medley.cli import VERBS
 
 Run = Callable[..., tuple[int, str, str]]
 _INNER = (
-    *("env build", "env check", "env clean", "env list", "env path", "bench show", "bench history"),
+    *("env build", "env check", "env clean", "env list", "env lock", "env path", "bench show"),
+    "bench history",
     *("bench compare", "link show", "link test", "link setup", "link watch"),
     *("service install", "service remove", "service show"),
 )

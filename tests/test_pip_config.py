@@ -146,3 +146,27 @@ def test_read(tmp_path: Path) -> None:
 )
 def test_offers_wheels(told: dict[str, str], environ: dict[str, str], *, expected: bool) -> None:
     assert pip_config.offers_wheels(told, environ) is expected
+
+
+@pytest.mark.parametrize(
+    ("told", "environ", "index", "strategy"),
+    [
+        pytest.param({}, {}, "https://h/jp6", "first-index", id="before PyPI, and alone for what it has"),
+        pytest.param(
+            {"UV_INDEX": "http://a"}, {}, "https://h/jp6 http://a", "first-index", id="before pip's"
+        ),
+        pytest.param({}, {"UV_INDEX": "http://b"}, "https://h/jp6 http://b", "first-index", id="and uv's"),
+        pytest.param(
+            BEST, {"UV_INDEX_STRATEGY": "x"}, "https://h/jp6", "unsafe-best-match", id="as the user says"
+        ),
+    ],
+)
+def test_a_locks_own_indexes_come_first(
+    told: dict[str, str], environ: dict[str, str], index: str, strategy: str
+) -> None:
+    found = pip_config.first(told, ("https://h/jp6",), environ)
+    assert (found["UV_INDEX"], found["UV_INDEX_STRATEGY"]) == (index, strategy)
+
+
+def test_without_any_nothing_changes() -> None:
+    assert pip_config.first(BEST, (), {}) == BEST

@@ -25,7 +25,7 @@ from medley.watch import Watch
 
 MANIFEST = "medley.json"
 # So that a network that swallows everything is a Problem in seconds; for the look-up alone: downloads falter.
-_IMPATIENT = {"UV_HTTP_CONNECT_TIMEOUT": "2", "UV_HTTP_RETRIES": "2"}
+IMPATIENT = {"UV_HTTP_CONNECT_TIMEOUT": "2", "UV_HTTP_RETRIES": "2"}
 _LOAD_LIMIT_S = 20
 _UNSET = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
 
@@ -90,7 +90,8 @@ def commands(plan: Blueprint, environ: Mapping[str, str] = os.environ) -> list[C
 
 def told_uv(plan: Blueprint, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What this machine's pip configuration has to say to uv."""
-    return pip_config.variables(pip_config.read(environ, Path.home(), plan.interpreter.prefix), environ)
+    told = pip_config.variables(pip_config.read(environ, Path.home(), plan.interpreter.prefix), environ)
+    return pip_config.first(told, plan.recipe.indexes, environ)
 
 
 def run(plan: Blueprint, *, watch: Watch) -> None:
@@ -171,7 +172,7 @@ def _steps(plan: Blueprint, watch: Watch) -> None:
 def _look_up(plan: Blueprint, watch: Watch) -> bool:
     """Whether torch must come from PyTorch's own index, because this machine's indexes lack the build."""
     told = told_uv(plan)
-    patience = {name: value for name, value in _IMPATIENT.items() if name not in os.environ}
+    patience = {name: value for name, value in IMPATIENT.items() if name not in os.environ}
     first = plan.recipe.torch_backend is not None and not pip_config.offers_wheels(told, os.environ)
     for backend in (first, True):
         with watch.stage(f"{plan.name}: look up every package of the lock"):

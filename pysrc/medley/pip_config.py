@@ -94,6 +94,16 @@ def variables(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
     return told
 
 
+def first(told: Mapping[str, str], indexes: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The same with these indexes before all others: what one of them has is taken from nowhere else."""
+    if not indexes:
+        return dict(told)
+    others = told.get("UV_INDEX") or environ.get("UV_INDEX") or environ.get("UV_EXTRA_INDEX_URL") or ""
+    # An index of one sort of hardware has fewer versions than PyPI, under the same names.
+    alone = {} if _is_set("UV_INDEX_STRATEGY", environ) else {"UV_INDEX_STRATEGY": "first-index"}
+    return {**told, "UV_INDEX": " ".join((*indexes, *others.split())), **alone}
+
+
 def offers_wheels(told: Mapping[str, str], environ: Mapping[str, str]) -> bool:
     """Whether this machine has wheels from anywhere but one index, which may be those that PyPI lacks."""
     names = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS")

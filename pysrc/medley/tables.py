@@ -242,6 +242,8 @@ class Recipe(Table):
     """Our own code in the engine: folders of medley/inside."""
     torch_backend: str | None = None
     """uv's name for the index of PyTorch builds that PyPI does not have."""
+    indexes: tuple[Annotated[str, Field(pattern=r"^(https?|file)://\S+$")], ...] = ()
+    """Looked into before all others, for a lock of a user's own: what one of them has is taken from there."""
     libraries: Mapping[str, str] = {}
     """Libraries that its wheels need and not every system has: Debian's package of each."""
     note: str | None = None

@@ -54,9 +54,9 @@ def lacks(lines: Sequence[str]) -> bool:
     return any("there is no version of" in line or "was not found in the" in line for line in lines)
 
 
-def failure(name: str, status: int, lines: Sequence[str]) -> Problem:
-    """What uv's last lines mean, where it was to build the environment `name`."""
-    what = f"{name} cannot be built"
+def failure(name: str, status: int, lines: Sequence[str], *, verb: str = "build") -> Problem:
+    """What uv's last lines mean, where `medley env VERB` was to make or to lock `name`."""
+    what = f"{name} cannot be {'built' if verb == 'build' else 'locked'}"
     said = "\n".join(line for line in lines if line.strip())
     cause = _tail(lines) or f"uv exited with {status} and said nothing"
     if match := _HASH.search(said):
@@ -79,7 +79,9 @@ def failure(name: str, status: int, lines: Sequence[str]) -> Problem:
             cause=cause,
             fix="name a folder that has its wheel: export PIP_FIND_LINKS=/path/to/wheels",
         )
-    return Problem(what, cause=cause, fix=f"mend that, or go step by step: medley env build {name} --dry-run")
+    return Problem(
+        what, cause=cause, fix=f"mend that, or go step by step: medley env {verb} {name} --dry-run"
+    )
 
 
 def full(what: str, cause: str) -> Problem:

@@ -19,7 +19,7 @@ _GB = 1e9
 
 
 class Env(Verb):
-    DESCRIPTION = "Build, list, prove and remove engine environments."
+    DESCRIPTION = "Build, list, prove and remove engine environments, and lock your own."
     DESCRIPTION_MORE = """
 An engine environment is a virtualenv with an engine and Ray, made by uv from a hashed lock. `serve` builds
 the one it needs by itself. Where NAME is left out, it is the one for this kind of host.
@@ -29,6 +29,7 @@ Examples:
     /medley env build vllm-cpu
     /medley env check vllm-cpu    prove it: imports, and a real kernel
     /medley env list
+    /medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r ray
 
 """
     USAGE = "    {progname} SUBCOMMAND [SWITCHES] ...\n"
@@ -234,3 +235,6 @@ def _wanted(name: str) -> "tuple[str, Toolkit | None, Driver]":
         )
     chain = libcuda.given(toolkit.find(here.name, watch=watch()), here.host)
     return name, chain, here.host.driver
+
+
+Env.subcommand("lock", "medley.cli.env_lock.Lock")
