@@ -22,7 +22,7 @@ Python implementation tags: `cp311`, `cp312`, `cp313`"""
 PLATFORM = """\
 error: No solution found when resolving dependencies
   cause: Because only vllm==0.14.0+cu126 is available and vllm==0.14.0+cu126 has no wheels with a matching
-         platform tag (e.g., `manylinux_2_36_x86_64`), we can conclude that all versions of vllm cannot be used."""
+         platform tag (e.g., `manylinux_2_36_x86_64`), we can conclude that all of it cannot be used."""
 ABSENT = """\
 error: No solution found when resolving dependencies
   cause: Because nosuch was not found in the package registry and you require nosuch, we can conclude

@@ -112,9 +112,7 @@ def test_a_file_that_changed_since_is_refused(env: dict[str, str], address: str,
 @pytest.mark.parametrize(
     ("tag", "said"),
     [
-        pytest.param(
-            ELSEWHERE, (), "vllm has no file for this Python and this machine", id="another machine"
-        ),
+        pytest.param(ELSEWHERE, "vllm has no file for this Python and this machine", id="another machine"),
         pytest.param("cp38-cp38-any", "vllm has no file for this Python", id="another Python"),
     ],
 )
