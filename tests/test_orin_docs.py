@@ -1,0 +1,37 @@
+"""docs/orin.md shows what is printed, and names what there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from medley import config
+from medley.layout.candidates import Sizes
+from medley.placement import Wanted, placement
+from medley.problem import Problem
+from tests.test_placement import shape, site
+from tests.test_recipe import recipe
+
+TEXT = (Path(__file__).parents[1] / "docs" / "orin.md").read_text(encoding="utf-8")
+
+
+def test_the_problem_is_the_one_that_is_printed() -> None:
+    with pytest.raises(Problem) as caught:
+        placement(shape("gpt-oss-120b"), site("spark:1,orin:1"), Wanted(sizes=Sizes(1, 2)))
+    shown = TEXT.split("--hosts spark:1,orin:1 --tp 1 --pp 2\n", 1)[1].split("\n\n", 1)[0]
+    assert "\n".join(line.removeprefix("    ") for line in shown.splitlines()) == f"medley: {caught.value}"
+
+
+def test_the_image_is_typed_as_the_plan_prints_it() -> None:
+    head, worker, serve = (step.typed for step in recipe("gpt-oss-120b", site("orin:2")))
+    for typed in (head, re.sub(r"10\.0\.10\.\d+", "HEAD", worker), serve):
+        assert f"    {typed}" in TEXT
+
+
+def test_the_table_is_what_hosts_say() -> None:
+    old, new = config.hosts()["orin"], config.hosts()["orin-r39"]
+    assert dict(new.environments) == {"vllm": "vllm-cuda"}
+    assert dict(old.environments) == {}
+    assert old.container.holds["vllm"] in TEXT
+    assert old.upgrade == "JetPack 7.2"
+    assert "docs/orin.md" in (old.no_environment or "")
