@@ -97,6 +97,12 @@ def test_the_commands_of_an_install() -> None:
 
 
 def test_what_it_has_of_the_environment_it_is_installed_from() -> None:
-    ours = {"PATH": "/opt/bin:/bin", "MEDLEY_CACHE": "/data", "HF_HOME": "/hub", "XDG_CACHE_HOME": "/cache"}
+    ours = {
+        "PATH": "/usr/local/bin:/bin",
+        "MEDLEY_CACHE": "/data",
+        "HF_HOME": "/hub",
+        "XDG_CACHE_HOME": "/cache",
+    }
     others = {"HOME": "/root", "SUDO_USER": "ann", "XDG_RUNTIME_DIR": "/run/user/0", "SSH_AUTH_SOCK": "/x"}
     assert carried({**ours, **others}) == ours
+    assert carried({"PATH": "/home/ann/games:/bin"}) == {"PATH": "/bin"}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from medley import machine, serving, store, systemd
+from medley import machine, own, serving, store, systemd
 from medley.command import Command
 from medley.problem import Problem
 from medley.systemd import systemctl
@@ -67,7 +67,11 @@ class Service:
 
 def carried(environ: Mapping[str, str]) -> dict[str, str]:
     """What it is to have of the environment of who installs it: systemd's own has next to nothing."""
-    return {name: value for name, value in environ.items() if name.startswith(_CARRIED)}
+    return {
+        name: own.path(value) if name == "PATH" else value
+        for name, value in environ.items()
+        if name.startswith(_CARRIED)
+    }
 
 
 def _port(words: tuple[str, ...]) -> int:
