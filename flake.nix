@@ -21,6 +21,14 @@
       checks = each "checks";
       formatter = each "formatter";
 
+      # medley made of somebody's own nixpkgs; it takes its toolkits from this flake.
+      overlays.default = final: _: {
+        medley = import ./nix/package.nix {
+          pkgs = final;
+          flake = self;
+        };
+      };
+
       nixosModules = rec {
         medley = import ./nix/nixos.nix { inherit self; };
         default = medley;

@@ -1,5 +1,8 @@
 # The command line itself: small, and without torch, Ray or any engine.
-{ pkgs }:
+{
+  pkgs,
+  flake ? null, # where it takes toolkits from by itself; an app says so, and what is edited here must not rebuild it
+}:
 let
   inherit (pkgs) lib;
   inherit (fromTOML (builtins.readFile ../pyproject.toml)) project;
@@ -35,6 +38,11 @@ python.buildPythonApplication {
     "--set-default"
     "MEDLEY_UV"
     "${pkgs.uv}/bin/uv"
+  ]
+  ++ lib.optionals (flake != null) [
+    "--set-default"
+    "MEDLEY_FLAKE"
+    "${flake}"
   ];
 
   pythonImportsCheck = [ "medley" ];

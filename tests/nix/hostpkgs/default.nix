@@ -7,7 +7,6 @@
   config ? { },
   overlays ? [ ],
 }:
-assert overlays == [ ];
 let
   lib = import ./lib.nix;
   mk = import ./mk.nix { inherit system config; };
@@ -50,7 +49,11 @@ let
   };
 
   python = import ./python.nix { inherit lib mk host programs; };
-in
+
+  # pkgs/top-level/stage.nix: an overlay is given the whole, and what stands before it
+  whole = builtins.foldl' (before: overlay: before // overlay whole before) base overlays;
+
+  base =
 import ./trivial.nix { inherit lib mk host; }
 // import ./cuda.nix { inherit lib mk host system config; inherit (stdenv) cc; }
 // {
@@ -110,4 +113,6 @@ import ./trivial.nix { inherit lib mk host; }
   python312 = python.interpreter "3.12";
   # Here it runs whatever Python the virtualenv named in host.json has.
   python313 = python.withPackageSet;
-}
+};
+in
+whole
