@@ -29,6 +29,17 @@ python.buildPythonApplication {
     ];
   };
 
+  # Text, made once: Tab starts no Python.
+  nativeBuildInputs = [ pkgs.installShellFiles ];
+  postInstall = ''
+    for shell in bash zsh fish; do
+      $out/bin/medley completion $shell > medley.$shell
+    done
+    $out/bin/medley completion man > medley.1
+    installShellCompletion medley.{bash,zsh,fish}
+    installManPage medley.1
+  '';
+
   build-system = [ python.hatchling ];
   dependencies = import ./dependencies.nix python;
 

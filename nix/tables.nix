@@ -62,6 +62,7 @@ in
     doctor = "Look at every host before anything is started, and what mends what is wrong";
     top = "What the hosts, their GPUs, links and engines do now";
     collective-test = "How fast each host is, and a real all-reduce over the cluster's";
+    completion = "A shell's completion script, or the manual page";
     check = "Validate every TOML table";
     version = "Medley's version";
   };

@@ -22,6 +22,7 @@ VERBS = {
         "batch",
         "bench",
         "check",
+        "completion",
         "doctor",
         "env",
         "explain",
@@ -92,6 +93,21 @@ def test_a_toolkit_keeps_what_it_names(tree: "Tree") -> None:
         word for word in (toolkit / "toolkit.json").read_text().split('"') if word.startswith("/nix/store/")
     )
     assert {"/".join(word.split("/")[:4]) for word in named} <= set(kept)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        pytest.param("bash-completion/completions/medley.bash", "complete -F _medley medley", id="bash"),
+        pytest.param("zsh/site-functions/_medley", "#compdef medley", id="zsh"),
+        pytest.param("fish/vendor_completions.d/medley.fish", "complete -c medley", id="fish"),
+        pytest.param("man/man1/medley.1", ".TH MEDLEY 1", id="the manual"),
+    ],
+)
+def test_the_package_carries_completion_and_the_manual(tree: "Tree", path: str, words: str) -> None:
+    text = (tree.build("medley") / "share" / path).read_text(encoding="utf-8")
+    assert words in text
+    assert "thor" in text or path.startswith("man")  # the package's own tables
 
 
 def test_the_package_carries_the_tables(tree: "Tree") -> None:

@@ -32,7 +32,7 @@ VERBS = (
         "service",
         "doctor",
     ),
-    *("explain", "top", "collective-test", "check", "version"),
+    *("explain", "top", "collective-test", "completion", "check", "version"),
 )
 
 

@@ -40,6 +40,15 @@ class Verb(cli.Application):
             if any(self._switches_by_name.get(name) is info for name in info.names)
         }
 
+    def infos(self) -> list[Any]:
+        """What plumbum knows of each of its own switches, by name; not of those that every verb has."""
+        own = {id(info): info for info in self._switches_by_name.values() if info.group != "Meta-switches"}
+        return sorted(own.values(), key=lambda info: str(info.names[-1]))
+
+    def below(self) -> dict[str, Any]:
+        """Its own verbs, by name."""
+        return {name: self._subcommands[name].get() for name in sorted(self._subcommands)}
+
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         self.typed = (*str(self.PROGNAME).split(), *argv)
         try:
@@ -62,3 +71,7 @@ class Verb(cli.Application):
         if isinstance(error, switches.PositionalArgumentsError) and self.USAGE:
             more = [f"  usage: {self.USAGE.splitlines()[0].strip().format(progname=self.PROGNAME)}"]
         return Usage("\n".join([f"{self.PROGNAME}: {first}", *more, f"  see:   {self.PROGNAME} --help"]))
+
+
+# plumbum's own knows the switches of `medley` alone, whatever the verb: see `medley completion`.
+Verb.unbind_switches("completions")

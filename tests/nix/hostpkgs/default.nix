@@ -96,6 +96,14 @@ import ./trivial.nix { inherit lib mk host; }
   nix = programs "nix" [ host.nix ];
   # pkgs/shells/bash/5.nix; asked for by `nix develop`
   bashInteractive = programs "bash" [ "/usr/bin/bash" ];
+  # pkgs/by-name/in/installShellFiles/setup-hook.sh: two of its functions, as far as plain paths go
+  installShellFiles = mk {
+    name = "install-shell-files";
+    text = ''
+      mkdir -p $out/nix-support
+      cp ${./install_shell_files.sh} $out/nix-support/setup-hook
+    '';
+  };
   # pkgs/by-name/ni/nixfmt-tree/package.nix; here it only parses
   nixfmt-tree = mk {
     name = "nixfmt-tree";

@@ -39,6 +39,8 @@ let
       pythonRemoveDeps ? [ ],
       pythonImportsCheck ? [ ],
       makeWrapperArgs ? [ ],
+      nativeBuildInputs ? [ ],
+      postInstall ? "",
       meta,
     }:
     assert pyproject;
@@ -46,7 +48,7 @@ let
       names = map (dependency: dependency.pname);
     in
     mk {
-      inherit src meta;
+      inherit src meta nativeBuildInputs;
       name = "${pname}-${version}";
       # built, so that one which the virtualenv lacks is an error
       inputs = build-system ++ dependencies;
@@ -66,7 +68,12 @@ let
         cp -r $src source
         chmod -R u+w source
         cd source
+        for input in $nativeBuildInputs; do
+          [ ! -e $input/nix-support/setup-hook ] || . $input/nix-support/setup-hook
+        done
         ${host.venv}/bin/python ${./build_application.py} "$applicationPath" $out
+        # the real one runs this before it wraps, with PYTHONPATH set
+        ${postInstall}
       '';
     };
 in
