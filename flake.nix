@@ -29,6 +29,14 @@
         };
       };
 
+      templates = rec {
+        cluster = {
+          path = ./nix/template;
+          description = "Your own repository: cluster.toml, and a flake that pins Medley";
+        };
+        default = cluster;
+      };
+
       nixosModules = rec {
         medley = import ./nix/nixos.nix { inherit self; };
         default = medley;

@@ -16,6 +16,11 @@ let
   };
 
   medley = import ./package.nix { pkgs = plain; };
+  # Installed it has nobody to tell it where toolkits come from, as a shell or an app does.
+  installed = import ./package.nix {
+    pkgs = plain;
+    flake = self;
+  };
 
   # The engines' interpreters: the CPU environments' torch is locked for 3.11, everything else runs on 3.12.
   pythons = {
@@ -74,8 +79,8 @@ let
 in
 {
   packages = {
-    inherit medley;
-    default = medley;
+    medley = installed;
+    default = installed;
   }
   // named "toolkit" toolkits
   // named "nccl" nccls;

@@ -1,7 +1,7 @@
 # The command line itself: small, and without torch, Ray or any engine.
 {
   pkgs,
-  flake ? null, # where it takes toolkits from by itself; an app says so, and what is edited here must not rebuild it
+  flake ? null, # where it takes toolkits from, if nobody says so; with it, every edit here rebuilds it
 }:
 let
   inherit (pkgs) lib;

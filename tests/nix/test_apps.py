@@ -60,4 +60,4 @@ def test_python_of_medley_does_not_leak(tree: "Tree") -> None:
     """nixpkgs' wrapper lets through PATH and PYTHONNOUSERSITE, and nothing that another Python obeys."""
     wrapper = (tree.build("medley") / "bin" / "medley").read_text(encoding="utf-8")
     set_by_it = {line.split("=")[0].removeprefix("export ") for line in wrapper.splitlines() if "=" in line}
-    assert set_by_it == {"PATH", "PYTHONNOUSERSITE", "MEDLEY_UV"}
+    assert set_by_it == {"PATH", "PYTHONNOUSERSITE", "MEDLEY_UV", "MEDLEY_FLAKE"}

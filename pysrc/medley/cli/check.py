@@ -2,16 +2,23 @@
 
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from plumbum import cli
 
 from medley.cli.verb import Verb
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from medley.problem import Problem
+
 
 class Check(Verb):
-    DESCRIPTION = "Validate every TOML of kinds of hosts, models and engine environments."
+    DESCRIPTION = "Validate every TOML of kinds of hosts, models and engine environments, and cluster.toml."
     DESCRIPTION_MORE = """
 Your own tables are in ~/.config/medley/{hosts,models,locks}; they win over those that come with medley.
+cluster.toml is the one that medley up would take here.
 
 Examples:
     /medley check
@@ -24,7 +31,7 @@ Examples:
     def main(self) -> int:
         from medley import config
 
-        wrong = config.check()
+        wrong = config.check() | _cluster()
         bad = {path: problem for path, problem in wrong.items() if problem}
         if self.as_json:
             said = {
@@ -37,3 +44,17 @@ Examples:
                 print(f"medley: {problem}", file=sys.stderr)
             print(f"{len(wrong)} tables, {len(bad)} wrong")
         return 1 if bad else 0
+
+
+def _cluster() -> "dict[Path, Problem | None]":
+    from medley import cluster
+    from medley.problem import Problem
+
+    path = cluster.file()
+    if path is None:
+        return {}
+    try:
+        cluster.read()
+    except Problem as problem:
+        return {path: problem}
+    return {path: None}
