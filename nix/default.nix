@@ -58,6 +58,16 @@ let
     }
   ) toolkits;
 
+  images = builtins.mapAttrs (
+    kind: toolkit:
+    import ./image.nix {
+      inherit kind medley toolkit;
+      host = kinds.${kind};
+      nccl = nccls.${kind} or null;
+      pkgs = plain;
+    }
+  ) toolkits;
+
   programs = import ./apps.nix {
     inherit
       self
@@ -83,7 +93,8 @@ in
     default = installed;
   }
   // named "toolkit" toolkits
-  // named "nccl" nccls;
+  // named "nccl" nccls
+  // named "image" images;
 
   devShells = shells // {
     default = shells.cpu;
@@ -102,6 +113,7 @@ in
     }
     // named "toolkit" toolkits
     // named "nccl" nccls
+    // named "image" images
     // named "shell" shells
     // named "app" programs;
 

@@ -57,7 +57,8 @@ def test_shells_exist_where_the_kind_does(tree: "Tree", system: str) -> None:
 def test_packages_instantiate(tree: "Tree", system: str) -> None:
     paths = tree.eval(f"packages.{system}", "--apply", "builtins.mapAttrs (_: package: package.drvPath)")
     jetsons = {f"nccl-{kind}" for kind in KINDS[system] & JETSONS}
-    assert set(paths) == {"medley", "default"} | {f"toolkit-{kind}" for kind in KINDS[system]} | jetsons
+    kinds = {f"{what}-{kind}" for what in ("toolkit", "image") for kind in KINDS[system]}
+    assert set(paths) == {"medley", "default"} | kinds | jetsons
 
 
 @SYSTEMS
@@ -65,7 +66,8 @@ def test_apps_checks_and_formatter_instantiate(tree: "Tree", system: str) -> Non
     assert set(tree.eval(f"apps.{system}")) == VERBS | {"default"}
     checks = tree.eval(f"checks.{system}", "--apply", "builtins.mapAttrs (_: check: check.drvPath)")
     assert checks.keys() >= {"tests", "tables", "readers", "syntax", "medley"}
-    assert checks.keys() >= {f"{what}-{kind}" for what in ("shell", "toolkit") for kind in KINDS[system]}
+    each = ("shell", "toolkit", "image")
+    assert checks.keys() >= {f"{what}-{kind}" for what in each for kind in KINDS[system]}
     assert tree.nix("eval", "--raw", f".#formatter.{system}.drvPath").stdout.endswith(".drv")
 
 

@@ -55,6 +55,7 @@ let
 
   base =
 import ./trivial.nix { inherit lib mk host; }
+// import ./docker.nix { inherit lib mk host system; }
 // import ./cuda.nix { inherit lib mk host system config; inherit (stdenv) cc; }
 // {
   inherit lib stdenv;
@@ -96,6 +97,22 @@ import ./trivial.nix { inherit lib mk host; }
   nix = programs "nix" [ host.nix ];
   # pkgs/shells/bash/5.nix; asked for by `nix develop`
   bashInteractive = programs "bash" [ "/usr/bin/bash" ];
+  # pkgs/tools/misc/coreutils/default.nix
+  coreutils = programs "coreutils" (
+    map (name: "/usr/bin/${name}") [ "cat" "cut" "df" "dirname" "env" "head" "id" "ls" "nproc" "sort" "stat" "tr" "uname" "wc" ]
+  );
+  # pkgs/by-name/ga/gawk/package.nix
+  gawk = programs "gawk" [ "/usr/bin/awk" ];
+  # pkgs/by-name/gn/gnugrep/package.nix
+  gnugrep = programs "gnugrep" [ "/usr/bin/grep" ];
+  # pkgs/by-name/gn/gnused/package.nix
+  gnused = programs "gnused" [ "/usr/bin/sed" ];
+  # pkgs/by-name/ip/iproute2/package.nix
+  iproute2 = programs "iproute2" [ "/usr/sbin/ip" ];
+  # pkgs/os-specific/linux/procps-ng/default.nix, pkgs/top-level/all-packages.nix
+  procps = programs "procps" [ "/usr/bin/ps" ];
+  # pkgs/by-name/ut/util-linux/package.nix
+  util-linux = programs "util-linux" [ "/usr/bin/lscpu" ];
   # pkgs/by-name/in/installShellFiles/setup-hook.sh: two of its functions, as far as plain paths go
   installShellFiles = mk {
     name = "install-shell-files";

@@ -49,6 +49,7 @@ let
     in
     mk {
       inherit src meta nativeBuildInputs;
+      passthru = { inherit version; };
       name = "${pname}-${version}";
       # built, so that one which the virtualenv lacks is an error
       inputs = build-system ++ dependencies;
