@@ -63,7 +63,7 @@ let
     import ./image.nix {
       inherit kind medley toolkit;
       host = kinds.${kind};
-      nccl = nccls.${kind} or null;
+      nccl = if kinds.${kind}.toolkit.nccl or false then nccls.${kind} else null;
       pkgs = plain;
     }
   ) toolkits;
@@ -106,14 +106,13 @@ in
     meta = { inherit (program.meta) description; };
   }) programs;
 
+  # Neither images, gigabytes each, nor NCCL, which is compiled: they are evaluated with the packages.
   checks =
     import ./checks.nix {
       inherit self medley tables;
       pkgs = plain;
     }
     // named "toolkit" toolkits
-    // named "nccl" nccls
-    // named "image" images
     // named "shell" shells
     // named "app" programs;
 

@@ -95,6 +95,8 @@ def toolkit(python: str) -> Toolkit:
 def test_a_hosts_python_preloads_nothing(tiny: Path) -> None:
     if Path(sys.base_prefix).is_relative_to("/nix"):
         pytest.skip("this Python is Nix's")
+    (tiny / "lib64").mkdir()
+    (tiny / "lib64/ld-linux-x86-64.so.2").touch()
     found = venv.blueprint(
         "tiny", toolkit(sys.executable), driver=Driver(directories=("/opt/nvidia",)), root=tiny
     )
@@ -104,9 +106,12 @@ def test_a_hosts_python_preloads_nothing(tiny: Path) -> None:
     assert found.path == tiny / "cache" / "envs" / f"tiny-{found.digest}"
 
 
-def test_nixos_patches_to_the_toolkits_loader(tiny: Path) -> None:
-    (tiny / "etc").mkdir()
-    (tiny / "etc" / "NIXOS").touch()
+@pytest.mark.parametrize("system", ["NixOS, with a loader that refuses", "an image with none"])
+def test_where_there_is_no_loader_programs_are_patched_to_the_toolkits(tiny: Path, system: str) -> None:
+    if system.startswith("NixOS"):
+        for path in (tiny / "etc/NIXOS", tiny / "lib64/ld-linux-x86-64.so.2"):
+            path.parent.mkdir()
+            path.touch()
     found = venv.blueprint("tiny", toolkit(sys.executable), root=tiny)
     assert found.loader
     assert found.parts["patched"] == "/nix/store/g/ld.so"

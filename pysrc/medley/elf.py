@@ -5,6 +5,8 @@ from pathlib import Path
 
 _HEADER = struct.Struct("<4sBB10xHHIQQQIHHH")
 _SEGMENT = struct.Struct("<IIQQQQ")
+LOADERS = ("lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1")
+"""Where the psABIs have them, from the root on."""
 _64_BIT, _LITTLE_ENDIAN, _PT_INTERP = 2, 1, 3
 
 

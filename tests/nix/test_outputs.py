@@ -66,7 +66,7 @@ def test_apps_checks_and_formatter_instantiate(tree: "Tree", system: str) -> Non
     assert set(tree.eval(f"apps.{system}")) == VERBS | {"default"}
     checks = tree.eval(f"checks.{system}", "--apply", "builtins.mapAttrs (_: check: check.drvPath)")
     assert checks.keys() >= {"tests", "tables", "readers", "syntax", "medley"}
-    each = ("shell", "toolkit", "image")
+    each = ("shell", "toolkit")
     assert checks.keys() >= {f"{what}-{kind}" for what in each for kind in KINDS[system]}
     assert tree.nix("eval", "--raw", f".#formatter.{system}.drvPath").stdout.endswith(".drv")
 
