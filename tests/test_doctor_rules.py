@@ -27,6 +27,7 @@ from medley.doctor.shapes import Case, Check
 from medley.fabric import Wishes
 from medley.facts import gpu, memory, net, software
 from medley.problem import Problem
+from medley.tables import Driver
 from medley.transcript import Answer
 from tests.conditions import (
     CLOCKS,
@@ -722,3 +723,14 @@ def test_libcuda_elsewhere_is_no_fault_where_the_hosts_own_loader_finds_it() -> 
     assert check.state == "unknown"
     (check,) = checks_of("driver-libraries", with_("spark")())
     assert check.found == f"580.95.05, libcuda is {AARCH64}/libcuda.so.1"
+
+
+def test_folders_of_a_users_own_kind_are_not_known() -> None:
+    made = with_("spark", said={driver_files.FILES: "", compilers.TOOLKIT: "toolkit\n"})()
+    spark = made.hosts["spark"]
+    assert spark.kind
+    kept = spark.kind.host.model_copy(update={"driver": Driver(directories=("/opt/own",))})
+    moved = replace(made, hosts={"spark": replace(spark, kind=replace(spark.kind, host=kept))})
+    assert [(each.state, "/opt/own" in each.found) for each in checks_of("driver-libraries", moved)] == [
+        ("unknown", True)
+    ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from medley import driver
-from medley.condition.driver_files import DriverFiles
+from medley.condition.driver_files import FOLDERS, DriverFiles
 from medley.doctor.shapes import Check, Host, ok, told, unknown
 
 
@@ -13,9 +13,12 @@ def libraries(host: Host, files: DriverFiles) -> Iterator[Check]:
     kept = host.kind.host.driver
     found = driver.libraries(kept, host.facts.system.partition("-")[0], files.look)
     problem = driver.unfit(found, host.kind.host, host.name, _system(host))
+    own = {*kept.directories, *kept.shared_directories}.difference(FOLDERS)
     if problem is None:
         version = f"{found.version}, " if found.version else ""
         yield ok(host.name, f"{version}libcuda is {found.paths[driver.CUDA]}")
+    elif own:
+        yield unknown(host.name, f"known folders alone are asked about, and not {', '.join(sorted(own))}")
     elif driver.CUDA in found.paths or found.refused or _pinned(host):
         yield told(host.name, "wrong", problem)
     else:
