@@ -133,6 +133,7 @@ class Meeting:
         """The engine here often ends because one elsewhere did: then that one is the Problem.
 
         It may be the other way round; so that one must have ended first, or this one say that it lost it.
+        What each log shows `failure` has said by then: here it is weighed whose end caused the other's.
         """
         try:
             yield
