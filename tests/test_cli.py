@@ -65,14 +65,14 @@ def test_bare_medley_shows_its_verbs(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        pytest.param("serve", "at least 1 positional argument", id="nothing to serve"),
+        pytest.param("serve", "a word is missing", id="nothing to serve"),
         pytest.param("plan", "usage: medley plan [SWITCHES] MODEL\n", id="nothing to plan"),
         pytest.param("serve demo --port abc", "not 'abc'", id="a word for a number"),
         pytest.param("serve demo --prot 1", "Unknown switch --prot", id="a switch misspelt"),
         pytest.param("serve demo --prot 1", "try:   --port", id="nearly a switch"),
         pytest.param("serve demo --max-model-len 9", "flags come after --", id="an engine's flag"),
         pytest.param("sreve demo", "there is no verb 'sreve'", id="a verb misspelt"),
-        pytest.param("env bild", "['bild']", id="a subcommand misspelt"),
+        pytest.param("env bild", "too many words: ['bild']", id="a subcommand misspelt"),
         pytest.param("link setup --mtu 9", "not '9'", id="an MTU out of range"),
         pytest.param("ask --max-tokens 0 x", "not '0'", id="out of range"),
         pytest.param("facts --json --transcript", "--transcript", id="two that exclude each other"),
@@ -89,6 +89,7 @@ def test_wrong_usage_is_said_on_stderr_and_exits_2(run: Run, words: str, said: s
     ("words", "said"),
     [
         pytest.param("serve dem", "fix:   medley serve demo", id="an unknown model"),
+        pytest.param("ask x --url http://127.0.0.1:9/v1", "cause: Connection refused\n", id="no server"),
         pytest.param("serve demo 8000", "one model too many", id="a flag without its dashes"),
         pytest.param(
             "serve demo --gpus 0 --kind cpu", "--gpus 0 cannot be had", id="a GPU that is not there"

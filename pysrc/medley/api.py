@@ -37,7 +37,7 @@ def answered(url: str, model: str, key: str | None = None) -> Completion | None:
     except httpx.HTTPError as error:
         raise Problem(
             "the server took a completion and did not answer",
-            cause=f"{type(error).__name__}: {in_words(error)}",
+            cause=in_words(error),
             fix="read the engine's output above; medley serve MODEL -- --enforce-eager often helps",
         ) from error
     if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
@@ -152,7 +152,7 @@ def _tls(url: str) -> bool:
 def _unreachable(url: str, error: httpx.HTTPError) -> Problem:
     return Problem(
         f"no server answers at {url}",
-        cause=f"{type(error).__name__}: {in_words(error)}",
+        cause=in_words(error),
         fix="start one: medley serve demo (or name where it is: --url http://HOST:PORT/v1)",
     )
 

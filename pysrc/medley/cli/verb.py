@@ -68,8 +68,11 @@ class Verb(cli.Application):
         known = [f"--{name}" for name in self._switches_by_name if len(name) > 1]
         near = difflib.get_close_matches(first.split()[-1], known, n=1) if unknown else []
         more = [f"  try:   {near[0]}"] if near else [f"  hint:  {self.HINT}"] if unknown and self.HINT else []
-        if isinstance(error, switches.PositionalArgumentsError) and self.USAGE:
-            more = [f"  usage: {self.USAGE.splitlines()[0].strip().format(progname=self.PROGNAME)}"]
+        if isinstance(error, switches.PositionalArgumentsError):
+            words = first.partition(", got ")[2]
+            first = "a word is missing" if " at least " in first else f"too many words: {words}"
+            usage = (self.USAGE or "").strip().partition("\n")[0]
+            more = [f"  usage: {usage.format(progname=self.PROGNAME)}"] if usage else []
         return Usage("\n".join([f"{self.PROGNAME}: {first}", *more, f"  see:   {self.PROGNAME} --help"]))
 
 
