@@ -52,6 +52,8 @@ in
     postBuild = ''
       # flashinfer and torch link with -L$CUDA_HOME/lib64
       [ -e $out/lib64 ] || ln -s lib $out/lib64
+      # The stub of the driver is to link with; by this name a loader would take it for the driver.
+      rm -f $out/lib/libcuda.so.1
       # nixpkgs' nvcc looks for headers in its own package, where cuda_runtime.h is not (nor is crt from CUDA 13
       # on): torch and flashinfer name $CUDA_HOME/include, TileLang and who types `nvcc x.cu` do not.
       rm $out/bin/nvcc

@@ -187,6 +187,14 @@ def test_the_general_architecture_is_not_enough(shells: Shells, tmp_path: Path) 
     assert "not supported on .target 'sm_121'" in said.stderr
 
 
+@pytest.mark.parametrize("kind", ["orin", "orin-r39", "spark"])
+def test_no_stub_can_be_taken_for_the_driver(shells: Shells, kind: str) -> None:
+    """torch's inductor writes $CUDA_HOME/lib64 into what it links, as a place to load from."""
+    libraries = Path(shells.variables(kind)["CUDA_HOME"], "lib64")
+    assert (libraries / "stubs" / "libcuda.so").is_file(), "there is something to link with"
+    assert not (libraries / "libcuda.so.1").exists()
+
+
 PLAIN = '__global__ void k(int* x) { *x += 1; }\nextern "C" void go(int* x) { k<<<1, 1>>>(x); }\n'
 
 

@@ -204,6 +204,8 @@ let
           header $lib/lib/libcudart.so
           header $static/lib/libcudart_static.a
           header $stubs/lib/stubs/libcuda.so
+          ln -s libcuda.so $stubs/lib/stubs/libcuda.so.1
+          ln -s stubs/libcuda.so stubs/libcuda.so.1 $stubs/lib/
         '';
         # renamed to cccl by a later revision; the flake takes either
         cuda_cccl = part "cuda_cccl" [ "out" ] "header $out/include/cub/cub.cuh";
