@@ -26,7 +26,8 @@ let
   parts = [
     set.cuda_nvcc # with ptxas, cicc and nvvm
     set.cuda_cudart # and the stub of libcuda to link with
-    (set.cccl or set.cuda_cccl) # renamed in 2026
+    # Renamed in June 2026 (nixpkgs' pull request 528773): for a while both may be there, one without files.
+    (if set.cccl.meta.available or false then set.cccl else set.cuda_cccl)
     set.cuda_nvrtc
     set.cuda_nvtx
     set.cuda_profiler_api

@@ -40,6 +40,9 @@ class Tree:
     def eval(self, attribute: str, *words: str) -> Any:
         return json.loads(self.nix("eval", "--json", f".#{attribute}", *words).stdout)
 
+    def evaluate(self, expression: str) -> Any:
+        return json.loads(self.nix("eval", "--impure", "--json", "--expr", expression).stdout)
+
     def source(self) -> str:
         """The flake's own store path."""
         return str(json.loads(self.nix("flake", "metadata", "--json").stdout)["path"])

@@ -191,6 +191,13 @@ let
         '';
       };
 
+      cccl =
+        here:
+        if here then
+          part "cuda_cccl" [ "out" ] "header $out/include/cub/cub.cuh"
+        else
+          mk { name = "cccl-without-files"; meta.platforms = [ ]; text = ""; };
+
       # The files pkgs/development/cuda-modules/packages/NAME.nix (or NAME/package.nix)
       scope = {
         backendStdenv = sound { inherit cc; };
@@ -207,8 +214,9 @@ let
           ln -s libcuda.so $stubs/lib/stubs/libcuda.so.1
           ln -s stubs/libcuda.so stubs/libcuda.so.1 $stubs/lib/
         '';
-        # renamed to cccl by a later revision; the flake takes either
-        cuda_cccl = part "cuda_cccl" [ "out" ] "header $out/include/cub/cub.cuh";
+        # The one name or the other has NVIDIA's files, by revision; here CUDA 13.2 has the newer.
+        cccl = cccl (lib.versionAtLeast version "13.2");
+        cuda_cccl = cccl (!lib.versionAtLeast version "13.2");
         cuda_nvrtc = library "cuda_nvrtc" "nvrtc";
         cuda_nvtx = part "cuda_nvtx" [ "out" ] "header $out/include/nvtx3/nvToolsExt.h";
         cuda_profiler_api = part "cuda_profiler_api" [ "out" ] "header $out/include/cuda_profiler_api.h";

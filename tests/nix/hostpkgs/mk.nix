@@ -12,7 +12,10 @@ let
   refuse = why: throw "Package '${name}' ${why}, refusing to evaluate.";
   allowed = config.allowUnfreePredicate or (_: false);
   package = passthru // {
-    inherit meta name;
+    inherit name;
+    meta = meta // {
+      available = (builtins.tryEval checked).success;
+    };
     pname = name;
   };
 
