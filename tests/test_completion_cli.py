@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from medley import completion
+from medley import completion, ports
 from medley.cli import VERBS, Medley
 from medley.cli.completion import Completion, verbs
 from medley.completion import FILES, HOSTS, NOTHING, Offer
@@ -66,9 +66,7 @@ def test_a_value_is_offered(words: str, name: str, offer: Offer) -> None:
         pytest.param("ray-worker", HOSTS, id="its head"),
         pytest.param("serve", Offer(("demo",), files=True), id="a model"),
         pytest.param("env check", Offer(("vllm-cpu",), files=True), id="an environment"),
-        pytest.param(
-            "ports", Offer(("head", "worker", "serve", "join", "pull", "test")), id="parts of a cluster"
-        ),
+        pytest.param("ports", Offer(ports.ROLES), id="parts of a cluster"),
         pytest.param("service remove", Offer(("head", "worker", "serve")), id="services"),
         pytest.param("completion", Offer(("bash", "zsh", "fish", "man")), id="shells"),
     ],

@@ -1,6 +1,7 @@
 """`nix flake init`: somebody's own repository, in which the apps find the cluster.toml beside the flake."""
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,15 @@ def test_it_is_a_whole_repository(theirs: Tree) -> None:
         "flake.lock",
         "flake.nix",
     }
+
+
+def test_what_it_tells_to_type_is_there(theirs: Tree) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in theirs.folder.iterdir() if path.suffix != ".lock"]
+    apps = {name for text in texts for name in re.findall(r"nix run \.#([\w-]+)", text)}
+    shells = {name for text in texts for name in re.findall(r"nix develop \.#([\w-]+)", text)}
+    assert apps >= {"init", "check", "up", "serve"}
+    assert apps <= set(theirs.eval("apps.x86_64-linux", "--apply", "builtins.attrNames"))
+    assert shells <= set(theirs.eval("devShells.aarch64-linux", "--apply", "builtins.attrNames"))
 
 
 def test_its_cluster_is_right_and_one_that_is_not_is_found(theirs: Tree, tmp_path: "Path") -> None:
