@@ -62,7 +62,8 @@ def test_troff_renders_it() -> None:
         check=True,
         timeout=60,
     )
-    assert said.stderr == ""
+    # Of itself it may miss a file: Nix's sandbox has no /etc/groff.
+    assert [line for line in said.stderr.splitlines() if "<standard input>" in line] == []
     plain = re.sub(r".\x08", "", said.stdout)
     assert "medley collective-test" in plain
     assert "    medley serve demo       serve a tiny model" in plain
