@@ -51,9 +51,9 @@ def expected() -> Iterator[tuple[str, Site, str, Model, Shape]]:
     models = {name: model for name, model in config.models().items() if model.shape}
     for cluster, kinds in CLUSTERS.items():
         bare = Site({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
-        site = origin.chosen(bare, Wanted(), origin.Asked())
         for name, model in models.items():
             assert model.shape
+            site = origin.chosen(bare, Wanted(), origin.Asked(), model)
             yield f"{cluster}+{name}.txt", site, name, model, model.shape
 
 

@@ -3,16 +3,10 @@
 import pytest
 
 from medley import config, origin
-from medley.engine import Serving
-from medley.instead import placed
-from medley.layout.candidates import Sizes
-from medley.layout.words import hosts
 from medley.origin import Asked, Origin
-from medley.placement import Wanted, placement
+from medley.placement import Wanted
 from medley.problem import Problem
-from medley.recipe import Order
-from medley.weights import Weights
-from tests.test_placement import shape, site
+from tests.test_placement import MODELS, site
 
 IMAGE = config.hosts()["orin"].container.image
 ONE = Asked(image="maker/vllm:1")
@@ -68,44 +62,21 @@ def test_differences(one: dict[str, str], other: dict[str, str], differ: list[st
     assert Origin((), versions=one).differences(Origin((), versions=other)) == differ
 
 
-def test_an_orin_on_jetpack_6_is_in_no_cluster_with_the_lock_of_others() -> None:
-    mixed = site("spark:2,orin:2")
-    found = placement(shape("qwen2.5-72b-instruct"), mixed, Wanted())
-    assert set(hosts(found.layout)) <= {"spark-1", "spark-2"}
-    (warning,) = found.warnings
-    assert warning.startswith(
-        "orin-1, orin-2 and spark-1, spark-2 cannot be in one cluster: vLLM 0.12.0 and "
-    )
-    assert "JetPack 7.2 on orin-1, orin-2 or one image on all of them (--image NAME)" in warning
-    apart = [each.because for each in found.rejected if "orin-1 and spark-1 cannot be" in each.because]
-    assert apart
-
-
-def test_who_asks_for_both_is_told_the_way() -> None:
-    weights = Weights("qwen3-8b", "Qwen/Qwen3-8B", config.models()["qwen3-8b"])
-    order = Order(weights, Serving(weights.target, weights.name), Wanted(sizes=Sizes(1, 2, 1)))
-    with pytest.raises(Problem) as caught:
-        placed(order, shape("qwen3-8b"), site("spark,orin"))
-    assert "vLLM 0.12.0 and 0.32.0, Python 3.10 and 3.12" in caught.value.cause
-    assert "orin-1 with spark-1: JetPack 7.2 on orin-1 or one image on all" in caught.value.fix
-
-
 @pytest.mark.parametrize(
-    ("kinds", "asked"),
+    ("version", "knows"),
     [
-        pytest.param("spark,orin-r39", Asked(), id="JetPack 7.2"),
-        pytest.param("spark,orin", ONE, id="one image on all"),
-        pytest.param("spark,orin", Asked(environment="VENV"), id="the user's own on all"),
-        pytest.param("orin:2", Asked(), id="both out of their image"),
-        pytest.param("spark,cpu", Asked(), id="a CPU takes no part with GPUs anyway"),
+        pytest.param("0.12.0", False, id="older"),
+        pytest.param("0.16.9.post1", False, id="the last before"),
+        pytest.param("0.17.0", True, id="the first"),
+        pytest.param("0.32.0+cpu", True, id="ours"),
+        pytest.param(None, True, id="nobody says"),
     ],
 )
-def test_they_come_together(kinds: str, asked: Asked) -> None:
-    there = origin.chosen(site(kinds), Wanted(), asked)
-    assert list(origin.apart(there.origins)) == []
-    if "cpu" not in kinds:
-        found = placement(shape("qwen3-8b"), there, Wanted(sizes=Sizes(1, 2, 1)))
-        assert len(hosts(found.layout)) == 2
+def test_whether_an_engine_knows_a_model(version: str | None, *, knows: bool) -> None:
+    model = MODELS["qwen3.5-122b-a10b"]
+    assert (origin.unknown(model, "vllm", version) is None) is knows
+    assert origin.unknown(model, "sglang", version) is None
+    assert origin.unknown(MODELS["qwen3-8b"], "vllm", version) is None
 
 
 def test_default_images_of_two_kinds_are_not_one() -> None:
@@ -116,24 +87,3 @@ def test_default_images_of_two_kinds_are_not_one() -> None:
 def test_a_kind_without_an_image_has_no_default() -> None:
     with pytest.raises(Problem, match="no image for hosts of the kind cpu"):
         of("cpu", Asked(image="default"))
-
-
-def test_a_plan_says_who_knows_what_is_in_an_image() -> None:
-    found = placement(shape("qwen3-8b"), site("orin"), Wanted())
-    assert found.why[-1] == (
-        f"orin-1: out of the image {IMAGE}: vLLM 0.12.0, Python 3.10, CUDA 12.6, by its tag; "
-        "nobody says which Ray it has"
-    )
-
-
-def test_without_lock_and_image_it_is_the_users_own() -> None:
-    wanted = Wanted(engine="sglang")
-    found = placement(shape("qwen3-8b"), origin.chosen(site("orin-r39"), wanted, Asked()), wanted)
-    assert "orin-r39-1: no lock has this engine" in found.why[-1]
-
-
-def test_hosts_that_have_joined_agree() -> None:
-    running = site("spark,orin", "spark-1", "orin-1")
-    assert origin.chosen(running, Wanted(), Asked()).origins == {}
-    found = placement(shape("qwen3-8b"), running, Wanted(sizes=Sizes(1, 2, 1)))
-    assert not any("one cluster" in each for each in found.warnings)

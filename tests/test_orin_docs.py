@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.layout.candidates import Sizes
-from medley.placement import Wanted, placement
+from medley.cli.plan import Plan
 from medley.problem import Problem
-from tests.test_placement import shape, site
+from tests.test_placement import site
 from tests.test_recipe import recipe
 
 TEXT = (Path(__file__).parents[1] / "docs" / "orin.md").read_text(encoding="utf-8")
@@ -17,7 +16,7 @@ TEXT = (Path(__file__).parents[1] / "docs" / "orin.md").read_text(encoding="utf-
 
 def test_the_problem_is_the_one_that_is_printed() -> None:
     with pytest.raises(Problem) as caught:
-        placement(shape("gpt-oss-120b"), site("spark:1,orin:1"), Wanted(sizes=Sizes(1, 2)))
+        Plan.run("plan gpt-oss-120b --hosts spark:1,orin:1 --tp 1 --pp 2".split(), exit=False)
     shown = TEXT.split("--hosts spark:1,orin:1 --tp 1 --pp 2\n", 1)[1].split("\n\n", 1)[0]
     assert "\n".join(line.removeprefix("    ") for line in shown.splitlines()) == f"medley: {caught.value}"
 

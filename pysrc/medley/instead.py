@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count, islice
 from shlex import join
 
-from medley import config, origin
+from medley import apart, config, origin
 from medley.imagined import imagined
 from medley.layout.candidates import Sizes
 from medley.layout.choose import Choice
@@ -39,8 +39,8 @@ def placed(order: Order, shape: Shape, site: Site) -> Choice[Prediction]:
     try:
         return placement(shape, site, order.wanted)
     except NoLayout as problem:
-        changes = list(_changes(order, shape, site, problem.remedies)) or [problem.fix]
-        fix = "\n".join((*changes, *origin.remedies(site.origins)))
+        found = (*_changes(order, shape, site, problem.remedies), *apart.remedies(site.origins))
+        fix = "\n".join(found) or problem.fix
         raise Problem(problem.what, cause=problem.cause, fix=fix, status=problem.status) from problem
 
 
@@ -107,7 +107,7 @@ def _more_hosts(order: Order, shape: Shape, site: Site, remedies: Remedies) -> I
     kind = _typical(next(each for each in site.devices() if each.host == remedies.host))
     free = replace(order.wanted, sizes=Sizes(), hosts=None, gpus=None, partition=None)
     for number in islice(count(remedies.hosts), _TRIED) if kind else ():
-        if number <= _MOST_HOSTS and _fits(shape, _site(f"{kind}:{number}"), free):
+        if number <= _MOST_HOSTS and _fits(shape, _with_engines(order, f"{kind}:{number}"), free):
             yield f"{_plan(order, f'{kind}:{number}')}  # what {number} hosts like {remedies.host} would do"
             return
     yield f"{remedies.hosts} hosts like {remedies.host} would hold it, as a pipeline"
@@ -127,6 +127,10 @@ def _typical(device: Device) -> str | None:
 
 def _site(hosts: str) -> Site:
     return Site({name: (facts, kind_of(facts)) for name, facts in imagined(hosts).items()})
+
+
+def _with_engines(order: Order, hosts: str) -> Site:
+    return origin.chosen(_site(hosts), order.wanted, origin.Asked(), order.weights.model)
 
 
 def _plan(order: Order, hosts: str) -> str:

@@ -1,18 +1,14 @@
 """An origin is where a host has its engine from, a lock or an image, and the versions that are in it."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 from medley import config
 from medley.kind import Kind
-from medley.layout.shapes import Link
-from medley.layout.wires import LinkOf
-from medley.layout.words import listed
 from medley.problem import Problem
-from medley.tables import TITLES, Engine
+from medley.tables import TITLES, Engine, Model
 
 if TYPE_CHECKING:
     from medley.cluster import Member
@@ -22,7 +18,7 @@ if TYPE_CHECKING:
 # What hosts of one cluster must have alike: Ray refuses another Ray or Python, its ranks another engine.
 _ALIKE: Mapping[str, str] = {**dict(TITLES.items()), "ray": "Ray", "python": "Python"}
 _SHOWN: Mapping[str, str] = {**_ALIKE, "cuda": "CUDA"}
-_OWN = "VENV"
+OWN = "VENV"
 _PIN = re.compile(r"^([\w.-]+)==([^ ;\\]+)", re.MULTILINE)
 
 Versions = Mapping[str, str]
@@ -41,7 +37,7 @@ class Asked:
 class Origin:
     typed: tuple[str, ...]
     """The switches that lead to it."""
-    name: str = _OWN
+    name: str = OWN
     versions: Versions = field(default_factory=dict)
     source: str = ""
     """Who says so, of an image."""
@@ -49,6 +45,8 @@ class Origin:
     device: str = "cuda"
     upgrade: str | None = None
     """What would give such a host a lock of ours."""
+    lacks: str | None = None
+    """Why its engine cannot serve the model that is asked for."""
 
     def __str__(self) -> str:
         said = ", ".join(f"{_SHOWN[key]} {value}" for key, value in self.versions.items())
@@ -91,7 +89,7 @@ def origin(
         return _of_image(kind)
     if offered:
         return Origin((), offered, locked.get(offered, {}), device=host.device)
-    return Origin(("--env", _OWN), device=host.device, upgrade=host.upgrade)
+    return Origin(("--env", OWN), device=host.device, upgrade=host.upgrade)
 
 
 def default_image(kind: Kind) -> str:
@@ -143,13 +141,30 @@ def _pinned(lock: str, alias: Mapping[str, str]) -> dict[str, str]:
     return {name: version.partition("+")[0] for name, version in found.items() if version}
 
 
-def chosen(site: "Site", wanted: "Wanted", asked: Asked) -> "Site":
-    """The site with the origins of its hosts; those of a running cluster agree already."""
+def chosen(site: "Site", wanted: "Wanted", asked: Asked, model: Model | None = None) -> "Site":
+    """The site with the origins of its hosts, for this model; those of a running cluster agree already."""
     if site.order:
         return site
     kinds = {name: kind for name, (_, kind) in site.hosts.items()}
-    images = wanted.launcher != "mp"
-    return replace(site, origins=origins(kinds, wanted.engine, asked, locked(), images=images))
+    images, engine = wanted.launcher != "mp", wanted.engine
+    found = origins(kinds, engine, asked, locked(), images=images)
+    known = {
+        name: replace(each, lacks=unknown(model, engine, each.versions.get(engine)))
+        for name, each in found.items()
+    }
+    return replace(site, origins=known)
+
+
+def unknown(model: Model | None, engine: Engine, version: str | None) -> str | None:
+    """Why an engine of this version does not know the model; None where it does, or nobody says."""
+    first = model.since.get(engine) if model else None
+    if first is None or not version or _numbers(version) >= _numbers(first):
+        return None
+    return f"{TITLES[engine]} {version} does not know this model, {first} is the first that does"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0]))
 
 
 def of_members(members: Mapping[str, tuple[Kind, "Member"]], engine: Engine) -> dict[str, Origin]:
@@ -159,61 +174,3 @@ def of_members(members: Mapping[str, tuple[Kind, "Member"]], engine: Engine) -> 
         name: origin(kind, engine, Asked(member.image, member.env), known)
         for name, (kind, member) in members.items()
     }
-
-
-def joined(link_of: LinkOf, of: Mapping[str, Origin]) -> LinkOf:
-    """The links of those that can be in one cluster; of others, what differs."""
-
-    def link(one: str, other: str) -> Link | str | None:
-        differ = of[one].differences(of[other]) if one in of and other in of else []
-        return f"cannot be in one cluster: {', '.join(differ)}" if differ else link_of(one, other)
-
-    return link
-
-
-def apart(of: Mapping[str, Origin]) -> Iterator[str]:
-    """What the user should know of hosts with GPUs that cannot be in one cluster, and the way round."""
-    for one, other in combinations(groups(of), 2):
-        first, second = of[one[0]], of[other[0]]
-        differ = first.differences(second)
-        if differ and first.device == second.device:
-            yield (
-                f"{listed(one)} and {listed(other)} cannot be in one cluster: {', '.join(differ)} "
-                f"({first.name}, {second.name}); together they need {_way(of, one, other)}"
-            )
-
-
-def remedies(of: Mapping[str, Origin]) -> Iterator[str]:
-    """The same, for who asked for a layout over them."""
-    for one, other in combinations(groups(of), 2):
-        if of[one[0]].differences(of[other[0]]) and of[one[0]].device == of[other[0]].device:
-            yield f"{listed(one)} with {listed(other)}: {_way(of, one, other)}"
-
-
-def groups(of: Mapping[str, Origin]) -> list[list[str]]:
-    """Hosts of one origin, in the order of names."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for name in sorted(of):
-        found.setdefault((of[name].name, *of[name].typed, of[name].device), []).append(name)
-    return list(found.values())
-
-
-def _way(of: Mapping[str, Origin], *pair: Iterable[str]) -> str:
-    ways = [
-        f"{upgrade} on {listed(names)}"
-        for names in map(list, pair)
-        if (upgrade := of[names[0]].upgrade) is not None
-    ]
-    return " or ".join((*ways, "one image on all of them (--image NAME)"))
-
-
-def reasons(of: Mapping[str, Origin], used: Iterable[str]) -> Iterator[str]:
-    """For a plan: which image its hosts run out of, and who says what is in it."""
-    for names in groups({name: of[name] for name in used if name in of}):
-        found = of[names[0]]
-        if found.image:
-            source = f", by {found.source}" if found.source else ""
-            unsaid = f"; nobody says which {' and '.join(found.unsaid)} it has" if found.unsaid else ""
-            yield f"{listed(names)}: out of the image {found}{source}{unsaid}"
-        elif found.name == _OWN:
-            yield f"{listed(names)}: no lock has this engine for it; VENV is a virtualenv of your own"

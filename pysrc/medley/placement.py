@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from medley import origin, survey
+from medley import apart, survey
 from medley.fabric import Wishes
 from medley.layout.candidates import Sizes
 from medley.layout.choose import CONTEXT, Choice, Goal, choose, figures
@@ -65,7 +65,7 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
     chosen = choose(
         shape,
         found,
-        origin.joined(link_of, site.origins),
+        apart.joined(link_of, site.origins),
         goal=wanted.goal,
         load=load,
         predict=predict,
@@ -78,7 +78,7 @@ def placement(shape: Shape, site: Site, wanted: Wanted) -> Choice[Prediction]:
     chosen = replace(
         chosen,
         why=(*chosen.why, *_reasons(chosen.layout, site)),
-        warnings=(*chosen.warnings, *_untried(shape, chosen.layout), *origin.apart(site.origins)),
+        warnings=(*chosen.warnings, *_untried(shape, chosen.layout), *apart.warnings(site.origins)),
     )
     lain = _lain(shape, chosen.layout, site, wanted)
     return chosen if lain == chosen.layout else _again(shape, chosen, lain, wanted)
@@ -110,7 +110,7 @@ def _require_memory(found: Sequence[Device]) -> None:
 
 def _reasons(layout: Layout, site: Site) -> Iterator[str]:
     yield from survey.reasons(site.hosts, site.measured)
-    yield from origin.reasons(site.origins, hosts(layout))
+    yield from apart.reasons(site.origins, hosts(layout))
     yield from _order(layout, site)
 
 
@@ -158,6 +158,8 @@ def _asked(shape: Shape, wanted: Wanted) -> tuple[int, Load]:
 def _refusal(layout: Layout, site: Site, wanted: Wanted, ranks: int) -> str | None:
     """Why this layout is not what was asked for."""
     used = hosts(layout)
+    if lacks := site.lacks(used):
+        return lacks
     if site.head is not None and site.head not in used:
         return f"the engine starts on {site.head} and needs a rank there; from that host: --hosts 1"
     if wanted.hosts and len(used) != wanted.hosts:

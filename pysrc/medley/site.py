@@ -44,6 +44,11 @@ class Site:
     def facts(self) -> dict[str, Facts]:
         return {name: facts for name, (facts, _) in self.hosts.items()}
 
+    def lacks(self, hosts: Iterable[str]) -> str | None:
+        """Why the engine of one of these cannot serve the model that is asked for."""
+        why = ((host, self.origins[host].lacks) for host in hosts if host in self.origins)
+        return next((f"{host}: {lacks}" for host, lacks in why if lacks), None)
+
     def wishes(self, asked: Wishes) -> Wishes:
         """Hosts that have joined keep the addresses they joined by."""
         return replace(asked, link=dict(self.addresses)) if self.addresses else asked

@@ -206,6 +206,8 @@ class Model(Table):
     """The form in which it thinks aloud."""
     args: Mapping[Engine, tuple[str, ...]] = {}
     """Flags that it needs of an engine on every kind of host, beyond what a plan says."""
+    since: Mapping[Engine, Version] = {}
+    """The first version of an engine that knows it: an image may hold an older one."""
     eager: bool = False
     """Compiling costs this model more than it gains."""
     remote_code: RemoteCode | None = None

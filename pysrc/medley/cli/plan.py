@@ -66,7 +66,8 @@ Examples:
         beside = self.besides(found, (), engine=chosen, starts=False, refuses=False)
         order = Order(found, listens, self.wanted(chosen, self.link), beside=beside, typed=self.typed)
         made = shape_of(found)
-        site = origin.chosen(self._site(more), order.wanted, origin.Asked(self.image, self.environment))
+        asked = origin.Asked(self.image, self.environment)
+        site = origin.chosen(self._site(more), order.wanted, asked, found.model)
         choice = placed(order, made, site)
         to_do = tuple(steps(order, made, choice, site))
         if self.picture is not None:

@@ -28,7 +28,7 @@ from medley.tables import Engine
 
 def what_if(order: Order, site: Site, asked: Asked, *, as_json: bool) -> None:
     """On hosts that are not a cluster here, where replicas are servers of their own."""
-    site = origin.chosen(site, order.wanted, asked)
+    site = origin.chosen(site, order.wanted, asked, order.weights.model)
     one = order.wanted.launcher == "mp"
     order = replace(order, wanted=replace(order.wanted, one_server=one))
     made = shape_of(order.weights)
@@ -93,7 +93,9 @@ def launched(
         chosen = ready(kind, named, engine=order.wanted.engine, joins=joined is not None, watch=watch())
         dialect.require_known(engine, chosen.binary, order.extra, ask=not dry_run, watch=watch())
     cluster = spreading.settings(joined, site, order.wanted, os.environ, watch()) if joined else ()
-    plan = understood(plan, order.wanted.engine, _version(source, chosen, kind, order.wanted.engine))
+    version = _version(source, chosen, kind, order.wanted.engine)
+    _require_known(order, version)
+    plan = understood(plan, order.wanted.engine, version)
     made = make(
         engine,
         order.weights,
@@ -117,3 +119,13 @@ def _version(source: Imaged | str | None, chosen: Tools, kind: Kind, engine: Eng
         return source.versions((engine,))[engine]
     default = kind.host.container
     return default.holds.get(engine) if source.choice.image.name == default.image else None
+
+
+def _require_known(order: Order, version: str | None) -> None:
+    lacks = origin.unknown(order.weights.model, order.wanted.engine, version)
+    if lacks:
+        raise Problem(
+            f"{order.weights.name} cannot be served out of this {ENGINES[order.wanted.engine].TITLE}",
+            cause=lacks,
+            fix="--image or --env with a newer one; a Jetson Orin on JetPack 6: docs/orin.md",
+        )
