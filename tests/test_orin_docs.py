@@ -1,6 +1,7 @@
 """docs/orin.md shows what is printed, and names what there is."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,14 @@ from medley.problem import Problem
 from tests.test_placement import site
 from tests.test_recipe import recipe
 
+TYPED = "gpt-oss-120b --hosts spark:1,orin:1 --tp 1 --pp 2"
 TEXT = (Path(__file__).parents[1] / "docs" / "orin.md").read_text(encoding="utf-8")
 
 
 def test_the_problem_is_the_one_that_is_printed() -> None:
     with pytest.raises(Problem) as caught:
-        Plan.run("plan gpt-oss-120b --hosts spark:1,orin:1 --tp 1 --pp 2".split(), exit=False)
-    shown = TEXT.split("--hosts spark:1,orin:1 --tp 1 --pp 2\n", 1)[1].split("\n\n", 1)[0]
+        Plan.run(["medley plan", *shlex.split(TYPED)], exit=False)
+    shown = TEXT.split(f"{TYPED}\n", 1)[1].split("\n\n", 1)[0]
     assert "\n".join(line.removeprefix("    ") for line in shown.splitlines()) == f"medley: {caught.value}"
 
 
