@@ -101,6 +101,13 @@ def test_a_virtualenv_of_ones_own_is_looked_into(tmp_path: Path, monkeypatch: py
     assert "\n  bin/python\n" in said
 
 
+def test_a_file_that_is_no_transcript_is_named(home: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text("# a page\n\nwords\n")
+    found = typed(home, "--from", str(HOSTS / "spark-pair-b.txt"), str(tmp_path / "other.txt"))
+    assert found.status == 1
+    assert f"medley: {tmp_path}/other.txt is no transcript" in found.lines
+
+
 def test_a_transcript_that_is_not_there(home: dict[str, str]) -> None:
     found = typed(home, "--from", "nofile")
     assert found.status == 1

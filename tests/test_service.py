@@ -59,7 +59,7 @@ def test_a_server_is_called_after_its_port(words: tuple[str, ...], name: str) ->
     [
         pytest.param("haed", (), "haed is no role", id="no role"),
         pytest.param("worker", (), "a worker needs its HEAD", id="no head"),
-        pytest.param("serve", ("--port", "9000"), "a serve needs its MODEL", id="no model"),
+        pytest.param("serve", ("--port", "9000"), "a server needs its MODEL", id="no model"),
     ],
 )
 def test_what_is_missing(role: str, words: tuple[str, ...], what: str) -> None:

@@ -13,13 +13,17 @@ def answers(file: str | None = None) -> Transcript:
     if file is None:
         return machine.ask(facts.QUESTIONS)
     try:
-        return transcript.parse(Path(file).read_text(encoding="utf-8"))
+        text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
             f"{file} cannot be read",
             cause=in_words(error),
             fix="name a file that medley facts --transcript wrote",
         ) from error
+    try:
+        return transcript.parse(text)
+    except Problem as problem:
+        raise Problem(f"{file} is no transcript", cause=problem.cause, fix=problem.fix) from problem
 
 
 def recognised(named: str | None = None, said: Transcript | None = None) -> tuple[facts.Facts, Kind]:

@@ -95,7 +95,7 @@ def require_whole(role: str, words: tuple[str, ...]) -> Role:
     if found != "head" and (not words or words[0].startswith("-")):
         what = "HEAD" if found == "worker" else "MODEL"
         raise Problem(
-            f"a {found} needs its {what}",
+            f"a {'server' if found == 'serve' else found} needs its {what}",
             cause="nothing says which",
             fix=f"medley service install {found} {what}",
         )

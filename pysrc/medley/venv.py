@@ -241,7 +241,7 @@ def _recipe(name: str) -> tuple[Recipe, Path]:
     raise Problem(
         f"there is no engine environment {name!r}",
         cause=f"locks/ has {', '.join(known) or 'none'}",
-        fix=f"medley env build {near[0]}" if near else "add locks/NAME.txt and locks/NAME.toml",
+        fix=f"medley env build {near[0]}" if near else "medley env list",
     )
 
 
