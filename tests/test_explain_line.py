@@ -41,6 +41,14 @@ TEXT = "ValueError: no"
         ("[rank3]:[E219 08:58:32.606 ProcessGroupNCCL.cpp:616] ", ERROR, (2, 19, 32312.606), "3", None),
         ("[rank1]:[W1122 08:01:33.5 socket.cpp:767] ", WARNING, (11, 22, 28893.5), "1", None),
         ("E1121 08:09:10.000000 331 torch/distributed/api.py:874] ", ERROR, (11, 21, 29350.0), None, None),
+        (
+            "[2026-11-22 08:01:33,120] [ERROR] [MainThread] [vllm.worker] >>> ",
+            ERROR,
+            (11, 22, 28893.12),
+            None,
+            None,
+        ),
+        ("#14 65.05 ", None, None, None, None),
         ("[2026-11-22 08:01:33 DP0 TP1] ", None, (11, 22, 28893.0), "DP0 TP1", None),
         (
             "[2026-11-22 08:01:33,120 E 812 840] file_system_monitor.cc:116: ",

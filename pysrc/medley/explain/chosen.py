@@ -93,12 +93,18 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
         of_log = [
             hit for hit in [*hits, *own] if hit.log == scan.name and not (hit.known.last or hit.known.hint)
         ]
-        firsts.extend(sorted(of_log, key=lambda hit: hit.number)[:1])
+        worded = [hit for hit in of_log if not _wordless(hit)]
+        firsts.extend(sorted(worded or of_log, key=lambda hit: hit.number)[:1])
     last = [hit for hit in hits if hit.known.last]
     hints = [hit for hit in hits if hit.known.hint] if own or last else []
     pool = firsts or hints or last
     order = _order(pool, scans)
     return sorted(pool, key=lambda hit: (hit.known is not UNKNOWN, order(hit)))
+
+
+def _wordless(hit: Hit) -> bool:
+    """An unknown exception that says nothing beside its kind: what else is known of the log says more."""
+    return hit.known is UNKNOWN and not (hit.found.get("said") or "").partition(":")[2].strip()
 
 
 def _elsewhere(scan: Scanned, scans: Sequence[Scanned]) -> bool:

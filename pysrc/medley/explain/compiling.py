@@ -121,7 +121,14 @@ KNOWN = (
                 "fatal error: Killed signal terminated program",
                 r"Killed (?P<signal>signal) terminated program (?P<program>\w+)",
             ),
+            shape(
+                "FAILED: ",
+                r"FAILED: (?:\[code=\d+\] "
+                r")?\S+\.o\b[^\n]*\n\s*\S*?(?P<program>nvcc|cicc|g\+\+|c\+\+|clang\+\+)"
+                r"\b[^\n]*\n\s*(?P<signal>Killed)$",
+            ),
         ),
+        more=2,
         over=("compile-failed",),
     ),
     Known(
@@ -192,13 +199,16 @@ KNOWN = (
             shape("PassManager::run failed", r"^(?P<said>(?:RuntimeError: )?PassManager::run failed)"),
             shape("LLVM ERROR", r"(?P<said>LLVM ERROR: .+)"),
             shape("InductorError", r"(?P<said>(?:torch\._inductor\.exc\.)?InductorError: .+)"),
+            shape("BackendCompilerFailed", r"BackendCompilerFailed[^\n]* raised:\n(?P<said>[^\n]+)"),
             shape("BackendCompilerFailed", r"(?P<said>BackendCompilerFailed.*)"),
+            shape("terminated (signal", r"(?P<said>(?:ptxas|cicc|nvlink) terminated \(signal: \d+\))"),
             shape("CppCompileError", r"(?P<said>CppCompileError.*)"),
             shape("Error building extension", r"(?P<said>Error building extension .+)"),
             shape("'ninja'", r"(?P<said>Command '\['(?:\S*/)?ninja'.*returned non-zero exit status \d+)"),
             shape("Ninja build failed", r"(?P<said>Ninja build failed.*)"),
             shape("triton.compiler.errors", r"(?P<said>triton\.compiler\.errors\.\w+.*)"),
         ),
+        more=1,
         confidence=MEDIUM,
     ),
 )

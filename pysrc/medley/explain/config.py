@@ -32,6 +32,21 @@ KNOWN = (
         over=("config-invalid",),
     ),
     Known(
+        "model-a-file",
+        what="the model's name is that of a file, and not of a folder with a config.json",
+        cause="{file} is read as the configuration",
+        fix="name the folder; weights in one GGUF file need a name that ends with .gguf, and a model to "
+        "take the "
+        "tokenizer from: medley serve FILE.gguf -- --tokenizer MODEL",
+        shapes=(
+            shape(
+                "is not a valid JSON file",
+                r"config file at '(?P<file>[^']+(?<!\.json))' is not a valid JSON",
+            ),
+        ),
+        over=("config-broken",),
+    ),
+    Known(
         "config-broken",
         what="the model's config.json is broken",
         cause="{file} is no whole JSON: a copy broke off, or it is a pointer of Git LFS",

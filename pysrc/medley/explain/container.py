@@ -32,6 +32,30 @@ KNOWN = (
         over=("driver-library",),
     ),
     Known(
+        "container-driver",
+        what="a container gets no GPU: the host's own NVIDIA driver does not answer",
+        cause="nvidia-container-cli: {said}",
+        fix="on the host itself nvidia-smi must work first: sudo modprobe nvidia; after an update reboot; on "
+        "Jetson install the nvidia-container package of its JetPack",
+        shapes=(
+            shape(
+                "driver not loaded",
+                r"nvidia-container-cli: (?:\w+ error: )?(?P<said>nvml error: driver not loaded)",
+            ),
+            shape(
+                "load library failed",
+                r"nvidia-container-cli: (?:\w+ error: )?(?P<said>load library failed: "
+                r"lib(?:nvidia-ml|cuda)\S*:"
+                r" [^\n]{0,60})",
+            ),
+            shape(
+                "driver error: failed to process request",
+                r"nvidia-container-cli\S*: (?:\w+ error: )?(?P<said>driver error: failed to process request)",
+            ),
+        ),
+        over=("container-gpu", "driver-library"),
+    ),
+    Known(
         "container-rdma",
         what="the container cannot have the RDMA devices",
         cause="{said}: the host has no such devices, so its RDMA driver is not loaded",

@@ -12,7 +12,7 @@ _ECHO = re.compile(
     r"Received request|[\"']?(?:content|prompt|role|messages)[\"']?: ?[\"'\[]|prompt=|"
     r"^medley: (?!ready)|^\s*\+{1,3} |^\s*(?:\$|#) |override-neuron|compilation_config=|"
     # Said in every good start: it goes on without
-    r"^Ignore import error|Will ignore error and continue"
+    r"^Ignore import error|Will ignore error and continue|^Skipping import of cpp extensions"
 )
 _SOURCE = re.compile(r"^\s+(?:raise |return |assert |logger\.|f?[\"'])")
 
@@ -81,6 +81,7 @@ TURNS = (
                 "rror", r"^[\w.]*(?:Error|Failure)(?:\(\w+\))?(?::|$)|^(?:fatal )?error: |: error: |^Error: "
             ),
             shape("xception", r"^[\w.]*Exception(?:\(\w+\))?(?::|$)"),
+            shape("rrors.", r"^\w[\w.]*\berrors\.[A-Z]\w+(?::|$)"),
             shape("xpired", r"^[\w.]+Expired: "),
             shape("what():", r"^\s*what\(\):"),
         ),

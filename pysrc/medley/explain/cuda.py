@@ -1,5 +1,7 @@
 """CUDA: a driver, a GPU and the kernels of a wheel that do not fit each other, and GPUs that fail."""
 
+import re
+
 from medley.explain.known import MEDIUM, Known, shape
 
 KNOWN = (
@@ -175,6 +177,7 @@ KNOWN = (
             ),
             shape("cudaErrorStreamCapture", r"(?P<said>cudaErrorStreamCapture\w+)"),
         ),
+        unless=re.compile(r"graph failed: .*(?:Connection closed by peer|NCCL (?:error|communicator))"),
         confidence=MEDIUM,
         over=("cuda-failed",),
     ),
@@ -193,6 +196,11 @@ KNOWN = (
             ),
             shape("CUDA error at", r"(?P<said>CUDA error at [^\n]{0,120})"),
             shape("CUDA error: ", r"CUDA error: (?P<said>(?!out of memory)[^\n]{0,100})"),
+            shape(
+                "Cuda failure",
+                r"Cuda failure(?: \d+)? '(?P<said>an illegal [^']+|unspecified launch failure|misaligned "
+                r"address|device-side assert triggered)'",
+            ),
             shape("CUBLAS_STATUS_", r"(?P<said>CUBLAS_STATUS_(?!ALLOC)\w+)"),
             shape("CUDNN_STATUS_", r"(?P<said>CUDNN_STATUS_\w+)"),
             shape("Triton Error [CUDA]", r"Triton Error \[CUDA\]: (?P<said>.+)"),

@@ -145,4 +145,16 @@ KNOWN = (
         symptom=True,
         last=True,
     ),
+    Known(
+        "proxy-own",
+        what="a proxy answers what the server asks of itself",
+        cause="its first request to itself got {status}: http_proxy is set, and the host's own address "
+        "is not "
+        "in no_proxy",
+        fix="export no_proxy=localhost,127.0.0.1,0.0.0.0,HOSTS NO_PROXY=localhost,127.0.0.1,0.0.0.0,HOSTS, "
+        "with the cluster's addresses, then the same again",
+        shapes=(shape("res=<Response [", r"AssertionError: res=<Response \[(?P<status>50[234]|403)\]>"),),
+        confidence=MEDIUM,
+        stays=True,
+    ),
 )

@@ -8,7 +8,10 @@ KNOWN = (
         what="a rank was given a GPU that is not there",
         cause="this host has fewer GPUs than ranks were put on it, or CUDA_VISIBLE_DEVICES hides some",
         fix="medley plan MODEL counts the GPUs of each host; unset CUDA_VISIBLE_DEVICES",
-        shapes=(shape("invalid device ordinal"),),
+        shapes=(
+            shape("invalid device ordinal"),
+            shape("device < num_gpus", r"device >= 0 && device < num_gpus INTERNAL ASSERT FAILED"),
+        ),
     ),
     Known(
         "gpu-bfloat16",

@@ -148,10 +148,26 @@ KNOWN = (
         shapes=(
             shape(
                 "Segmentation fault",
-                r"^(?:Fatal Python error: |!+ )?Segmentation fault|: +\d+ Segmentation fault",
+                r"^(?:Fatal Python error: |!+ )?Segmentation fault|: +\d+ Segmentation fault"
+                r"|Caught signal 11 \(Segmentation fault",
             ),
             shape("SIGSEGV", r"(?<!due to )SIGSEGV(?! or another)"),
             shape("exit code -11", r"(?:exit ?code|with)[ :=]*-11\b"),
+        ),
+        confidence=MEDIUM,
+    ),
+    Known(
+        "bus-error",
+        what="a process of the engine crashed (a bus error)",
+        cause="a file or shared memory that it had mapped was not there when it was read: a file cut "
+        "short, a "
+        "disk or /dev/shm that is full or failed, or no memory left",
+        fix="df -h / /dev/shm; free -g; sudo dmesg | tail; then compare the weights: medley pull MODEL "
+        "--verify",
+        shapes=(
+            shape("Bus error", r"^(?:Fatal Python error: |!+ )?Bus error|: +\d+ Bus error"),
+            shape("signal 7 (", r"Caught signal 7 \(Bus error"),
+            shape("SIGBUS", r"(?:received signal|died (?:of|from|with)|signal:?) SIGBUS"),
         ),
         confidence=MEDIUM,
     ),

@@ -211,4 +211,13 @@ KNOWN = (
         shapes=(shape("'hf_transfer' package is not available"),),
         confidence=MEDIUM,
     ),
+    Known(
+        "hub-cache-none",
+        what="the folder for downloaded models is not there",
+        cause="{file} does not exist on this host or in this container",
+        fix="mkdir -p {file}, or name the one that is there: export HF_HOME=FOLDER; in a container "
+        "mount it: -v "
+        "FOLDER:FOLDER",
+        shapes=(shape("Cache directory not found", r"Cache directory not found: (?P<file>/[^\s']*[^\s'.])"),),
+    ),
 )

@@ -8,6 +8,7 @@ HIGH, MEDIUM, LOW = "high", "medium", "low"
 RANK = {HIGH: 0, MEDIUM: 1, LOW: 2}
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _GROUP = re.compile(r"\{(\w+)\}")
+_LINES = re.compile(r"\s*\n\s*")
 
 
 @dataclass(frozen=True)
@@ -69,4 +70,4 @@ def filled(template: str, found: Mapping[str, str | None]) -> str:
         return match[1] if all(found.get(name) for name in _GROUP.findall(match[1])) else ""
 
     kept = _OPTIONAL.sub(optional, template)
-    return _GROUP.sub(lambda match: (found.get(match[1]) or "?").strip(), kept).strip(" ,;")
+    return _GROUP.sub(lambda match: _LINES.sub(" ", (found.get(match[1]) or "?").strip()), kept).strip(" ,;")

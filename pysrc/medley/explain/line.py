@@ -30,6 +30,10 @@ _PARTS = tuple(
         rf"(?P<level>[IWEFC])(?P<date>\d{{3,4}}) (?P<clock>{_CLOCK}) +\d+ [^\]]*\] ?",
         # SGLang's [2026-11-22 08:01:33 DP0 TP1]
         rf"\[\d{{4}}-(?P<date>\d\d-\d\d) (?P<clock>{_CLOCK})(?P<ranks>(?: [A-Z]{{2,4}}\d+)*)\] ?",
+        # A logging.ini's [2026-11-22 08:01:33,120] [ERROR] [MainThread] [vllm.worker] >>>
+        r"\[(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)\](?: \[[\w.-]+\])*:?(?: >>>)? ?",
+        # docker build's own: #14 65.05
+        r"#\d+ \d+\.\d+ ",
         # (EngineCore_DP0 pid=12) and (RayWorkerWrapper pid=1, ip=10.0.0.2)
         (
             r"\((?:\w*?_[TP]P(?P<part>\d+)\S*|[\w:.]+\S*) (?:rank=\S+ )?pid=\d+"

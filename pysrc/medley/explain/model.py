@@ -43,6 +43,18 @@ KNOWN = (
         over=("config-invalid",),
     ),
     Known(
+        "remote-module",
+        what="a rank does not find the model's own code",
+        cause="transformers keeps it as the module {name}, which is not in this process's path, or its "
+        "name has a "
+        "dot",
+        fix="put the model into a folder without a dot in its name, and its code where all ranks see "
+        "it: export "
+        "HF_MODULES_CACHE=FOLDER; medley pull MODEL",
+        shapes=(shape("transformers_modules", r"No module named '(?P<name>transformers_modules[^']*)'"),),
+        over=("module-missing",),
+    ),
+    Known(
         "remote-code",
         what="the model has custom code, and running it was not allowed (trust_remote_code)",
         cause="[{name} ]has Python that must run on this host to load it",

@@ -133,6 +133,21 @@ KNOWN = (
         ),
     ),
     Known(
+        "nccl-nvml",
+        what="NCCL does not find this host's GPU where CUDA has it",
+        cause="NVML says of its PCI address: {said}; so it is where a GPU is lent (WSL, a virtual machine, a "
+        "container without all of NVML)",
+        fix="nvidia-smi -L must show it in the same container: --gpus all; on WSL a newer driver and "
+        "NCCL; one "
+        "host with one GPU needs no NCCL: --tp 1 --pp 1",
+        shapes=(
+            shape(
+                "nvmlDeviceGetHandleByPciBusId",
+                r"nvmlDeviceGetHandleByPciBusId\S* failed: (?P<said>Not Found|Invalid Argument)",
+            ),
+        ),
+    ),
+    Known(
         "nccl-nvls",
         what="NCCL's NVLink SHARP does not work here",
         cause="the driver or fabric refuses multicast memory: {said}",

@@ -47,9 +47,22 @@ KNOWN = (
         what="ssh does not reach the other host (no sshd, or a firewall)",
         cause="{host}: {said}",
         fix="start it there: sudo systemctl enable --now ssh; then try: ssh {host} true",
+        shapes=(shape("ssh: connect to host", r"ssh: connect to host (?P<host>\S+) port \d+: (?P<said>.+)"),),
+    ),
+    Known(
+        "ssh-closed",
+        what="ssh: the other host closes the connection at once",
+        cause="{said}: its sshd has too many at a time (MaxStartups), keeps this address out, or what "
+        "listens "
+        "there is none",
+        fix="on that host: sudo journalctl -u ssh -n 50; then fewer at once, or what keeps it out: fail2ban, "
+        "/etc/hosts.deny, a full disk",
         shapes=(
-            shape("ssh: connect to host", r"ssh: connect to host (?P<host>\S+) port \d+: (?P<said>.+)"),
-            shape("kex_exchange_identification", r"(?P<host>kex_exchange_identification): (?P<said>.+)"),
+            shape(
+                "kex_exchange_identification",
+                r"kex_exchange_identification: (?:\w+: )?(?P<said>Connection \w+ by (?:remote host|peer))",
+            ),
+            shape("ssh_exchange_identification", r"ssh_exchange_identification: (?P<said>[^\n\"]{0,80})"),
         ),
     ),
     Known(

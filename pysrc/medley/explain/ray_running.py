@@ -20,7 +20,7 @@ KNOWN = (
             shape(
                 "exceeds the total",
                 r"(?P<said>number of required \w+ exceeds the total number of available \w+ in the "
-                r"placement group)(?:.*Total number of devices: (?P<has>\d+))?",
+                r"(?:placement group|cluster))(?:.*Total number of devices: (?P<has>\d+))?",
             ),
             shape(
                 "No available node types can fulfill",

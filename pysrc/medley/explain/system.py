@@ -82,7 +82,7 @@ KNOWN = (
         cause="{said}: it was built for a newer processor",
         fix="take an environment made for this host: medley env build",
         shapes=(
-            shape("llegal instruction", r"(?P<said>[Ii]llegal instruction)"),
+            shape("llegal instruction", r"(?<!CUDA error: an )(?<!d by )(?P<said>\b[Ii]llegal instruction)"),
             shape("SIGILL", r"(?P<said>SIGILL)"),
             shape("trap invalid opcode", r"(?P<said>trap invalid opcode)"),
         ),
@@ -115,5 +115,13 @@ KNOWN = (
         ),
         quiet=True,
         confidence=LOW,
+    ),
+    Known(
+        "user-unknown",
+        what="this process's user has no name (a container started with a number)",
+        cause="there is no user {number} in /etc/passwd, and PyTorch asks for its name to name its cache",
+        fix="export USER=medley TORCHINDUCTOR_CACHE_DIR=/tmp/inductor HOME=/tmp in the container (docker run "
+        "-e …), or give it the list: -v /etc/passwd:/etc/passwd:ro",
+        shapes=(shape("uid not found", r"getpwuid\(\): uid not found: (?P<number>\d+)"),),
     ),
 )

@@ -58,6 +58,7 @@ KNOWN = (
                 r"(?:ModuleNotFoundError|ImportError): No module named '?(?P<name>[\w.]+)'?",
             ),
             shape("No module named", r"^\S*python\S*: No module named (?P<name>[\w.]+)"),
+            shape("to be installed", r"requires \"(?P<name>[\w-]+)\" to be installed"),
             shape("No package metadata was found for", r"No package metadata was found for (?P<name>\S+)"),
         ),
     ),
@@ -146,47 +147,5 @@ KNOWN = (
             shape("No module named 'tomllib'", r"(?P<said>No module named 'tomllib')"),
         ),
         over=("import-name", "module-missing"),
-    ),
-    Known(
-        "package-none",
-        what="the package index has no such package for this host",
-        cause="{name}: no wheel fits this Python, processor or system",
-        fix="take the Python and the lock that fit: medley env build chooses both; medley env list shows "
-        "what this host can have",
-        shapes=(
-            shape("No matching distribution found", r"No matching distribution found for (?P<name>\S+)"),
-            shape(
-                "Could not find a version that satisfies",
-                r"Could not find a version that satisfies the requirement (?P<name>\S+)",
-            ),
-            shape(
-                "No solution found when resolving", r"(?P<name>No solution found when resolving dependencies)"
-            ),
-            shape("is not a supported wheel on this platform", r"(?P<name>\S+) is not a supported wheel"),
-            shape(
-                "requires a different Python", r"(?P<name>Package '[^']+' requires a different Python: \S+)"
-            ),
-        ),
-    ),
-    Known(
-        "package-hash",
-        what="a downloaded package is not the one that the lock names",
-        cause="{said}",
-        fix="try again with an empty cache: uv cache clean, medley env build; if it stays, the index "
-        "serves another file",
-        shapes=(
-            shape("DO NOT MATCH THE HASHES", r"(?P<said>THESE PACKAGES DO NOT MATCH THE HASHES)"),
-            shape("Hash mismatch for", r"(?P<said>Hash mismatch for `?[^\s`]+)"),
-        ),
-    ),
-    Known(
-        "nixos-loader",
-        what="a program of another Linux was started on NixOS",
-        cause="NixOS has no loader for it",
-        fix="medley env build patches what an environment brings; for others: programs.nix-ld.enable = true",
-        shapes=(
-            shape("cannot run dynamically linked executables intended for generic"),
-            shape("Could not start dynamically linked executable"),
-        ),
     ),
 )

@@ -1,0 +1,74 @@
+"""Other wordings of failures that are known, and words that only look like them."""
+
+import pytest
+
+from medley.explain import Log, explained
+
+CHAIN = """Traceback (most recent call last):
+  File "shm.py", line 443, in read
+    raise TimeoutError
+TimeoutError
+TimeoutError: RPC call to execute_model timed out.
+"""
+BUILD = """FAILED: [code=1] csrc/awq.o
+/usr/local/cuda/bin/nvcc -c csrc/awq.cu -o csrc/awq.o
+Killed
+ninja: build stopped: subcommand failed.
+subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.
+"""
+NCCL = """torch.distributed.DistBackendError: NCCL error in: x.cpp:3356, unhandled cuda error
+ncclUnhandledCudaError: Call to CUDA function failed.
+Last error:
+Cuda failure 700 'an illegal memory access was encountered'
+"""
+
+
+def name(text: str) -> str | None:
+    first = explained([Log("log", [text.encode()])]).first
+    return first.hit.known.name if first else None
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("RuntimeError: CUDA error: an illegal instruction was encountered\n", "cuda-failed"),
+        ("bash: line 1: 41 Illegal instruction (core dumped) python\n", "processor-old"),
+        (NCCL, "cuda-failed"),
+        (
+            "RuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED at x.cpp:49\n",
+            "gpu-ordinal",
+        ),
+        ("[host:41:0] Caught signal 11 (Segmentation fault: address not mapped to object)\n", "crashed"),
+        (
+            "ValueError: The number of required GPUs exceeds the total number of available GPUs in the "
+            "cluster.\n",
+            "ray-too-few",
+        ),
+        ('RuntimeError: Form data requires "python-multipart" to be installed.\n', "module-missing"),
+        (BUILD, "compiler-killed"),
+        ("RuntimeError: Failed\nptxas terminated (signal: 11)\n", "compile-failed"),
+        (CHAIN, "engine-waits"),
+        (
+            "Exception: Capture cuda graph failed: [pair.cc:534] Connection closed by peer [192.0.2.7]:454\n",
+            "gloo-lost",
+        ),
+        ("Traceback (most recent call last):\n  x\ndocker.errors.NotFound: no such thing\n", "unknown-error"),
+        (
+            "#9 1.23 /src/x.cpp:1:10: fatal error: cute/tensor.hpp: No such file or directory\n",
+            "header-missing",
+        ),
+    ],
+)
+def test_is_named(text: str, known: str) -> None:
+    assert name(text) == known
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Skipping import of cpp extensions: /x/torchao/_C.abi3.so: undefined symbol: _ZN3c105\n",
+        "INFO 11-22 08:01:33 [x.py:1] Failed to fetch image https://a.example/x.png: 404\n",
+    ],
+)
+def test_is_none(text: str) -> None:
+    assert name(text) is None
