@@ -21,6 +21,11 @@ ncclUnhandledCudaError: Call to CUDA function failed.
 Last error:
 Cuda failure 700 'an illegal memory access was encountered'
 """
+REFUSED = """pydantic_core._pydantic_core.ValidationError: 1 validation error for {}
+block_size
+  Input should be 1, 8 or 16 [type=literal_error, input_value=3, input_type=int]
+    For further information visit https://errors.pydantic.dev/2.9/v/literal_error
+"""
 
 
 def name(text: str) -> str | None:
@@ -40,14 +45,18 @@ def name(text: str) -> str | None:
         ),
         ("[host:41:0] Caught signal 11 (Segmentation fault: address not mapped to object)\n", "crashed"),
         (
-            "ValueError: The number of required GPUs exceeds the total number of available GPUs in the "
-            "cluster.\n",
+            (
+                "ValueError: The number of required GPUs exceeds the total number of available GPUs in the "
+                "cluster.\n"
+            ),
             "ray-too-few",
         ),
         ('RuntimeError: Form data requires "python-multipart" to be installed.\n', "module-missing"),
         (BUILD, "compiler-killed"),
         ("RuntimeError: Failed\nptxas terminated (signal: 11)\n", "compile-failed"),
         (CHAIN, "engine-waits"),
+        (REFUSED.format("CacheConfig"), "flag-value"),
+        (REFUSED.format("ChatCompletionResponseChoice"), "unknown-error"),
         (
             "Exception: Capture cuda graph failed: [pair.cc:534] Connection closed by peer [192.0.2.7]:454\n",
             "gloo-lost",

@@ -43,13 +43,17 @@ KNOWN = (
                 r"error: argument (?P<flag>\S+): invalid (?!choice)(?:\w+ )?value: '?(?P<value>[^'\n]*)'?",
             ),
             shape(
-                "Input should be ",
-                r"Input should be (?P<several>.{1,300}?) \[type=literal_error, input_value=(?P<value>[^,]+),",
+                "validation error",
+                r"validation errors? for "
+                r"(?!\w*(?:Request|Response|Choice|Message|Delta))\w+\n(?P<flag>[\w.]+)\n"
+                r"\s*Input should be (?P<several>.{1,300}?) \[type=literal_error, "
+                r"input_value=(?P<value>[^,]+),",
             ),
             shape(
                 "expected one argument", r"error: argument (?P<flag>\S+): (?P<value>expected one argument)"
             ),
         ),
+        more=2,
     ),
     Known(
         "flag-json",

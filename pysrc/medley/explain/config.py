@@ -1,6 +1,6 @@
 """A model's config.json that is missing or broken, or settings that do not go with it."""
 
-from medley.explain.known import MEDIUM, Known, shape
+from medley.explain.known import LOW, MEDIUM, Known, shape
 
 KNOWN = (
     Known(
@@ -51,12 +51,17 @@ KNOWN = (
         what="the model's config.json is broken",
         cause="{file} is no whole JSON: a copy broke off, or it is a pointer of Git LFS",
         fix="bring it anew: medley pull MODEL; medley pull MODEL --verify compares the copies",
-        shapes=(
-            shape("is not a valid JSON file", r"config file at '(?P<file>[^']+)' is not a valid JSON"),
-            shape("JSONDecodeError", r"^json\.decoder\.JSONDecodeError: (?P<file>.*)"),
-        ),
+        shapes=(shape("is not a valid JSON file", r"config file at '(?P<file>[^']+)' is not a valid JSON"),),
         confidence=MEDIUM,
         over=("config-invalid",),
+    ),
+    Known(
+        "json-broken",
+        what="what a program read as JSON is none: a file that broke off, or another answer",
+        cause="{said}; whose it was stands in the traceback above",
+        fix="if a file of the model is read there: medley pull MODEL --verify; if a cache: remove it",
+        shapes=(shape("JSONDecodeError", r"^(?:[\w.]+\.)?JSONDecodeError: (?P<said>[^\n]+)"),),
+        confidence=LOW,
     ),
     Known(
         "config-invalid",

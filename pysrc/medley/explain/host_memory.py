@@ -1,6 +1,6 @@
 """Memory of the host that runs out, or that a process may not have: and what was killed or crashed for it."""
 
-from medley.explain.known import MEDIUM, Known, shape
+from medley.explain.known import LOW, MEDIUM, Known, shape
 
 _KILLED = (
     r"(?P<who>[\w .:#=\[\]-]*?(?:[Pp]rocess|[Ww]orker|[Ss]cheduler|child|[Rr]ank)[^.;]{0,60}?)"
@@ -133,9 +133,22 @@ KNOWN = (
             shape("exited with", _KILLED),
             shape("terminated with", _KILLED),
             shape("exitcode: -9", r"(?P<who>\S*) ?exitcode: -9"),
-            shape("Killed", r"^(?P<who>[\w./-]+: line \d+: +\d+) Killed\b"),
         ),
         confidence=MEDIUM,
+    ),
+    Known(
+        "killed-shell",
+        what="a program was killed (SIGKILL), says the shell that had started it",
+        cause="[{who} ]ended with signal 9: the kernel does that when memory runs out, and SGLang to "
+        "itself after an"
+        " error",
+        fix="look above it for an error; if there is none: sudo dmesg | grep -i 'killed process', and "
+        "leave more "
+        "memory free: medley plan MODEL",
+        shapes=(shape("Killed", r"^(?:(?P<who>[\w./-]+: line \d+: +\d+) Killed\b|Killed$)"),),
+        confidence=LOW,
+        symptom=True,
+        last=True,
     ),
     Known(
         "crashed",
