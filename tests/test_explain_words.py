@@ -55,6 +55,13 @@ def name(text: str) -> str | None:
         (BUILD, "compiler-killed"),
         ("RuntimeError: Failed\nptxas terminated (signal: 11)\n", "compile-failed"),
         (CHAIN, "engine-waits"),
+        ("Last error:\nCuda failure 3 'initialization error'\n", "cuda-failed"),
+        ("       > tar: lib/libcudnn.so: Wrote only 2048 of 10240 bytes\n", "disk-full"),
+        ("ptxas fatal   : Internal error: writing file\n", "disk-full"),
+        (
+            "ValueError: Ray does not allocate any GPUs on the driver node. Consider this.\n",
+            "ray-no-gpu-here",
+        ),
         (REFUSED.format("CacheConfig"), "flag-value"),
         (REFUSED.format("ChatCompletionResponseChoice"), "unknown-error"),
         (

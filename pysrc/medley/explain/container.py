@@ -56,6 +56,22 @@ KNOWN = (
         over=("container-gpu", "driver-library"),
     ),
     Known(
+        "container-mount",
+        what="the image has files that the NVIDIA runtime puts there itself: it is not one for this host",
+        cause="{file} exists in it already",
+        fix="on a Jetson take an image for its JetPack (l4t, jetson-containers: autotag), on other "
+        "hosts one for "
+        "servers; an image that was committed while it ran: build it anew",
+        shapes=(
+            shape(
+                "file exists",
+                r"nvidia-container-cli: mount error: file creation failed: \S*?/merged(?P<file>/\S+): "
+                r"file exists",
+            ),
+        ),
+        over=("container-gpu",),
+    ),
+    Known(
         "container-rdma",
         what="the container cannot have the RDMA devices",
         cause="{said}: the host has no such devices, so its RDMA driver is not loaded",

@@ -14,7 +14,7 @@ _ECHO = re.compile(
     # Said in every good start: it goes on without
     r"^Ignore import error|Will ignore error and continue|^Skipping import of cpp extensions"
 )
-_SOURCE = re.compile(r"^\s+(?:raise |return |assert |logger\.|f?[\"'])")
+_SOURCE = re.compile(r"^\s+(?:raise |return |assert |logger\.|f?[\"'])|^raise [\w.]+\(")
 
 
 @dataclass(frozen=True)

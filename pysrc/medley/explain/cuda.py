@@ -198,8 +198,7 @@ KNOWN = (
             shape("CUDA error: ", r"CUDA error: (?P<said>(?!out of memory)[^\n]{0,100})"),
             shape(
                 "Cuda failure",
-                r"Cuda failure(?: \d+)? '(?P<said>an illegal [^']+|unspecified launch failure|misaligned "
-                r"address|device-side assert triggered)'",
+                r"Cuda failure(?: \d+)? '(?P<said>(?!out of memory)[^']+)'",
             ),
             shape("CUBLAS_STATUS_", r"(?P<said>CUBLAS_STATUS_(?!ALLOC)\w+)"),
             shape("CUDNN_STATUS_", r"(?P<said>CUDNN_STATUS_\w+)"),

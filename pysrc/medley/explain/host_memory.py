@@ -170,6 +170,15 @@ KNOWN = (
         confidence=MEDIUM,
     ),
     Known(
+        "aborted",
+        what="a process of the engine ended itself: an assertion of its native code does not hold",
+        cause="{said}",
+        fix="most often a kernel that is not for this GPU or this model: another one (-- --attention-backend "
+        "TRITON_ATTN, --enforce-eager), or another version: medley env build",
+        shapes=(shape("' failed.", r"(?P<said>Assertion `.{1,300}' failed)\."),),
+        confidence=MEDIUM,
+    ),
+    Known(
         "bus-error",
         what="a process of the engine crashed (a bus error)",
         cause="a file or shared memory that it had mapped was not there when it was read: a file cut "

@@ -63,9 +63,25 @@ KNOWN = (
         over=("ray-too-few",),
     ),
     Known(
+        "ray-address-asked",
+        what="Ray has no host of the address that the engine asks for, or no free GPU there",
+        cause="{address} is asked for: VLLM_HOST_IP is not what ray start was given as "
+        "--node-ip-address, or that "
+        "host's GPU is taken",
+        fix="medley ray-head and ray-worker give both the same; by hand: ray status names the hosts, export "
+        "VLLM_HOST_IP=ADDRESS",
+        shapes=(
+            shape(
+                "No available node types can fulfill",
+                r"No available node types can fulfill resource request \{'node:(?P<address>[\w.:]+)'",
+            ),
+        ),
+        over=("ray-too-few",),
+    ),
+    Known(
         "ray-no-gpu-here",
         what="Ray sees no free GPU on the host that serves",
-        cause="[its resources are {has}]: another model has the GPU, or Ray was started without one",
+        cause="[its resources are {has}: ]another model has the GPU, or Ray was started without one",
         fix="medley status shows the slots; on Jetson, where Ray does not count the GPU: ray start "
         "--num-gpus 1 (medley ray-head does)",
         shapes=(
@@ -73,6 +89,7 @@ KNOWN = (
                 "Current node has no",
                 r"Current node has no \w+ available\.?(?: current_node_resource=\{(?P<has>[^}]*)\})?",
             ),
+            shape("does not allocate any", r"Ray does not allocate any GPUs on the driver node"),
             shape(
                 "not included in a placement group", r"driver node \S+ is not included in a placement group"
             ),

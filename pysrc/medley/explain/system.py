@@ -15,6 +15,8 @@ KNOWN = (
             shape("os error 28"),
             shape("o space left on device", r"[Nn]o space left on device(?:: '(?P<file>[^']+)')?"),
             shape("Disk quota exceeded"),
+            shape("Wrote only", r": Wrote only \d+ of \d+ bytes"),
+            shape("Internal error: writing file", r"ptxas fatal +: Internal error: writing file"),
             shape("ot enough free disk space", r"[Nn]ot enough free disk space"),
         ),
         unless=re.compile(r"dev/shm|shared memory|over [\d.]+% full"),
