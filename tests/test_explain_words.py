@@ -26,6 +26,11 @@ block_size
   Input should be 1, 8 or 16 [type=literal_error, input_value=3, input_type=int]
     For further information visit https://errors.pydantic.dev/2.9/v/literal_error
 """
+BENCH = """Error loading tokenizer 'demo': demo is not a local folder and is not a valid model identifier
+Repository Not Found for url: https://huggingface.co/demo/resolve/main/tokenizer.json.
+Falling back to 'gpt2' tokenizer as approximation.
+| demo | tg1024 | 7.80 |
+"""
 
 
 def name(text: str) -> str | None:
@@ -82,6 +87,7 @@ def test_is_named(text: str, known: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        BENCH,
         "Skipping import of cpp extensions: /x/torchao/_C.abi3.so: undefined symbol: _ZN3c105\n",
         "INFO 11-22 08:01:33 [x.py:1] Failed to fetch image https://a.example/x.png: 404\n",
     ],

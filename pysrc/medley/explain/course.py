@@ -61,6 +61,8 @@ TURNS = (
         mends=("nccl-connect", "nccl-link-local", "gloo-refused", "rendezvous-", "refused"),
     ),
     Turn(MENDED, (shape("ink up"), shape("Link is Up")), mends=("link-fell",)),
+    # A benchmark of a server takes another tokenizer to count with, and goes on
+    Turn(MENDED, (shape("alling back to", r"^Falling back to .{1,60} tokenizer"),), mends=("hub-",)),
     Turn(
         STOPPED,
         (
