@@ -30,8 +30,6 @@ let
     // tables.variables host
     // lib.optionalAttrs (cuda != null) {
       CUDA_HOME = "${cuda.home}";
-      # nixpkgs' nvcc knows its own headers alone; torch and flashinfer name CUDA_HOME's, and a bare nvcc does not.
-      NVCC_PREPEND_FLAGS = "-I${cuda.home}/include -L${cuda.home}/lib -L${cuda.home}/lib/stubs";
       CUDAHOSTCXX = "${cc}/bin/g++"; # CMake's name for it
       TRITON_PTXAS_PATH = "${cuda.home}/bin/ptxas";
       # What Triton reads instead from compute capability 10.0 on (get_ptxas in its nvidia/compiler.py).
