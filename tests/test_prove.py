@@ -71,6 +71,15 @@ def test_failures(found: dict[str, Any], says: list[str]) -> None:
     assert list(prove.rows(found))
 
 
+def test_wheels_without_code_for_the_gpu_are_no_fault_of_its_driver() -> None:
+    said = "AcceleratorError: CUDA error: no kernel image is available for execution on the device"
+    orin = {**THOR, "name": "Orin", "capability": "8.7", "matmul": {"error": said}}
+    found = prove.problem(proof("cuda", devices=[orin]), "vllm-cuda")
+    assert found
+    assert "docs/orin.md" in found.fix
+    assert "nvidia-smi" not in found.fix
+
+
 def test_the_fix_fits() -> None:
     no_gpu = prove.problem(proof("cuda", devices=[]), "vllm-cuda")
     broken = prove.problem(proof(devices=[{**CPU, "matmul": WRONG}]), "vllm-cpu")

@@ -79,6 +79,8 @@ def problem(proof: Proof, name: str) -> Problem | None:
     gpu = "check the driver: nvidia-smi; medley facts shows what was found"
     anew = f"build it anew: medley env clean {name} && medley env build {name}"
     imports = any(line.startswith("import ") for line in found)
+    if any("no kernel image" in line for line in found):
+        gpu = "take wheels or an image with code for this GPU: --env, --image; a Jetson Orin: docs/orin.md"
     return Problem(
         f"{name} does not work on this host",
         cause="\n".join(found),
