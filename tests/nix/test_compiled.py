@@ -187,6 +187,16 @@ def test_the_general_architecture_is_not_enough(shells: Shells, tmp_path: Path) 
     assert "not supported on .target 'sm_121'" in said.stderr
 
 
+@pytest.mark.parametrize("kind", ["orin-r39", "spark"])
+def test_a_cub_of_ones_own_comes_before_the_toolkits(shells: Shells, tmp_path: Path, kind: str) -> None:
+    """As flashinfer's, which it names with -I."""
+    (tmp_path / "cub").mkdir()
+    (tmp_path / "cub" / "cub.cuh").write_text("#error our own\n")
+    (tmp_path / "asks.cu").write_text("#include <cub/cub.cuh>\n")
+    said = shells.run(kind, tmp_path, "nvcc", "-cubin", f"-I{tmp_path}", "asks.cu", check=False)
+    assert "#error our own" in said.stderr
+
+
 @pytest.mark.parametrize("kind", ["orin", "orin-r39", "spark"])
 def test_no_stub_can_be_taken_for_the_driver(shells: Shells, kind: str) -> None:
     """torch's inductor writes $CUDA_HOME/lib64 into what it links, as a place to load from."""

@@ -173,7 +173,7 @@ let
           [ ! -e $real/bin/nvcc ] || {
             rm $out/bin/nvcc $out/bin/nvcc.profile
             sed -E -e 's:\$\(_TARGET_SIZE_\)::g' \
-              -e 's:\$\(TOP\)/(\$\(_TARGET_DIR_\)/)?include/cccl:${scope.cuda_cccl}/include:' \
+              -e 's:\$\(TOP\)/(\$\(_TARGET_DIR_\)/)?include/cccl:${if renamed then scope.cccl else scope.cuda_cccl}/include:' \
               -e "s:\\$\(TOP\)/(\\$\(_TARGET_DIR_\)/)?include:$out/include:" \
               -e "s:\\$\(TOP\)/nvvm/:$out/nvvm/:" $real/bin/nvcc.profile > $out/bin/nvcc.profile
             echo 'compiler-bindir = ${cc}/bin' >> $out/bin/nvcc.profile
@@ -191,6 +191,7 @@ let
         '';
       };
 
+      renamed = lib.versionAtLeast version "13.2";
       cccl =
         here:
         if here then
@@ -215,8 +216,8 @@ let
           ln -s stubs/libcuda.so stubs/libcuda.so.1 $stubs/lib/
         '';
         # The one name or the other has NVIDIA's files, by revision; here CUDA 13.2 has the newer.
-        cccl = cccl (lib.versionAtLeast version "13.2");
-        cuda_cccl = cccl (!lib.versionAtLeast version "13.2");
+        cccl = cccl renamed;
+        cuda_cccl = cccl (!renamed);
         cuda_nvrtc = library "cuda_nvrtc" "nvrtc";
         cuda_nvtx = part "cuda_nvtx" [ "out" ] "header $out/include/nvtx3/nvToolsExt.h";
         cuda_profiler_api = part "cuda_profiler_api" [ "out" ] "header $out/include/cuda_profiler_api.h";
