@@ -55,7 +55,7 @@ def require_none(port: int) -> None:
         raise Problem(
             f"port {port} is taken by another medley serve",
             cause=f"process {found.pid} serves {found.model} there, or is about to",
-            fix=f"end it (kill -INT {found.pid}), or take another port: --port {port + 1}",
+            fix=f"end it: medley stop --port {port}; or take another port: --port {port + 1}",
         )
 
 

@@ -54,7 +54,14 @@ Examples:
         here = None if named else serving.newest()
         url = api.base(named or (here.url if here else _USUAL))
         key = self._key(here.key if here else None)
-        model = self.model or _first(api.models(url, key))
+        try:
+            model = self.model or _first(api.models(url, key))
+        except Problem as problem:
+            if here is None or here.state == "ready":
+                raise
+            raise Problem(
+                f"{here.model} is not ready yet: {here.state}", cause=problem.cause, fix="medley status"
+            ) from problem
         said: list[str] = []
         for piece in api.chat(url, model, question, max_tokens=self.max_tokens, key=key):
             if isinstance(piece, api.Speed):

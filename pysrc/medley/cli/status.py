@@ -87,7 +87,8 @@ Examples:
             role, state = ("head" if node["head"] else "worker"), ("alive" if node["alive"] else "gone")
             slots = f"{node['slots']} slots, {node['free']} free"
             print(f"  {node['address']:<15}  {node['name']:<16}  {role:<6}  {slots}  {state}")
-        print(f"serving {server.model} at {server.url}" if server else "nothing is served here")
+        how = f" ({server.state})" if server and server.state != "ready" else ""
+        print(f"serving {server.model} at {server.url}{how}" if server else "nothing is served here")
 
 
 def _to_head(part: dict[str, Any]) -> dict[str, Any]:
