@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from medley import config, origin
+from medley import config, origin, origins
 from medley.beside import Beside, files
 from medley.engine import Serving
 from medley.imagined import imagined
@@ -53,7 +53,7 @@ def expected() -> Iterator[tuple[str, Site, str, Model, Shape]]:
         bare = Site({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
         for name, model in models.items():
             assert model.shape
-            site = origin.chosen(bare, Wanted(), origin.Asked(), model)
+            site = origins.chosen(bare, Wanted(), origin.Asked(), model)
             yield f"{cluster}+{name}.txt", site, name, model, model.shape
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from medley import apart, config, origin
+from medley import apart, config, origins
 from medley.engine import Serving
 from medley.instead import placed
 from medley.layout.candidates import Sizes
@@ -38,15 +38,15 @@ def test_an_orin_on_jetpack_6_is_in_no_cluster_with_the_lock_of_others() -> None
 
 def test_a_model_that_an_image_is_too_old_for_is_placed_elsewhere() -> None:
     model = MODELS["nemotron-3-super-120b-a12b-nvfp4"]
-    there = origin.chosen(site("spark,orin:2"), Wanted(), Asked(), model)
+    there = origins.chosen(site("spark,orin:2"), Wanted(), Asked(), model)
     found = placement(shape("nemotron-3-super-120b-a12b-nvfp4"), there, Wanted())
     assert hosts(found.layout) == ("spark-1",)
     assert any("0.17.1 is the first that does" in each.because for each in found.rejected)
-    alone = origin.chosen(site("orin:2"), Wanted(), Asked(), model)
+    alone = origins.chosen(site("orin:2"), Wanted(), Asked(), model)
     with pytest.raises(Problem) as caught:
         placed(order("nemotron-3-super-120b-a12b-nvfp4"), shape("nemotron-3-super-120b-a12b-nvfp4"), alone)
     assert "on orin-1, orin-2: JetPack 7.2, or --image NAME of a newer one" in caught.value.fix
-    own = origin.chosen(site("orin:2"), Wanted(), ONE, model)
+    own = origins.chosen(site("orin:2"), Wanted(), ONE, model)
     assert placement(shape("nemotron-3-super-120b-a12b-nvfp4"), own, Wanted()).layout
 
 
@@ -68,7 +68,7 @@ def test_who_asks_for_both_is_told_the_way() -> None:
     ],
 )
 def test_they_come_together(kinds: str, asked: Asked) -> None:
-    there = origin.chosen(site(kinds), Wanted(), asked)
+    there = origins.chosen(site(kinds), Wanted(), asked)
     assert list(apart.warnings(there.origins)) == []
     if "cpu" not in kinds:
         found = placement(shape("qwen3-8b"), there, Wanted(sizes=Sizes(1, 2, 1)))
@@ -85,12 +85,12 @@ def test_a_plan_says_who_knows_what_is_in_an_image() -> None:
 
 def test_without_lock_and_image_it_is_the_users_own() -> None:
     wanted = Wanted(engine="sglang")
-    found = placement(shape("qwen3-8b"), origin.chosen(site("orin-r39"), wanted, Asked()), wanted)
+    found = placement(shape("qwen3-8b"), origins.chosen(site("orin-r39"), wanted, Asked()), wanted)
     assert "orin-r39-1: no lock has this engine" in found.why[-1]
 
 
 def test_hosts_that_have_joined_agree() -> None:
     running = site("spark,orin", "spark-1", "orin-1")
-    assert origin.chosen(running, Wanted(), Asked()).origins == {}
+    assert origins.chosen(running, Wanted(), Asked()).origins == {}
     found = placement(shape("qwen3-8b"), running, Wanted(sizes=Sizes(1, 2, 1)))
     assert not any("one cluster" in each for each in found.warnings)

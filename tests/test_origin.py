@@ -2,7 +2,7 @@
 
 import pytest
 
-from medley import config, origin
+from medley import config, origin, origins
 from medley.origin import Asked, Origin
 from medley.placement import Wanted
 from medley.problem import Problem
@@ -13,7 +13,7 @@ ONE = Asked(image="maker/vllm:1")
 
 
 def of(kinds: str, asked: Asked | None = None, wanted: Wanted | None = None) -> dict[str, Origin]:
-    return dict(origin.chosen(site(kinds), wanted or Wanted(), asked or Asked()).origins)
+    return dict(origins.chosen(site(kinds), wanted or Wanted(), asked or Asked()).origins)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from medley import config, origin
+from medley import config, origin, origins
 from medley.imagined import imagined
 from medley.layout.candidates import Sizes
 from medley.layout.words import hosts, layers, named, pipelines, sizes
@@ -31,7 +31,7 @@ def site(kinds: str, *order: str) -> Site:
     found = Site({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
     if order:
         return replace(found, order=order, slots=dict.fromkeys(order, 1))
-    return origin.chosen(found, Wanted(), origin.Asked())
+    return origins.chosen(found, Wanted(), origin.Asked())
 
 
 def test_a_pipeline_is_cut_for_the_order_that_ray_has() -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from medley import config, origin
+from medley import config, origin, origins
 from medley.engine import Serving
 from medley.fabric import Wishes
 from medley.layout.candidates import Sizes
@@ -156,7 +156,7 @@ def test_a_kind_without_an_environment_runs_out_of_its_image() -> None:
 def test_no_image_is_started_without_ray() -> None:
     wanted = Wanted(sizes=Sizes(1, 2, 1), launcher="mp", one_server=True)
     bare = site("orin:2")
-    found = recipe("gpt-oss-120b", origin.chosen(bare, wanted, origin.Asked()), wanted)
+    found = recipe("gpt-oss-120b", origins.chosen(bare, wanted, origin.Asked()), wanted)
     assert all(step.typed.endswith("--env VENV") for step in found)
 
 

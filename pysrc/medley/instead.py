@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count, islice
 from shlex import join
 
-from medley import apart, config, origin
+from medley import apart, config, origin, origins
 from medley.imagined import imagined
 from medley.layout.candidates import Sizes
 from medley.layout.choose import Choice
@@ -130,7 +130,7 @@ def _site(hosts: str) -> Site:
 
 
 def _with_engines(order: Order, hosts: str) -> Site:
-    return origin.chosen(_site(hosts), order.wanted, origin.Asked(), order.weights.model)
+    return origins.chosen(_site(hosts), order.wanted, origin.Asked(), order.weights.model)
 
 
 def _plan(order: Order, hosts: str) -> str:

@@ -1,4 +1,4 @@
-"""NixOS has no loader where programs from elsewhere look for one, so those in an environment are patched."""
+"""NixOS, and images out of Nix, have no loader where programs of others look for it: they are patched."""
 
 import os
 import shutil
@@ -9,6 +9,11 @@ from medley import elf, machine
 from medley.command import Command
 from medley.problem import Problem
 from medley.toolkit import Loader
+
+
+def lacks_loader(root: Path = Path("/")) -> bool:
+    """NixOS has at most one that refuses (stub-ld); an image out of Nix has none."""
+    return (root / "etc/NIXOS").exists() or not any((root / each).exists() for each in elf.LOADERS)
 
 
 def patch(environment: Path, loader: Loader) -> list[Path]:

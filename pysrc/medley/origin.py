@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from medley import config
@@ -12,8 +12,6 @@ from medley.tables import TITLES, Engine, Model
 
 if TYPE_CHECKING:
     from medley.cluster import Member
-    from medley.placement import Wanted
-    from medley.site import Site
 
 # What hosts of one cluster must have alike: Ray refuses another Ray or Python, its ranks another engine.
 _ALIKE: Mapping[str, str] = {**dict(TITLES.items()), "ray": "Ray", "python": "Python"}
@@ -65,13 +63,6 @@ class Origin:
             for key, title in _ALIKE.items()
             if key in self.versions and key in other.versions and self.versions[key] != other.versions[key]
         ]
-
-
-def origins(
-    hosts: Mapping[str, Kind], engine: Engine, asked: Asked, locked: Mapping[str, Versions], *, images: bool
-) -> dict[str, Origin]:
-    """Of each host; `images`: whether what starts the ranks can start them out of one."""
-    return {name: origin(kind, engine, asked, locked, images=images) for name, kind in hosts.items()}
 
 
 def origin(
@@ -139,20 +130,6 @@ def _pinned(lock: str, alias: Mapping[str, str]) -> dict[str, str]:
     pins = dict(_PIN.findall(lock))
     found = {name: pins.get(name) or pins.get(alias.get(name, "")) for name in (*TITLES, "ray")}
     return {name: version.partition("+")[0] for name, version in found.items() if version}
-
-
-def chosen(site: "Site", wanted: "Wanted", asked: Asked, model: Model | None = None) -> "Site":
-    """The site with the origins of its hosts, for this model; those of a running cluster agree already."""
-    if site.order:
-        return site
-    kinds = {name: kind for name, (_, kind) in site.hosts.items()}
-    images, engine = wanted.launcher != "mp", wanted.engine
-    found = origins(kinds, engine, asked, locked(), images=images)
-    known = {
-        name: replace(each, lacks=unknown(model, engine, each.versions.get(engine)))
-        for name, each in found.items()
-    }
-    return replace(site, origins=known)
 
 
 def unknown(model: Model | None, engine: Engine, version: str | None) -> str | None:

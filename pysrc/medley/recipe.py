@@ -113,7 +113,7 @@ def _of_pipeline(order: Order, shape: Shape, choice: Choice[Prediction], site: S
     )
     if order.wanted.balanced:
         told = balanced(told, shape)
-    told = understood(told, order.wanted.engine, _version(used[0], site, order.wanted.engine))
+    told = understood(told, order.wanted.engine, site.version(used[0], order.wanted.engine))
     if told.launcher == "ray":
         addresses = {host: end.address for host, end in ends.items()}
         told = replace(told, places=tuple(addresses[device.host] for device in devices(choice.layout)))
@@ -131,9 +131,9 @@ def _of_pipeline(order: Order, shape: Shape, choice: Choice[Prediction], site: S
     )
     split = f"{VARIABLE[order.wanted.engine]}={order.wanted.partition} " if order.wanted.partition else ""
     # Over a cluster it is of what its Ray runs from.
-    environment = _environment(used[0], site) if len(used) == 1 else ()
+    environment = site.typed(used[0]) if len(used) == 1 else ()
     typed = split + shlex.join((*_serve(order, choice.layout, site), *environment, *_engines(order)))
-    yield Step(used[0], typed, started.reasoned, _contained(used[0], site), told.why)
+    yield Step(used[0], typed, started.reasoned, site.image(used[0]), told.why)
 
 
 def _without_ray(order: Order, shape: Shape, choice: Choice[Prediction], site: Site) -> Iterator[Step]:
@@ -161,7 +161,7 @@ def _without_ray(order: Order, shape: Shape, choice: Choice[Prediction], site: S
             extra=order.extra,
             beside=order.beside,
         )
-        environment = _environment(host, site)
+        environment = site.typed(host)
         serve = shlex.join((*_serve(order, choice.layout, site), *environment, *_engines(order)))
         typed = serve if host == used[0] else " ".join((join, shlex.join(environment))).rstrip()
         yield Step(host, typed, started.reasoned, why=told.why if host == used[0] else ())
@@ -180,37 +180,21 @@ def _joining(wishes: Wishes, site: Site, ends: Mapping[str, End], engine: Engine
         own = wiring.of_head(head, site.facts[head], replace(wishes, link=link[1]), {})
     ours = _part(head, site, engine)
     start = ray.head(place, ours.node(own), ray.Ports(), dashboard=False, more=ours.on(own))
-    typed = shlex.join(("medley", "ray-head", *link, *named, *_environment(head, site)))
-    yield Step(head, typed, start, _contained(head, site))
+    typed = shlex.join(("medley", "ray-head", *link, *named, *site.typed(head)))
+    yield Step(head, typed, start, site.image(head))
     for host in others:
         both = {name: site.facts[name] for name in (head, host)}
         wired = wiring.of_worker(both, host, (head, at), wishes, {})
         ours = _part(host, site, engine)
         start = ray.worker(place, ours.node(wired), ray.Ports(), to=_gcs(ends[head]), more=ours.on(wired))
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN} | medley ray-worker {at} --token-file -"
-        typed = " ".join((typed, *named, shlex.join(_environment(host, site)))).rstrip()
-        yield Step(host, typed, start, _contained(host, site))
+        typed = " ".join((typed, *named, shlex.join(site.typed(host)))).rstrip()
+        yield Step(host, typed, start, site.image(host))
 
 
 def _part(host: str, site: Site, engine: Engine) -> Part:
     facts, kind = site.hosts[host]
     return part(facts, kind, BARE, slots=None, path="", engine=engine)
-
-
-def _environment(host: str, site: Site) -> tuple[str, ...]:
-    """The switches that lead to this host's engine; none where its Ray runs already."""
-    return site.origins[host].typed if host in site.origins else ()
-
-
-def _version(host: str, site: Site, engine: Engine) -> str | None:
-    """Of its engine, where that is known before anything is asked."""
-    return site.origins[host].versions.get(engine) if host in site.origins else None
-
-
-def _contained(host: str, site: Site) -> str | None:
-    """The image that this host's part runs in."""
-    found = site.origins.get(host)
-    return found.name if found and found.image else None
 
 
 def _engines(order: Order) -> tuple[str, ...]:

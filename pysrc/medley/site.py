@@ -12,6 +12,7 @@ from medley.layout.shapes import Device
 from medley.measured import NOTHING, Measured
 from medley.origin import Origin
 from medley.problem import Problem
+from medley.tables import Engine
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,19 @@ class Site:
     @property
     def facts(self) -> dict[str, Facts]:
         return {name: facts for name, (facts, _) in self.hosts.items()}
+
+    def typed(self, host: str) -> tuple[str, ...]:
+        """The switches that lead to this host's engine; none where its Ray runs already."""
+        return self.origins[host].typed if host in self.origins else ()
+
+    def version(self, host: str, engine: Engine) -> str | None:
+        """Of its engine, where that is known before anything is asked."""
+        return self.origins[host].versions.get(engine) if host in self.origins else None
+
+    def image(self, host: str) -> str | None:
+        """That this host's part runs in."""
+        found = self.origins.get(host)
+        return found.name if found and found.image else None
 
     def lacks(self, hosts: Iterable[str]) -> str | None:
         """Why the engine of one of these cannot serve the model that is asked for."""

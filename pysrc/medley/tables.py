@@ -77,8 +77,7 @@ class Container(Table):
     """What is in that one; what nobody says is absent."""
     source: str | None = None
     """Who says so: its tag, its maker's release notes."""
-    nvidia_runtime: bool = False
-    """Its GPU comes into a container by NVIDIA's own runtime alone."""
+    nvidia_runtime: bool = False  # its GPU comes into a container by NVIDIA's own runtime alone
 
 
 class Host(Table):
@@ -98,8 +97,7 @@ class Host(Table):
     toolkit: Toolkit | None = None
     driver: Driver = Driver()
     container: Container = Container()
-    # What the GPU is where the driver cannot say it (Jetson's nvidia-smi has no compute_cap on r36).
-    capability: Capability | None = None
+    capability: Capability | None = None  # where the driver cannot say it: Jetson's on r36
 
 
 class Made(Table):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medley import build, config, elf, interpreter, plugin, store, uv
+from medley import build, config, interpreter, nixos, plugin, store, uv
 from medley.build import MANIFEST, Blueprint
 from medley.command import Command
 from medley.interpreter import Interpreter
@@ -89,7 +89,7 @@ def blueprint(
     tool = uv.binary(toolkit.uv if toolkit else None)
     python = interpreter.find(recipe.python, pythons=given, uv=tool)
     loads = Preload.of(toolkit, driver) if not python.on_hosts_libc else Preload()
-    loader = toolkit.loader if toolkit and _lacks_loader(root) else None
+    loader = toolkit.loader if toolkit and nixos.lacks_loader(root) else None
     text = lock.read_text(encoding="utf-8")
     made_of = parts(text, recipe, python, loads, loader.interpreter if loader else None)
     return Blueprint(
@@ -104,11 +104,6 @@ def blueprint(
         digest=digest(made_of),
         path=folder() / f"{name}-{digest(made_of)}",
     )
-
-
-def _lacks_loader(root: Path) -> bool:
-    """NixOS has at most one that refuses (stub-ld); an image out of Nix has none."""
-    return (root / "etc/NIXOS").exists() or not any((root / each).exists() for each in elf.LOADERS)
 
 
 def parts(

@@ -52,7 +52,7 @@ Examples:
     )
 
     def main(self, model: str, *more: str) -> None:
-        from medley import config, engine, origin, store
+        from medley import config, engine, origin, origins, store
         from medley.cli.reasons import table
         from medley.instead import placed
         from medley.layout.printed import lines
@@ -67,7 +67,7 @@ Examples:
         order = Order(found, listens, self.wanted(chosen, self.link), beside=beside, typed=self.typed)
         made = shape_of(found)
         asked = origin.Asked(self.image, self.environment)
-        site = origin.chosen(self._site(more), order.wanted, asked, found.model)
+        site = origins.chosen(self._site(more), order.wanted, asked, found.model)
         choice = placed(order, made, site)
         to_do = tuple(steps(order, made, choice, site))
         if self.picture is not None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
-from medley import dialect, origin, spreading, tools, venv
+from medley import dialect, origin, origins, spreading, tools, venv
 from medley.cli.placing import shape_of
 from medley.cli.progress import watch
 from medley.cli.reasons import show_steps
@@ -28,7 +28,7 @@ from medley.tables import Engine
 
 def what_if(order: Order, site: Site, asked: Asked, *, as_json: bool) -> None:
     """On hosts that are not a cluster here, where replicas are servers of their own."""
-    site = origin.chosen(site, order.wanted, asked, order.weights.model)
+    site = origins.chosen(site, order.wanted, asked, order.weights.model)
     one = order.wanted.launcher == "mp"
     order = replace(order, wanted=replace(order.wanted, one_server=one))
     made = shape_of(order.weights)
