@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tarfile
 import uuid
@@ -18,15 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from medley import store
+from medley.command import Command
 from tests.engine.imaging import environ, podman
 from tests.nix.test_outputs import KINDS
+from tests.served import Start, chat
 
 if TYPE_CHECKING:
     from tests.nix.conftest import Tree
 
 pytestmark = pytest.mark.nix
 
-LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "none")
+LIMITS = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
 EVERY = [(system, kind) for system in KINDS for kind in sorted(KINDS[system])]
 SMI = """
 #include <dlfcn.h>
@@ -141,18 +145,41 @@ def rtx(tree: "Tree", settings: dict[str, str], tmp_path_factory: pytest.TempPat
     yield from loaded(tree, "rtx", settings, tmp_path_factory.mktemp("rtx"))
 
 
-def test_medley_runs_in_it(tree: "Tree", cpu: str, settings: dict[str, str]) -> None:
+def given(tree: "Tree") -> list[str]:
+    """What the programs in an image link to, as flags of podman."""
     (line,) = (line for line in tree.variables["NIX_CONFIG"].splitlines() if "sandbox-paths" in line)
     folders = {"/usr", *line.partition(" = ")[2].split()}
-    mounts = [f"--volume={folder}:{folder}:ro" for folder in sorted(folders)]
+    return [f"--volume={folder}:{folder}:ro" for folder in sorted(folders)]
 
+
+def test_medley_runs_in_it(tree: "Tree", cpu: str, settings: dict[str, str]) -> None:
     def run(*words: str) -> str:
-        return podman("run", "--rm", *LIMITS, *mounts, cpu, *words, settings=settings)
+        network = ("--network", "none")
+        return podman("run", "--rm", *LIMITS, *network, *given(tree), cpu, *words, settings=settings)
 
     assert run("version").startswith("medley 0.")
     facts = json.loads(run("facts", "--json"))
     assert facts["kind"]["name"] == "cpu"
     assert " 0 wrong" in run("check")
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+def test_the_demo_is_served_out_of_it(
+    tree: "Tree", cpu: str, settings: dict[str, str], start: Start, free_port: int
+) -> None:
+    """With the engine environment that is there already as its volume: it is the same one, by its digest."""
+    home = Path("/root/.cache/medley")  # an environment's programs name their place
+    if store.cache() != home or not (home / "envs").is_dir():
+        pytest.skip(f"there are no engine environments in {home}")
+    shared = ("--network", "host", "--ipc", "host", "--init", f"--volume={home}:{home}:O")
+    words = ("run", "--rm", *LIMITS, *shared, *given(tree), cpu, "serve", "demo", "--port", str(free_port))
+    served = start(Command(("podman", *words), settings))
+    assert chat(served.ready())["usage"]["completion_tokens"] == 16
+    os.kill(served.process.pid, signal.SIGINT)
+    ended = served.process.wait(60)
+    assert ended is not None
+    assert ended.status == 128 + signal.SIGINT
 
 
 def test_the_driver_s_program_finds_the_driver_s_library(
@@ -168,8 +195,13 @@ def test_the_driver_s_program_finds_the_driver_s_library(
     host = ("/lib", "/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/bin/bash")
     mounts = [f"--volume={path}:{path}:ro" for path in host]
     ask = ("--entrypoint", "/bin/nvidia-smi", rtx, "--help")
-    absent = podman("run", "--rm", *LIMITS, *mounts, *ask, settings=settings, check=False)
+    absent = podman(
+        "run", "--rm", *LIMITS, "--network", "none", *mounts, *ask, settings=settings, check=False
+    )
     assert absent == ""
     driver = {smi: "/usr/bin/nvidia-smi", library: "/usr/lib/wsl/lib/libnvidia-ml.so.1"}
     mounts += [f"--volume={ours}:{theirs}:ro" for ours, theirs in driver.items()]
-    assert podman("run", "--rm", *LIMITS, *mounts, *ask, settings=settings) == "found --help"
+    assert (
+        podman("run", "--rm", *LIMITS, "--network", "none", *mounts, *ask, settings=settings)
+        == "found --help"
+    )
