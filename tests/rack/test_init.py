@@ -67,7 +67,7 @@ def test_hosts_that_are_named(rack: Up) -> None:
 
     nobody = init(one, "--output", "other.toml")
     assert nobody.status == 1
-    assert "medley init host1 host2 host3 --yes" in nobody.lines[-1]
+    assert "medley init --output other.toml host1 host2 host3 --yes" in nobody.lines[-1]
     assert "is no host" in init(one, "$(reboot)", "--yes", "--force").lines[0]
     wrong = init(one, "host1", "--yes", "--head", "host9", "--force")
     assert "host9 cannot be the head" in wrong.lines[0]
