@@ -48,8 +48,9 @@ in
 {
   home = pkgs.symlinkJoin {
     name = "cuda-${host.toolkit.cuda}-${kind}";
-    # nvcc links with libcudart_static and libcudadevrt wherever it links: TileLang's kernels, some of flashinfer's
-    paths = lib.concatMap outputs parts ++ [ set.cuda_cudart.static ];
+    # nvcc links with libcudart_static and libcudadevrt wherever it links: TileLang's kernels, some of flashinfer's.
+    # By nixpkgs' revision they are in an output of their own, or cudart has one output with all in it.
+    paths = lib.concatMap outputs parts ++ [ (lib.getOutput "static" set.cuda_cudart) ];
     postBuild = ''
       # flashinfer and torch link with -L$CUDA_HOME/lib64
       [ -e $out/lib64 ] || ln -s lib $out/lib64

@@ -76,11 +76,20 @@ let
     "${cuda.home}/bin/nvcc"
     contents.variables.TRITON_PTXAS_PATH
   ];
+
+  # What a join of parts loses without a word where nixpkgs moves it to another output.
+  parts = lib.optionals (cuda != null) [
+    "${cuda.home}/include/cub/cub.cuh"
+    "${cuda.home}/include/crt/host_config.h"
+    "${cuda.home}/include/cuda_runtime.h"
+    "${cuda.home}/lib/libcudart_static.a"
+    "${cuda.home}/lib/stubs/libcuda.so"
+  ];
 in
 pkgs.runCommand "medley-toolkit-${kind}"
   {
     inherit programs;
-    files = contents.preload ++ [ interpreter ];
+    files = contents.preload ++ [ interpreter ] ++ parts;
     contents = builtins.toJSON contents;
     passAsFile = [ "contents" ];
     passthru = { inherit (contents) variables path pythons; };

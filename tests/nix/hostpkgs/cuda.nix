@@ -185,9 +185,9 @@ let
         '';
         cuda_cudart = ''
           # The wheel lacks what the redistributable has: names to link with, and the stub of the driver.
-          (cd $lib/lib && for file in libcudart.so.*; do ln -sf $file libcudart.so; done)
-          rm $stubs/lib/stubs/libcuda.so
-          gcc -shared -x c /dev/null -Wl,-soname,libcuda.so.1 -o $stubs/lib/stubs/libcuda.so
+          (cd ''${lib:-$out}/lib && for file in libcudart.so.*; do ln -sf $file libcudart.so; done)
+          rm ''${stubs:-$out}/lib/stubs/libcuda.so
+          gcc -shared -x c /dev/null -Wl,-soname,libcuda.so.1 -o ''${stubs:-$out}/lib/stubs/libcuda.so
         '';
       };
 
@@ -206,14 +206,17 @@ let
           fake $out/bin/nvcc
           fake $out/bin/ptxas
           header $out/nvvm/libdevice/libdevice.10.bc
+          ${if cuda13 then "" else "header $out/include/crt/host_config.h"}
         '';
-        cuda_cudart = part "cuda_cudart" [ "out" "dev" "include" "lib" "static" "stubs" ] ''
-          header $include/include/cuda_runtime.h
-          header $lib/lib/libcudart.so
-          header $static/lib/libcudart_static.a
+        # In six outputs or, in copies of before and after June 2026, in one: here CUDA 13 has the one.
+        cuda_cudart = part "cuda_cudart" (if cuda13 then [ "out" ] else [ "out" "dev" "include" "lib" "static" "stubs" ]) ''
+          stubs=''${stubs:-$out}
+          header ''${include:-$out}/include/cuda_runtime.h
+          header ''${lib:-$out}/lib/libcudart.so
+          header ''${static:-$out}/lib/libcudart_static.a
           header $stubs/lib/stubs/libcuda.so
           ln -s libcuda.so $stubs/lib/stubs/libcuda.so.1
-          ln -s stubs/libcuda.so stubs/libcuda.so.1 $stubs/lib/
+          ${if cuda13 then "" else "ln -s stubs/libcuda.so stubs/libcuda.so.1 $stubs/lib/"}
         '';
         # The one name or the other has NVIDIA's files, by revision; here CUDA 13.2 has the newer.
         cccl = cccl renamed;

@@ -13,7 +13,8 @@ rec {
   inherit (builtins) attrValues mapAttrs;
   mapAttrsToList = f: set: map (name: f name set.${name}) (attrNames set);
   optionalAttrs = condition: set: if condition then set else { };
-  getLib = package: package.lib or package.out;
+  getOutput = output: package: package.${output} or package.out;
+  getLib = getOutput "lib";
 
   # lib/lists.nix
   inherit (builtins) concatMap;
