@@ -10,7 +10,7 @@
       # nix run .#up, nix run .#serve -- MODEL, nix profile install .#medley; nix develop .#thor
       inherit (medley) apps devShells packages;
 
-      # A host that runs NixOS; this needs nixpkgs as an input too.
+      # A host that runs NixOS; this needs nixpkgs as an input, and its name above, beside medley.
       # nixosConfigurations.spark-1 = nixpkgs.lib.nixosSystem {
       #   modules = [
       #     ./spark-1.nix

@@ -29,7 +29,7 @@ Examples:
     /medley env build vllm-cpu
     /medley env check vllm-cpu    prove it: imports, and a real kernel
     /medley env list
-    /medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r ray
+    /medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
 
 """
     USAGE = "    {progname} SUBCOMMAND [SWITCHES] ...\n"

@@ -26,9 +26,9 @@ and its table go to ~/.config/medley/locks; copy both to hosts that are alike. T
 compares every file with its hash, and proved. Then NAME is an environment like any other.
 
 Examples:
-    /medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r ray
-    /medley env lock newer --python 3.12 -r vllm==0.33.0 -r ray[default]
-    /medley env lock jp6 --unproven --index ADDRESS -r vllm -r ray
+    /medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
+    /medley env lock newer --python 3.12 -r vllm==0.33.0 -r 'ray[default]'
+    /medley env lock jp6 --unproven --index ADDRESS --python 3.10 -r vllm
 
 """
     requirements = cli.SwitchAttr(
