@@ -44,6 +44,19 @@ def test_what_is_broken_fails_its_check(
     assert _fails(f"medley-{culprit}", said.stderr)
 
 
+@pytest.mark.parametrize("part", ["include/crt", "include/cuda_runtime.h", "lib/libcudart_static.a"])
+def test_a_toolkit_looks_for_what_a_join_may_lose(tree: "Tree", tmp_path: "Path", part: str) -> None:
+    copy = tree.copy(tmp_path / "medley")
+    path = copy.folder / "nix/cuda.nix"
+    path.write_text(
+        path.read_text().replace("postBuild = ''\n", f"postBuild = ''\n      rm -r $out/{part}\n")
+    )
+    said = copy.nix("build", "--no-link", ".#toolkit-rtx", check=False)
+    assert said.returncode != 0
+    assert "toolkit-rtx: there is no /nix/store/" in said.stderr
+    assert f"-cuda-13.0-rtx/{part}" in said.stderr
+
+
 def _broken(tree: "Tree", folder: "Path", file: str, text: str) -> "Tree":
     copy = tree.copy(folder / "medley")
     path = copy.folder / file
