@@ -37,7 +37,7 @@ in
   # The verbs of the command line: each is an app. A test compares them with medley's own.
   verbs = {
     facts = "What this host is";
-    env = "Build, list, check or clean engine environments";
+    env = "Build, list, check or clean engine environments, and lock your own";
     serve = "Serve a model on this host";
     ask = "Send one chat request to a served model";
     batch = "Answer a file of requests, each once";
