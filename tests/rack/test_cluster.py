@@ -105,6 +105,7 @@ def test_the_loss_of_a_host_is_named_and_ends_it(rack: Up) -> None:
     assert "raylet" not in head.says("ps", "-eo", "comm")
 
 
+@pytest.mark.slow  # CI cuts a host off in test_matrix, and a wire in test_up
 def test_a_cut_link_is_named_and_ends_it_under_load(rack: Up) -> None:
     """Nothing says that the host is gone, and the engine waits for its answer to a request."""
     made = rack(2)
