@@ -50,7 +50,16 @@ Examples:
         help="a package index, looked into first; kept in the table, so that all hosts find it",
     )
     python = cli.SwitchAttr(
-        "--python", str, _HERE, argname="VERSION", help=f"3.10 or such; default: {_HERE}, which runs medley"
+        "--python",
+        str,
+        argname="VERSION",
+        help="3.10 or such; default: the newest that Nix brings for engines, else the one that runs medley",
+    )
+    device = cli.SwitchAttr(
+        "--device",
+        cli.Set("cuda", "cpu"),
+        argname="cuda|cpu",
+        help="what it is for; default: what this host has",
     )
     unproven = cli.Flag("--unproven", help="only choose and write: build and prove nothing")
     dry_run = cli.Flag("--dry-run", help="print the command; start and write nothing")
@@ -66,10 +75,9 @@ Examples:
         _, here = recognised()
         chain = toolkit.find(here.name, watch=watch())
         tool = uv.binary(chain.uv if chain else None)
-        order = locking.order(
-            name, self.requirements, here.host.device, overrides=self.overrides, indexes=self.indexes
-        )
-        version: Any = self.python
+        device: Any = self.device or here.host.device
+        order = locking.order(name, self.requirements, device, overrides=self.overrides, indexes=self.indexes)
+        version: Any = self.python or (max(chain.pythons) if chain else _HERE)
         python = interpreter.find(version, pythons=chain.pythons if chain else {}, uv=tool)
         if self.dry_run:
             print(locking.command(order, python, tool, Path("SCRATCH")))
