@@ -132,6 +132,7 @@ SOUND: Said = {
     processes.MARKED: NOTHING,
     compilers.PTXAS: "/usr/local/cuda/bin/ptxas 13.0\n",
     compilers.TOOLKIT: "",
+    compilers.HEADERS: "/home/you/.cache/medley/envs/vllm-cuda-0123456789ab True\n",
     disks.DISKS: df(**ROOM),
     access.DEVICES: "/dev/nvidiactl yes\n/dev/nvidia0 yes\n/dev/infiniband/uverbs0 yes\n",
     access.LIMITS: LIMITS,

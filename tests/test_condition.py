@@ -180,9 +180,13 @@ def test_every_folder_of_a_drivers_is_asked_about() -> None:
 
 def test_compilers() -> None:
     found = compilers.compilers(
-        said((compilers.PTXAS, "/a/ptxas 12.8\n/b/ptxas \n/a/ptxas 12.8\n"), (compilers.TOOLKIT, "flake\n"))
+        said(
+            (compilers.PTXAS, "/a/ptxas 12.8\n/b/ptxas \n/a/ptxas 12.8\n"),
+            (compilers.TOOLKIT, "flake\n"),
+            (compilers.HEADERS, "/e/vllm True\n/e/own False\n/e/broken \n"),
+        )
     )
-    assert found == compilers.Compilers((("/a/ptxas", "12.8"),), pinned=True)
+    assert found == compilers.Compilers((("/a/ptxas", "12.8"),), pinned=True, headless=("/e/own",))
 
 
 @pytest.mark.parametrize(

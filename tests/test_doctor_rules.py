@@ -475,6 +475,12 @@ FAULTS = (
     ),
     Fault(
         "compiler",
+        "the Python of vllm-cuda-0123456789ab has no headers",
+        with_("spark", said={compilers.HEADERS: "/x/envs/vllm-cuda-0123456789ab False\n"}),
+        fix="python3-dev",
+    ),
+    Fault(
+        "compiler",
         "there is no nvcc",
         with_("orin-r39", members={"orin-r39": Member(env="/opt/own")}),
         "better",

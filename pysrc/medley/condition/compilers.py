@@ -13,9 +13,14 @@ PTXAS = (
     f" /usr/local/cuda/bin/ptxas {_CACHE}/*/{_TRITON} ${{MEDLEY_OWN_ENV:-/none}}/{_TRITON}; do"
     ' [ -x "$p" ] && echo "$p $("$p" --version | sed -n "s/.*release \\([0-9.]*\\).*/\\1/p")"; done; :'
 )
+_INCLUDE = 'import os, sysconfig as s; print(os.path.isfile(s.get_path("include") + "/Python.h"))'
+HEADERS = (
+    f'for e in {_CACHE}/* "${{MEDLEY_OWN_ENV:-/none}}"; do [ -x "$e/bin/python" ] &&'
+    f""" echo "$e $("$e/bin/python" -Ic '{_INCLUDE}')"; done; :"""
+)
 TOOLKIT = "printf '%s\\n' ${MEDLEY_TOOLKIT:+toolkit} ${MEDLEY_FLAKE:+flake}"
 
-QUESTIONS = (PTXAS, TOOLKIT)
+QUESTIONS = (PTXAS, TOOLKIT, HEADERS)
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,8 @@ class Compilers:
     """Where, and the CUDA it is of: the first is the one that Triton is told, if it is told one."""
     pinned: bool = False
     """Nix brings the toolkit of this kind of host."""
+    headless: tuple[str, ...] = ()
+    """Engine environments whose Python has no Python.h."""
 
 
 def compilers(answers: Transcript) -> Compilers | None:
@@ -31,4 +38,6 @@ def compilers(answers: Transcript) -> Compilers | None:
         return None
     said = (line.rpartition(" ") for line in lines(answers, PTXAS))
     found = dict.fromkeys((path, version) for path, _, version in said if path and version)
-    return Compilers(tuple(found), bool(lines(answers, TOOLKIT)))
+    headers = (line.rpartition(" ") for line in lines(answers, HEADERS))
+    headless = tuple(path for path, _, there in headers if there == "False")
+    return Compilers(tuple(found), bool(lines(answers, TOOLKIT)), headless)

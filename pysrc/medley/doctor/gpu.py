@@ -1,6 +1,7 @@
 """The GPU's own: its clocks and power, and whether what compiles or was compiled for it knows it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from medley.condition.access import Access
 from medley.condition.compilers import Compilers
@@ -149,6 +150,13 @@ def compiler(host: Host) -> Iterator[Check]:
             cause="Triton compiles a small C program for every kernel it starts: 'Failed to find C compiler'",
             fix="sudo apt-get install -y build-essential",
         )
+    elif compilers and (headless := _headless(host, compilers)):
+        yield wrong(
+            host.name,
+            f"the Python of {headless} has no headers",
+            cause="what Triton compiles for every kernel it starts includes them: 'Python.h: No such file'",
+            fix="sudo apt-get install -y python3-dev",
+        )
     elif host.member.env and "nvcc" not in programs and not host.facts.software.cuda:
         yield better(
             host.name,
@@ -161,6 +169,14 @@ def compiler(host: Host) -> Iterator[Check]:
         cuda = host.facts.software.cuda
         whose = f"nvcc of CUDA {cuda}" if cuda else "an engine environment brings nvcc"
         yield ok(host.name, f"gcc; {whose}")
+
+
+def _headless(host: Host, compilers: Compilers) -> str:
+    """Of its kind's environments, or its own."""
+    names = set(host.kind.host.environments.values()) if host.kind else set()
+    ours = (each for each in compilers.headless if Path(each).name.rpartition("-")[0] in names)
+    own = (each for each in compilers.headless if each == host.member.env)
+    return ", ".join(Path(each).name for each in (*ours, *own))
 
 
 def kernels(host: Host) -> Iterator[Check]:

@@ -107,7 +107,7 @@ RULES = (
     ),
     Rule(
         "compiler",
-        "gcc and nvcc",
+        "gcc, Python's headers, nvcc",
         "there is none",
         "install them, or use the toolkit that Nix pins",
         each(gpu.compiler),
