@@ -45,7 +45,7 @@ KNOWN = (
             shape(
                 "validation error",
                 r"validation errors? for "
-                r"(?!\w*(?:Request|Response|Choice|Message|Delta))\w+\n(?P<flag>[\w.]+)\n"
+                r"(?!\w*(?:Request|Response|Choice|Message|Delta))\w+\n(?P<flag>[\w.]+?)(?:\.literal)?(?:\[[^\n]*)?\n"
                 r"\s*Input should be (?P<several>.{1,300}?) \[type=literal_error, "
                 r"input_value=(?P<value>[^,]+),",
             ),
