@@ -154,9 +154,24 @@ def test_a_host_whose_nccl_has_to_be_the_flakes(
     program(own / "bin/python", loader)
     monkeypatch.setenv("MEDLEY_NCCL", NCCL)
     for joins in (True, False):
-        settings = tools.ready(kind(host), str(own), joins=joins).settings
         wanted = given if joins else None
-        assert settings.get("VLLM_NCCL_SO_PATH") == settings.get("MEDLEY_PRELOAD") == wanted
+        for prepare in (tools.ready, tools.expected):
+            settings = prepare(kind(host), str(own), joins=joins).settings
+            assert settings.get("VLLM_NCCL_SO_PATH") == settings.get("MEDLEY_PRELOAD") == wanted
+
+
+@pytest.mark.parametrize(("loader", "notes"), [(NIXS, ["nccl-orin-r39"]), (OWN, [])])
+def test_a_dry_run_says_that_nccl_would_be_compiled(
+    loader: str, notes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = virtualenv(tmp_path / "own", "vllm")
+    program(own / "bin/python", loader)
+    monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/none")
+    said = Notes()
+    assert (
+        "VLLM_NCCL_SO_PATH" not in tools.expected(kind("orin-r39"), str(own), joins=True, watch=said).settings
+    )
+    assert [note.split()[3] for note in said.notes if "compile" in note] == notes
 
 
 def test_json_of_a_toolkit_is_read_back(tmp_path: Path) -> None:

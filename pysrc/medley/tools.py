@@ -36,7 +36,11 @@ def ready(
         name = environment(kind, named, engine)
         require_driver(kind, venv.blueprint(name, chain, driver=kind.host.driver).preload)
         binary = venv.ready(name, chain, driver=kind.host.driver, watch=watch).programs
-    nccl = toolkit.nccl(kind.name, watch=watch) if joins and _needs_nccl(kind, binary) else None
+    nccl = (
+        toolkit.nccl(kind.name, watch=watch)
+        if joins and _needs_nccl(kind, elf.loader(binary / "python"))
+        else None
+    )
     return _tools(binary, chain, nccl)
 
 
@@ -52,16 +56,22 @@ def expected(
     chain = libcuda.given(toolkit.present(kind.name), kind.host, make=False)
     if chain is None and os.environ.get("MEDLEY_FLAKE"):
         watch.note(f"Nix would realise toolkit-{kind.name} first, and its variables would be added")
-    nccl = toolkit.nccl_present(kind.name) if joins and kind.host.toolkit and kind.host.toolkit.nccl else None
     own = _own(named, engine)
     if own:
-        return _tools(own / "bin", chain, nccl)
-    name = environment(kind, named, engine)
-    wanted = venv.blueprint(name, chain, driver=kind.host.driver)
-    require_driver(kind, wanted.preload)
-    if venv.read(wanted.path) is None:
-        watch.note(f"the engine environment would be built first: medley env build {name}")
-    return _tools(wanted.path / "bin", chain, nccl)
+        binary, loader = own / "bin", elf.loader(own / "bin" / "python")
+    else:
+        name = environment(kind, named, engine)
+        wanted = venv.blueprint(name, chain, driver=kind.host.driver)
+        require_driver(kind, wanted.preload)
+        if venv.read(wanted.path) is None:
+            watch.note(f"the engine environment would be built first: medley env build {name}")
+        binary, loader = wanted.path / "bin", wanted.interpreter.loader
+    nccl = None
+    if joins and _needs_nccl(kind, loader):
+        nccl = toolkit.nccl_present(kind.name)
+        if nccl is None and os.environ.get("MEDLEY_FLAKE"):
+            watch.note(f"Nix would compile nccl-{kind.name} first, and its variables would be added")
+    return _tools(binary, chain, nccl)
 
 
 def require_driver(kind: Kind, loads: Preload) -> None:
@@ -134,12 +144,10 @@ def _own(named: str | None, engine: Engine) -> Path | None:
     return folder
 
 
-def _needs_nccl(kind: Kind, binary: Path) -> bool:
-    """Where that of the wheels does not start; Nix's own is on Nix's libc, as the Python has to be."""
-    if not kind.host.toolkit or not kind.host.toolkit.nccl:
-        return False
-    loader = elf.loader(binary / "python")
-    return loader is not None and not elf.is_hosts(loader)
+def _needs_nccl(kind: Kind, loader: str | None) -> bool:
+    """Where that of the wheels does not start; Nix's own is on Nix's libc, as its Python has to be."""
+    wanted = kind.host.toolkit is not None and kind.host.toolkit.nccl
+    return wanted and loader is not None and not elf.is_hosts(loader)
 
 
 def _tools(binary: Path, chain: Toolkit | None, nccl: Path | None) -> Tools:

@@ -18,7 +18,7 @@ def with_torch(source: str, folder: str) -> dict[str, object]:
     from torch.utils import cpp_extension as torch_extension
 
     # What a torch with CUDA does when it is imported; the one here is for CPUs.
-    torch_extension.CUDA_HOME = torch_extension._find_cuda_home()  # noqa: SLF001
+    torch_extension.CUDA_HOME = torch_extension._find_cuda_home()  # noqa: SLF001 - as its own import does
     torch_extension._write_ninja_file_to_build_library(  # noqa: SLF001 - load() itself would link torch_cuda
         path=f"{folder}/build.ninja",
         name="unit",
@@ -26,7 +26,7 @@ def with_torch(source: str, folder: str) -> dict[str, object]:
         extra_cflags=[],
         extra_cuda_cflags=[],
         extra_sycl_cflags=[],
-        extra_ldflags=[f"-L{torch_extension._join_cuda_home('lib64')}", "-lcudart"],  # noqa: SLF001
+        extra_ldflags=[f"-L{torch_extension._join_cuda_home('lib64')}", "-lcudart"],  # noqa: SLF001 - as it links
         extra_include_paths=[],
         with_cuda=True,
         with_sycl=False,
