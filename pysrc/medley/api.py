@@ -8,12 +8,14 @@ from typing import Any
 
 import httpx
 
+from medley.inside.api_guard import MARK as _MARK
 from medley.problem import Problem, in_words
 
 # Ready is when a completion was answered: vLLM's /health says 200 to servers whose first request then fails.
 _PROBE_TOKENS = 8
 _PROBE_LIMIT_S = 120
 _FIRST_TOKEN_LIMIT_S = 300
+_LOOK_LIMIT_S = 10
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,23 @@ def cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
         raise _unreachable(url, error) from error
     _require_ok(answer, "any")
     return list(answer.json()["data"])
+
+
+def require_guarded(url: str) -> None:
+    """Raise a Problem where a server answers strangers: its engine runs without `inside/api_guard.py`."""
+    try:
+        answer = httpx.get(
+            httpx.URL(url).join("/"), headers={"Host": "medley.invalid"}, timeout=_LOOK_LIMIT_S
+        )
+    except httpx.HTTPError as error:
+        raise _unreachable(url, error) from error
+    if _MARK.decode() not in answer.headers:
+        raise Problem(
+            "the engine answers requests that nobody let in",
+            cause=f"its server runs without medley's guard: GET / without a key gave {answer.status_code}",
+            fix="leave out the engine's flags that change its server (SGLang: --enable-http2), or open it to "
+            "everyone: --api-key none",
+        )
 
 
 def _headers(key: str | None) -> dict[str, str]:

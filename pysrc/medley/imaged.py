@@ -14,7 +14,7 @@ from typing import Any
 from medley import container, hub, images, machine, passed, store
 from medley.command import Command
 from medley.container import Box, Image, Mount, Runtime, same
-from medley.engine import Serving
+from medley.engine import Serving, guarded
 from medley.engines import ENGINES
 from medley.facts import Facts
 from medley.kind import Kind
@@ -100,7 +100,10 @@ class Imaged:
         target = Path(serving.target)
         mounts = (*self.box.mounts, same(target, "the model")) if target.is_absolute() else self.box.mounts
         box = replace(self, box=replace(self.box, mounts=mounts))
-        return replace(launch, reasoned=box.contained(launch.reasoned, role(serving.port)))
+        words = guarded(launch.reasoned.words, str(self.python))
+        return replace(
+            launch, reasoned=box.contained(replace(launch.reasoned, words=words), role(serving.port))
+        )
 
     def contained(self, inner: Reasoned, role: str, *, detached: bool = False) -> Reasoned:
         return self.box.contained(inner, container.name(role, store.state()), os.environ, detached=detached)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from medley import api_key, brought, carry, described, loss, serving, spreading, store
+from medley import api, api_key, brought, carry, described, loss, serving, spreading, store
 from medley.batch.sending import Answering
 from medley.cli.progress import watch
 from medley.cli.ready import ready, url
@@ -16,7 +16,6 @@ from medley.supervise import supervise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from medley import api
     from medley.described import Description
     from medley.engine import Engine, Serving
     from medley.launch import Launch
@@ -103,6 +102,8 @@ class Served:
 
             def on_ready(completion: "api.Completion", seconds: float) -> None:
                 placed()
+                if key or not api_key.opens(listens.address):
+                    api.require_guarded(where)
                 if self.then:
                     self.then(Answering(where, listens.name, key))
                     raise Ended

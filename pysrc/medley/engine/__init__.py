@@ -11,6 +11,8 @@ from medley.reasoned import Flag
 from medley.tables import Host, Model
 from medley.variables import Variable
 
+GUARD = Path(__file__).parents[1] / "inside" / "api_guard.py"
+
 
 @dataclass(frozen=True)
 class Serving:
@@ -55,6 +57,22 @@ class Engine(Protocol):
     def last_error(self, lines: Sequence[str], /) -> str | None:
         """The last error in its output that gives a reason; None where there is none."""
         ...
+
+
+def guarded(words: tuple[str, ...], python: str) -> tuple[str, ...]:
+    """The same command behind the filter of `inside/api_guard.py`; a program of ours installs that itself."""
+    program, *rest = words
+    return (python, str(GUARD), Path(program).name, *rest) if Path(program).name != "python" else words
+
+
+def guard(serving: Serving) -> Iterator[Variable]:
+    """What the filter before an engine's API is told."""
+    yield Variable(
+        "MEDLEY_GUARD", serving.address, "who reaches this address gives the key, or is of this host"
+    )
+    if serving.key:
+        why = "requests must give this key; as a flag every user of this host could read it"
+        yield Variable("MEDLEY_GUARD_KEY", str(serving.key), why, secret=True)
 
 
 def last_reason(

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import api_guard
 import ray
 from ray._private.state import state
 from sglang.srt.ray import engine
@@ -33,6 +34,7 @@ def main(words: list[str]) -> None:
     from sglang.srt.server_args import prepare_server_args
     from sglang.srt.utils import kill_process_tree
 
+    api_guard.install()
     load_plugins()
     told = prepare_server_args(["--model-path", *words])
     ray.init(

@@ -1,0 +1,390 @@
+"""Guard an engine's HTTP API: only /health answers without the key, and what a client costs is bounded.
+
+    python api_guard.py vllm serve MODEL FLAGS…       runs `vllm serve MODEL FLAGS…` behind the guard
+
+It runs in the engine's Python (3.10 or later), and needs uvicorn, which serves both engines. Their own checks
+leave routes open: vLLM 0.32.0 asks for its key only below /v1, /v2, /inference and /cohere. It reads these
+variables:
+
+    MEDLEY_GUARD           the address that the server listens at
+    MEDLEY_GUARD_KEY       the key that requests give; none on loopback, or where the user opens the server
+    MEDLEY_GUARD_BODY_MIB  the largest body of a request, 64 unless given
+"""
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+MARK = b"x-medley-guard"
+"""The header of each refusal: by it `serve` knows that the guard is there."""
+OPEN = "/health"
+BODY_MIB = 64
+HEAD_BYTES = 64 << 10
+"""Of a request's line and headers."""
+HEAD_S, BODY_S, STALL_S = 20.0, 60.0, 120.0
+"""How long a client may take for its headers, between two parts of a body, and to take what it is sent."""
+WAITING, WAITING_OF_ONE = 512, 128
+"""Connections that have not given the key yet: in all, and from one address."""
+_DIGITS = 20
+_ORIGIN = re.compile(rb"https?://([^/]*)", re.IGNORECASE)
+_BEARER = re.compile(rb"bearer +(\S+) *", re.IGNORECASE)
+
+
+class TooLarge(Exception):  # noqa: N818 - it ends a request, and no more
+    """A body is larger than allowed."""
+
+
+@dataclass
+class Policy:
+    """What is let in, and which connections have shown that they may."""
+
+    key: str | None = None
+    loopback: bool = True
+    """It listens on this host alone."""
+    body_bytes: int = BODY_MIB << 20
+    admitted: set[Any] = field(default_factory=set)
+    """Addresses and ports of clients that have given the key."""
+    waiting: Counter[str] = field(default_factory=Counter)
+    """Connections that have not, by address."""
+
+    @classmethod
+    def of(cls, environ: MutableMapping[str, str]) -> "Policy":
+        """As the environment says; the key does not stay in it for what the engine starts."""
+        mib = int(environ.get("MEDLEY_GUARD_BODY_MIB") or BODY_MIB)
+        key = environ.get("MEDLEY_GUARD_KEY") or None
+        return cls(key, is_loopback(environ.get("MEDLEY_GUARD", "")), mib << 20)
+
+    def refusal(self, scope: Message) -> tuple[HTTPStatus, str] | None:
+        """The status and the words with which a request is refused, or None."""
+        headers = scope["headers"]
+        if self.key is not None:
+            if _is_health(scope) or _is_preflight(scope) or gives(headers, self.key):
+                return None
+            return HTTPStatus.UNAUTHORIZED, "give the key: Authorization: Bearer KEY"
+        if self.loopback:
+            return _foreign(headers)
+        return None
+
+    def admit(self, client: Any) -> None:  # noqa: ANN401 - as uvicorn has it
+        """A connection that may ask does not count among those that wait."""
+        if client and client not in self.admitted:
+            self.admitted.add(client)
+            self.leave(client)
+
+    def enter(self, client: Any) -> bool:  # noqa: ANN401
+        """Whether one more connection may wait; it counts from then on."""
+        if not client:  # a socket in a folder
+            return True
+        address = client[0]
+        full = self.waiting[address] >= WAITING_OF_ONE or self.waiting.total() >= WAITING
+        if not full:
+            self.waiting[address] += 1
+        return not full
+
+    def leave(self, client: Any) -> None:  # noqa: ANN401
+        address = client[0]
+        self.waiting[address] -= 1
+        if self.waiting[address] <= 0:
+            del self.waiting[address]
+
+    def gone(self, client: Any) -> None:  # noqa: ANN401
+        """Its connection has ended."""
+        if client in self.admitted:
+            self.admitted.discard(client)
+        elif client:
+            self.leave(client)
+
+
+class Guard:
+    """An ASGI application around the engine's: what is not let in never reaches it."""
+
+    def __init__(self, application: Application, policy: Policy) -> None:
+        self.application, self.policy = application, policy
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.application(scope, receive, send)
+            return
+        refused = self.policy.refusal(scope)
+        if refused:
+            await _refuse(scope, send, *refused)
+            return
+        if scope["type"] == "websocket":
+            await self.application(scope, receive, send)
+            return
+        if self.policy.key is None or not (_is_health(scope) or _is_preflight(scope)):
+            self.policy.admit(scope.get("client"))
+        if length(scope["headers"]) > self.policy.body_bytes:
+            most = f"the body is larger than {self.policy.body_bytes >> 20} MiB (MEDLEY_GUARD_BODY_MIB)"
+            await _refuse(scope, send, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, most)
+            return
+        await self._bounded(scope, receive, send)
+
+    async def _bounded(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass on a body that ends in time and is not too large."""
+        body = _Body(receive, self.policy.body_bytes)
+        began = False
+
+        async def answer(message: Message) -> None:
+            nonlocal began
+            if body.failed and not began:
+                return
+            began = True
+            await send(message)
+
+        try:
+            await self.application(scope, body.receive, answer)
+        except TooLarge:
+            if began:
+                raise
+        if body.failed and not began:
+            await _refuse(
+                scope, send, body.failed, "the body is larger than allowed, or did not come in time"
+            )
+
+
+class _Body:
+    """The parts of a request's body, counted."""
+
+    def __init__(self, receive: Receive, most_bytes: int) -> None:
+        self._receive, self._left = receive, most_bytes
+        self._whole = False
+        self.failed: HTTPStatus | None = None
+
+    async def receive(self) -> Message:
+        if self._whole:  # what comes is that the client hangs up
+            return await self._receive()
+        try:
+            message = await asyncio.wait_for(self._receive(), BODY_S)
+        except asyncio.TimeoutError:  # noqa: UP041 - another one in Python 3.10
+            self.failed = HTTPStatus.REQUEST_TIMEOUT
+            raise TooLarge from None
+        self._left -= len(message.get("body", b""))
+        self._whole = not message.get("more_body", False)
+        if self._left < 0:
+            self.failed = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            raise TooLarge
+        return message
+
+
+def is_loopback(address: str) -> bool:
+    name = address.strip("[]").lower()
+    try:
+        found = ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+    mapped = getattr(found, "ipv4_mapped", None)
+    return bool((mapped or found).is_loopback)
+
+
+def gives(headers: list[tuple[bytes, bytes]], key: str) -> bool:
+    """Whether a request gives the key, once: as OpenAI's clients do, or as Anthropic's."""
+    given = [
+        *(_bearer(value) for name, value in headers if name == b"authorization"),
+        *(value for name, value in headers if name == b"x-api-key"),
+    ]
+    wanted = hashlib.sha256(key.encode()).digest()
+    # Of hashes, so that not even its length shows in the time that it takes.
+    return bool(given) and all(hmac.compare_digest(hashlib.sha256(each).digest(), wanted) for each in given)
+
+
+def length(headers: list[tuple[bytes, bytes]]) -> int:
+    """Of the body, as the request says; 0 where it does not."""
+    said = [value for name, value in headers if name == b"content-length"]
+    return max((int(each) for each in said if each.isdigit() and len(each) < _DIGITS), default=0)
+
+
+def _bearer(value: bytes) -> bytes:
+    found = _BEARER.fullmatch(value)
+    return found[1] if found else b""
+
+
+def _is_health(scope: Message) -> bool:
+    return scope["type"] == "http" and scope["path"] == OPEN and scope["method"] in {"GET", "HEAD"}
+
+
+def _is_preflight(scope: Message) -> bool:
+    """A browser's question before a request has no key yet; both engines answer it before any route."""
+    if scope["type"] != "http" or scope["method"] != "OPTIONS":
+        return False
+    names = {name for name, _ in scope["headers"]}
+    return b"origin" in names and b"access-control-request-method" in names
+
+
+def _foreign(headers: list[tuple[bytes, bytes]]) -> tuple[HTTPStatus, str] | None:
+    """A page of elsewhere may send a browser to this host's loopback, by its own name or by ours."""
+    hosts = [_host(value) for name, value in headers if name == b"host"]
+    origins = [_ORIGIN.fullmatch(value) for name, value in headers if name == b"origin"]
+    advice = "without a key this server answers this host's own programs alone: medley serve --api-key FILE"
+    if any(not is_loopback(host) for host in hosts) or len(hosts) > 1:
+        return HTTPStatus.MISDIRECTED_REQUEST, advice
+    if any(not found or not is_loopback(_host(found[1])) for found in origins):
+        return HTTPStatus.FORBIDDEN, advice
+    return None
+
+
+def _host(value: bytes) -> str:
+    text = value.decode("latin-1")
+    return text[: text.find("]") + 1] if text.startswith("[") else text.partition(":")[0]
+
+
+async def _refuse(scope: Message, send: Send, status: HTTPStatus, words: str) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": words})
+        return
+    text = f'{{"error": {{"message": "{words}", "type": "medley_guard", "code": {status.value}}}}}'.encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(text)).encode()),
+        (b"connection", b"close"),
+        (MARK, b"1"),
+        *([(b"www-authenticate", b"Bearer")] if status == HTTPStatus.UNAUTHORIZED else []),
+    ]
+    await send({"type": "http.response.start", "status": status.value, "headers": headers})
+    await send({"type": "http.response.body", "body": text})
+
+
+class Bounds:
+    """Mixed into uvicorn's protocol: clients wait in bounded numbers, and none stalls for ever."""
+
+    policy: Policy
+    transport: Any
+    client: Any
+    loop: Any
+    _timer: Any = None
+    _stalled: Any = None
+    _head_bytes = 0
+    _counted = False
+
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401
+        super().connection_made(transport)  # type: ignore[misc] # of uvicorn's protocol
+        self._counted = self.policy.enter(self.client)
+        if self._counted:
+            self._timer = self.loop.call_later(HEAD_S, transport.abort)
+        else:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._counted:
+            return
+        super().data_received(data)  # type: ignore[misc]
+        if not self._in_head():
+            self._head_bytes = 0
+            self._untimed()
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > HEAD_BYTES:
+            self.transport.abort()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(HEAD_S, self.transport.abort)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._untimed()
+        self._flowing()
+        if self._counted:
+            self._counted = False
+            self.policy.gone(self.client)
+        super().connection_lost(error)  # type: ignore[misc]
+
+    def handle_websocket_upgrade(self, *event: Any) -> None:  # noqa: ANN401 - h11's has one
+        """Another protocol has the connection from here on."""
+        self._untimed()
+        if self._counted:
+            self._counted = False
+            self.policy.gone(self.client)
+        super().handle_websocket_upgrade(*event)  # type: ignore[misc]
+
+    def pause_writing(self) -> None:
+        super().pause_writing()  # type: ignore[misc]
+        self._stalled = self._stalled or self.loop.call_later(STALL_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._flowing()
+        super().resume_writing()  # type: ignore[misc]
+
+    def _untimed(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        self._timer = None
+
+    def _flowing(self) -> None:
+        if self._stalled:
+            self._stalled.cancel()
+        self._stalled = None
+
+    def _in_head(self) -> bool:
+        raise NotImplementedError
+
+
+class _OfHttptools(Bounds):
+    _heading = False
+
+    def on_message_begin(self) -> None:
+        self._heading = True
+        super().on_message_begin()  # type: ignore[misc]
+
+    def on_headers_complete(self) -> None:
+        self._heading = False
+        super().on_headers_complete()  # type: ignore[misc]
+
+    def _in_head(self) -> bool:
+        return self._heading
+
+
+class _OfH11(Bounds):
+    conn: Any
+
+    def _in_head(self) -> bool:
+        return self.conn.their_state.__name__ == "IDLE" and bool(self.conn.trailing_data[0])
+
+
+def bounded(protocol: type, policy: Policy) -> type:
+    """The protocol class of uvicorn's with bounds."""
+    mixed = _OfHttptools if hasattr(protocol, "on_headers_complete") else _OfH11
+    return type(f"Bounded{protocol.__name__}", (mixed, protocol), {"policy": policy})
+
+
+def install(environ: MutableMapping[str, str] = os.environ) -> None:
+    """From here on each server that uvicorn runs in this process is guarded."""
+    from uvicorn.config import Config
+
+    policy, load = Policy.of(environ), Config.load
+
+    def guarded(config: Any) -> None:  # noqa: ANN401
+        load(config)
+        config.loaded_app = Guard(config.loaded_app, policy)
+        config.http_protocol_class = bounded(config.http_protocol_class, policy)
+
+    Config.load = guarded
+
+
+def main(program: str, *words: str) -> Any:  # noqa: ANN401 - whatever the program returns
+    from importlib.metadata import entry_points
+
+    found = next(iter(entry_points(group="console_scripts", name=program)))
+    sys.argv = [program, *words]
+    return found.load()()
+
+
+if __name__ in {"__main__", "__mp_main__"}:  # also in the processes that it starts to answer
+    # The folder of this file has modules of other names: none of them is to be the engine's.
+    sys.path[:] = [each for each in sys.path if each != str(Path(__file__).parent)]
+    if "MEDLEY_GUARD" in os.environ:
+        install()
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
