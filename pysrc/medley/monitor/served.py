@@ -54,7 +54,7 @@ class Served:
 
 
 def _metrics(server: Server) -> str:
-    """Of vLLM and SGLang they ask for no key; a proxy before them may."""
+    """With the key: the guard closes them as it closes every route but /health."""
     place = urlsplit(server.url)
     headers = {"Authorization": f"Bearer {read(Path(server.key))}"} if server.key else {}
     status, text = _got(place.hostname or "127.0.0.1", place.port or 80, headers)
