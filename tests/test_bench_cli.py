@@ -15,7 +15,7 @@ from tests.benches import bench
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("MEDLEY_API_KEY", raising=False)
     return tmp_path
 
 

@@ -1,14 +1,16 @@
 """The OpenAI-style HTTP API of a running server: is it ready, and what does it answer?"""
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import httpx
 
-from medley.inside.api_guard import MARK as _MARK
+from medley import http_client
+from medley.http_client import Answer, bearer, unanswered
+from medley.inside.api_guard import MARK
 from medley.problem import Problem, in_words
 
 # Ready is when a completion was answered: vLLM's /health says 200 to servers whose first request then fails.
@@ -30,9 +32,8 @@ def answered(url: str, model: str, key: str | None = None) -> Completion | None:
     body = {"model": model, "prompt": "Hello", "max_tokens": _PROBE_TOKENS, "temperature": 0}
     began = time.monotonic()
     try:
-        limit = httpx.Timeout(_PROBE_LIMIT_S, connect=2)
-        answer = httpx.post(
-            f"{url}/completions", json=body, timeout=limit, verify=_tls(url), headers=_headers(key)
+        answer = http_client.ask(
+            "POST", f"{url}/completions", body=body, limit_s=_PROBE_LIMIT_S, connect_s=2, headers=bearer(key)
         )
     except (httpx.ConnectError, httpx.ConnectTimeout):
         return None
@@ -42,12 +43,14 @@ def answered(url: str, model: str, key: str | None = None) -> Completion | None:
             cause=in_words(error),
             fix="read the engine's output above; medley serve MODEL -- --enforce-eager often helps",
         ) from error
-    if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+    if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
         return None
-    _require_ok(answer, model)
-    said = answer.json()
-    tokens = said["usage"]["completion_tokens"]
-    return Completion(said["choices"][0]["text"], tokens, time.monotonic() - began)
+    _require_ok(answer, url, model)
+    match answer.json():
+        case {"usage": {"completion_tokens": int(tokens)}, "choices": [{"text": str(text)}, *_]}:
+            return Completion(text, tokens, time.monotonic() - began)
+        case _:
+            raise _odd(url, answer.text)
 
 
 @dataclass(frozen=True)
@@ -80,36 +83,50 @@ def chat(
         body["max_tokens"] = max_tokens
     began = time.monotonic()
     first: float | None = None
-    usage: dict[str, int] = {}
+    usage = 0, 0
     for event in _events(f"{url}/chat/completions", body, key):
-        usage = event.get("usage") or usage
-        for choice in event.get("choices", ()):
-            delta = choice["delta"]
-            piece = delta.get("reasoning") or delta.get("reasoning_content") or delta.get("content")
-            if piece:
-                first = first or time.monotonic() - began
-                yield piece
+        match event:
+            case {"usage": {"prompt_tokens": int(asked), "completion_tokens": int(tokens)}}:
+                usage = asked, tokens
+            case _:
+                pass
+        for piece in _pieces(event):
+            first = first or time.monotonic() - began
+            yield piece
     total = time.monotonic() - began
-    yield Speed(usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0), first or total, total)
+    yield Speed(*usage, first or total, total)
 
 
-def _events(url: str, body: dict[str, object], key: str | None) -> Iterator[dict[str, Any]]:
-    limit = httpx.Timeout(_FIRST_TOKEN_LIMIT_S, connect=5)
+def _pieces(event: Any) -> Iterator[str]:  # noqa: ANN401 - as the server sends it
+    """What an event adds to the answer, or to the thoughts before it."""
+    choices = event.get("choices") if isinstance(event, dict) else None
+    for choice in choices if isinstance(choices, list) else ():
+        delta = choice.get("delta") if isinstance(choice, dict) else None
+        if isinstance(delta, dict):
+            piece = delta.get("reasoning") or delta.get("reasoning_content") or delta.get("content")
+            if piece and isinstance(piece, str):
+                yield piece
+
+
+def _events(url: str, body: dict[str, object], key: str | None) -> Iterator[Any]:
     try:
-        headers = _headers(key)
-        with httpx.stream("POST", url, json=body, timeout=limit, verify=_tls(url), headers=headers) as answer:
-            if answer.status_code != httpx.codes.OK:
-                answer.read()
-                _require_ok(answer, str(body["model"]))
-            for line in answer.iter_lines():
+        with http_client.lines("POST", url, body=body, limit_s=_FIRST_TOKEN_LIMIT_S, headers=bearer(key)) as (
+            status,
+            lines,
+        ):
+            if status != HTTPStatus.OK:
+                _require_ok(Answer(status, {}, "\n".join(lines)), url, str(body["model"]))
+            for line in lines:
                 if line.startswith("data: ") and line != "data: [DONE]":
-                    yield _event(line.removeprefix("data: "))
+                    yield _event(url, line.removeprefix("data: "))
     except httpx.HTTPError as error:
-        raise _unreachable(url, error) from error
+        raise unanswered(url, error) from error
 
 
-def _event(text: str) -> dict[str, Any]:
-    event: dict[str, Any] = json.loads(text)
+def _event(url: str, text: str) -> Any:  # noqa: ANN401 - the same
+    event = http_client.loads(text)
+    if not isinstance(event, dict):
+        raise _odd(url, text)
     if "error" in event:
         raise Problem(
             "the server broke off its answer", cause=str(event["error"])[:500], fix="read the engine's output"
@@ -119,12 +136,8 @@ def _event(text: str) -> dict[str, Any]:
 
 def base(url: str) -> str:
     """A server's base URL from what people write of it: with or without http:// and /v1."""
-    whole = url if "://" in url else f"http://{url}"
-    try:
-        parsed = httpx.URL(whole)
-    except httpx.InvalidURL as error:
-        raise Problem(f"{url} is no address", cause=str(error), fix="--url http://HOST:PORT/v1") from error
-    return whole.rstrip("/") + ("/v1" if parsed.path in {"", "/"} else "")
+    parsed = http_client.address(url if "://" in url else f"http://{url}")
+    return f"{parsed}".rstrip("/") + ("/v1" if parsed.path in {"", "/"} else "")
 
 
 def models(url: str, key: str | None = None) -> list[str]:
@@ -135,66 +148,72 @@ def models(url: str, key: str | None = None) -> list[str]:
 def cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
     """What a server says of each model that it serves: `id`, and often `root` and `max_model_len`."""
     try:
-        answer = httpx.get(f"{url}/models", timeout=5, verify=_tls(url), headers=_headers(key))
+        answer = http_client.ask("GET", f"{url}/models", limit_s=5, headers=bearer(key))
     except httpx.HTTPError as error:
-        raise _unreachable(url, error) from error
-    _require_ok(answer, "any")
-    return list(answer.json()["data"])
+        raise unanswered(url, error) from error
+    _require_ok(answer, url, "any")
+    match answer.json():
+        case {"data": [*found]} if all(isinstance(each, dict) for each in found):
+            return [_card(url, each) for each in found]
+        case _:
+            raise _odd(url, answer.text)
+
+
+def _card(url: str, said: dict[str, Any]) -> dict[str, Any]:
+    match said.get("id"):
+        case str(name):
+            kinds = {"root": str, "max_model_len": int}
+            return {"id": name} | {k: said[k] for k, kind in kinds.items() if isinstance(said.get(k), kind)}
+        case _:
+            raise _odd(url, str(said))
 
 
 def require_guarded(url: str) -> None:
     """Raise a Problem where a server answers strangers: its engine runs without `inside/api_guard.py`."""
     try:
-        answer = httpx.get(
-            httpx.URL(url).join("/"), headers={"Host": "medley.invalid"}, timeout=_LOOK_LIMIT_S
+        stranger = {"Host": "medley.invalid"}
+        answer = http_client.ask(
+            "GET", f"{url.removesuffix('/v1')}/", limit_s=_LOOK_LIMIT_S, headers=stranger
         )
     except httpx.HTTPError as error:
-        raise _unreachable(url, error) from error
-    if _MARK.decode() not in answer.headers:
+        raise unanswered(url, error) from error
+    if MARK.decode() not in answer.headers:
         raise Problem(
             "the engine answers requests that nobody let in",
-            cause=f"its server runs without medley's guard: GET / without a key gave {answer.status_code}",
+            cause=f"its server runs without medley's guard: GET / without a key gave {answer.status}",
             fix="leave out the engine's flags that change its server (SGLang: --enable-http2), or open it to "
             "everyone: --api-key none",
         )
 
 
-def _headers(key: str | None) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"} if key else {}
+def _require_ok(answer: Answer, url: str, model: str) -> None:
+    said = f"{answer.status}: {message(answer.text)}"
+    if answer.status == HTTPStatus.UNAUTHORIZED:
+        raise Problem(
+            "the server wants another API key",
+            cause=said,
+            fix="medley ask --api-key FILE, or: export MEDLEY_API_KEY=…",
+        )
+    if answer.status != HTTPStatus.OK:
+        raise Problem(
+            f"the server refused a request for {model!r}",
+            cause=said,
+            fix=f"see what it serves: curl {http_client.address(url).copy_with(path='/v1/models')}",
+        )
 
 
-def _tls(url: str) -> bool:
-    """Whether certificates matter; to load them takes longer than a request to a server on this host."""
-    return url.startswith("https:")
-
-
-def _unreachable(url: str, error: httpx.HTTPError) -> Problem:
+def _odd(url: str, text: str) -> Problem:
     return Problem(
-        f"no server answers at {url}",
-        cause=in_words(error),
-        fix="start one: medley serve demo (or name where it is: --url http://HOST:PORT/v1)",
+        f"{url} does not answer as OpenAI's API does",
+        cause=f"it says {text[:200]!r}",
+        fix="name the base of such a server: --url http://HOST:PORT/v1",
     )
 
 
-def _require_ok(answer: httpx.Response, model: str) -> None:
-    if answer.status_code == httpx.codes.UNAUTHORIZED:
-        raise Problem(
-            "the server wants another API key",
-            cause=f"{answer.status_code}: {message(answer)}",
-            fix="medley ask --api-key FILE, or: export OPENAI_API_KEY=…",
-        )
-    if answer.status_code != httpx.codes.OK:
-        raise Problem(
-            f"the server refused a request for {model!r}",
-            cause=f"{answer.status_code}: {message(answer)}",
-            fix=f"see what it serves: curl {answer.url.copy_with(path='/v1/models')}",
-        )
-
-
-def message(answer: httpx.Response) -> str:
+def message(text: str) -> str:
     """What a refusal says."""
-    try:
-        said = answer.json()
-        return str(said.get("error", said).get("message", said))[:500]
-    except (ValueError, AttributeError):
-        return answer.text[:500]
+    match http_client.loads(text):
+        case {"error": {"message": str(said)}} | {"message": str(said)} | {"error": str(said)}:
+            return said[:500]
+        case _:
+            return text[:500]

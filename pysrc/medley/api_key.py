@@ -11,6 +11,8 @@ from medley import store
 from medley.problem import Problem, in_words
 
 NONE = "none"
+VARIABLE = "MEDLEY_API_KEY"
+"""Not OpenAI's: whoever listens at a port of this host would be sent the key of an account."""
 _SHAPE = re.compile(r"[!-~]{8,512}")
 
 

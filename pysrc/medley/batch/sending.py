@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from medley import http_client
 from medley.api import message
 from medley.batch.book import Book
 from medley.batch.lines import Request
@@ -62,11 +63,15 @@ def send(
 async def _send(
     requests: Sequence[Request], book: Book, progress: Progress, server: Answering, at_once: int
 ) -> None:
-    headers = {"Authorization": f"Bearer {server.key}"} if server.key else {}
+    base = http_client.address(server.url.removesuffix("/v1"))
     limits = httpx.Limits(max_connections=at_once)
     timeout = httpx.Timeout(_ANSWER_LIMIT_S, connect=_CONNECT_LIMIT_S)
     async with httpx.AsyncClient(
-        base_url=server.url.removesuffix("/v1"), headers=headers, limits=limits, timeout=timeout
+        base_url=base,
+        headers=http_client.bearer(server.key),
+        limits=limits,
+        timeout=timeout,
+        **http_client.options(base),
     ) as client:
         run, waiting = _Run(client, server, book, progress), iter(requests)
         async with asyncio.TaskGroup() as group:
@@ -78,12 +83,12 @@ async def _worker(run: _Run, waiting: Iterator[Request]) -> None:
     for request in waiting:
         answer = await _answered(run, request)
         if answer.status_code == httpx.codes.OK:
-            body = answer.json()
+            body = _body(answer)
             run.book.answer(request, body, answer.headers.get("x-request-id") or str(body.get("id", "")))
             run.progress.answered += 1
-            run.progress.tokens += _tokens(body)
+            run.progress.tokens += tokens(body)
         else:
-            run.book.refuse(request, answer.status_code, message(answer))
+            run.book.refuse(request, answer.status_code, message(answer.text))
             run.progress.refused += 1
         run.progress.seen(run.progress)
 
@@ -101,11 +106,11 @@ async def _answered(run: _Run, request: Request) -> httpx.Response:
             said = f"{type(error).__name__}: {in_words(error)}"
             continue
         if answer.status_code == httpx.codes.UNAUTHORIZED:
-            said = f"{answer.status_code}: {message(answer)}"
+            said = f"{answer.status_code}: {message(answer.text)}"
             break
         if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR and answer.status_code not in _LATER:
             return answer
-        said = f"{answer.status_code}: {message(answer)}"
+        said = f"{answer.status_code}: {message(answer.text)}"
     raise Problem(
         "the server does not answer any more",
         cause=f"line {request.number}: {said}",
@@ -113,6 +118,20 @@ async def _answered(run: _Run, request: Request) -> httpx.Response:
     )
 
 
-def _tokens(body: Any) -> int:  # noqa: ANN401 - as the server gave it
-    usage = body.get("usage") or {}
-    return int(usage.get("completion_tokens") or 0)
+def _body(answer: httpx.Response) -> dict[str, Any]:
+    found = http_client.loads(answer.text)
+    if isinstance(found, dict):
+        return found
+    raise Problem(
+        "the server's answer is no JSON object",
+        cause=f"it says {answer.text[:200]!r}",
+        fix="name the base of a server that speaks OpenAI's API: --url http://HOST:PORT/v1",
+    )
+
+
+def tokens(body: dict[str, Any]) -> int:
+    match body:
+        case {"usage": {"completion_tokens": int(tokens)}}:
+            return tokens
+        case _:
+            return 0

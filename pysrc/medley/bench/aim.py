@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from medley import api, api_key, config, described, membership, serving, spreading, store, tools
+from medley import api, api_key, config, described, http_client, membership, serving, spreading, store, tools
 from medley.bench.expected import Expected, expected
 from medley.bench.load import Load, Run
 from medley.command import Command
@@ -100,7 +100,7 @@ def aim(asked: Asked, watch: Watch) -> Aim:
     engine = what.engine if what else asked.engine or "vllm"
     url = server.url if server else api.base(asked.url or "")
     key = _key(asked.key, server)
-    secret = api_key.read(key) if key else os.environ.get("OPENAI_API_KEY")
+    secret = api_key.read(key) if key else None
     card = _card(api.cards(url, secret), asked.model, url)
     own = asked.tokenizer or (what.target if what else card.get("root") or card["id"])
     parts = urlsplit(url)
@@ -111,7 +111,7 @@ def aim(asked: Asked, watch: Watch) -> Aim:
         card["id"],
         _tokenizer(own),
         str(key) if key else None,
-        _env(own),
+        _env(own) | http_client.direct(parts.hostname or "", os.environ),
     )
     binary = _binary(asked.environment, engine, what, watch)
     return Aim(engine, binary, target, card.get("max_model_len"), what, _told(what) if what else {})
@@ -137,7 +137,15 @@ def _server(url: str | None) -> serving.Server | None:
 def _key(file: str | None, server: serving.Server | None) -> Path | None:
     if file:
         return api_key.chosen(file, "127.0.0.1", make=False)
-    return Path(server.key) if server and server.key else None
+    if server and server.key:
+        return Path(server.key)
+    said = os.environ.get(api_key.VARIABLE)
+    if said is None:
+        return None
+    # The engine's client gets it by a file, as it gets every key.
+    kept = store.state() / "bench-key"
+    store.write(kept, said, secret=True)
+    return kept
 
 
 def _card(cards: list[dict[str, Any]], name: str | None, url: str) -> dict[str, Any]:

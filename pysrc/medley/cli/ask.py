@@ -41,7 +41,7 @@ Examples:
         "--max-tokens", cli.Range(1, 1_000_000), argname="N", help="the answer's limit"
     )
     key_file = cli.SwitchAttr(
-        "--api-key", str, argname="FILE", help="the file of the server's key; default: OPENAI_API_KEY"
+        "--api-key", str, argname="FILE", help="the file of the server's key; default: MEDLEY_API_KEY"
     )
     stdin = cli.Flag("--stdin", help="add what stands on standard input to the message")
     as_json = cli.Flag("--json", help="print one JSON object: the answer and how fast it came")
@@ -73,12 +73,12 @@ Examples:
         return 0
 
     def _key(self, file: str | None) -> str | None:
-        """From the file that is named, else this host's own server's, else OpenAI's variable."""
+        """From the file that is named, else this host's own server's, else the variable."""
         from medley import api_key
 
         if self.key_file:
             file = str(api_key.chosen(self.key_file, "127.0.0.1", make=False) or "")
-        return api_key.read(Path(file)) if file else os.environ.get("OPENAI_API_KEY")
+        return api_key.read(Path(file)) if file else os.environ.get(api_key.VARIABLE)
 
     def _end(self, model: str, answer: str, speed: "api.Speed") -> None:
         rate = speed.tokens_per_second

@@ -101,7 +101,7 @@ Examples:
         from medley import api_key
 
         file = api_key.chosen(self.api_key, "127.0.0.1", make=False)
-        return api_key.read(file) if file else os.environ.get("OPENAI_API_KEY")
+        return api_key.read(file) if file else os.environ.get(api_key.VARIABLE)
 
     def _end(self, book: "Book", progress: "Progress", bad: int) -> None:
         refused = book.refused + progress.refused

@@ -363,6 +363,7 @@ def install(environ: MutableMapping[str, str] = os.environ) -> None:
     """From here on each server that uvicorn runs in this process is guarded."""
     from uvicorn.config import Config
 
+    unproxied(environ)
     policy, load = Policy.of(environ), Config.load
 
     def guarded(config: Any) -> None:  # noqa: ANN401
@@ -371,6 +372,13 @@ def install(environ: MutableMapping[str, str] = os.environ) -> None:
         config.http_protocol_class = bounded(config.http_protocol_class, policy)
 
     Config.load = guarded
+
+
+def unproxied(environ: MutableMapping[str, str]) -> None:
+    """Keep what an engine asks of itself from a proxy: SGLang's warm-up would never be answered."""
+    if any(name.lower() in {"http_proxy", "all_proxy"} for name in environ):
+        said = environ.get("no_proxy") or environ.get("NO_PROXY")
+        environ["no_proxy"] = environ["NO_PROXY"] = ",".join(filter(None, ("127.0.0.1,localhost,::1", said)))
 
 
 def main(program: str, *words: str) -> Any:  # noqa: ANN401 - whatever the program returns

@@ -64,7 +64,7 @@ Examples:
         "--api-key",
         str,
         argname="FILE",
-        help="the file of the server's key; default: its own, or OPENAI_API_KEY",
+        help="the file of the server's key; default: its own, or MEDLEY_API_KEY",
     )
     concurrency = cli.SwitchAttr("--concurrency", str, "1,4,16", argname="LIST", help="streams at once")
     repeats = cli.SwitchAttr("--repeats", cli.Range(1, 100), 3, argname="N", help="runs of each")

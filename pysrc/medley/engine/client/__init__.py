@@ -35,7 +35,8 @@ class Target:
 
     def command(self, *argv: str) -> Command:
         secrets = {KEY: self.key} if self.key else {}
-        return Command(argv, self.env, UNSET, secrets)
+        # The user's own key of OpenAI is for OpenAI alone.
+        return Command(argv, self.env, UNSET if self.key else (*UNSET, KEY), secrets)
 
 
 class Client(Protocol):
