@@ -4,35 +4,34 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Collection
 
-from medley.family import alive
+from medley.process_identity import Identity
 
 
-def end(pids: set[int], grace_s: float) -> None:
+def end(processes: Collection[Identity], grace_s: float) -> None:
     """Ask processes to end, and after `grace_s` seconds insist."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
+    for each in processes:
+        each.signal(signal.SIGTERM)
     deadline = time.monotonic() + grace_s
-    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+    while any(each.alive for each in processes) and time.monotonic() < deadline:
         time.sleep(0.05)
-    insist(pids)
+    insist(processes)
 
 
-def insist(family: set[int], limit_s: float = 3) -> None:
+def insist(family: Collection[Identity], limit_s: float = 3) -> None:
     """Kill what is left of a family, and wait until it is gone."""
     deadline = time.monotonic() + limit_s
-    while (left := {pid for pid in family if alive(pid)}) and time.monotonic() < deadline:
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    while (left := [each for each in family if each.alive]) and time.monotonic() < deadline:
+        for each in left:
+            each.signal(signal.SIGKILL)
         _reap(left)
         time.sleep(0.05)
     # Also those that ended by themselves: a zombie keeps the namespace it is in from going.
     _reap(family)
 
 
-def _reap(pids: set[int]) -> None:
-    for pid in pids:
+def _reap(processes: Collection[Identity]) -> None:
+    for each in processes:
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+            os.waitpid(each.pid, os.WNOHANG)

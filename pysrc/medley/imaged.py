@@ -100,10 +100,8 @@ class Imaged:
         target = Path(serving.target)
         mounts = (*self.box.mounts, same(target, "the model")) if target.is_absolute() else self.box.mounts
         box = replace(self, box=replace(self.box, mounts=mounts))
-        words = guarded(launch.reasoned.words, str(self.python))
-        return replace(
-            launch, reasoned=box.contained(replace(launch.reasoned, words=words), role(serving.port))
-        )
+        inner = guarded(launch.reasoned, serving, str(self.python))
+        return replace(launch, reasoned=box.contained(inner, role(serving.port)))
 
     def contained(self, inner: Reasoned, role: str, *, detached: bool = False) -> Reasoned:
         return self.box.contained(inner, container.name(role, store.state()), os.environ, detached=detached)

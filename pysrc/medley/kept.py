@@ -12,6 +12,7 @@ from typing import Any, Self
 from medley import ending, machine, store, units
 from medley.command import Command
 from medley.family import descendants
+from medley.process_identity import identified
 from medley.unit import Unit
 from medley.units import State
 
@@ -58,7 +59,7 @@ class _Keeper:
                 process.stop(self.unit.stop_limit_s)
                 if after:
                     after.stop(1)
-                ending.end(descendants(self.state.keeper), grace_s=2)
+                ending.end(identified(descendants(self.state.keeper)), grace_s=2)
         if finished is None:
             raise AssertionError(process)  # it was waited for without a limit
         return finished

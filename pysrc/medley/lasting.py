@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from medley import membership
-from medley.family import alive
 from medley.problem import Problem
+from medley.process_identity import Identity, identified
 
 _VITAL = {"raylet", "gcs_server"}
 _LOOK_EVERY_S = 1.0
@@ -17,9 +17,9 @@ def stay() -> NoReturn:
     """Until one of them ends, which is a Problem; the rest is ended then, and when we are told to stop."""
     try:
         vital = _vital()
-        while all(map(alive, vital)) and membership.noted():
+        while all(each.alive for each in vital) and membership.noted():
             time.sleep(_LOOK_EVERY_S)
-        gone = ", ".join(sorted(name for pid, name in vital.items() if not alive(pid)))
+        gone = ", ".join(sorted(name for each, name in vital.items() if not each.alive))
         raise Problem(
             "Ray has ended on this host",
             cause=f"{gone or 'its container'} is gone: {_last_words(gone.partition(',')[0])}",
@@ -29,10 +29,10 @@ def stay() -> NoReturn:
         membership.stop()
 
 
-def _vital() -> dict[int, str]:
+def _vital() -> dict[Identity, str]:
     """None of a Ray in a container, which ends as a whole."""
-    names = {pid: _name(pid) for pid in membership.processes()}
-    return {pid: name for pid, name in names.items() if name in _VITAL}
+    names = {each: _name(each.pid) for each in identified(membership.processes())}
+    return {each: name for each, name in names.items() if name in _VITAL}
 
 
 def _name(pid: int) -> str:

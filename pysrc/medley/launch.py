@@ -6,7 +6,7 @@ from pathlib import Path
 
 from medley.beside import NOTHING, Beside
 from medley.command import Command
-from medley.engine import Engine, Serving, chosen, guard, guarded
+from medley.engine import Engine, Serving, chosen, guarded
 from medley.plan import Plan
 from medley.reasoned import Reasoned, merged
 from medley.tables import Host
@@ -78,12 +78,11 @@ def launch(
             *variables(plan, host, local=weights.local),
             *cluster,
             *engine.variables(serving, plan, host),
-            *guard(serving),
             *beside.variables(),
         )
     )
     told = (*engine.flags(serving, plan, host, weights.model), *beside.flags(engine.PROGRAM))
-    words = engine.words(tools.binary, serving, plan)
+    made = Reasoned(engine.words(tools.binary, serving, plan), tuple(chosen(told, extra)), ours, extra)
     if tools.binary.parts and not (plan.nodes and plan.nodes.rank):
-        words = guarded(words, str(tools.binary / "python"))
-    return Launch(plan, Reasoned(words, tuple(chosen(told, extra)), ours, extra), beside)
+        made = guarded(made, serving, str(tools.binary / "python"))
+    return Launch(plan, made, beside)

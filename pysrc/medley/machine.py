@@ -22,6 +22,7 @@ from medley.command import Command
 from medley.ending import insist
 from medley.family import descendants
 from medley.problem import Problem, in_words
+from medley.process_identity import identified
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -131,10 +132,10 @@ class Process:
 
     def stop(self, grace_s: float = 15) -> None:
         """End it and every process it started: ask first, and insist after `grace_s` seconds."""
-        family = descendants(self.pid)
+        family = identified(descendants(self.pid))
         self._signal(signal.SIGTERM)
         if self.wait(grace_s) is None:
-            family |= descendants(self.pid)
+            family |= identified(descendants(self.pid))
             self._signal(signal.SIGKILL)
             self._child.wait()
         if self.command.undo:
@@ -142,8 +143,15 @@ class Process:
         insist(family)
 
     def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, number)
+        if self._child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+            return
+        # It is reaped, so its number may be another's: only what it left to us is of its group.
+        for each in identified(descendants(os.getpid())):
+            with contextlib.suppress(ProcessLookupError):
+                if os.getpgid(each.pid) == self.pid:
+                    each.signal(number)
 
     def _read(self, stream: IO[str] | None, tell: OnLine | None) -> None:
         with stream or contextlib.nullcontext(()) as lines:

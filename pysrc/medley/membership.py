@@ -4,7 +4,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from medley import contained_ray, ending, failure, family, machine, ray, store, 
 from medley.command import Command
 from medley.imaged import Imaged
 from medley.problem import Problem
+from medley.process_identity import identified
 from medley.transcript import Transcript
 from medley.variables import UNSET
 from medley.venv import Environment
@@ -52,10 +53,7 @@ def noted() -> Membership | None:
 
 def last() -> Membership | None:
     """What was noted of it and nobody ended, also where its processes are gone."""
-    table = store.table(_note())
-    if table is None or set(table) != {each.name for each in fields(Membership)}:
-        return None
-    return Membership(**table)
+    return store.record(_note(), Membership)
 
 
 def require_none() -> None:
@@ -76,7 +74,7 @@ def processes() -> set[int]:
 
 def stop() -> int:
     """End them all, and what keeps them; returns how many there were."""
-    found = processes()
+    found = identified(processes())
     units.stop(UNIT)
     ending.end(found, grace_s=3)
     # What runs in a container may be another user's, so that only its name is ours.

@@ -81,11 +81,24 @@ def _look(code: Code) -> str:
 
 
 def _all() -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(_file().read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not _file().exists():
         return {}
+    found = store.table(_file())
+    if found is None or not all(map(_is_pin, found.values())):
+        raise Problem(
+            "the note of the code that you trusted is not whole",
+            cause=f"{_file()} is torn, as by a power cut or by hand",
+            fix=f"mv {_file()} {_file()}.torn  # then trust each model's code again",
+        )
     return found
+
+
+def _is_pin(table: object) -> bool:
+    match table:
+        case {"commit": str() | None, "files": dict(files), "when": str(), **more}:
+            return not more and all(isinstance(each, str) for each in (*files, *files.values()))
+        case _:
+            return False
 
 
 def _file() -> Path:

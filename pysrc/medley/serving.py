@@ -4,12 +4,12 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
-from os import getpid
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from medley import ending, store, units
+from medley import ending, process_identity, store, units
 from medley.problem import Problem
+from medley.process_identity import Identity
 
 UNIT = "medley-serve-"
 """With the port: the unit of a server that outlives its terminal."""
@@ -23,12 +23,19 @@ class Server:
     url: str
     model: str
     pid: int
+    started: int
+    boot: str
+    """By which that process is told from a later one of its number."""
     key: str | None = None
     """The file of its API key."""
     state: str = "starting"
     """`starting`, `ready`, or what it waits for."""
     since_s: float = 0
     """Of the epoch: since when it is so."""
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.pid, self.started, self.boot)
 
 
 @contextmanager
@@ -38,7 +45,9 @@ def noted(
     """Keep the note while the body runs, which may tell another state."""
 
     def tell(state: str) -> None:
-        found = Server(url, model, getpid(), str(key) if key else None, state, time.time())
+        us = process_identity.own()
+        where = str(key) if key else None
+        found = Server(url, model, us.pid, us.started, us.boot, where, state, time.time())
         store.write(_note(port), json.dumps(asdict(found)))
 
     tell(state)
@@ -86,10 +95,14 @@ def end(port: int | None, note: Callable[[str], None]) -> int:
     for name in names:
         note(f"end {name} …")
         units.stop(name)
-    found = {server.pid for server in servers() if port is None or server.url.endswith(f":{port}/v1")}
-    for pid in found:
-        note(f"end the server of process {pid} …")
-    ending.end(found, _END_LIMIT_S)
+    found = [server for server in servers() if port is None or server.url.endswith(f":{port}/v1")]
+    for server in found:
+        note(f"end the server of process {server.pid} …")
+    ending.end([server.identity for server in found], _END_LIMIT_S)
+    for file in folder().glob("*.json"):
+        if _read(file) is None and port in {None, _port(file)}:
+            note(f"forget {file.name}: its server ended without a word, as in a power cut")
+            file.unlink(missing_ok=True)
     return len(names) + len(found)
 
 
@@ -104,12 +117,13 @@ def servers() -> list[Server]:
 
 
 def _read(path: Path) -> Server | None:
-    """A note, if its process is still there."""
-    table = store.table(path)
-    if table is None or not set(table) <= {each.name for each in fields(Server)}:
-        return None
-    server = Server(**table)
-    return server if Path(f"/proc/{server.pid}").exists() else None
+    """A note, if its process is still there: the very one, and not another with its number."""
+    server = store.record(path, Server)
+    return server if server and server.identity.alive else None
+
+
+def _port(file: Path) -> int | None:
+    return int(file.stem) if file.stem.isdecimal() else None
 
 
 def _note(port: int) -> Path:

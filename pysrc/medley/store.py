@@ -12,9 +12,12 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from medley.problem import Problem, in_words
+
+_T = TypeVar("_T")
 
 
 def cache(environ: Mapping[str, str] = os.environ) -> Path:
@@ -40,13 +43,29 @@ def write(path: Path, text: str, *, secret: bool = False) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-            os.fchmod(file.fileno(), 0o600 if secret else 0o644)
+            os.fchmod(file.fileno(), 0o600 if secret else 0o666 & ~_umask())
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)
+        _durable(path.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _umask() -> int:
+    """What the user wants of new files; there is no way to ask but to set it, which all threads would see."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1], 8) for line in status.splitlines() if line.startswith("Umask:"))
+
+
+def _durable(folder: Path) -> None:
+    """See that a name which a folder just got outlives a power cut."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def link(path: Path, target: str) -> None:
@@ -63,9 +82,38 @@ def table(path: Path) -> dict[str, Any] | None:
     """The JSON object in a file of ours; None where there is none, or no whole one."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def record(path: Path, kind: type[_T]) -> _T | None:
+    """The dataclass that a JSON file of ours holds; None where it is torn, or of another version."""
+    found = table(path)
+    hints = get_type_hints(kind)
+    if found is None or not set(found) <= set(hints):
+        return None
+    if not all(_fits(value, hints[name]) for name, value in found.items()):
+        return None
+    try:
+        return kind(**found)
+    except TypeError:  # one that it needs is missing
+        return None
+
+
+def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401 - a type as it is written
+    if hint is Any or hint is object:
+        return True
+    if args := get_args(hint):
+        origin = get_origin(hint)
+        if origin is Literal:
+            return value in args
+        if origin in {Union, UnionType}:
+            return any(_fits(value, each) for each in args)
+        return isinstance(value, origin)
+    if isinstance(value, bool):
+        return hint is bool
+    return isinstance(value, int | float if hint is float else hint)
 
 
 def secrets(files: Mapping[str, str]) -> dict[str, str]:

@@ -4,13 +4,14 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from medley import ending, family, machine, own, store, systemd
 from medley.command import Command
-from medley.problem import Problem
+from medley.problem import Problem, in_words
+from medley.process_identity import identified, of
 from medley.unit import Restart, Unit
 
 _STARTED_LIMIT_S = 10
@@ -108,7 +109,7 @@ def stop(name: str) -> bool:
     if systemd.has(name):
         systemd.stop(name)
     elif keeper is not None:
-        ending.end({keeper}, grace_s=_stop_limit_s(name) + 10)
+        ending.end(identified({keeper}), grace_s=_stop_limit_s(name) + 10)
     for suffix in ("state", "json", "lock"):
         (folder() / f"{name}.{suffix}").unlink(missing_ok=True)
     return keeper is not None
@@ -117,29 +118,46 @@ def stop(name: str) -> bool:
 def resume() -> list[str]:
     """Start what was started here and not stopped, as a boot does; returns the names."""
     names = [file.stem for file in sorted(folder().glob("*.json")) if _keeper(file.stem) is None]
+    names = [name for name in names if _whole(name)]
     for name in names:
         _keep(name)
     return names
 
 
+def _whole(name: str) -> bool:
+    try:
+        read(name)
+    except Problem:
+        return False
+    return True
+
+
 def restart(name: str) -> None:
     """Have one that waits, or was given up, start anew at once."""
-    found = state(name)
-    if found and found.kept and not found.running:
-        os.kill(found.keeper, signal.SIGUSR1)
+    found, keeper = state(name), _keeper(name)
+    if found and found.kept and not found.running and keeper and (waits := of(keeper)):
+        waits.signal(signal.SIGUSR1)
 
 
 def read(name: str) -> Unit:
-    return Unit.from_json((folder() / f"{name}.json").read_text(encoding="utf-8"))
+    """A Problem where its file lost a part, as in a power cut."""
+    file = folder() / f"{name}.json"
+    try:
+        return Unit.from_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise Problem(
+            f"{name} cannot be started anew by itself",
+            cause=f"{file} is not whole: {in_words(error)}",
+            fix="medley up, or what started it: medley serve MODEL --detach, medley ray-head",
+        ) from error
 
 
 def state(name: str) -> State | None:
     """As it is now, or ended; None where there is none of the name."""
-    table, keeper = store.table(folder() / f"{name}.state"), _keeper(name)
-    if table is None or set(table) != {each.name for each in fields(State)}:
+    found, keeper = store.record(folder() / f"{name}.state", State), _keeper(name)
+    if found is None:
         # It lost a part: its keeper writes it anew when it changes.
         return State(name, keeper, running=True, since_s=0) if keeper else None
-    found = State(**table)
     return found if keeper else replace(found, kept=False, running=False, next_s=None)
 
 
@@ -174,5 +192,5 @@ def _keeper(name: str) -> int | None:
 def _stop_limit_s(name: str) -> float:
     try:
         return read(name).stop_limit_s
-    except (OSError, ValueError, KeyError, TypeError):
+    except Problem:
         return 30  # a unit that lost a part is ended all the same

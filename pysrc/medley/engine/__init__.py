@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from medley.plan import Plan
-from medley.reasoned import Flag
+from medley.reasoned import Flag, Reasoned, merged
 from medley.tables import Host, Model
 from medley.variables import Variable
 
@@ -59,14 +59,14 @@ class Engine(Protocol):
         ...
 
 
-def guarded(words: tuple[str, ...], python: str) -> tuple[str, ...]:
+def guarded(made: Reasoned, serving: Serving, python: str) -> Reasoned:
     """The same command behind the filter of `inside/api_guard.py`; a program of ours installs that itself."""
-    program, *rest = words
-    return (python, str(GUARD), Path(program).name, *rest) if Path(program).name != "python" else words
+    program, *rest = (Path(made.words[0]).name, *made.words[1:])
+    words = made.words if program == "python" else (python, str(GUARD), program, *rest)
+    return replace(made, words=words, variables=merged((*made.variables, *_guard(serving))))
 
 
-def guard(serving: Serving) -> Iterator[Variable]:
-    """What the filter before an engine's API is told."""
+def _guard(serving: Serving) -> Iterator[Variable]:
     yield Variable(
         "MEDLEY_GUARD", serving.address, "who reaches this address gives the key, or is of this host"
     )

@@ -1,0 +1,164 @@
+"""A process is told from a later one of its number, and only the one that is meant is signalled."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medley import ending, membership, pin, process_identity, serving, store, units
+from medley.cli import Medley
+from medley.process_identity import Identity, identified
+from tests.odd_input import COUNTS, hold, json_texts
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def bystander() -> Iterator["subprocess.Popen[bytes]"]:
+    """A process of the same user that is none of medley's."""
+    with subprocess.Popen(("sleep", "60")) as process:
+        yield process
+        process.kill()
+
+
+def identity(process: "subprocess.Popen[bytes]") -> Identity:
+    (found,) = identified({process.pid})
+    return found
+
+
+def test_it_is_the_same_while_the_process_runs_and_gone_with_it(bystander: "subprocess.Popen[bytes]") -> None:
+    found = identity(bystander)
+    assert found.alive
+    assert process_identity.of(bystander.pid) == found
+    assert found.signal(signal.SIGTERM)
+    os.waitid(os.P_PID, bystander.pid, os.WEXITED | os.WNOWAIT)
+    assert not found.alive, "a zombie"
+    bystander.wait()
+    assert not found.alive
+    assert not found.signal(signal.SIGKILL)
+    assert process_identity.of(2**22 + 1) is None
+
+
+@pytest.mark.parametrize(
+    "another",
+    [
+        pytest.param({"started": 1}, id="an older one with its number"),
+        pytest.param({"boot": "00000000-0000-0000-0000-000000000000"}, id="one before a reboot"),
+    ],
+)
+def test_another_of_its_number_is_not_signalled(
+    another: dict[str, object], bystander: "subprocess.Popen[bytes]"
+) -> None:
+    meant = replace(identity(bystander), **another)  # type: ignore[arg-type] # of the table above
+    assert not meant.alive
+    assert not meant.signal(signal.SIGKILL)
+    ending.end([meant], grace_s=0.1)
+    assert bystander.poll() is None
+
+
+def test_a_name_with_brackets_and_spaces(tmp_path: Path) -> None:
+    program = tmp_path / ") Z 1 2 ("
+    program.write_bytes(Path("/bin/sleep").read_bytes())
+    program.chmod(0o755)
+    with subprocess.Popen((program, "60")) as process:
+        found = identity(process)
+        assert found.alive
+        assert found.started > process_identity.own().started - 1
+        process.kill()
+
+
+def note(port: int, **more: object) -> Path:
+    """The note that a serve left."""
+    us = process_identity.own()
+    table = {"url": f"http://127.0.0.1:{port}/v1", "model": "demo", "pid": us.pid, "started": us.started}
+    file = serving.folder() / f"{port}.json"
+    store.write(file, json.dumps({**table, "boot": us.boot, "state": "ready", **more}))
+    return file
+
+
+@pytest.mark.parametrize("words", [("stop",), ("stop", "--port", "8000")], ids=" ".join)
+def test_stop_leaves_a_bystander_alone_that_has_the_number_of_a_server_before_a_power_cut(
+    words: tuple[str, ...], bystander: "subprocess.Popen[bytes]", capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = note(8000, pid=bystander.pid, boot="00000000-0000-0000-0000-000000000000")
+    old = serving.folder() / "8001.json"
+    store.write(old, json.dumps({"url": "http://127.0.0.1:8001/v1", "model": "demo", "pid": bystander.pid}))
+    serving.require_none(8000)
+    serving.require_none(8001)
+    Medley.run(["medley", *words], exit=False)
+    assert bystander.poll() is None
+    assert "nothing is served here" in capsys.readouterr().out
+    assert not whole.exists()
+    assert old.exists() == ("--port" in words)
+
+
+def test_a_server_that_lives_is_ended(bystander: "subprocess.Popen[bytes]") -> None:
+    found = identity(bystander)
+    note(8000, pid=found.pid, started=found.started)
+    assert serving.end(8000, lambda _: None) == 1
+    assert not found.alive
+
+
+SERVER = {
+    "url": "http://127.0.0.1:8000/v1",
+    "model": "m",
+    "pid": 1,
+    "started": 2,
+    "boot": "b",
+    "since_s": 1.5,
+}
+STATE = {"name": "a", "keeper": 1, "running": True, "since_s": 2.0, "next_s": None}
+UNIT = {"name": "a", "title": "t", "command": {"argv": ["x"]}, "restart": None, "after": None}
+PIN = {"m": {"commit": None, "files": {"a.py": "0" * 64}, "when": "2026-01-01"}}
+MEMBER = {
+    "role": "head",
+    "head": "h:1",
+    "address": "10.0.0.1",
+    "interface": "eth0",
+    "environment": "/e",
+    "token": "/t",
+    "image": None,
+}
+READERS: dict[str, tuple[Callable[[], object], object]] = {
+    "serving/8000.json": (serving.servers, SERVER),
+    "units/a.state": (lambda: units.state("a"), STATE),
+    "units/a.json": (lambda: units.read("a"), UNIT),
+    "remote-code.json": (lambda: pin.read("m"), PIN),
+    "ray.json": (membership.last, MEMBER),
+}
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", READERS)
+def test_odd_input_of_state_files(name: str, count: int, state: Path) -> None:
+    """A power cut may leave anything in them."""
+    read, sample = READERS[name]
+    file = state / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+
+    def torn(text: str) -> None:
+        file.write_bytes(text.encode("utf-8", "replace"))
+        read()
+
+    hold(torn, json_texts([sample]), count)
+
+
+def test_a_file_s_mode_is_the_user_s_wish_and_a_secret_is_closed(state: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        store.write(state / "plain", "x")
+    finally:
+        os.umask(before)
+    store.write(state / "usual", "x")
+    store.write(state / "secret", "x", secret=True)
+    modes = {each.name: each.stat().st_mode & 0o777 for each in state.iterdir() if each.is_file()}
+    assert modes == {"plain": 0o600, "usual": 0o666 & ~before, "secret": 0o600}
