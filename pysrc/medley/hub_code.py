@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medley import fingerprint, hub
-from medley.checkpoint import parsed
 from medley.problem import Problem
-from medley.remote_code import CONFIGS, Code, configs, fingerprints, modules
+from medley.remote_code import MOST_FILES, Code, configs, fingerprints, modules, naming
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-_MOST_FILES = 200
+_DATA = ("tokenizer.json", "vocab.json", ".index.json")
+"""Ends of the names of large files that hold data alone, and which no class is made from."""
 
 
 def code(repository: str, commit: str | None = None) -> Code | None:
@@ -59,19 +59,27 @@ def _asked(api: "HfApi", repository: str, commit: str | None) -> Code | None:
             fix="name one: --code-revision COMMIT",
         )
     names = [each.rfilename for each in about.siblings or ()]
-    told = {name: hub.file(api, repository, name, about.sha) for name in CONFIGS if name in names}
-    if not modules({name: parsed(text, f"{repository}/{name}") for name, text in told.items()}, repository):
+    tables = [name for name in names if name.endswith(".json") and not name.endswith(_DATA)]
+    _require_few(repository, tables, "tables")
+    told = {
+        name: naming(hub.file(api, repository, name, about.sha), f"{repository}/{name}") for name in tables
+    }
+    if not modules(told, repository):
         return None
     return Code(repository, dict(_fetched(api, repository, about.sha, names)), about.sha)
 
 
 def _fetched(api: "HfApi", repository: str, commit: str, names: list[str]) -> Iterator[tuple[str, str]]:
     found = [name for name in names if Path(name).suffix == ".py"]
-    if len(found) > _MOST_FILES:
-        raise Problem(
-            f"{repository} holds more Python than a model's own code",
-            cause=f"{len(found)} files, and at most {_MOST_FILES} are looked at",
-            fix="name another repository",
-        )
+    _require_few(repository, found, "Python files")
     for name in found:
         yield name, fingerprint.of_bytes(hub.file(api, repository, name, commit))
+
+
+def _require_few(repository: str, names: list[str], what: str) -> None:
+    if len(names) > MOST_FILES:
+        raise Problem(
+            f"{repository} holds more {what} than a model has",
+            cause=f"{len(names)} files, and at most {MOST_FILES} are looked at",
+            fix="name another repository",
+        )

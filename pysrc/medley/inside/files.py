@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,11 +68,9 @@ def put(files: dict[str, bytes]) -> dict[str, Any]:
             have = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
             if have != wanted:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                handle, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-                with os.fdopen(handle, "wb") as file:
-                    file.write(content)
-                    os.fchmod(file.fileno(), 0o644)
-                Path(part).replace(path)
+                part = path.with_name(f".{path.name}.{os.getpid()}")
+                part.write_bytes(content)
+                part.replace(path)
             found = hashlib.sha256(path.read_bytes()).hexdigest()
             said[name] = {"path": str(path), "sha256": found, "written": have != wanted}
         except OSError as error:
@@ -82,11 +79,16 @@ def put(files: dict[str, bytes]) -> dict[str, Any]:
 
 
 def python(folder: str) -> dict[str, Any]:
-    """Runs on each host."""
-    paths = sorted(path for path in Path(folder).rglob("*.py") if path.is_file())
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths
-    }
+    """Runs on each host. A link to a folder is named as such: what is behind it would be imported too."""
+    found = {}
+    for where, folders, names in os.walk(folder):
+        for name in folders:
+            if (path := Path(where) / name).is_symlink():
+                found[path.relative_to(folder).as_posix()] = f"none: a link to {path.readlink()}"
+        for name in names:
+            if name.endswith(".py") and (path := Path(where) / name).is_file():
+                found[path.relative_to(folder).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
 
 
 if __name__ == "__main__":

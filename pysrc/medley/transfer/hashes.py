@@ -13,6 +13,8 @@ from medley.problem import Problem, in_words
 
 _AT_ONCE = min(4, os.cpu_count() or 1)
 _READ_BYTES = 1 << 20
+_HEX = 64
+"""Digits of one."""
 OnBytes = Callable[[int], None]
 
 
@@ -74,14 +76,11 @@ def _identity(path: Path, piece_bytes: int) -> list[str | int]:
 
 
 def _kept(path: Path, identity: list[str | int]) -> tuple[str, ...] | None:
-    try:
-        note = json.loads(_note(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    if note.get("of") != identity:
-        return None
-    text = note["hashes"]
-    return tuple(text[at : at + 64] for at in range(0, len(text), 64))
+    match store.table(_note(path)):
+        case {"of": of, "hashes": str(text)} if of == identity and len(text) % _HEX == 0:
+            return tuple(text[at : at + _HEX] for at in range(0, len(text), _HEX))
+        case _:
+            return None
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from medley import store
+from medley.beneath import beneath, reached
 from medley.problem import Problem, in_words
 from medley.transfer import hashes
 from medley.transfer.manifest import UNFINISHED, File, Link, Manifest, last
@@ -60,16 +61,18 @@ class Held:
         return self.root / f"{file.path}{UNFINISHED}"
 
     def linked(self, link: Link) -> bool:
-        path = self.root / link.path
-        return path.is_symlink() and os.fspath(path.readlink()) == link.target
+        if not reached(self.root, link.path):
+            return False
+        with beneath(self.root, link.path) as name:
+            return name.target() == link.target
 
     @contextlib.contextmanager
     def opened(self, number: int) -> Iterator[IO[bytes]]:
         """The file with this piece, to read from; it may get its own name meanwhile."""
         file = self.manifest.pieces[number].file
-        with self._change:
-            path = self.final(file) if file.path in self._in_place else self.unfinished(file)
-            opened = path.open("rb", buffering=0)
+        with self._change, beneath(self.root, file.path) as name:
+            there = name if file.path in self._in_place else name.beside(name.name + UNFINISHED)
+            opened = os.fdopen(there.open(os.O_RDONLY), "rb", buffering=0)
         with opened:
             yield opened
 
@@ -131,10 +134,8 @@ class Held:
             ) from error
 
     def _open(self, file: File) -> int:
-        path = self.unfinished(file)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # No link that lies there by chance: it would be written through.
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        with beneath(self.root, file.path + UNFINISHED, make=True) as name:
+            return name.open(os.O_WRONLY | os.O_CREAT)
 
     def _finish(self, file: File) -> None:
         """On the disk before it has its name, so that one with this name is whole after a power cut too."""
@@ -144,19 +145,18 @@ class Held:
             os.fsync(handle)
         finally:
             os.close(handle)
-        with self._change:
+        with self._change, beneath(self.root, file.path) as name:
             if file.path in self._in_place:
                 return
-            self.unfinished(file).replace(self.final(file))
+            name.beside(name.name + UNFINISHED).become(name.name)
             self._in_place.add(file.path)
         hashes.remember(self.final(file), self.manifest.piece_bytes, file.hashes)
 
     def _link(self, link: Link) -> None:
-        if self.linked(link):
-            return
-        path = self.root / link.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        made = path.with_name(path.name + UNFINISHED)
-        made.unlink(missing_ok=True)
-        made.symlink_to(link.target)
-        made.replace(path)
+        with beneath(self.root, link.path, make=True) as name:
+            if name.target() == link.target:
+                return
+            made = name.beside(name.name + UNFINISHED)
+            made.remove()
+            made.link(link.target)
+            made.become(name.name)

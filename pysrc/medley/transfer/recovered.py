@@ -7,9 +7,10 @@ may have flipped: each is a file some of whose pieces are right.
 from dataclasses import dataclass
 from pathlib import Path
 
+from medley.beneath import beneath, reached
 from medley.transfer import hashes
 from medley.transfer.held import Held
-from medley.transfer.manifest import File, Manifest, last
+from medley.transfer.manifest import UNFINISHED, File, Manifest, last
 from medley.transfer.offered import Progress
 
 
@@ -73,7 +74,7 @@ def damage(manifest: Manifest, root: Path, on_progress: Progress | None = None) 
 
 def _wrong(held: Held, file: File, count: hashes.OnBytes) -> list[str]:
     path = held.final(file)
-    if not path.is_file():
+    if not reached(held.root, file.path) or not path.is_file():
         return [f"{file.path} is missing"]
     there = hashes.of_file(path, held.manifest.piece_bytes, fresh=True, on_bytes=count)
     right = _Found(file, there, final=True).right
@@ -88,6 +89,8 @@ def _wrong(held: Held, file: File, count: hashes.OnBytes) -> list[str]:
 def _found(held: Held, file: File, count: hashes.OnBytes) -> _Found:
     """What lies there by the file's own name, or else by that of an unfinished one, which is always read."""
     final, part, size = held.final(file), held.unfinished(file), held.manifest.piece_bytes
+    if not reached(held.root, file.path):
+        return _Found(file, (), final=False)
     if final.is_file():
         return _Found(file, hashes.of_file(final, size, on_bytes=count), final=True)
     if part.is_file() and not part.is_symlink():
@@ -97,11 +100,11 @@ def _found(held: Held, file: File, count: hashes.OnBytes) -> _Found:
 
 def _take_back(held: Held) -> None:
     for link in held.manifest.links:
-        if last(link.path):
-            with held.writing(link):
-                (held.root / link.path).unlink(missing_ok=True)
+        if last(link.path) and reached(held.root, link.path):
+            with held.writing(link), beneath(held.root, link.path) as name:
+                name.remove()
     for file in held.manifest.files:
-        if last(file.path) and held.final(file).exists():
+        if last(file.path) and reached(held.root, file.path) and held.final(file).exists():
             with held.writing(file):
                 _rename(held, file)
 
@@ -119,9 +122,9 @@ def _settle(held: Held, found: _Found) -> list[bool]:
 
 def _rename(held: Held, file: File) -> None:
     """To the unfinished one's name; what is behind a link is the user's, and is not written to."""
-    final, part = held.final(file), held.unfinished(file)
-    if final.is_symlink():
-        final.unlink()
-        part.unlink(missing_ok=True)
-    else:
-        final.replace(part)
+    with beneath(held.root, file.path) as name:
+        if name.target() is None:
+            name.become(name.name + UNFINISHED)
+        else:
+            name.remove()
+            name.beside(name.name + UNFINISHED).remove()
