@@ -20,6 +20,7 @@ from medley.sealed import Channel, connected
 from medley.variables import Variable
 
 TOKEN = "0123456789abcdef"
+ORDER: dict[str, object] = {"words": [], "flags": [], "variables": [], "extra": [], "files": {}}
 FACTS = (Path(__file__).parent / "hosts" / "spark.txt").read_text(encoding="utf-8")
 Come = Callable[[str], Channel]
 
@@ -86,7 +87,7 @@ def test_all_who_are_needed_come_and_are_told_when_it_ends(met: Meeting, come: C
     assert "GB10" in members[0].facts.gpus[0].name
     ends = [run(channel, "import time; time.sleep(60)", tmp_path) for channel in channels]
     for each in members:
-        each.send({"order": {}})
+        each.send({"order": ORDER})
     time.sleep(1)
     met.require_all()
     began = time.monotonic()
@@ -99,10 +100,10 @@ def test_a_part_that_ends_well_waits_for_the_others(met: Meeting, come: Come, tm
     well, badly = come("one"), come("two")
     first, second = sorted(met.wait(2, 10), key=lambda each: each.name)  # who is in first is anybody's guess
     ends = [run(well, "", tmp_path, ends=True), run(badly, "raise SystemExit(3)", tmp_path, ends=True)]
-    first.send({"order": {}})
+    first.send({"order": ORDER})
     assert _within(20, lambda: first.done)
     met.require_all()
-    second.send({"order": {}})
+    second.send({"order": ORDER})
     assert _within(20, lambda: second.ended is not None)
     assert not second.done
     with pytest.raises(Problem, match="exit code 3"):
@@ -116,7 +117,7 @@ def test_a_rank_that_ends_is_named_with_its_reason(met: Meeting, come: Come, tmp
     (member,) = met.wait(1, 10)
     member.rank = 1
     end = run(channel, "raise ValueError('no available memory')", tmp_path)
-    member.send({"order": {}})
+    member.send({"order": ORDER})
     problem = end.result(20)
     assert problem is not None
     assert "no available memory" in problem.cause
@@ -131,7 +132,7 @@ def test_the_heads_own_end_is_blamed_on_who_caused_it(met: Meeting, come: Come, 
     channel = come("spark-2")
     (member,) = met.wait(1, 10)
     end = run(channel, "import time; time.sleep(0.5); raise RuntimeError('lost')", tmp_path)
-    member.send({"order": {}})
+    member.send({"order": ORDER})
     with pytest.raises(Problem, match="spark-2"), met.blamed():
         raise Problem("the engine ended", cause="Connection closed by peer [10.0.0.2]:1", fix="look")
     end.result(20)
@@ -151,7 +152,7 @@ def test_a_head_that_is_gone_ends_the_part_of_others(come: Come, met: Meeting, t
     channel = come("spark-2")
     (member,) = met.wait(1, 10)
     end = run(channel, "import time; time.sleep(60)", tmp_path)
-    member.send({"order": {}})
+    member.send({"order": ORDER})
     time.sleep(0.5)
     member.channel.close()
     problem = end.result(20)

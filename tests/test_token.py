@@ -32,10 +32,12 @@ def test_one_that_was_left_open_is_closed() -> None:
 
 def test_a_brought_one_takes_its_place_only_when_it_is_kept() -> None:
     mine = token.made().read_text()
-    brought = token.brought("  another-token-of-a-cluster\n", "x")
+    brought = token.brought("  another-token-of-a-cluster-of-mine\n", "x")
     assert mode(brought) == 0o600
     assert token.present().read_text() == mine
-    assert token.keep(brought).read_text() == token.present().read_text() == "another-token-of-a-cluster"
+    assert (
+        token.keep(brought).read_text() == token.present().read_text() == "another-token-of-a-cluster-of-mine"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "short", "two words of a sentence", "x" * 300])

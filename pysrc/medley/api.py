@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from medley import http_client
+from medley import http_client, shaped
 from medley.http_client import Answer, bearer, unanswered
 from medley.inside.api_guard import MARK
 from medley.problem import Problem, in_words
@@ -124,7 +124,7 @@ def _events(url: str, body: dict[str, object], key: str | None) -> Iterator[Any]
 
 
 def _event(url: str, text: str) -> Any:  # noqa: ANN401 - the same
-    event = http_client.loads(text)
+    event = shaped.loads(text)
     if not isinstance(event, dict):
         raise _odd(url, text)
     if "error" in event:
@@ -212,7 +212,7 @@ def _odd(url: str, text: str) -> Problem:
 
 def message(text: str) -> str:
     """What a refusal says."""
-    match http_client.loads(text):
+    match shaped.loads(text):
         case {"error": {"message": str(said)}} | {"message": str(said)} | {"error": str(said)}:
             return said[:500]
         case _:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypedDict
 
 from medley import store
 from medley.command import Command
@@ -15,10 +15,21 @@ from medley.meeting import ALIVE_EVERY_S, SILENT_LIMIT_S
 from medley.problem import Problem
 from medley.reasoned import Flag, Reasoned
 from medley.sealed import Channel, Closed, Refused
+from medley.shaped import fits
 from medley.supervise import LastError, died
 from medley.variables import Variable
 
 _LOOK_EVERY_S = 0.2
+
+
+class _Order(TypedDict):
+    """What a host is to run, as JSON has it."""
+
+    words: list[str]
+    flags: list[tuple[list[str], str | None, str]]
+    variables: list[tuple[str, str, str]]
+    extra: list[str]
+    files: dict[str, str]
 
 
 def as_table(reasoned: Reasoned) -> dict[str, Any]:
@@ -70,6 +81,12 @@ def order(channel: Channel) -> Mapping[str, Any] | None:
         message = told.next()
         if message and "order" in message:
             found: Mapping[str, Any] = message["order"]
+            if not fits(found, _Order):
+                raise Problem(
+                    "the head orders something that medley here does not know",
+                    cause="its medley is another version, or it is none",
+                    fix="use the same medley on all hosts: git pull, or the same flake",
+                )
             return found
         if message and "end" in message:
             return None

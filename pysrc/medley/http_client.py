@@ -5,7 +5,6 @@ itself. What a server sends is read up to a limit, whatever it says of its lengt
 """
 
 import ipaddress
-import json
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from medley import shaped
 from medley.inside.api_guard import is_loopback
 from medley.problem import Problem, in_words
 
@@ -31,7 +31,7 @@ class Answer:
 
     def json(self) -> Any:  # noqa: ANN401 - whatever the server sends
         """The JSON of it; None where it is none, for who reads it looks for what it needs."""
-        return loads(self.text)
+        return shaped.loads(self.text)
 
 
 def address(url: str) -> httpx.URL:
@@ -136,14 +136,6 @@ def _lines(url: str, chunks: Iterator[bytes]) -> Iterator[str]:
             raise _too_long(url)
     if left:
         yield left.decode("utf-8", "replace")
-
-
-def loads(text: str) -> Any:  # noqa: ANN401 - whatever somebody sent
-    """What JSON says, or None where it is none."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def unanswered(url: str, error: Exception) -> Problem:

@@ -12,12 +12,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from medley import facts, transcript
 from medley.facts import Facts
+from medley.listener import Guest, Listener
 from medley.problem import Problem
 from medley.sealed import Channel, Closed, Refused
+from medley.shaped import fits
 from medley.watch import Watch
 
 PORT = 24_010
@@ -35,6 +37,13 @@ _ELSEWHERE = re.compile(
 )
 # What it says where it gives no reason.
 _EMPTY = re.compile(r"EngineDeadError|EngineCore encountered an issue|died unexpectedly")
+
+
+class _Introduction(TypedDict):
+    """What a host says of itself."""
+
+    host: str
+    facts: str
 
 
 @dataclass
@@ -87,15 +96,15 @@ class Meeting:
         self.members: list[Member] = []
         try:
             # Every address: the user may call this host by any; who has no token learns nothing.
-            self._server = socket.create_server(("", port))
+            server = socket.create_server(("", port))
         except OSError as error:
             raise Problem(
                 f"port {port} is taken, where other hosts would join",
                 cause=f"{error.strerror}: another model waits there, or runs over several hosts",
                 fix=f"take another for both: --join-port {port + 1}, and there: medley join HEAD:{port + 1}",
             ) from error
-        self.port: int = self._server.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.port: int = server.getsockname()[1]
+        self._listener = Listener(server, self._meet)
 
     def wait(self, count: int, limit_s: float) -> Sequence[Member]:
         """So many, in the order in which they came."""
@@ -111,7 +120,7 @@ class Meeting:
                     cause=f"after {limit_s:.0f} s there are {here}",
                     fix="on each host that is missing: medley join HEAD; or wait longer: --wait 600",
                 )
-        self._close()
+        self._listener.stop()
         return self.members
 
     def _admit(self, member: Member) -> None:
@@ -151,7 +160,7 @@ class Meeting:
 
     def end(self) -> None:
         """Tell all, and wait until none runs it any more; those that are lost end by themselves."""
-        self._close()
+        self._listener.stop()
         for each in self.members:
             each.send({"end": True})
         deadline = time.monotonic() + _END_LIMIT_S
@@ -162,32 +171,25 @@ class Meeting:
         for each in self.members:
             each.channel.close()
 
-    def _close(self) -> None:
-        """Nobody joins any more; to close a socket does not wake who accepts on it."""
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, address = self._server.accept()
-            except OSError:  # closed: all are here
-                return
-            threading.Thread(target=self._meet, args=(connection, address[0]), daemon=True).start()
-
-    def _meet(self, connection: socket.socket, address: str) -> None:
+    def _meet(self, guest: Guest) -> bool:
         try:
-            channel = Channel(connection, self._token, server=True)
+            channel = Channel(guest.connection, self._token, server=True)
+            _require(guest.admit(guest), "too many are here already")
             channel.send({"terms": self._terms})
             told = _told(channel, _TELL_LIMIT_S)
+            _require(fits(told, _Introduction), "it says something else of itself than a host of ours does")
             _told(channel, _PREPARE_LIMIT_S)
             found = facts.facts(transcript.parse(told["facts"]))
-        except (Refused, Closed, TimeoutError, ValueError, LookupError) as error:
-            connection.close()
-            self._watch.note(f"{address} did not join: {error}")
-        else:
-            self._ready.put(Member(f"{told['host']} ({address})", found, channel))
+        except (Refused, Closed, TimeoutError, ValueError, LookupError, Problem) as error:
+            self._watch.note(f"{guest.address} did not join: {str(error).partition(chr(10))[0]}")
+            return False
+        self._ready.put(Member(f"{told['host']} ({guest.address})", found, channel))
+        return True
+
+
+def _require(right: bool, cause: str) -> None:  # noqa: FBT001 - it is the question itself
+    if not right:
+        raise Refused(cause)
 
 
 def _lost(member: Member) -> Problem:
@@ -204,7 +206,7 @@ def _told(channel: Channel, limit_s: float) -> dict[str, Any]:
     while time.monotonic() < deadline:
         message = channel.receive(1.0)
         if message and "problem" in message:
-            raise Refused(message["problem"])
+            raise Refused(str(message["problem"]))
         if message and "alive" not in message:
             return message
         if time.monotonic() - channel.heard > max(SILENT_LIMIT_S, 3 * ALIVE_EVERY_S):

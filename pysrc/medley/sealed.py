@@ -1,12 +1,14 @@
 """A sealed channel is a TCP connection whose two ends have shown each other that they hold the same token.
 
 The token itself is never sent. Each end answers the other's random challenge with an HMAC (SHA-256) of it,
-and every message after that carries one of its number and text: none can be forged, changed, repeated or
-left out. Messages can be read by who sees the wire, as Ray's can.
+the client first, and every message after that carries one of its number and text: none can be forged,
+changed, repeated or left out. Messages can be read by who sees the wire, as Ray's can. docs/security.md has
+the protocol and what it does not protect.
 """
 
 import hmac
 import json
+import re
 import secrets
 import select
 import socket
@@ -15,9 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from medley import shaped
 from medley.problem import Problem, in_words
 
 _CHALLENGE_BYTES = 32
+_CHALLENGE = re.compile(rb"[0-9a-f]{64}")
+_MOST_HANDSHAKE_BYTES = 4096
 _MOST_BYTES = 4 << 20
 """Of one message: a host's facts are some ten thousand."""
 _HANDSHAKE_LIMIT_S = 10
@@ -38,6 +43,7 @@ class Channel:
         self._connection = connection
         self._buffer = b""
         self._sent = self._received = 0
+        self._most_bytes = _MOST_HANDSHAKE_BYTES
         connection.settimeout(_HANDSHAKE_LIMIT_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._names = (b"server", b"client") if server else (b"client", b"server")
@@ -51,15 +57,21 @@ class Channel:
 
     def _shaken(self, token: bytes) -> bytes:
         ours, theirs = self._names
-        own = secrets.token_bytes(_CHALLENGE_BYTES)
-        self._write(own.hex().encode())
+        own = secrets.token_bytes(_CHALLENGE_BYTES).hex().encode()
+        self._write(own)
         other = self._line()
-        challenges = b"".join(sorted((own.hex().encode(), other)))
-        self._write(_mac(token, ours + challenges))
-        if own.hex().encode() == other or not hmac.compare_digest(
-            self._line(), _mac(token, theirs + challenges)
-        ):
+        if not _CHALLENGE.fullmatch(other) or other == own:
+            raise Refused("it speaks something else")
+        challenges = b"".join(sorted((own, other)))
+        answer = _mac(token, ours + challenges)
+        # A server says nothing made of the token to a stranger, who could guess a short one by it at leisure.
+        if ours == b"client":
+            self._write(answer)
+        if not hmac.compare_digest(self._line(), _mac(token, theirs + challenges)):
             raise Refused("its token is another")
+        if ours == b"server":
+            self._write(answer)
+        self._most_bytes = _MOST_BYTES
         return hmac.digest(token, b"key" + challenges, "sha256")
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -72,8 +84,7 @@ class Channel:
         """The next message, or None where none came in time."""
         deadline = time.monotonic() + limit_s
         while b"\n" not in self._buffer:
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([self._connection], [], [], left)[0]:
+            if not self._readable(max(0.0, deadline - time.monotonic())):
                 return None
             self._fill()
         seal, _, text = self._line().partition(b" ")
@@ -82,7 +93,9 @@ class Channel:
             raise Refused("a message was changed on its way")
         self._received += 1
         self.heard = time.monotonic()
-        message: dict[str, Any] = json.loads(text)
+        message = shaped.table(text)
+        if message is None:
+            raise Refused("it sent something that is no message")
         return message
 
     def give(self, file: IO[bytes], offset: int, size_bytes: int, limit_s: float) -> None:
@@ -101,7 +114,7 @@ class Channel:
             size = min(len(into), len(self._buffer))
             into[:size], self._buffer = self._buffer[:size], self._buffer[size:]
             return size
-        if not select.select([self._connection], [], [], limit_s)[0]:
+        if not self._readable(limit_s):
             return 0
         try:
             read = self._connection.recv_into(into)
@@ -113,6 +126,15 @@ class Channel:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _readable(self, limit_s: float) -> bool:
+        """`poll`, because `select` takes no handle beyond 1023."""
+        try:
+            waiting = select.poll()
+            waiting.register(self._connection, select.POLLIN)
+            return bool(waiting.poll(limit_s * 1000))
+        except (OSError, ValueError) as error:
+            raise Closed("it was closed here") from error
 
     def _write(self, line: bytes) -> None:
         try:
@@ -134,7 +156,7 @@ class Channel:
         if not read:
             raise Closed("it closed the connection")
         self._buffer += read
-        if len(self._buffer) > _MOST_BYTES:
+        if len(self._buffer) > self._most_bytes:
             raise Refused("it sends more than any message of ours")
 
 

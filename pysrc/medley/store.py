@@ -6,15 +6,14 @@ state    $MEDLEY_STATE, or $XDG_STATE_HOME/medley, or ~/.local/state/medley
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
+from medley import shaped
 from medley.problem import Problem, in_words
 
 _T = TypeVar("_T")
@@ -81,10 +80,9 @@ def link(path: Path, target: str) -> None:
 def table(path: Path) -> dict[str, Any] | None:
     """The JSON object in a file of ours; None where there is none, or no whole one."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError, RecursionError):
+        return shaped.table(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    return found if isinstance(found, dict) else None
 
 
 def record(path: Path, kind: type[_T]) -> _T | None:
@@ -93,27 +91,12 @@ def record(path: Path, kind: type[_T]) -> _T | None:
     hints = get_type_hints(kind)
     if found is None or not set(found) <= set(hints):
         return None
-    if not all(_fits(value, hints[name]) for name, value in found.items()):
+    if not all(shaped.fits(value, hints[name]) for name, value in found.items()):
         return None
     try:
         return kind(**found)
     except TypeError:  # one that it needs is missing
         return None
-
-
-def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401 - a type as it is written
-    if hint is Any or hint is object:
-        return True
-    if args := get_args(hint):
-        origin = get_origin(hint)
-        if origin is Literal:
-            return value in args
-        if origin in {Union, UnionType}:
-            return any(_fits(value, each) for each in args)
-        return isinstance(value, origin)
-    if isinstance(value, bool):
-        return hint is bool
-    return isinstance(value, int | float if hint is float else hint)
 
 
 def secrets(files: Mapping[str, str]) -> dict[str, str]:

@@ -8,7 +8,9 @@ from pathlib import Path
 from medley import store
 from medley.problem import Problem
 
-_SHAPE = re.compile(r"[0-9A-Za-z_.-]{16,256}")
+_LEAST = 32
+"""Characters: a host that only pretends to be the head hears enough to guess a shorter one at leisure."""
+_SHAPE = re.compile(rf"[0-9A-Za-z_.-]{{{_LEAST},256}}")
 
 
 def path() -> Path:
@@ -32,7 +34,9 @@ def brought(text: str, source: str) -> Path:
     if not _SHAPE.fullmatch(token):
         raise Problem(
             f"{source} holds no token",
-            cause="it is empty" if not token else f"{len(token)} characters that are not one word",
+            cause="it is empty"
+            if not token
+            else f"{len(token)} characters that are not one word of {_LEAST} to 256",
             fix="copy the file that `medley ray-head` names on the head, and give it as --token-file",
         )
     file = path().with_name("token.new")

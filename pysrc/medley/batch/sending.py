@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from medley import http_client
+from medley import http_client, shaped
 from medley.api import message
 from medley.batch.book import Book
 from medley.batch.lines import Request
@@ -119,7 +119,7 @@ async def _answered(run: _Run, request: Request) -> httpx.Response:
 
 
 def _body(answer: httpx.Response) -> dict[str, Any]:
-    found = http_client.loads(answer.text)
+    found = shaped.loads(answer.text)
     if isinstance(found, dict):
         return found
     raise Problem(

@@ -7,9 +7,9 @@ file by the kernel: the manifest has their hashes.
 import contextlib
 import errno
 import socket
-import threading
 from collections.abc import Iterator
 
+from medley.listener import Guest, Listener
 from medley.problem import Problem, in_words
 from medley.sealed import Channel, Closed, Refused
 from medley.transfer.held import Held
@@ -20,73 +20,40 @@ WAIT_S = 0.5
 """After which one who waits for a piece is told that it still has to."""
 _IDLE_LIMIT_S = 600
 _SEND_LIMIT_S = 60
-_MOST = 64
-"""Connections at a time: more than hosts that any model goes to."""
 
 
 @contextlib.contextmanager
 def serve(held: Held, address: str, secret: str) -> Iterator[int]:
     """Hand out what is held at this address of ours, and yield the port; ends all connections at the end."""
     listening = _listening(address)
-    serving = _Serving(held, secret, listening)
-    accepting = threading.Thread(target=serving.accept, daemon=True)
-    accepting.start()
+    serving = _Serving(held, secret)
+    port = int(listening.getsockname()[1])
+    listener = Listener(listening, serving.attend)
     try:
-        yield int(listening.getsockname()[1])
+        yield port
     finally:
-        serving.close()
-        accepting.join()
+        serving.closed = True
+        listener.close()
 
 
 class _Serving:
-    def __init__(self, held: Held, secret: str, listening: socket.socket) -> None:
-        self._held, self._secret, self._listening = held, secret, listening
-        self._connections: dict[socket.socket, threading.Thread] = {}
-        self._lock = threading.Lock()
-        self._closed = False
+    def __init__(self, held: Held, secret: str) -> None:
+        self._held, self._secret = held, secret
+        self.closed = False
 
-    def accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listening.accept()
-            except OSError:  # closed
-                return
-            with self._lock:
-                if self._closed or len(self._connections) >= _MOST:
-                    connection.close()
-                    continue
-                thread = threading.Thread(target=self._attend, args=(connection,), daemon=True)
-                self._connections[connection] = thread
-            thread.start()
-
-    def close(self) -> None:
-        """To close a socket does not wake who waits on it; to shut it down does."""
-        with self._lock:
-            self._closed = True
-            connections = dict(self._connections)
-        for each in (self._listening, *connections):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        for thread in connections.values():
-            thread.join()
-
-    def _attend(self, connection: socket.socket) -> None:
-        try:
-            channel = Channel(connection, self._secret, server=True)
-            while message := channel.receive(_IDLE_LIMIT_S):
-                self._answer(channel, int(message["piece"]))
-        except (Closed, Refused, OSError, ValueError, LookupError, TypeError):
-            pass  # it is gone, or was none of ours: it asks another, or again
-        finally:
-            with self._lock:
-                del self._connections[connection]
-            connection.close()
+    def attend(self, guest: Guest) -> bool:
+        # What fails is gone, or was none of ours: it asks another, or again.
+        with contextlib.suppress(Closed, Refused, OSError, ValueError, LookupError, TypeError):
+            channel = Channel(guest.connection, self._secret, server=True)
+            if guest.admit(guest):
+                while message := channel.receive(_IDLE_LIMIT_S):
+                    self._answer(channel, int(message["piece"]))
+        return False
 
     def _answer(self, channel: Channel, number: int) -> None:
         piece = self._held.manifest.pieces[number]
         while not self._held.wait(number, WAIT_S):
-            if self._held.ended or self._closed:
+            if self._held.ended or self.closed:
                 channel.send({"gone": f"it lacks {piece}, and gets no more"})
                 return
             channel.send({"wait": number})

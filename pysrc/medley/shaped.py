@@ -1,0 +1,61 @@
+"""Whether a JSON value from elsewhere has the shape that we expect: that of a type, as Python writes it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from types import UnionType
+from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+
+def loads(text: str | bytes) -> Any:  # noqa: ANN401 - whatever somebody sent
+    """What JSON says, or None where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def table(text: str | bytes) -> dict[str, Any] | None:
+    """A JSON object; None where it is anything else."""
+    found = loads(text)
+    return found if isinstance(found, dict) else None
+
+
+def fits(value: object, hint: Any) -> bool:  # noqa: ANN401, PLR0911 - one line for each kind of type
+    """Keys that a TypedDict does not name may be there: a later medley says more."""
+    if hint is Any or hint is object:
+        return True
+    if is_typeddict(hint):
+        return isinstance(value, dict) and _keys_fit(value, hint)
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return value in args
+    if origin in {Union, UnionType}:
+        return any(fits(value, each) for each in args)
+    if origin is NotRequired:
+        return fits(value, args[0])
+    if origin in {dict, Mapping}:
+        return isinstance(value, dict) and all(fits(each, args[1]) for each in value.values())
+    if origin in {list, Sequence}:
+        return isinstance(value, list) and all(fits(each, args[0]) for each in value)
+    if origin is tuple:
+        return _is_tuple(value, args)
+    if isinstance(value, bool):
+        return hint is bool
+    return isinstance(value, int | float if hint is float else hint)
+
+
+def _is_tuple(value: object, args: tuple[Any, ...]) -> bool:
+    """JSON has lists alone."""
+    if not isinstance(value, list | tuple):
+        return False
+    if args[-1:] == (...,):
+        return all(fits(each, args[0]) for each in value)
+    return len(value) == len(args) and all(map(fits, value, args))
+
+
+def _keys_fit(value: Mapping[str, object], hint: Any) -> bool:  # noqa: ANN401 - a TypedDict
+    hints = get_type_hints(hint, include_extras=True)
+    return all(
+        fits(value[name], each) if name in value else name in hint.__optional_keys__
+        for name, each in hints.items()
+    )
