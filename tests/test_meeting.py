@@ -1,5 +1,6 @@
 """Hosts that come together for a model: the head's end and theirs, in one process, over real sockets."""
 
+import contextlib
 import socket
 import sys
 import threading
@@ -16,11 +17,12 @@ from medley.engine.vllm import last_error
 from medley.meeting import Meeting
 from medley.problem import Problem
 from medley.reasoned import Flag, Reasoned
-from medley.sealed import Channel, connected
+from medley.sealed import Channel, Closed, Refused, connected
 from medley.variables import Variable
+from tests.odd_input import COUNTS, hold, values
 
 TOKEN = "0123456789abcdef"
-ORDER: dict[str, object] = {"words": [], "flags": [], "variables": [], "extra": [], "files": {}}
+ORDER: dict[str, object] = {"words": ["x"], "flags": [], "variables": [], "extra": [], "files": {}}
 FACTS = (Path(__file__).parent / "hosts" / "spark.txt").read_text(encoding="utf-8")
 Come = Callable[[str], Channel]
 
@@ -238,3 +240,48 @@ def _within(limit_s: float, question: Callable[[], bool]) -> bool:
     while not (answer := question()) and time.monotonic() < deadline:
         threading.Event().wait(0.05)
     return answer
+
+
+INTRODUCTION = {"host": "one", "facts": FACTS, "alive": True, "ended": "so", "problem": "x", "ready": True}
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_odd_input_of_a_host_with_the_token(met: Meeting, tmp_path: Path, count: int) -> None:
+    """Its introduction, and what it says after: whatever it is, the meeting place goes on (a thread that
+    ends in a traceback fails the test)."""
+    (tmp_path / "token").write_text(TOKEN)
+
+    def come(said: object) -> None:
+        channel = connected("127.0.0.1", met.port, tmp_path / "token", 5)
+        with contextlib.suppress(Closed, Refused):
+            channel.receive(5)
+            for text in (said, {"ready": True}, said):
+                channel.send(text)  # type: ignore[arg-type] # odd input
+        channel.close()
+
+    hold(come, values([INTRODUCTION]), count)
+    deadline = time.monotonic() + 20
+    while threading.active_count() > 4 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    channel = connected("127.0.0.1", met.port, tmp_path / "token", 5)
+    assert channel.receive(10) == {"terms": {"engine": "vLLM 0.32.0"}}
+    channel.close()
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_odd_input_of_orders(count: int, tmp_path: Path) -> None:
+    """What passes for an order can be run: every later step takes it."""
+    sample = {
+        "words": ["bin/vllm", "serve", "/m"],
+        "flags": [[["--port"], "8000", "why"]],
+        "variables": [["A", "b", "why"]],
+        "extra": ["-x"],
+        "files": {"/a/b.json": "{}"},
+    }
+
+    def run(order: object) -> None:
+        attending.require_order(order)
+        found = attending.kept(order, tmp_path, {"/x": "/y"})  # type: ignore[arg-type] # it was looked at
+        attending.from_table(found, Path("/own/bin"), ())
+
+    hold(run, values([sample]), count)

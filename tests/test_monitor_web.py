@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from medley.monitor import exposition, web
 from medley.problem import Problem
 from tests.monitored import EVIL, Replayed, cluster
+from tests.odd_input import COUNTS, blobs, hold
+from tests.test_listener import flood
 
 
 @pytest.fixture(scope="module")
@@ -17,9 +21,11 @@ def place() -> Iterator[web.Place]:
         yield found
 
 
-def got(place: web.Place, path: str, host: str = "127.0.0.1") -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection(place.address, place.port, timeout=5)
-    connection.request("GET", path, headers={"Host": host})
+def got(
+    place: web.Place, path: str, host: str = "127.0.0.1", **more: str
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", place.port, timeout=5)
+    connection.request("GET", path, headers={"Host": host, **more})
     answer = connection.getresponse()
     return answer.status, dict(answer.getheaders()), answer.read()
 
@@ -59,6 +65,7 @@ def test_the_same_as_json_and_metrics(place: web.Place) -> None:
         pytest.param("/", "[::1]:80", 200, id="by another loopback"),
         pytest.param("/json", "evil.example", 421, id="a name that was made to lead here"),
         pytest.param("/json", "evil.example:9180", 421, id="with its port"),
+        pytest.param("/json", "192.0.2.1", 421, id="an address that is not this host's own"),
         pytest.param("/../../etc/passwd", "127.0.0.1", 404, id="a file"),
         pytest.param("/nothing", "127.0.0.1", 404, id="nothing"),
     ],
@@ -67,6 +74,59 @@ def test_who_is_answered(place: web.Place, path: str, host: str, expected: int) 
     status, _, body = got(place, path, host)
     assert status == expected
     assert b"root:" not in body
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[web.Place]:
+    with web.served(web.place("0.0.0.0:0"), Replayed(cluster()), 2) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "expected"),
+    [
+        pytest.param("192.0.2.1:9180", None, 200, id="an address"),
+        pytest.param("[2001:db8::1]", None, 200, id="an address of version 6"),
+        pytest.param(socket.gethostname().upper(), None, 200, id="this host's name"),
+        pytest.param("evil.example", None, 421, id="a name that was made to lead here"),
+        pytest.param("192.0.2.1.evil.example", None, 421, id="one that looks like an address"),
+        pytest.param("192.0.2.1:9180", "http://192.0.2.1:9180", 200, id="our own page"),
+        pytest.param("192.0.2.1:9180", "http://evil.example", 421, id="on behalf of another page"),
+        pytest.param("192.0.2.1:9180", "null", 421, id="on behalf of nobody"),
+    ],
+)
+def test_who_is_answered_beyond_this_host(
+    opened: web.Place, host: str, origin: str | None, expected: int
+) -> None:
+    assert got(opened, "/json", host, **({"Origin": origin} if origin else {}))[0] == expected
+
+
+def test_many_who_never_ask_do_not_keep_others_from_asking(place: web.Place) -> None:
+    with flood(place.port, 100):
+        time.sleep(1.2)
+        assert got(place, "/json")[0] == 200
+    assert got(place, "/json")[0] == 200
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_odd_input_of_requests(count: int, place: web.Place) -> None:
+    """Whatever is asked, an answer comes or the connection ends, and the next one is answered."""
+    whole = b"GET /json?a=b HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\nA: b\r\n\r\n"
+
+    def ask(request: bytes) -> None:
+        with socket.create_connection(("127.0.0.1", place.port), timeout=5) as connection:
+            try:
+                connection.sendall(request[:100_000])
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(1 << 16):
+                    pass
+            except TimeoutError:
+                raise
+            except OSError:  # it ended the connection
+                pass
+
+    hold(ask, blobs([whole]), count)
+    assert got(place, "/json")[0] == 200
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A channel whose two ends hold one token; here both are threads of this process, over real sockets."""
 
+import itertools
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ import pytest
 
 from medley.problem import Problem
 from medley.sealed import Channel, Closed, Refused, connected
+from tests.odd_input import COUNTS, blobs, hold, json_texts
 
 TOKEN, OTHER = "0123456789abcdef", "fedcba9876543210"
 
@@ -187,3 +189,74 @@ def test_nobody_listens(tmp_path: Path) -> None:
         connected("127.0.0.1", port, token, 1)
     assert f"no model waits for hosts at 127.0.0.1:{port} after 1 s" in caught.value.what
     assert 1 <= time.monotonic() - began < 10
+
+
+def test_a_server_says_nothing_made_of_the_token_to_who_has_not_shown_it(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    """An HMAC of it would let a stranger try tokens at leisure."""
+    with ThreadPoolExecutor() as pool:
+        server = pool.submit(Channel, pair[0], TOKEN, server=True)
+        pair[1].sendall(b"ab" * 32 + b"\n" + b"cd" * 32 + b"\n")
+        with pytest.raises(Refused, match="its token is another"):
+            server.result(20)
+    said = b"".join(iter(lambda: pair[1].recv(4096), b""))
+    assert len(said) == 65
+    assert said.endswith(b"\n")
+
+
+@pytest.mark.parametrize(
+    "challenge", [b"", b"ab" * 31, b"ab" * 33, b"AB" * 32, b"zz" * 32, b"ab" * 32 + b"\r", b"x" * 5000]
+)
+def test_a_challenge_has_one_form(pair: tuple[socket.socket, socket.socket], challenge: bytes) -> None:
+    with ThreadPoolExecutor() as pool:
+        server = pool.submit(Channel, pair[0], TOKEN, server=True)
+        pair[1].sendall(challenge + b"\n")
+        with pytest.raises(Refused, match=r"something else|more than any message"):
+            server.result(20)
+
+
+@pytest.mark.parametrize("odd", [b"[1]", b"null", b'"x"', b"", b"{", b"[" * 100_000], ids=range(6))
+def test_what_is_no_table_is_no_message(pair: tuple[socket.socket, socket.socket], odd: bytes) -> None:
+    listening, speaking = both(pair)
+    speaking.send_text(odd)
+    with pytest.raises(Refused, match="no message"):
+        listening.receive(5)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_odd_input_of_a_handshake(count: int) -> None:
+    """The server's end, and the client's: whatever comes, it is refused, or closed."""
+    whole = b"ab" * 32 + b"\n" + b"cd" * 32 + b"\n" + b"ef" * 32 + b' {"a": 1}\n'
+    sides = itertools.cycle((True, False))
+
+    def shake(said: bytes) -> None:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname()) as one,
+            server.accept()[0] as other,
+        ):
+            other.setblocking(False)  # noqa: FBT003 - the name is the standard library's
+            other.send(said[:100_000])
+            other.shutdown(socket.SHUT_WR)
+            Channel(one, TOKEN, server=next(sides))
+
+    hold(shake, blobs([whole]), count, (Refused, Closed))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_odd_input_of_messages(count: int, pair: tuple[socket.socket, socket.socket]) -> None:
+    """Of one who holds the token: each is a table, or refused."""
+    server, client = both(pair)
+
+    def say(text: str) -> None:
+        nonlocal server, client
+        raw = text.encode("utf-8", "replace")[: 1 << 20].replace(b"\n", b" ")
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(client.send_text, raw)
+            try:
+                assert isinstance(server.receive(5), dict)
+            finally:
+                sending.result(5)
+
+    hold(say, json_texts([{"order": {"words": ["vllm"]}, "alive": True}]), count, (Refused,))

@@ -20,6 +20,8 @@ from medley.supervise import LastError, died
 from medley.variables import Variable
 
 _LOOK_EVERY_S = 0.2
+_LONGEST = 100
+"""Characters of a file's name."""
 
 
 class _Order(TypedDict):
@@ -80,16 +82,20 @@ def order(channel: Channel) -> Mapping[str, Any] | None:
     while True:
         message = told.next()
         if message and "order" in message:
-            found: Mapping[str, Any] = message["order"]
-            if not fits(found, _Order):
-                raise Problem(
-                    "the head orders something that medley here does not know",
-                    cause="its medley is another version, or it is none",
-                    fix="use the same medley on all hosts: git pull, or the same flake",
-                )
-            return found
+            return require_order(message["order"])
         if message and "end" in message:
             return None
+
+
+def require_order(found: object) -> Mapping[str, Any]:
+    """It, if it has the shape of one."""
+    if not isinstance(found, dict) or not fits(found, _Order) or not found["words"]:
+        raise Problem(
+            "the head orders something that medley here does not know",
+            cause="its medley is another version, or it is none",
+            fix="use the same medley on all hosts: git pull, or the same flake",
+        )
+    return found
 
 
 def kept(order: Mapping[str, Any], folder: Path, moved: Mapping[str, str]) -> dict[str, Any]:
@@ -103,7 +109,7 @@ def kept(order: Mapping[str, Any], folder: Path, moved: Mapping[str, str]) -> di
         for theirs, ours in moved.items():
             text = text.replace(f'"{theirs}', f'"{ours}')
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        file = folder / digest / (PurePath(there).name.strip(".") or "file")
+        file = folder / digest / (PurePath(there).name.strip(".")[-_LONGEST:] or "file")
         store.write(file, text)
         here[there] = str(file)
     return {

@@ -20,28 +20,40 @@ def table(text: str | bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def fits(value: object, hint: Any) -> bool:  # noqa: ANN401, PLR0911 - one line for each kind of type
+def fits(value: object, hint: Any) -> bool:  # noqa: ANN401 - a type as it is written
     """Keys that a TypedDict does not name may be there: a later medley says more."""
     if hint is Any or hint is object:
         return True
     if is_typeddict(hint):
         return isinstance(value, dict) and _keys_fit(value, hint)
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return value in args
-    if origin in {Union, UnionType}:
-        return any(fits(value, each) for each in args)
-    if origin is NotRequired:
-        return fits(value, args[0])
-    if origin in {dict, Mapping}:
-        return isinstance(value, dict) and all(fits(each, args[1]) for each in value.values())
-    if origin in {list, Sequence}:
-        return isinstance(value, list) and all(fits(each, args[0]) for each in value)
-    if origin is tuple:
-        return _is_tuple(value, args)
+    if get_args(hint):
+        return _fits_generic(value, get_origin(hint), get_args(hint))
+    if isinstance(value, str):
+        return hint is str and _is_text(value)
     if isinstance(value, bool):
         return hint is bool
     return isinstance(value, int | float if hint is float else hint)
+
+
+def _fits_generic(value: object, origin: Any, args: tuple[Any, ...]) -> bool:  # noqa: ANN401 - parts of a type
+    if origin is Literal:
+        return value in args
+    if origin in {Union, UnionType, NotRequired}:
+        return any(fits(value, each) for each in args)
+    if origin is tuple:
+        return _is_tuple(value, args)
+    if origin in {list, Sequence}:
+        return isinstance(value, list) and all(fits(each, args[0]) for each in value)
+    if origin not in {dict, Mapping}:
+        raise AssertionError(origin)
+    return isinstance(value, dict) and all(
+        fits(key, args[0]) and fits(each, args[1]) for key, each in value.items()
+    )
+
+
+def _is_text(value: str) -> bool:
+    """Half of a pair, which JSON can write, goes into no file, and a NUL into no argument of a program."""
+    return "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def _is_tuple(value: object, args: tuple[Any, ...]) -> bool:

@@ -1,21 +1,23 @@
 """The web end of `medley top`: one page, the figures that it polls, and what Prometheus scrapes."""
 
 import base64
+import contextlib
 import hashlib
 import ipaddress
 import json
 import re
+import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from medley import api_key
+from medley.listener import Guest, Limits, Listener
 from medley.monitor import exposition, view
 from medley.monitor.prometheus import metrics
 from medley.monitor.watching import Seen, table
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parent / "page.html"
 _SCRAPE_LIMIT_S = 5
-_REQUEST_LIMIT_S = 30
+_LIMITS = Limits(strangers=64, of_one_address=16, stranger_s=30)
+"""Nobody shows anything here, so that all are strangers, with one request each."""
 _LAST = 65_535
 Answer = tuple[str, bytes]
 """Its type, and itself."""
@@ -92,23 +95,20 @@ class Watched(Protocol):
     def fresh(self, limit_s: float) -> Mapping[str, Seen]: ...
 
 
-class Web(ThreadingHTTPServer):
-    daemon_threads = True
-    # Another one that listens there already is a Problem, not a second listener.
-    allow_reuse_port = False
+class Web:
+    """Answers at a place, until it is closed."""
 
     def __init__(self, where: Place, watching: Watched, every_s: float) -> None:
-        self.address_family = 10 if ":" in where.address else 2  # AF_INET6, AF_INET
+        family = socket.AF_INET6 if ":" in where.address else socket.AF_INET
         try:
-            super().__init__((where.address, where.port), _Request)
+            server = socket.create_server((where.address, where.port), family=family)
         except OSError as error:
             raise Problem(
                 f"{where.address}:{where.port} cannot be listened at",
                 cause=in_words(error),
                 fix="another port: medley top --web 127.0.0.1:0 takes one that is free",
             ) from error
-        self.place = Place(where.address, self.server_address[1])
-        self._watching, self._every_s = watching, every_s
+        self.place = Place(where.address, server.getsockname()[1])
         page = PAGE.read_bytes()
         self.pages: Mapping[str, Callable[[], Answer]] = {
             "/": lambda: ("text/html; charset=utf-8", page),
@@ -117,19 +117,28 @@ class Web(ThreadingHTTPServer):
             "/metrics": lambda: (exposition.TYPE, metrics(watching.fresh(_SCRAPE_LIMIT_S)).encode()),
         }
         self.policy = _policy(page.decode())
+        self.names = {"localhost"}
+        if api_key.opens(where.address):
+            self.names |= {socket.gethostname(), f"{socket.gethostname().partition('.')[0]}.local"}
+        self._listener = Listener(server, self._attend, _LIMITS)
 
-    def handle_error(self, *_: object) -> None:
-        """A browser that hangs up is no error of ours."""
+    def _attend(self, guest: Guest) -> bool:
+        with contextlib.suppress(OSError):  # a browser that hangs up is no error of ours
+            _Request(guest.connection, (guest.address, 0), cast("Any", self))
+        return False
+
+    def close(self) -> None:
+        self._listener.close()
 
 
 class _Request(BaseHTTPRequestHandler):
-    server: Web
-    timeout = _REQUEST_LIMIT_S
+    server: Web  # type: ignore[assignment] # the standard library's own is not ours, and it asks nothing of it
+    timeout = _LIMITS.stranger_s
     server_version, sys_version = "medley", ""
 
     def do_GET(self) -> None:
         if not self._is_for_us():
-            self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "this server has another name")
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "ask by address, or by this host's own name")
             return
         found = self.server.pages.get(self.path.partition("?")[0])
         if found is None:
@@ -150,11 +159,23 @@ class _Request(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _is_for_us(self) -> bool:
-        """A page from elsewhere may have its own name lead to our loopback, and would read what we tell."""
-        if api_key.opens(self.server.place.address):
+        """A page from elsewhere may have its own name lead to us, and would read what we tell.
+
+        An address cannot be led anywhere else; names are those that this host gives itself. Where a browser
+        says on which page's behalf it asks, that page is ours.
+        """
+        host, origin = self.headers.get("host", ""), self.headers.get("origin")
+        if origin is not None and origin != f"http://{host}":
+            return False
+        name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
+        name = name.strip("[]").lower()
+        if name in {"", *map(str.lower, self.server.names)}:
             return True
-        host = self.headers.get("host", "").rpartition(":")[0] or self.headers.get("host", "")
-        return not api_key.opens(host.strip("[]"))
+        try:
+            asked = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return asked.is_loopback or api_key.opens(self.server.place.address)
 
     def log_message(self, *_: object) -> None:
         """It says nothing of who asked."""
@@ -163,12 +184,8 @@ class _Request(BaseHTTPRequestHandler):
 @contextmanager
 def served(where: Place, watching: Watched, every_s: float) -> "Iterator[Place]":
     """Until the body ends; where it listens then."""
-    with Web(where, watching, every_s) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
-        try:
-            yield server.place
-        finally:
-            server.shutdown()
+    with contextlib.closing(Web(where, watching, every_s)) as server:
+        yield server.place
 
 
 def shown(seen: Mapping[str, Seen], every_s: float) -> dict[str, Any]:
