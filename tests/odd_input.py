@@ -136,14 +136,14 @@ def hold(
         assert took < LIMIT_S, f"input {number}, {_short(odd)}: {took:.1f} s"
 
 
-def texts(samples: Sequence[str], seed: int = 1) -> Iterator[str]:
-    """First a mebibyte of each fragment that slow patterns dislike, then mutated samples without end."""
+def texts(samples: Sequence[str], seed: int = 1, longest: int = MEBIBYTE) -> Iterator[str]:
+    """First so much of each fragment that slow patterns dislike, then mutated samples without end."""
     yield ""
     for fragment in _LONG:
-        yield (fragment * (MEBIBYTE // len(fragment)))[:MEBIBYTE]
+        yield (fragment * (longest // len(fragment)))[:longest]
     random = Random(seed)
     while True:
-        yield _mutated_text(random.choice(samples), random)[:MEBIBYTE]
+        yield _mutated_text(random.choice(samples), random)[:longest]
 
 
 def blobs(samples: Sequence[bytes], seed: int = 1) -> Iterator[bytes]:

@@ -27,9 +27,9 @@ from medley.condition import (
 )
 from medley.condition.gpu_state import User
 from medley.condition.processes import Process
-from medley.facts.redact import redact
 from medley.inside.preload import look
 from medley.machine import ask
+from medley.redaction import Redactor
 from medley.transcript import Answer, Transcript, parse, text
 from tests.conditions import CLOCKS, IDLE, REASONS, answers, meminfo, smi, used_by
 from tests.driver_trees import begin
@@ -54,7 +54,7 @@ def test_its_questions_are_not_asked_by_others() -> None:
 def test_a_transcript_of_both_replays_to_the_same() -> None:
     whole = answers("spark")
     assert condition(parse(text(whole))) == condition(whole)
-    assert condition(redact(whole, ["spark"])) == condition(whole)
+    assert condition(Redactor(["spark"]).transcript(whole)) == condition(whole)
 
 
 def test_this_very_host_answers() -> None:

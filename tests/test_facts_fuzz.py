@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from medley import config
 from medley.facts import QUESTIONS, Facts, facts
-from medley.facts.redact import redact
 from medley.facts.summary import summary
 from medley.kind import Kind, kind
 from medley.problem import Problem
+from medley.redaction import Redactor
 from medley.transcript import Answer, Transcript, parse, text
 
 RECORDED = {path.stem: path.read_text() for path in sorted((Path(__file__).parent / "hosts").glob("*.txt"))}
@@ -42,7 +42,7 @@ def read(said: str) -> Facts | None:
     """All that medley facts does with a transcript; None where that is a Problem."""
     try:
         answers = parse(said)
-        parse(text(redact(answers)))
+        parse(text(Redactor().transcript(answers)))
         found = facts(answers)
     except Problem:
         return None

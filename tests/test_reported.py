@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from medley import reported
-from medley.explain.concealed import concealed
+from medley import redaction, reported
+from medley.redaction import Redactor
+from medley.secret_words import HIDDEN
+from tests.odd_input import COUNTS, MEBIBYTE, hold, texts
 from tests.test_explain import of
 
 SECRET = "q7Zk3mPw9xLr"
@@ -34,10 +36,30 @@ SECRET = "q7Zk3mPw9xLr"
         f"eyJ{SECRET}.{SECRET}.{SECRET}",
         f"-----BEGIN OPENSSH PRIVATE KEY-----\n{SECRET}\n-----END OPENSSH PRIVATE KEY-----",
         f"ServerArgs(api_key='{SECRET}', port=30000)",
+        f"non-default args: {{'model': '/m', 'api_key': ['{SECRET}', '{SECRET}'], 'port': 8000}}",
+        f"args=['--api-key', '{SECRET}', '--port', '8000']",
+        "Authorization: Bearer q7Zk3mPw9xLr",
+        f"curl -H 'Authorization: token {SECRET}'",
+        f"Bearer {SECRET}",
+        f"Cookie: session={SECRET}; theme=dark",
+        f"Set-Cookie: id={SECRET}; HttpOnly",
+        f"https://cdn.example.com/x.safetensors?X-Amz-Signature={SECRET}&X-Amz-Date=1",
+        f"https://s.blob.core.windows.net/c/x?sv=1&sig={SECRET}",
+        f"DefaultEndpointsProtocol=https;AccountName=x;AccountKey={SECRET}==;EndpointSuffix=y",
+        f"password={SECRET[:4]}{SECRET}",
+        f"WANDB_API_KEY={SECRET}",
+        f"AIza{SECRET}{SECRET}",
+        f"tskey-auth-{SECRET}",
+        f"ghu_{SECRET}{SECRET}",
+        f"ghr_{SECRET}{SECRET}",
+        f"Received request chatcmpl-1: prompt: 'my {SECRET} story', params: SamplingParams(n=1)",
+        f'{{"messages": [{{"role": "user", "content": "my {SECRET}"}}]}}',
+        f"sessionid={SECRET}",
+        f"HfToken: {SECRET}",
     ],
 )
 def test_a_secret_is_concealed(text: str) -> None:
-    said = concealed(f"before {text} after")
+    said = Redactor().text(f"before {text} after")
     assert SECRET not in said
     assert said.startswith("before ")
 
@@ -50,10 +72,67 @@ def test_a_secret_is_concealed(text: str) -> None:
         "Avg prompt throughput: 12.1 tokens/s",
         "sha256:" + "ab" * 32,
         "the API key is in /home/user/key",
+        "tokenizer='Qwen/Qwen3-8B', tokenizer_mode=auto, author: someone",
+        "KV cache 0.19 GiB on each rank: 64 sequences of 2048 tokens need no more",
+        "snapshots/" + "ab12" * 10 + " revision=" + "cd34" * 10,
+        "--api-key none, api_key=None, 'auth': True",
+        "https://huggingface.co/Qwen/Qwen3-8B/resolve/main/config.json",
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:94",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
-    assert concealed(text) == text
+    assert Redactor().text(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/Users/carol/models",
+        "/data/home/carol/models",
+        "USER=carol LOGNAME=carol",
+        "carol     1234  0.0  1.2 123456 7890 ?  Sl  10:00  0:01 python",
+        "mail carol@corp.example.com about it",
+        "ssh carol@spark-2.corp.internal",
+        "Name: carol.lan",
+    ],
+)
+def test_people_are_not_named(text: str) -> None:
+    assert "carol" not in Redactor().text(text)
+    assert "corp" not in Redactor().text(text)
+
+
+def test_hosts_are_not_named_in_any_writing() -> None:
+    text = (
+        "ec2-3-14-15-92 ip-10-0-0-1 3c-6d-66-01-02-03 3c6d.6601.0203 3c:6d:66:01:02:03 "
+        "Serial Number : 1324021000042 serial: 1324021000042 spark-7.corp.example.com thor.fritz.box desk"
+    )
+    told = Redactor(["desk"]).text(text)
+    assert told == (
+        "ec2-203-0-113-1 ip-10-0-0-1 02-00-00-00-00-01 0200.0000.0001 02:00:00:00:00:01 "
+        "Serial Number : serial-1 serial: serial-1 name-1.example.net name-2.example.net host-1"
+    )
+
+
+def test_what_is_told_is_secret_is_hidden_in_any_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("MY_SERVICE_PASSWORD", "tulips-in-may")
+    (tmp_path / "token").write_text("a-plain-word-of-the-hub\n")
+    said = redaction.here(["spark-1"]).text("tulips-in-may at spark-1, a-plain-word-of-the-hub")
+    assert said == f"{HIDDEN} at host-2, {HIDDEN}"
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_odd_input_of_redaction(count: int) -> None:
+    """In time, whatever a log holds: one pattern was cubic, and took minutes for a line of `-token`."""
+    sample = (
+        "--api-key x --token=y 'api_key': ['a', 'b'] Authorization: Bearer z prompt: 'p' 8.8.8.8 "
+        "https://u:p@h.example.com/x?sig=1 3c:6d:66:01:02:03 fe80::1 /home/carol Serial Number: 12345 a@b.lan"
+    )
+    longest = MEBIBYTE if count > 300 else MEBIBYTE // 16  # the slow group has the time
+    hold(Redactor(["spark"], ["carol"], ["secret-word"]).text, texts([sample], longest=longest), count, ())
 
 
 def test_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from medley import measured, source, transcript, venv
+from medley import measured, redaction, source, transcript, venv
 from medley.described import Description
-from medley.facts.redact import redact
 from medley.layout.words import hosts, named
 from medley.tables import Engine
 from medley.transcript import Answer, Transcript
@@ -53,7 +52,7 @@ def anonymous(table: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     ]
     for pattern, instead in patterns:
         texts = {key: pattern.sub(instead, text) for key, text in texts.items()}
-    redacted = redact({key: Answer(text) for key, text in texts.items()})
+    redacted = redaction.here().transcript({key: Answer(text) for key, text in texts.items()})
     return dict(_replaced(table, {key: answer.text for key, answer in redacted.items()}))
 
 

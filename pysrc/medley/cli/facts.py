@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import platform
 from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
@@ -56,8 +55,8 @@ Examples:
 def _print_transcript(files: tuple[str, ...]) -> None:
     from medley import transcript
     from medley.errands.examine import examined
-    from medley.facts.redact import redact
     from medley.recognised import answers
+    from medley.redaction import Redactor, here
 
     if len(files) > 1:
         raise Problem(
@@ -66,8 +65,7 @@ def _print_transcript(files: tuple[str, ...]) -> None:
             fix=f"medley facts --transcript --from {files[0]}",
         )
     said = answers(files[0]) if files else examined(None)
-    names = () if files else (platform.node(),)
-    print(transcript.text(redact(said, names)), end="")
+    print(transcript.text((Redactor() if files else here()).transcript(said)), end="")
 
 
 def _kind(found: "Found") -> "Kind | Problem":

@@ -1,18 +1,28 @@
-"""A redacted transcript says the same of a host, and not whose or which one it is.
+"""A redacted text says the same of a host, without its secrets, and not whose or which one it is.
 
-What is equal stays equal: the second GPU's UUID becomes ...0002 wherever it stands, and a MAC address is
-replaced by the same one in a link's own address, in the IPv6 address made of it and in a GID.
+All that leaves the host goes through here: transcripts, reports, results of a bench. What is equal stays
+equal: the second GPU's UUID becomes ...0002 wherever it stands, and a MAC address is replaced by the same
+one in a link's own address, in the IPv6 address made of it and in a GID. Private addresses stay: the fabric
+cannot be understood without them, and they say nothing beyond the user's own network.
 """
 
+import getpass
 import ipaddress
+import os
+import platform
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from pathlib import Path
 
+from medley import api_key, secret_words, token
 from medley.transcript import Answer, Transcript
 
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
 _MAC = re.compile(r"(?<![0-9A-Fa-f:.])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])")
 # A bridge's id, 8000.2:42:ac:11:0:2, leaves zeros out; systemd names a USB adapter enx0242ac110002.
+_MAC_APART = re.compile(
+    r"(?<![\w-])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![\w-])|(?<![\w.])(?:[0-9A-Fa-f]{4}\.){2}[0-9A-Fa-f]{4}(?![\w.])"
+)
 _BRIDGE = re.compile(r"(?<=\b[0-9a-f]{4}\.)(?:[0-9a-f]{1,2}:){5}[0-9a-f]{1,2}(?![0-9a-f:])")
 _NAMED = re.compile(r"(?<=\benx)[0-9a-f]{12}\b")
 # IPoIB's address: a queue pair, fe80::/64 and the port's GUID.
@@ -21,9 +31,29 @@ _GUID = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{4}:){3}[0-9A-Fa-f]{4}(?![\w:.])")
 _HARDWARE_ID = re.compile(r'(?<=_id":")[0-9a-f]{8,64}(?=")')
 _IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?![\w.-])")
 _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:.])")
-_HOME = re.compile(r"(?<=/home/)[^/\s]+")
+_IPV4_DASHED = re.compile(r"(?:(?<=ec2-)|(?<!\d)(?<!\d-))\d{1,3}(?:-\d{1,3}){3}(?!-?\d)")
+_SERIAL = re.compile(
+    r"(?i)((?<![a-z])serial(?:[ _-]?(?:number|no|num))?[\"' \t]{0,24}[:=][\"' \t]{0,8})([\w-]{4,64})"
+)
+_HOME = re.compile(r"(?<=/home/)[^/\s:\"',;)]{1,64}+|(?<=/Users/)[^/\s:\"',;)]{1,64}+")
+_USER = re.compile(r"(?<![\w-])((?:USER|LOGNAME|USERNAME|SUDO_USER)=[\"']?)[\w.-]{1,64}+")
+# A line of ps: user, pid, CPU, memory, sizes.
+_PS = re.compile(r"^([\w.+-]{1,32})(?=[ ]{1,32}\d{1,8}[ ]{1,8}\d{1,4}\.\d[ ]{1,8}\d{1,3}\.\d )", re.MULTILINE)
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}")
+_FULL_NAME = re.compile(
+    r"(?<![\w./@-])(?=[\w-]{0,63}[a-zA-Z])[\w-]{1,63}(?:\.[\w-]{1,63}){0,5}?"
+    r"\.(?:local|lan|home|internal|intranet|corp|localdomain|home\.arpa|ts\.net|fritz\.box)(?![\w-]|\.\w)"
+    r"|(?<![\w./@-])(?=[\w-]{0,63}[a-zA-Z])[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}?\.(?:com|net|org|edu|gov|eu|de|uk|fr|ch|at|nl|us|cloud|dev)"
+    r"(?![\w-]|\.\w)"
+)
+# Everyone's, and often what an error is about.
+_PUBLIC = re.compile(
+    r"(?i)(?:.*\.)?(?:huggingface\.co|hf\.co|github\.com|githubusercontent\.com|pytorch\.org|nvidia\.com|python\.org"
+    r"|ubuntu\.com|debian\.org|docker\.com|nixos\.org|openai\.com|kernel\.org|localhost\.localdomain)"
+)
 # What a GPU's user is called may be a project's name; these are nobody's.
 _GPU_USER = re.compile(r"^( +Name +: )(\S+)$", re.MULTILINE)
+_NOBODYS = {"root", "user", "nobody", "daemon", "ubuntu", "nvidia"}
 _KNOWN_USER = re.compile(
     r"python[0-9.]*|Xorg|Xwayland|gnome-\S+|kwin\S*|plasmashell|firefox|chrome|chromium|vllm|ray|raylet|ollama"
     r"|llama-server|tritonserver|(VLLM|ray|sglang)::\S*|\[Not|N/A"
@@ -32,52 +62,96 @@ _KNOWN_USER = re.compile(
 _COMMENT = re.compile(r"((?:--comment|(?<!-m) comment) )(\"[^\"\n]*\"|\S+)")
 # Broadcast, none, and the groups that every bridge listens to tell nothing.
 _NO_ONES_MAC = re.compile(r"ff:ff:ff:ff:ff:ff|00:00:00:00:00:00|01:00:5e:.*|01:80:c2:.*|33:33:.*")
+_EXAMPLE = ".example.net"
 _HALF = (1 << 64) - 1
 _LARGEST_BY_HAND = 0xFFFF
 
 
-def redact(answers: Transcript, names: Iterable[str] = ()) -> Transcript:
-    """Without serial numbers, MAC and global addresses, users' homes and programs, the host `names` given."""
-    redactor = _Redactor(names)
-    return {
-        question: Answer(redactor.text(answer.text), answer.status) for question, answer in answers.items()
-    }
+def here(names: Iterable[str] = ()) -> "Redactor":
+    """One that is told what is secret on this host: its own name, its user's, its tokens and keys."""
+    users = {getpass.getuser(), Path.home().name, os.environ.get("SUDO_USER", "")} - _NOBODYS
+    return Redactor((platform.node(), *names), users, _secrets_here())
 
 
-def redactor(names: Iterable[str] = ()) -> Callable[[str], str]:
-    """The same for any text: what is equal stays equal from one text to the next."""
-    return _Redactor(names).text
+def _secrets_here() -> list[str]:
+    """What medley and the hub keep here, and variables that are called so: a log may show any of them."""
+    hub = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface") / "token"
+    files = (token.path(), api_key.path(), Path(os.environ.get("HF_TOKEN_PATH") or hub))
+    return [
+        *(each.read_text(encoding="utf-8", errors="replace").strip() for each in files if _readable(each)),
+        *(value for name, value in os.environ.items() if secret_words.is_secret_name(name)),
+    ]
 
 
-class _Redactor:
-    """Remembers what each secret was replaced by."""
+def _readable(file: Path) -> bool:
+    return file.is_file() and os.access(file, os.R_OK)
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = [re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])") for name in names if name]
+
+class Redactor:
+    """Remembers what each name and number was replaced by: what is equal stays equal from text to text."""
+
+    def __init__(
+        self, names: Iterable[str] = (), users: Iterable[str] = (), secrets: Iterable[str] = ()
+    ) -> None:
+        """`names` are of hosts; all are told, and replaced wherever they stand as a word."""
+        self._names = [
+            (_word(name), f"host-{nth}") for nth, name in enumerate(dict.fromkeys(filter(None, names)), 1)
+        ]
+        self._names += [(_word(user), "user") for user in users if user]
+        self._secrets = list(secrets)
         self._given: dict[str, dict[str, int]] = {}
 
+    def transcript(self, answers: Transcript) -> Transcript:
+        return {
+            question: Answer(self.text(answer.text), answer.status) for question, answer in answers.items()
+        }
+
     def text(self, text: str) -> str:
+        text = secret_words.hidden(text, self._secrets)
         text = _UUID.sub(lambda m: f"00000000-0000-0000-0000-{self._nth('uuid', m[0]):012x}", text)
         text = self._hardware(text)
         text = _IPV4.sub(lambda m: self._ipv4(m[0]), text)
+        text = _IPV4_DASHED.sub(lambda m: self._ipv4(m[0].replace("-", ".")).replace(".", "-"), text)
         text = _IPV6.sub(lambda m: self._ipv6(m[0]), text)
+        text = self._people(text)
+        for name, instead in self._names:
+            text = name.sub(instead, text)
+        return text
+
+    def _people(self, text: str) -> str:
+        """Users, and what they called their hosts."""
+        text = _EMAIL.sub("user@example.org", text)
         text = _HOME.sub("user", text)
+        text = _USER.sub(r"\1user", text)
+        text = _PS.sub(lambda m: m[0] if m[0] in _NOBODYS else "user".ljust(len(m[0])), text)
         text = _COMMENT.sub(r'\1""', text)
         text = _GPU_USER.sub(lambda m: m[1] + self._user(m[2]), text)
-        for name in self._names:
-            text = name.sub("host-1", text)
-        return text
+        return _FULL_NAME.sub(lambda m: self._full_name(m[0]), text)
+
+    def _full_name(self, name: str) -> str:
+        if _PUBLIC.fullmatch(name) or name.endswith(_EXAMPLE):
+            return name
+        return f"name-{self._nth('name', name)}{_EXAMPLE}"
 
     def _hardware(self, text: str) -> str:
         text = _IPOIB.sub(lambda m: m[1] + _split(self._guid(_hex(m[2])), 16, 2), text)
         text = _MAC.sub(lambda m: _split(self._mac(_hex(m[0])), 12, 2), text)
         text = _BRIDGE.sub(self._bridge, text)
+        text = _MAC_APART.sub(lambda m: self._apart(m[0]), text)
+        text = _SERIAL.sub(lambda m: m[1] + self._serial(m[2]), text)
         text = _NAMED.sub(lambda m: f"{self._mac(int(m[0], 16)):012x}", text)
         text = _GUID.sub(lambda m: _split(self._guid(_hex(m[0])), 16, 4), text)
         return _HARDWARE_ID.sub(lambda m: f"{self._guid(int(m[0], 16)):0{len(m[0])}x}", text)
 
     def _user(self, name: str) -> str:
         return name if _KNOWN_USER.fullmatch(name) else f"process-{self._nth('process', name)}"
+
+    def _apart(self, word: str) -> str:
+        by, size = ("-", 2) if "-" in word else (".", 4)
+        return _split(self._mac(int(word.replace(by, ""), 16)), 12, size).replace(":", by)
+
+    def _serial(self, word: str) -> str:
+        return word if not re.search(r"\d", word) else f"serial-{self._nth('serial', word)}"
 
     def _nth(self, sort: str, secret: str | int) -> int:
         given = self._given.setdefault(sort, {})
@@ -147,3 +221,7 @@ def _hex(text: str) -> int:
 def _split(number: int, digits: int, by: int) -> str:
     text = f"{number:0{digits}x}"
     return ":".join(text[start : start + by] for start in range(0, digits, by))
+
+
+def _word(text: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-]){re.escape(text)}(?![\w-])")

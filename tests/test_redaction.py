@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from medley.facts import facts
-from medley.facts.redact import redact
+from medley.redaction import Redactor
 from medley.transcript import Answer, parse
 
 HOSTS = Path(__file__).parent / "hosts"
@@ -89,21 +89,23 @@ FIRST, SECOND = "11111111-2222-3333-4444-555555555555", "AAAAAAAA-bbbb-cccc-dddd
     ],
 )
 def test_redact(said: str, redacted: str) -> None:
-    assert redact({"question": Answer(said, 3)}, ["spark-1"]) == {"question": Answer(redacted, 3)}
+    assert Redactor(["spark-1"]).transcript({"question": Answer(said, 3)}) == {
+        "question": Answer(redacted, 3)
+    }
 
 
 @pytest.mark.parametrize("path", sorted(HOSTS.glob("*.txt")), ids=lambda path: path.stem)
 def test_recorded_hosts_are_redacted(path: Path) -> None:
     """Redacting again changes nothing, so no transcript here gives anyone away."""
     answers = parse(path.read_text())
-    assert redact(answers) == answers
+    assert Redactor().transcript(answers) == answers
 
 
 def test_redacting_keeps_the_facts() -> None:
     answers = parse((HOSTS / "rtx-two.txt").read_text())
     again = parse((HOSTS / "rtx-two.txt").read_text().replace("00000000-0000-0000-0000-000000000002", SECOND))
     assert facts(again) != facts(answers)
-    assert facts(redact(again)) == facts(answers)
+    assert facts(Redactor().transcript(again)) == facts(answers)
 
 
 def test_redacting_keeps_the_network() -> None:
@@ -112,14 +114,14 @@ def test_redacting_keeps_the_network() -> None:
     secret = text.replace("02:00:00:00:00:", "3c:6d:66:01:02:").replace("0200:0000:", "3c6d:6603:")
     secret = secret.replace(":0000:00ff:fe00:", ":3e6d:66ff:fe01:02").replace("fe01:0200", "fe01:02")
     answers = parse(secret.replace("fe80::ff:fe00:", "fe80::3e6d:66ff:fe01:20"))
-    assert "3c:6d:66" not in str(redact(answers))
-    assert "3e6d" not in str(redact(answers))
-    assert redact(answers) == parse(text)
+    assert "3c:6d:66" not in str(Redactor().transcript(answers))
+    assert "3e6d" not in str(Redactor().transcript(answers))
+    assert Redactor().transcript(answers) == parse(text)
 
 
 def test_more_public_addresses_than_documentation_has() -> None:
     said = " ".join(f"8.8.{high}.{low}" for high in range(2) for low in range(200))
-    words = redact({"q": Answer(said)})["q"].text.split()
+    words = Redactor().transcript({"q": Answer(said)})["q"].text.split()
     assert len(set(words)) == 400
     assert words[0] == "203.0.113.1"
     assert words[-1] == "198.18.1.144"
