@@ -218,7 +218,7 @@ KNOWN = (
         shapes=(
             shape(
                 "kv_cache_dtype",
-                r"(?P<said>[^\n]*(?:kv_cache_dtype|kv-cache-dtype)[^\n]{0,80}(?:not "
+                r"(?P<said>[^\n]{0,200}(?:kv_cache_dtype|kv-cache-dtype)[^\n]{0,80}(?:not "
                 r"supported|unsupported|does not support)[^\n]{0,80})",
             ),
             shape("KV cache", r"(?P<said>[^\n]{0,80}does not support (?:fp8|\w+) KV cache[^\n]{0,60})"),

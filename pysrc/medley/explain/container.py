@@ -79,7 +79,7 @@ KNOWN = (
         shapes=(
             shape(
                 "/dev/infiniband",
-                r"(?P<said>[^\n]{0,60}/dev/infiniband\S* ?:? ?[^\n]{0,40}no such file or directory)",
+                r"(?P<said>[^\n]{0,60}/dev/infiniband\S{0,60} ?:? ?[^\n]{0,40}no such file or directory)",
             ),
         ),
     ),

@@ -3,7 +3,8 @@
 from medley.explain.known import LOW, MEDIUM, Known, shape
 
 _KILLED = (
-    r"(?P<who>[\w .:#=\[\]-]*?(?:[Pp]rocess|[Ww]orker|[Ss]cheduler|child|[Rr]ank)[^.;]{0,60}?)"
+    r"(?<![\w .:#=\[\]-])(?P<who>[\w .:#=\[\]-]*?"
+    r"(?:[Pp]rocess|[Ww]orker|[Ss]cheduler|child|[Rr]ank)[^.;]{0,60}?)"
     r"(?:died|exited|terminated|failed)[^.;]{0,60}?(?:exit ?code:?|with|code)[ =]*-9\b"
 )
 

@@ -1,6 +1,7 @@
 """A known failure: the words by which a log shows it, and what they mean to whoever reads them."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -8,6 +9,8 @@ HIGH, MEDIUM, LOW = "high", "medium", "low"
 RANK = {HIGH: 0, MEDIUM: 1, LOW: 2}
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _GROUP = re.compile(r"\{(\w+)\}")
+# No option, unless it is one without a value.
+_SAFE = re.compile(r"(?:~/)?[\w@%+=:,./][\w@%+=:,./-]*|--[a-z][a-z0-9-]*")
 _LINES = re.compile(r"\s*\n\s*")
 
 
@@ -56,13 +59,20 @@ class Known:
 
     def told(self, found: Mapping[str, str | None]) -> tuple[str, str, str]:
         """What, cause and fix with what was found."""
-        what, cause, fix = (filled(text, found) for text in (self.what, self.cause, self.fix))
-        return what, cause, fix
+        what, cause = (filled(text, found) for text in (self.what, self.cause))
+        return what, cause, filled(self.fix, {name: _typed(value) for name, value in found.items()})
 
 
 def shape(needle: str, pattern: str | None = None) -> Shape:
     """Without a pattern the needle alone is the sign."""
     return Shape(needle, re.compile(re.escape(needle) if pattern is None else pattern))
+
+
+def _typed(value: str | None) -> str | None:
+    """As it may stand in a command that somebody pastes: what a log says is one word there, and no option."""
+    if value is None or _SAFE.fullmatch(value):
+        return value
+    return None if value.startswith("-") else shlex.quote(_LINES.sub(" ", value.strip()))
 
 
 def filled(template: str, found: Mapping[str, str | None]) -> str:

@@ -16,8 +16,8 @@ KNOWN = (
             ),
             shape(
                 "ddress already in use",
-                r"(?:tcp|bind|listen)\S* ?\S*?(?P<at>\d+\.\d+\.\d+\.\d+:\d+|:\d{2,5})\b.{0,60}[Aa]ddress "
-                r"already in use",
+                r"(?:tcp|bind|listen)\S{0,40} ?[^\s:]{0,40}?(?P<at>\d+\.\d+\.\d+\.\d+:\d+|:\d{2,5})\b"
+                r".{0,60}[Aa]ddress already in use",
             ),
             shape(
                 "ddress already in use",
@@ -80,7 +80,10 @@ KNOWN = (
         cause="{host}: {said}",
         fix="ssh-copy-id HOST; then try: ssh HOST true",
         shapes=(
-            shape("Permission denied (", r"(?P<host>\S+@\S+?): (?P<said>Permission denied \([\w,-]+\))"),
+            shape(
+                "Permission denied (",
+                r"(?P<host>(?<!\S)[^\s@]{1,64}@[^\s:]{1,255}): (?P<said>Permission denied \([\w,-]+\))",
+            ),
             shape(
                 "Too many authentication failures",
                 r"(?P<host>.{0,40}?)(?P<said>Too many authentication failures)",

@@ -5,6 +5,7 @@ for words of failures; expressions are tried only in lines of the kinds that hav
 """
 
 import re
+import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,8 +20,11 @@ from medley.explain.log import TAIL, Hit, Log, Scanned
 _MOST_OF_ONE = 6
 _MOST_OF_KIND = 40
 _MOST_TRIES = 20_000
+_MOST_S = 0.25
+"""Of processor time for all expressions of one failure: a log may be made to take them long."""
 _MOST_KINDS = 50_000
-_LONGEST = 6000
+LONGEST = 1600
+"""Characters of a line around the words that are looked for."""
 # What makes a line of one kind differ from the next: numbers, and the letters of hexadecimal names.
 _VARYING = b"0123456789abcdef"
 # A line with INFO and none of these has the level that its words say.
@@ -46,6 +50,7 @@ class _Scan:
         }
         self._kinds: dict[bytes, tuple[bytes, ...]] = {}
         self._seen, self._tried = Counter[str](), Counter[str]()
+        self._spent: dict[str, float] = {}
         self._slipped = Counter[bytes]()
         self._wrong = {
             shape.needle.encode()
@@ -60,7 +65,7 @@ class _Scan:
                 self.done.told = [each for each in map(decoded, block.here[:200]) if _TOLD.match(each)]
             self._block(block)
             self.done.lines += len(block.here)
-            self.done.tail.extend(decoded(each[:_LONGEST]) for each in block.here[-TAIL:])
+            self.done.tail.extend(decoded(each[:LONGEST]) for each in block.here[-TAIL:])
         return self.done
 
     def _block(self, lines: Block) -> None:
@@ -126,7 +131,9 @@ class _Scan:
         """Enough is known of it; a log may say one thing a million times."""
         if isinstance(what, course.Turn):
             return what.kind == course.WRONG and self.done.stopped
-        return self._seen[what.name] >= _MOST_OF_ONE or self._tried[what.name] >= _MOST_TRIES
+        if self._seen[what.name] >= _MOST_OF_ONE or self._tried[what.name] >= _MOST_TRIES:
+            return True
+        return self._spent.get(what.name, 0) > _MOST_S
 
     def _turn(self, turn: "course.Turn", shape: Shape, said: Line, lines: Block, at: int) -> None:
         if not shape.pattern.search(said.text) or course.echoed(said.text):
@@ -165,8 +172,8 @@ class _Scan:
             return
         more = _of_one(said, lines.following(at, known.more * 2))[: known.more]
         text = "\n".join([said.text, *(each.text for _, each in more)])
-        match = shape.pattern.search(text)
-        if match is None or (known.unless and known.unless.search(text)):
+        match = self._searched(known, shape, text)
+        if match is None:
             return
         self._seen[known.name] += 1
         when = said.when or lines.when(at)
@@ -178,10 +185,18 @@ class _Scan:
             said, number = (more[down - 1][1], number + more[down - 1][0]) if down else (said, number)
         self.done.hits.append(Hit(known, match.groupdict(), said, number, self.done.name, when))
 
+    def _searched(self, known: Known, shape: Shape, text: str) -> re.Match[str] | None:
+        began = time.thread_time()
+        match = shape.pattern.search(text)
+        if match and known.unless and known.unless.search(text):
+            match = None
+        self._spent[known.name] = self._spent.get(known.name, 0) + time.thread_time() - began
+        return match
+
 
 def _of_one(said: Line, after: Iterable[bytes]) -> list[tuple[int, Line]]:
     """The lines after it that are not another rank's, and how many lines down each is."""
-    lines = ((down, line(decoded(each[:_LONGEST]))) for down, each in enumerate(after, 1))
+    lines = ((down, line(decoded(each[:LONGEST]))) for down, each in enumerate(after, 1))
     return [(down, each) for down, each in lines if each.rank in (None, said.rank)]
 
 
@@ -192,7 +207,7 @@ def _is_quiet(what: Known | course.Turn) -> bool:
 def _near(whole: bytes, needle: bytes) -> str:
     """The line; of a very long one what stands around the needle, of one drawn anew the last drawing."""
     part = next((each for each in whole.split(b"\r") if needle in each), whole)
-    if len(part) > _LONGEST and not course.echoed(line(decoded(part[:400])).text):
+    if len(part) > LONGEST and not course.echoed(line(decoded(part[:400])).text):
         middle = part.find(needle)
-        part = part[max(0, middle - _LONGEST // 2) : middle + _LONGEST // 2]
-    return decoded(part[:_LONGEST])
+        part = part[max(0, middle - LONGEST // 2) : middle + LONGEST // 2]
+    return decoded(part[:LONGEST])
