@@ -47,9 +47,10 @@ def main() -> int:
 def _verb() -> int:
     if sys.argv[1:2] and sys.argv[1] in _INNER:
         return int(importlib.import_module(f"medley.{sys.argv[1]}").main(*sys.argv[2:]))
-    from medley.cli import Medley  # noqa: PLC0415 - the handlers stand before the slow import
+    from medley.cli import Medley, terminal  # noqa: PLC0415 - the handlers stand before the slow import
     from medley.cli.verb import Usage  # noqa: PLC0415
 
+    terminal.install()
     try:
         _, status = Medley.run(sys.argv, exit=False)
     except Usage as usage:

@@ -145,12 +145,18 @@ def _bar(total: int) -> "Iterator[Callable[[Progress], None]]":
 
         yield line
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True)) as bar:
+    from medley.cli.terminal import console
+
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[said]}", markup=False),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=console(sys.stderr)) as bar:
         task = bar.add_task("", total=total, said="")
         yield lambda progress: bar.update(
             task, completed=progress.answered + progress.refused, said=words(progress)

@@ -1,6 +1,7 @@
 """`medley collective-test`: what each host can do, a real all-reduce over them, and who holds it up."""
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
@@ -114,15 +115,15 @@ def _all_is_well(speeds: "Speeds | None", result: "Result | None") -> None:
 
 
 def _show(speeds: "Speeds | None", result: "Result | None") -> None:
-    from rich.console import Console
+    from medley.cli.terminal import console as terminal
 
-    console = Console(highlight=False)
+    console = terminal(sys.stdout)
     if speeds and speeds.devices:
         console.print(_speeds(speeds))
     if result is None:
         return
     if result.backend:
-        console.print(f"{len(result.members)} hosts, {result.backend}: {result.why}", markup=False)
+        console.print(f"{len(result.members)} hosts, {result.backend}: {result.why}")
     for table in (_rates(result), _pairs(result)):
         if table.row_count:
             console.print(table)

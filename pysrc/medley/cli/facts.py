@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from plumbum import cli
@@ -89,12 +90,12 @@ def _table(found: "Found", chosen: "Kind | Problem") -> dict[str, Any]:
 
 
 def _show(found: "Found", chosen: "Kind | Problem") -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from medley.cli import terminal
     from medley.facts.summary import summary
 
     table = Table.grid(padding=(0, 2))
     for name, value in summary(found, chosen):
         table.add_row(name, value)
-    Console(highlight=False, markup=False).print(table)
+    terminal.console(sys.stdout).print(table)

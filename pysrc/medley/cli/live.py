@@ -28,11 +28,12 @@ def is_possible() -> bool:
 
 def show(lines: Lines) -> None:
     """Until q is typed."""
-    from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    console = Console(highlight=False, markup=False)
+    from medley.cli import terminal
+
+    console = terminal.console(sys.stdout)
     shown: object = None
     with _unseen_typing() as typed, Live(Text(), console=console, screen=True, auto_refresh=False) as live:
         while True:

@@ -76,16 +76,16 @@ class _Shown:
 
 def _painted(hosts: list[str]) -> "Callable[[str], str]":
     """The host's name in its colour, where that is a terminal which wants some."""
-    from rich.console import Console
+    from medley.cli.terminal import console as terminal
 
-    console = Console(file=sys.stdout)
+    console = terminal(sys.stdout)
     if not console.is_terminal or console.no_color:
         return lambda host: host
     colours = {host: _COLOURS[at % len(_COLOURS)] for at, host in enumerate(hosts)}
 
     def paint(host: str) -> str:
         with console.capture() as said:
-            console.print(host, style=colours[host], end="", highlight=False, markup=False)
+            console.print(host, style=colours[host], end="")
         return said.get()
 
     return paint

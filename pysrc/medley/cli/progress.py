@@ -5,6 +5,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from medley.cli import terminal
+
 # What takes less is over before it can be read.
 _WORTH_SAYING_S = 2.0
 _WIDTH = 60
@@ -31,9 +33,7 @@ class Spinner:
     """For a terminal: the stage, how long it takes, and the last thing said."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-
-        self._console = Console(stderr=True, highlight=False)
+        self._console = terminal.console(sys.stderr)
         self._show: Callable[[str], None] = lambda _: None
 
     @contextlib.contextmanager
@@ -41,8 +41,8 @@ class Spinner:
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         start = time.monotonic()
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        said = TextColumn("[dim]{task.fields[said]}")
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        said = TextColumn("{task.fields[said]}", style="dim", markup=False)
         with Progress(*columns, said, console=self._console, transient=True) as progress:
             task = progress.add_task(name, total=None, said="")
             self._show = lambda text: progress.update(task, said=text)

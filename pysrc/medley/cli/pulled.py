@@ -23,11 +23,17 @@ class Bars:
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-            self._progress = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
+            from medley.cli.terminal import console
+
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                DownloadColumn(),
+                TransferSpeedColumn(),
+            )
+            self._progress = Progress(*columns, console=console(sys.stderr), transient=True)
             self._progress.start()
         return self
 

@@ -34,13 +34,15 @@ Examples:
         return self._watched() if self.watch else self._all()
 
     def _watched(self) -> int:
+        from medley.cli import terminal
         from medley.everyone import Everyone
 
         with Everyone(self.wanted()) as everyone:
             while True:
                 text = "\n".join(self._lines(everyone))
-                clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() and not self.as_json else ""
-                print(f"{clear}{text}", flush=True)
+                if sys.stdout.isatty() and not self.as_json:
+                    terminal.clear()
+                print(text, flush=True)
                 time.sleep(3)
 
     def _all(self) -> int:

@@ -12,6 +12,8 @@ SHM = "df -kP /dev/shm"
 
 QUESTIONS = (MEMINFO, SHM)
 
+_FIELD = re.compile(r"(?<!\w)(\w{1,40}):\s{1,40}([0-9]{1,15}) kB")
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -23,9 +25,7 @@ class Memory:
 
 
 def memory(answers: Transcript) -> Memory:
-    kib = {
-        key: int(value) for key, value in re.findall(r"(\w+):\s+([0-9]{1,15}) kB", required(answers, MEMINFO))
-    }
+    kib = {key: int(value) for key, value in _FIELD.findall(required(answers, MEMINFO))}
     total = kib.get("MemTotal", 0)
     return Memory(
         total_bytes=total * 1024,

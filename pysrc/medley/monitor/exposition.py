@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 
 Labels = tuple[tuple[str, str], ...]
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-_LINE = re.compile(rf"({_NAME})\s*(?:\{{(.*)\}})?\s*(\S+)(?:\s+-?[0-9]+)?\s*$")
-_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+# Each repetition is possessive, so that a line takes time in proportion to its length.
+_NAME = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*+)\s*+(\{)?")
+_LABEL = re.compile(r'\s*+([a-zA-Z_][a-zA-Z0-9_]*+)\s*+=\s*+"((?:[^"\\]|\\.)*+)"\s*+(?:,|(?=\}))')
+_CLOSED = re.compile(r"\s*+\}")
+_VALUE = re.compile(r"\s*+(\S++)(?:\s++-?[0-9]++)?\s*+$")
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 _SUFFIXES = ("_total", "_created", "_bucket", "_count", "_sum")
 
@@ -64,15 +66,23 @@ def _family(found: dict[str, Family], name: str) -> Family:
 
 
 def _point(line: str) -> Point | None:
-    match = _LINE.match(line)
-    if not match:
+    name = _NAME.match(line)
+    if not name:
         return None
+    labels, at = [], name.end()
+    if name[2]:
+        while label := _LABEL.match(line, at):
+            labels.append((label[1], _unescaped(label[2])))
+            at = label.end()
+        closed = _CLOSED.match(line, at)
+        if not closed:
+            return None
+        at = closed.end()
+    found = _VALUE.match(line, at)
     try:
-        value = float(match[3])
+        return Point(name[1], tuple(labels), float(found[1])) if found else None
     except ValueError:
         return None
-    labels = tuple((key, _unescaped(text)) for key, text in _LABEL.findall(match[2] or ""))
-    return Point(match[1], labels, value)
 
 
 def _unescaped(text: str) -> str:

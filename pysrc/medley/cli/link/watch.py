@@ -86,11 +86,12 @@ def lines(found: "Traffic") -> "Iterator[str]":
 
 
 def _live(found: "Iterator[Traffic]") -> None:
-    from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    console = Console(highlight=False, markup=False)
+    from medley.cli import terminal
+
+    console = terminal.console(sys.stdout)
     waiting = Text("reading counters …")
     with Live(waiting, console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for each in found:

@@ -1,0 +1,75 @@
+"""The terminal: what others say reaches it as text, and never as orders to it.
+
+Names, logs, answers of models and words of other hosts may hold sequences that set a terminal's title, fill
+its clipboard (OSC 52) or write over what stands there. All that is printed goes through here: colours stay,
+and what is no text is shown as �. What draws for itself uses `console`, which does the same to its texts.
+"""
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+INSTEAD = "�"
+# Colours and bold, then control characters, those that turn the writing round, and halves of pairs.
+_COLOUR = r"\x1b\[[0-9;:]{0,40}m"
+_ODD = re.compile(
+    rf"(?P<kept>{_COLOUR}|\r(?=\n))|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def clean(text: str) -> str:
+    return _ODD.sub(lambda found: found["kept"] or INSTEAD, text)
+
+
+class Cleaned:
+    """A stream whose every text is clean; all else is as it is of the stream itself."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.own = stream
+
+    def write(self, text: str) -> int:
+        self.own.write(clean(text))
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:  # noqa: ANN401 - any iterable, as of a stream
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
+        return getattr(self.own, name)
+
+
+def install() -> None:
+    """For all that is printed from here on."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, Cleaned):
+            setattr(sys, name, Cleaned(stream))
+
+
+def own(stream: TextIO) -> TextIO:
+    """The stream itself, for sequences of ours."""
+    return stream.own if isinstance(stream, Cleaned) else stream
+
+
+def clear() -> None:
+    """Begin again at the top of an empty screen."""
+    print("\x1b[H\x1b[2J", end="", file=own(sys.stdout))
+
+
+def console(stream: TextIO) -> "Console":
+    """Rich's, which draws on a stream of ours; no text in it is read as markup."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Clean(Console):
+        def _render_buffer(self, buffer: Any) -> str:  # noqa: ANN401 - rich's own
+            """Where rich makes one text of all: control codes of its own are marked as such there."""
+            return super()._render_buffer(
+                each if each.control else Segment(clean(each.text), each.style) for each in buffer
+            )
+
+    return Clean(file=own(stream), highlight=False, markup=False, emoji=False)
