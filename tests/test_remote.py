@@ -17,7 +17,7 @@ from medley.problem import Problem
 from medley.remote import Remote
 
 SAYS = "import sys, time; print('welcome'); print(sys.argv[1], flush=True); sys.stdin.readline(); "
-HELLO = json.dumps({"medley": "1", "epoch_s": 0})
+HELLO = json.dumps({"medley": "1", "host": "b", "epoch_s": 0})
 
 
 @pytest.fixture(autouse=True)

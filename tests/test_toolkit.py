@@ -35,7 +35,7 @@ def test_parse() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        pytest.param("{", "not JSON", id="not JSON"),
+        pytest.param("{", "no JSON object", id="no JSON object"),
         pytest.param("[]", "no toolkit", id="no table"),
         pytest.param(json.dumps({**TABLE, "uv": 1}), "'uv' is wrong", id="a wrong type"),
         pytest.param(json.dumps({**TABLE, "paths": []}), "rename it to 'path'", id="a typo"),

@@ -14,12 +14,15 @@ import threading
 import time
 from collections.abc import Mapping
 from queue import Queue
-from typing import Any
+from typing import Any, TypedDict
 
-from medley import errands, source
+from medley import errands, shaped, source
 from medley.problem import Problem
 
 _WAKE_EVERY_S = 0.2
+
+
+_Asked = TypedDict("_Asked", {"do": str, "with": dict[str, Any]})
 
 
 def main() -> int:
@@ -28,7 +31,7 @@ def main() -> int:
     _say({"medley": source.digest(), "host": socket.gethostname(), "epoch_s": time.time()})
     threading.Thread(target=_listen, args=(asked,), daemon=True).start()
     while line := asked.get():
-        _say(_answer(json.loads(line)))
+        _say(_answer(shaped.table(line) or {}))
     return 0
 
 
@@ -43,6 +46,12 @@ def _listen(asked: "Queue[str]") -> None:
 
 
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:
+    if not shaped.fits(asked, _Asked):
+        said = "one JSON object with `do`, an errand, and `with`, a table"
+        problem = Problem(
+            "medley here was not asked for an errand", cause=f"it takes {said}", fix="medley help"
+        )
+        return {"problem": problem.table}
     try:
         return {"said": errands.run(asked["do"], asked["with"], lambda text: _say({"note": text}))}
     except Problem as problem:

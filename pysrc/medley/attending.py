@@ -89,7 +89,7 @@ def order(channel: Channel) -> Mapping[str, Any] | None:
 
 def require_order(found: object) -> Mapping[str, Any]:
     """It, if it has the shape of one."""
-    if not isinstance(found, dict) or not fits(found, _Order) or not found["words"]:
+    if not isinstance(found, dict) or not fits(found, _Order) or not found["words"] or "\\x00" in repr(found):
         raise Problem(
             "the head orders something that medley here does not know",
             cause="its medley is another version, or it is none",

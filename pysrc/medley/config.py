@@ -25,6 +25,7 @@ from medley.problem import Problem, in_words
 from medley.tables import Host, Model, Recipe, Table
 
 _T = TypeVar("_T", bound=Table)
+_MOST_BYTES = 1 << 20
 
 
 def folders() -> tuple[Path, ...]:
@@ -82,15 +83,26 @@ def recipes() -> Mapping[str, Recipe]:
 def read(path: Path, shape: type[_T]) -> _T:
     """The table in a file, or a Problem that names the file, the key and the nearest right one."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _text(path)
         table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise Problem(f"{path} is not TOML", cause="it nests too deep", fix=f"mend {path}") from error
+    except ValueError as error:  # no UTF-8, no TOML, or a number of thousands of digits
         raise Problem(f"{path} is not TOML", cause=str(error), fix=f"mend that line of {path}") from error
     except OSError as error:
         raise Problem(
             f"{path} cannot be read", cause=in_words(error), fix="mend its path or permissions"
         ) from error
     return build(table, shape, str(path), text)
+
+
+def _text(path: Path) -> str:
+    """Without the mark that some editors put before it."""
+    with path.open("rb") as file:
+        found = file.read(_MOST_BYTES + 1)
+    if len(found) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES >> 20} MiB")
+    return found.decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def build(table: Mapping[str, Any], shape: type[_T], where: str, text: str = "") -> _T:
@@ -100,6 +112,8 @@ def build(table: Mapping[str, Any], shape: type[_T], where: str, text: str = "")
         return shape.model_validate_json(json.dumps(table))
     except ValidationError as error:
         raise _invalid(error, shape, where, text) from None
+    except (RecursionError, ValueError) as error:
+        raise Problem(f"{where} nests too deep", cause=str(error)[:200], fix=f"mend {where}") from error
     except TypeError as error:
         raise Problem(f"{where} holds a date", cause=str(error), fix="write it as a string") from error
 

@@ -1,8 +1,8 @@
 """A host key is what a host proves itself by to ssh; people compare its fingerprint before they trust it."""
 
 import base64
-import binascii
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from medley.command import Command
 from medley.mention import SSH_PORT, is_plain
 
 _LIMIT_S = 5
+_PORT = re.compile(r"[0-9]{1,5}")
 _FIELDS = 3
 _LENGTH = 4
 """Bytes, in which the length of what follows stands."""
@@ -46,7 +47,7 @@ def peer(said: Iterable[str], home: Path) -> Peer:
     files = found.get("userknownhostsfile", "").split()
     return Peer(
         host,
-        int(port) if port.isdecimal() else SSH_PORT,
+        int(port) if _PORT.fullmatch(port) else SSH_PORT,
         Path(files[0].replace("~", str(home), 1) if files else home / ".ssh" / "known_hosts"),
         hashed=found.get("hashknownhosts") == "yes",
         indirect=proxied or not is_plain(host),
@@ -71,7 +72,7 @@ def fingerprint(line: str) -> str | None:
         return None
     try:
         key = base64.b64decode(words[2], validate=True)
-    except binascii.Error:
+    except ValueError:  # no base64, or no ASCII
         return None
     if not key[_LENGTH:].startswith(words[1].encode()):  # a key begins with its own sort
         return None

@@ -1,13 +1,12 @@
 """Images are what docker or podman keeps on this host, and the containers that run out of them."""
 
 import itertools
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from medley import container, machine, store
+from medley import container, machine, shaped, store
 from medley.command import Command
 from medley.container import Image, Runtime
 from medley.problem import Problem
@@ -102,8 +101,8 @@ def _inspected(runtime: Runtime, name: str) -> dict[str, Any] | None:
     said = _said(runtime, "image", "inspect", name)
     # Warnings may stand before it.
     lines = itertools.dropwhile(lambda line: not line.startswith("["), (said or "").splitlines())
-    tables: list[dict[str, Any]] = json.loads("\n".join(lines) or "[]")
-    return tables[0] if tables else None
+    tables = shaped.loads("\n".join(lines))
+    return tables[0] if shaped.fits(tables, list[dict[str, Any]]) and tables else None
 
 
 def _said(runtime: Runtime, *words: str) -> str | None:

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import TypedDict
 
-from medley import store
+from medley import shaped, store
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class Wire:
         return frozenset((self.one, self.two))
 
 
+class _Kept(TypedDict):
+    speeds: list[Speed]
+    wires: list[Wire]
+
+
 @dataclass(frozen=True)
 class Measured:
     speeds: Mapping[tuple[str, int], Speed] = field(default_factory=dict)
@@ -85,12 +91,11 @@ NOTHING = Measured()
 
 def read() -> Measured:
     """What is kept here; nothing where it was written by another medley, for it can be measured again."""
-    try:
-        table = json.loads(_path().read_text(encoding="utf-8"))
-        speeds = [Speed(**each) for each in table["speeds"]]
-        return NOTHING.having(speeds, [Wire(**each) for each in table["wires"]])
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
+    table = store.table(_path()) or {}
+    if not shaped.fits(table, _Kept):
         return NOTHING
+    wires = [Wire(**each) for each in table["wires"]]
+    return NOTHING.having([Speed(**each) for each in table["speeds"]], wires)
 
 
 def keep(speeds: Iterable[Speed], wires: Iterable[Wire]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from medley import contained_ray, ending, failure, family, machine, ray, store, transcript, units
+from medley import contained_ray, ending, failure, family, machine, ray, shaped, store, transcript, units
 from medley.command import Command
 from medley.imaged import Imaged
 from medley.problem import Problem
@@ -188,7 +188,7 @@ def _said(lines: Sequence[str]) -> str | None:
 
 def _answer(lines: Sequence[str], token: Path, address: str) -> Mapping[str, Any]:
     said = _said(lines)
-    table: dict[str, Any] = json.loads(said) if said else {"error": "", "said": "\n".join(lines[-3:])}
+    table = shaped.table(said or "") or {"error": "", "said": "\n".join(lines[-3:])}
     if "error" not in table:
         return table
     if "Authentication" in table["error"] or "InvalidAuthToken" in table["said"]:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from queue import Empty, Queue
 from typing import Any, Self
 
-from medley import machine, own, ssh
+from medley import machine, own, shaped, ssh
 from medley.command import Command
+from medley.errand_answers import Greeting, Refusal, misunderstood, require
 from medley.problem import Problem
 
 GREETING_LIMIT_S = 20
@@ -50,6 +51,8 @@ class Remote:
                 raise ssh.problem(self.name, self._target, self._said, self._status())
             said = _table(line)
             if said and "medley" in said:
+                if not shaped.fits(said, Greeting):
+                    raise misunderstood(self.name, "who are you")
                 self.greeting = said
                 self.clock_ahead_s = said["epoch_s"] - time.time()
         return self.greeting
@@ -65,13 +68,19 @@ class Remote:
             if line is None:
                 raise self._silent(errand, limit_s)
             said = _table(line) or {}
-            if "note" in said:
-                note(said["note"])
-            elif "problem" in said:
-                raise Problem(**{**said["problem"], "what": f"{self.name}: {said['problem']['what']}"})
-            elif "said" in said:
-                answer: Mapping[str, Any] = said["said"]
-                return answer
+            match said:
+                case {"note": text}:
+                    note(str(text))
+                case {"problem": refusal}:
+                    if not shaped.fits(refusal, Refusal):
+                        raise misunderstood(self.name, errand)
+                    raise Problem(
+                        f"{self.name}: {refusal['what']}", cause=refusal["cause"], fix=refusal["fix"]
+                    )
+                case {"said": answer}:
+                    return require(self.name, errand, asked, answer)
+                case _:  # a word of a later medley
+                    pass
 
     def hang_up(self) -> None:
         """It ends by itself then."""
@@ -115,13 +124,7 @@ class Remote:
 
 def _table(line: str) -> dict[str, Any] | None:
     """What a login shell prints of its own is no message."""
-    if not line.startswith("{"):
-        return None
-    try:
-        found: dict[str, Any] = json.loads(line)
-    except ValueError:
-        return None
-    return found
+    return shaped.table(line) if line.startswith("{") else None
 
 
 def here(name: str) -> Remote:

@@ -1,9 +1,14 @@
 """Whether a JSON value from elsewhere has the shape that we expect: that of a type, as Python writes it."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+_LARGEST = 1 << 63
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def loads(text: str | bytes) -> Any:  # noqa: ANN401 - whatever somebody sent
@@ -20,19 +25,21 @@ def table(text: str | bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def fits(value: object, hint: Any) -> bool:  # noqa: ANN401 - a type as it is written
+def fits(value: Any, hint: Any) -> bool:  # noqa: ANN401 - a type as it is written
     """Keys that a TypedDict does not name may be there: a later medley says more."""
     if hint is Any or hint is object:
         return True
-    if is_typeddict(hint):
-        return isinstance(value, dict) and _keys_fit(value, hint)
+    if is_typeddict(hint) or is_dataclass(hint):
+        looked = _keys_fit if is_typeddict(hint) else _fields_fit
+        return isinstance(value, dict) and looked(value, hint)
     if get_args(hint):
         return _fits_generic(value, get_origin(hint), get_args(hint))
     if isinstance(value, str):
         return hint is str and _is_text(value)
-    if isinstance(value, bool):
-        return hint is bool
-    return isinstance(value, int | float if hint is float else hint)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return isinstance(value, hint)
+    # No figure of ours has more digits, is infinite, or no number.
+    return isinstance(value, int | float if hint is float else hint) and abs(value) < _LARGEST
 
 
 def _fits_generic(value: object, origin: Any, args: tuple[Any, ...]) -> bool:  # noqa: ANN401 - parts of a type
@@ -52,8 +59,8 @@ def _fits_generic(value: object, origin: Any, args: tuple[Any, ...]) -> bool:  #
 
 
 def _is_text(value: str) -> bool:
-    """Half of a pair, which JSON can write, goes into no file, and a NUL into no argument of a program."""
-    return "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
+    """Half of a pair, which JSON can write, goes into no file."""
+    return not _HALF.search(value)
 
 
 def _is_tuple(value: object, args: tuple[Any, ...]) -> bool:
@@ -63,6 +70,19 @@ def _is_tuple(value: object, args: tuple[Any, ...]) -> bool:
     if args[-1:] == (...,):
         return all(fits(each, args[0]) for each in value)
     return len(value) == len(args) and all(map(fits, value, args))
+
+
+def _fields_fit(value: Mapping[str, object], hint: Any) -> bool:  # noqa: ANN401 - a dataclass
+    """None that it does not have, and none missing without which it cannot be made."""
+    hints, all_fields = get_type_hints(hint), {each.name: each for each in fields(hint)}
+    needed = {
+        name
+        for name, each in all_fields.items()
+        if each.default is MISSING and each.default_factory is MISSING
+    }
+    return needed <= set(value) <= set(all_fields) and all(
+        fits(each, hints[name]) for name, each in value.items()
+    )
 
 
 def _keys_fit(value: Mapping[str, object], hint: Any) -> bool:  # noqa: ANN401 - a TypedDict

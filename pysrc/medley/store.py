@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from medley import shaped
 from medley.problem import Problem, in_words
@@ -88,15 +88,7 @@ def table(path: Path) -> dict[str, Any] | None:
 def record(path: Path, kind: type[_T]) -> _T | None:
     """The dataclass that a JSON file of ours holds; None where it is torn, or of another version."""
     found = table(path)
-    hints = get_type_hints(kind)
-    if found is None or not set(found) <= set(hints):
-        return None
-    if not all(shaped.fits(value, hints[name]) for name, value in found.items()):
-        return None
-    try:
-        return kind(**found)
-    except TypeError:  # one that it needs is missing
-        return None
+    return kind(**found) if found is not None and shaped.fits(found, kind) else None
 
 
 def secrets(files: Mapping[str, str]) -> dict[str, str]:

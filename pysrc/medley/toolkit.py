@@ -4,13 +4,11 @@ It is one file, `toolkit.json`, that names store paths. Without one everything r
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from medley import config, machine, store
+from medley import config, machine, shaped, store
 from medley.command import Command
 from medley.problem import Problem
 from medley.tables import Table
@@ -44,16 +42,13 @@ class Toolkit(Table):
 
 def parse(text: str, where: str) -> Toolkit:
     """A toolkit.json, or a Problem that names the key."""
-    try:
-        table: Any = json.loads(text)
-    except json.JSONDecodeError as error:
+    table = shaped.table(text)
+    if table is None:
         raise Problem(
-            f"{where} is not JSON",
-            cause=str(error),
+            f"{where} is no toolkit",
+            cause="it holds no JSON object",
             fix="point MEDLEY_TOOLKIT at what `nix build .#toolkit-KIND` made",
-        ) from error
-    if not isinstance(table, dict):
-        raise Problem(f"{where} is no toolkit", cause="it holds no table", fix="see docs/environments.md")
+        )
     return config.build(table, Toolkit, where)
 
 

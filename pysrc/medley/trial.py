@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from medley import facts, machine, membership, spreading, store, transcript, wiring
+from medley import facts, machine, membership, shaped, spreading, store, transcript, wiring
 from medley.collective import Member, Result, folded
 from medley.fabric import Wishes
 from medley.fabric.variables import NOT_CARRIED
@@ -131,7 +131,7 @@ def _events(
                 if process.poll() and lines.empty():
                     return
                 continue
-            event = json.loads(line) if line.startswith("{") else {}
+            event = (shaped.table(line) if line.startswith("{") else None) or {}
             if step := event.get("step"):
                 stage.close()
                 stage.enter_context(watch.stage(step))

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from medley import build, config, interpreter, nixos, plugin, store, uv
+from medley import build, config, interpreter, nixos, plugin, shaped, store, uv
 from medley.build import MANIFEST, Blueprint
 from medley.command import Command
 from medley.interpreter import Interpreter
@@ -23,6 +23,15 @@ from medley.watch import SILENT, Watch
 
 # Raised when medley itself builds the same parts into something else.
 _FORMAT = 2
+
+
+class _Manifest(TypedDict):
+    """As the file beside an environment has it."""
+
+    name: str
+    digest: str
+    parts: dict[str, Any]
+    built: str
 
 
 @dataclass(frozen=True)
@@ -148,11 +157,8 @@ def every() -> Iterator[Environment]:
 
 def read(path: Path) -> Environment | None:
     """The environment in a folder; None where it is unfinished or its interpreter is gone."""
-    try:
-        table = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError):
-        return None
-    if not (path / "bin/python").exists():
+    table = store.table(path / MANIFEST) or {}
+    if not shaped.fits(table, _Manifest) or not (path / "bin/python").exists():
         return None
     return Environment(table["name"], table["digest"], path, table["parts"], table["built"])
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from medley import store
+from medley import shaped, store
 from medley.batch.lines import Bad, Request
 from medley.problem import Problem
 
@@ -55,8 +55,8 @@ def opened(answers: Path, source: bytes, model: str, bad: Iterable[Bad]) -> Iter
                 f"another medley batch writes {answers}", cause="it holds the file's lock", fix="wait for it"
             )
         _require_same(mark, answers, {"requests": hashlib.sha256(source).hexdigest(), "model": model})
-        done = {table["custom_id"] for table in _kept(answers)}
-        refused = [table for table in _kept(errors) if table["error"]["code"] != "bad_line"]
+        done = {table["custom_id"] for table in kept(answers)}
+        refused = [table for table in kept(errors) if not _is_bad(table)]
         _rewrite(errors, (*(_bad(each) for each in bad), *refused))
         done |= {table["custom_id"] for table in refused}
         book = Book(answers, errors, done, len(refused))
@@ -70,27 +70,39 @@ def opened(answers: Path, source: bytes, model: str, bad: Iterable[Bad]) -> Iter
                 os.close(handle)
 
 
-def _kept(path: Path) -> list[dict[str, Any]]:
+def _is_bad(table: dict[str, Any]) -> bool:
+    match table:
+        case {"error": {"code": "bad_line"}}:
+            return True
+        case _:
+            return False
+
+
+def kept(path: Path) -> list[dict[str, Any]]:
     """The whole lines of a file; one that was cut off is cut away."""
     if not path.exists():
         return []
     whole, end, torn = path.read_bytes().rpartition(b"\n")
     if torn:
         os.truncate(path, len(whole) + len(end))
-    try:
-        return [dict(json.loads(line)) for line in whole.split(b"\n") if line.strip()]
-    except ValueError as error:
-        raise Problem(
-            f"{path} holds something else than answers of a batch",
-            cause=str(error),
-            fix="name another file for the answers",
-        ) from error
+    kept = []
+    for number, line in enumerate(whole.split(b"\n"), 1):
+        if line.strip():
+            table = shaped.table(line)
+            if table is None or not isinstance(table.get("custom_id"), str):
+                raise Problem(
+                    f"{path} holds something else than answers of a batch",
+                    cause=f"line {number} is no JSON object with a custom_id",
+                    fix="name another file for the answers",
+                )
+            kept.append(table)
+    return kept
 
 
 def _require_same(mark: Path, answers: Path, now: dict[str, str]) -> None:
     """The mark beside the answers says of what they are."""
     if mark.exists():
-        before = json.loads(mark.read_text(encoding="utf-8"))
+        before = store.table(mark) or {}
         changed = [name for name, value in now.items() if before.get(name) != value]
         if changed:
             raise Problem(

@@ -1,12 +1,12 @@
 """Figures are what one run of an engine's benchmark measured; a spread is what several runs say together."""
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from statistics import median
 from typing import Any
 
+from medley import shaped
 from medley.bench.load import Run
 
 
@@ -108,11 +108,7 @@ def raw(text: str) -> dict[str, Any]:
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+    return shaped.table(text)
 
 
 def _plain(value: object) -> bool:

@@ -119,7 +119,7 @@ def save(record: Record) -> Path:
 def every() -> Iterator[Record]:
     """All that can be read, the newest first."""
     for path in sorted(folder().glob("*.json"), reverse=True):
-        found = _read(path)
+        found = read(path)
         if found:
             yield found
 
@@ -150,7 +150,7 @@ def find(word: str) -> Record:
 
 
 def _file(path: Path) -> Record:
-    found = _read(path) if path.is_file() else None
+    found = read(path) if path.is_file() else None
     if found:
         return found
     raise Problem(
@@ -160,7 +160,7 @@ def _file(path: Path) -> Record:
     )
 
 
-def _read(path: Path) -> Record | None:
+def read(path: Path) -> Record | None:
     table = store.table(path)
     try:
         return of_record(table) if table and table.get("format") == _FORMAT else None

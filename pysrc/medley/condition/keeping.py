@@ -1,10 +1,8 @@
 """Keeping is what medley has on a host from before: secrets, a part in a cluster, environments."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from medley.facts.answers import lines, number
 from medley.transcript import NO_ANSWER, Transcript
@@ -56,10 +54,10 @@ class Keeping:
 def keeping(answers: Transcript) -> Keeping | None:
     if SECRETS not in answers:
         return None
-    modes = (line.split(" ", 1) for line in lines(answers, SECRETS))
+    modes = (line.partition(" ") for line in lines(answers, SECRETS))
     said = answers.get(OWN, NO_ANSWER)
     return Keeping(
-        modes={name: mode for mode, name in modes},
+        modes={name: mode for mode, _, name in modes if name},
         membership=_pairs(answers.get(MEMBERSHIP, NO_ANSWER).text),
         serving=tuple(port for each in lines(answers, SERVING) if (port := number(each)) is not None),
         packages=_packages(lines(answers, PACKAGES)),
@@ -69,8 +67,7 @@ def keeping(answers: Transcript) -> Keeping | None:
 
 
 def _pairs(text: str) -> Mapping[str, str]:
-    found: dict[str, Any] = json.loads("{" + ",".join(re.findall(r'"\w+": "[^"]*"', text)) + "}")
-    return found
+    return dict(re.findall(r'"(\w+)": "([^"\\]*)"', text))
 
 
 def _packages(said: tuple[str, ...]) -> dict[str, dict[str, str]]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from medley import machine, membership, store, token
+from medley import machine, membership, shaped, store, token
 from medley.command import Command
 from medley.errands.prepare import Told, prepared
 from medley.part import Part
@@ -31,7 +31,7 @@ def command(ours: Part, head: str, gathered: Mapping[str, Any]) -> Command:
 def answer(lines: "list[str] | tuple[str, ...]") -> Mapping[str, Any]:
     """Its nodes and who is missing, out of what the command said."""
     said = next((line for line in reversed(lines) if line.startswith(('{"nodes"', '{"error"'))), None)
-    found: dict[str, Any] = json.loads(said) if said else {"error": "", "said": "\n".join(lines[-3:])}
+    found = shaped.table(said or "") or {"error": "", "said": "\n".join(lines[-3:])}
     if "error" in found:
         raise Problem("the head's Ray does not answer", cause=found["said"], fix="medley down; medley up")
     return found

@@ -4,9 +4,9 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from medley import facts, family, machine, store
+from medley import facts, family, machine, shaped, store
 from medley.command import Command
 from medley.link import iproute, managers, netplan, network_manager, nixos
 from medley.link.change import Change
@@ -93,7 +93,7 @@ def _failed(cause: str) -> Problem:
 
 def undo(*, force: bool = False) -> str:
     """Take the newest change back, and say what it was."""
-    notes = _remembered()
+    notes = remembered()
     if not notes:
         raise Problem(
             "there is nothing to undo",
@@ -160,15 +160,30 @@ def _remember(made: Change) -> None:
         "old": file.old if file else None,
         "undo": [command.argv for command in made.undo],
     }
-    store.write(_notes(), json.dumps([note, *_remembered()]), secret=True)
+    store.write(_notes(), json.dumps([note, *remembered()]), secret=True)
 
 
-def _remembered() -> list[dict[str, Any]]:
-    try:
-        found = json.loads(_notes().read_text(encoding="utf-8"))
-    except FileNotFoundError:
+class _Note(TypedDict):
+    """A change, as it is kept."""
+
+    what: str
+    path: str | None
+    text: str | None
+    old: str | None
+    undo: list[list[str]]
+
+
+def remembered() -> list[dict[str, Any]]:
+    if not _notes().exists():
         return []
-    return found if isinstance(found, list) else []
+    found = shaped.loads(_notes().read_bytes())
+    if shaped.fits(found, list[_Note]):
+        return list(found)
+    raise Problem(
+        "the note of what was changed on this host's links is not whole",
+        cause=f"{_notes()} is torn, or another medley wrote it",
+        fix=f"see in it what there is to undo, then: mv {_notes()} {_notes()}.torn",
+    )
 
 
 def _notes() -> Path:

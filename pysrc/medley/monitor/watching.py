@@ -10,6 +10,7 @@ from medley.monitor.rates import Rates, rates
 from medley.monitor.sample import Sample
 from medley.problem import Problem
 from medley.remote import Remote
+from medley.shaped import fits
 
 ANSWER_LIMIT_S = 6
 _AGAIN_S = (1, 2, 5)
@@ -133,7 +134,7 @@ class Watching:
             while not self._closed:
                 began = time.monotonic()
                 told = remote.ask("sample", {"every_s": self._every_s, "whole": self._whole}, ANSWER_LIMIT_S)
-                self._take(name, _sample(name, told), began)
+                self._take(name, sampled(name, told), began)
                 yield
                 self._wait(self._every_s - (time.monotonic() - began), began)
         finally:
@@ -173,12 +174,11 @@ def _seen(host: _Host, now: float) -> Seen:
     return Seen(found, host.last, now - host.at, host.problem)
 
 
-def _sample(name: str, told: Mapping[str, Any]) -> Sample:
-    try:
-        return Sample.of(told)
-    except (TypeError, KeyError) as error:
+def sampled(name: str, told: Mapping[str, Any]) -> Sample:
+    if not fits(told, Sample):
         raise Problem(
             f"{name} tells its figures in another way",
-            cause=f"its medley is older or newer than this one ({error})",
+            cause="its medley is older or newer than this one",
             fix="use the same medley on all hosts: git pull, or the same flake",
-        ) from error
+        )
+    return Sample.of(told)

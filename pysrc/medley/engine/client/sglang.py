@@ -83,7 +83,7 @@ def offline_figures(text: str, mode: Offline, run: Run) -> tuple[Figures, ...]:
     try:
         tables = [json.loads(line) for line in text.splitlines() if line.strip()]
         return tuple(_offline(table, mode, run) for table in tables)
-    except (ValueError, KeyError):
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
         return ()
 
 

@@ -76,7 +76,7 @@ def offline_figures(text: str, mode: Offline, run: Run) -> tuple[Figures, ...]:
     try:
         table = json.loads(text)
         return tuple(_offline(table, mode, run))
-    except (ValueError, KeyError):
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
         return ()
 
 
