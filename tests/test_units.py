@@ -10,7 +10,10 @@ import pytest
 
 from medley import family, units
 from medley.command import Command
+from medley.problem import Problem
+from medley.process_identity import identified
 from medley.unit import Restart, Unit
+from tests.served import alive
 
 LIMIT_S = 20
 SLEEPS = ("sh", "-c", "echo begun; exec sleep 600")
@@ -53,8 +56,8 @@ def test_it_outlives_who_started_it_and_ends_when_told() -> None:
     assert os.getsid(found.keeper) == found.keeper
     assert within(lambda: units.said("medley-x") == ["begun"])
     assert units.stop("medley-x")
-    assert not family.alive(pid)
-    assert not family.alive(found.keeper)
+    assert not alive(pid)
+    assert not alive(found.keeper)
     assert units.state("medley-x") is None
     assert not list(units.folder().iterdir())
     assert not units.stop("medley-x")
@@ -67,7 +70,7 @@ def test_started_again_it_takes_the_place_of_the_first() -> None:
     units.start(unit(*SLEEPS))
     assert within(running)
     assert first
-    assert not family.alive(first)
+    assert not alive(first)
     assert [state.name for state in units.states()] == ["medley-x"]
 
 
@@ -83,7 +86,7 @@ def test_killed_it_starts_anew_later_each_time() -> None:
         pid = running()
         assert pid
         os.kill(pid, signal.SIGKILL)
-        assert within(lambda: not family.alive(pid))  # noqa: B023 - used before the next one
+        assert within(lambda: not alive(pid))  # noqa: B023 - used before the next one
         assert within(lambda: (units.state("medley-x") or none()).restarts == restarts)  # noqa: B023 - the same
     assert within(lambda: not (units.state("medley-x") or none()).running)
     found = units.state("medley-x")
@@ -114,7 +117,7 @@ def test_a_keeper_that_is_killed_takes_it_along_and_a_boot_brings_it_back() -> N
     assert found
     assert pid
     os.kill(found.keeper, signal.SIGKILL)
-    assert within(lambda: not family.alive(pid))
+    assert within(lambda: not alive(pid))
     assert (units.state("medley-x") or none()).kept is False
     assert units.resume() == ["medley-x"]
     assert within(running)
@@ -136,7 +139,7 @@ def test_a_file_that_lost_a_part_keeps_nothing_from_ending(suffix: str, text: st
     (units.folder() / f"medley-x.{suffix}").write_text(text)
     assert (units.state("medley-x") or none()).running
     assert units.stop("medley-x")
-    assert not family.alive(pid)
+    assert not alive(pid)
 
 
 @pytest.mark.parametrize("done", range(8))
@@ -147,3 +150,46 @@ def test_it_waits_twice_as_long_each_time(done: int) -> None:
 def test_a_unit_is_read_as_it_was_written() -> None:
     made = Unit("a", "b", Command(("x", "$(y)\n"), {"A": "'"}, ("B",)), Restart(limit=3), Command(("z",)), 4)
     assert Unit.from_json(made.to_json()) == made
+
+
+def test_a_unit_ends_with_its_vital_part_and_starts_anew(tmp_path: Path) -> None:
+    """As `ray start --block`, which stays when its raylet is gone: nothing saw that the host was out."""
+    part = tmp_path / "vitalpart"
+    part.write_bytes(Path("/bin/sleep").read_bytes())
+    part.chmod(0o755)
+    words = ("sh", "-c", f"{part} 600 & while :; do sleep 0.2; done")
+    units.start(Unit("medley-x", "x", Command(words), Restart(first_s=0.2), vital=("vitalpart",)))
+
+    def vital() -> int | None:
+        state = units.state("medley-x")
+        below = identified(family.descendants(state.keeper)) if state else set()
+        return next((each.pid for each in below if each.name == "vitalpart"), None)
+
+    assert within(lambda: vital() is not None)
+    first = vital()
+    assert first
+    time.sleep(1.5)  # until its keeper has seen it
+    os.kill(first, signal.SIGKILL)
+    assert within(lambda: vital() not in {None, first})
+    assert any("vitalpart is gone" in line for line in units.log("medley-x").read_text().splitlines())
+    state = units.state("medley-x")
+    assert state
+    assert state.restarts == 1
+    assert units.stop("medley-x")
+
+
+def test_what_is_started_already_is_not_replaced_unseen() -> None:
+    """A second `serve --detach` took the place of the first while that one began, and both said that all
+    was well."""
+    with units.alone("medley-x"):
+        with pytest.raises(Problem, match="medley-x is started already"), units.alone("medley-x"):
+            pass
+        units.start(unit(*SLEEPS))
+    assert within(running)
+    pid = running()
+    with pytest.raises(Problem, match="medley-x is started already"), units.alone("medley-x"):
+        pass
+    assert running() == pid
+    units.stop("medley-x")
+    with units.alone("medley-x"):
+        pass

@@ -28,14 +28,6 @@ def named(*words: str) -> int | None:
     return None
 
 
-def alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
-
-
 def descendants(root: int) -> set[int]:
     """Every process below `root`, by what /proc says now."""
     parents = dict(_parents())

@@ -12,11 +12,12 @@ from typing import Any, Self
 from medley import ending, machine, store, units
 from medley.command import Command
 from medley.family import descendants
-from medley.process_identity import identified
+from medley.process_identity import Identity, identified
 from medley.unit import Unit
 from medley.units import State
 
 _LOOK_EVERY_S = 0.2
+_VITAL_EVERY_S = 1.0
 _WORDS = 6
 _LOG_BYTES = 64 << 20
 _CLEAR_LIMIT_S = 30
@@ -54,14 +55,27 @@ class _Keeper:
             after = machine.Process(self.unit.after, keep.line) if self.unit.after else None
             try:
                 self._write(running=True, since_s=time.time(), next_s=None)
-                finished = process.wait()
+                finished = self._until_its_end(process, keep)
             finally:
                 process.stop(self.unit.stop_limit_s)
                 if after:
                     after.stop(1)
                 ending.end(identified(descendants(self.state.keeper)), grace_s=2)
-        if finished is None:
-            raise AssertionError(process)  # it was waited for without a limit
+        return finished
+
+    def _until_its_end(self, process: machine.Process, keep: "_Log") -> machine.Finished:
+        """Or that of a part without which it is none, which its own command may not notice."""
+        vital: dict[Identity, str] = {}
+        while (finished := process.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:
+            gone = sorted(name for each, name in vital.items() if not each.alive)
+            if gone:
+                said = f"medley: {', '.join(gone)} is gone, and {self.unit.name} with it"
+                keep.line(said)
+                process.stop(self.unit.stop_limit_s)
+                ended = process.poll() or machine.Finished(1, ())
+                return replace(ended, lines=(*ended.lines, said))
+            found = identified(descendants(self.state.keeper))
+            vital = {each: name for each in found if (name := each.name) in self.unit.vital}
         return finished
 
     def _clear(self) -> None:

@@ -31,6 +31,13 @@ class Identity:
         fields = _fields(self.pid)
         return bool(fields) and fields[_STATE] != "Z" and of(self.pid) == self
 
+    @property
+    def name(self) -> str:
+        """As the kernel has it, cut off at 15 letters; none where it is gone."""
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{self.pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+        return ""
+
     def signal(self, number: signal.Signals) -> bool:
         """Send it a signal; false where it is gone, whoever has its number now."""
         try:

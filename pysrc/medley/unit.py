@@ -36,6 +36,8 @@ class Unit:
     after: Command | None = None
     """What is run each time it has started, and waits by itself until that is up."""
     stop_limit_s: float = 30
+    vital: tuple[str, ...] = ()
+    """Names of processes below it: once one of these has started, the unit ends with it."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -46,7 +48,7 @@ class Unit:
         restart = Restart(**table["restart"]) if table["restart"] else None
         after = _command(table["after"]) if table["after"] else None
         more = {"command": _command(table["command"]), "restart": restart, "after": after}
-        return cls(**{**table, **more})
+        return cls(**{**table, **more, "vital": tuple(table.get("vital", ()))})
 
 
 def _command(table: Mapping[str, Any]) -> Command:

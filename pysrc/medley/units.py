@@ -1,5 +1,6 @@
 """Units as they run on this host: started, stopped, looked at."""
 
+import contextlib
 import os
 import signal
 import time
@@ -59,6 +60,20 @@ def start(unit: Unit) -> None:
     stop(unit.name)
     store.write(folder() / f"{unit.name}.json", unit.to_json())
     _keep(unit.name)
+
+
+@contextlib.contextmanager
+def alone(name: str) -> Iterator[None]:
+    """A Problem where one of this name is kept already, or another medley is about to start one."""
+    with store.lock(folder() / f"{name}.starting") as ours:
+        found = state(name)
+        if not ours or (found and found.kept and (found.running or found.next_s is not None)):
+            raise Problem(
+                f"{name} is started already",
+                cause="another medley starts it now" if not ours else f"process {_keeper(name)} keeps it",
+                fix="medley status shows it, medley stop ends it; or take another port: --port 8001",
+            )
+        yield
 
 
 def _keep(name: str) -> None:

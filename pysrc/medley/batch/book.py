@@ -89,7 +89,7 @@ def kept(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(whole.split(b"\n"), 1):
         if line.strip():
             table = shaped.table(line)
-            if table is None or not isinstance(table.get("custom_id"), str):
+            if table is None or not isinstance(table.get("custom_id", 0), str | None):
                 raise Problem(
                     f"{path} holds something else than answers of a batch",
                     cause=f"line {number} is no JSON object with a custom_id",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from medley import api, api_key, brought, carry, described, loss, serving, spreading, store
+from medley import api, api_key, brought, carry, described, lasting, loss, serving, spreading, store
 from medley.batch.sending import Answering
 from medley.cli.progress import watch
 from medley.cli.ready import ready, url
@@ -73,7 +73,7 @@ class Served:
                     places[rank] = address
                     say(f"stage {stage}, tensor rank {tensor}: {address}")
 
-            self._run(placed)
+            self._run(placed, lasting.Watch(joined).look)
 
     def together(self, met: "Meeting") -> NoReturn:
         """With the processes of other hosts, each started by itself."""

@@ -63,7 +63,9 @@ class Staying(AtHead):
         here = ("env", f"--chdir={Path.cwd()}")  # a folder may be named from here
         command = Command((*here, *own.command(), *words), own.variables())
         # It starts its engine anew by itself; what is left is that medley itself is killed.
-        units.start(Unit(name, " ".join(words), command, Restart(limit=3) if self.restart else None))
+        unit = Unit(name, " ".join(words), command, Restart(limit=3) if self.restart else None)
+        with units.alone(name):
+            units.start(unit)
         try:
             with watch().stage(f"{name}: until it is ready"):
                 _await_ready(name, port)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from medley import membership, own, ray, store, token, units
+from medley import lasting, membership, own, ray, store, token, units
 from medley.errands import gather
 from medley.errands.prepare import Told, prepared
 from medley.fabric import End
@@ -35,7 +35,9 @@ def run(asked: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[str, A
     after = gather.command(ours, asked["head"], asked["gathered"]) if asked["role"] == "head" else None
     command = replace(start.command, env={**own.variables(), **start.command.env})
     title = f"Ray, {asked['role']} of the cluster at {asked['head']}"
-    units.start(Unit(membership.UNIT, title, command, Restart(longest_s=30), after, _STOP_LIMIT_S))
+    units.start(
+        Unit(membership.UNIT, title, command, Restart(longest_s=30), after, _STOP_LIMIT_S, lasting.VITAL)
+    )
     return {}
 
 
