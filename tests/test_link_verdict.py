@@ -45,7 +45,7 @@ def test_ping(text: str, expected: Ping | None) -> None:
 
 
 def test_a_full_ping_is_the_mtu_less_its_headers() -> None:
-    assert "-M do -s 8972 10.0.0.2" in str(command("10.0.0.2", source="10.0.0.1", count=3, mtu=9000))
+    assert "-M do -s 8972 -- 10.0.0.2" in str(command("10.0.0.2", source="10.0.0.1", count=3, mtu=9000))
 
 
 FINE = Throughput(9400, 12, 60)

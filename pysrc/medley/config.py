@@ -13,6 +13,7 @@ for versions, integers below 2^63.
 import difflib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,6 +27,8 @@ from medley.tables import Host, Model, Recipe, Table
 
 _T = TypeVar("_T", bound=Table)
 _MOST_BYTES = 1 << 20
+# The reader takes quadratic time for a key of thousands of parts.
+_DEEP = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){32}""")
 
 
 def folders() -> tuple[Path, ...]:
@@ -102,7 +105,10 @@ def _text(path: Path) -> str:
         found = file.read(_MOST_BYTES + 1)
     if len(found) > _MOST_BYTES:
         raise ValueError(f"it has more than {_MOST_BYTES >> 20} MiB")
-    return found.decode("utf-8-sig").replace("\r\n", "\n")
+    text = found.decode("utf-8-sig").replace("\r\n", "\n")
+    if deep := _DEEP.search(text):
+        raise ValueError(f"line {text.count(chr(10), 0, deep.start()) + 1} has a key of more than 32 parts")
+    return text
 
 
 def build(table: Mapping[str, Any], shape: type[_T], where: str, text: str = "") -> _T:

@@ -222,7 +222,9 @@ def _too_few(
         f"{wanted} hosts are needed, and {len(present)} are here",
         cause=f"after {wait_s:.0f} s there are {here or 'none'}"
         + (f"; every slot of {', '.join(busy)} is taken by another model" if busy else ""),
-        fix=f"on each host that is missing: medley ray-worker HEAD; or over these: --hosts {len(present)}"
+        fix=f"medley up brings back those of cluster.toml; by hand, on each host that is missing: "
+        f"medley ray-worker HEAD; or over these: --hosts {len(present)}"
         if present
-        else "end the other model (medley status names it), or join more hosts: medley ray-worker HEAD",
+        else "end the other model (medley status names it), or bring hosts back: medley up; without "
+        "cluster.toml: medley ray-worker HEAD",
     )

@@ -8,6 +8,8 @@ from medley.mention import SSH_PORT, Mention, is_near
 
 BY = "ssh config"
 _DEEPEST = 16
+_LONGEST = 16_384
+"""Characters of a line that is worth reading."""
 """As ssh itself has it."""
 _PATTERN = set("*?!")
 Included = Callable[[str], Iterable[tuple[str, str]]]
@@ -63,7 +65,7 @@ def lines(text: str, file: str, included: Included, depth: int = 0) -> Iterator[
 
 def _line(raw: str, file: str, number: int) -> Line | None:
     text = raw.strip()
-    if not text or text.startswith("#"):
+    if not text or text.startswith("#") or len(text) > _LONGEST:
         return None
     keyword, rest = _split(text)
     try:

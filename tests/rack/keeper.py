@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
@@ -24,6 +25,7 @@ SPACES = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--net")
 SHM_BYTES = 4 << 30
 READY = "the rack is up, kept by "
 DISKS = Path("/dev/shm")
+_HEAR_LIMIT_S = 5
 
 
 def main() -> None:
@@ -146,18 +148,27 @@ def keep(spec: Spec, hosts: "dict[str, subprocess.Popen[str]]") -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, heard)
     dead: set[str] = set()
     while True:
-        for host, process in hosts.items():
-            if host not in dead and process.poll() is not None:
-                dead.add(host)
-                cgroup.remove(os.getpid(), host)
-                for port in other_ends(spec, host):
-                    subprocess.run(["ip", "link", "set", port.switch_port, "down"], check=False)
+        dead |= bury(spec, hosts, dead)
         number = signal.sigwait(heard)
         if number in ends:
             return
         if number == signal.SIGUSR1:
+            # Who cut the power saw the host end, and we may hear of it a moment later.
+            end = time.monotonic() + _HEAR_LIMIT_S
+            while not (dead := dead | bury(spec, hosts, dead)) and time.monotonic() < end:
+                time.sleep(0.02)
             boot(spec, sorted(dead), hosts)
             dead.clear()
+
+
+def bury(spec: Spec, hosts: "dict[str, subprocess.Popen[str]]", dead: set[str]) -> set[str]:
+    """Those that died since, whose cables lose their carrier at the other end."""
+    new = {host for host, process in hosts.items() if host not in dead and process.poll() is not None}
+    for host in new:
+        cgroup.remove(os.getpid(), host)
+        for port in other_ends(spec, host):
+            subprocess.run(["ip", "link", "set", port.switch_port, "down"], check=False)
+    return new
 
 
 def other_ends(spec: Spec, host: str) -> list[Port]:

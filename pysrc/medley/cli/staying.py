@@ -126,4 +126,10 @@ def _ended(name: str, lines: list[str]) -> Problem:
     told = [at for at, line in enumerate(lines) if line.startswith("  cause:")]
     what = lines[told[-1] - 1].removeprefix("medley: ") if told and told[-1] else f"{name} ended"
     cause = lines[told[-1]].removeprefix("  cause:").strip() if told else "\n".join(lines[-6:])
-    return Problem(what, cause=cause, fix=f"read all that it said: less {units.log(name)}")
+    fixes = (
+        [line.removeprefix("  fix:").strip() for line in lines[told[-1] :] if line.startswith("  fix:")]
+        if told
+        else []
+    )
+    whole = f"read all that it said: less {units.log(name)}"
+    return Problem(what, cause=cause, fix="\n".join((*fixes[:1], whole)))

@@ -6,6 +6,7 @@ from typing import Any
 
 from medley.command import Command
 from medley.problem import Problem
+from medley.shaped import fits
 
 PORT = 5201
 _CONNECT_MS = 3000
@@ -60,7 +61,7 @@ def _table(of: dict[str, Any], key: str) -> dict[str, Any]:
 
 def _number(of: dict[str, Any], key: str) -> float | None:
     found = of.get(key)
-    return float(found) if isinstance(found, int | float) else None
+    return float(found or 0) if fits(found, float) else None
 
 
 def failed(error: str, host: str) -> Problem:
