@@ -111,7 +111,8 @@ class _Keeper:
 
     def _write(self, **changed: Any) -> None:  # noqa: ANN401 - each field by its name
         self.state = replace(self.state, **changed)
-        store.write(units.folder() / f"{self.unit.name}.state", json.dumps(self.state.table))
+        with suppress(OSError):  # the disk is full
+            store.write(units.folder() / f"{self.unit.name}.state", json.dumps(self.state.table))
 
 
 class _Log:
@@ -125,12 +126,13 @@ class _Log:
         with suppress(FileNotFoundError):
             if self.path.stat().st_size > _LOG_BYTES:
                 self.path.replace(self.path.with_name(f"{self.path.name}.1"))
-        self._file = self.path.open("a", encoding="utf-8", buffering=1)
+        # Without a buffer, so that a disk which is full costs lines of the log and not the unit.
+        self._file = self.path.open("ab", buffering=0)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def line(self, text: str) -> None:
-        with suppress(ValueError):  # closed: a reader that outlives its process
-            self._file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n")
+        with suppress(OSError, ValueError):  # closed: a reader that outlives its process
+            self._file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n".encode(errors="replace"))

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -48,7 +48,8 @@ def noted(
         us = process_identity.own()
         where = str(key) if key else None
         found = Server(url, model, us.pid, us.started, us.boot, where, state, time.time())
-        store.write(_note(port), json.dumps(asdict(found)))
+        with suppress(OSError):  # the disk is full: the server goes on, and is shown as it was
+            store.write(_note(port), json.dumps(asdict(found)))
 
     tell(state)
     try:
@@ -74,8 +75,14 @@ def log(path: Path) -> Iterator[Callable[[str], object]]:
     store.make(path.parent)
     if path.exists():
         path.replace(path.with_name(f"{path.name}.1"))
-    with path.open("w", encoding="utf-8", buffering=1) as file:
-        yield lambda line: file.write(f"{line}\n")
+    # Without a buffer, so that a disk which is full costs lines of the log and not the server.
+    with path.open("wb", buffering=0) as file:
+
+        def keep(line: str) -> None:
+            with suppress(OSError):
+                file.write(f"{line}\n".encode(errors="replace"))
+
+        yield keep
 
 
 def newest() -> Server | None:
