@@ -116,6 +116,17 @@ def test_post_to_health_and_a_websocket_need_the_key() -> None:
         pytest.param([(b"host", b"localhost"), (b"origin", b"https://a.example")], 403, id="another's page"),
         pytest.param([(b"host", b"localhost"), (b"origin", b"null")], 403, id="a page without an origin"),
         pytest.param([(b"host", b"localhost"), (b"origin", b"http://localhost:3000")], 200, id="own page"),
+        pytest.param(
+            [(b"host", b"localhost"), (b"sec-fetch-site", b"cross-site")], 403, id="a picture of a page"
+        ),
+        pytest.param([(b"host", b"localhost"), (b"sec-fetch-site", b"same-site")], 403, id="of a neighbour"),
+        pytest.param([(b"host", b"localhost"), (b"sec-fetch-site", b"none")], 200, id="typed into a browser"),
+        pytest.param(
+            [(b"host", b"localhost"), (b"referer", b"https://a.example/x")], 403, id="an old browser"
+        ),
+        pytest.param(
+            [(b"host", b"localhost"), (b"referer", b"http://localhost:3000/x")], 200, id="own referer"
+        ),
     ],
 )
 def test_without_a_key_loopback_serves_this_host_s_programs(headers: list[Header], status: int) -> None:
@@ -151,21 +162,39 @@ def test_a_body_that_does_not_come_ends(monkeypatch: pytest.MonkeyPatch) -> None
     assert sent[0]["status"] == 408
 
 
-def test_who_waits_is_counted_and_who_may_ask_is_not() -> None:
-    policy = Policy(KEY)
-    flood = [("10.0.0.1", port) for port in range(2000)]
-    assert sum(map(policy.enter, flood)) == api_guard.WAITING_OF_ONE
-    assert policy.enter(("10.0.0.2", 1)), "another address has its own share"
+def test_who_waits_is_counted_and_who_may_ask_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, aborted = Policy(KEY), list[object]()
+
+    def enter(address: str, port: int) -> bool:
+        return policy.enter((address, port), lambda: aborted.append((address, port)))
+
+    assert sum(enter("10.0.0.1", port) for port in range(2000)) == api_guard.WAITING_OF_ONE
+    assert enter("10.0.0.2", 1), "another address has its own share"
     policy.admit(("10.0.0.2", 1))
     for number, port in product(range(3, 9), range(2000)):
-        policy.enter((f"10.0.0.{number}", port))
-    assert policy.waiting.total() == api_guard.WAITING
-    assert not policy.enter(("10.0.0.9", 1))
-    for client in flood[: api_guard.WAITING_OF_ONE]:
-        policy.gone(client)
-    assert policy.enter(("10.0.0.9", 1)), "and room again when they have gone"
+        enter(f"10.0.0.{number}", port)
+    assert len(policy.waiting) == api_guard.WAITING
+    assert not enter("10.0.0.9", 1)
+    assert not aborted, "none has been here for long"
+    monkeypatch.setattr(api_guard, "SAFE_S", 0)
+    assert enter("10.0.0.9", 1)
+    assert aborted == [("10.0.0.1", 0)], "the oldest of the address with most makes room"
     policy.gone(("10.0.0.2", 1))
+    policy.gone(("10.0.0.9", 1))
     assert not policy.admitted
+    assert len(policy.waiting) == api_guard.WAITING - 1
+
+
+def test_a_refusal_proves_that_the_server_knows_the_key_and_tells_nobody_more() -> None:
+    nonce = b"ab" * 32
+
+    def mark(policy: Policy, *headers: Header) -> bytes:
+        return policy.proof(list(headers))
+
+    assert mark(Policy(KEY), (api_guard.CHALLENGE, nonce)) == api_guard.proof(KEY, nonce)
+    assert mark(Policy("another"), (api_guard.CHALLENGE, nonce)) != api_guard.proof(KEY, nonce)
+    assert mark(Policy(KEY)) == mark(Policy(KEY), (api_guard.CHALLENGE, b"x")) == b"1"
+    assert mark(Policy(), (api_guard.CHALLENGE, nonce)) == b"1"
 
 
 @pytest.mark.parametrize(

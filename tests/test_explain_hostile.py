@@ -140,3 +140,12 @@ def test_what_a_log_says_is_one_word_of_a_fix(file: str) -> None:
 def test_what_a_log_says_is_no_option_of_a_fix(host: str) -> None:
     known = Known("k", "w", "c", "then try: ssh {host} true", (shape("x"),))
     assert known.told({"host": host})[2] == "then try: ssh ? true"
+
+
+def test_no_group_of_a_fix_stands_in_quotes_of_its_own() -> None:
+    """Those of the quoted word would end them, and what is between would be the shell's."""
+    inside = re.compile(r"'[^' ,;]*[^']{0,80}\{\w+\}[^']{0,80}'|`[^`]*\{\w+\}[^`]*`|\"[^\"]*\{\w+\}[^\"]*\"")
+    quoted = {
+        known.name: found[0] for known in KNOWN if (found := inside.search(re.sub(r"\w'\w", "", known.fix)))
+    }
+    assert quoted == {}

@@ -86,13 +86,26 @@ def test_a_server_with_its_own_certificate_gets_no_key(scheme: str, tmp_path: Pa
 def test_no_proxy_sees_what_is_for_this_host(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(Seen(b"", 502)) as proxy, running(Seen(json.dumps(COMPLETION).encode())) as server:
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        found = api.answered(f"http://127.0.0.1:{server.port}/v1", "demo", KEY)
+        found = api.answered(f"http://127.0.0.1:{server.port}/v1", "demo")
         assert found
         assert found.tokens == 8
         assert not proxy.asked
         # A host of elsewhere is asked by way of it, as the environment says.
         assert http_client.ask("GET", "http://far.invalid/", limit_s=5).status == 502
         assert proxy.asked
+
+
+def test_who_has_the_port_before_the_engine_gets_no_key() -> None:
+    """Any user of this host may listen there while the engine loads: the first answer was worth the key."""
+    with running(Seen(b"{}", 503)) as thief, pytest.raises(Problem, match="nobody let in"):
+        api.answered(f"http://127.0.0.1:{thief.port}/v1", "demo", KEY)
+    marked = (("x-medley-guard", "1"),)
+    with (
+        running(Seen(b"{}", 401, marked)) as thief,
+        pytest.raises(Problem, match="is not the server that has"),
+    ):
+        api.answered(f"http://127.0.0.1:{thief.port}/v1", "demo", KEY)
+    assert not any(KEY in str(each) for each in thief.asked)
 
 
 def test_a_redirect_does_not_take_the_key_elsewhere() -> None:

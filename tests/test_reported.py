@@ -56,6 +56,14 @@ SECRET = "q7Zk3mPw9xLr"
         f'{{"messages": [{{"role": "user", "content": "my {SECRET}"}}]}}',
         f"sessionid={SECRET}",
         f"HfToken: {SECRET}",
+        f"MEDLEY_GUARD_KEY={SECRET}",
+        f"AWS_SECRET_ACCESS_KEY=/{SECRET}",
+        f"api_key=~{SECRET}",
+        f"(b'x-api-key', b'{SECRET}')",
+        f"[('authorization', 'Bearer {SECRET}')]",
+        f'inputs="my {SECRET}"',
+        f"prompts=['my {SECRET}']",
+        f"prompt=TextPrompt('my {SECRET}')",
     ],
 )
 def test_a_secret_is_concealed(text: str) -> None:

@@ -1,5 +1,8 @@
 """The OpenAI-style HTTP API of a running server: is it ready, and what does it answer?"""
 
+import hmac
+import secrets
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +13,7 @@ import httpx
 
 from medley import http_client, shaped
 from medley.http_client import Answer, bearer, unanswered
-from medley.inside.api_guard import MARK
+from medley.inside.api_guard import CHALLENGE, MARK, proof
 from medley.problem import Problem, in_words
 
 # Ready is when a completion was answered: vLLM's /health says 200 to servers whose first request then fails.
@@ -31,6 +34,10 @@ def answered(url: str, model: str, key: str | None = None) -> Completion | None:
     """One short completion, or None while nobody listens there yet; a Problem when it is refused."""
     body = {"model": model, "prompt": "Hello", "max_tokens": _PROBE_TOKENS, "temperature": 0}
     began = time.monotonic()
+    if key is not None and not _listens(url):
+        return None
+    if key is not None:
+        require_guarded(url, key)
     try:
         answer = http_client.ask(
             "POST", f"{url}/completions", body=body, limit_s=_PROBE_LIMIT_S, connect_s=2, headers=bearer(key)
@@ -51,6 +58,15 @@ def answered(url: str, model: str, key: str | None = None) -> Completion | None:
             return Completion(text, tokens, time.monotonic() - began)
         case _:
             raise _odd(url, answer.text)
+
+
+def _listens(url: str) -> bool:
+    where = http_client.address(url)
+    try:
+        socket.create_connection((where.host, where.port or 80), timeout=2).close()
+    except OSError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -168,16 +184,28 @@ def _card(url: str, said: dict[str, Any]) -> dict[str, Any]:
             raise _odd(url, str(said))
 
 
-def require_guarded(url: str) -> None:
-    """Raise a Problem where a server answers strangers: its engine runs without `inside/api_guard.py`."""
+def require_guarded(url: str, key: str | None = None) -> None:
+    """Raise a Problem where a server answers strangers: its engine runs without `inside/api_guard.py`.
+
+    With the key it has to show that it knows it, before it is given: any user of this host may listen at a
+    port that the engine does not have yet.
+    """
+    nonce = secrets.token_hex(32)
+    stranger = {"Host": "medley.invalid", CHALLENGE.decode(): nonce}
     try:
-        stranger = {"Host": "medley.invalid"}
         answer = http_client.ask(
-            "GET", f"{url.removesuffix('/v1')}/", limit_s=_LOOK_LIMIT_S, headers=stranger
+            "GET", f"{url.removesuffix('/v1')}/", limit_s=_LOOK_LIMIT_S, connect_s=2, headers=stranger
         )
     except httpx.HTTPError as error:
         raise unanswered(url, error) from error
-    if MARK.decode() not in answer.headers:
+    mark = answer.headers.get(MARK.decode())
+    if key is not None and mark and not hmac.compare_digest(mark.encode(), proof(key, nonce.encode())):
+        raise Problem(
+            f"what answers at {url} is not the server that has this key",
+            cause="it could not show that it knows the key, which it therefore was not given",
+            fix="see who listens there: ss -ltnp; and take another port: medley serve MODEL --port 8001",
+        )
+    if mark is None:
         raise Problem(
             "the engine answers requests that nobody let in",
             cause=f"its server runs without medley's guard: GET / without a key gave {answer.status}",

@@ -7,6 +7,7 @@ lies above it, is the user's, and may be reached through links.
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,5 +95,5 @@ def _entered(handle: int, folder: str, where: Path, *, make: bool) -> int:
         raise Problem(
             f"{where} is a link, and the model has a folder there",
             cause=f"it leads to {target!r}: files from another host are not written through a link",
-            fix=f"ls -l {where}  # see what it is; remove it, or give the model a folder of its own",
+            fix=f"ls -l {shlex.quote(str(where))}  # remove it, or give the model a folder of its own",
         ) from None

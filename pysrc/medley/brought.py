@@ -1,6 +1,7 @@
 """What is brought is what stands beside a model's weights, on every host of the cluster that is to run it."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -37,10 +38,11 @@ def ready(beside: Beside, head: str, watch: Watch) -> None:
         folder = beside.code.where
         differ = _differences(remote_code.fingerprints(Path(folder)), beside.code.files)
         if differ:
+            typed = shlex.quote(folder)
             raise Problem(
                 f"this host has other code in {folder} than the head, which is what is trusted",
                 cause="\n".join(differ),
-                fix=f"bring the head's: rsync -a {head.partition(':')[0]}:{folder}/ {folder}/\n"
+                fix=f"bring the head's: rsync -a {head.partition(':')[0]}:{typed}/ {typed}/\n"
                 "and remove here what is missing there",
             )
 
@@ -83,10 +85,11 @@ def require_same(code: Code, hosts: Mapping[str, Mapping[str, str]]) -> None:
     for host, files in hosts.items():
         differ = _differences(files, code.files)
         if differ:
+            typed = shlex.quote(code.where)
             raise Problem(
                 f"{host} has other code in {code.where} than this host",
                 cause="\n".join(differ),
-                fix=f"bring this one's: rsync -a {code.where}/ HOST:{code.where}/\n"
+                fix=f"bring this one's: rsync -a {typed}/ HOST:{typed}/\n"
                 "and remove there what is missing here",
             )
 

@@ -1,6 +1,7 @@
 """A checkpoint is what says how a model is made: its config.json and the headers of its weights."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,9 @@ def table(path: Path) -> dict[str, Any]:
     try:
         return parsed(path.read_bytes(), str(path))
     except OSError as error:
-        raise Problem(f"{path} cannot be read", cause=in_words(error), fix=f"ls -l {path}") from error
+        raise Problem(
+            f"{path} cannot be read", cause=in_words(error), fix=f"ls -l {shlex.quote(str(path))}"
+        ) from error
 
 
 def parsed(text: bytes, where: str) -> dict[str, Any]:

@@ -134,7 +134,9 @@ def _table(path: Path) -> Any:  # noqa: ANN401 - JSON may hold anything
             )
         return naming(path.read_bytes(), str(path))
     except OSError as error:
-        raise Problem(f"{path} cannot be read", cause=in_words(error), fix=f"ls -l {path}") from error
+        raise Problem(
+            f"{path} cannot be read", cause=in_words(error), fix=f"ls -l {shlex.quote(str(path))}"
+        ) from error
 
 
 def fingerprints(folder: Path) -> dict[str, str]:

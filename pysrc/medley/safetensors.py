@@ -1,6 +1,7 @@
 """A safetensors header says what tensors a file holds, and where: 8 bytes of length, then JSON."""
 
 import json
+import shlex
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +39,9 @@ def read(path: Path) -> dict[str, Tensor]:
             text = file.read(length)
         size_bytes = path.stat().st_size
     except OSError as error:
-        raise Problem(f"{path} cannot be read", cause=in_words(error), fix=f"ls -l {path}") from error
+        raise Problem(
+            f"{path} cannot be read", cause=in_words(error), fix=f"ls -l {shlex.quote(str(path))}"
+        ) from error
     if len(text) < length:
         raise _wrong(str(path), f"its header of {length} bytes ends after {len(text)}")
     found = tensors(text, str(path))

@@ -20,17 +20,19 @@ _VALUE = re.compile(rf"(?:{_QUOTED}|[^\s\"',;)}}\]]{{1,4096}}+)")
 _VALUES = re.compile(rf"(?:{_QUOTED})(?:,\s?(?:{_QUOTED}))*+")
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:token|secrets?|passwo?r?d|passwd|pwd|passphrase|credentials?|apikey|auth|cookie|bearer|sessionid"
-    r"|signature|(?:api|access|private|account|secret|signing|encryption|shared|service|master|auth)_?keys?)"
+    r"|signature|(?:api|access|private|account|secret|signing|encryption|shared|service|master|auth|guard|session)_?keys?)"
     r"(?:_(?:key|value|id|string|file_contents|base64|hash))?$"
 )
 _PASSWORD = re.compile(r"passwo?r?d|passwd|pwd|passphrase|secret")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # What stands for a value in a sentence, a help text or a repr, and is none.
 _PLAIN = re.compile(
-    r"(?:HIDDEN|None|none|null|True|False|true|false|yes|no|\*+|<[^>\n]*>?|[~/$].*|\d{1,12}|\.{3}|…|FILE|KEY|TOKEN|required)"
+    r"(?:HIDDEN|None|none|null|True|False|true|false|yes|no|\*+|<[^>\n]*>?"
+    r"|\$\{?\w+\}?|\d{1,12}|\.{3}|…|FILE|KEY|TOKEN|required)"
 )
 _HEADER = re.compile(
-    r"(?i)(?<![\w-])((?:proxy-)?authorization|(?:set-)?cookie|x-api-key|x-auth-token)([\"']?\s{0,4}[:=]\s{0,4})([^\n]{1,8192}+)"
+    r"(?i)(?<![\w-])((?:proxy-)?authorization|(?:set-)?cookie|x-api-key|x-auth-token)"
+    r"([\"']?\s{0,4}[:=,]\s{0,4})([^\n]{1,8192}+)"
 )
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s{1,4}(?=[\w.~+/=-]{0,200}[\d=_.-])[\w.~+/=-]{3,4096}+")
 _SHAPES = re.compile(
@@ -50,8 +52,8 @@ _PRIVATE = re.compile(
 )
 # What vLLM's and SGLang's logs of requests show of them, and what a request itself has: to the line's end.
 _ASKED = re.compile(
-    r"(?i)(?<!\w)([\"']?(?:prompt|messages|content|input_ids|prompt_token_ids|text|input|query|completion|reasoning_content"
-    r"|generated_text|output_text)[\"']?)(\s{0,2}[:=]\s{0,2})(?=[\"'\[{])[^\n]{1,}+"
+    r"(?i)(?<!\w)([\"']?(?:prompts?|messages|content|input_ids|prompt_token_ids|texts?|inputs?|query|completion|reasoning_content"
+    r"|generated_text|output_text)[\"']?)(\s{0,2}[:=]\s{0,2})(?=[\"'\[{]|\w{1,40}\()[^\n]{1,}+"
 )
 
 

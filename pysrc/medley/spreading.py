@@ -1,6 +1,7 @@
 """Spreading is serving over the cluster this host heads: its hosts, and where the ranks came to be."""
 
 import contextlib
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -154,10 +155,11 @@ def require_weights(found: Membership, folder: Path) -> None:
         environment(found), Path(found.token), "lacking", found.head, found.address, str(file)
     )
     if said["lacking"]:
+        typed = shlex.quote(str(folder))
         raise Problem(
             f"{', '.join(said['lacking'])} has not this model",
             cause=f"there is no {file} there, and every host reads its own copy",
-            fix=f"medley pull {folder}; or bring it there by hand: rsync -a {folder}/ HOST:{folder}/",
+            fix=f"medley pull {typed}; or bring it there by hand: rsync -a {typed}/ HOST:{typed}/",
         )
 
 

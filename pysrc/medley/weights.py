@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ def _folder(folder: Path) -> Weights:
         raise Problem(
             f"{folder} holds no model",
             cause="it has no config.json, which every model of the hub has",
-            fix=f"ls {folder}  # and name the folder that holds config.json and the weights",
+            fix=f"ls {shlex.quote(str(folder))}  # name the folder that holds config.json",
         )
     return Weights(folder.name, str(folder), None)
 

@@ -20,6 +20,6 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.body", "body": b"x" * 16_384, "more_body": number < parts - 1})
 
 
-api_guard.HEAD_S, api_guard.BODY_S, api_guard.STALL_S = 2.0, 2.0, 3.0
+api_guard.HEAD_S, api_guard.BODY_S, api_guard.STALL_S, api_guard.STRANGER_S = 2.0, 2.0, 3.0, 4.0
 api_guard.install()
 uvicorn.Server(uvicorn.Config(application, "127.0.0.1", int(sys.argv[1]), log_level="critical")).run()

@@ -108,6 +108,31 @@ def test_a_slow_client_is_cut_off(server: Guarded) -> None:
         assert b" 408 " in body.recv(100)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\r\n",
+        b"GET /health HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx",
+        b"GET /health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nx",
+        (
+            b"OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: http://b\r\nAccess-Control-Request-Method: GET\r\n"
+            b"Content-Length: 9\r\n\r\nx"
+        ),
+    ],
+    ids=["an empty line", "health and half a body", "health and half a part", "a preflight and half a body"],
+)
+def test_who_never_gives_the_key_does_not_stay(server: Guarded, said: bytes) -> None:
+    """Each of these was no request that waits for its headers, and stayed for good."""
+    with server.connected() as peer:
+        peer.sendall(said)
+        peer.settimeout(10)
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            while peer.recv(4096):
+                pass
+        assert time.monotonic() - began < 8
+
+
 def ended(peer: socket.socket) -> bool:
     try:
         return not peer.recv(1)

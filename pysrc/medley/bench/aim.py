@@ -101,6 +101,8 @@ def aim(asked: Asked, watch: Watch) -> Aim:
     url = server.url if server else api.base(asked.url or "")
     key = _key(asked.key, server)
     secret = api_key.read(key) if key else None
+    if secret and server and server.key and not asked.key:
+        api.require_guarded(server.url, secret)
     card = _card(api.cards(url, secret), asked.model, url)
     own = asked.tokenizer or (what.target if what else card.get("root") or card["id"])
     parts = urlsplit(url)

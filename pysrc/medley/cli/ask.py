@@ -55,6 +55,8 @@ Examples:
         url = api.base(named or (here.url if here else _USUAL))
         key = self._key(here.key if here else None)
         try:
+            if here and here.key and key:
+                api.require_guarded(url, key)
             model = self.model or _first(api.models(url, key))
         except Problem as problem:
             if here is None or here.state == "ready":

@@ -1,6 +1,7 @@
 """`medley join`: this host's ranks of a model that another host heads, without Ray."""
 
 import os
+import shlex
 import sys
 from contextlib import closing
 from dataclasses import replace
@@ -118,10 +119,11 @@ Examples:
         if (made := config.models().get(terms["model"])) and made.made:
             weights.ready(weights.weights(terms["model"], config.models(), store.cache()))
         if target.is_absolute() and not (target / "config.json").exists():
+            typed = shlex.quote(str(target))
             raise Problem(
                 f"this host has not {terms['model']}",
                 cause=f"there is no {target / 'config.json'}, and every host reads its own copy",
-                fix=f"bring it to the same place here: rsync -a {at.partition(':')[0]}:{target}/ {target}/",
+                fix=f"bring it to the same place here: rsync -a {at.partition(':')[0]}:{typed}/ {typed}/",
             )
         brought.ready(beside.from_table(terms["beside"]), at, watch())
         return chosen

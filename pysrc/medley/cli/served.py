@@ -1,5 +1,6 @@
 """A served model: its engine, from the command that starts it until it ends, here or over a cluster."""
 
+import json
 import os
 import sys
 from contextlib import ExitStack, contextmanager
@@ -95,15 +96,18 @@ class Served:
                 keep(f"medley: {reason}")
             keep(f"$ {self.launch.command}")
 
+            forms = {key, repr(key)[1:-1], json.dumps(key)[1:-1]} if key else set()
+
             def on_line(line: str) -> None:
-                line = line.replace(key, "API-KEY") if key else line  # SGLang says its whole configuration
+                for form in forms:  # SGLang says its whole configuration, as Python writes it
+                    line = line.replace(form, "API-KEY")
                 keep(line)
                 print(line, file=sys.stderr)
 
             def on_ready(completion: "api.Completion", seconds: float) -> None:
                 placed()
                 if key or not api_key.opens(listens.address):
-                    api.require_guarded(where)
+                    api.require_guarded(where, key)
                 if self.then:
                     self.then(Answering(where, listens.name, key))
                     raise Ended

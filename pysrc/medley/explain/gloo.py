@@ -58,7 +58,7 @@ KNOWN = (
         "rendezvous-port",
         what="the rendezvous port (master port) is in use",
         cause="port {port} is in use on this host: an earlier run still holds it, or another model",
-        fix="end that (medley stop, or see who has it: ss -ltnp 'sport = :{port}'), or take another port:"
+        fix="end that (medley stop, or see who has it: ss -ltnp sport = :{port}), or take another port:"
         " -- --master-port 29555 (vLLM), -- --dist-init-addr HOST:50055 (SGLang)",
         shapes=(
             shape(

@@ -93,12 +93,12 @@ KNOWN = (
         "nix-platform",
         what="Nix cannot build for another processor here",
         cause="{wanted} is needed for it, and this host is {has}",
-        fix="build it on a host that is one (--builders 'ssh://HOST {wanted}'), or let this one emulate: "
-        "boot.binfmt.emulatedSystems, extra-platforms in nix.conf",
+        fix="build it on a host that is one (--builders 'ssh://HOST SYSTEM', here {wanted}), or let this "
+        "one emulate: boot.binfmt.emulatedSystems, extra-platforms in nix.conf",
         shapes=(
             shape(
                 ", but I am a",
-                r"a '(?P<wanted>[^']+)' with features \{[^}]*\} is required to build .{0,200}, but I am a "
+                r"a '(?P<wanted>[\w-]+)' with features \{[^}]*\} is required to build .{0,200}, but I am a "
                 r"'(?P<has>[^']+)'",
             ),
             shape(

@@ -18,6 +18,7 @@ import ipaddress
 import os
 import re
 import sys
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
@@ -30,8 +31,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
-MARK = b"x-medley-guard"
-"""The header of each refusal: by it `serve` knows that the guard is there."""
+MARK, CHALLENGE = b"x-medley-guard", b"x-medley-challenge"
+"""Of each refusal: by it `serve` knows that the guard is there; and what a client asks it to prove itself by,
+before it gives the key: another program may have the port that the engine does not have yet."""
 OPEN = "/health"
 BODY_MIB = 64
 HEAD_BYTES = 64 << 10
@@ -40,13 +42,26 @@ HEAD_S, BODY_S, STALL_S = 20.0, 60.0, 120.0
 """How long a client may take for its headers, between two parts of a body, and to take what it is sent."""
 WAITING, WAITING_OF_ONE = 512, 128
 """Connections that have not given the key yet: in all, and from one address."""
+SAFE_S, STRANGER_S = 1.0, 60.0
+"""So long one of these need not make room for who comes later; and so long it may stay at all."""
 _DIGITS = 20
+_NONCE = re.compile(rb"[0-9a-f]{64}")
 _ORIGIN = re.compile(rb"https?://([^/]*)", re.IGNORECASE)
+_PAGE = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
 _BEARER = re.compile(rb"bearer +(\S+) *", re.IGNORECASE)
 
 
 class TooLarge(Exception):  # noqa: N818 - it ends a request, and no more
     """A body is larger than allowed."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A connection that has not given the key."""
+
+    address: str
+    since: float
+    abort: Callable[[], None]
 
 
 @dataclass
@@ -59,8 +74,8 @@ class Policy:
     body_bytes: int = BODY_MIB << 20
     admitted: set[Any] = field(default_factory=set)
     """Addresses and ports of clients that have given the key."""
-    waiting: Counter[str] = field(default_factory=Counter)
-    """Connections that have not, by address."""
+    waiting: dict[Any, "Waiting"] = field(default_factory=dict)
+    """Connections that have not, the oldest first."""
 
     @classmethod
     def of(cls, environ: MutableMapping[str, str]) -> "Policy":
@@ -80,34 +95,46 @@ class Policy:
             return _foreign(headers)
         return None
 
+    def proof(self, headers: list[tuple[bytes, bytes]]) -> bytes:
+        """What the header of a refusal says: that who refuses knows the key, to who asked for it."""
+        asked = next(
+            (value for name, value in headers if name == CHALLENGE and _NONCE.fullmatch(value)), None
+        )
+        return b"1" if self.key is None or asked is None else proof(self.key, asked)
+
     def admit(self, client: Any) -> None:  # noqa: ANN401 - as uvicorn has it
         """A connection that may ask does not count among those that wait."""
         if client and client not in self.admitted:
             self.admitted.add(client)
-            self.leave(client)
+            self.waiting.pop(client, None)
 
-    def enter(self, client: Any) -> bool:  # noqa: ANN401
-        """Whether one more connection may wait; it counts from then on."""
+    def enter(self, client: Any, abort: Callable[[], None]) -> bool:  # noqa: ANN401
+        """Whether one more connection may wait; it counts from then on. An older one may make room for it."""
         if not client:  # a socket in a folder
             return True
         address = client[0]
-        full = self.waiting[address] >= WAITING_OF_ONE or self.waiting.total() >= WAITING
-        if not full:
-            self.waiting[address] += 1
-        return not full
+        count = Counter(each.address for each in self.waiting.values())
+        if count[address] >= WAITING_OF_ONE:
+            full: str | None = address
+        else:
+            full = max(count, key=lambda each: count[each]) if count.total() >= WAITING else None
+        if full is not None and not self._made_room(full):
+            return False
+        self.waiting[client] = Waiting(address, time.monotonic(), abort)
+        return True
 
-    def leave(self, client: Any) -> None:  # noqa: ANN401
-        address = client[0]
-        self.waiting[address] -= 1
-        if self.waiting[address] <= 0:
-            del self.waiting[address]
+    def _made_room(self, address: str) -> bool:
+        client, oldest = next(each for each in self.waiting.items() if each[1].address == address)
+        if time.monotonic() - oldest.since < SAFE_S:
+            return False
+        del self.waiting[client]
+        oldest.abort()
+        return True
 
     def gone(self, client: Any) -> None:  # noqa: ANN401
         """Its connection has ended."""
-        if client in self.admitted:
-            self.admitted.discard(client)
-        elif client:
-            self.leave(client)
+        self.admitted.discard(client)
+        self.waiting.pop(client, None)
 
 
 class Guard:
@@ -122,7 +149,7 @@ class Guard:
             return
         refused = self.policy.refusal(scope)
         if refused:
-            await _refuse(scope, send, *refused)
+            await _refuse(scope, send, *refused, self.policy.proof(scope["headers"]))
             return
         if scope["type"] == "websocket":
             await self.application(scope, receive, send)
@@ -203,6 +230,11 @@ def gives(headers: list[tuple[bytes, bytes]], key: str) -> bool:
     return bool(given) and all(hmac.compare_digest(hashlib.sha256(each).digest(), wanted) for each in given)
 
 
+def proof(key: str, nonce: bytes) -> bytes:
+    """By which a server shows that it knows the key, to a client that does not want to give it to another."""
+    return hmac.digest(key.encode(), b"medley guard " + nonce, "sha256").hex().encode()
+
+
 def length(headers: list[tuple[bytes, bytes]]) -> int:
     """Of the body, as the request says; 0 where it does not."""
     said = [value for name, value in headers if name == b"content-length"]
@@ -233,9 +265,18 @@ def _foreign(headers: list[tuple[bytes, bytes]]) -> tuple[HTTPStatus, str] | Non
     advice = "without a key this server answers this host's own programs alone: medley serve --api-key FILE"
     if any(not is_loopback(host) for host in hosts) or len(hosts) > 1:
         return HTTPStatus.MISDIRECTED_REQUEST, advice
-    if any(not found or not is_loopback(_host(found[1])) for found in origins):
+    if any(not found or not is_loopback(_host(found[1])) for found in origins) or _for_a_page(headers):
         return HTTPStatus.FORBIDDEN, advice
     return None
+
+
+def _for_a_page(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether a browser asks on behalf of a page of elsewhere: for a picture, say, it tells no Origin."""
+    sites = [value.lower() for name, value in headers if name == b"sec-fetch-site"]
+    if sites:
+        return any(site not in {b"same-origin", b"none"} for site in sites)
+    pages = [_PAGE.match(value) for name, value in headers if name == b"referer"]
+    return any(not found or not is_loopback(_host(found[1])) for found in pages)
 
 
 def _host(value: bytes) -> str:
@@ -243,7 +284,7 @@ def _host(value: bytes) -> str:
     return text[: text.find("]") + 1] if text.startswith("[") else text.partition(":")[0]
 
 
-async def _refuse(scope: Message, send: Send, status: HTTPStatus, words: str) -> None:
+async def _refuse(scope: Message, send: Send, status: HTTPStatus, words: str, mark: bytes = b"1") -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": words})
         return
@@ -252,7 +293,7 @@ async def _refuse(scope: Message, send: Send, status: HTTPStatus, words: str) ->
         (b"content-type", b"application/json"),
         (b"content-length", str(len(text)).encode()),
         (b"connection", b"close"),
-        (MARK, b"1"),
+        (MARK, mark),
         *([(b"www-authenticate", b"Bearer")] if status == HTTPStatus.UNAUTHORIZED else []),
     ]
     await send({"type": "http.response.start", "status": status.value, "headers": headers})
@@ -267,15 +308,17 @@ class Bounds:
     client: Any
     loop: Any
     _timer: Any = None
+    _stranger: Any = None
     _stalled: Any = None
     _head_bytes = 0
     _counted = False
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401
         super().connection_made(transport)  # type: ignore[misc] # of uvicorn's protocol
-        self._counted = self.policy.enter(self.client)
+        self._counted = self.policy.enter(self.client, transport.abort)
         if self._counted:
             self._timer = self.loop.call_later(HEAD_S, transport.abort)
+            self._stranger = self.loop.call_later(STRANGER_S, self._no_stranger)
         else:
             transport.abort()
 
@@ -293,7 +336,14 @@ class Bounds:
         elif self._timer is None:
             self._timer = self.loop.call_later(HEAD_S, self.transport.abort)
 
+    def _no_stranger(self) -> None:
+        """Whatever it says now and then, who has not given the key by now does not stay."""
+        if self.client and self.client in self.policy.waiting:
+            self.transport.abort()
+
     def connection_lost(self, error: Exception | None) -> None:
+        if self._stranger:
+            self._stranger.cancel()
         self._untimed()
         self._flowing()
         if self._counted:

@@ -5,11 +5,11 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from medley import membership, ray, serving
+from medley import api, membership, ray, serving
 from medley.api_key import read
 from medley.monitor import engine, exposition
 from medley.monitor.sample import Engine, Ray
-from medley.problem import in_words
+from medley.problem import Problem, in_words
 from medley.serving import Server
 
 _LIMIT_S = 1.5
@@ -56,7 +56,14 @@ class Served:
 def _metrics(server: Server) -> str:
     """With the key: the guard closes them as it closes every route but /health."""
     place = urlsplit(server.url)
-    headers = {"Authorization": f"Bearer {read(Path(server.key))}"} if server.key else {}
+    headers = {}
+    if server.key:
+        key = read(Path(server.key))
+        try:
+            api.require_guarded(server.url, key)
+        except Problem as problem:
+            raise ValueError(problem.what) from problem
+        headers = {"Authorization": f"Bearer {key}"}
     status, text = _got(place.hostname or "127.0.0.1", place.port or 80, headers)
     if status == http.client.NOT_FOUND:
         raise ValueError("it has no /metrics (SGLang: --enable-metrics)")

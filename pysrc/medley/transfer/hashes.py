@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -88,7 +89,9 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Problem(f"{path} cannot be read", cause=in_words(error), fix=f"ls -l {path}") from error
+        raise Problem(
+            f"{path} cannot be read", cause=in_words(error), fix=f"ls -l {shlex.quote(str(path))}"
+        ) from error
 
 
 def _note(path: Path) -> Path:

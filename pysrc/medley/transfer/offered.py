@@ -1,6 +1,7 @@
 """What is offered is a model as it lies on this host: its files with their hashes, and its links."""
 
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def _in_folder(top: Path) -> tuple[list[str], list[Link]]:
                 cause=f"it is a link to {path.readlink()}"
                 if path.is_symlink()
                 else "it is a device or a pipe",
-                fix=f"put the files themselves there: cp -rL {path} COPY",
+                fix=f"put the files themselves there: cp -rL {shlex.quote(str(path))} COPY",
             )
     return files, links
 
