@@ -109,6 +109,17 @@ def lines(
 
 
 @contextmanager
+def download(
+    url: str, *, limit_s: float, headers: Mapping[str, str] | None = None, connect_s: float = _CONNECT_S
+) -> Iterator[httpx.Response]:
+    """A file, from where redirects lead; what says who asks goes to the first address alone."""
+    with _answering(
+        "GET", url, limit_s, body=None, headers=headers, connect_s=connect_s, redirects=True
+    ) as answer:
+        yield answer
+
+
+@contextmanager
 def _answering(
     method: str,
     url: str,
@@ -117,11 +128,12 @@ def _answering(
     body: object,
     headers: Mapping[str, str] | None,
     connect_s: float = _CONNECT_S,
+    redirects: bool = False,
 ) -> Iterator[httpx.Response]:
     where = address(url)
     limit = httpx.Timeout(limit_s, connect=connect_s)
     with (
-        httpx.Client(timeout=limit, **options(where)) as client,
+        httpx.Client(timeout=limit, **(options(where) | {"follow_redirects": redirects})) as client,
         client.stream(method, where, json=body, headers=dict(headers or {})) as answer,
     ):
         yield answer

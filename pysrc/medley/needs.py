@@ -78,7 +78,10 @@ class _Fetching:
         part.replace(self.path)
 
     def _load(self, part: Path) -> None:
-        import httpx  # noqa: PLC0415 - a fifth of the time that a plan takes, for what most models never need
+        # A fifth of the time that a plan takes, for what most models never need.
+        from httpx import HTTPError  # noqa: PLC0415 - see above
+
+        from medley import http_client  # noqa: PLC0415 - see above
 
         if self.need.repository and hub.offline():
             raise self._problem("HF_HUB_OFFLINE is set")
@@ -86,10 +89,9 @@ class _Fetching:
         headers = {"Range": f"bytes={have}-"} if have else {}
         # The hub's token is for the hub alone.
         headers |= hub.headers() if self.need.repository else {}
-        limits = httpx.Timeout(_READ_S, connect=_CONNECT_S)
         try:
-            with httpx.stream(
-                "GET", self.url, headers=headers, timeout=limits, follow_redirects=True
+            with http_client.download(
+                self.url, limit_s=_READ_S, headers=headers, connect_s=_CONNECT_S
             ) as answer:
                 if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
                     return  # all of it is there
@@ -98,7 +100,7 @@ class _Fetching:
                 goes_on = answer.status_code == HTTPStatus.PARTIAL_CONTENT
                 with part.open("ab" if goes_on else "wb") as file:
                     self._write(answer.iter_bytes(), file)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except HTTPError as error:
             raise self._problem(f"{self.url}: {in_words(error)}") from error
 
     def _write(self, chunks: Iterable[bytes], file: IO[bytes]) -> None:
