@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from medley import attending, meeting
+from medley import attending, beside, meeting
 from medley.command import Command
 from medley.engine.vllm import last_error
 from medley.meeting import Meeting
@@ -266,6 +266,28 @@ def test_odd_input_of_a_host_with_the_token(met: Meeting, tmp_path: Path, count:
     channel = connected("127.0.0.1", met.port, tmp_path / "token", 5)
     assert channel.receive(10) == {"terms": {"engine": "vLLM 0.32.0"}}
     channel.close()
+
+
+NEED = {"kind": "tiktoken", "what": "x", "name": "a.tiktoken", "sha256": "ab" * 32, "url": "https://a/b"}
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_odd_input_of_terms(count: int) -> None:
+    """What a head says first: what passes can be read by all that comes after."""
+    sample = {
+        "host": "spark-1",
+        "engine": "vLLM 0.32.0",
+        "engine_name": "vllm",
+        "model": "demo",
+        "target": "/m",
+        "script": None,
+        "beside": {"needs": [NEED], "code": {"where": "/m", "files": {"a.py": "ab"}}, "cache": "/c"},
+    }
+
+    def read(terms: object) -> None:
+        beside.from_table(attending.require_terms(terms)["beside"])
+
+    hold(read, values([sample]), count)
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from medley import store
 from medley.command import Command
@@ -14,6 +14,7 @@ from medley.machine import Process
 from medley.meeting import ALIVE_EVERY_S, SILENT_LIMIT_S
 from medley.problem import Problem
 from medley.reasoned import Flag, Reasoned
+from medley.remote_code import Code
 from medley.sealed import Channel, Closed, Refused
 from medley.shaped import fits
 from medley.supervise import LastError, died
@@ -87,14 +88,43 @@ def order(channel: Channel) -> Mapping[str, Any] | None:
             return None
 
 
+class _Beside(TypedDict):
+    needs: list[dict[str, Any]]
+    code: Code | None
+    cache: str
+
+
+class _Terms(TypedDict):
+    """What a head says of its model first."""
+
+    host: str
+    engine: str
+    engine_name: Literal["vllm", "sglang"]
+    model: str
+    target: str
+    beside: _Beside
+    script: str | None
+
+
+def require_terms(found: object) -> Mapping[str, Any]:
+    """They, if they have the shape of some."""
+    if not isinstance(found, dict) or not fits(found, _Terms):
+        raise _unknown("says what it serves in a way")
+    return found
+
+
+def _unknown(what: str) -> Problem:
+    return Problem(
+        f"the head {what} that medley here does not know",
+        cause="its medley is another version, or it is none",
+        fix="use the same medley on all hosts: git pull, or the same flake",
+    )
+
+
 def require_order(found: object) -> Mapping[str, Any]:
     """It, if it has the shape of one."""
     if not isinstance(found, dict) or not fits(found, _Order) or not found["words"] or "\\x00" in repr(found):
-        raise Problem(
-            "the head orders something that medley here does not know",
-            cause="its medley is another version, or it is none",
-            fix="use the same medley on all hosts: git pull, or the same flake",
-        )
+        raise _unknown("orders something")
     return found
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from medley import needs, store
+from medley import config, needs, store
 from medley.problem import Problem
 from medley.reasoned import Flag
 from medley.remote_code import Code
@@ -102,7 +102,7 @@ def files(found: tuple[Need, ...], engine: str, *, trusted: bool) -> tuple[tuple
 
 def from_table(table: Mapping[str, Any]) -> Beside:
     """What a head has, as it lies on this host."""
-    found = tuple(Need.model_validate(each) for each in table["needs"])
+    found = tuple(config.build(each, Need, "what the head's model needs") for each in table["needs"])
     return Beside(Code(**table["code"]) if table["code"] else None, tuple(needs.paths(found)))
 
 

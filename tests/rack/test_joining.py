@@ -41,13 +41,13 @@ print("nodes", sum(node["Alive"] for node in ray.nodes()))
 def test_what_cannot_join_says_why(rack: Up) -> None:
     hosts = rack(2).hosts
     head, worker = hosts
-    nobody = medley(worker, "ray-worker", head.name, stdin="a-token-of-no-cluster")
+    nobody = medley(worker, "ray-worker", head.name, stdin="a-token-of-no-cluster-that-is-here")
     assert_problem(nobody, f"no Ray head answers at {head.name}")
 
     assert medley(head, "ray-head").status == 0
     assert_problem(medley(head, "ray-head"), "in a cluster already")
     assert_problem(medley(worker, "ray-worker", head.name), "has no token")
-    wrong = medley(worker, "ray-worker", head.name, stdin="a-token-of-no-cluster")
+    wrong = medley(worker, "ray-worker", head.name, stdin="a-token-of-no-cluster-that-is-here")
     assert_problem(wrong, "does not take this token")
 
     worker.path("/etc/hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {head.name}\n")

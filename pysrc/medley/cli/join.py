@@ -139,6 +139,8 @@ def _place(head: str) -> tuple[str, int]:
 
 
 def _terms(channel: "Channel") -> "Mapping[str, Any]":
+    from medley import attending
+
     message = channel.receive(10)
     if not message or "terms" not in message:
         raise Problem(
@@ -146,8 +148,7 @@ def _terms(channel: "Channel") -> "Mapping[str, Any]":
             cause="nothing came within 10 s",
             fix="use the same medley on both",
         )
-    terms: Mapping[str, Any] = message["terms"]
-    return terms
+    return attending.require_terms(message["terms"])
 
 
 def _reasoned(order: "Mapping[str, Any]", chosen: "Tools") -> "Reasoned":
