@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/api_guard.py [PAIRS] [vllm|sglang]           # 20 pairs: about 5 minutes
 
-Both servers run at once on this machine and are asked in turns, the guarded one first, then the bare one. The
+Both servers run at once on this machine and are asked in turns, the bare one first, then the guarded one. The
 guarded one is what `serve --dry-run --json` prints, with a key; the bare one the same without the guard's
 program, with the engine's own check of the same key. Each time 16 streams of 64 tokens run ROUNDS times over;
 a pair's ratio is of their rates. The interval is that of the mean of the ratios' logarithms (95 %, Student's
@@ -25,8 +25,8 @@ from pathlib import Path
 
 PAIRS = next((int(word) for word in sys.argv[1:] if word.isdecimal()), 20)
 ENGINE = next((word for word in sys.argv[1:] if word.isalpha()), "vllm")
-PORTS = {"guarded": 8765, "bare": 8766}
-STREAMS, TOKENS, ROUNDS = 16, 64, 4
+PORTS = {"bare": 8766, "guarded": 8765}
+STREAMS, TOKENS, ROUNDS = 16, 64, 10
 READY_LIMIT_S = 300
 T_19 = 2.093
 """Student's t at 97.5 %, for 20 pairs."""

@@ -167,12 +167,13 @@ class Guard:
         body = _Body(receive, self.policy.body_bytes)
         began = False
 
-        async def answer(message: Message) -> None:
+        def answer(message: Message) -> Awaitable[None]:
+            """No coroutine of its own: a streamed answer has one message for each token."""
             nonlocal began
-            if body.failed and not began:
-                return
+            if not began and body.failed:
+                return _nothing()
             began = True
-            await send(message)
+            return send(message)
 
         try:
             await self.application(scope, body.receive, answer)
@@ -183,6 +184,10 @@ class Guard:
             await _refuse(
                 scope, send, body.failed, "the body is larger than allowed, or did not come in time"
             )
+
+
+async def _nothing() -> None:
+    """Instead of what is not to be sent."""
 
 
 class _Body:
