@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
+from medley.inside.api_guard import CHALLENGE, MARK, proof
+
 
 class Answering(ThreadingHTTPServer):
     """Contents by path. `cut`: so many bytes come, once; `pause_s`: between them; `ranges`: it takes any."""
@@ -16,6 +18,8 @@ class Answering(ThreadingHTTPServer):
         self.cut: int | None = None
         self.pause_s = 0.0
         self.ranges = True
+        self.key: str | None = None
+        """It shows that it knows this one to who asks for that, as the guard before an engine does."""
         self.asked: list[tuple[str, str | None, str | None]] = []
         """Path, range and authorization of every request."""
 
@@ -33,6 +37,13 @@ class _Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         asked = self.headers.get("range")
         self.server.asked.append((self.path, asked, self.headers.get("authorization")))
+        challenge = self.headers.get(CHALLENGE.decode())
+        if challenge and self.server.key:
+            self.send_response(401)
+            self.send_header(MARK.decode(), proof(self.server.key, challenge.encode()).decode())
+            self.send_header("content-length", "0")
+            self.end_headers()
+            return
         content = self.server.contents.get(self.path)
         if content is None:
             self.send_error(404)

@@ -68,7 +68,20 @@ def running(seen: Seen) -> Iterator[Seen]:
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate, and is not here")
 @pytest.mark.parametrize("scheme", ["https", "HTTPS", "Https"])
 def test_a_server_with_its_own_certificate_gets_no_key(scheme: str, tmp_path: Path) -> None:
-    words = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-days", "2")
+    (tmp_path / "openssl.cnf").write_text("[req]\ndistinguished_name = name\n[name]\n")
+    words = (
+        "req",
+        "-config",
+        str(tmp_path / "openssl.cnf"),
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=127.0.0.1",
+        "-days",
+        "2",
+    )
     files = ("-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "cert"))
     subprocess.run(("openssl", *words, *files), check=True, capture_output=True)
     with running(Seen(json.dumps(MODELS).encode())) as seen:

@@ -106,8 +106,13 @@ def test_an_engine_is_asked_with_its_key(tmp_path: Path) -> None:
     store.write(key, "sk-12345678", secret=True)
     text = (METRICS / "vllm.txt").read_bytes()
     with answering({"/metrics": text}) as server, serving.noted(f"{server.url}/v1", "m", 8000, key, "ready"):
+        server.key = "another"
         (engine,) = Here(2).sample(whole=True).engines
-        assert server.asked == [("/metrics", None, "Bearer sk-12345678")]
+        assert "is not the server that has this key" in str(engine.silent)
+        assert server.asked == [("/", None, None)], "who cannot show the key is not given it"
+        server.key = "sk-12345678"
+        (engine,) = Here(2).sample(whole=True).engines
+        assert server.asked[1:] == [("/", None, None), ("/metrics", None, "Bearer sk-12345678")]
     assert engine.figures["generated_tokens_total"] == 28
     assert engine.said == text.decode()
     with serving.noted(f"{server.url}/v1", "m", 8000, None, "ready"):

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -65,12 +66,14 @@ def test_another_of_its_number_is_not_signalled(
     assert bystander.poll() is None
 
 
-def test_a_name_with_brackets_and_spaces(tmp_path: Path) -> None:
-    program = tmp_path / ") Z 1 2 ("
-    program.write_bytes(Path("/bin/sleep").read_bytes())
-    program.chmod(0o755)
-    with subprocess.Popen((program, "60")) as process:
+def test_a_name_with_brackets_and_spaces() -> None:
+    program = "import sys; open('/proc/self/comm', 'w').write(') Z 1 2 ('); print('named', flush=True)"
+    words = (sys.executable, "-c", f"{program}; sys.stdin.read()")
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"named\n"
         found = identity(process)
+        assert found.name == ") Z 1 2 ("
         assert found.alive
         assert found.started > process_identity.own().started - 1
         process.kill()
