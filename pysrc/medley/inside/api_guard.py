@@ -108,7 +108,7 @@ class Policy:
             self.admitted.add(client)
             self.waiting.pop(client, None)
 
-    def enter(self, client: Any, abort: Callable[[], None]) -> bool:  # noqa: ANN401
+    def enter(self, client: Any, abort: Callable[[], None]) -> bool:  # noqa: ANN401 - as uvicorn has it
         """Whether one more connection may wait; it counts from then on. An older one may make room for it."""
         if not client:  # a socket in a folder
             return True
