@@ -72,7 +72,11 @@ def test_bare_medley_shows_its_verbs(run: Run) -> None:
         pytest.param("serve demo --prot 1", "try:   --port", id="nearly a switch"),
         pytest.param("serve demo --max-model-len 9", "flags come after --", id="an engine's flag"),
         pytest.param("sreve demo", "there is no verb 'sreve'", id="a verb misspelt"),
-        pytest.param("env bild", "too many words: ['bild']", id="a subcommand misspelt"),
+        pytest.param("env bild", "try:   medley env build", id="a subcommand misspelt"),
+        pytest.param("please stop", "there is no verb 'please'", id="a word before a verb"),
+        pytest.param("dwon up", "try:   medley down", id="a misspelt verb before another"),
+        pytest.param("env show clean", "there is no verb 'show'", id="a word before a subcommand"),
+        pytest.param("help stpo", "try:   medley stop", id="help of a verb misspelt"),
         pytest.param("link setup --mtu 9", "not '9'", id="an MTU out of range"),
         pytest.param("ask --max-tokens 0 x", "not '0'", id="out of range"),
         pytest.param("facts --json --transcript", "--transcript", id="two that exclude each other"),
@@ -113,6 +117,13 @@ def test_a_problem_is_said_on_stderr_and_exits_1(run: Run, words: str, said: str
     assert said in err
     assert "\n  cause: " in err
     assert "\n  fix:   " in err
+
+
+@pytest.mark.parametrize("words", ["stop", "env build", "help", ""])
+def test_help_prints_what_a_verb_s_own_help_prints(run: Run, words: str) -> None:
+    own = run(*words.split(), "--help")
+    assert run("help", *words.split()) == own
+    assert own[0] == 0
 
 
 def test_version_says_where_tables_are(run: Run) -> None:

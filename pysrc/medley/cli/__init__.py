@@ -1,8 +1,6 @@
 """The verbs of `medley`, one module each: they parse, wire and print, and decide nothing."""
 
-import difflib
 import importlib.metadata
-import sys
 
 from medley.cli.verb import Verb
 
@@ -32,7 +30,7 @@ VERBS = (
         "service",
         "doctor",
     ),
-    *("explain", "top", "collective-test", "completion", "check", "version"),
+    *("explain", "top", "collective-test", "completion", "check", "version", "help"),
 )
 
 
@@ -57,10 +55,7 @@ Examples:
         if self.nested_command:
             return 0
         if words:
-            near = difflib.get_close_matches(words[0], VERBS, n=1)
-            print(f"medley: there is no verb {words[0]!r}; verbs: {', '.join(VERBS)}", file=sys.stderr)
-            print(f"  try:   medley {near[0] if near else '--help'}", file=sys.stderr)
-            return 2
+            raise self.no_verb(words[0])
         self.help()
         return 0
 

@@ -57,10 +57,23 @@ class Verb(cli.Application):
             raise self._usage(error) from error
 
     def _validate_args(self, swfuncs: Any, tailargs: Any) -> Any:  # noqa: ANN401 - the same
+        if self.nested_command and tailargs:
+            raise self.no_verb(tailargs[0])  # plumbum would drop the word, and run the verb after it
         try:
             return super()._validate_args(swfuncs, tailargs)
+        except switches.PositionalArgumentsError as error:
+            misspelt = self._subcommands and tailargs
+            raise (self.no_verb(tailargs[0]) if misspelt else self._usage(error)) from error
         except _WRONG as error:
             raise self._usage(error) from error
+
+    def no_verb(self, word: str) -> Usage:
+        """Refuse a word that stands where a verb should, and name the nearest verb."""
+        near = difflib.get_close_matches(word, self._subcommands, n=1)
+        return Usage(
+            f"{self.PROGNAME}: there is no verb {word!r}; verbs: {', '.join(self._subcommands)}\n"
+            f"  try:   {self.PROGNAME} {near[0] if near else '--help'}"
+        )
 
     def _usage(self, error: Exception) -> Usage:
         first = str(error).splitlines()[0].rstrip(":").replace("<class 'int'>", "a number")
