@@ -143,6 +143,7 @@ class Told:
     low: float
     high: float
     bound: str
+    fitted: bool = True
 
 
 def predict(shape: Shape, layout: Layout, load: Load) -> Told:

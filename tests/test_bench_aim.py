@@ -63,11 +63,18 @@ def test_what_this_host_serves_is_known(server: str, tmp_path: Path, *, by_url: 
 
 
 def test_the_layout_that_is_served_is_predicted(server: str, tmp_path: Path) -> None:
-    layout = Layout((Stage((Device("vm", 0, "cpu", 1 << 34, 20.0, 0.5),), 6),))
+    layout = Layout((Stage((Device("box", 0, "spark", 1 << 34, 273.0, 125.0),), 6),))
     with served(server, tmp_path, layout=layout):
         found = aim(Asked(), SILENT).expected(LOAD, SILENT)
     assert set(found) == {1, 4}
     assert found[4].output_tokens_per_s > found[1].output_tokens_per_s > 0
+
+
+def test_on_a_cpu_nothing_is_predicted(server: str, tmp_path: Path) -> None:
+    watch, layout = Kept(), Layout((Stage((Device("vm", 0, "cpu", 1 << 34, 20.0, 0.5),), 6),))
+    with served(server, tmp_path, layout=layout):
+        assert aim(Asked(), SILENT).expected(LOAD, watch) == {}
+    assert any("none of the measurements" in each for each in watch.notes)
 
 
 def test_what_is_not_known_is_not_predicted_and_said(server: str, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def alone(engine: Engine = "vllm", *, vocabulary: int = 10_240, fails: Offline |
     found = order(engine)
     host = config.hosts()["cpu"]
     made = launch(
-        ENGINES[engine], found.weights, host, Plan(), found.serving, tools=BARE, path="", extra=found.extra
+        ENGINES[engine], found.weights, host, Plan(), found.serving, tools=BARE, environ={}, extra=found.extra
     )
     return Recorded(
         description(found, made, None), made, vocabulary, ("vm", answers(str(HOSTS / "cpu-rack.txt"))), fails

@@ -89,7 +89,7 @@ def test_a_launch_has_it_and_says_why(engine: Engine) -> None:
         Plan(),
         Serving("openai/gpt-oss-20b", "x"),
         tools=BARE,
-        path="",
+        environ={},
         beside=found,
     )
     assert f" --revision {COMMIT}" in str(started.command)

@@ -27,7 +27,7 @@ def made(*extra: str) -> Description:
     host = config.hosts()["cpu"]
     order = Order(Weights("demo", "/models/demo", None), Serving("/models/demo", "demo"), extra=extra)
     started = launch(
-        ENGINES["vllm"], order.weights, host, Plan(), order.serving, tools=BARE, path="", extra=extra
+        ENGINES["vllm"], order.weights, host, Plan(), order.serving, tools=BARE, environ={}, extra=extra
     )
     return described.description(order, started, LAYOUT)
 

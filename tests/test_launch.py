@@ -18,7 +18,7 @@ def one(*extra: str, tools: Tools | None = None) -> Launch:
         Plan(gpus=(1,), why=("GPU 1",)),
         Serving("/models/demo", "demo", "127.0.0.1", 8000),
         tools=tools or Tools(Path("/env/bin")),
-        path="/usr/bin",
+        environ={"PATH": "/usr/bin"},
         extra=extra,
     )
 

@@ -185,8 +185,8 @@ def test_stages_on_one_host_need_no_wire() -> None:
 def test_prediction_reasons_warnings_and_rejected_are_told() -> None:
     choice = chosen(CASES["a long pipeline"])
     told = " ".join(text.text or "" for text in ET.fromstring(drawn("a model", choice)).iter(f"{SVG}text"))
-    assert f"predicted {choice.prediction.tokens_per_s:.1f} tokens/s" in told
-    assert f"bound by {choice.prediction.bound}" in told
+    assert f"predicted: {choice.prediction.tokens_per_s:.1f} tokens/s" in told
+    assert f"bound by: {choice.prediction.bound}" in told
     assert choice.warnings
     for each in choice.warnings:
         assert f"warning: {each}" in told

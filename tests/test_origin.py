@@ -1,8 +1,10 @@
 """Where hosts have their engines from, and which of them cannot be in one cluster for that."""
 
+from dataclasses import replace
+
 import pytest
 
-from medley import config, origin, origins
+from medley import apart, config, origin, origins
 from medley.origin import Asked, Origin
 from medley.placement import Wanted
 from medley.problem import Problem
@@ -81,7 +83,16 @@ def test_whether_an_engine_knows_a_model(version: str | None, *, knows: bool) ->
 
 def test_default_images_of_two_kinds_are_not_one() -> None:
     there = of("spark,orin", Asked(image="default"))
-    assert there["spark-1"].differences(there["orin-1"]) == ["vLLM 0.10.1.1 and 0.12.0"]
+    both = [replace(there[name], without_ray=False) for name in ("spark-1", "orin-1")]
+    assert both[0].differences(both[1]) == ["vLLM 0.32.0 and 0.12.0", "Python 3.12 and 3.10"]
+
+
+def test_images_without_ray_make_no_cluster() -> None:
+    there = of("spark:2", Asked(image="default"))
+    (why,) = there["spark-1"].differences(there["spark-2"])
+    assert why.endswith(" has no Ray")
+    (warning,) = apart.remedies(there)
+    assert "pip install ray==2.60.0" in warning
 
 
 def test_a_kind_without_an_image_has_no_default() -> None:

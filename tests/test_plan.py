@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from medley import config
+from medley.engine import Serving, vllm
+from medley.engines import ENGINES
 from medley.layout.candidates import Sizes
 from medley.layout.engine_memory import GIB
 from medley.layout.shapes import Device
@@ -11,7 +14,12 @@ from medley.placement import Wanted, cached, placement, unplaced
 from medley.plan import Launcher, Plan, balanced, plan, understood, unplanned
 from medley.problem import Problem
 from medley.site import Site
+from medley.tables import Engine
 from tests.test_placement import MODELS, shape, site
+
+KINDS = config.hosts()
+NEMOTRON = "nemotron-3-super-120b-a12b-nvfp4"
+SERVING = Serving("x/y", "y")
 
 
 def planned(model: str, on: Site, wanted: Wanted | None = None, *, launcher: Launcher = "solo") -> Plan:
@@ -157,11 +165,11 @@ def test_a_cache_of_8_bits_holds_twice_as_much() -> None:
     ],
 )
 def test_an_older_vllm_is_told_the_longest_context(version: str | None, *, finds: bool) -> None:
-    found = understood(planned("qwen3-8b", site("orin")), "vllm", version)
+    found = understood(planned("qwen3-8b", site("orin")), "vllm", version, None)
     assert found.finds_longest is finds
     assert found.longest == shape("qwen3-8b").context
     assert any("does not find the longest" in each for each in found.why) is not finds
-    assert understood(found, "sglang", "0.1.0") == found
+    assert understood(found, "sglang", "0.1.0", None) == found
 
 
 def test_the_longest_context_leaves_room_where_memory_is_short() -> None:
@@ -169,4 +177,71 @@ def test_the_longest_context_leaves_room_where_memory_is_short() -> None:
     assert tight.longest is not None
     assert tight.longest < shape("qwen3-8b").context
     asked = planned("qwen3-8b", site("orin"), Wanted(context=2048))
-    assert understood(asked, "vllm", "0.12.0").finds_longest, "what was asked for is told anyway"
+    assert understood(asked, "vllm", "0.12.0", None).finds_longest, "what was asked for is told anyway"
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "unread"),
+    [
+        pytest.param("gpt-oss-20b", "0.10.1.1", ["openai"], id="before there was one for gpt-oss"),
+        pytest.param("gpt-oss-20b", "0.10.2", [], id="since then"),
+        pytest.param("gpt-oss-20b", None, [], id="as in the lock"),
+        pytest.param("glm-4.5-air", "0.10.0", ["glm45"], id="calls and thoughts of one form"),
+    ],
+)
+def test_an_older_vllm_is_not_told_of_parsers_it_lacks(
+    model: str, version: str | None, unread: list[str]
+) -> None:
+    found = understood(Plan(), "vllm", version, MODELS[model])
+    assert list(found.unread) == unread
+    assert any("has no parser" in each for each in found.why) is bool(unread)
+    flags = {flag.names[0] for flag in vllm.flags(SERVING, found, KINDS["spark"], MODELS[model])}
+    assert ("--tool-call-parser" in flags) is not bool(unread)
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "kinds", "told"),
+    [
+        pytest.param("vllm", "gpt-oss-120b", "thor", {"--moe-backend": "marlin"}, id="MXFP4 on a Thor"),
+        pytest.param("vllm", "gpt-oss-120b", "spark", {}, id="MXFP4 on a Spark"),
+        pytest.param("vllm", "gpt-oss-120b", "spark,thor", {"--moe-backend": "marlin"}, id="any rank on one"),
+        pytest.param(
+            "sglang",
+            "nemotron-3-super-120b-a12b-nvfp4",
+            "thor",
+            {"--moe-runner-backend": "marlin"},
+            id="NVFP4, SGLang",
+        ),
+        pytest.param("vllm", "qwen3-32b", "thor", {}, id="no experts"),
+    ],
+)
+def test_a_kind_of_host_may_need_arguments(
+    engine: Engine, model: str, kinds: str, told: dict[str, str]
+) -> None:
+    on = site(kinds)
+    needed = on.arguments(on.hosts, engine, shape(model))
+    made = ENGINES[engine].flags(SERVING, Plan(arguments=needed), KINDS["thor"], MODELS[model])
+    found = {flag.names[0]: flag for flag in made if "backend" in flag.names[0]}
+    assert {name: flag.value for name, flag in found.items() if "moe" in name} == told
+    assert all("Thor" in flag.why for name, flag in found.items() if "moe" in name)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "gib", "jobs"),
+    [
+        pytest.param("spark", None, 4, id="3 GiB for each, beside all that the engine may take"),
+        pytest.param("spark", 96, 2, id="8 GiB for each, beside the weights and 16 GiB"),
+        pytest.param("spark", 84, 1, id="there is always one"),
+        pytest.param("rtx", None, 12, id="a GPU with memory of its own leaves the host's alone"),
+    ],
+)
+def test_compilers_are_bounded_by_the_memory_beside_the_weights(
+    kinds: str, gib: int | None, jobs: int
+) -> None:
+    on = site(kinds)
+    made = planned("gpt-oss-120b", available(on, gib) if gib else on, Wanted(sizes=Sizes(len(on.hosts))))
+    assert made.compile_jobs == jobs
+
+
+def test_a_cpu_bounds_no_compilers() -> None:
+    assert planned("demo", site("cpu")).compile_jobs is None

@@ -33,7 +33,7 @@ def launch(plan: Plan, engine: Engine = "vllm", script: Script = SCRIPT, kind: s
         plan,
         Serving("ORG/model", "ORG/model"),
         tools=Tools(Path("/env/bin")),
-        path="/usr/bin",
+        environ={"PATH": "/usr/bin"},
     )
 
 

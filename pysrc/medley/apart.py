@@ -6,7 +6,7 @@ from itertools import combinations
 from medley.layout.shapes import Link
 from medley.layout.wires import LinkOf
 from medley.layout.words import listed
-from medley.origin import OWN, Origin
+from medley.origin import OWN, Origin, with_ray
 
 
 def joined(link_of: LinkOf, of: Mapping[str, Origin]) -> LinkOf:
@@ -21,24 +21,31 @@ def joined(link_of: LinkOf, of: Mapping[str, Origin]) -> LinkOf:
 
 def warnings(of: Mapping[str, Origin]) -> Iterator[str]:
     """What the user should know of hosts with GPUs that cannot be in one cluster, and the way round."""
-    for one, other in combinations(groups(of), 2):
-        first, second = of[one[0]], of[other[0]]
-        differ = first.differences(second)
-        if differ and first.device == second.device:
-            yield (
-                f"{listed(one)} and {listed(other)} cannot be in one cluster: {', '.join(differ)} "
-                f"({first.name}, {second.name}); together they need {_way(of, one, other)}"
-            )
+    for one, other, differ in _parted(of):
+        yield (
+            f"{listed(one)} and {listed(other)} cannot be in one cluster: {', '.join(differ)} "
+            f"({of[one[0]].name}, {of[other[0]].name}); together they need {_way(of, one, other)}"
+        )
 
 
 def remedies(of: Mapping[str, Origin]) -> Iterator[str]:
     """The same, for who asked for a layout over them."""
-    for one, other in combinations(groups(of), 2):
-        if of[one[0]].differences(of[other[0]]) and of[one[0]].device == of[other[0]].device:
-            yield f"{listed(one)} with {listed(other)}: {_way(of, one, other)}"
+    yield from (
+        f"{listed(one)} with {listed(other)}: {_way(of, one, other)}" for one, other, _ in _parted(of)
+    )
     for names in groups({name: each for name, each in of.items() if each.lacks}):
         upgrade = of[names[0]].upgrade
         yield f"on {listed(names)}: {f'{upgrade}, or ' if upgrade else ''}--image NAME of a newer one"
+
+
+def _parted(of: Mapping[str, Origin]) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """Each two groups of hosts with the same device that cannot be in one cluster, and what differs."""
+    found = groups(of)
+    alike = ((names[:1], names[1:]) for names in found if len(names) > 1)
+    for one, other in (*combinations(found, 2), *alike):
+        first, second = of[one[0]], of[other[0]]
+        if first.device == second.device and (differ := first.differences(second)):
+            yield one, other, differ
 
 
 def groups(of: Mapping[str, Origin]) -> list[list[str]]:
@@ -49,11 +56,12 @@ def groups(of: Mapping[str, Origin]) -> list[list[str]]:
     return list(found.values())
 
 
-def _way(of: Mapping[str, Origin], *pair: Iterable[str]) -> str:
+def _way(of: Mapping[str, Origin], *pair: list[str]) -> str:
+    bare = next((of[names[0]].name for names in pair if of[names[0]].without_ray), None)
+    if bare:
+        return f"one image with Ray in it on all of them: {with_ray(bare)}"
     ways = [
-        f"{upgrade} on {listed(names)}"
-        for names in map(list, pair)
-        if (upgrade := of[names[0]].upgrade) is not None
+        f"{upgrade} on {listed(names)}" for names in pair if (upgrade := of[names[0]].upgrade) is not None
     ]
     return " or ".join((*ways, "one image on all of them (--image NAME)"))
 

@@ -7,11 +7,14 @@ nothing: inside/sglang_ray.py sends what that file does not name.
 """
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from medley import store
+from medley.container import CACHES
 from medley.fabric.variables import NOT_CARRIED
+from medley.reasoned import Reasoned
 from medley.tables import Engine
 from medley.variables import Variable
 
@@ -20,20 +23,24 @@ _FILE = "ray_non_carry_over_env_vars.json"
 _FOR_ALL = (
     *("VLLM_", "SGLANG_", "HF_", "HUGGING_FACE_", "NCCL_", "UCX_", "LMCACHE_", "FLASHINFER_"),
     *("TORCHDYNAMO_", "TORCH_NCCL_", "PYTORCH_", "TOKENIZERS_PARALLELISM", "PYTHONHASHSEED"),
-    *("DO_NOT_TRACK", "CUDA_DEVICE_ORDER"),
+    *("DO_NOT_TRACK", "CUDA_DEVICE_ORDER", "MAX_JOBS"),
 )
 # Of those, what differs from host to host: interfaces, addresses, devices, folders.
 _OF_ONE_HOST = {
     *NOT_CARRIED,
-    *("NCCL_TOPO_FILE", "NCCL_CONF_FILE", "VLLM_NCCL_SO_PATH", "VLLM_CONFIG_ROOT", "VLLM_CACHE_ROOT"),
+    *("NCCL_TOPO_FILE", "NCCL_CONF_FILE", "VLLM_NCCL_SO_PATH", "VLLM_CONFIG_ROOT", *CACHES),
     *("HF_HUB_CACHE", "HF_TOKEN_PATH"),
     *("VLLM_CPU_OMP_THREADS_BIND", "VLLM_PORT", "VLLM_RPC_BASE_PATH", "VLLM_API_KEY", "SGLANG_HOST_IP"),
 }
 
 
-def stays(names: Iterable[str]) -> list[str]:
-    """Those names of a driver's environment that no rank on another host may see."""
-    return sorted(name for name in names if name in _OF_ONE_HOST or not name.startswith(_FOR_ALL))
+def stays(names: Iterable[str], everywhere: Iterable[str] = ()) -> list[str]:
+    """Those names of a driver's environment that no rank on another host may see.
+
+    `everywhere` are those of one host whose value is good on all of them this time.
+    """
+    own = _OF_ONE_HOST - set(everywhere)
+    return sorted(name for name in names if name in own or not name.startswith(_FOR_ALL))
 
 
 def folder() -> Path:
@@ -47,6 +54,9 @@ def variable(engine: Engine) -> Variable:
     return Variable("VLLM_CONFIG_ROOT", str(folder()), f"its {_FILE} {why}")
 
 
-def write(names: Iterable[str]) -> None:
-    """Where `variable` says that vLLM looks."""
-    store.write(folder() / _FILE, json.dumps(stays(names), indent=0))
+def write(started: Reasoned) -> None:
+    """Where `variable` says that vLLM looks: what stays of the environment that this is started with."""
+    command = started.command
+    names = (*command.environment(os.environ), *command.secrets, *command.inherits)
+    everywhere = (each.name for each in started.variables if each.everywhere)
+    store.write(folder() / _FILE, json.dumps(stays(names, everywhere), indent=0))

@@ -1,6 +1,8 @@
 """A cluster is the hosts that somebody wants to work together, as cluster.toml names them."""
 
 import os
+import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -14,7 +16,8 @@ from medley.problem import Problem
 from medley.tables import Engine, Table
 
 FILE = "cluster.toml"
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$")]
+_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$"
+Name = Annotated[str, Field(pattern=_NAME)]
 Target = Annotated[str, Field(pattern=r"^[^-\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*$")]
 """What ssh is told to connect to: no space, and no word that begins as a switch does."""
 
@@ -124,6 +127,13 @@ def read(named: str | None = None) -> Cluster:
             fix=f"leave it at {heads[0]} alone",
         )
     return found
+
+
+def alone() -> Cluster:
+    """A cluster of this host and no other."""
+    name = socket.gethostname()
+    known = name if re.fullmatch(_NAME, name) else "localhost"
+    return Cluster(hosts={known: Member(ssh="127.0.0.1", role="head")})
 
 
 def only(found: Cluster, without: tuple[str, ...]) -> Cluster:

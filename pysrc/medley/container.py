@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from medley.command import Command
@@ -15,13 +16,33 @@ from medley.variables import Variable
 
 Runtime = Literal["docker", "podman"]
 
+CACHES: Mapping[str, str] = MappingProxyType(
+    {
+        "VLLM_CACHE_ROOT": "vllm",
+        "SGLANG_CACHE_DIR": "sglang",
+        "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+        "TRITON_CACHE_DIR": "triton",
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
+        "CUDA_CACHE_PATH": "cuda",
+        "TVM_FFI_CACHE_DIR": "tvm-ffi",
+        "TILELANG_CACHE_DIR": "tilelang",
+    }
+)
+"""Where engines and their libraries keep what they compile, and the folder of each below that of images.
+
+Libraries name what they keep there by their version and the GPU's architecture, or by a hash of both."""
+
 # What a shell says to an engine and its libraries reaches one that runs on the host by itself.
 _SPEAKS = (
     *("VLLM_", "SGLANG_", "HF_", "NCCL_", "UCX_", "GLOO_", "TORCH", "PYTORCH_", "FLASHINFER_", "TIKTOKEN_"),
+    *("TRITON_", "MAX_JOBS", "MALLOC_"),
     *("RAY_", "CUDA_", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
 )
 # Of a toolchain on this host, and no folder in an image.
-_OF_THE_HOST = {"CUDA_HOME", "CUDA_PATH", "TORCH_CUDA_ARCH_LIST"}
+_OF_THE_HOST = {
+    *("CUDA_HOME", "CUDA_PATH", "TORCH_CUDA_ARCH_LIST"),
+    *("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_LIBCUDA_PATH"),
+}
 # Its entrypoint makes CUDA's forward compatibility ready, and then runs what follows.
 _KEPT_ENTRYPOINT = "/opt/nvidia/"
 
@@ -82,7 +103,7 @@ class Box:
         variables = (*inner.variables, *self.variables)
         given = (*(each.name for each in variables), *spoken(environ, {each.name for each in variables}))
         passed = (word for each in given for word in ("--env", each))
-        here = (*self.mounts, *of_variables(variables))
+        here = (*self.mounts, *of_variables(variables), *of_files(inner.command.argv))
         return Contained(
             (self.runtime, "run", *passed),
             (
@@ -152,13 +173,29 @@ def of_variables(variables: Iterable[Variable]) -> Iterator[Mount]:
             yield same(Path(each.value), why, writable=writable)
 
 
+def of_files(words: Iterable[str]) -> Iterator[Mount]:
+    """The files that flags of an engine name, `--flag FILE` or `--flag=FILE`."""
+    flag = ""
+    for word in words:
+        name, _, value = word.partition("=") if word.startswith("--") else (flag, "", word)
+        if name in _FILES and value.startswith("/"):
+            yield same(Path(value), f"{name} names it")
+        flag = word
+
+
 _PLACES = {
     "RAY_AUTH_TOKEN_PATH": ("the cluster's token, in a file alone", False),
     "VLLM_CONFIG_ROOT": ("its list of what the other hosts are not told", True),
     "HF_TOKEN_PATH": ("whom the model hub takes you for", False),
     "HF_HUB_CACHE": ("models that have been fetched, and those to come", True),
-    "VLLM_CACHE_ROOT": ("what it compiled, for the next time", True),
+    "TIKTOKEN_ENCODINGS_BASE": ("encodings, which the engine would fetch when it starts", False),
+    **dict.fromkeys(CACHES, ("what it compiled, for the next time", True)),
 }
+# Flags whose value is a file of this host.
+_FILES = (
+    *("--chat-template", "--reasoning-parser-plugin", "--tool-parser-plugin", "--completion-template"),
+    *("--config", "--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--speculative-draft-model-path"),
+)
 
 
 def spoken(environ: Mapping[str, str], ours: Iterable[str]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from medley.engines import ENGINES
 from medley.facts import Facts
 from medley.kind import Kind
 from medley.launch import Launch
+from medley.origin import numbers, with_ray
 from medley.passed import Limits
 from medley.problem import Problem
 from medley.reasoned import Reasoned
@@ -29,6 +30,8 @@ from medley.watch import SILENT, Watch
 
 _LOOK_LIMIT_S = 300  # importing torch, the first time, from a slow disk
 _CAP_SYS_RESOURCE = 24
+_TOKENS_SINCE = (2, 52)
+"""The first Ray with RAY_AUTH_MODE=token (Ray's documentation, "Ray token authentication")."""
 RAY = "ray"
 """The role of Ray's container."""
 _COUNT = itertools.count(1)
@@ -127,7 +130,7 @@ def ready(
         facts,
     )
     for each in found.box.variables:
-        if each.name.endswith(("_CACHE", "_ROOT")):
+        if each.name in {*container.CACHES, "HF_HUB_CACHE"}:
             store.make(Path(each.value))
     store.make(store.state() / "ray")
     with watch.stage(f"look into {choice.image.name} ({found.box.image.short})"):
@@ -191,9 +194,8 @@ def _variables() -> Iterator[Variable]:
     yield Variable(
         "HF_HUB_CACHE", str(hub.cache().absolute()), "models that this host has, and those to come"
     )
-    yield Variable(
-        "VLLM_CACHE_ROOT", str(store.cache() / "images"), "what it compiles outlives the container"
-    )
+    cache, why = store.cache() / "images", "what it compiles outlives the container"
+    yield from (Variable(name, str(cache / folder), why) for name, folder in container.CACHES.items())
     token = Path(os.environ.get("HF_TOKEN_PATH") or hub.cache().parent / "token")
     if token.is_file():
         yield Variable("HF_TOKEN_PATH", str(token.absolute()), "whom the model hub takes you for")
@@ -221,9 +223,14 @@ def _require(found: Imaged, engine: Engine) -> None:
 
 
 def require_ray(found: Imaged) -> None:
+    name, what = found.box.image.name, f"{found.box.image.name} cannot take part in a cluster"
     if not found.held["programs"].get("ray"):
+        raise Problem(what, cause="its PATH has no ray", fix=with_ray(name))
+    version = found.versions(("ray",))["ray"]
+    if numbers(version) < _TOKENS_SINCE:
         raise Problem(
-            f"{found.box.image.name} cannot take part in a cluster",
-            cause="its PATH has no ray",
-            fix="take an image with Ray in it, of the version that the other hosts have",
+            what,
+            cause=f"its Ray is {version or 'of no known version'}; before 2.52 Ray asks nobody for a token "
+            "and runs the code of anybody who reaches its ports",
+            fix=with_ray(name),
         )

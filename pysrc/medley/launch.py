@@ -63,19 +63,19 @@ def launch(
     serving: Serving,
     *,
     tools: Tools,
-    path: str,
+    environ: Mapping[str, str],
     cluster: Iterable[Variable] = (),
     extra: tuple[str, ...] = (),
     beside: Beside = NOTHING,
 ) -> Launch:
-    """How an engine serves these weights by this plan; `path` is our own PATH, `extra` the user's flags.
+    """How an engine serves these weights by this plan; `environ` and `extra` flags are the user's.
 
     `cluster` is what an engine needs whose ranks are on several hosts.
     """
     ours = merged(
         (
-            *of_toolkit(tools.settings, tools.programs, path),
-            *variables(plan, host, local=weights.local),
+            *of_toolkit(tools.settings, tools.programs, environ.get("PATH", "")),
+            *variables(plan, host, environ, local=weights.local),
             *cluster,
             *engine.variables(serving, plan, host),
             *beside.variables(),

@@ -43,6 +43,8 @@ class Origin:
     device: str = "cuda"
     upgrade: str | None = None
     """What would give such a host a lock of ours."""
+    without_ray: bool = False
+    """It is known to hold none, so that it cannot take part in a cluster."""
     lacks: str | None = None
     """Why its engine cannot serve the model that is asked for."""
 
@@ -53,12 +55,14 @@ class Origin:
     @property
     def unsaid(self) -> list[str]:
         """Of what must be alike, that which nobody says."""
-        wanted = [key for key in ("ray", "python") if key not in self.versions]
+        known = {*self.versions, *(["ray"] if self.without_ray else [])}
+        wanted = [key for key in ("ray", "python") if key not in known]
         return [_ALIKE[key] for key in wanted]
 
     def differences(self, other: "Origin") -> list[str]:
         """What is known to keep the two from one cluster."""
-        return [
+        bare = dict.fromkeys(each.name for each in (self, other) if each.without_ray)
+        return [f"{name} has no Ray" for name in bare] or [
             f"{title} {self.versions[key]} and {other.versions[key]}"
             for key, title in _ALIKE.items()
             if key in self.versions and key in other.versions and self.versions[key] != other.versions[key]
@@ -104,7 +108,15 @@ def _of_image(kind: Kind) -> Origin:
         image=True,
         device=host.device,
         upgrade=host.upgrade,
+        without_ray="ray" in held.lacks,
     )
+
+
+def with_ray(image: str) -> str:
+    """What makes an image with Ray out of one that has none, of the version in our locks."""
+    version = locked()["vllm-cuda"]["ray"]
+    lines = rf"FROM {image}\nRUN python3 -m pip install ray=={version}\n"
+    return f"printf '{lines}' | docker build -t vllm-ray - && medley ray-head --image vllm-ray"
 
 
 def _has(kind: Kind, engine: Engine) -> bool:
@@ -135,12 +147,12 @@ def _pinned(lock: str, alias: Mapping[str, str]) -> dict[str, str]:
 def unknown(model: Model | None, engine: Engine, version: str | None) -> str | None:
     """Why an engine of this version does not know the model; None where it does, or nobody says."""
     first = model.since.get(engine) if model else None
-    if first is None or not version or _numbers(version) >= _numbers(first):
+    if first is None or not version or numbers(version) >= numbers(first):
         return None
     return f"{TITLES[engine]} {version} does not know this model, {first} is the first that does"
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0]))
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from medley.facts import Facts
 from medley.layout.choose import Choice
+from medley.layout.compile_jobs import compile_jobs
 from medley.layout.engine_memory import GIB
 from medley.layout.fit import Fit, gib, utilization
 from medley.layout.shapes import Layout
@@ -20,10 +21,21 @@ from medley.tables import Engine, Model, Shape
 _CPU_KV_SHARE = 4
 _MIB = 1 << 20
 _FP8_BITS = 8
+# vllm-project/vllm pull request 29431.
 _AUTO_SINCE = (0, 14)
+# The first vLLM with each parser, where images with an older one are about: vllm-project/recipes issue 51 and
+# pull request 83, zai-org/GLM-4.5 pull request 5, vllm-project/vllm pull request 36393.
+_PARSER_SINCE: Mapping[str, tuple[int, ...]] = {
+    "glm45": (0, 10, 1),
+    "qwen3_coder": (0, 10, 1),
+    "openai": (0, 10, 2),
+    "nemotron_v3": (0, 18),
+}
 
 Launcher = Literal["solo", "ray", "mp"]
 KvType = Literal["auto", "fp8"]
+Arguments = tuple[tuple[tuple[str, ...], str], ...]
+"""Flags, and why they are given."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,12 @@ class Plan:
     batch_tokens: int | None = None
     """In one forward pass, at most."""
     eager: bool = False
+    arguments: Arguments = ()
+    """Flags that the kinds of its hosts need, and why."""
+    unread: tuple[str, ...] = ()
+    """Parsers of the model that this version of the engine does not have."""
+    compile_jobs: int | None = None
+    """Compilers that may run at once on a host while the engine starts; None on a CPU, or where unknown."""
     why: tuple[str, ...] = ()
 
 
@@ -101,6 +119,7 @@ def plan(
     *,
     context: int | None = None,
     launcher: Launcher = "solo",
+    arguments: Arguments = (),
 ) -> Plan:
     """How an engine runs this choice; `facts`: its hosts', `context`: as asked for."""
     layout, fit = choice.layout, choice.fit
@@ -119,20 +138,24 @@ def plan(
         longest=_longest(shape, fit),
         sequences=fit.sequences,
         batch_tokens=fit.batch_tokens,
+        arguments=arguments,
+        compile_jobs=None if _is_cpu(layout) else compile_jobs(fit.ranks, facts),
         why=(*choice.why, *choice.warnings, reason, *bare.why),
     )
 
 
-def understood(plan: Plan, engine: Engine, version: str | None) -> Plan:
-    """The same for an engine of this version, which may be older than the one that our locks have.
-
-    vLLM finds the longest context that fits since 0.14.0 (vllm-project/vllm pull request 29431).
-    """
-    known = tuple(int(part) for part in re.findall(r"\d+", version or "")[:2])
-    if engine != "vllm" or not known or known >= _AUTO_SINCE or plan.context or not plan.longest:
+def understood(plan: Plan, engine: Engine, version: str | None, model: Model | None) -> Plan:
+    """The same for an engine of this version, which may be older than the one that our locks have."""
+    known = tuple(int(part) for part in re.findall(r"\d+", version or "")[:3])
+    if engine != "vllm" or not known:
         return plan
-    why = f"a context of {plan.longest} tokens: vLLM {version} does not find the longest by itself"
-    return replace(plan, finds_longest=False, why=(*plan.why, why))
+    parsers = (model.tool_parser, model.reasoning_parser) if model else ()
+    unread = [name for name in dict.fromkeys(parsers) if name and known < _PARSER_SINCE.get(name, ())]
+    why = [f"vLLM {version} has no parser {name}: what it would read stays text" for name in unread]
+    if known < _AUTO_SINCE and plan.longest and not plan.context:
+        why.append(f"a context of {plan.longest} tokens: vLLM {version} does not find the longest by itself")
+        plan = replace(plan, finds_longest=False)
+    return replace(plan, unread=tuple(unread), why=(*plan.why, *why))
 
 
 def _longest(shape: Shape, fit: Fit) -> int:

@@ -47,6 +47,8 @@ class Prediction:
     """A step's time on each stage of the first pipeline, for the streams it handles at once."""
     prefill_tokens_per_s: float
     """Prompts read when they queue up."""
+    fitted: bool = True
+    """Whether measurements of such devices are among the rows that predictions are fitted to."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,13 @@ def predict(shape: Shape, layout: Layout, load: Load, efficiency: Efficiency = S
         bound=_bound(pipelines[0]),
         stage_s=tuple(each.seconds for each in pipelines[0].passes),
         prefill_tokens_per_s=sum(each.prefill_tokens_per_s for each in pipelines),
+        fitted=fitted(layout),
     )
+
+
+def fitted(layout: Layout) -> bool:
+    """Whether predictions are fitted to measurements of such devices: none is of a CPU."""
+    return all(device.kind != "cpu" for stage in layout.stages for device in stage.devices)
 
 
 def timed(shape: Shape, load: Load, efficiency: Efficiency = SHIPPED) -> Timed:

@@ -110,10 +110,12 @@ def _of_pipeline(order: Order, shape: Shape, choice: Choice[Prediction], site: S
         order.weights.model,
         context=order.wanted.context,
         launcher="ray" if len(used) > 1 else "solo",
+        arguments=site.arguments(used, order.wanted.engine, shape),
     )
     if order.wanted.balanced:
         told = balanced(told, shape)
-    told = understood(told, order.wanted.engine, site.version(used[0], order.wanted.engine))
+    version = site.version(used[0], order.wanted.engine)
+    told = understood(told, order.wanted.engine, version, order.weights.model)
     if told.launcher == "ray":
         addresses = {host: end.address for host, end in ends.items()}
         told = replace(told, places=tuple(addresses[device.host] for device in devices(choice.layout)))
@@ -124,7 +126,7 @@ def _of_pipeline(order: Order, shape: Shape, choice: Choice[Prediction], site: S
         told,
         order.serving,
         tools=BARE,
-        path="",
+        environ={},
         cluster=cluster,
         extra=order.extra,
         beside=order.beside,
@@ -142,7 +144,10 @@ def _without_ray(order: Order, shape: Shape, choice: Choice[Prediction], site: S
     facts = {host: site.facts[host] for host in used}
     wishes = site.wishes(wanted.wishes)
     addresses = {host: end.address for host, end in fabric(facts, wishes).ends.items()}
-    told = plan(shape, choice, facts, order.weights.model, context=wanted.context, launcher="mp")
+    needed = site.arguments(used, wanted.engine, shape)
+    told = plan(
+        shape, choice, facts, order.weights.model, context=wanted.context, launcher="mp", arguments=needed
+    )
     if wanted.balanced:
         told = balanced(told, shape)
     join = f"ssh {shlex.quote(used[0])} cat {_TOKEN} | medley join {addresses[used[0]]} --token-file -"
@@ -156,7 +161,7 @@ def _without_ray(order: Order, shape: Shape, choice: Choice[Prediction], site: S
             own,
             order.serving,
             tools=BARE,
-            path="",
+            environ={},
             cluster=wired,
             extra=order.extra,
             beside=order.beside,

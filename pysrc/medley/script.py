@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ class Script:
         serving: Serving,
         *,
         tools: Tools,
-        path: str,
+        environ: Mapping[str, str],
         cluster: Iterable[Variable] = (),
         extra: tuple[str, ...] = (),
         beside: Beside = NOTHING,
@@ -62,8 +62,8 @@ class Script:
             self._command(name, plan, tools.binary, tuple(plans)),
             variables=merged(
                 (
-                    *of_toolkit(tools.settings, tools.programs, path),
-                    *variables(plan, host, local=weights.local),
+                    *of_toolkit(tools.settings, tools.programs, environ.get("PATH", "")),
+                    *variables(plan, host, environ, local=weights.local),
                     *cluster,
                     *engine.variables(serving, told, host),
                     *beside.variables(),

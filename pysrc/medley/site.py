@@ -11,8 +11,9 @@ from medley.kind import Kind
 from medley.layout.shapes import Device
 from medley.measured import NOTHING, Measured
 from medley.origin import Origin
+from medley.plan import Arguments
 from medley.problem import Problem
-from medley.tables import Engine
+from medley.tables import Engine, Shape
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,17 @@ class Site:
         why = ((host, self.origins[host].lacks) for host in hosts if host in self.origins)
         return next((f"{host}: {lacks}" for host, lacks in why if lacks), None)
 
+    def arguments(self, hosts: Iterable[str], engine: Engine, shape: Shape) -> Arguments:
+        """Flags of an engine that the kinds of these hosts need for a model of this shape, and why."""
+        if not shape.experts:
+            return ()
+        of_kinds = (each for host in hosts for each in self.hosts[host][1].host.arguments)
+        fit = (each for each in of_kinds if each.engine == engine and shape.weights in each.experts)
+        return tuple(dict.fromkeys((each.flags, each.why) for each in fit))
+
     def wishes(self, asked: Wishes) -> Wishes:
         """Hosts that have joined keep the addresses they joined by."""
-        return replace(asked, link=dict(self.addresses)) if self.addresses else asked
+        return replace(asked, link=None, joined=dict(self.addresses)) if self.addresses else asked
 
     def only(self, hosts: Iterable[str]) -> "Site":
         """Without its other hosts."""

@@ -125,7 +125,7 @@ def _alike(hosts: Mapping[str, Facts], wishes: Wishes) -> dict[str, int]:
     found = {}
     for name, facts in hosts.items():
         bare = readdressed(facts, lambda at: str(at.network.network_address))
-        wish = wishes.link_of(name)
+        wish = (wishes.joined or {}).get(name) or wishes.link_of(name)
         meant = [
             link.name for link in facts.net.links for each in link.addresses if wish in {each.ip, link.name}
         ]

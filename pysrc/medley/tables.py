@@ -15,6 +15,7 @@ TITLES: Mapping[Engine, str] = {"vllm": "vLLM", "sglang": "SGLang"}
 # Forms, after vLLM's names of their parsers; engine/ has each engine's own.
 ToolParser = Literal["hermes", "qwen3_coder", "openai", "glm45", "llama3_json", "deepseek_v3"]
 ReasoningParser = Literal["qwen3", "deepseek_r1", "glm45", "nemotron_v3"]
+Weights = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
 Plugin = Literal["cpu_ray", "sgl_kernel_standin"]
 Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)+$")]
 Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
@@ -75,9 +76,20 @@ class Container(Table):
     """What `--image default` stands for."""
     holds: Mapping[Literal[Engine, "ray", "python", "cuda"], Version] = {}
     """What is in that one; what nobody says is absent."""
+    lacks: tuple[Literal["ray"], ...] = ()
+    """What is known not to be in it."""
     source: str | None = None
     """Who says so: its tag, its maker's release notes."""
     nvidia_runtime: bool = False  # its GPU comes into a container by NVIDIA's own runtime alone
+
+
+class Arguments(Table):
+    """Flags that an engine needs on a kind of host for models with experts that are stored so."""
+
+    engine: Engine
+    experts: Annotated[tuple[Weights, ...], Field(min_length=1)]
+    flags: Annotated[tuple[str, ...], Field(min_length=1)]
+    why: str
 
 
 class Host(Table):
@@ -97,6 +109,8 @@ class Host(Table):
     toolkit: Toolkit | None = None
     driver: Driver = Driver()
     container: Container = Container()
+    arguments: tuple[Arguments, ...] = ()
+    """For every rank of a layout with such a host in it: the first rank chooses kernels for all."""
     capability: Capability | None = None  # where the driver cannot say it: Jetson's on r36
 
 
@@ -151,7 +165,7 @@ class Shape(Table):
     """Of one number of the KV cache."""
     state_bytes: int = 0
     """Recurrent state of one sequence, over all layers."""
-    weights: Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"] = "bf16"
+    weights: Weights = "bf16"
     """How most of the weights are stored."""
     draft_bytes: int = 0
     """Of its layers that guess further tokens (MTP), which an engine loads only where they are used."""

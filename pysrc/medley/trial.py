@@ -66,7 +66,7 @@ def variables(chosen: Sequence[Mapping[str, Any]], environ: Mapping[str, str]) -
     hosts = {host: facts.facts(transcript.parse(node["told"])) for host, node in named.items()}
     addresses = {host: node["address"] for host, node in named.items()}
     _, wired = wiring.of_all(hosts, addresses, next(iter(hosts)), Wishes(), environ)
-    return {each.name: each.value for each in wired if each.name not in NOT_CARRIED}
+    return {each.name: each.value for each in wired if each.everywhere or each.name not in NOT_CARRIED}
 
 
 def result(

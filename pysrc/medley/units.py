@@ -71,7 +71,7 @@ def alone(name: str) -> Iterator[None]:
             raise Problem(
                 f"{name} is started already",
                 cause="another medley starts it now" if not ours else f"process {_keeper(name)} keeps it",
-                fix="medley status shows it, medley stop ends it; or take another port: --port 8001",
+                fix="medley stop  # then the same again; or beside it, on another port: --port 8001",
             )
         yield
 

@@ -64,7 +64,7 @@ def of_all(
     environment: Mapping[str, str],
 ) -> tuple[Fabric, tuple[Variable, ...]]:
     """The fabric of a cluster whose hosts have joined by these addresses, and what its engine needs."""
-    found = _by_version(fabric(hosts, replace(wishes, link=dict(addresses))))
+    found = _by_version(fabric(hosts, replace(wishes, link=None, joined=dict(addresses))))
     ours = (*of_host(found, here, hosts[here]), *of_group(found, hosts))
     return found, settled(ours, environment)
 

@@ -15,7 +15,9 @@ from medley.command import Command
 from medley.described import Description
 from medley.engine.client import Client, Target
 from medley.engines import CLIENTS, ENGINES
+from medley.layout.choose import UNFITTED
 from medley.layout.words import hosts
+from medley.predict import fitted
 from medley.problem import Problem
 from medley.recognised import answers, recognised
 from medley.shape import shape
@@ -67,6 +69,9 @@ class Aim:
         layout = self.what.layout if self.what else None
         if self.what is None or layout is None:
             watch.note("not predicted: nothing here says how that server's model lies on its hosts")
+            return {}
+        if not fitted(layout):
+            watch.note(f"not predicted: {UNFITTED}")
             return {}
         try:
             made = shape(weights(self.what.model, config.models(), store.cache()))

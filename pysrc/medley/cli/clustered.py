@@ -21,11 +21,13 @@ class Clustered(Verb):
     )
     without = cli.SwitchAttr("--without", str, list=True, argname="HOST", help="leave it out")
 
-    def wanted(self) -> "Cluster":
+    def wanted(self, *, alone: bool = False) -> "Cluster":
+        """The cluster of cluster.toml; where there is none and `alone`, this host."""
         from medley import cluster
 
         without: Any = self.without
-        return cluster.only(cluster.read(self.cluster), tuple(without))
+        absent = alone and cluster.file(self.cluster) is None
+        return cluster.only(cluster.alone() if absent else cluster.read(self.cluster), tuple(without))
 
 
 def tell(problems: "Iterable[Problem]") -> int:

@@ -18,6 +18,8 @@ _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 class Logs(Clustered):
     DESCRIPTION = "Show what Ray and the served model say on the hosts of cluster.toml, together, by time."
     DESCRIPTION_MORE = """
+Without a cluster.toml it shows those of this host.
+
 Examples:
     /medley logs
     /medley logs spark-2 -n 200
@@ -33,7 +35,7 @@ Examples:
     def main(self, *hosts: str) -> int:
         from medley.everyone import Everyone
 
-        found = self.wanted()
+        found = self.wanted(alone=True)
         if unknown := [name for name in hosts if name not in found.hosts]:
             raise Problem(
                 f"the cluster has no host {unknown[0]}",

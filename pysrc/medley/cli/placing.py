@@ -14,6 +14,10 @@ if TYPE_CHECKING:  # imported when a verb runs, to keep `medley --help` fast
     from medley.weights import Weights
 
 
+THROUGHPUT_STREAMS = 32
+"""Of who wants throughput and names no number: one stream has nothing to share a batch with."""
+
+
 class Placing(Besides):
     goal = cli.SwitchAttr(
         "--for",
@@ -22,7 +26,12 @@ class Placing(Besides):
         argname="GOAL",
         help="latency (one stream's speed, the default), throughput, or context",
     )
-    concurrency = cli.SwitchAttr("--concurrency", cli.Range(1, 4096), 1, argname="N", help="streams at once")
+    concurrency = cli.SwitchAttr(
+        "--concurrency",
+        cli.Range(1, 4096),
+        argname="N",
+        help=f"streams at once; default: 1, and {THROUGHPUT_STREAMS} for throughput",
+    )
     context = cli.SwitchAttr(
         "--context",
         cli.Range(16, 10_000_000),
@@ -73,7 +82,7 @@ class Placing(Besides):
         kv_type: Any = self.kv_type
         return Wanted(
             goal,
-            self.concurrency,
+            self.concurrency or (THROUGHPUT_STREAMS if goal == "throughput" else 1),
             self.context,
             Sizes(self.tensor, self.stages, self.replicas),
             wishes=Wishes(link, transport=transport),

@@ -51,7 +51,9 @@ def planned(order: Order, site: Site, *, bare: bool, launched: str) -> tuple[Lay
         return layout, unplanned(layout, site.facts, found.model, launcher=_launcher(layout, order))
     choice = placed(order, made, site)
     by = _launcher(choice.layout, order)
-    told = plan(cached(made, wanted), choice, site.facts, found.model, context=wanted.context, launcher=by)
+    shape = cached(made, wanted)
+    needed = site.arguments(hosts(choice.layout), wanted.engine, shape)
+    told = plan(shape, choice, site.facts, found.model, context=wanted.context, launcher=by, arguments=needed)
     if wanted.balanced:
         told = balanced(told, made)
     places = tuple(site.addresses.get(device.host, device.host) for device in devices(choice.layout))
@@ -95,7 +97,7 @@ def launched(
     cluster = spreading.settings(joined, site, order.wanted, os.environ, watch()) if joined else ()
     version = _version(source, chosen, kind, order.wanted.engine)
     _require_known(order, version)
-    plan = understood(plan, order.wanted.engine, version)
+    plan = understood(plan, order.wanted.engine, version, order.weights.model)
     made = make(
         engine,
         order.weights,
@@ -103,7 +105,7 @@ def launched(
         plan,
         order.serving,
         tools=chosen,
-        path=os.environ.get("PATH", ""),
+        environ=os.environ,
         cluster=tuple(cluster),
         extra=order.extra,
         beside=order.beside,

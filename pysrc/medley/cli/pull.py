@@ -22,7 +22,8 @@ class Pull(Clustered):
     DESCRIPTION_MORE = """
 MODEL is a name in models/, ORG/NAME on the hub, or a folder, which then lies at the same path on every host.
 The host that has it sends it over the cluster's wire to the next, that one to the one after it while it still
-comes, and so on. Every piece is verified by its hash. What was cut off goes on where it was.
+comes, and so on. Every piece is verified by its hash. What was cut off goes on where it was. Without a
+cluster.toml this host fetches it for itself.
 
 Examples:
     /medley pull gpt-oss-120b
@@ -41,7 +42,7 @@ Examples:
         from medley.cli.pulled import Bars
         from medley.everyone import Everyone
 
-        wanted, origin = self.wanted(), self.origin
+        wanted, origin = self.wanted(alone=True), self.origin
         # A folder may be on another host than this one, or a part of it here.
         absolute = str(Path(model)) if model.startswith("/") else None
         target = absolute or _sent(weights.weights(model, config.models(), store.cache(), self.typed))

@@ -1,6 +1,5 @@
 """A script that runs: from the command that starts it to its own end, here or over a cluster."""
 
-import os
 import sys
 import time
 from collections import deque
@@ -45,8 +44,7 @@ class Ran:
 
     def spread(self, joined: "Membership", taken: "Taken") -> int:
         """The script here, the ranks of its engine over the cluster's hosts, where the plan has them."""
-        command = self.launch.command
-        carry.write((*command.environment(os.environ), *command.inherits))
+        carry.write(self.launch.reasoned)
         if Path(self.target).is_absolute():
             spreading.require_weights(joined, Path(self.target))
         brought.bring(joined, self.launch.beside, watch())

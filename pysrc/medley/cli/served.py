@@ -1,7 +1,6 @@
 """A served model: its engine, from the command that starts it until it ends, here or over a cluster."""
 
 import json
-import os
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -52,8 +51,7 @@ class Served:
 
     def spread(self, joined: "Membership", taken: "Taken") -> NoReturn:
         """Over the cluster's hosts, each rank where the plan has it."""
-        command = self.launch.command
-        carry.write((*command.environment(os.environ), *command.secrets, *command.inherits))
+        carry.write(self.launch.reasoned)
         folder = Path(self.listens.target)
         if folder.is_absolute():
             spreading.require_weights(joined, folder)

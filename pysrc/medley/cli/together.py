@@ -112,7 +112,7 @@ class Together:
                 own,
                 self.order.serving,
                 tools=chosen if host == head else Tools(chosen.binary),
-                path=os.environ.get("PATH", "") if host == head else "",
+                environ=environ,
                 cluster=(*more, *wired),
                 extra=self.order.extra,
                 beside=self.order.beside,

@@ -91,10 +91,16 @@ def chosen(ours: Iterable[Flag], theirs: tuple[str, ...]) -> Iterator[Flag]:
     return (flag for flag in ours if not given.intersection(flag.names))
 
 
-def pairs(words: tuple[str, ...]) -> Iterator[Flag]:
-    """A model's own flags, `--name value` or `--name` alone."""
+def needed(plan: Plan) -> Iterator[Flag]:
+    """What the kinds of its hosts need."""
+    for words, why in plan.arguments:
+        yield from pairs(words, why)
+
+
+def pairs(words: tuple[str, ...], why: str = "its table in models/ says so") -> Iterator[Flag]:
+    """A table's flags, `--name value` or `--name` alone."""
     at = 0
     while at < len(words):
         has_value = at + 1 < len(words) and not words[at + 1].startswith("-")
-        yield Flag((words[at],), words[at + 1] if has_value else None, "its table in models/ says so")
+        yield Flag((words[at],), words[at + 1] if has_value else None, why)
         at += 2 if has_value else 1

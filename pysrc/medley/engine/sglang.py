@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from medley.engine import Serving, last_reason, pairs
+from medley.engine import Serving, last_reason, needed, pairs
 from medley.layout.order import VARIABLE
 from medley.plan import Plan
 from medley.reasoned import Flag
@@ -85,6 +85,7 @@ def flags(serving: Serving, plan: Plan, host: Host, model: Model | None) -> Iter
         yield Flag(("--cuda-graph-backend-prefill",), "disabled", why)
     yield Flag(("--sleep-on-idle",), None, "else its scheduler takes a whole core while nothing is asked")
     yield from _parsers(model)
+    yield from needed(plan)
     yield from pairs(model.args.get("sglang", ()) if model else ())
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from medley.engine import Serving, last_reason, pairs
+from medley.engine import Serving, last_reason, needed, pairs
 from medley.layout.order import VARIABLE
 from medley.plan import Plan
 from medley.reasoned import Flag
@@ -74,7 +74,8 @@ def flags(serving: Serving, plan: Plan, host: Host, model: Model | None) -> Iter
     yield from _hosts(plan)
     yield from _memory(plan, host)
     yield from _compilation(plan, host)
-    yield from _parsers(model)
+    yield from _parsers(model, plan)
+    yield from needed(plan)
     yield from pairs(model.args.get("vllm", ()) if model else ())
 
 
@@ -132,12 +133,12 @@ def _replicas(plan: Plan) -> Iterator[Flag]:
         yield Flag(("--api-server-count", "-asc"), "1", "one process answers for all; each takes half a GiB")
 
 
-def _parsers(model: Model | None) -> Iterator[Flag]:
+def _parsers(model: Model | None, plan: Plan) -> Iterator[Flag]:
     """The tables' words are vLLM's own."""
-    if model and model.tool_parser:
+    if model and model.tool_parser and model.tool_parser not in plan.unread:
         yield Flag(("--enable-auto-tool-choice",), None, "the model may call tools by itself")
         yield Flag(("--tool-call-parser",), model.tool_parser, "how this model calls them")
-    if model and model.reasoning_parser:
+    if model and model.reasoning_parser and model.reasoning_parser not in plan.unread:
         yield Flag(("--reasoning-parser",), model.reasoning_parser, "how this model thinks aloud")
 
 

@@ -114,7 +114,8 @@ KNOWN = (
         "compiler-killed",
         what="the compiler was killed: the host's memory ran out while kernels were compiled",
         cause="'{program}' died of signal {signal}; each of these takes gigabytes, and several run at once",
-        fix="compile fewer at once: export MAX_JOBS=2, or nothing: medley serve MODEL -- --enforce-eager",
+        fix="compile one at a time: MAX_JOBS=1 medley serve MODEL; or none of the experts' kernels: "
+        "medley serve MODEL -- --moe-backend marlin",
         shapes=(
             shape("died due to signal", r"'(?P<program>\w+)' died due to signal (?P<signal>\d+)"),
             shape(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from medley.fabric import findings, nccl, networks, speed
+from medley.fabric.joined import over_cable
 from medley.fabric.networks import Shared
 from medley.fabric.rejections import rejections
 from medley.fabric.shapes import End, Fabric, Finding, Rejected, Wishes
@@ -23,6 +24,8 @@ def fabric(
     hosts: Mapping[str, Facts], wishes: Wishes = _ANYTHING, *, version: tuple[int, ...] = nccl.LOCKED
 ) -> Fabric:
     """The fabric of these hosts, or a Problem that says what keeps them apart; `version` is NCCL's."""
+    if wishes.joined and len(hosts) > 1:
+        return over_cable(hosts, wishes, lambda each: fabric(hosts, each, version=version))
     looked = {host: ways(host, hosts[host], wishes) for host in sorted(hosts)}
     group = Group(hosts, {host: each[0] for host, each in looked.items()}, wishes, version)
     unfit = tuple(one for host in looked for one in looked[host][1])

@@ -15,6 +15,8 @@ class Wishes:
     exclude: frozenset[str] = frozenset()
     """Interfaces that are never taken, on any host."""
     transport: Literal["tcp", "rdma"] | None = None
+    joined: Mapping[str, str] | None = None
+    """The addresses at which Ray knows these hosts: sockets stay there, and RDMA goes where it is best."""
 
     def link_of(self, host: str) -> str | None:
         return self.link.get(host) if isinstance(self.link, Mapping) else self.link
@@ -67,6 +69,8 @@ class Fabric:
     """In CIDR form: the sockets' first, then those of further lanes, rails or cables."""
     ring: bool = False
     """RDMA goes over a cable for each pair of hosts, sockets over the network that all share."""
+    hca: str | None = None
+    """One list of RDMA ports for all hosts, of which each takes its own: where sockets go another way."""
     subnet_bits: int | None = None
     """A prefix length that tells the networks of a ring apart, as NCCL compares them."""
     why: tuple[str, ...] = ()

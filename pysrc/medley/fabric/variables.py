@@ -10,7 +10,7 @@ from types import MappingProxyType
 from medley.fabric import nccl
 from medley.fabric.shapes import End, Fabric
 from medley.facts import Facts
-from medley.variables import Variable
+from medley.variables import Variable, users
 
 NOT_CARRIED = (
     *("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES"),
@@ -57,6 +57,9 @@ def of_group(fabric: Fabric, hosts: Mapping[str, Facts]) -> Iterator[Variable]:
         "IB",
         "a host that cannot load libibverbs is to stop, not to fall to TCP alone (NCCL >= 2.10)",
     )
+    if fabric.hca:
+        why = "the ports of all these hosts, of which each takes its own; = for exact names"
+        yield Variable("NCCL_IB_HCA", f"={fabric.hca}", why, everywhere=True)
     if fabric.gid_index is None and any(_is_roce(end) for end in fabric.ends.values()):
         since = "the GID's index is not one for all; NCCL >= 2.21 finds it by this"
         yield Variable("NCCL_IB_ROCE_VERSION_NUM", "2", since)
@@ -81,9 +84,7 @@ def _users(name: str, value: str, ours: Variable | None) -> Variable:
     if ours is None:
         reason = LEFT_UNSET.get(name)
         return Variable(name, value, "set by you; medley would not" + (f": {reason}" if reason else ""))
-    if ours.value == value:
-        return Variable(name, value, f"set by you, and by medley: {ours.why}")
-    return Variable(name, value, f"set by you; medley would say {ours.value}: {ours.why}")
+    return users(ours, {name: value})
 
 
 def _of_nccl(fabric: Fabric, end: End) -> Iterator[Variable]:
@@ -94,11 +95,12 @@ def _of_nccl(fabric: Fabric, end: End) -> Iterator[Variable]:
     if not end.ports:
         yield Variable("UCX_NET_DEVICES", end.interface, "the same wire for NIXL and other users of UCX")
         return
-    ports = [f"{port.device}:{port.port}" for port in end.ports]
+    ports = [port.named for port in end.ports]
     shown = ",".join((*ports, end.interface))
     yield Variable("UCX_NET_DEVICES", shown, "the same ports for UCX, and the interface for its first words")
     all_of = "every port that carries, both halves of a cage" if len(ports) > 1 else "the port that carries"
-    yield Variable("NCCL_IB_HCA", f"={','.join(ports)}", f"{all_of}; = for exact names")
+    if fabric.hca is None:
+        yield Variable("NCCL_IB_HCA", f"={','.join(ports)}", f"{all_of}; = for exact names")
     if fabric.gid_index is not None:
         why = "the RoCE v2 GID of the IPv4 address, at one index on all hosts"
         yield Variable("NCCL_IB_GID_INDEX", str(fabric.gid_index), why)

@@ -58,6 +58,11 @@ class RdmaPort:
     """phys_port_name of its interface."""
     gids: tuple[Gid, ...] = ()
 
+    @property
+    def named(self) -> str:
+        """As NCCL_IB_HCA has it."""
+        return f"{self.device}:{self.port}"
+
 
 def rdma(answers: Transcript) -> tuple[RdmaPort, ...]:
     seen = dict(readings(answers, PORTS))

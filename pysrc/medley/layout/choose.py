@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, Literal, Protocol, TypeVar
 
 from medley.layout.candidates import Asked, Candidates, Ruled, Sizes, candidates
+from medley.layout.engine_memory import SNUG_BYTES, is_unified
 from medley.layout.fit import Fit, fit
 from medley.layout.forced import forced, warnings, words
 from medley.layout.shapes import Device, Layout
@@ -42,10 +43,26 @@ class Prediction(Protocol):
     def high(self) -> float: ...
     @property
     def bound(self) -> str: ...
+    @property
+    def fitted(self) -> bool: ...
 
 
 L = TypeVar("L", bound=Load)
 P = TypeVar("P", bound=Prediction)
+
+
+UNFITTED = "no speed is predicted: none of the measurements that predictions are fitted to is of a CPU"
+
+
+def predicted(told: Prediction) -> tuple[str, ...]:
+    """A plan's speed in words: how fast, and what bounds it."""
+    if not told.fitted:
+        return (UNFITTED,)
+    rate = f"predicted: {told.tokens_per_s:.1f} tokens/s ({told.low:.1f} to {told.high:.1f})"
+    return (
+        f"{rate}, {told.per_stream:.1f} for each stream, first token after {told.ttft_s:.2f} s",
+        f"bound by: {told.bound}",
+    )
 
 
 @dataclass(frozen=True)
@@ -155,7 +172,8 @@ def _score(goal: Goal, told: Prediction) -> float:
 
 
 def _first(able: Sequence[_Tried[P]], goal: Goal) -> _Tried[P]:
-    """The best; of those about as good the one with the fewest hosts, then ranks, then ranks of an engine.
+    """The best; of those about as good one that leaves shared memory free, and of these the plainest: the
+    fewest hosts, then ranks, then ranks of an engine.
 
     Of several cuts of that one the roomiest: one that fills a stage to gain a hundredth is not worth it.
     """
@@ -164,9 +182,15 @@ def _first(able: Sequence[_Tried[P]], goal: Goal) -> _Tried[P]:
         able = [each for each in able if each.fit.context == longest]
     enough = _AS_GOOD * max(each.score for each in able)
     good = [each for each in able if each.score >= enough]
-    plainest = min(good, key=_plainest)
+    plainest = min(good, key=lambda each: (_snug(each), _plainest(each)))
     cuts = [each for each in good if _uncut(each.layout) == _uncut(plainest.layout)]
-    return min(cuts, key=lambda each: (-each.fit.concurrency, _plainest(each)))
+    return min(cuts, key=lambda each: (_snug(each), -each.fit.concurrency, _plainest(each)))
+
+
+def _snug(one: _Tried[P]) -> bool:
+    """Whether a rank in memory that the system shares has less left than an estimate may err by."""
+    shared = (rank for rank in one.fit.ranks if is_unified(rank.device.kind))
+    return any(rank.free_bytes < SNUG_BYTES for rank in shared)
 
 
 def _uncut(layout: Layout) -> tuple[frozenset[Device], tuple[int, int, int], bool]:
@@ -205,7 +229,9 @@ def figures(fitted: Fit, told: Prediction, context: int, concurrency: int) -> tu
     rate = f"{told.tokens_per_s:.1f} tokens/s ({told.low:.1f} to {told.high:.1f}) at {concurrency} at once"
     longest = f"up to {fitted.context} tokens at {concurrency} at once"
     return (
-        f"predicted {rate}, {told.per_stream:.1f} for each; bound by {told.bound}",
+        f"predicted {rate}, {told.per_stream:.1f} for each; bound by {told.bound}"
+        if told.fitted
+        else UNFITTED,
         f"tightest: {fitted.worst}",
         f"{longest}, up to {fitted.concurrency} at once of {context} tokens",
     )
@@ -215,7 +241,11 @@ def _worse(one: _Tried[P], first: _Tried[P], goal: Goal) -> str:
     if goal == "context" and one.fit.context < first.fit.context:
         return f"holds {one.fit.context} tokens, the chosen {first.fit.context}"
     what = "tokens/s" if goal == "throughput" else "tokens/s for one stream"
-    numbers = f"{one.score:.1f} {what}, the chosen {first.score:.1f}"
+    numbers = (
+        f"{one.score:.1f} {what}, the chosen {first.score:.1f}"
+        if first.prediction.fitted
+        else "estimated from memory bandwidth"
+    )
     if one.score < _AS_GOOD * first.score:
         return f"{numbers} ({one.score / first.score - 1:+.0%})"
     used, chosen = (

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from medley.layout.choose import Choice, P
+from medley.layout.choose import Choice, P, predicted
 from medley.layout.fit import Rank, gib
 from medley.layout.shapes import Layout, Link
 from medley.layout.words import named, pipelines, wire
@@ -80,16 +80,11 @@ def _told(choice: Choice[P]) -> Iterator[str]:
 
 
 def _heading(model: str, choice: Choice[P], room: float) -> Iterator[Block]:
-    told = choice.prediction
     yield paragraph(model, room, _TITLE)
     yield paragraph(named(choice.layout), room, _STRONG)
-    yield paragraph(
-        f"predicted {told.tokens_per_s:.1f} tokens/s ({told.low:.1f} to {told.high:.1f}), "
-        f"{told.per_stream:.1f} for each stream, first token after {told.ttft_s:.2f} s",
-        room,
-        Style(15),
-    )
-    yield paragraph(f"bound by {told.bound}", room, _PLAIN)
+    speed, *bound = predicted(choice.prediction)
+    yield paragraph(speed, room, Style(15))
+    yield from (paragraph(each, room, _PLAIN) for each in bound)
 
 
 def _legend(link: Link | None) -> Block:

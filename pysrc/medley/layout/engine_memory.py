@@ -31,6 +31,11 @@ _UNIFIED_LIMIT = 0.85
 _UNIFIED_SYSTEM = 8 * GIB
 _LEAST_SYSTEM = 2 * GIB
 _SYSTEM_PART = 8
+SNUG_BYTES = 4 * GIB
+"""A layout that leaves a rank on unified memory less than this loses to one of equal speed that leaves more.
+
+Judgement: what is estimated here (activations, sampler, graphs) may be off by a few GiB, and where the system
+shares the memory, running out freezes the host."""
 # vLLM's own default of --gpu-memory-utilization in 0.32.
 _GPU_LIMIT = 0.92
 # Judgement: a host without a GPU runs the engine's threads and everything else in the same memory.
@@ -69,9 +74,14 @@ def engine(kind: str) -> Engine:
     return _BY_KIND.get(kind, _GPU)
 
 
+def is_unified(kind: str) -> bool:
+    """Whether GPU and system of this kind of host share one memory."""
+    return engine(kind) is _UNIFIED
+
+
 def usable_bytes(kind: str, total_bytes: int, available_bytes: int) -> int:
     """What a rank may take of a device of this kind of host: `Device.memory_bytes`."""
-    if engine(kind) is _UNIFIED:
+    if is_unified(kind):
         system = min(_UNIFIED_SYSTEM, max(_LEAST_SYSTEM, total_bytes // _SYSTEM_PART))
         most = min(_UNIFIED_LIMIT * total_bytes, available_bytes - system)
     elif kind == "cpu":

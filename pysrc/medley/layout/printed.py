@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from medley.layout.choose import Choice, P
+from medley.layout.choose import UNFITTED, Choice, P, predicted
 from medley.layout.fit import Fit, Rank, gib
 from medley.layout.shapes import Layout
 from medley.layout.words import named, pipelines, wire
@@ -20,15 +20,10 @@ def lines(model: str, choice: Choice[P], *, everything: bool = False) -> Iterato
         seen = "measured" if link.measured else "stated"
         yield f"  between hosts: {' '.join(wire(link))}, {link.latency_us:g} µs one way, as {seen}"
     yield ""
-    told = choice.prediction
-    yield (
-        f"predicted: {told.tokens_per_s:.1f} tokens/s ({told.low:.1f} to {told.high:.1f}), "
-        f"{told.per_stream:.1f} for each stream, first token after {told.ttft_s:.2f} s"
-    )
-    yield f"bound by: {told.bound}"
+    yield from predicted(choice.prediction)
     yield from (f"warning: {each}" for each in choice.warnings)
     yield ""
-    yield from (f"why: {each}" for each in choice.why if not each.startswith("predicted "))
+    yield from (f"why: {each}" for each in choice.why if not each.startswith(("predicted ", UNFITTED)))
     shown = choice.rejected if everything else choice.rejected[:_SHOWN]
     yield from (f"not: {each.what}: {each.because}" for each in shown)
     if len(shown) < len(choice.rejected):
