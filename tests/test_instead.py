@@ -2,13 +2,21 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from medley.cli.plan import Plan
+from medley.engine import Serving
+from medley.instead import placed
+from medley.layout.candidates import Sizes
+from medley.placement import Wanted
 from medley.problem import Problem
+from medley.recipe import Order
+from medley.weights import Weights
 from tests.recorded import HOSTS
+from tests.test_placement import shape, site
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +95,17 @@ def test_what_no_table_has_in_fewer_bits() -> None:
     command, _, why = fixes("qwen3-32b", "--hosts", "rtx-5090")[0].partition("  # ")
     assert command == "medley plan ORG/NAME --hosts rtx-5090"
     assert why == "a repository that has it in nvfp4: about 19.2 GiB, which fits"
+
+
+def test_hosts_of_the_cluster_that_are_missing_are_brought_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text("[hosts.spark-1]\n[hosts.spark-2]\n")
+    monkeypatch.setenv("MEDLEY_CLUSTER", str(file))
+    order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), Serving("Qwen/Qwen3-8B", "qwen3-8b"))
+    order = replace(order, wanted=Wanted(sizes=Sizes(stages=2)), typed=("medley", "serve", "qwen3-8b"))
+    with pytest.raises(Problem) as caught:
+        placed(order, shape("qwen3-8b"), site("spark", "spark-1"))
+    first, *_ = caught.value.fix.splitlines()
+    assert first == "medley up  # 1 of the 2 hosts of cluster.toml are here; then the same again"

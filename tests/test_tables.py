@@ -42,5 +42,9 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "tables.md"
 )
 def test_every_key_is_documented(shape: type[Table]) -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
-    missing = [name for name in shape.model_fields if f"`{name}`" not in text and f"[{name}]" not in text and f".{name}]" not in text]
+    missing = [
+        name
+        for name in shape.model_fields
+        if f"`{name}`" not in text and f"[{name}]" not in text and f".{name}]" not in text
+    ]
     assert missing == []

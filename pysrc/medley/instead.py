@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count, islice
 from shlex import join
 
-from medley import apart, config, origin, origins
+from medley import apart, cluster, config, origin, origins
 from medley.imagined import imagined
 from medley.layout.candidates import Sizes
 from medley.layout.choose import Choice
@@ -39,9 +39,19 @@ def placed(order: Order, shape: Shape, site: Site) -> Choice[Prediction]:
     try:
         return placement(shape, site, order.wanted)
     except NoLayout as problem:
-        found = (*_changes(order, shape, site, problem.remedies), *apart.remedies(site.origins))
+        changed = _changes(order, shape, site, problem.remedies)
+        found = (*_brought_back(site), *changed, *apart.remedies(site.origins))
         fix = "\n".join(found) or problem.fix
         raise Problem(problem.what, cause=problem.cause, fix=fix, status=problem.status) from problem
+
+
+def _brought_back(site: Site) -> Iterator[str]:
+    """Hosts of cluster.toml that are missing in the cluster which runs."""
+    if not site.order or cluster.file() is None:
+        return
+    here, wanted = len(site.hosts), len(cluster.read().hosts)
+    if wanted > here:
+        yield f"medley up  # {here} of the {wanted} hosts of cluster.toml are here; then the same again"
 
 
 def _changes(order: Order, shape: Shape, site: Site, remedies: Remedies | None) -> Iterator[str]:
