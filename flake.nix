@@ -38,7 +38,12 @@
       };
 
       nixosModules = rec {
-        medley = import ./nix/nixos.nix { inherit self; };
+        # With a key it may be imported twice, by a configuration and by a module of it.
+        medley = {
+          _file = "${self}/nix/nixos.nix";
+          key = "${self}/nix/nixos.nix";
+          imports = [ (import ./nix/nixos.nix { inherit self; }) ];
+        };
         default = medley;
       };
     };

@@ -6,12 +6,15 @@
   tables,
 }:
 let
+  # medley itself too, for its version and its entry point; uv's module, which finds the program.
   python = pkgs.python313.withPackages (
     python:
     import ./dependencies.nix python
     ++ [
       python.hypothesis
       python.pytest
+      python.uv
+      (python.toPythonModule medley)
     ]
   );
 in
@@ -19,7 +22,17 @@ in
   inherit medley;
 
   # The pure tests, in Nix's sandbox.
-  tests = pkgs.runCommand "medley-tests" { nativeBuildInputs = [ python ]; } ''
+  tests =
+    pkgs.runCommand "medley-tests"
+      {
+        nativeBuildInputs = [
+          python
+          pkgs.openssh
+          pkgs.python311
+          pkgs.python312
+        ];
+      }
+      ''
     cp -r ${self} tree
     chmod -R u+w tree
     cd tree

@@ -54,8 +54,9 @@ in
     postBuild = ''
       # flashinfer and torch link with -L$CUDA_HOME/lib64
       [ -e $out/lib64 ] || ln -s lib $out/lib64
-      # The stub of the driver is to link with; by this name a loader would take it for the driver.
-      rm -f $out/lib/libcuda.so.1
+      # The stub of the driver is to link with; by this name a loader would take it for the driver, and nixpkgs'
+      # ld-wrapper would write its folder into what is linked.
+      rm -f $out/lib/libcuda.so.1 $out/lib/stubs/libcuda.so.1
       # nixpkgs' nvcc looks for headers in its own package, where cuda_runtime.h is not (nor is crt from CUDA 13
       # on): torch and flashinfer name $CUDA_HOME/include, TileLang and who types `nvcc x.cu` do not. It comes last,
       # because flashinfer brings a CUB of its own, which is to be found before the toolkit's.

@@ -106,14 +106,15 @@ in
     meta = { inherit (program.meta) description; };
   }) programs;
 
-  # Neither images, gigabytes each, nor NCCL, which is compiled: they are evaluated with the packages.
+  # Nothing that fetches CUDA, which is unfree and gigabytes: toolkits, shells, images and NCCL are evaluated with
+  # the packages and shells. What a CPU needs stands for them.
   checks =
     import ./checks.nix {
       inherit self medley tables;
       pkgs = plain;
     }
-    // named "toolkit" toolkits
-    // named "shell" shells
+    // named "toolkit" { inherit (toolkits) cpu; }
+    // named "shell" { inherit (shells) cpu; }
     // named "app" programs;
 
   # nixfmt for a whole tree: `nix fmt`.

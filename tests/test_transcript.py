@@ -80,5 +80,7 @@ def test_a_question_that_hangs_hangs_no_other() -> None:
 def test_a_host_without_timeout(tmp_path: Path) -> None:
     for name in ("sh", "sed"):
         (tmp_path / name).symlink_to(which(name) or "")
-    asked = {"command -v timeout": Answer("", 127), "echo one": Answer("one\n")}
+    # 127 by dash, 1 by bash
+    absent = subprocess.run(["sh", "-c", "command -v nothing-like-it"], check=False).returncode
+    asked = {"command -v timeout": Answer("", absent), "echo one": Answer("one\n")}
     assert parse(answered(script(asked), PATH=str(tmp_path))) == asked

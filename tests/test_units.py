@@ -192,3 +192,24 @@ def test_what_is_started_already_is_not_replaced_unseen() -> None:
     units.stop("medley-x")
     with units.alone("medley-x"):
         pass
+
+
+def test_one_of_the_same_name_in_another_state_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "other"))
+    units.start(unit(*SLEEPS))
+    assert within(running)
+    other = running()
+    assert other
+    try:
+        monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+        units.start(unit(*SLEEPS))
+        assert within(running)
+        assert running() != other
+        assert units.stop("medley-x")
+        assert alive(other)
+    finally:
+        monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "other"))
+        units.stop("medley-x")
+    assert not alive(other)

@@ -18,14 +18,28 @@ def _environment(pid: int) -> dict[str, str] | None:
     return dict(word.partition("=")[::2] for word in words if word)
 
 
-def named(*words: str) -> int | None:
-    """A process whose command ends with these words."""
+def holder(file: Path, *words: str) -> int | None:
+    """The process that has this file open and whose command ends with these words.
+
+    By its command alone it could be another user's, or that of another state folder.
+    """
     end = b"".join(word.encode() + b"\0" for word in words)
     for pid, _ in _parents():
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/cmdline").read_bytes().endswith(b"\0" + end):
+            process = Path(f"/proc/{pid}")
+            if (process / "cmdline").read_bytes().endswith(b"\0" + end) and _has_open(process, file):
                 return pid
     return None
+
+
+def _has_open(process: Path, file: Path) -> bool:
+    wanted = file.stat()
+    for handle in (process / "fd").iterdir():
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            found = handle.stat()
+            if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                return True
+    return False
 
 
 def descendants(root: int) -> set[int]:

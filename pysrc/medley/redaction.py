@@ -53,7 +53,8 @@ _PUBLIC = re.compile(
 )
 # What a GPU's user is called may be a project's name; these are nobody's.
 _GPU_USER = re.compile(r"^( +Name +: )(\S+)$", re.MULTILINE)
-_NOBODYS = {"root", "user", "nobody", "daemon", "ubuntu", "nvidia"}
+_NOBODYS = {"root", "user", "nobody", "daemon", "ubuntu", "nvidia", "home", "build", "nixbld"}
+"""Names that say nothing of anybody, among them folders that HOME is called by in sandboxes."""
 _KNOWN_USER = re.compile(
     r"python[0-9.]*|Xorg|Xwayland|gnome-\S+|kwin\S*|plasmashell|firefox|chrome|chromium|vllm|ray|raylet|ollama"
     r"|llama-server|tritonserver|(VLLM|ray|sglang)::\S*|\[Not|N/A"
@@ -190,7 +191,8 @@ class Redactor:
         new = self._address(address)
         if new == address:
             return word
-        return new.exploded if word == address.exploded else str(new)
+        # Written out as the kernel writes a GID; `exploded` of a mapped address is dotted from Python 3.13 on.
+        return _written_out(new) if word.lower() == _written_out(address) else str(new)
 
     def _address(self, address: ipaddress.IPv6Address) -> ipaddress.IPv6Address:
         if address.ipv4_mapped:
@@ -216,6 +218,11 @@ class Redactor:
 
 def _hex(text: str) -> int:
     return int(text.replace(":", ""), 16)
+
+
+def _written_out(address: ipaddress.IPv6Address) -> str:
+    """All 32 digits, in groups of four."""
+    return _split(int(address), 32, 4)
 
 
 def _split(number: int, digits: int, by: int) -> str:

@@ -6,6 +6,19 @@ It imports little: every agent says it before anything else.
 import hashlib
 from pathlib import Path
 
+DISTRIBUTION = "medley-llm"
+"""The name to install by; `medley` is another project's on PyPI."""
+
+
+def version() -> str:
+    """As it was installed, in a bare source tree `not installed`."""
+    import importlib.metadata  # noqa: PLC0415 - an agent says no version
+
+    try:
+        return importlib.metadata.version(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
 
 def digest() -> str:
     """Of medley's own modules and locks; what a user adds elsewhere does not count."""

@@ -201,7 +201,7 @@ def _keeper(name: str) -> int | None:
     if not lock.exists():
         return None
     with store.lock(lock) as free:
-        return None if free else family.named("kept", name)
+        return None if free else family.holder(lock, "kept", name)
 
 
 def _stop_limit_s(name: str) -> float:

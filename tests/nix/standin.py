@@ -19,10 +19,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARIES = (
-    *("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1", "libnuma.so.1"),
-    *("libibverbs.so.1", "libmlx5.so.1"),
-)
+LIBRARIES = {
+    "libgcc_s.so.1": "libgcc-s1",
+    "libstdc++.so.6": "libstdc++6",
+    "libz.so.1": "zlib1g",
+    "libnuma.so.1": "libnuma1",
+    "libibverbs.so.1": "libibverbs1",
+    "libmlx5.so.1": "ibverbs-providers",
+}
+"""What the stand-in is made of, and Debian's package of each."""
 
 
 def prepare(
@@ -64,12 +69,22 @@ def describe(venv: Path) -> dict[str, object]:
         "venv": str(venv.absolute()),
         "pythons": pythons(),
         "interpreter": next(path for path in paths if Path(path).name.startswith("ld-linux")),
-        "libraries": {name: next(path for path in paths if Path(path).name == name) for name in LIBRARIES},
+        "libraries": libraries(paths),
         "uv": which("uv", search),
         "ninja": which("ninja", search),
         "patchelf": which("patchelf", search),
         "nix": str(Path(which("nix-instantiate", search))),
     }
+
+
+def libraries(paths: list[str]) -> dict[str, str]:
+    """Where ldconfig has each; exits with the package of those it lacks."""
+    found = {name: path for path in reversed(paths) if (name := Path(path).name) in LIBRARIES}
+    lacking = [name for name in LIBRARIES if name not in found]
+    if lacking:
+        packages = " ".join(dict.fromkeys(LIBRARIES[name] for name in lacking))
+        raise SystemExit(f"{', '.join(lacking)}: not on this machine\n  fix:   apt-get install {packages}")
+    return found
 
 
 def which(name: str, search: str) -> str:

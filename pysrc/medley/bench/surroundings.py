@@ -5,7 +5,6 @@ import platform
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ def surroundings(
     known = measured.read()
     within = hosts(what.layout) if what and what.layout else tuple(told)
     table = {
-        "medley": {"version": _version(), "source": source.digest()},
+        "medley": {"version": source.version(), "source": source.digest()},
         "engine": {"name": engine, **_environment(binary)},
         "plan": _plan(what),
         "hosts": [_host(name, said) for name, said in told.items()],
@@ -70,13 +69,6 @@ def _replaced(value: Any, by: Mapping[str, str]) -> Any:  # noqa: ANN401 - any J
     if isinstance(value, Mapping):
         return {name: _replaced(part, by) for name, part in value.items()}
     return [_replaced(part, by) for part in value] if isinstance(value, list | tuple) else value
-
-
-def _version() -> str:
-    try:
-        return version("medley")
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _environment(binary: Path) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The verbs of `medley`, one module each: they parse, wire and print, and decide nothing."""
 
-import importlib.metadata
-
+from medley import source
 from medley.cli.verb import Verb
 
 VERBS = (
@@ -60,10 +59,7 @@ Examples:
         return 0
 
 
-try:
-    Medley.VERSION = importlib.metadata.version("medley")
-except importlib.metadata.PackageNotFoundError:  # run from a source tree that is not installed
-    Medley.VERSION = "not installed"
+Medley.VERSION = source.version()
 
 for _verb in VERBS:
     Medley.subcommand(_verb, f"medley.cli.{_verb.replace('-', '_')}.{_verb.title().replace('-', '')}")
