@@ -159,3 +159,24 @@ def test_every_flag_has_its_reason() -> None:
 )
 def test_last_error(lines: list[str], error: str | None) -> None:
     assert vllm.last_error(lines) == error
+
+
+@pytest.mark.parametrize(
+    ("line", "lost"),
+    [
+        pytest.param("ERROR RayWorkerProc rank=[1] died unexpectedly", True, id="a rank that died"),
+        pytest.param(
+            "INFO [ray_utils.py:467] Waiting for creating a placement group of specs for 30 seconds. specs=[",
+            True,
+            id="a host that went away before its rank was placed",
+        ),
+        pytest.param(
+            "INFO [ray_utils.py:467] Waiting for creating a placement group of specs for 10 seconds. specs=[",
+            False,
+            id="Ray takes its time",
+        ),
+        pytest.param("WARNING EngineCore died", False, id="any other death ends the process too"),
+    ],
+)
+def test_whether_a_line_says_that_it_is_lost(line: str, *, lost: bool) -> None:
+    assert vllm.fatal(line) is lost

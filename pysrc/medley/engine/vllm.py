@@ -20,6 +20,8 @@ HELP: tuple[str, ...] = ("serve", "--help=all")
 # "(EngineCore pid=12) ERROR 11-21 08:01:33 [core.py:1109] ValueError: …"; each part before the error may lack
 _PREFIX = re.compile(r"^(?:\(\S+ pid=\d+\) ?)?(?:ERROR [\d-]+ [\d:]+ \[[^\]]+\] ?)?")
 _ERROR = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*|vllm.*: error: .*)")
+# It says so after 10 seconds, 30, 70 and so on.
+_UNPLACED = "Waiting for creating a placement group of specs for 30 seconds"
 # What vLLM's parent processes raise when a child died: true, and no reason.
 _EMPTY = (
     "See root cause above",
@@ -183,9 +185,10 @@ def fatal(line: str) -> bool:
     """Whether a line says that the engine is lost, though its process goes on.
 
     A rank that is gone leaves vLLM's head waiting for its next answer, with /health at 200, for minutes (vLLM
-    0.32.0, RayExecutorV2).
+    0.32.0, RayExecutorV2). It waits half an hour for slots that were free when it was started: a host that went
+    away before its ranks were placed.
     """
-    return "RayWorkerProc" in line and "died unexpectedly" in line
+    return ("RayWorkerProc" in line and "died unexpectedly" in line) or _UNPLACED in line
 
 
 def last_error(lines: Sequence[str]) -> str | None:
