@@ -191,7 +191,7 @@ class Redactor:
         new = self._address(address)
         if new == address:
             return word
-        # Written out as the kernel writes a GID; `exploded` of a mapped address is dotted from Python 3.13 on.
+        # As the kernel writes a GID; `exploded` of a mapped address is dotted from Python 3.13 on.
         return _written_out(new) if word.lower() == _written_out(address) else str(new)
 
     def _address(self, address: ipaddress.IPv6Address) -> ipaddress.IPv6Address:

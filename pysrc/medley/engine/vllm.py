@@ -185,8 +185,8 @@ def fatal(line: str) -> bool:
     """Whether a line says that the engine is lost, though its process goes on.
 
     A rank that is gone leaves vLLM's head waiting for its next answer, with /health at 200, for minutes (vLLM
-    0.32.0, RayExecutorV2). It waits half an hour for slots that were free when it was started: a host that went
-    away before its ranks were placed.
+    0.32.0, RayExecutorV2). It waits half an hour for a slot that was free when it was started: its host went
+    away before the rank was placed.
     """
     return ("RayWorkerProc" in line and "died unexpectedly" in line) or _UNPLACED in line
 

@@ -109,6 +109,8 @@ import ./trivial.nix { inherit lib mk host; }
   gnused = programs "gnused" [ "/usr/bin/sed" ];
   # pkgs/by-name/ip/iproute2/package.nix
   iproute2 = programs "iproute2" [ "/usr/sbin/ip" ];
+  # pkgs/tools/networking/openssh/default.nix, pkgs/top-level/all-packages.nix
+  openssh = programs "openssh" (map (name: "/usr/bin/${name}") [ "ssh" "ssh-keygen" "ssh-keyscan" "ssh-add" "ssh-agent" ]);
   # pkgs/os-specific/linux/procps-ng/default.nix, pkgs/top-level/all-packages.nix
   procps = programs "procps" [ "/usr/bin/ps" ];
   # pkgs/by-name/ut/util-linux/package.nix

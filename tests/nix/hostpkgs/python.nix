@@ -24,6 +24,7 @@ let
     pydantic = null;
     pytest = null;
     rich = null;
+    uv = null;
   };
 
   # pkgs/development/interpreters/python/mk-python-derivation.nix and hooks/: pypaBuildHook,
@@ -77,6 +78,9 @@ let
         ${postInstall}
       '';
     };
+
+  # pkgs/development/interpreters/python/python-packages-base.nix
+  toPythonModule = drv: drv // { module = "${drv}"; };
 in
 {
   # pkgs/development/interpreters/python/passthrufun.nix
@@ -98,18 +102,20 @@ in
 
   withPackageSet = {
     pkgs = packages // {
-      inherit buildPythonApplication;
+      inherit buildPythonApplication toPythonModule;
     };
-    # It cannot show that a module is missing from the list: the virtualenv has them all.
+    # A Python with these and what they require, out of the virtualenv, and nothing else of it.
     withPackages =
       choose:
+      let
+        chosen = choose (packages // { inherit toPythonModule; });
+      in
       mk {
         name = "host-python-env";
-        inputs = choose packages;
+        inputs = chosen;
         text = ''
-          mkdir -p $out/bin
-          printf '#!/usr/bin/bash\nexec %s/bin/python "$@"\n' ${host.venv} > $out/bin/python3
-          chmod +x $out/bin/python3
+          ${host.venv}/bin/python ${./python_env.py} $out \
+            ${toString (map (each: each.module or each.pname) chosen)}
         '';
       };
   };

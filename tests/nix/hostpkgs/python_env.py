@@ -1,0 +1,55 @@
+"""A virtualenv with some packages of this one and what they require, like nixpkgs' python.withPackages.
+
+python python_env.py OUT NAME-OR-FOLDER...     a folder is a built application, whose own module is taken
+"""
+
+import importlib.metadata
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+SITE = Path("lib") / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+
+
+def main(out: Path, wanted: Iterable[str]) -> None:
+    subprocess.run([getattr(sys, "_base_executable"), "-m", "venv", "--without-pip", out], check=True)  # noqa: B009
+    site = out / SITE
+    for each in wanted:
+        if each.startswith("/"):
+            for entry in (Path(each) / SITE).iterdir():
+                link(entry, site)
+        else:
+            for name in closure(each, set()):
+                for entry in entries(name):
+                    link(entry, site)
+
+
+def closure(name: str, seen: set[str]) -> set[str]:
+    """The distribution and all that it requires here, its extras aside."""
+    if name.lower() not in seen:
+        seen.add(name.lower())
+        for line in importlib.metadata.distribution(name).requires or ():
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                closure(requirement.name, seen)
+    return seen
+
+
+def entries(name: str) -> set[Path]:
+    """What stands of it in site-packages, and its programs aside."""
+    found = importlib.metadata.distribution(name)
+    tops = {file.parts[0] for file in found.files or () if file.parts[0] not in {"..", "__pycache__"}}
+    return {Path(str(found.locate_file(top))) for top in tops}
+
+
+def link(entry: Path, site: Path) -> None:
+    target = site / entry.name
+    if not target.exists():
+        target.symlink_to(entry)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
