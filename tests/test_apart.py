@@ -1,5 +1,7 @@
 """Which hosts cannot be in one cluster for where their engines come from, and what is said of it."""
 
+from dataclasses import replace
+
 import pytest
 
 from medley import apart, config, origins
@@ -60,14 +62,15 @@ def test_who_asks_for_both_is_told_the_way() -> None:
 @pytest.mark.parametrize(
     ("kinds", "asked"),
     [
-        pytest.param("spark,orin-r39", Asked(), id="JetPack 7.2"),
+        pytest.param("spark,orin-r39", Asked(), id="JetPack 7.2, with Nix"),
         pytest.param("spark,orin", ONE, id="one image on all"),
         pytest.param("spark,orin", Asked(environment="VENV"), id="the user's own on all"),
         pytest.param("orin:2", Asked(), id="both out of their image"),
         pytest.param("spark,cpu", Asked(), id="a CPU takes no part with GPUs anyway"),
     ],
 )
-def test_they_come_together(kinds: str, asked: Asked) -> None:
+def test_they_come_together(kinds: str, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_FLAKE", "/flake")
     there = origins.chosen(site(kinds), Wanted(), asked)
     assert list(apart.warnings(there.origins)) == []
     if "cpu" not in kinds:
@@ -94,3 +97,20 @@ def test_hosts_that_have_joined_agree() -> None:
     assert origins.chosen(running, Wanted(), Asked()).origins == {}
     found = placement(shape("qwen3-8b"), running, Wanted(sizes=Sizes(1, 2, 1)))
     assert not any("one cluster" in each for each in found.warnings)
+
+
+def test_without_nix_the_nccl_of_an_orin_starts_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEDLEY_FLAKE", raising=False)
+    there = origins.chosen(site("orin-r39:2"), Wanted(), Asked())
+    alone = placement(shape("qwen3-8b"), there, Wanted())
+    assert len(hosts(alone.layout)) == 1
+    assert any("cannot be in one cluster: the NCCL that PyPI has" in each for each in alone.warnings)
+    order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), Serving("Qwen/Qwen3-8B", "qwen3-8b"))
+    order = replace(order, wanted=Wanted(sizes=Sizes(2)))
+    with pytest.raises(Problem) as caught:
+        placed(order, shape("qwen3-8b"), there)
+    assert "nix run .#ray-head" in caught.value.fix
+    assert "--nccl FILE" in caught.value.fix
+    monkeypatch.setenv("VLLM_NCCL_SO_PATH", "/opt/nccl/libnccl.so.2")
+    given = origins.chosen(there, Wanted(), Asked())
+    assert len(hosts(placed(order, shape("qwen3-8b"), given).layout)) == 2

@@ -607,7 +607,9 @@ def test_a_sound_host_is_told_to_be_so(rule: str, case: Callable[[], Case]) -> N
 def test_nothing_is_found_on_a_healthy_host(name: str) -> None:
     for made in (case_of({name: None}), old(name)):
         found = [(rule.name, check.found) for rule in RULES for check in rule.look(made) if check.problem]
-        assert found == []
+        # Without Nix a Jetson Orin has no NCCL that starts.
+        known = [("kernels", "an engine out of our lock cannot talk to other hosts here; alone it serves")]
+        assert found == (known if name == "orin-r39" else [])
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_whether_an_engine_knows_a_model(version: str | None, *, knows: bool) ->
 
 def test_default_images_of_two_kinds_are_not_one() -> None:
     there = of("spark,orin", Asked(image="default"))
-    both = [replace(there[name], without_ray=False) for name in ("spark-1", "orin-1")]
+    both = [replace(there[name], alone=None) for name in ("spark-1", "orin-1")]
     assert both[0].differences(both[1]) == ["vLLM 0.32.0 and 0.12.0", "Python 3.12 and 3.10"]
 
 

@@ -69,7 +69,7 @@ def test_what_cannot_be_written(
 
 def test_the_picture_in_the_documentation_is_what_its_command_draws(tmp_path: Path) -> None:
     shown = Path(__file__).parents[1] / "docs" / "plan.svg"
-    command = "medley plan qwen3.5-122b-a10b --hosts spark:1,thor:1,orin-r39:2"
+    command = "medley plan qwen3.5-122b-a10b --hosts spark:1,thor:2"
     assert f"{command} --svg docs/plan.svg" in shown.with_name("layouts.md").read_text()
     assert run(*command.split()[2:], "--svg", str(tmp_path / "plan.svg")) == 0
     assert (tmp_path / "plan.svg").read_text() == shown.read_text(), f"draw it anew: {command} --svg {shown}"

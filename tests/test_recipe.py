@@ -69,7 +69,10 @@ def test_all_hosts_meet_on_one_wire() -> None:
         pytest.param("thor,orin-r39", ["--link", "enP2p1s0"], id="nor do a Thor's lanes"),
     ],
 )
-def test_a_head_is_told_its_wire_where_it_would_take_another(kinds: str, typed_link: list[str]) -> None:
+def test_a_head_is_told_its_wire_where_it_would_take_another(
+    kinds: str, typed_link: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_FLAKE", "/flake")  # which has an NCCL for an Orin
     head, worker, serve = recipe("qwen3-8b", site(kinds), Wanted(sizes=Sizes(1, 2, 1)))
     assert of(head)[1] == ["medley", "ray-head", *typed_link]
     assert head.starts.command.env["VLLM_HOST_IP"] == serve.starts.command.env["VLLM_HOST_IP"]

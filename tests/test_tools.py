@@ -178,3 +178,25 @@ def test_json_of_a_toolkit_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "toolkit.json"
     path.write_text(TOOLKIT.model_dump_json())
     assert json.loads(path.read_text())["kind"] == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "refused"),
+    [
+        pytest.param("orin-r39", None, True, id="the wheels' own does not start"),
+        pytest.param("orin-r39", "/opt/nccl/libnccl.so.2", False, id="the user has another"),
+        pytest.param("spark", None, False, id="it starts"),
+    ],
+)
+def test_hosts_that_join_need_an_nccl_that_starts(
+    name: str, given: str | None, *, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VLLM_NCCL_SO_PATH", raising=False)
+    if given:
+        monkeypatch.setenv("VLLM_NCCL_SO_PATH", given)
+    tools.expected(kind(name))  # alone it serves
+    if not refused:
+        tools.expected(kind(name), joins=True)
+        return
+    with pytest.raises(Problem, match="cannot talk to other hosts"):
+        tools.expected(kind(name), joins=True)

@@ -72,6 +72,9 @@ def origins(
     """Hosts whose engine is known to be another than the head's."""
     of = origin.of_members(members, engine)
     for name, found in of.items():
+        if found.alone:
+            yield name, Problem(f"{name} cannot be in a cluster", cause=found.alone, fix=found.able or "")
+            continue
         differ = found.differences(of[head]) if head in of else []
         if differ:
             ways = (*([f"{found.upgrade} on {name}"] if found.upgrade else []), "the same image on all hosts")

@@ -6,7 +6,7 @@ from itertools import combinations
 from medley.layout.shapes import Link
 from medley.layout.wires import LinkOf
 from medley.layout.words import listed
-from medley.origin import OWN, Origin, with_ray
+from medley.origin import OWN, Origin
 
 
 def joined(link_of: LinkOf, of: Mapping[str, Origin]) -> LinkOf:
@@ -57,9 +57,9 @@ def groups(of: Mapping[str, Origin]) -> list[list[str]]:
 
 
 def _way(of: Mapping[str, Origin], *pair: list[str]) -> str:
-    bare = next((of[names[0]].name for names in pair if of[names[0]].without_ray), None)
-    if bare:
-        return f"one image with Ray in it on all of them: {with_ray(bare)}"
+    able = dict.fromkeys(each.able for names in pair if (each := of[names[0]]).alone and each.able)
+    if able:
+        return "; ".join(able)
     ways = [
         f"{upgrade} on {listed(names)}" for names in pair if (upgrade := of[names[0]].upgrade) is not None
     ]

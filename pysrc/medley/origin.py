@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _ALIKE: Mapping[str, str] = {**dict(TITLES.items()), "ray": "Ray", "python": "Python"}
 _SHOWN: Mapping[str, str] = {**_ALIKE, "cuda": "CUDA"}
 OWN = "VENV"
+OWN_NCCL = "VLLM_NCCL_SO_PATH"
+"""A user's own NCCL, which vLLM opens; torch takes the one that is preloaded."""
 _PIN = re.compile(r"^([\w.-]+)==([^ ;\\]+)", re.MULTILINE)
 
 Versions = Mapping[str, str]
@@ -43,8 +45,10 @@ class Origin:
     device: str = "cuda"
     upgrade: str | None = None
     """What would give such a host a lock of ours."""
-    without_ray: bool = False
-    """It is known to hold none, so that it cannot take part in a cluster."""
+    alone: str | None = None
+    """Why its host cannot be in a cluster."""
+    able: str | None = None
+    """What to do so that it can."""
     lacks: str | None = None
     """Why its engine cannot serve the model that is asked for."""
 
@@ -55,14 +59,13 @@ class Origin:
     @property
     def unsaid(self) -> list[str]:
         """Of what must be alike, that which nobody says."""
-        known = {*self.versions, *(["ray"] if self.without_ray else [])}
-        wanted = [key for key in ("ray", "python") if key not in known]
+        wanted = [key for key in ("ray", "python") if key not in self.versions and not self.alone]
         return [_ALIKE[key] for key in wanted]
 
     def differences(self, other: "Origin") -> list[str]:
         """What is known to keep the two from one cluster."""
-        bare = dict.fromkeys(each.name for each in (self, other) if each.without_ray)
-        return [f"{name} has no Ray" for name in bare] or [
+        alone = dict.fromkeys(each.alone for each in (self, other) if each.alone)
+        return [*alone] or [
             f"{title} {self.versions[key]} and {other.versions[key]}"
             for key, title in _ALIKE.items()
             if key in self.versions and key in other.versions and self.versions[key] != other.versions[key]
@@ -70,21 +73,48 @@ class Origin:
 
 
 def origin(
-    kind: Kind, engine: Engine, asked: Asked, locked: Mapping[str, Versions], *, images: bool = True
+    kind: Kind,
+    engine: Engine,
+    asked: Asked,
+    locked: Mapping[str, Versions],
+    *,
+    images: bool = True,
+    pinned: bool = False,
 ) -> Origin:
+    """`images`: it may be one; `pinned`: Nix brings the toolkit, with an NCCL where the wheels' fails."""
     host = kind.host
+    lone = no_nccl(kind) if needs_nccl(kind) and not pinned else None
+    alone, able = (lone.cause, lone.fix) if lone else (None, None)
     named, default = asked.image, host.container.image
     offered = host.environments.get(engine)
     if named not in {None, "default"}:
         return Origin(("--image", str(named)), str(named), image=True, device=host.device)
     if asked.environment:
         name = asked.environment
-        return Origin(("--env", name), name, locked.get(name, {}), device=host.device)
+        if name not in locked:
+            return Origin(("--env", name), name, device=host.device)
+        return Origin(("--env", name), name, locked[name], device=host.device, alone=alone, able=able)
     if named or (default and offered is None and host.no_environment and images and _has(kind, engine)):
         return _of_image(kind)
     if offered:
-        return Origin((), offered, locked.get(offered, {}), device=host.device)
+        known = locked.get(offered, {})
+        return Origin((), offered, known, device=host.device, alone=alone, able=able)
     return Origin(("--env", OWN), device=host.device, upgrade=host.upgrade)
+
+
+def needs_nccl(kind: Kind) -> bool:
+    """Whether the NCCL of the wheels does not start on such a host."""
+    return kind.host.toolkit is not None and kind.host.toolkit.nccl
+
+
+def no_nccl(kind: Kind) -> Problem:
+    """Of ranks that would talk to other hosts over the NCCL of the wheels."""
+    return Problem(
+        "an engine out of our lock cannot talk to other hosts here",
+        cause=f"the NCCL that PyPI has ends on {kind.host.title}: NVML knows no peer-to-peer there",
+        fix="nix run .#ray-head, which compiles one that starts; or build one by hand (docs/orin.md): "
+        f"export {OWN_NCCL}=FILE LD_PRELOAD=FILE, or out of an image --nccl FILE",
+    )
 
 
 def default_image(kind: Kind) -> str:
@@ -108,7 +138,8 @@ def _of_image(kind: Kind) -> Origin:
         image=True,
         device=host.device,
         upgrade=host.upgrade,
-        without_ray="ray" in held.lacks,
+        alone=f"{default_image(kind)} has no Ray" if "ray" in held.lacks else None,
+        able=f"one image with Ray in it on all of them: {with_ray(default_image(kind))}",
     )
 
 
@@ -157,9 +188,9 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def of_members(members: Mapping[str, tuple[Kind, "Member"]], engine: Engine) -> dict[str, Origin]:
-    """Of hosts in cluster.toml."""
+    """Of hosts in cluster.toml; whether one has Nix, it says itself when its part begins."""
     known = locked()
     return {
-        name: origin(kind, engine, Asked(member.image, member.env), known)
+        name: origin(kind, engine, Asked(member.image, member.env), known, pinned=True)
         for name, (kind, member) in members.items()
     }

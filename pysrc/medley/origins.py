@@ -1,5 +1,6 @@
 """Origins are where the hosts of a site have their engines from, for what is wanted of them."""
 
+import os
 from dataclasses import replace
 
 from medley import origin
@@ -15,7 +16,11 @@ def chosen(site: Site, wanted: Wanted, asked: origin.Asked, model: Model | None 
     kinds = {name: kind for name, (_, kind) in site.hosts.items()}
     images, engine = wanted.launcher != "mp", wanted.engine
     locked = origin.locked()
-    found = {name: origin.origin(kind, engine, asked, locked, images=images) for name, kind in kinds.items()}
+    pinned = any(os.environ.get(name) for name in ("MEDLEY_FLAKE", "MEDLEY_TOOLKIT", origin.OWN_NCCL))
+    found = {
+        name: origin.origin(kind, engine, asked, locked, images=images, pinned=pinned)
+        for name, kind in kinds.items()
+    }
     known = {
         name: replace(each, lacks=origin.unknown(model, engine, each.versions.get(engine)))
         for name, each in found.items()

@@ -7,6 +7,7 @@ from medley import config, driver, elf, libcuda, toolkit, venv
 from medley.inside.preload import MORE as PRELOAD
 from medley.kind import Kind
 from medley.launch import Tools
+from medley.origin import OWN_NCCL, needs_nccl, no_nccl
 from medley.preload import Preload
 from medley.problem import Problem
 from medley.tables import TITLES, Engine
@@ -34,7 +35,9 @@ def ready(
         binary = own / "bin"
     else:
         name = environment(kind, named, engine)
-        require_driver(kind, venv.blueprint(name, chain, driver=kind.host.driver).preload)
+        wanted = venv.blueprint(name, chain, driver=kind.host.driver)
+        _require_nccl(kind, wanted.interpreter.loader if joins else None)
+        require_driver(kind, wanted.preload)
         binary = venv.ready(name, chain, driver=kind.host.driver, watch=watch).programs
     nccl = (
         toolkit.nccl(kind.name, watch=watch)
@@ -62,6 +65,7 @@ def expected(
     else:
         name = environment(kind, named, engine)
         wanted = venv.blueprint(name, chain, driver=kind.host.driver)
+        _require_nccl(kind, wanted.interpreter.loader if joins else None)
         require_driver(kind, wanted.preload)
         if venv.read(wanted.path) is None:
             watch.note(f"the engine environment would be built first: medley env build {name}")
@@ -146,8 +150,13 @@ def _own(named: str | None, engine: Engine) -> Path | None:
 
 def _needs_nccl(kind: Kind, loader: str | None) -> bool:
     """Where that of the wheels does not start; Nix's own is on Nix's libc, as its Python has to be."""
-    wanted = kind.host.toolkit is not None and kind.host.toolkit.nccl
-    return wanted and loader is not None and not elf.is_hosts(loader)
+    return needs_nccl(kind) and loader is not None and not elf.is_hosts(loader)
+
+
+def _require_nccl(kind: Kind, loader: str | None) -> None:
+    """A Problem where that of the wheels does not start, and a Python on this loader has no other."""
+    if needs_nccl(kind) and loader is not None and elf.is_hosts(loader) and not os.environ.get(OWN_NCCL):
+        raise no_nccl(kind)
 
 
 def _tools(binary: Path, chain: Toolkit | None, nccl: Path | None) -> Tools:

@@ -8,6 +8,7 @@ from medley.condition.compilers import Compilers
 from medley.condition.gpu_state import GpuStates
 from medley.doctor.shapes import UNASKED, Check, Host, better, ok, unknown, wrong
 from medley.facts.gpu import Gpu
+from medley.origin import needs_nccl, no_nccl
 
 _SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
 _FIRST_CUDA = {"8.7": "11.4", "8.9": "11.8", "9.0": "11.8", "10.0": "12.8", "10.3": "12.9"} | {
@@ -195,6 +196,7 @@ def kernels(host: Host) -> Iterator[Check]:
             fix='in cluster.toml: image = "default"; on this host alone: medley serve MODEL --image default',
         )
         return
+    yield from _unable(host)
     if keeping is None:
         yield unknown(host.name, UNASKED)
         return
@@ -210,6 +212,14 @@ def kernels(host: Host) -> Iterator[Check]:
     yield from found or [
         ok(host.name, f"{', '.join(own or fit) or 'no environment yet'}: built for a GPU like this")
     ]
+
+
+def _unable(host: Host) -> Iterator[Check]:
+    """A host whose engine can serve, and cannot talk to another."""
+    pinned = host.condition.compilers and host.condition.compilers.pinned
+    if host.kind and needs_nccl(host.kind) and not host.member.env and not pinned:
+        problem = no_nccl(host.kind)
+        yield better(host.name, f"{problem.what}; alone it serves", cause=problem.cause, fix=problem.fix)
 
 
 def _unfit(host: Host, name: str, torch: str, needs: str | None) -> Check | None:

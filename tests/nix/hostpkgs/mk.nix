@@ -42,8 +42,10 @@ let
         "pipefail" # as stdenv's setup.sh
         "-c"
         ''
-          export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-          for p in ''${nativeBuildInputs-}; do PATH=$p/bin:$PATH; done
+          # the first of them stands first, as stdenv's setup.sh has it
+          PATH=
+          for p in ''${nativeBuildInputs-}; do PATH=$PATH$p/bin:; done
+          export PATH=''${PATH}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
           export HOME=/homeless-shelter TMPDIR=$NIX_BUILD_TOP
           ${text}
           : # not the last command: bash would exec it, and Nix kills a builder that closes its output

@@ -25,6 +25,8 @@ def main(out: Path, wanted: Iterable[str]) -> None:
             for name in closure(each, set()):
                 for entry in entries(name):
                     link(entry, site)
+                for program in programs(name):
+                    link(program, out / "bin")
 
 
 def closure(name: str, seen: set[str]) -> set[str]:
@@ -39,10 +41,17 @@ def closure(name: str, seen: set[str]) -> set[str]:
 
 
 def entries(name: str) -> set[Path]:
-    """What stands of it in site-packages, and its programs aside."""
+    """What stands of it in site-packages."""
     found = importlib.metadata.distribution(name)
     tops = {file.parts[0] for file in found.files or () if file.parts[0] not in {"..", "__pycache__"}}
     return {Path(str(found.locate_file(top))) for top in tops}
+
+
+def programs(name: str) -> set[Path]:
+    """Its programs that are no scripts: those would start the virtualenv's Python."""
+    found = importlib.metadata.distribution(name)
+    files = (Path(str(found.locate_file(file))) for file in found.files or () if "bin" in file.parts[:-1])
+    return {file for file in files if file.read_bytes()[:2] != b"#!"}
 
 
 def link(entry: Path, site: Path) -> None:
