@@ -158,18 +158,21 @@ def compiler(host: Host) -> Iterator[Check]:
             cause="what Triton compiles for every kernel it starts includes them: 'Python.h: No such file'",
             fix="sudo apt-get install -y python3-dev",
         )
-    elif host.member.env and "nvcc" not in programs and not host.facts.software.cuda:
+    elif host.member.image:
+        yield ok(host.name, f"gcc; nvcc is the image's own ({host.member.image})")
+    elif "nvcc" not in programs and not host.facts.software.cuda:
+        # Read in the wheels of both locks: vLLM's has_flashinfer looks in CUDA_HOME, CUDA_PATH, PATH and
+        # /usr/local/cuda; the wheel's nvcc is of 13.5, the headers beside it are of 13.0.
         yield better(
             host.name,
-            "there is no nvcc",
-            cause="an engine compiles some kernels with it at first need (FlashInfer's among them); "
-            "an environment of medley's brings one, a virtualenv of one's own may not",
-            fix="sudo apt-get install -y cuda-nvcc-13-0",
+            "there is no CUDA toolkit",
+            cause="FlashInfer compiles its kernels with the nvcc of CUDA_HOME, PATH or /usr/local/cuda; the one "
+            "among an environment's wheels is in none of these, and newer than the headers beside it: vLLM goes "
+            "on without FlashInfer, SGLang fails",
+            fix="sudo apt-get install -y cuda-toolkit-13-0  # cuda-nvcc-13-0 lacks the headers",
         )
     else:
-        cuda = host.facts.software.cuda
-        whose = f"nvcc of CUDA {cuda}" if cuda else "an engine environment brings nvcc"
-        yield ok(host.name, f"gcc; {whose}")
+        yield ok(host.name, f"gcc; nvcc of CUDA {host.facts.software.cuda or 'no known version'}")
 
 
 def _headless(host: Host, compilers: Compilers) -> str:

@@ -7,8 +7,10 @@ KNOWN = (
         "ptxas-architecture",
         what="Triton's ptxas does not know this GPU ({arch})",
         cause="its ptxas has no {arch}: it is older than the GPU (Thor is sm_110a, Spark sm_121a)",
-        fix="take the one of CUDA 13: export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas (medley's "
-        "environments set it),\nor compile nothing: medley serve MODEL -- --enforce-eager",
+        # Triton reads the second from capability 10.0 on.
+        fix="take the one of CUDA 13: export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas "
+        "TRITON_PTXAS_BLACKWELL_PATH=/usr/local/cuda/bin/ptxas (Nix's toolkit sets both),\n"
+        "or compile nothing: medley serve MODEL -- --enforce-eager",
         shapes=(
             shape(
                 "is not defined for option 'gpu-name'",
