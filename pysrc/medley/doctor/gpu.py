@@ -166,9 +166,9 @@ def compiler(host: Host) -> Iterator[Check]:
         yield better(
             host.name,
             "there is no CUDA toolkit",
-            cause="FlashInfer compiles its kernels with the nvcc of CUDA_HOME, PATH or /usr/local/cuda; the one "
-            "among an environment's wheels is in none of these, and newer than the headers beside it: vLLM goes "
-            "on without FlashInfer, SGLang fails",
+            cause="FlashInfer compiles its kernels with the nvcc of CUDA_HOME, PATH or /usr/local/cuda. That "
+            "among an environment's wheels is in none of these, and newer than the headers beside it. vLLM "
+            "goes on without FlashInfer, SGLang fails",
             fix="sudo apt-get install -y cuda-toolkit-13-0  # cuda-nvcc-13-0 lacks the headers",
         )
     else:
