@@ -41,11 +41,11 @@ GROUPS = {
         [A, B],
     ),
     "twins in one subnet": Group(
-        # Either half may answer for the other, so the cable carries nothing until an address moves.
+        # One half carries, until the other has a subnet of its own.
         ("spark-twins-one-subnet", "spark-pair-b"),
-        SOCKETS,
-        [A_LAN, B_LAN],
-        ("add 192.168.101.10/24 dev enP2p1s0f1np1",),
+        ONE_PORT,
+        [A_HALF, B_HALF],
+        ("--interface enP2p1s0f1np1 --address 192.168.101.10/24", "an address in 192.168.101.0/24"),
     ),
     "one half down": Group(
         # One rail, so nothing to merge or to cross.
@@ -78,17 +78,18 @@ GROUPS = {
         ("roceP2p1s0f1 has 2 of 4 PCIe lanes",),
     ),
     "link-local pair": Group(
-        # Both halves are in 169.254/16, where neither the kernel nor we can tell which of them is meant.
+        # Both halves are in 169.254/16: one of them carries, until the other has a subnet of its own.
         ("spark-link-local", "spark-link-local again"),
-        SOCKETS,
-        [A_LAN, B_LAN],
-        ("del 169.254.33.10/16", "del 169.254.33.11/16"),
+        ONE_PORT,
+        [rdma(f"169.254.17.{n}", "enp1s0f1np1", "rocep1s0f1:1") for n in (10, 11)],
+        ("--address 192.168.192.62/24", "--address 192.168.192.63/24"),
     ),
     "link-local on one side alone": Group(
         # Its peer has no address of 169.254/16: the networks of the cable are two, and none is shared.
         ("spark-link-local", "spark-pair-b"),
         SOCKETS,
         [A_LAN, B_LAN],
+        ("--interface enp1s0f1np1 --address 192.168.100.1/24",),
     ),
     "a Spark without a cable": Group(
         # No cable in its cages; what is left is the ordinary network, and nothing is wrong with it.

@@ -262,9 +262,7 @@ FAULTS = (
         "192.168.1.10 is the address of",
         lambda: case_of({"spark-pair-a": None, "spark-gid-drift": None}),
     ),
-    Fault(
-        "one-subnet", "are both in 192.168.100.0/24", with_("spark-twins-one-subnet"), fix="ip address add"
-    ),
+    Fault("one-subnet", "are both in 192.168.100.0/24", with_("spark-twins-one-subnet"), fix="link setup"),
     Fault(
         "half-cage", "half the speed", with_("spark-one-half-down"), "better", "ip link set enP2p1s0f1np1 up"
     ),
@@ -281,6 +279,13 @@ FAULTS = (
         lambda: case_of({"rtx-wifi": None, "rtx-vpn-docker": None}),
         "better",
         "cable",
+    ),
+    Fault(
+        "idle-port",
+        "have fast ports that are up and carry nothing (200 Gb/s)",
+        lambda: case_of({"spark-link-local": None, "spark-pair-b": None}),
+        "better",
+        "sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.1/24",
     ),
     Fault(
         "mtu",

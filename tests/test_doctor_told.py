@@ -40,7 +40,7 @@ def test_what_is_not_known_for_one_reason_is_one_line() -> None:
 def test_of_one_host_no_place_is_named() -> None:
     found = tuple(checks(case_of({"spark-twins-one-subnet": None})))
     (row,) = (row for row in told.table(found)["checks"] if row["rule"] == "one-subnet")
-    assert row["problem"]["fix"].startswith("sudo ip address del")
+    assert row["problem"]["fix"].startswith("sudo medley link setup")
 
 
 def test_the_table_is_json_and_counts() -> None:

@@ -80,9 +80,9 @@ def ends(found: Fabric) -> dict[str, tuple[str, int | None, str]]:
         ),
         pytest.param(
             group(spark(1, second="192.168.100"), spark(2)),
-            "tcp",
-            {"h1": ("enP7s7", 10_000, ""), "h2": ("enP7s7", 10_000, "")},
-            id="two Sparks, halves in one subnet: the LAN",
+            "rdma",
+            {"h1": ("enp1s0f0np0", 126_030, "rocep1s0f0"), "h2": ("enp1s0f0np0", 126_030, "rocep1s0f0")},
+            id="two Sparks, halves in one subnet: one half",
         ),
         pytest.param(
             group(spark(1), spark(2, first="192.168.101", second="192.168.100")),

@@ -18,7 +18,9 @@ from tests.recorded import recorded, with_networks
         pytest.param(
             "spark-pcie-x2", Wishes(), ["enp1s0f1np1", "enP2p1s0f1np1", "enP7s7"], id="x2 is second"
         ),
-        pytest.param("spark-twins-one-subnet", Wishes(), ["enP7s7"], id="twins in one subnet: neither"),
+        pytest.param(
+            "spark-twins-one-subnet", Wishes(), ["enp1s0f1np1", "enP7s7"], id="twins in one subnet: one"
+        ),
         pytest.param(
             "spark-twins-one-subnet", Wishes(link="enP2p1s0f1np1"), ["enP2p1s0f1np1"], id="one was named"
         ),

@@ -19,8 +19,9 @@ CLUTTER = (DOCKER, BRIDGE_OF_DOCKER, TAILSCALE)
         pytest.param(
             spark(1, cage=1), Wishes(), "enp1s0f1np1", ["rocep1s0f1", "roceP2p1s0f1"], id="the other cage"
         ),
-        # What is in one subnet twice is not used: nothing says which half answers.
-        pytest.param(spark(1, second="192.168.100"), Wishes(), "enP7s7", [], id="halves in one subnet"),
+        pytest.param(
+            spark(1, second="192.168.100"), Wishes(), "enp1s0f0np0", ["rocep1s0f0"], id="halves in one subnet"
+        ),
         pytest.param(thor(1), Wishes(), "mgbe0_0", [], id="a Thor: its fast lanes, no RDMA"),
         pytest.param(orin(1), Wishes(), "eno1", [], id="an Orin"),
         pytest.param(rtx(1), Wishes(), "enp65s0np0", ["mlx5_0"], id="RTX with a ConnectX"),

@@ -66,10 +66,13 @@ LANES = "mgbe0_0,mgbe1_0,mgbe2_0,mgbe3_0"
             id="Spark pair, one half down",
         ),
         pytest.param(
-            # Either half may answer for the other there, so neither RDMA nor TCP is put on it.
+            # Either half leads down the cable, and one port is named.
             (spark(1, second="192.168.100"), spark(2)),
-            SOCKETS,
-            [tcp("10.0.0.1", "enP7s7"), tcp("10.0.0.2", "enP7s7")],
+            ONE_PORT,
+            [
+                rdma("192.168.100.1", "enp1s0f0np0", "rocep1s0f0:1"),
+                rdma("192.168.100.2", "enp1s0f0np0", "rocep1s0f0:1"),
+            ],
             id="Spark pair, halves in one subnet",
         ),
         pytest.param(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count, islice
 from shlex import join
 
-from medley import apart, cluster, config, origin, origins
+from medley import apart, cabled, cluster, config, origin, origins
 from medley.imagined import imagined
 from medley.layout.candidates import Sizes
 from medley.layout.choose import Choice
@@ -32,12 +32,15 @@ _NEAR = 1.25
 
 
 def placed(order: Order, shape: Shape, site: Site) -> Choice[Prediction]:
-    """Where it lies; where it does not fit, the Problem's fix is what to type instead.
+    """Where it lies, with a warning where idle ports would make it faster.
 
-    That says too how hosts that are apart would come together.
+    Where it does not fit, the Problem's fix is what to type instead. That says too how hosts that are apart
+    would come together.
     """
     try:
-        return placement(shape, site, order.wanted)
+        choice = placement(shape, site, order.wanted)
+        gained = cabled.gain(shape, site, order.wanted, choice)
+        return replace(choice, warnings=(*choice.warnings, *gained))
     except NoLayout as problem:
         changed = _changes(order, shape, site, problem.remedies)
         found = (*_brought_back(site), *changed, *apart.remedies(site.origins))

@@ -116,6 +116,14 @@ RULES = (
         "a cable",
         wire.noted(("kind", "gateway"), "better", "no way round"),
     ),
+    Rule(
+        "idle-port",
+        "fast ports that are up",
+        "one carries nothing: it has no address, or one where no other host is",
+        "`medley link setup`, which lasts",
+        wire.noted(("idle",), "better", "no fast port lies idle"),
+        (23,),
+    ),
     Rule("mtu", "the MTU", "it differs from that of its peers", "`medley link setup`, which lasts", wire.mtu),
     Rule(
         "boot-mtu",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from medley.fabric import findings, nccl, networks, speed
+from medley.fabric import findings, idle, nccl, networks, speed
 from medley.fabric.joined import over_cable
 from medley.fabric.networks import Shared
 from medley.fabric.rejections import rejections
@@ -61,15 +61,17 @@ def _made(
     rejected: tuple[Rejected, ...],
 ) -> Fabric:
     used = {str(way.network) for ways in data.ways.values() for way in ways}
+    ends = {host: _end(sockets[host], data, host) for host in hosts}
+    unused = idle.idle(hosts, ends)
     first = str(best.network) if best else None
     return Fabric(
         transport="rdma" if data.rdma else "tcp",
-        ends={host: _end(sockets[host], data, host) for host in hosts},
+        ends=ends,
         networks=((first,) if first else ()) + tuple(sorted(used - {first})),
         ring=data.ring,
         subnet_bits=data.subnet_bits,
         why=(*_chosen(best), *data.why, *_gids(data)),
-        findings=tuple(dict.fromkeys(findings)),
+        findings=tuple(dict.fromkeys((*findings, *([idle.finding(unused)] if unused else [])))),
         rejected=tuple(sorted(rejected, key=lambda one: (one.host, one.interface))),
     )
 
@@ -123,9 +125,11 @@ def _noted(best: Shared, data: Carried, hosts: Mapping[str, Facts]) -> Iterator[
         yield from findings.doubled(best)
     yield from findings.odd_kinds(best.ways)
     speeds = {host: _mbit(data.ways[host]) or 0 for host in data.ways}
+    told = {(way.host, way.link.name) for pair in networks.muddled(best, hosts) for way in pair}
     for host in sorted(data.ways):
         slowest = speeds[host] == min(speeds.values())
-        yield from findings.of_host(hosts[host], data.ways[host], slowest=slowest)
+        known = {name for each, name in told if each == host}
+        yield from findings.of_host(hosts[host], data.ways[host], slowest=slowest, told=known)
 
 
 def _without_network(group: Group, everywhere: list[Shared], unfit: tuple[Rejected, ...]) -> Fabric:

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from medley.fabric import findings, nccl, networks
+from medley.fabric import findings, idle, nccl, networks
 from medley.fabric.networks import Shared
 from medley.fabric.shapes import Finding, Rejected, Wishes
 from medley.fabric.transport import muddles, unmuddled
 from medley.fabric.ways import Group, Way, ways
 from medley.facts import Facts
+from medley.facts.net import Link
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,22 @@ def alone(host: str, facts: Facts, wishes: Wishes) -> Alone:
     lost = _lost(group, found, ranked)
     # What a half lacks that the user left out is no news.
     whole = wishes.link is None and not wishes.exclude
+    every = networks.shared(group.ways)
+    told = {way.link.name for one in every for pair in networks.muddled(one, group.hosts) for way in pair}
     noted = (
-        *muddles(networks.shared(group.ways), group),
-        *findings.of_host(facts, ranked, slowest=whole),
+        *muddles(every, group),
+        *findings.of_host(facts, ranked, slowest=whole, told=told),
+        *([idle.finding(unused)] if (unused := _idle(host, facts, ranked)) else []),
     )
     return Alone(ranked, tuple(sorted((*unfit, *lost), key=lambda one: one.interface)), noted)
+
+
+def _idle(host: str, facts: Facts, ranked: tuple[Way, ...]) -> dict[str, tuple[Link, ...]]:
+    """Its fast ports without an address; where they are used or have one, another host may be there."""
+    named = {way.link.name for way in ranked}
+    free = idle.idle({host: facts}, {}).get(host, ())
+    left = tuple(link for link in free if link.name not in named and not link.addresses)
+    return {host: left} if left and not any((way.link.mbit or 0) >= idle.FAST_MBIT for way in ranked) else {}
 
 
 def _lost(group: Group, found: tuple[Way, ...], ranked: tuple[Way, ...]) -> Iterator[Rejected]:

@@ -1,6 +1,6 @@
 """What works less well than it could, each with what to type."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import IPv4Interface, IPv4Network
 
 from medley.fabric import nccl
@@ -10,12 +10,19 @@ from medley.fabric.speed import shown, twins
 from medley.fabric.ways import Way
 from medley.facts import Facts
 
+_ARP = "sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2"
+"""With these a link answers for its own address alone, and asks from it."""
 _FULL_WIDTH = 4
 """PCIe lanes of each half of a Spark's ConnectX-7."""
 
 
-def of_host(facts: Facts, carrying: Iterable[Way], *, slowest: bool) -> Iterator[Finding]:
-    """What is wrong with the halves of the cages it uses; an idle half matters at the slowest end alone."""
+def of_host(
+    facts: Facts, carrying: Iterable[Way], *, slowest: bool, told: Collection[str] = ()
+) -> Iterator[Finding]:
+    """What is wrong with the halves of the cages it uses; an idle half matters at the slowest end alone.
+
+    Of the interfaces in `told` it is known why they carry nothing.
+    """
     used = list(carrying)
     names = {way.link.name for way in used}
     mates = twins(facts.rdma)
@@ -26,7 +33,7 @@ def of_host(facts: Facts, carrying: Iterable[Way], *, slowest: bool) -> Iterator
         host = used[0].host
         if port.pcie_width and port.pcie_width < _FULL_WIDTH:
             yield _narrow(host, port.device, port.pcie_width)
-        if slowest and port.interface not in names:
+        if slowest and port.interface not in {*names, *told}:
             yield _half(host, port.interface or port.device, facts)
 
 
@@ -64,9 +71,10 @@ def one_subnet(one: Way, other: Way, to: IPv4Network | None, taken: Iterable[IPv
     address = network.network_address + (number if number < network.num_addresses - 1 else number % 253 + 1)
     return Finding(
         f"{one.host}: {one.link.name} and {interface} are both in {one.network}",
-        f"they have {one.ip} and {other.ip}; the kernel takes either, and RDMA then goes to the wrong one",
-        f"on {one.host}: sudo ip address del {other.ip}/{other.network.prefixlen} dev {interface}; "
-        f"sudo ip address add {address}/{network.prefixlen} dev {interface}",
+        f"they have {one.ip} and {other.ip}; the kernel answers for either with the other's MAC address, and "
+        "half the speed is lost",
+        f"on {one.host}: sudo medley link setup --interface {interface} --address "
+        f"{address}/{network.prefixlen}  # lasts; until then: {_ARP}",
         topic="subnet",
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from medley.fabric import findings, nccl
-from medley.fabric.networks import Shared, cable_mbit, cables, crossed, muddled, of_twins, rails
+from medley.fabric.networks import Shared, are_twins, cable_mbit, cables, crossed, muddled, of_twins, rails
 from medley.fabric.shapes import Finding
 from medley.fabric.speed import shown
 from medley.fabric.ways import Group, Way
@@ -123,9 +123,14 @@ def _no_rdma(lacking: str, best: Shared) -> Problem:
 
 
 def unmuddled(found: list[Shared], group: Group) -> Iterator[Shared]:
-    """Networks where no host has both halves of a cage, or those that the user named."""
+    """Networks where no host has two links that could be taken for each other, or those that the user named.
+
+    With both halves of a cage in one network, one of them carries: each leads down the same cable.
+    """
     for one in found:
-        if not muddled(one, group.hosts) or all(group.wishes.link_of(way.host) for way in one.ways):
+        pairs = muddled(one, group.hosts)
+        halves = all(are_twins(*pair, group.hosts[pair[0].host]) for pair in pairs)
+        if halves or all(group.wishes.link_of(way.host) for way in one.ways):
             yield one
 
 
