@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from medley import cluster
+from medley import cluster, everyone
 from medley.problem import Problem
 
 TWO = """\
@@ -111,3 +111,9 @@ def test_hosts_are_left_out(tmp_path: Path) -> None:
         cluster.only(found, ("spark-1",))
     with pytest.raises(Problem, match="the cluster has no host spark-9"):
         cluster.only(found, ("spark-9",))
+
+
+def test_a_host_alone_is_a_cluster_of_its_own() -> None:
+    (name,) = cluster.alone().hosts
+    assert cluster.alone().head == name
+    assert everyone.is_here(cluster.alone(), name)

@@ -57,11 +57,17 @@ def test_each_part_has_a_reason() -> None:
     [
         pytest.param("/models/m:/models/m:ro", True, id="the model, to read"),
         pytest.param("/state/token:/state/token:ro", True, id="the token's file, which a variable names"),
+        pytest.param("/cache/needs/x:/cache/needs/x:ro", True, id="encodings, which a variable names"),
+        pytest.param("/own/chat.jinja:/own/chat.jinja:ro", True, id="a file that a flag names"),
+        pytest.param("/own/more.yaml:/own/more.yaml:ro", True, id="the same in one word"),
         pytest.param("/state/key:/state/key:ro", False, id="a secret's value goes in, not its file"),
     ],
 )
 def test_what_is_mounted(volume: str, *, there: bool) -> None:
-    assert (volume in BOX.contained(ENGINE, "medley-x", {}).command.argv) is there
+    base = Variable("TIKTOKEN_ENCODINGS_BASE", "/cache/needs/x", "encodings")
+    named = ("--chat-template", "/own/chat.jinja", "--config=/own/more.yaml")
+    engine = replace(ENGINE, variables=(*ENGINE.variables, base), extra=named)
+    assert (volume in BOX.contained(engine, "medley-x", {}).command.argv) is there
 
 
 def test_ray_stays_until_it_is_ended_by_name() -> None:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from medley.imaged import Choice
 from medley.kind import kind
 from medley.own_nccl import version
 from medley.problem import Problem
+from medley.reasoned import Reasoned
+from medley.variables import Variable
 from tests.recorded import HOSTS, recorded
 
 CHOICE = Choice(
@@ -73,3 +76,49 @@ def test_a_head_as_another_host_would_start_it(
     assert words[1] == argv[argv.index(words[0]) + 1]
     assert "--block" in argv
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("ray", "refused"),
+    [
+        pytest.param("2.60.0", False, id="as in our locks"),
+        pytest.param("2.52.0", False, id="the first that asks for a token"),
+        pytest.param("2.51.1", True, id="one that asks nobody"),
+        pytest.param("", True, id="of no known version"),
+    ],
+)
+def test_a_ray_that_asks_for_no_token_takes_no_part(
+    ray: str, *, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    facts = recorded("spark-pair-a")
+    held = {"programs": {"ray": "/usr/bin/ray"}, "versions": {"ray": ray} if ray else {}}
+    found = replace(imaged.expected(CHOICE, kind(facts, config.hosts()), facts), held=held)
+    if not refused:
+        imaged.require_ray(found)
+        return
+    with pytest.raises(Problem, match="cannot take part") as caught:
+        imaged.require_ray(found)
+    assert "asks nobody for a token" in caught.value.cause
+    assert "pip install ray==" in caught.value.fix
+
+
+def test_what_is_compiled_in_a_container_is_kept_on_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
+    facts = recorded("spark-pair-a")
+    found = imaged.expected(CHOICE, kind(facts, config.hosts()), facts)
+    engine = Reasoned(("vllm", "serve", "m"), (), (Variable("MAX_JOBS", "4", "compilers"),))
+    command = found.box.contained(engine, "x", {}).command
+    for name in (
+        "FLASHINFER_WORKSPACE_BASE",
+        "TRITON_CACHE_DIR",
+        "CUDA_CACHE_PATH",
+        "TORCHINDUCTOR_CACHE_DIR",
+    ):
+        folder = command.env[name]
+        assert folder.startswith(str(tmp_path / "cache"))
+        assert f"{folder}:{folder}" in command.argv, "mounted, to be written"
+    assert "MAX_JOBS" in command.argv

@@ -80,3 +80,44 @@ def test_the_ends_are_where_ray_knows_them() -> None:
     hosts = {"a": rtx(1), "b": rtx(2)}
     fabric, _ = of_all(hosts, {"a": "10.0.0.1", "b": "10.0.0.2"}, "a", ANY, {})
     assert {host: end.address for host, end in fabric.ends.items()} == {"a": "10.0.0.1", "b": "10.0.0.2"}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "hca"),
+    [
+        pytest.param(
+            {"a": spark(1), "b": spark(2)},
+            "=roceP2p1s0f0:1,rocep1s0f0:1",
+            id="two Sparks whose Ray is on the LAN",
+        ),
+        pytest.param({"a": spark(1), "b": rtx(2)}, "=mlx5_0:1,rocep1s0f0:1", id="ports by other names"),
+        pytest.param(
+            {"a": spark(1), "b": spark(2), "c": thor(3)}, None, id="one of them is not on the cable"
+        ),
+        pytest.param({"a": spark(1), "b": thor(2)}, None, id="they share no cable"),
+    ],
+)
+def test_nccl_takes_the_cable_of_the_hosts_in_the_layout(hosts: dict[str, Facts], hca: str | None) -> None:
+    at = {name: f"10.0.0.{number}" for number, name in enumerate(hosts, 1)}
+    found, variables = of_all(hosts, at, "a", ANY, {})
+    values = {each.name: each for each in variables}
+    assert values["VLLM_HOST_IP"].value == "10.0.0.1", "the address that Ray knows"
+    assert values["GLOO_SOCKET_IFNAME"].value == found.ends["a"].interface == "enP7s7"
+    assert ("NCCL_IB_DISABLE" in values) is (hca is None)
+    if hca is None:
+        return
+    assert values["NCCL_IB_HCA"].value == hca
+    assert values["NCCL_IB_HCA"].everywhere, "every rank takes its own ports of it"
+    assert values["NCCL_NET"].value == "IB"
+    assert any("Ray and sockets stay in 10.0.0.0/24" in each for each in found.why)
+    _, asked = of_all(hosts, at, "a", Wishes(transport="tcp"), {})
+    assert "NCCL_IB_DISABLE" in {each.name for each in asked}
+
+
+def test_a_port_that_another_host_means_by_the_same_name_is_not_risked() -> None:
+    """The cable is in the first cage here and in the second there: each would take the other's name too."""
+    hosts = {"a": spark(1), "b": spark(2, cage=1)}
+    _, variables = of_all(hosts, {"a": "10.0.0.1", "b": "10.0.0.2"}, "a", ANY, {})
+    both = [{port.named for port in facts.rdma} for facts in hosts.values()]
+    names = {each.name for each in variables}
+    assert ("NCCL_IB_DISABLE" in names) is bool(both[0] & both[1])

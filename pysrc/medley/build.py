@@ -104,6 +104,8 @@ def run(plan: Blueprint, *, watch: Watch) -> None:
     try:
         _steps(plan, watch)
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            watch.note(f"{plan.name}: stopped; what is half made is removed")
         store.remove(plan.path)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise uv.full(_failed(plan), in_words(error)) from error

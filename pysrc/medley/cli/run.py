@@ -30,7 +30,8 @@ class Run(Hosting):
     DESCRIPTION_MORE = """
 The plan is that of medley serve MODEL, as the arguments of vllm.LLM or sglang.Engine. The script reads them:
 
-/    llm = LLM(**json.load(open(os.environ["MEDLEY_PLAN"]))["arguments"])
+/    if __name__ == "__main__":   # the engine's processes read it again
+/        llm = LLM(**json.load(open(os.environ["MEDLEY_PLAN"]))["arguments"])
 
 What stands after SCRIPT.py is the script's. Its exit code and its stdout are medley's; all else is on stderr.
 With --launcher mp it runs on every host, once for each rank, under torchrun; with --dp N once for each

@@ -155,6 +155,13 @@ KNOWN = (
         shapes=(shape("Cannot re-initialize CUDA in forked subprocess"),),
     ),
     Known(
+        "main-unguarded",
+        what="the script starts the engine again in each process that the engine starts",
+        cause="a process that is spawned imports the script, and its main part stands unguarded",
+        fix="put it below: if __name__ == '__main__':   # medley run --help shows it",
+        shapes=(shape("current process has finished its bootstrapping phase"),),
+    ),
+    Known(
         "fabric-manager",
         what="the GPUs' fabric is not initialised",
         cause="CUDA says that the system is not yet initialised (802): NVSwitch hosts need a service "
