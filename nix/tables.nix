@@ -65,6 +65,7 @@ in
     completion = "A shell's completion script, or the manual page";
     check = "Validate every TOML table";
     version = "Medley's version";
+    help = "A verb's help";
   };
 
   # What `import nixpkgs` is told for a kind of host. A capability decides which of NVIDIA's builds

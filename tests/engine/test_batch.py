@@ -39,6 +39,7 @@ def count(path: Path) -> int:
     return len(path.read_bytes().splitlines()) if path.exists() else 0
 
 
+@pytest.mark.slow  # CI has it without an engine, in test_batch_sending and test_batch_book
 def test_each_line_is_answered_once_through_two_kills(tmp_path: Path) -> None:
     source, answers = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("\n".join(line(number) for number in range(1, LINES + 1)))

@@ -97,6 +97,7 @@ def test_when_medley_is_killed_its_container_ends_and_when_both_are_the_next_sta
     assert ours(settings) == []
 
 
+@pytest.mark.slow  # CI runs a model out of an image, and Ray over several hosts, each by itself
 @pytest.mark.usefixtures("state")
 def test_ray_and_the_model_on_it_run_out_of_the_image(
     free_port: int,

@@ -45,7 +45,9 @@ class Python:
         return said.stdout.strip()
 
 
-@pytest.fixture(params=["host", "newer libc"])
+@pytest.fixture(
+    params=[pytest.param("host", marks=pytest.mark.slow), "newer libc"]
+)  # CI serves from the first
 def python(request: pytest.FixtureRequest) -> Python:
     if request.param == "host":
         return Python({}, newer=False, libraries="/usr/lib/")

@@ -1,5 +1,6 @@
 """A copy of this tree over the stand-in package set, made once, in which tests type what users type."""
 
+import hashlib
 import json
 import os
 import shlex
@@ -12,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from tests.nix import standin
+
 SCRIPT = Path(__file__).with_name("standin.py")
-LIMIT_S = 300
+LIMIT_S = 900
+LOCK = SCRIPT.parents[2] / "locks" / "dev.txt"
 
 
 @dataclass(frozen=True)
@@ -71,10 +75,27 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     if shutil.which("nix") is None:
         pytest.skip("there is no nix on PATH")
     folder = tmp_path_factory.mktemp("nix")
-    said = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True, check=False)
+    command = [sys.executable, str(SCRIPT), str(folder), str(_virtualenv())]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
     words = [word.partition("=") for word in shlex.split(said.stdout)]
     return Tree(folder / "medley", {name: value for name, equals, value in words if equals})
+
+
+def _virtualenv() -> Path:
+    """One with Python 3.13, on which nixpkgs' medley runs, kept between runs; else the one that runs this."""
+    python = Path(standin.python("3.13"))
+    if not python.is_file():
+        return Path(sys.prefix)
+    digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
+    folder = Path.home() / ".cache" / "medley-tests" / f"python-3.13-{digest}"
+    if not (folder / "whole").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([python, "-m", "venv", folder], check=True)
+        pip = [str(folder / "bin" / "pip"), "install", "--quiet", "--requirement", str(LOCK)]
+        subprocess.run(pip, check=True, capture_output=True)
+        (folder / "whole").touch()
+    return folder
 
 
 @pytest.fixture

@@ -121,7 +121,8 @@ def config(host: dict[str, object], *folders: Path) -> str:
     """Nix's settings, in NIX_CONFIG because a nix started by medley must see them too."""
     text = json.dumps(host)
     paths = {"/usr", "/lib", "/lib64", "/opt/nix-deb", "/etc/alternatives", str(host["venv"])}
-    paths |= {str(Path(sys.base_prefix)), *map(str, folders)}
+    of_venv = Path(str(host["venv"]), "bin/python").resolve().parents[1]
+    paths |= {str(Path(sys.base_prefix)), str(of_venv), *map(str, folders)}
     paths |= {
         str(Path(word).resolve().parents[1])
         for word in text.split('"')

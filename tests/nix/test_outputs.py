@@ -1,6 +1,7 @@
 """Every output instantiates on both systems, and what can be built here is."""
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,6 +28,7 @@ VERBS = {
         "env",
         "explain",
         "facts",
+        "help",
         "init",
         "link",
         "logs",
@@ -66,8 +68,10 @@ def test_apps_checks_and_formatter_instantiate(tree: "Tree", system: str) -> Non
     assert set(tree.eval(f"apps.{system}")) == VERBS | {"default"}
     checks = tree.eval(f"checks.{system}", "--apply", "builtins.mapAttrs (_: check: check.drvPath)")
     assert checks.keys() >= {"tests", "tables", "readers", "syntax", "medley"}
-    each = ("shell", "toolkit")
-    assert checks.keys() >= {f"{what}-{kind}" for what in each for kind in KINDS[system]}
+    of_kinds = {name for name in checks if name.startswith(("shell-", "toolkit-"))}
+    assert of_kinds == {"shell-cpu", "toolkit-cpu"}
+    needed = tree.nix_store("--query", "--requisites", *checks.values())
+    assert not re.search("cuda|nccl", needed), "no check fetches CUDA"
     assert tree.nix("eval", "--raw", f".#formatter.{system}.drvPath").stdout.endswith(".drv")
 
 
