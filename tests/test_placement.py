@@ -7,6 +7,7 @@ import pytest
 from medley import config, origin, origins
 from medley.imagined import imagined
 from medley.layout.candidates import Sizes
+from medley.layout.engine_memory import SNUG_BYTES
 from medley.layout.words import hosts, layers, named, pipelines, sizes
 from medley.placement import Wanted, placement, unplaced
 from medley.problem import Problem
@@ -193,3 +194,11 @@ def test_more_ranks_than_there_are() -> None:
     with pytest.raises(Problem, match="4 ranks cannot be made of the 2"):
         unplaced(site("spark:2"), Wanted(sizes=Sizes(2, 2)))
     assert named(unplaced(site("spark:2"), Wanted())) == "alone on spark-1"
+
+
+def test_a_layout_that_leaves_shared_memory_free_beats_one_as_fast_that_fills_it() -> None:
+    """Two cuts of one speed: one leaves a Thor half a GiB, the other ten."""
+    found = placement(shape("qwen3-235b-a22b-instruct-2507"), site("spark:2,thor:2,rtx:1"), Wanted())
+    shared = [rank for rank in found.fit.ranks if rank.device.kind != "rtx"]
+    assert min(rank.free_bytes for rank in shared) > SNUG_BYTES
+    assert any("about as fast, and leaves 0." in each.because for each in found.rejected)

@@ -62,3 +62,25 @@ def test_what_does_not_fit_says_by_how_much() -> None:
 def test_this_host_plans_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("demo") == 0
     assert capsys.readouterr().out.startswith("demo: alone on ")
+
+
+@pytest.mark.parametrize(
+    ("words", "streams"),
+    [
+        pytest.param((), 32, id="nobody says how many"),
+        pytest.param(("--concurrency", "1"), 1, id="as typed"),
+    ],
+)
+def test_throughput_is_of_many_streams(
+    words: tuple[str, ...], streams: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("gpt-oss-120b", "--hosts", "thor:4", "--for", "throughput", "--json", *words) == 0
+    told = json.loads(capsys.readouterr().out)["prediction"]
+    assert told["tokens_per_s"] / told["per_stream"] == pytest.approx(streams)
+
+
+def test_on_a_cpu_no_speed_is_predicted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("demo", "--hosts", "cpu") == 0
+    said = capsys.readouterr().out
+    assert "no speed is predicted" in said
+    assert "tokens/s" not in said

@@ -6,7 +6,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from medley.layout.candidates import Asked, Candidates, Ruled, Sizes, candidates
 from medley.layout.engine_memory import SNUG_BYTES, is_unified
-from medley.layout.fit import Fit, fit
+from medley.layout.fit import Fit, fit, gib
 from medley.layout.forced import forced, warnings, words
 from medley.layout.shapes import Device, Layout
 from medley.layout.split import Timed
@@ -248,6 +248,9 @@ def _worse(one: _Tried[P], first: _Tried[P], goal: Goal) -> str:
     )
     if one.score < _AS_GOOD * first.score:
         return f"{numbers} ({one.score / first.score - 1:+.0%})"
+    if _snug(one) and not _snug(first):
+        left = min(rank.free_bytes for rank in one.fit.ranks)
+        return f"{numbers}: about as fast, and leaves {gib(left)} GiB of the memory that a system shares"
     used, chosen = (
         f"{_counted(len(hosts(each.layout)), 'host')} and {_counted(len(ranks_of(each.layout)), 'rank')}"
         for each in (one, first)
