@@ -6,7 +6,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from medley.layout.candidates import Asked, Candidates, Ruled, Sizes, candidates
 from medley.layout.engine_memory import SNUG_BYTES, is_unified
-from medley.layout.fit import Fit, fit, gib
+from medley.layout.fit import Fit, Rank, fit, gib
 from medley.layout.forced import forced, warnings, words
 from medley.layout.shapes import Device, Layout
 from medley.layout.split import Timed
@@ -189,8 +189,12 @@ def _first(able: Sequence[_Tried[P]], goal: Goal) -> _Tried[P]:
 
 def _snug(one: _Tried[P]) -> bool:
     """Whether a rank in memory that the system shares has less left than an estimate may err by."""
-    shared = (rank for rank in one.fit.ranks if is_unified(rank.device.kind))
-    return any(rank.free_bytes < SNUG_BYTES for rank in shared)
+    return any(rank.free_bytes < SNUG_BYTES for rank in _shared(one))
+
+
+def _shared(one: _Tried[P]) -> list[Rank]:
+    """Its ranks in memory that the system shares."""
+    return [rank for rank in one.fit.ranks if is_unified(rank.device.kind)]
 
 
 def _uncut(layout: Layout) -> tuple[frozenset[Device], tuple[int, int, int], bool]:
@@ -248,9 +252,6 @@ def _worse(one: _Tried[P], first: _Tried[P], goal: Goal) -> str:
     )
     if one.score < _AS_GOOD * first.score:
         return f"{numbers} ({one.score / first.score - 1:+.0%})"
-    if _snug(one) and not _snug(first):
-        left = min(rank.free_bytes for rank in one.fit.ranks)
-        return f"{numbers}: about as fast, and leaves {gib(left)} GiB of the memory that a system shares"
     used, chosen = (
         f"{_counted(len(hosts(each.layout)), 'host')} and {_counted(len(ranks_of(each.layout)), 'rank')}"
         for each in (one, first)
@@ -258,6 +259,9 @@ def _worse(one: _Tried[P], first: _Tried[P], goal: Goal) -> str:
     room, roomier = one.fit.concurrency, first.fit.concurrency
     if room < roomier and _uncut(one.layout) == _uncut(first.layout):
         return f"{numbers}: about as fast, holds {room} at once, the chosen {roomier}"
+    if _snug(one) and not _snug(first):
+        left = min(rank.free_bytes for rank in _shared(one))
+        return f"{numbers}: about as fast, and leaves {gib(left)} GiB of the memory that a system shares"
     plainer = "the simpler one is taken" if used == chosen else f"with {used} instead of {chosen}"
     return f"{numbers}: about as fast, {plainer}"
 
