@@ -10,7 +10,7 @@ from medley.fabric.speed import shown
 from medley.facts import Facts
 from medley.facts.net import Address, Link
 from medley.facts.rdma import Gid
-from medley.layout.choose import Choice, Goal
+from medley.layout.choose import Choice, score
 from medley.layout.words import named
 from medley.link.settings import Asked, Setting, settings
 from medley.placement import Wanted, placement
@@ -32,7 +32,7 @@ def gain(shape: Shape, site: Site, wanted: Wanted, choice: Choice[Prediction]) -
         better = placement(shape, _with_addresses(site, found), wanted)
     except Problem:
         return
-    now, then = (_speed(each.prediction, wanted.goal) for each in (choice, better))
+    now, then = (score(wanted.goal, each.prediction) for each in (choice, better))
     if then >= _WORTH * now and better.prediction.fitted:
         speed = shown(max(link.mbit or 0 for links in found.values() for link in links))
         yield (
@@ -84,7 +84,3 @@ def _gid(setting: Setting) -> Gid:
     """The RoCE v2 row that the kernel makes of an address."""
     ip = str(IPv4Interface(setting.address).ip)
     return Gid(3, f"::ffff:{ip}", "RoCE v2", setting.interface, ip)
-
-
-def _speed(told: Prediction, goal: Goal) -> float:
-    return told.tokens_per_s if goal == "throughput" else told.per_stream

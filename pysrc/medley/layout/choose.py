@@ -146,7 +146,7 @@ def _best(
     tried = [(each, fit(shape, each, asked.context, asked.concurrency)) for each in found.layouts]
     tight = [(each, fitted) for each, fitted in tried if not fitted.fits]
     able = [
-        _Tried(each, fitted, told := predict(each), _score(goal, told))
+        _Tried(each, fitted, told := predict(each), score(goal, told))
         for each, fitted in tried
         if fitted.fits
     ]
@@ -167,7 +167,8 @@ def _best(
     return Choice(first.layout, first.fit, first.prediction, why, rejected)
 
 
-def _score(goal: Goal, told: Prediction) -> float:
+def score(goal: Goal, told: Prediction) -> float:
+    """Tokens a second, as the goal counts them."""
     return told.tokens_per_s if goal == "throughput" else told.per_stream
 
 
@@ -273,7 +274,7 @@ def _counted(count: int, what: str) -> str:
 def _priced(chosen: Choice[P], free: Choice[P], goal: Goal, sizes: Sizes) -> Choice[P]:
     told = warnings(chosen.layout)
     if chosen.layout != free.layout:
-        mine, theirs = _score(goal, chosen.prediction), _score(goal, free.prediction)
+        mine, theirs = score(goal, chosen.prediction), score(goal, free.prediction)
         price = f"{mine:.1f} tokens/s predicted, {theirs:.1f} without it ({mine / theirs - 1:+.0%})"
         told = (*told, f"{words(sizes)}, as asked: {price}: {named(free.layout)}")
     return replace(chosen, warnings=told)
