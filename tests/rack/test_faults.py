@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -38,7 +39,8 @@ def test_a_second_server_of_a_port_is_refused(desk: Desk) -> None:
     second = desk.type(*SERVE)
     assert second.status == 1
     assert any("is taken" in line or "is started already" in line for line in second.lines), second.lines
-    assert desk.states()["host1"] == before
+    memory = re.compile(r"[\d.]+ of [\d.]+")  # which other processes take and give back
+    assert memory.sub("", desk.states()["host1"]) == memory.sub("", before)
 
 
 def test_a_gcs_server_that_is_killed_ends_the_model_and_brings_it_back(desk: Desk) -> None:
