@@ -118,6 +118,5 @@ def test_a_port_that_another_host_means_by_the_same_name_is_not_risked() -> None
     """The cable is in the first cage here and in the second there: each would take the other's name too."""
     hosts = {"a": spark(1), "b": spark(2, cage=1)}
     _, variables = of_all(hosts, {"a": "10.0.0.1", "b": "10.0.0.2"}, "a", ANY, {})
-    both = [{port.named for port in facts.rdma} for facts in hosts.values()]
     names = {each.name for each in variables}
-    assert ("NCCL_IB_DISABLE" in names) is bool(both[0] & both[1])
+    assert "NCCL_IB_DISABLE" in names

@@ -15,7 +15,8 @@ SITE = Path("lib") / f"python{sys.version_info.major}.{sys.version_info.minor}" 
 
 
 def main(out: Path, wanted: Iterable[str]) -> None:
-    subprocess.run([getattr(sys, "_base_executable"), "-m", "venv", "--without-pip", out], check=True)  # noqa: B009
+    base = Path(sys.base_prefix) / "bin" / SITE.parts[1]
+    subprocess.run([base, "-m", "venv", "--without-pip", out], check=True)
     site = out / SITE
     for each in wanted:
         if each.startswith("/"):
