@@ -23,7 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from medley import config, store, weights
+from medley import config, storage
+from medley.model import resolve
 
 PAIRS = next((int(word) for word in sys.argv[1:] if word.isdecimal()), 20)
 ENGINE = next((word for word in sys.argv[1:] if word.isalpha()), "vllm")
@@ -35,7 +36,7 @@ T_19 = 2.093
 
 
 def main() -> None:
-    weights.ready(weights.weights("demo", config.models(), store.cache()))
+    resolve.ready(resolve.weights("demo", config.models(), storage.cache()))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         secret = Path(folder) / "key"
         secret.write_text("0123456789abcdef" * 4)

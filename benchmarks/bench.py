@@ -1,15 +1,12 @@
 """Tokens a second as `medley bench` says, over those of the engine's own benchmark typed by hand.
 
-    sudo .venv/bin/python benchmarks/bench.py [PAIRS]       # 5 pairs: about 6 minutes
+    sudo .venv/bin/python -m benchmarks.bench [PAIRS]       # 5 pairs: about 6 minutes
 
 The demo model over two hosts made of namespaces; each pair has both, one after the other, in turns. It is
 right where the ratio of the medians lies within the spread of the runs by hand.
 """
 
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.rack.benched import AT_ONCE, INPUT, OUTPUT, REQUESTS, benched
 
@@ -17,7 +14,7 @@ PAIRS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
 
 
 def main() -> None:
-    print(f"sudo .venv/bin/python benchmarks/bench.py {PAIRS}")
+    print(f"sudo .venv/bin/python -m benchmarks.bench {PAIRS}")
     print(f"{REQUESTS} requests, {AT_ONCE} at once, {INPUT} tokens in and {OUTPUT} out")
     with benched() as served:
         found = served.pairs(PAIRS, lambda line: print(line, flush=True))

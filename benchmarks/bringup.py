@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from medley import machine
+from medley.process import Finished
 from tests.rack.cluster import STATE
 from tests.rack.desk import LINKS, Desk, busy
 from tests.rack.host import Host
@@ -94,7 +94,7 @@ def at_once(desk: Desk, commands: dict[str, str]) -> None:
     running = [desk.rack[name].start(["sh", "-c", command]) for name, command in commands.items()]
     for process in running:
         finished = process.wait(LIMIT_S)
-        assert finished == machine.Finished(0, finished.lines if finished else ()), finished
+        assert finished == Finished(0, finished.lines if finished else ()), finished
 
 
 def clear(desk: Desk, name: str) -> None:

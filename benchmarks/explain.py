@@ -10,8 +10,9 @@ import sys
 import time
 from collections.abc import Iterator
 
-from medley.explain import Log, explained
-from medley.explain.blocks import BLOCK_BYTES
+from medley.explain.diagnosis import explained
+from medley.explain.findings import Log
+from medley.explain.lines import BLOCK_BYTES
 
 MB = 1_000_000
 SIZE = 100 * MB
@@ -71,7 +72,7 @@ def main() -> int:
         peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         over = seconds > LIMIT_S or peak > LIMIT_MIB
         worst += over
-        names = [each.hit.known.name for each in found.problems]
+        names = [each.hit.failure.name for each in found.problems]
         print(f"{name:24}  {seconds:5.1f} s of {LIMIT_S:.0f}  {peak:5.0f} MiB of {LIMIT_MIB:.0f}  {names}")
     return 1 if worst else 0
 

@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/facts.py            # 30 pairs, about a quarter of a minute
 
-`asked` is machine.ask and facts.facts: each question under its time limit, the transcript made and parsed.
+`asked` is process.ask and facts.facts: each question under its time limit, the transcript made and parsed.
 `bare` is one shell that runs the same commands one after the other and throws away what they say. Both start
 from this process, so that Python's own start is in neither. They take turns, so that a machine whose speed
 drifts slows them alike; the figure is the median of the pairs' ratios, with the lowest and the highest.
@@ -14,7 +14,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from medley import facts, machine
+from medley import process
+from medley.host import facts
 
 PAIRS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
 
@@ -36,7 +37,7 @@ def main() -> None:
 
 
 def asked() -> None:
-    facts.facts(machine.ask(facts.QUESTIONS))
+    facts.facts(process.ask(facts.QUESTIONS))
 
 
 def bare() -> None:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.published import DECODE, PREFILL, Case
-from medley.efficiency import Efficiency
-from medley.predict import predict
+from medley.planner.device_specs import Efficiency
+from medley.planner.prediction import predict
 
 # The first guess of each constant, how uncertain it is (a factor of e to this), and where it comes from. They
 # were made with the published rows at hand, so an error without a source is blind to the fit, not to these.

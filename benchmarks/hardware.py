@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from medley.layout.devices import stated
-from medley.layout.shapes import Device, Layout, Link, Stage
+from medley.planner import Device, HostLink, Layout, Stage
+from medley.planner.device_specs import stated
 
 _GIB = 1 << 30
 # Kinds of hosts by words of the column `hw`; memory only decides which Orin it is.
@@ -82,7 +82,7 @@ def _device(host: str, index: int, name: str) -> Device:
     return Device(host, index, kind, memory_bytes, bandwidth, tflops, name)
 
 
-def link(words: str) -> Link:
+def link(words: str) -> HostLink:
     """The wire between hosts; ten gigabits of TCP where nothing is said."""
     said = words.lower()
     speed = re.search(r"(\d+(?:\.\d+)?)\s*g", said)
@@ -91,4 +91,4 @@ def link(words: str) -> Link:
         fast or re.search(r"roce|rdma|infiniband|cx-?[67]|connectx", said) is not None
     ) and "tcp" not in said
     mbit = int(float(speed[1]) * 1000) if speed else (200_000 if rdma else 10_000)
-    return Link(mbit, _RDMA_LATENCY_US if rdma else _TCP_LATENCY_US, rdma)
+    return HostLink(mbit, _RDMA_LATENCY_US if rdma else _TCP_LATENCY_US, rdma)

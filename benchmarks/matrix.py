@@ -1,6 +1,6 @@
 """Both engines by every launcher over two hosts: whether the tokens are one host's, and how long until ready.
 
-    sudo .venv/bin/python benchmarks/matrix.py [WORDS]        # 18 servers, about half an hour
+    sudo .venv/bin/python -m benchmarks.matrix [WORDS]        # 18 servers, about half an hour
 
 Two hosts made of namespaces share this machine's processors. Float32, 8 prompts, 32 greedy tokens, beside
 those of the same engine alone on one host; `nats` is how clear its choices are. A cell called spoiled has
@@ -10,9 +10,6 @@ typed to the first answered completion; Ray's cluster is up before. The machine 
 
 import sys
 from contextlib import ExitStack
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.rack.matrix import CELLS, Matrix, rows
 from tests.rack.rack import up

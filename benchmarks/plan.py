@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 ROUNDS = 5
-HOSTS = Path(__file__).parent.parent / "tests" / "hosts"
+HOSTS = Path(__file__).parent.parent / "tests" / "host" / "recorded"
 PAIR = [word for half in "ab" for word in ("--from", str(HOSTS / f"spark-pair-{half}.txt"))]
 CASES = (
     ("two recordings", PAIR, 1.5),

@@ -1,9 +1,9 @@
 """How far the prediction is from published measurements: error = |predicted - published| / published.
 
-    .venv/bin/python benchmarks/predictor.py                # every row; and refitted without its own source
-    .venv/bin/python benchmarks/predictor.py --data FILE    # another file of the same columns, as shipped
-    .venv/bin/python benchmarks/predictor.py --loose 4      # refitted with hardly a first guess to hold on to
-    .venv/bin/python benchmarks/predictor.py --fit          # the constants that efficiency.py ships
+    .venv/bin/python -m benchmarks.predictor                # every row; and refitted without its own source
+    .venv/bin/python -m benchmarks.predictor --data FILE    # another file of the same columns, as shipped
+    .venv/bin/python -m benchmarks.predictor --loose 4      # refitted with hardly a first guess to hold on to
+    .venv/bin/python -m benchmarks.predictor --fit          # the constants that efficiency.py ships
 
 `--json` prints either as JSON; `median` and `p90` are fractions, over rows about decoding. One is scored
 unless it does not say what is read (quantisation, parameters), on what, or for how many streams: else it is
@@ -13,17 +13,14 @@ predicted with an assumption, and marked. Speculative rows and rows about a wire
 import argparse
 import json
 import statistics
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from benchmarks import published
 from benchmarks.fitting import GUESSES, figure, fit
 from benchmarks.published import DECODE, PREFILL, Case, Left
-from medley.efficiency import SHIPPED, Efficiency
+from medley.planner.device_specs import SHIPPED, Efficiency
 
 DATA = Path(__file__).parent / "published.csv"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from benchmarks import models
 from benchmarks.hardware import layout
-from medley.layout.shapes import Layout
-from medley.predict import Load
-from medley.tables import Shape
+from medley.planner import Layout
+from medley.planner.prediction import Load
+from medley.schema import Shape
 
 DECODE, PREFILL, TTFT, OTHER = "decode", "prefill", "ttft", "other"
 

@@ -1,6 +1,6 @@
 """How long a model takes from one host to 1, 2, 4 and 8 others, as ratios to what its bytes take on one wire.
 
-    sudo .venv/bin/python benchmarks/pull.py [ROUNDS] [MB]     # 3 of 500 MB: 15 minutes, 5 GB of memory
+    sudo .venv/bin/python -m benchmarks.pull [ROUNDS] [MB]     # 3 of 500 MB: 15 minutes, 5 GB of memory
 
 Hosts made of namespaces, on wires of 200 Mbit/s each way. `medley` is the transfer behind `medley pull`, from
 the start of its programs on all hosts on: the model's hashes are read, all get it, each piece is verified.
@@ -12,9 +12,6 @@ Ethernet, IP and TCP make that 1.046.
 import statistics
 import sys
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.rack import ssh
 from tests.rack.init import HOME
@@ -45,7 +42,7 @@ def main() -> None:
     print("\nhosts  medley               rsync, one after another")
     for count in HOSTS:
         print(f"{count:>5}  {shown(found['medley'], count):<20} {shown(found['rsync'], count)}")
-    print(f"\nagain: sudo .venv/bin/python benchmarks/pull.py {ROUNDS} {SIZE_BYTES // 1_000_000}")
+    print(f"\nagain: sudo .venv/bin/python -m benchmarks.pull {ROUNDS} {SIZE_BYTES // 1_000_000}")
 
 
 def shown(rounds: list[Ratios], count: int) -> str:

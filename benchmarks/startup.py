@@ -1,11 +1,11 @@
-"""How long medley takes to start, as ratios to a bare plumbum program that does nothing.
+"""How long medley takes to start, as ratios to a bare plumbum program.
 
-    .venv/bin/python benchmarks/startup.py            # 15 rounds, about half a minute
+    .venv/bin/python benchmarks/startup.py [ROUNDS]   # 15 rounds, about half a minute
 
-`help` is `medley --help`; `spawn` is `medley serve demo` until its engine's process starts (the host's facts
-asked, the kind recognised, the plan and the command made); `bare` is plumbum's own start. The three take
-turns in every round, so that a machine whose speed drifts slows them alike; each figure is the median of the
-rounds' ratios, with the lowest and the highest.
+`help` is `medley --help`; `spawn` is `medley serve demo` until its engine's process starts (the host's
+facts asked, the kind recognised, the plan and the command made); `bare` is a plumbum program with as many
+verbs that prints its help. The three take turns in every round, so that a machine whose speed drifts slows
+them alike; each figure is the median of the rounds' ratios, with the lowest and the highest.
 """
 
 import os
@@ -26,9 +26,16 @@ ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 15
 BARE = """
 from plumbum import cli
 class Bare(cli.Application):
+    PROGNAME, VERSION = "bare", "1"
     def main(self):
         pass
-Bare.run(["bare"])
+for number in range(30):
+    class Verb(cli.Application):
+        DESCRIPTION = "Say what this host is: processor, memory, GPUs, system, and the kind of host."
+        def main(self):
+            pass
+    Bare.subcommand(f"verb{number}", Verb)
+Bare.run(["bare", "--help"])
 """
 # Stands where the engine would: it says when it was started, on the clock that all processes share, and ends.
 ENGINE = f"""#!{sys.executable} -S
@@ -78,12 +85,12 @@ def timed(command: list[str]) -> float:
 
 
 def environment(folder: Path) -> None:
-    """A virtualenv whose engine ends at once."""
+    """A virtualenv whose engine ends at once; its Python, too, because that starts the guard of the API."""
     binary = folder / "env" / "bin"
     binary.mkdir(parents=True)
-    (binary / "python").symlink_to(sys.executable)
-    (binary / "vllm").write_text(ENGINE)
-    (binary / "vllm").chmod(0o755)
+    for name in ("python", "vllm"):
+        (binary / name).write_text(ENGINE)
+        (binary / name).chmod(0o755)
 
 
 def free_port() -> int:

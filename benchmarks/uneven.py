@@ -1,6 +1,6 @@
 """How fast a model is over two hosts of unlike speed, cut as planned, equally, and otherwise.
 
-    sudo .venv/bin/python benchmarks/uneven.py [ROUNDS]       # 6 servers, about 10 minutes
+    sudo .venv/bin/python -m benchmarks.uneven [ROUNDS]       # 6 servers, about 10 minutes
 
 Two hosts made of namespaces, each with a processor of its own, the second with three tenths of it; the plan
 learns that by `medley collective-test`. The splits are served one after the other, planned and equal at both
@@ -11,8 +11,6 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.rack.uneven import EQUAL, MADE, uneven
 

@@ -21,7 +21,8 @@ in
 {
   inherit medley;
 
-  # The pure tests, in Nix's sandbox.
+  # The tests of what Nix can change: where the program finds its tables, environments and programs, and how the
+  # libraries of nixpkgs fit it. Plain pytest runs the areas left out here, which depend on none of that.
   tests =
     pkgs.runCommand "medley-tests"
       {
@@ -37,7 +38,8 @@ in
     chmod -R u+w tree
     cd tree
     export HOME=$TMPDIR
-    PYTHONPATH=$PWD/pysrc python3 -m pytest -q -p no:cacheprovider tests | tee $out
+    left_out=$(printf -- '--ignore=tests/%s ' cluster doctor explain host measurement model planner)
+    PYTHONPATH=$PWD/pysrc python3 -m pytest -q -p no:cacheprovider $left_out tests | tee $out
   '';
 
   # Every TOML that the package carries.

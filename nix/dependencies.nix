@@ -3,6 +3,8 @@ python: [
   python.httpx
   python.huggingface-hub
   python.plumbum
+  python.prometheus-client
+  python.psutil
   python.pydantic
   python.rich
 ]

@@ -26,6 +26,7 @@ python.buildPythonApplication {
       ../hosts
       ../models
       ../locks
+      ../failures
     ];
   };
 

@@ -1,15 +1,43 @@
+import os
+import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from medley import api, machine
+from medley.__main__ import main
 from medley.command import Command
-from tests.served import Served, Start
+from medley.process import Process
+from medley.serving import api
+from tests.servers import Served, Start
 
 PROGRAM = Path(__file__).parent / "engine_program.py"
+
+# Many tests start medley: without bytecode each of its processes takes half a second to compile all modules.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Run `medley WORDS` in this process; return the exit code, stdout and stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["medley", *words])
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+        try:
+            status = main()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
 
 
 @pytest.fixture
@@ -23,9 +51,7 @@ def free_port() -> int:
 def server(free_port: int, request: pytest.FixtureRequest) -> Iterator[str]:
     """The base URL of a small real server; a parameter says how it behaves."""
     behaviour = getattr(request, "param", "well")
-    process = machine.Process(
-        Command((sys.executable, str(PROGRAM), str(free_port), behaviour)), lambda _: None
-    )
+    process = Process(Command((sys.executable, str(PROGRAM), str(free_port), behaviour)), lambda _: None)
     url = f"http://127.0.0.1:{free_port}/v1"
     try:
         while not api.answered(url, "tiny"):

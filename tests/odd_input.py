@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from medley.problem import Problem
+from medley.errors import Problem
 
 LIMIT_S = 2.0
 """Processor time for one input of at most a mebibyte."""
 _GIVE_UP_S = 10.0
 MEBIBYTE = 1 << 20
 COUNTS = (
-    pytest.param(300, id="300"),
+    pytest.param(100, id="100"),
     pytest.param(10_000, id="10000", marks=pytest.mark.slow),
 )
 """How many inputs a test tries, in the plain group and in the slow one: `parametrize("count", COUNTS)`."""

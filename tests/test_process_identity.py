@@ -5,15 +5,20 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from medley import ending, membership, pin, process_identity, serving, store, units
+from medley import process_identity, serving, storage
 from medley.cli import Medley
-from medley.process_identity import Identity, identified
+from medley.cluster import membership, ray, units
+from medley.command import Command
+from medley.model import trust
+from medley.process import Finished, Process
+from medley.process_identity import Identity, of, own_identity
 from tests.odd_input import COUNTS, hold, json_texts
 
 
@@ -32,21 +37,22 @@ def bystander() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def identity(process: "subprocess.Popen[bytes]") -> Identity:
-    (found,) = identified({process.pid})
+    found = of(process.pid)
+    assert found
     return found
 
 
 def test_it_is_the_same_while_the_process_runs_and_gone_with_it(bystander: "subprocess.Popen[bytes]") -> None:
     found = identity(bystander)
     assert found.alive
-    assert process_identity.of(bystander.pid) == found
+    assert of(bystander.pid) == found
     assert found.signal(signal.SIGTERM)
     os.waitid(os.P_PID, bystander.pid, os.WEXITED | os.WNOWAIT)
     assert not found.alive, "a zombie"
     bystander.wait()
     assert not found.alive
     assert not found.signal(signal.SIGKILL)
-    assert process_identity.of(2**22 + 1) is None
+    assert of(2**22 + 1) is None
 
 
 @pytest.mark.parametrize(
@@ -62,7 +68,7 @@ def test_another_of_its_number_is_not_signalled(
     meant = replace(identity(bystander), **another)  # type: ignore[arg-type] # of the table above
     assert not meant.alive
     assert not meant.signal(signal.SIGKILL)
-    ending.end([meant], grace_s=0.1)
+    process_identity.end_processes([meant], grace_s=0.1)
     assert bystander.poll() is None
 
 
@@ -75,16 +81,63 @@ def test_a_name_with_brackets_and_spaces() -> None:
         found = identity(process)
         assert found.name == ") Z 1 2 ("
         assert found.alive
-        assert found.started > process_identity.own().started - 1
+        assert found.started > own_identity().started - 1
         process.kill()
+
+
+def test_a_process_of_our_cluster_has_its_mark(state: Path) -> None:
+    folders = (str(membership.folder()), str(state / "other"), "")
+    started = [subprocess.Popen(("sleep", "60"), env={ray.MARK: each} if each else {}) for each in folders]
+    try:
+        assert membership.processes() == {identity(started[0])}
+        assert membership.stop() == 1
+        assert [each.poll() is None for each in started[1:]] == [True, True]
+    finally:
+        for each in started:
+            each.kill()
+            each.wait()
+
+
+def test_a_command_that_ended_is_not_told_from_its_number() -> None:
+    """The kernel gives its number to a shell of somebody else's, whose child must be left alone."""
+    ended = Process(Command(("sh", "-c", "exit 3")), lambda _: None)
+    assert ended.wait(10)
+    stranger = ("sh", "-c", "sleep 60 & echo $!; wait")
+    with subprocess.Popen(stranger, stdout=subprocess.PIPE, process_group=0) as other:
+        assert other.stdout
+        child = of(int(other.stdout.readline()))
+        vars(ended)["_child"].pid = other.pid
+        ended.stop(grace_s=0.1)
+        ended.interrupt()
+        assert child
+        assert child.alive
+        assert other.poll() is None
+        other.kill()
+    process_identity.kill_processes({child})
+
+
+@pytest.mark.parametrize("reaped", [True, False])
+def test_a_child_that_a_dead_command_left_is_ended(*, reaped: bool) -> None:
+    lines: list[str] = []
+    process = Process(Command(("sh", "-c", "trap '' TERM; sleep 60 & echo $!")), lines.append)
+    leader = of(process.pid)
+    assert process.wait(10) if reaped else leader and leader.ends_within(10)
+    while not lines:
+        time.sleep(0.01)
+    left = of(int(lines[0]))
+    assert left
+    assert left.alive
+    process.stop(grace_s=0.1)
+    assert not left.alive
+    assert process.poll() == Finished(0, tuple(lines))
 
 
 def note(port: int, **more: object) -> Path:
     """The note that a serve left."""
-    us = process_identity.own()
+    us = own_identity()
     table = {"url": f"http://127.0.0.1:{port}/v1", "model": "demo", "pid": us.pid, "started": us.started}
     file = serving.folder() / f"{port}.json"
-    store.write(file, json.dumps({**table, "boot": us.boot, "state": "ready", **more}))
+    storage.write(file, json.dumps({**table, "boot": us.boot, "state": "ready", **more}))
     return file
 
 
@@ -94,7 +147,7 @@ def test_stop_leaves_a_bystander_alone_that_has_the_number_of_a_server_before_a_
 ) -> None:
     whole = note(8000, pid=bystander.pid, boot="00000000-0000-0000-0000-000000000000")
     old = serving.folder() / "8001.json"
-    store.write(old, json.dumps({"url": "http://127.0.0.1:8001/v1", "model": "demo", "pid": bystander.pid}))
+    storage.write(old, json.dumps({"url": "http://127.0.0.1:8001/v1", "model": "demo", "pid": bystander.pid}))
     serving.require_none(8000)
     serving.require_none(8001)
     Medley.run(["medley", *words], exit=False)
@@ -107,7 +160,7 @@ def test_stop_leaves_a_bystander_alone_that_has_the_number_of_a_server_before_a_
 def test_a_server_that_lives_is_ended(bystander: "subprocess.Popen[bytes]") -> None:
     found = identity(bystander)
     note(8000, pid=found.pid, started=found.started)
-    assert serving.end(8000, lambda _: None) == 1
+    assert serving.end_servers(8000, lambda _: None) == 1
     assert not found.alive
 
 
@@ -135,7 +188,7 @@ READERS: dict[str, tuple[Callable[[], object], object]] = {
     "serving/8000.json": (serving.servers, SERVER),
     "units/a.state": (lambda: units.state("a"), STATE),
     "units/a.json": (lambda: units.read("a"), UNIT),
-    "remote-code.json": (lambda: pin.read("m"), PIN),
+    "remote-code.json": (lambda: trust.read_pin("m"), PIN),
     "ray.json": (membership.last, MEMBER),
 }
 
@@ -158,10 +211,10 @@ def test_odd_input_of_state_files(name: str, count: int, state: Path) -> None:
 def test_a_file_s_mode_is_the_user_s_wish_and_a_secret_is_closed(state: Path) -> None:
     before = os.umask(0o077)
     try:
-        store.write(state / "plain", "x")
+        storage.write(state / "plain", "x")
     finally:
         os.umask(before)
-    store.write(state / "usual", "x")
-    store.write(state / "secret", "x", secret=True)
+    storage.write(state / "usual", "x")
+    storage.write(state / "secret", "x", secret=True)
     modes = {each.name: each.stat().st_mode & 0o777 for each in state.iterdir() if each.is_file()}
     assert modes == {"plain": 0o600, "usual": 0o666 & ~before, "secret": 0o600}

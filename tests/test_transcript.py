@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medley.problem import Problem
+from medley.errors import Problem
 from medley.transcript import Answer, parse, script, text
 
 # What a shell's line may hold; a question is one line, and an answer never ends in blank lines.

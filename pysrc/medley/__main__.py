@@ -1,4 +1,4 @@
-"""The command `medley`: runs a verb, and turns what went wrong into words and an exit code.
+"""Entry point: run a verb, turn errors and signals into exit codes.
 
 0 done; 1 a Problem; 2 wrong usage; 130 Ctrl-C, 143 told to stop; an engine's own code passes through.
 Anything else is a defect of ours and shows its traceback.
@@ -10,10 +10,10 @@ import signal
 import sys
 from typing import NoReturn
 
-from medley.problem import Problem
+from medley.errors import Problem
 
 # What medley starts of itself: on other hosts, and to stay. They are no verbs of people's.
-_INNER = {"agent", "kept"}
+_INNER = {"agent": "medley.cli.agent", "kept": "medley.cluster.units"}
 
 
 class _Terminated(BaseException):
@@ -31,7 +31,7 @@ def main() -> int:
     try:
         return _verb()
     except Problem as problem:
-        from medley.cli.wrapped import fit  # noqa: PLC0415 - only a failure needs it
+        from medley.cli.output import fit  # noqa: PLC0415 - only a failure needs it
 
         print(fit(f"medley: {problem}", sys.stderr), file=sys.stderr)
         return problem.status
@@ -46,9 +46,8 @@ def main() -> int:
 
 def _verb() -> int:
     if sys.argv[1:2] and sys.argv[1] in _INNER:
-        return int(importlib.import_module(f"medley.{sys.argv[1]}").main(*sys.argv[2:]))
-    from medley.cli import Medley, terminal  # noqa: PLC0415 - the handlers stand before the slow import
-    from medley.cli.verb import Usage  # noqa: PLC0415
+        return int(importlib.import_module(_INNER[sys.argv[1]]).main(*sys.argv[2:]))
+    from medley.cli import Medley, Usage, terminal  # noqa: PLC0415 - the handlers stand before the slow import
 
     terminal.install()
     try:

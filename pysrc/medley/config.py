@@ -1,4 +1,4 @@
-"""What people write down: kinds of hosts, models and engine environments, one TOML table each.
+"""Find and read the TOML tables; report errors with file, line and key.
 
 A file is looked for in this order, and the first folder that has it wins:
 
@@ -15,20 +15,28 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from medley import located
-from medley.problem import Problem, in_words
-from medley.tables import Host, Model, Recipe, Table
+from medley.errors import Problem, in_words
+from medley.schema import HostTable, Model, Recipe, StrictTable
 
-_T = TypeVar("_T", bound=Table)
+_T = TypeVar("_T", bound=StrictTable)
+_KINDS: dict[str, type[StrictTable]] = {"hosts": HostTable, "models": Model, "locks": Recipe}
 _MOST_BYTES = 1 << 20
 # The reader takes quadratic time for a key of thousands of parts.
 _DEEP = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){32}""")
+_HEADER = re.compile(r"\s*\[(\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
+_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+# Comments and strings of one line come before, because quotes in them begin no string of several lines.
+_STRING = re.compile(
+    r"""(?P<several>'{3}.*?'{3,5}|"{3}(?:\\.|[^\\])*?"{3,5})|\#[^\n]*|'[^'\n]*'|"(?:\\.|[^"\\\n])*\"""",
+    re.DOTALL,
+)
 
 
 def folders() -> tuple[Path, ...]:
@@ -56,9 +64,12 @@ class Tables(Mapping[str, _T]):
 
     def __init__(self, kind: str, shape: type[_T]) -> None:
         self._paths, self._shape = files(kind), shape
+        self._tables: dict[str, _T] = {}
 
     def __getitem__(self, name: str) -> _T:
-        return read(self._paths[name], self._shape)
+        if name not in self._tables:
+            self._tables[name] = read(self._paths[name], self._shape)
+        return self._tables[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._paths)
@@ -70,9 +81,9 @@ class Tables(Mapping[str, _T]):
         return name in self._paths  # Mapping's own would read it
 
 
-def hosts() -> Mapping[str, Host]:
+def hosts() -> Mapping[str, HostTable]:
     """Every kind of host, by name."""
-    return Tables("hosts", Host)
+    return Tables("hosts", HostTable)
 
 
 def models() -> Mapping[str, Model]:
@@ -86,8 +97,7 @@ def recipes() -> Mapping[str, Recipe]:
 def read(path: Path, shape: type[_T]) -> _T:
     """The table in a file, or a Problem that names the file, the key and the nearest right one."""
     try:
-        text = _text(path)
-        table = tomllib.loads(text)
+        return cast("_T", _read(_text(path), shape, str(path)))
     except RecursionError as error:
         raise Problem(f"{path} is not TOML", cause="it nests too deep", fix=f"mend {path}") from error
     except ValueError as error:  # no UTF-8, no TOML, or a number of thousands of digits
@@ -96,7 +106,14 @@ def read(path: Path, shape: type[_T]) -> _T:
         raise Problem(
             f"{path} cannot be read", cause=in_words(error), fix="mend its path or permissions"
         ) from error
-    return build(table, shape, str(path), text)
+
+
+@lru_cache(maxsize=256)
+def _read(text: str, shape: type[StrictTable], where: str) -> StrictTable:
+    """Parse a file's text once per process, because one command looks at the same tables many times."""
+    if deep := _DEEP.search(text):
+        raise ValueError(f"line {text.count(chr(10), 0, deep.start()) + 1} has a key of more than 32 parts")
+    return build(tomllib.loads(text), shape, where, text)
 
 
 def _text(path: Path) -> str:
@@ -105,10 +122,7 @@ def _text(path: Path) -> str:
         found = file.read(_MOST_BYTES + 1)
     if len(found) > _MOST_BYTES:
         raise ValueError(f"it has more than {_MOST_BYTES >> 20} MiB")
-    text = found.decode("utf-8-sig").replace("\r\n", "\n")
-    if deep := _DEEP.search(text):
-        raise ValueError(f"line {text.count(chr(10), 0, deep.start()) + 1} has a key of more than 32 parts")
-    return text
+    return found.decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def build(table: Mapping[str, Any], shape: type[_T], where: str, text: str = "") -> _T:
@@ -124,11 +138,11 @@ def build(table: Mapping[str, Any], shape: type[_T], where: str, text: str = "")
         raise Problem(f"{where} holds a date", cause=str(error), fix="write it as a string") from error
 
 
-def _invalid(error: ValidationError, shape: type[Table], where: str, text: str) -> Problem:
+def _invalid(error: ValidationError, shape: type[StrictTable], where: str, text: str) -> Problem:
     # A key that nobody knows is often why another is missing: it is said first.
     first, *more = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     key = ".".join(str(part) for part in first["loc"]) or "the table"
-    number = located.line(text, first["loc"])
+    number = line(text, first["loc"])
     where = f"{where}:{number}" if number else where
     cause = first["msg"]
     fix = f"mend '{key}' in {where}"
@@ -147,9 +161,9 @@ def _invalid(error: ValidationError, shape: type[Table], where: str, text: str) 
 
 def _keys(shape: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
     """The keys of the table that lies at `path` below `shape`."""
-    parts = iter(path)
+    parts = (part for part in path if isinstance(part, str))  # a number is a place in a list
     for part in parts:
-        field = shape.model_fields.get(str(part))
+        field = shape.model_fields.get(part)
         if field and "Mapping" in str(field.annotation):
             next(parts, None)  # of a table of tables, the name
         inner = next(iter(_tables(field.annotation)), None) if field else None
@@ -167,34 +181,25 @@ def _tables(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401 - a type 
 
 def check() -> dict[Path, Problem | None]:
     """Every table in every folder, also one that another of its name hides, and what is wrong with it."""
-    shapes: dict[str, type[Table]] = {"hosts": Host, "models": Model, "locks": Recipe}
     return {
         path: _wrong(path, shape)
         for folder in folders()
-        for kind, shape in shapes.items()
+        for kind, shape in _KINDS.items()
         for path in sorted((folder / kind).glob("*.toml"))
     }
 
 
-def _wrong(path: Path, shape: type[Table]) -> Problem | None:
+def _wrong(path: Path, shape: type[StrictTable]) -> Problem | None:
     try:
         table = read(path, shape)
     except Problem as problem:
         return problem
-    match table:
-        case Host():
-            return _missing_environment(path, table)
-        case Recipe() if not path.with_suffix(".txt").is_file():
-            return Problem(
-                f"{path} has no lock", cause=f"{path.stem}.txt is not beside it", fix="remake the lock"
-            )
-        case _:
-            return None
-
-
-def _missing_environment(path: Path, host: Host) -> Problem | None:
+    if isinstance(table, Recipe) and not path.with_suffix(".txt").is_file():
+        return Problem(
+            f"{path} has no lock", cause=f"{path.stem}.txt is not beside it", fix="remake the lock"
+        )
     known = files("locks")
-    for engine, name in host.environments.items():
+    for engine, name in table.environments.items() if isinstance(table, HostTable) else ():
         if name not in known:
             return Problem(
                 f"{path}: '{engine}' names an unknown environment",
@@ -202,3 +207,50 @@ def _missing_environment(path: Path, host: Host) -> Problem | None:
                 fix=f"mend environments.{engine} in {path}",
             )
     return None
+
+
+def line(text: str, path: Sequence[object]) -> int | None:
+    """The number of the line, from 1, of the key at `path`, or of the nearest table above it."""
+    wanted = tuple(path)
+    best: tuple[int, int] | None = None
+    for number, found in _located_keys(text):
+        depth = min(len(found), len(wanted))  # [a.b] is also where the table `a` stands
+        if found[:depth] == wanted[:depth] and (best is None or depth > best[0]):
+            best = depth, number
+    return best[1] if best else None
+
+
+def _located_keys(text: str) -> Iterator[tuple[int, tuple[str | int, ...]]]:
+    """Every table and key that has a line of its own; one of several tables of a name has its place too."""
+    table: tuple[str | int, ...] = ()
+    lists: dict[tuple[str | int, ...], int] = {}
+    blank = _STRING.sub(lambda match: "\n" * match[0].count("\n") if match["several"] else match[0], text)
+    for number, each in enumerate(blank.split("\n"), 1):
+        if header := _HEADER.fullmatch(each):
+            *above, last = _parts(header[2])
+            table = ()
+            for part in above:  # a path with the place of the table that is meant: the last one so far
+                table = (*table, part)
+                table = (*table, lists[table]) if table in lists else table
+            table = (*table, last)
+            if header[1]:
+                lists[table] = lists.get(table, -1) + 1
+                table = (*table, lists[table])
+            elif table in lists:
+                table = (*table, lists[table])
+            yield number, table
+        elif key := _KEY.match(each):
+            yield number, (*table, *_parts(key[1]))
+
+
+def _parts(dotted: str) -> tuple[str, ...]:
+    """A dotted key as TOML itself reads it."""
+    try:
+        table = tomllib.loads(f"{dotted} = 0")
+    except tomllib.TOMLDecodeError:
+        return (dotted,)
+    parts = []
+    while isinstance(table, dict):
+        ((name, table),) = table.items()
+        parts.append(name)
+    return tuple(parts)

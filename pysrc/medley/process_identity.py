@@ -1,24 +1,36 @@
-"""The identity of a process: its id, and what tells it from a later process that gets the same id.
+"""Tell processes apart by pid, start time and boot id; find and end them.
 
-A process id is given again, after a reboot within minutes. The start time (field 22 of /proc/PID/stat, in
-clock ticks since boot; proc(5)) and the kernel's boot id together are never given twice. Signals go through a
-pidfd, which names the process and not the number (pidfd_open(2), Linux 5.3).
+The kernel reuses process ids, after a reboot within minutes. The start time (field 22 of /proc/PID/stat, in
+clock ticks since boot; proc(5)) and the kernel's boot id together are never reused. psutil's
+create time is of the epoch and moves when the clock is set, so it cannot be kept in a note of a process.
+Signals go through a pidfd, which names the process and not the number (pidfd_open(2), Linux 5.3).
+
+psutil is imported late: it takes 20 ms, which most verbs can do without.
 """
 
-import contextlib
 import os
+import select
 import signal
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import psutil
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _STARTED, _STATE = 19, 0
 """Fields of /proc/PID/stat after the name, which may have spaces and brackets of its own."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Identity:
+    """A process, told from all others that ever had or will have its number."""
+
     pid: int
     started: int
     """Clock ticks from the host's boot to its start."""
@@ -33,53 +45,141 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """As the kernel has it, cut off at 15 letters; none where it is gone."""
-        with contextlib.suppress(OSError):
+        """As the kernel has it, cut off at 15 letters; empty where it is gone."""
+        with suppress(OSError):
             return Path(f"/proc/{self.pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
         return ""
 
     def signal(self, number: signal.Signals) -> bool:
-        """Send it a signal; false where it is gone, whoever has its number now."""
+        """Send it a signal; false where it is gone, even if another process has its number now."""
+        with self._handle() as handle, suppress(ProcessLookupError):
+            if handle is not None:
+                signal.pidfd_send_signal(handle, number)
+                return True
+        return False
+
+    def ends_within(self, limit_s: float | None) -> bool:
+        """Wait for its end, of which a pidfd tells at once; a zombie has ended."""
+        with self._handle() as handle:
+            if handle is None:
+                return True
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            return bool(poll.poll(None if limit_s is None else max(0, limit_s) * 1000))
+
+    def reap(self) -> None:
+        """Let the kernel forget it, if it has ended and is a child of this process."""
+        with self._handle() as handle, suppress(ChildProcessError):
+            if handle is not None:
+                os.waitid(os.P_PIDFD, handle, os.WEXITED | os.WNOHANG)
+
+    @contextmanager
+    def _handle(self) -> Iterator[int | None]:
+        """A pidfd of this very process; None where it is gone."""
         try:
             handle = os.pidfd_open(self.pid)
         except (ProcessLookupError, ValueError, OverflowError):
-            return False
+            yield None
+            return
         try:
-            # The number may have been given away before the handle was opened, and cannot be after.
-            if of(self.pid) != self:
-                return False
-            signal.pidfd_send_signal(handle, number)
-        except ProcessLookupError:
-            return False
+            # The number may have been reused before the handle was opened, and cannot be after.
+            yield handle if of(self.pid) == self else None
         finally:
             os.close(handle)
-        return True
 
 
 def of(pid: int) -> Identity | None:
-    """That of a process that is there, also of a zombie."""
+    """Return the identity of a process that is there; a zombie is."""
     fields = _fields(pid)
-    return Identity(pid, int(fields[_STARTED]), boot()) if fields else None
+    return Identity(pid, int(fields[_STARTED]), _BOOT.read_text(encoding="ascii").strip()) if fields else None
 
 
-def own() -> Identity:
-    found = of(os.getpid())
+def own_identity() -> Identity:
+    return present(os.getpid())
+
+
+def present(pid: int) -> Identity:
+    """Return the identity of a process that cannot be gone."""
+    found = of(pid)
     if found is None:
-        raise AssertionError(os.getpid())
+        raise AssertionError(pid)
     return found
 
 
-def identified(pids: Iterable[int]) -> set[Identity]:
-    """Those of these ids that are there now."""
-    return {found for pid in pids if (found := of(pid))}
-
-
-def boot() -> str:
-    return _BOOT.read_text(encoding="ascii").strip()
-
-
 def _fields(pid: int) -> list[str]:
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return text.rpartition(")")[2].split()
     return []
+
+
+def process_environments() -> dict[Identity, dict[str, str]]:
+    """Return the environment that each process of this user was started with."""
+    return dict(_inspect(lambda each: each.environ()))
+
+
+def file_holder(file: Path, *words: str) -> Identity | None:
+    """Return the process that has this file open and whose command ends with these words.
+
+    By its command alone it could be another user's, or that of another state folder.
+    """
+
+    def holds(process: "psutil.Process") -> bool:
+        return tuple(process.cmdline()[-len(words) :]) == words and any(
+            file.samefile(each.path) for each in process.open_files()
+        )
+
+    return next((identity for identity, found in _inspect(holds) if found), None)
+
+
+def _inspect(look: "Callable[[psutil.Process], T]") -> Iterator[tuple[Identity, T]]:
+    """Look at each process that this user may look at.
+
+    psutil.process_iter() keeps what it found, and skips a number that was reused.
+    """
+    import psutil  # noqa: PLC0415 - as the module says
+
+    for pid in psutil.pids():
+        with suppress(psutil.Error, OSError):  # it ended, is another user's, or closed a file meanwhile
+            process = psutil.Process(pid)
+            result = look(process)
+            if identity := _identity(process):
+                yield identity, result
+
+
+def descendants(root: int) -> set[Identity]:
+    """Return every process below the one that has this id now."""
+    import psutil  # noqa: PLC0415 - as the module says
+
+    with suppress(psutil.NoSuchProcess):
+        return {found for each in psutil.Process(root).children(recursive=True) if (found := _identity(each))}
+    return set()
+
+
+def _identity(process: "psutil.Process") -> Identity | None:
+    """None where its number has become another's since psutil found it."""
+    found = of(process.pid)
+    return found if process.is_running() else None
+
+
+def end_processes(processes: Collection[Identity], grace_s: float) -> None:
+    """Ask processes to end, and kill them after `grace_s` seconds."""
+    _signal_all(processes, signal.SIGTERM, grace_s)
+    kill_processes(processes)
+
+
+def kill_processes(processes: Collection[Identity], limit_s: float = 3) -> None:
+    """Kill processes, and wait until they are gone."""
+    _signal_all(processes, signal.SIGKILL, limit_s)
+    # Also those that ended by themselves: a zombie keeps the namespace it is in from going.
+    for each in processes:
+        each.reap()
+
+
+def _signal_all(processes: Collection[Identity], number: signal.Signals, limit_s: float) -> None:
+    """Signal them, and wait for their end."""
+    deadline = time.monotonic() + limit_s
+    for each in processes:
+        each.signal(number)
+    for each in processes:
+        each.ends_within(deadline - time.monotonic())

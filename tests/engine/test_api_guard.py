@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-import medley.inside.api_guard as guard
+from medley.environment.payload import api_guard as guard
 from tests.rack.patience import within
 
 pytestmark = pytest.mark.engine

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from medley.command import Command
-from tests.served import Start
+from tests.servers import Start
 
 pytestmark = pytest.mark.engine
 

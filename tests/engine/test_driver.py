@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from medley import config, libcuda, store, tools, venv
-from medley.kind import Kind
-from medley.preload import Preload
-from medley.problem import Problem
-from medley.tables import Driver
-from medley.toolkit import Toolkit
-from medley.variables import LIBCUDA
-from tests.driver_trees import begin
+from medley import config, storage
+from medley.environment import tools, virtualenv
+from medley.environment.patches import Preload
+from medley.environment.toolkit import LIBCUDA, Toolkit, with_libcuda
+from medley.errors import Problem
+from medley.host.kind import Kind
+from medley.schema import Driver
 from tests.engine import foreign
+from tests.environment.driver_trees import begin
 
 pytestmark = [
     pytest.mark.engine,
@@ -34,7 +34,7 @@ print(json.dumps([libcuda_dirs(), ctypes.CDLL(made).go()]))
 
 
 def test_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = venv.find("sglang-cpu")
+    environment = virtualenv.find("sglang-cpu")
     if environment is None:
         pytest.skip("medley env build sglang-cpu, which has Triton's NVIDIA part")
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
@@ -49,7 +49,7 @@ def test_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source.write_text("int cuInit(void);\nint go(void) { return cuInit(); }\n")
     host = config.hosts()["cuda"].model_copy(update={"driver": Driver(shared_directories=(str(system),))})
     chain = Toolkit(kind="cuda", variables={}, path=(), preload=(), pythons={}, uv="uv")
-    given = libcuda.given(chain, host)
+    given = with_libcuda(chain, host)
     assert given
     command = (str(environment.python), "-c", PROGRAM, str(library), str(source), str(tmp_path))
     told = {**os.environ, **given.variables}
@@ -84,10 +84,10 @@ def toolkit() -> Path:
     """One whose Python is on a newer libc than the host's, with a loader that knows no folder."""
     if not foreign.PATCHELF.exists():
         pytest.skip("there is no /opt/nix-deb: .ci/install-nix makes it")
-    host = venv.find("vllm-cpu")
+    host = virtualenv.find("vllm-cpu")
     if host is None:
         pytest.skip("medley env build vllm-cpu, whose Python is copied")
-    folder = store.make(store.cache().parent / "medley-tests" / "newer-libc")
+    folder = storage.make(storage.cache().parent / "medley-tests" / "newer-libc")
     return foreign.toolkit(folder, host.python)
 
 
@@ -105,12 +105,12 @@ def test_nothing_is_built_on_it_without_a_driver(
     monkeypatch.setenv("MEDLEY_TOOLKIT", str(toolkit))
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
     there = config.hosts()["cuda"].model_copy(update={"driver": Driver(directories=(str(tmp_path),))})
-    for prepare in (tools.expected, tools.ready):
+    for dry_run in (True, False):
         with pytest.raises(Problem, match="driver of this host is not found"):
-            prepare(Kind("cuda", there, ""), "vllm-cpu")
+            tools.ready(Kind("cuda", there, ""), "vllm-cpu", dry_run=dry_run)
     assert not (tmp_path / "cache").exists()
     (tmp_path / "libcuda.so.1").write_bytes(begin(os.uname().machine))
-    assert LIBCUDA in tools.expected(Kind("cuda", there, ""), "vllm-cpu").settings
+    assert LIBCUDA in tools.ready(Kind("cuda", there, ""), "vllm-cpu", dry_run=True).settings
 
 
 def test_a_loader_that_knows_no_folder(nix: Path, tmp_path: Path) -> None:

@@ -312,9 +312,9 @@ def test_vllm_on_a_cpu_takes_our_platform_and_so_accepts_ray() -> None:
     finished = subprocess.run([python, "-c", SEEN], capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
     assert json.loads(finished.stdout.splitlines()[-1]) == {
-        "platform": "medley_cpu_ray.platform.CpuUnderRay",
+        "platform": "medley_cpu_ray.CpuUnderRay",
         "key": "GPU",
-        "communicator": "medley_cpu_ray.communicator.Communicator",
+        "communicator": "medley_cpu_ray.Communicator",
         "of_vllm": True,
         "replaced": {"_all_group_ranks_share_shm_group_name": True},
     }

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from medley import config, demo
+from medley import config
 from medley.command import Command
-from medley.family import descendants
-from medley.machine import Process
-from tests.served import alive
+from medley.model import demo
+from medley.process import Process
+from medley.process_identity import descendants
 
 pytestmark = pytest.mark.engine
 
@@ -158,7 +158,7 @@ def served(programs: Path, free_port: int, tmp_path: Path) -> Iterator[str]:
     finally:
         family = descendants(process.pid)
         process.stop()
-        assert [pid for pid in family if alive(pid)] == []
+        assert [each for each in family if each.alive] == []
 
 
 def healthy(url: str) -> bool:

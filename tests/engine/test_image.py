@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from medley import container, imaged, images, own_nccl
 from medley.command import Command
-from medley.container import Image
-from medley.imaged import Choice, Imaged
-from medley.problem import Problem
-from medley.recognised import recognised
+from medley.environment import container, container_choice, container_image, container_runtime
+from medley.environment.container import Image
+from medley.environment.container_image import ContainerEnvironment, ImageSelection
+from medley.errors import Problem
+from medley.host.kind import recognise
 from tests.engine import imaging
 from tests.engine.imaging import podman
-from tests.served import Served, Start, chat
+from tests.servers import Served, Start, chat
 
 pytestmark = pytest.mark.engine
 
@@ -93,7 +93,7 @@ def test_when_medley_is_killed_its_container_ends_and_when_both_are_the_next_sta
     podman(
         "run", "--detach", "--name", name, *limits, "--entrypoint", "sleep", image, "60", settings=settings
     )
-    assert images.left(f"serve-{free_port}")
+    assert container_runtime.remove_leftover(f"serve-{free_port}")
     assert ours(settings) == []
 
 
@@ -169,9 +169,9 @@ def test_an_image_without_an_engine_is_a_problem(tmp_path: Path, settings: Mappi
     assert "that has Python, Ray and vLLM" in refused.stderr
 
 
-def look(image: str) -> Imaged:
-    facts, kind = recognised()
-    return imaged.ready(Choice("podman", Image(image)), kind, facts)
+def look(image: str) -> ContainerEnvironment:
+    facts, kind = recognise()
+    return container_image.ready(ImageSelection("podman", Image(image)), kind, facts)
 
 
 @pytest.mark.usefixtures("state")
@@ -179,20 +179,20 @@ def test_torch_in_the_image_maps_the_host_s_own_nccl(
     tmp_path: Path, image: str, settings: Mapping[str, str]
 ) -> None:
     found = look(imaging.with_stand_in(image, tmp_path, settings))
-    (before,) = imaged.asked(found, "nccl")["nccl"]
+    (before,) = container_image.asked(found, "nccl")["nccl"]
     assert before["version"] == 22907
     file = imaging.nccl(tmp_path / "host", 22707)
-    (after,) = imaged.asked(own_nccl.mounted(found, str(file)), "nccl")["nccl"]
+    (after,) = container_image.asked(container_choice.mount_own_nccl(found, str(file)), "nccl")["nccl"]
     assert after["version"] == 22707
     assert after["path"] == before["path"] == "/standin/nvidia/nccl/lib/libnccl.so.2"
 
     (tmp_path / "broken.so").write_text("no library")
     with pytest.raises(Problem, match="torch cannot be loaded") as caught:
-        own_nccl.mounted(found, str(tmp_path / "broken.so"))
+        container_choice.mount_own_nccl(found, str(tmp_path / "broken.so"))
     assert "libnccl.so.2" in caught.value.cause
 
 
 @pytest.mark.usefixtures("state")
 def test_a_torch_without_nccl_takes_none(tmp_path: Path, image: str) -> None:
     with pytest.raises(Problem, match="cannot take the place"):
-        own_nccl.mounted(look(image), str(imaging.nccl(tmp_path / "host", 22707)))
+        container_choice.mount_own_nccl(look(image), str(imaging.nccl(tmp_path / "host", 22707)))

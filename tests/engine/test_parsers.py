@@ -5,30 +5,30 @@ from pathlib import Path
 
 import pytest
 
-from medley import config, machine, venv
-from medley.command import Command
-from medley.layout.candidates import Sizes
-from medley.placement import Wanted
-from medley.problem import Problem
-from medley.tables import Engine
-from medley.variables import UNSET
-from tests.test_placement import site
-from tests.test_recipe import recipe
+from medley import config, process
+from medley.command import UNSET, Command
+from medley.environment import virtualenv
+from medley.errors import Problem
+from medley.planner.candidates import Sizes
+from medley.planner.placement import PlacementOptions
+from medley.schema import EngineName
+from tests.planner.test_placement import site
+from tests.serving.test_steps import recipe
 
 pytestmark = pytest.mark.engine
 SCRIPT = Path(__file__).parent / "parse.py"
-ENVIRONMENTS: dict[Engine, str] = {"vllm": "vllm-cpu", "sglang": "sglang-cpu"}
+ENVIRONMENTS: dict[EngineName, str] = {"vllm": "vllm-cpu", "sglang": "sglang-cpu"}
 ON = (
-    ("spark", Wanted(concurrency=4, context=8192, kv_type="fp8")),
-    ("spark:2", Wanted(sizes=Sizes(tensor=2))),
-    ("spark,thor", Wanted(sizes=Sizes(stages=2))),
-    ("spark:2", Wanted(sizes=Sizes(stages=2), launcher="mp", one_server=True)),
-    ("spark:2", Wanted(sizes=Sizes(replicas=2), launcher="mp", one_server=True)),
-    ("cpu:2", Wanted(sizes=Sizes(stages=2))),
+    ("spark", PlacementOptions(concurrency=4, context=8192, kv_type="fp8")),
+    ("spark:2", PlacementOptions(sizes=Sizes(tensor=2))),
+    ("spark,thor", PlacementOptions(sizes=Sizes(stages=2))),
+    ("spark:2", PlacementOptions(sizes=Sizes(stages=2), launcher="mp", one_server=True)),
+    ("spark:2", PlacementOptions(sizes=Sizes(replicas=2), launcher="mp", one_server=True)),
+    ("cpu:2", PlacementOptions(sizes=Sizes(stages=2))),
 )
 
 
-def commands(engine: Engine) -> list[list[str]]:
+def commands(engine: EngineName) -> list[list[str]]:
     """The words after the program and `serve` of all that a model starts, on all of these hosts."""
     found = []
     for name in config.models():
@@ -43,14 +43,14 @@ def commands(engine: Engine) -> list[list[str]]:
     return [list(words) for words in found]
 
 
-def wanted_by(wanted: Wanted, engine: Engine) -> Wanted:
+def wanted_by(wanted: PlacementOptions, engine: EngineName) -> PlacementOptions:
     from dataclasses import replace
 
     return replace(wanted, engine=engine)
 
 
 @pytest.mark.parametrize("engine", ENVIRONMENTS)
-def test_every_command_parses(engine: Engine, tmp_path: Path) -> None:
+def test_every_command_parses(engine: EngineName, tmp_path: Path) -> None:
     made = commands(engine)
     assert len(made) >= 40
     said = parsed(engine, [*made, ["/m", "--swap-space", "0"], ["/m", "--kv-cache-dtype", "fp7"]], tmp_path)
@@ -61,16 +61,16 @@ def test_every_command_parses(engine: Engine, tmp_path: Path) -> None:
     assert not wrong
 
 
-def parsed(engine: Engine, made: list[list[str]], folder: Path) -> list[str | None]:
+def parsed(engine: EngineName, made: list[list[str]], folder: Path) -> list[str | None]:
     file = folder / "commands.json"
     if engine == "sglang":
         made = [["--model-path", *words] for words in made]
     file.write_text(json.dumps(made))
-    environment = venv.ready(ENVIRONMENTS[engine])
+    environment = virtualenv.ready(ENVIRONMENTS[engine])
     env = {"SGLANG_USE_CPU_ENGINE": "1"} if engine == "sglang" else {}
     command = Command((str(environment.python), str(SCRIPT), engine, str(file)), env, UNSET)
     lines: list[str] = []
-    finished = machine.run(command, limit_s=180, on_line=lines.append)
+    finished = process.run(command, limit_s=180, on_line=lines.append)
     assert finished.status == 0, lines[-20:]
     answers: list[str | None] = json.loads(next(line for line in reversed(lines) if line.startswith("[")))
     return answers

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from medley import config, demo, fingerprint
+from medley import config, storage
 from medley.command import Command
-from tests.served import Start, chat
+from medley.model import demo
+from tests.servers import Start, chat
 
 pytestmark = pytest.mark.engine
 
@@ -62,7 +63,7 @@ def test_it_runs_where_it_is_trusted_and_nowhere_else(
         assert finished.returncode == 1, finished.stderr
         return finished.stderr
 
-    code = fingerprint.of_all({"configuration_own.py": fingerprint.of_file(own / "configuration_own.py")})
+    code = storage.hash_all({"configuration_own.py": storage.hash_file(own / "configuration_own.py")})
     assert f"medley serve {own} --trust-remote-code --code-revision {code}" in refused()
     assert "would run whatever code the model has now" in refused("--", "--trust-remote-code")
     assert not ran.exists()

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from medley import venv
 from medley.command import Command
-from medley.engines import ENGINES
-from medley.tables import Engine
-from tests.documented import programs
-from tests.offline import KINDS, PLANS, offered
-from tests.served import Start
+from medley.engine.launch import ENGINES
+from medley.environment import virtualenv
+from medley.schema import EngineName
+from tests.documents import programs
+from tests.engine.plans import KINDS, PLANS, offered
+from tests.servers import Start
 
 pytestmark = pytest.mark.engine
 
-TAKES: dict[Engine, str] = {
+TAKES: dict[EngineName, str] = {
     "vllm": """
 import dataclasses, inspect, json
 from vllm import LLM, EngineArgs
@@ -33,9 +33,9 @@ print(json.dumps(sorted(inspect.signature(ServerArgs).parameters)))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_argument_is_one_of_its_class(engine: Engine) -> None:
+def test_every_argument_is_one_of_its_class(engine: EngineName) -> None:
     """Of every model in models/, on a CPU and on GPUs."""
-    found = venv.find(f"{engine}-cpu")
+    found = virtualenv.find(f"{engine}-cpu")
     assert found, f"medley env build {engine}-cpu"
     command = [str(found.python), "-c", TAKES[engine]]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
@@ -46,7 +46,7 @@ def test_every_argument_is_one_of_its_class(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_page_itself(engine: Engine, tmp_path: Path) -> None:
+def test_the_page_itself(engine: EngineName, tmp_path: Path) -> None:
     (text,) = (
         each
         for each in programs("python.md")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from medley.command import Command
-from tests.served import Start, alive, chat
+from tests.servers import Start, chat
 
 pytestmark = pytest.mark.engine
 
@@ -81,13 +81,13 @@ def test_an_engine_killed_while_it_serves_is_a_problem_with_its_code(start: Star
 
 
 def test_when_medley_itself_is_killed_the_engine_ends(start: Start, free_port: int) -> None:
-    from medley.family import descendants
+    from medley.process_identity import descendants
 
     served = start(serve("demo", "--port", str(free_port)))
     served.ready()
     family = descendants(served.process.pid)
     os.kill(served.process.pid, signal.SIGKILL)
     deadline = time.monotonic() + 30
-    while (left := [pid for pid in family if alive(pid)]) and time.monotonic() < deadline:
+    while (left := [each for each in family if each.alive]) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert left == []

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from medley import pip_config
+from medley.environment import uv
 
 PINS = Path(__file__).with_name("wheels")
 LIMIT_S = 300
@@ -56,7 +56,7 @@ def fetch(version: str, target: Path) -> None:
         "-r",
         str(PINS / f"cuda-{version}.txt"),
     ]
-    told = pip_config.variables(pip_config.read(os.environ, Path.home(), Path(sys.prefix)), os.environ)
+    told = uv.uv_variables(uv.read_pip_config(os.environ, Path.home(), Path(sys.prefix)), os.environ)
     said = subprocess.run(
         command, env=os.environ | told, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )

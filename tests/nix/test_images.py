@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from medley import store
+from medley import storage
 from medley.command import Command
 from tests.engine.imaging import environ, podman
 from tests.nix.test_outputs import KINDS
-from tests.served import Start, chat
+from tests.servers import Start, chat
 
 if TYPE_CHECKING:
     from tests.nix.conftest import Tree
@@ -170,7 +170,7 @@ def test_the_demo_is_served_out_of_it(
 ) -> None:
     """With the engine environment that is there already as its volume: it is the same one, by its digest."""
     home = Path("/root/.cache/medley")  # an environment's programs name their place
-    if store.cache() != home or not (home / "envs").is_dir():
+    if storage.cache() != home or not (home / "envs").is_dir():
         pytest.skip(f"there are no engine environments in {home}")
     shared = ("--network", "host", "--ipc", "host", "--init", f"--volume={home}:{home}:O")
     words = ("run", "--rm", *LIMITS, *shared, *given(tree), cpu, "serve", "demo", "--port", str(free_port))

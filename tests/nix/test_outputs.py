@@ -121,7 +121,7 @@ def test_the_package_carries_the_tables(tree: "Tree") -> None:
     carried = {path.relative_to(data) for path in data.rglob("*") if path.suffix in {".toml", ".txt"}}
     written = {
         path.relative_to(tree.folder)
-        for folder in ("hosts", "models", "locks")
+        for folder in ("hosts", "models", "locks", "failures")
         for path in (tree.folder / folder).rglob("*")
         if path.suffix in {".toml", ".txt"}
     }

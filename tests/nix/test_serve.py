@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from medley import store
+from medley import storage
 from medley.command import Command
-from tests.served import Start, chat
+from tests.servers import Start, chat
 
 if TYPE_CHECKING:
     from tests.nix.conftest import Tree
@@ -27,4 +27,4 @@ def test_nix_run_serve_demo(tree: "Tree", start: Start, free_port: int) -> None:
 
 
 def _links() -> list[Path]:
-    return list((store.cache() / "toolkits").glob("cpu-*"))
+    return list((storage.cache() / "toolkits").glob("cpu-*"))

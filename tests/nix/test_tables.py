@@ -26,7 +26,7 @@ def test_the_lock_is_complete(released: "Tree") -> None:
 
 
 def test_every_verb_is_an_app(released: "Tree") -> None:
-    assert set(released.eval("lib.verbs", "--offline")) == set(VERBS)
+    assert set(released.eval("lib.verbs", "--offline")) == {verb for verb in VERBS if " " not in verb}
 
 
 @pytest.mark.parametrize(

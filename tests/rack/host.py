@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
 
-from medley import machine
+from medley import process
 from medley.command import Command
-from medley.problem import Problem
+from medley.errors import Problem
+from medley.process import Process
 from tests.rack import cgroup
 from tests.rack.init import HOME
 from tests.rack.patience import within
@@ -34,7 +35,7 @@ class Host:
     first_process: int
     ports: tuple[Port, ...]
     cores: str | None = None
-    started: list[machine.Process] = field(default_factory=list, repr=False, compare=False)
+    started: list[Process] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def address(self) -> str:
@@ -61,8 +62,8 @@ class Host:
 
     def run(
         self, command: Command | Sequence[str], *, folder: str = HOME, limit_s: float = LIMIT_S
-    ) -> machine.Finished:
-        return machine.run(self.command(command, folder=folder), limit_s=limit_s)
+    ) -> process.Finished:
+        return process.run(self.command(command, folder=folder), limit_s=limit_s)
 
     def says(self, *argv: str, limit_s: float = LIMIT_S) -> str:
         """What a command prints, which has to succeed."""
@@ -77,9 +78,9 @@ class Host:
         on_line: Callable[[str], None] | None = None,
         *,
         folder: str = HOME,
-    ) -> machine.Process:
+    ) -> Process:
         """Start it, and leave it to run; it ends with the rack at the latest."""
-        process = machine.Process(self.command(command, folder=folder), on_line or (lambda _: None))
+        process = Process(self.command(command, folder=folder), on_line or (lambda _: None))
         self.started.append(process)
         return process
 

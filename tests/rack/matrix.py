@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from medley.layout.order import VARIABLE
-from medley.machine import Process
-from medley.tables import Engine
+from medley.planner.host_order import VARIABLE
+from medley.process import Process
+from medley.schema import EngineName
 from tests.rack.cluster import READY_LIMIT_S, cluster, medley, token_of, typed
 from tests.rack.host import Host
 from tests.rack.patience import within
@@ -15,7 +15,7 @@ from tests.rack.rack import Rack
 from tests.rack.tokens import MODEL, Answer, asked, bring, spoil
 
 # The same for all cells of an engine, but what a pipeline on a CPU needs.
-FLAGS: dict[Engine, tuple[str, ...]] = {
+FLAGS: dict[EngineName, tuple[str, ...]] = {
     "vllm": (
         "--dtype=float32",
         "--kv-cache-memory-bytes=268435456",
@@ -24,12 +24,12 @@ FLAGS: dict[Engine, tuple[str, ...]] = {
     ),
     "sglang": ("--dtype=float32",),
 }
-ENVIRONMENT: dict[Engine, dict[str, str]] = {"vllm": {"TORCHDYNAMO_DISABLE": "1"}, "sglang": {}}
+ENVIRONMENT: dict[EngineName, dict[str, str]] = {"vllm": {"TORCHDYNAMO_DISABLE": "1"}, "sglang": {}}
 
 
 @dataclass(frozen=True)
 class Cell:
-    engine: Engine
+    engine: EngineName
     launcher: str
     words: tuple[str, ...] = ()
     split: str | None = None
@@ -78,7 +78,7 @@ class Running:
 @dataclass
 class Matrix:
     rack: Rack
-    cluster_of: Engine | None = None
+    cluster_of: EngineName | None = None
 
     def __post_init__(self) -> None:
         self.mend()

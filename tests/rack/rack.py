@@ -10,9 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from medley import machine
+from medley import process
 from medley.command import Command
-from medley.problem import Problem
+from medley.errors import Problem
+from medley.process import Process
 from tests.rack import census
 from tests.rack.host import Host, running
 from tests.rack.keeper import READY, shape
@@ -31,7 +32,7 @@ class Rack:
     spec: Spec
     keeper: int
     hosts: tuple[Host, ...]
-    process: machine.Process | None = None  # the keeper, where it is our child
+    process: Process | None = None  # the keeper, where it is our child
 
     def __enter__(self) -> Self:
         return self
@@ -86,9 +87,9 @@ class Rack:
             self.process.stop(limit_s)
         else:
             _end(self.keeper, limit_s)
-        for process in (each for host in self.hosts for each in host.started):
-            if process.wait(5) is None:
-                process.stop(0)
+        for started in (each for host in self.hosts for each in host.started):
+            if started.wait(5) is None:
+                started.stop(0)
 
     def _plugs(self, link: str, host: str | None) -> list[Port]:
         """A cable is cut at both ends, wherever it is cut."""
@@ -99,7 +100,7 @@ class Rack:
     def _outside(self, *argv: str) -> None:
         """Run it where the switches are."""
         enter = ("nsenter", "--target", str(self.keeper), "--net", "--")
-        finished = machine.run(Command((*enter, *argv)), limit_s=20)
+        finished = process.run(Command((*enter, *argv)), limit_s=20)
         assert finished.status == 0, finished.lines
 
 
@@ -109,7 +110,7 @@ def up(spec: Spec | int = 2, *, detached: bool = False) -> Rack:
         raise Problem("no rack without root", cause="it makes namespaces and mounts", fix="sudo the same")
     spec = _with_tree(Spec(spec) if isinstance(spec, int) else spec)
     lines: list[str] = []
-    process = machine.Process(_keeper(spec, detached=detached), lines.append)
+    process = Process(_keeper(spec, detached=detached), lines.append)
     try:
         pid = _await_ready(process, lines)
         return found(census.Keeper(pid, spec), None if detached else process)
@@ -118,7 +119,7 @@ def up(spec: Spec | int = 2, *, detached: bool = False) -> Rack:
         raise
 
 
-def found(keeper: census.Keeper, process: machine.Process | None = None) -> Rack:
+def found(keeper: census.Keeper, process: Process | None = None) -> Rack:
     """The rack that a keeper holds; its killed hosts are left out."""
     spec = keeper.spec
     firsts = keeper.first_processes()
@@ -155,7 +156,7 @@ def _keeper(spec: Spec, *, detached: bool) -> Command:
     return Command(argv, env={"PYTHONPATH": str(TREE)})
 
 
-def _await_ready(process: machine.Process, lines: list[str]) -> int:
+def _await_ready(process: Process, lines: list[str]) -> int:
     """The keeper's pid, which it says when all is done."""
     deadline = time.monotonic() + UP_LIMIT_S
     while True:

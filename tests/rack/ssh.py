@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 from shutil import which
 
-from medley import machine
+from medley import process
 from medley.command import Command
-from medley.problem import Problem
+from medley.errors import Problem
 from tests.rack.host import Host, environment
 from tests.rack.init import HOME
 from tests.rack.patience import within
@@ -31,8 +31,8 @@ def serve(rack: Rack, *hosts: Host) -> None:
     wanted = hosts or rack.hosts
     _exchange_keys(rack)
     started = [_start(host) for host in wanted]
-    for host, process in zip(wanted, started, strict=True):
-        _await_answer(host, process)
+    for host, running in zip(wanted, started, strict=True):
+        _await_answer(host, running)
 
 
 def _exchange_keys(rack: Rack) -> None:
@@ -52,7 +52,7 @@ def _exchange_keys(rack: Rack) -> None:
         _write(folder / "known_hosts", known)
 
 
-def _start(host: Host) -> machine.Process:
+def _start(host: Host) -> process.Process:
     program = next((place for place in PLACES if Path(place).exists()), None) or which("sshd")
     if program is None:
         raise Problem("no sshd for the rack", cause="it is not here", fix="apt-get install openssh-server")
@@ -63,14 +63,14 @@ def _start(host: Host) -> machine.Process:
     return host.start((program, "-D", "-e", "-f", "/run/sshd/config"))
 
 
-def _await_answer(host: Host, process: machine.Process) -> None:
+def _await_answer(host: Host, process: process.Process) -> None:
     listens = within(LIMIT_S, lambda: any("Server listening" in line for line in list(process.last)))
     assert listens, f"{host.name}: sshd does not listen: {process.poll()}"
 
 
 def _key(file: Path) -> str:
     """Make a key pair; returns the public line."""
-    made = machine.run(
+    made = process.run(
         Command(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rack", "-f", str(file)))
     )
     assert made.status == 0, made.lines

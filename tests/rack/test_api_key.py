@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documented import DOCS
+from tests.documents import DOCS
 from tests.rack.cluster import MEDLEY, Served, served
 from tests.rack.conftest import Up
 from tests.rack.host import Host

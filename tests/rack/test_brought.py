@@ -18,20 +18,22 @@ CONTENT = b"a few tokens\n" * 100_000
 HASH = hashlib.sha256(CONTENT).hexdigest()
 BRING = f"""
 from pathlib import Path
-from medley import beside, brought, membership, remote_code
 from medley.cli.progress import Plain
-from medley.problem import Problem
-from medley.tables import Need
+from medley.cluster import membership, model_files
+from medley.errors import Problem
+from medley.model.extra_files import ModelExtras, extra_files
+from medley.model.remote_code import folder_code
+from medley.schema import ExtraFile
 
-need = Need(kind="tiktoken", what="a test", name="x.tiktoken", sha256="{HASH}", url="http://127.0.0.1:9/x")
-files = beside.files((need,), "vllm", trusted=False)
+need = ExtraFile(kind="tiktoken", what="a test", name="x.tiktoken", sha256="{HASH}", url="http://127.0.0.1:9/x")
+files = tuple(extra_files((need,)))
 ((_, path),) = files
 path.parent.mkdir(parents=True, exist_ok=True)
 path.write_bytes(b"a few tokens\\n" * 100_000)
-code = remote_code.of_folder(Path("/tmp/home/model"))
+code = folder_code(Path("/tmp/home/model"))
 print("at", path)
 try:
-    brought.bring(membership.noted(), beside.Beside(code, files), Plain())
+    model_files.bring_files(membership.noted(), ModelExtras(code, files), Plain())
 except Problem as problem:
     print(problem)
 """

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from medley import machine
+from medley import process
 from medley.command import Command
 from tests.rack.cluster import MEDLEY, cluster
 from tests.rack.host import Host
@@ -40,7 +40,7 @@ def made() -> Iterator[Rack]:
 @dataclass
 class Outcome:
     table: dict[str, Any]
-    finished: machine.Finished
+    finished: process.Finished
 
     @property
     def said(self) -> str:
@@ -128,7 +128,7 @@ def test_a_host_that_freezes_is_named_in_time(made: Rack, step: str) -> None:
     assert within(10, lambda: not ranks(made)), ranks(made)
 
 
-def started(host: Host, step: str, *words: str) -> tuple[machine.Process, list[str]]:
+def started(host: Host, step: str, *words: str) -> tuple[process.Process, list[str]]:
     """A run that has come to this step."""
     lines: list[str] = []
     process = host.start(Command((*MEDLEY, "collective-test", "--only", "wire", *words)), lines.append)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from medley.ray import Ports
+from medley.network.ports import RayPorts
 from tests.rack.cluster import MEDLEY, STATE
 from tests.rack.desk import LINKS, Desk, process
 from tests.rack.patience import within
@@ -85,8 +85,8 @@ def test_faults_are_named_and_what_is_printed_mends_them(desk: Desk) -> None:
     one, two, three, four = desk.rack.hosts
     four.says("ip", "address", "add", "10.78.1.104/24", "dev", "eth0")
     two.says("sed", "-i", "s/^[0-9.]*\\(.*host2\\b\\)/10.9.9.9\\1/", "/etc/hosts")
-    three.drop(Ports().gcs + 3, Ports().last)
-    listen(three, Ports().gcs)
+    three.drop(RayPorts().gcs + 3, RayPorts().last)
+    listen(three, RayPorts().gcs)
     two.says("mkdir", "-p", STATE)
     three.says("mkdir", "-p", STATE)
     three.says("mount", "-t", "tmpfs", "-o", "size=1m", "none", STATE)
@@ -150,9 +150,7 @@ def test_hosts_that_cannot_take_part_are_named(desk: Desk) -> None:
     source = "/tmp/home/other"
     tree = Path(__file__).parents[2]
     two.says("sh", "-c", f"mkdir -p {source} && cp -r {tree}/pysrc {tree}/locks {tree}/hosts {source}/")
-    two.says(
-        "sh", "-c", f"echo '# another' >>{source}/pysrc/medley/problem.py; touch {source}/pyproject.toml"
-    )
+    two.says("sh", "-c", f"echo '# another' >>{source}/pysrc/medley/errors.py; touch {source}/pyproject.toml")
     other = f'medley = ["env", "PYTHONPATH={source}/pysrc", "{sys.executable}", "-m", "medley"]'
     late = f'medley = ["faketime", "-f", "-1h", "{sys.executable}", "-m", "medley"]'
     Desk.with_table(desk.rack, {"host2": other, "host3": late})

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from medley import cluster, machine
+from medley import cluster, process
 from tests.rack import ssh
 from tests.rack.cluster import MEDLEY
 from tests.rack.conftest import Up
@@ -26,7 +26,7 @@ Host host3 "a b" $(reboot)
 """
 
 
-def init(host: Host, *words: str) -> machine.Finished:
+def init(host: Host, *words: str) -> process.Finished:
     return host.run([*MEDLEY, "init", *words], limit_s=90)
 
 

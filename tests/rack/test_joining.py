@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import uv
 
-from medley import store, venv
+from medley import storage
 from medley.command import Command
+from medley.environment import virtualenv
 from tests.rack.cluster import MEDLEY, STATE, assert_problem, cluster, medley, token_of
 from tests.rack.conftest import Up
 from tests.rack.host import Host, shared_cache
@@ -117,7 +118,7 @@ def test_another_version_does_not_join(pair: tuple[Host, Host], ray: str, python
 def other(ray: str, python: str) -> Path:
     """A real environment of that Ray and Python, built as medley builds them; kept between runs."""
     folder = shared_cache().parent / "medley-tests" / f"ray-{ray}-{python}"
-    locks = store.make(folder / "config" / "locks")
+    locks = storage.make(folder / "config" / "locks")
     (locks / "vllm-cpu.toml").write_text(OTHER.format(python=python))
     variables = os.environ | {"MEDLEY_CONFIG": f"{folder}/config", "MEDLEY_CACHE": f"{folder}/cache"}
     if not (locks / "vllm-cpu.txt").exists():
@@ -138,7 +139,7 @@ def run(*argv: str, said: str = "", env: Mapping[str, str] = os.environ) -> subp
 
 def test_ray_itself_takes_nobody_without_the_token(pair: tuple[Host, Host]) -> None:
     head, _ = pair
-    python = venv.find("vllm-cpu")
+    python = virtualenv.find("vllm-cpu")
     assert python is not None
     init = (str(python.python), "-c", INIT, f"{head.address}:24000", head.address)
     mode = {"RAY_AUTH_MODE": "token"}

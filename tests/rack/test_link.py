@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from medley import machine
+from medley import process
 from tests.rack.conftest import Up
 from tests.rack.host import Host
 from tests.rack.patience import within
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.rack
 MEDLEY = (sys.executable, "-m", "medley")
 
 
-def started(host: Host, *words: str) -> machine.Process:
+def started(host: Host, *words: str) -> process.Process:
     """Its process id on the host is in /tmp/pid."""
     return host.start(["sh", "-c", 'echo $$ >/tmp/pid; exec "$@"', "sh", *MEDLEY, *words])
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from medley import config, demo
+from medley import config
+from medley.model import demo
 from tests.rack.cluster import READY_LIMIT_S, Served, assert_problem, cluster, medley, served, token_of, typed
 from tests.rack.conftest import Up
 from tests.rack.host import Host

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from medley import venv
+from medley.environment import virtualenv
 from tests.rack import cluster
 from tests.rack.conftest import Up
 from tests.rack.host import Host
@@ -128,7 +128,7 @@ def assert_as_listed(opened: set[int], rows: list[dict[str, Any]], bounds: set[s
 
 
 def test_a_cluster_is_open_as_listed_and_closed_by_the_rules(rack: Up) -> None:
-    if venv.find("vllm-cpu") is None:
+    if virtualenv.find("vllm-cpu") is None:
         pytest.skip("no environment with Ray: medley env build vllm-cpu")
     one, two, three = (made := rack(spec())).hosts
     token = cluster.cluster((one, two), words=("--link", WIRE))

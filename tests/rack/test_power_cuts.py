@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from medley import machine
+from medley import process
 from medley.command import Command
 from tests.rack import ssh
 from tests.rack.cluster import MEDLEY
@@ -49,7 +49,7 @@ _FIX = re.compile(r"medley ((?:up|down|stop|pull|serve|env|ray-stop|service)\b[^
 class Cuts:
     desk: Desk
     random: random.Random
-    bystanders: dict[str, list[machine.Process]] = field(default_factory=dict)
+    bystanders: dict[str, list[process.Process]] = field(default_factory=dict)
     fixes: Counter[str] = field(default_factory=Counter)
     """What had to be typed besides, and how often."""
 
@@ -115,7 +115,7 @@ class Cuts:
             assert done.status == 0 or _FIX.search("\n".join(done.lines)), "\n".join(done.lines)
         raise AssertionError(typed)
 
-    def _typed(self, words: tuple[str, ...], at: str, env: Mapping[str, str]) -> machine.Finished:
+    def _typed(self, words: tuple[str, ...], at: str, env: Mapping[str, str]) -> process.Finished:
         return self.desk.rack[at].run(Command((*MEDLEY, *words)).with_env(env), limit_s=400)
 
     def _done(self, *words: str) -> None:

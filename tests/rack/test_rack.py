@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from medley import machine
+from medley import process
 from medley.command import Command
-from medley.family import descendants
-from medley.problem import Problem
+from medley.errors import Problem
+from medley.process_identity import descendants
 from tests.rack import census
 from tests.rack.conftest import Up
-from tests.rack.host import Host, running
+from tests.rack.host import Host
 from tests.rack.patience import within
 from tests.rack.rack import Rack
 from tests.rack.spec import Link, Spec
@@ -46,7 +46,7 @@ def test_a_host_has_its_own_home_state_and_processes(rack: Up) -> None:
     assert host.says("sh", "-c", "echo /proc/[0-9]*").split()[0] == "/proc/1"
     assert len(host.says("sh", "-c", "ls -d /proc/[0-9]*").split()) <= 3
     given = host.run(Command(("sh", "-c", "echo $OURS; exit 7"), env={"OURS": "given"}))
-    assert given == machine.Finished(7, ("given",))
+    assert given == process.Finished(7, ("given",))
     assert host.says(sys.executable, "-c", "import medley; print('seen')") == "seen"
 
 
@@ -65,7 +65,7 @@ def test_kill_takes_everything_and_the_others_stay(rack: Up) -> None:
     family = descendants(two.first_process) | descendants(busy.pid)
     assert len(family) >= 2
     two.kill()
-    assert [pid for pid in family if running(pid)] == []
+    assert [each for each in family if each.alive] == []
     finished = busy.wait(5)
     assert finished is not None
     assert finished.status == 137

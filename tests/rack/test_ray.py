@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from medley import venv
 from medley.command import Command
+from medley.environment import virtualenv
 from tests.rack.conftest import Up
 from tests.rack.host import Host
 
@@ -20,7 +20,7 @@ COMMON = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-st
 @pytest.fixture(scope="module")
 def program() -> str:
     """Ray's own command, of the environment that this medley would use."""
-    environment = venv.find("vllm-cpu")
+    environment = virtualenv.find("vllm-cpu")
     if environment is None:
         pytest.skip("no environment with Ray: medley env build vllm-cpu")
     return str(environment.programs / "ray")

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from medley import machine
-from tests.documented import programs
+from medley import process
+from tests.documents import programs
 from tests.rack.cluster import cluster, token_of, typed
 from tests.rack.host import Host
 from tests.rack.patience import within
@@ -38,7 +38,7 @@ def alone(pair: Rack) -> Texts:
     return texts(head.run(typed("run", "demo", SCRIPT), limit_s=LIMIT_S))
 
 
-def texts(finished: machine.Finished) -> Texts:
+def texts(finished: process.Finished) -> Texts:
     assert finished.status == 0, "\n".join(finished.lines[-40:])
     return answers(finished.lines)
 
@@ -58,7 +58,7 @@ def left(hosts: Sequence[Host]) -> list[str]:
     ]
 
 
-def together(rack: Rack, *words: str) -> tuple[machine.Finished, machine.Finished]:
+def together(rack: Rack, *words: str) -> tuple[process.Finished, process.Finished]:
     """Without Ray: how the head ended, and the host that joined it."""
     head, worker = rack.hosts
     lines: list[str] = []

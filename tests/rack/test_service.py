@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from medley import systemd, venv
-from medley.service import Service, carried
-from medley.systemd import Shown
+from medley.cluster import systemd
+from medley.cluster.systemd import Service, Shown, carried_variables
+from medley.environment import virtualenv
 from tests.rack import cluster
 from tests.rack.conftest import Up
 from tests.rack.host import Host
@@ -18,7 +18,7 @@ from tests.rack.patience import within
 pytestmark = pytest.mark.rack
 
 MEDLEY = str(Path(sys.executable).with_name("medley"))
-ENV = carried(os.environ)
+ENV = carried_variables(os.environ)
 UNITS = "/tmp/home/.config/systemd/user"
 SYSTEMS = ("User=", "WorkingDirectory=")
 """What a user's manager has no say in."""
@@ -56,7 +56,7 @@ def of_ray(host: Host) -> set[str]:
 
 
 def test_a_worker_waits_for_its_head_and_a_head_that_ends_begins_anew(rack: Up) -> None:
-    if venv.find("vllm-cpu") is None:
+    if virtualenv.find("vllm-cpu") is None:
         pytest.skip("no environment with Ray: medley env build vllm-cpu")
     one, two = rack(2).hosts
     with manager(one), manager(two):

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from medley import machine
+from medley import process
 from medley.command import Command
 from tests.rack import ssh
 from tests.rack.cluster import MEDLEY
 from tests.rack.conftest import Up
-from tests.rack.desk import LINKS, Desk, process, still
+from tests.rack.desk import LINKS, Desk, still
+from tests.rack.desk import process as desk_process
 from tests.rack.patience import within
 from tests.rack.spec import Spec
 from tests.rack.tmux import Tmux
@@ -83,10 +84,10 @@ def test_what_is_sent_is_seen_and_a_host_that_dies_comes_back(rack: Up) -> None:
     ended(desk, top)
 
 
-def ended(desk: Desk, top: machine.Process) -> None:
+def ended(desk: Desk, top: process.Process) -> None:
     """By Ctrl-C, at once, and nothing is left anywhere."""
     began = time.monotonic()
-    desk.head.says("kill", "-INT", str(process(desk.head, "top --json")))
+    desk.head.says("kill", "-INT", str(desk_process(desk.head, "top --json")))
     finished = top.wait(10)
     assert finished is not None
     assert finished.status == 128 + signal.SIGINT

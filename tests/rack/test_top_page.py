@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from medley.monitor import web
-from tests.browser import Browser, browser
-from tests.monitored import EVIL, Replayed, cluster
+from medley.measurement.monitor import web
+from tests.measurement.browser import Browser, browser
+from tests.measurement.monitor.hosts import EVIL, Replayed, cluster
 
 pytestmark = pytest.mark.rack
 

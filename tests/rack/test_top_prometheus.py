@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from medley import machine
+from medley import process
 from medley.command import Command
-from medley.monitor import web
-from medley.port import free
-from tests.monitored import Replayed, cluster
-from tests.test_monitor_prometheus import EXPRESSIONS, everything
+from medley.measurement.monitor import web
+from medley.network.tcp import free_port
+from medley.process import Process
+from tests.measurement.monitor.hosts import Replayed, cluster
+from tests.measurement.monitor.test_metrics import EXPRESSIONS, everything
 
 pytestmark = [
     pytest.mark.rack,
@@ -28,21 +29,19 @@ def test_what_is_scraped_has_no_fault(tmp_path: Path) -> None:
     """As promtool sees it, of our own names; of engines' it finds many."""
     (tmp_path / "metrics").write_text(everything())
     command = Command(("sh", "-c", f"promtool check metrics <{tmp_path / 'metrics'}"))
-    finished = machine.run(command, limit_s=20)
+    finished = process.run(command, limit_s=20)
     assert [line for line in finished.lines if "medley_" in line or "error" in line] == []
 
 
 def test_it_scrapes_and_every_expression_means_something(tmp_path: Path) -> None:
     with web.served(web.place(None), Replayed(cluster()), 2) as place:
-        at = f"127.0.0.1:{free()}"
+        at = f"127.0.0.1:{free_port()}"
         target = f"{place.address}:{place.port}"
         job = {"job_name": "medley", "static_configs": [{"targets": [target]}]}
         config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}
         (tmp_path / "prometheus.yml").write_text(json.dumps(config))
         words = (f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data")
-        process = machine.Process(
-            Command(("prometheus", *words, f"--web.listen-address={at}")), lambda _: None
-        )
+        process = Process(Command(("prometheus", *words, f"--web.listen-address={at}")), lambda _: None)
         try:
             deadline = time.monotonic() + 40
             while len(asked(at, "count_over_time(medley_host_up[1m]) > 2")) < 4:

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from medley import machine
+from medley import process
 from medley.command import Command
-from medley.family import descendants
+from medley.process_identity import descendants
 from tests.rack import cgroup
 from tests.rack.conftest import Up
 from tests.rack.host import running
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.rack
 @pytest.mark.usefixtures("rack")
 def test_twenty_racks_leave_nothing() -> None:
     world = ("unshare", "--mount", "--net", sys.executable, "-m", "tests.rack.traces", "20")
-    finished = machine.run(Command(world, env={"PYTHONPATH": str(TREE)}), limit_s=60)
+    finished = process.run(Command(world, env={"PYTHONPATH": str(TREE)}), limit_s=60)
     said = json.loads(finished.lines[-1])
     assert said["made"] >= 5
     assert said["while it was up"] == ["children", "groups"], "it was seen, where it can be seen at all"
@@ -43,7 +43,7 @@ def test_whoever_is_killed_nothing_is_left(rack: Up, victim: str) -> None:
     ) as owner:
         assert owner.stdout is not None
         keeper = int(owner.stdout.readline())
-        family = {keeper} | descendants(keeper)
+        family = {keeper, *(each.pid for each in descendants(keeper))}
         assert len(family) == 5
         os.kill(keeper if victim == "keeper" else owner.pid, signal.SIGKILL)
         assert within(5, lambda: not any(map(running, family)))

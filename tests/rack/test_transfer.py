@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from medley.transfer.manifest import PIECE_BYTES
+from medley.model.transfer import PIECE_BYTES
+from tests.model.transfer.models import flip
 from tests.rack.host import Host
 from tests.rack.rack import Rack, up
 from tests.rack.spec import Link, Spec
 from tests.rack.transfers import ROOT, Transfer, model, start
-from tests.transferring import flip
 
 pytestmark = pytest.mark.rack
 

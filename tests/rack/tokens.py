@@ -4,8 +4,9 @@ import json
 import sys
 from dataclasses import dataclass
 
-from medley import config, demo
-from medley.tables import Made
+from medley import config
+from medley.model import demo
+from medley.schema import Made
 from tests.rack.host import Host
 
 MODEL = "/tmp/home/model"

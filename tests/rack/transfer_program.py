@@ -11,19 +11,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from medley.problem import Problem
-from medley.transfer import passing
-from medley.transfer.fetching import Fetching, Source
-from medley.transfer.held import Held
-from medley.transfer.manifest import Manifest
-from medley.transfer.offered import offered
-from medley.transfer.recovered import damage
-from medley.watch import Silent
+from medley.errors import Problem
+from medley.model.transfer import Manifest, connection
+from medley.model.transfer.download import Fetching, Source
+from medley.model.transfer.inventory import offered
+from medley.model.transfer.pieces import Held, damage
+from medley.progress import SilentProgress
 
 HERE = Path.home() / "transfer"
 
 
-class Said(Silent):
+class Said(SilentProgress):
     def note(self, text: str) -> None:
         say("note", text)
 
@@ -40,14 +38,14 @@ def main() -> None:
 def offer(root: Path, address: str) -> None:
     manifest = offered(str(root))
     (HERE / "manifest.json").write_text(json.dumps(manifest.table))
-    with passing.serve(Held(manifest, root, whole=True), address, secret()) as port:
+    with connection.serve(Held(manifest, root, whole=True), address, secret()) as port:
         say("port", port)
         time.sleep(600)
 
 
 def fetch(root: Path, address: str) -> None:
     held = Held(manifest(), root)
-    with passing.serve(held, address, secret()) as port:
+    with connection.serve(held, address, secret()) as port:
         say("port", port)
         sources = [Source(*each) for each in awaited("sources.json")]
         run = Fetching(held, sources, secret(), on_progress=lambda *each: say("progress", each), watch=Said())

@@ -1,7 +1,6 @@
 """A transfer over hosts of a rack, led from outside: what `medley pull` does by ssh is done here by files."""
 
 import json
-import os
 import random
 import secrets
 import signal
@@ -10,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from medley import machine
 from medley.command import Command
-from medley.family import descendants
-from medley.transfer.chain import chain
+from medley.model.transfer import chain
+from medley.process import Process
+from medley.process_identity import descendants
 from tests.rack.host import Host
 from tests.rack.init import HOME
 from tests.rack.patience import within
@@ -29,7 +28,7 @@ class Run:
     """A program that runs on a host, and what it has said."""
 
     host: Host
-    process: machine.Process
+    process: Process
     said: list[dict[str, Any]] = field(default_factory=list)
 
     def all(self, kind: str) -> list[Any]:
@@ -52,8 +51,8 @@ class Run:
 
     def kill(self) -> None:
         """As `kill -9` does; nsenter, which started it, sees it die, and leaves no zombie on the host."""
-        for pid in descendants(self.process.pid):
-            os.kill(pid, signal.SIGKILL)
+        for each in descendants(self.process.pid):
+            each.signal(signal.SIGKILL)
         assert self.process.wait(10) is not None
 
 

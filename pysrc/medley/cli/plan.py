@@ -1,22 +1,31 @@
-"""`medley plan`: where a model would lie on these hosts, why, how fast it should be, and what to type."""
+"""`medley plan`."""
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from shlex import quote
 
-from plumbum import cli
+from medley import config, engine, storage
+from medley.cli import Verb, flag, group, output, switch
+from medley.cli.launch_options import ModelCode, Planning, site
+from medley.cli.output import fit, step_table, wide
+from medley.cli.progress import watch
+from medley.cluster import membership, ray_serving
+from medley.command import Command
+from medley.engine.launch import Order
+from medley.environment import engine_source
+from medley.errors import Problem
+from medley.model.resolve import weights
+from medley.planner.report import lines
+from medley.planner.topology import Topology
+from medley.progress import SILENT
+from medley.serving import alternatives
+from medley.serving import steps as launch_steps
+from medley.serving.alternatives import placed
+from medley.serving.prepare import extras, shape_of
 
-from medley.cli.placing import Placing, shape_of
-from medley.cli.wrapped import fit, wide
-from medley.problem import Problem
 
-if TYPE_CHECKING:  # imported by main alone, to keep `medley --help` fast
-    from medley.layout.choose import Choice
-    from medley.site import Site
-
-
-class Plan(Placing):
-    DESCRIPTION = "Say where a model would lie, whether it fits, and how fast it should be; start nothing."
+class PlanVerb(Verb):
     DESCRIPTION_MORE = """
 Without --from or --hosts it plans for this host, or for the cluster that this host heads; serve does what it
 says, but for replicas, which are servers of their own. Speeds are predicted from what makers state and what
@@ -30,71 +39,60 @@ Examples:
 
 """
     USAGE = "    {progname} [SWITCHES] MODEL\n"
-    replayed = cli.SwitchAttr("--from", str, list=True, argname="FILE", help="the hosts of these transcripts")
-    imagined = cli.SwitchAttr(
-        "--hosts", str, argname="KINDS", help="hosts one need not own: spark:2,thor:1", excludes=["--from"]
+    planning: Planning = group(Planning)
+    code: ModelCode = group(ModelCode)
+    replayed: list[str] = switch("--from", list=True, argname="FILE", help="the hosts of these transcripts")
+    imagined: str | None = switch(
+        "--hosts", argname="KINDS", help="hosts one need not own: spark:2,thor:1", excludes=["--from"]
     )
-    link = cli.SwitchAttr("--link", str, argname="LINK", help="the wire: an interface, address or network")
-    image = cli.SwitchAttr(
+    link: str | None = switch("--link", argname="LINK", help="the wire: an interface, address or network")
+    image: str | None = switch(
         "--image",
-        str,
         argname="IMAGE",
         excludes=["--env"],
         help="out of a container of this image on every host; default: each kind's own, which hosts/ names",
     )
-    environment = cli.SwitchAttr(
-        "--env", str, argname="ENV", help="an engine environment, or your own virtualenv, on every host"
+    environment: str | None = switch(
+        "--env", argname="ENV", help="an engine environment, or your own virtualenv, on every host"
     )
-    all_ = cli.Flag("--all", help="list every rejected layout")
-    as_json = cli.Flag("--json", help="print one JSON object")
-    picture = cli.SwitchAttr(
-        "--svg", str, argname="FILE", help="write the plan to this file as a picture too"
-    )
+    all_: bool = flag("--all", help="list every rejected layout")
+    as_json: bool = flag("--json", help="print one JSON object")
+    picture: str | None = switch("--svg", argname="FILE", help="write the plan to this file as a picture too")
 
     def main(self, model: str, *more: str) -> None:
-        from medley import config, engine, origin, origins, store
-        from medley.cli.reasons import table
-        from medley.instead import placed
-        from medley.layout.printed import lines
-        from medley.recipe import Order, steps
-        from medley.typed import WIDE, typed
-        from medley.weights import weights
-
-        found = weights(model, config.models(), store.cache(), self.typed)
-        chosen: Any = self.engine or "vllm"
+        found = weights(model, config.models(), storage.cache(), self.typed)
         listens = engine.Serving(found.target, found.name)
-        beside = self.besides(found, (), engine=chosen, starts=False, refuses=False)
-        order = Order(found, listens, self.wanted(chosen, self.link), beside=beside, typed=self.typed)
-        made = shape_of(found)
-        asked = origin.Asked(self.image, self.environment)
-        site = origins.chosen(self._site(more), order.wanted, asked, found.model)
+        wanted = self.planning.wanted(link=self.link)
+        beside = extras(found, self.code.trust(), (), wanted.engine, starts=False, refuses=False)
+        order = Order(found, listens, wanted, beside=beside, typed=self.typed)
+        made = shape_of(found, watch())
+        asked = engine_source.EngineRequest(self.image, self.environment)
+        site = alternatives.with_engine_sources(self._site(more), order.wanted, asked, found.model)
         choice = placed(order, made, site)
-        to_do = tuple(steps(order, made, choice, site))
+        to_do = tuple(launch_steps.steps(order, made, choice, site))
         if self.picture is not None:
-            from medley.cli import picture
-            from medley.layout.drawn import drawn
+            from medley.planner.picture import drawn  # rich is for those who ask for a picture
 
-            picture.save(self.picture, drawn(found.name, choice))
+            output.save(self.picture, drawn(found.name, choice))
         if self.as_json:
-            print(
-                json.dumps(
-                    {
-                        "model": found.name,
-                        **_table(choice),
-                        "beside": list(beside.why()),
-                        "steps": [table(each) for each in to_do],
-                    }
-                )
-            )
+            table = {
+                "model": found.name,
+                "layout": dataclasses.asdict(choice.layout),
+                "fit": dataclasses.asdict(choice.fit),
+                "prediction": dataclasses.asdict(choice.prediction),
+                "why": choice.why,
+                "warnings": choice.warnings,
+                "rejected": [{"what": each.what, "because": each.because} for each in choice.rejected],
+                "beside": list(beside.why()),
+                "steps": [step_table(each) for each in to_do],
+            }
+            print(json.dumps(table))
             return
         told = (f"beside the weights: {each}" for each in beside.why())
         for line in (*lines(found.name, choice, everything=self.all_), *told, "", *typed(to_do, wide(WIDE))):
             print(fit(line))
 
-    def _site(self, more: tuple[str, ...]) -> "Site":
-        from medley import membership
-        from medley.cli import replay
-
+    def _site(self, more: tuple[str, ...]) -> Topology:
         if more and not self.replayed:
             raise Problem(
                 f"{more[0]!r} is one model too many",
@@ -103,19 +101,42 @@ Examples:
             )
         joined = membership.noted() if self.imagined is None and not self.replayed else None
         if joined and joined.role == "head":
-            from medley import spreading
-            from medley.watch import SILENT
-
-            return spreading.site(joined, None, 0, SILENT)
-        return replay.site((*self.replayed, *more), self.imagined)
+            return ray_serving.site(joined, None, 0, SILENT)
+        return site((*self.replayed, *more), self.imagined)
 
 
-def _table(choice: "Choice[Any]") -> dict[str, Any]:
-    return {
-        "layout": dataclasses.asdict(choice.layout),
-        "fit": dataclasses.asdict(choice.fit),
-        "prediction": dataclasses.asdict(choice.prediction),
-        "why": choice.why,
-        "warnings": choice.warnings,
-        "rejected": [{"what": each.what, "because": each.because} for each in choice.rejected],
-    }
+_INDENT, WIDE = 3, 100
+
+
+def typed(steps: "Iterable[launch_steps.Step]", wide: int = WIDE) -> Iterator[str]:
+    for step in steps:
+        yield f"on {step.host}: {step.typed}"
+        if step.image:
+            yield f"{' ' * _INDENT} # in a container of {step.image}"
+        yield from _wrapped(step.starts.command, wide)
+
+
+def _wrapped(command: Command, wide: int) -> Iterator[str]:
+    """One variable or flag after the other, as many as a line holds."""
+    line = " " * _INDENT
+    for word in _words(command):
+        if len(line) + len(word) > wide:
+            yield f"{line} \\"
+            line = " " * _INDENT
+        line += f" {word}"
+    yield line
+
+
+def _words(command: Command) -> Iterator[str]:
+    """Its parts as a shell reads them, a flag and its value together."""
+    if command.unset:
+        yield " ".join(("env", *(f"-u {name}" for name in command.unset)))
+    yield from command.assignments()
+    program, *rest = command.argv
+    found = [quote(program)]
+    for word in rest:
+        if word.startswith("-"):
+            yield " ".join(found)
+            found = []
+        found.append(quote(word))
+    yield " ".join(found)

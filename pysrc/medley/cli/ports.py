@@ -1,28 +1,32 @@
-"""`medley ports`: what medley's things listen on, and how to close it to all but the cluster."""
+"""`medley ports`."""
 
 import dataclasses
 import json
 import os
 import sys
 from socket import gethostname
-from typing import TYPE_CHECKING, Any
+from typing import Literal
 
 from plumbum import cli
 
-from medley.cli.verb import Verb
-from medley.cli.wrapped import fit
-from medley.problem import Problem
-
-if TYPE_CHECKING:  # imported when the verb runs, to keep `medley --help` fast
-    from medley.facts import Facts
-    from medley.firewall import Ranges, Wire
-    from medley.ports import Port
+from medley import process_identity
+from medley.cli import Verb, flag, switch
+from medley.cli.output import fit
+from medley.cluster import membership
+from medley.errors import Problem
+from medley.host import facts
+from medley.host.facts import Facts
+from medley.host.kind import answers
+from medley.network import firewall, ports, tcp
+from medley.network.fabric import per_host
+from medley.network.fabric.types import NetworkOptions
+from medley.network.firewall import ClusterInterface, Program, Ranges
+from medley.network.ports import Port
 
 _PORT = cli.Range(1, 65_535)
 
 
-class Ports(Verb):
-    DESCRIPTION = "Show every port that medley's things listen on, or print what closes them."
+class PortsVerb(Verb):
     DESCRIPTION_MORE = """
 ROLE is head, worker, serve, join, pull, test (medley link test) or top (its --web); all of them, if none is
 named.
@@ -41,32 +45,29 @@ Examples:
 
 """
     USAGE = "    {progname} [SWITCHES] [ROLE...]\n"
-    as_json = cli.Flag("--json", help="print one JSON object", excludes=["--firewall"])
-    firewall = cli.SwitchAttr(
+    as_json: bool = flag("--json", help="print one JSON object", excludes=["--firewall"])
+    firewall: Literal["nftables", "ufw", "iptables"] | None = switch(
         "--firewall",
         cli.Set("nftables", "ufw", "iptables"),
         argname="nftables|ufw|iptables",
         help="print rules for it; iptables is for kernels without nftables, as some Jetsons' are",
     )
-    link = cli.SwitchAttr(
+    link: list[str] = switch(
         "--link",
-        str,
         list=True,
         argname="LINK",
         requires=["--firewall"],
         help="a cluster's wire: an interface, an address or a network; none: no wire",
     )
-    opened = cli.SwitchAttr(
+    opened: list[int] = switch(
         "--open", _PORT, list=True, argname="PORT", requires=["--firewall"], help="leave it open to everyone"
     )
-    api = cli.SwitchAttr(
+    api: list[int] = switch(
         "--port", _PORT, list=True, argname="PORT", help="where a model is served, if not at 8000"
     )
-    undo = cli.Flag("--undo", requires=["--firewall"], help="print what takes the rules back")
+    undo: bool = flag("--undo", requires=["--firewall"], help="print what takes the rules back")
 
     def main(self, *roles: str) -> None:
-        from medley import port, ports
-
         wrong = set(roles) - set(ports.ROLES)
         if wrong:
             raise Problem(
@@ -74,50 +75,38 @@ Examples:
                 cause=f"there are {', '.join(ports.ROLES)}",
                 fix="medley ports",
             )
-        asked: Any = self.api
-        found = ports.ports(api=tuple(asked) or (ports.API,), picked=port.picked())
+        found = ports.ports(api=tuple(self.api) or (ports.API,), picked=tcp.ephemeral_range())
         if self.firewall:
-            self._close(ports.closed(found))
+            self._close(self.firewall, ports.closed(found))
             return
         chosen = tuple(each for each in found if not roles or set(each.roles) & set(roles))
         _show(chosen, as_json=self.as_json)
 
-    def _close(self, closed: "Ranges") -> None:
-        from medley import facts, family, firewall, port
-        from medley.recognised import answers
-
-        program: Any = self.firewall
-        asked: Any = self.opened
+    def _close(self, program: Program, closed: Ranges) -> None:
         found = facts.facts(answers())
-        opened = {*firewall.ssh_ports(family.environments().values()), *asked}
+        opened = {*firewall.ssh_ports(process_identity.process_environments().values()), *self.opened}
         rules = firewall.Rules(self._wires(found), closed, tuple(sorted(opened)))
         print(firewall.text(program, rules, undo=self.undo), end="")
-        for note in () if self.undo else firewall.notes(rules, found.net, port.outside()):
+        for note in () if self.undo else firewall.notes(rules, found.net, tcp.outside_ports()):
             print(f"medley: {note}", file=sys.stderr)
         if sys.stdout.isatty():
             print(f"medley: nothing was changed; for that: … | {firewall.APPLIED[program]}", file=sys.stderr)
 
-    def _wires(self, found: "Facts") -> "tuple[Wire, ...]":
+    def _wires(self, found: Facts) -> tuple[ClusterInterface, ...]:
         """Those that were named; else the one that the cluster is on, or would be."""
-        from medley import firewall, membership, wiring
-        from medley.fabric import Wishes
-
         if self.undo and not self.link and self.firewall == "nftables":
             return ()  # its table goes as a whole
         if self.link:
             return firewall.wires([each for each in self.link if each != "none"], found.net)
-        joined = membership.noted()
-        if joined:
+        if joined := membership.noted():
             return firewall.wires([joined.interface], found.net)
-        wired = wiring.of_head(gethostname(), found, Wishes(), os.environ)
+        wired = per_host.head_network(gethostname(), found, NetworkOptions(), os.environ)
         print(f"medley: {next(wired.said())}", file=sys.stderr)
         return firewall.wires(wired.end.lanes or (wired.end.interface,), found.net)
 
 
-def _show(found: "tuple[Port, ...]", *, as_json: bool) -> None:
-    from medley import port
-
-    outside = sorted(port.outside())
+def _show(found: tuple[Port, ...], *, as_json: bool) -> None:
+    outside = sorted(tcp.outside_ports())
     if as_json:
         rows = [
             {

@@ -1,24 +1,22 @@
-"""`medley pull`: a model on every host of the cluster, sent once over each link."""
+"""`medley pull`."""
 
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from plumbum import cli
+from medley import config, storage
+from medley.cli import flag, switch
+from medley.cli.cluster_options import Clustered, columns, print_problems, tables
+from medley.cli.progress import Bars
+from medley.cluster import model_files
+from medley.cluster.bringup import Bringup
+from medley.cluster.fleet import Fleet
+from medley.cluster.model_files import ModelPull as Pulling
+from medley.errors import Problem
+from medley.model import resolve
 
-from medley.cli.clustered import Clustered, columns, tables, tell
-from medley.problem import Problem
 
-if TYPE_CHECKING:
-    from medley.pulling import Pull as Pulling
-    from medley.weights import Weights
-
-
-class Pull(Clustered):
-    DESCRIPTION = (
-        "Bring a model to every host of cluster.toml: once from the hub or a folder, then host to host."
-    )
+class PullVerb(Clustered):
     DESCRIPTION_MORE = """
 MODEL is a name in models/, ORG/NAME on the hub, or a folder, which then lies at the same path on every host.
 The host that has it sends it over the cluster's wire to the next, that one to the one after it while it still
@@ -32,20 +30,23 @@ Examples:
 
 """
     USAGE = "    {progname} [SWITCHES] MODEL\n"
-    origin = cli.SwitchAttr("--from", str, argname="HOST", help="the host to take it from, or to fetch it on")
-    verify = cli.Flag("--verify", help="bring nothing: compare every host's copy, piece by piece")
-    as_json = cli.Flag("--json", help="print one JSON object: bytes by host, seconds, problems")
+    origin: str | None = switch("--from", argname="HOST", help="the host to take it from, or to fetch it on")
+    verify: bool = flag("--verify", help="bring nothing: compare every host's copy, piece by piece")
+    as_json: bool = flag("--json", help="print one JSON object: bytes by host, seconds, problems")
 
     def main(self, model: str) -> int:
-        from medley import config, pulling, store, weights
-        from medley.bringup import Bringup
-        from medley.cli.pulled import Bars
-        from medley.everyone import Everyone
-
         wanted, origin = self.wanted(alone=True), self.origin
         # A folder may be on another host than this one, or a part of it here.
-        absolute = str(Path(model)) if model.startswith("/") else None
-        target = absolute or _sent(weights.weights(model, config.models(), store.cache(), self.typed))
+        target = str(Path(model))
+        if not model.startswith("/"):
+            found = resolve.weights(model, config.models(), storage.cache(), self.typed)
+            target = found.target
+            if found.model and found.model.made:
+                raise Problem(
+                    f"{found.name} is sent nowhere",
+                    cause="it is made on the spot, on each host by itself",
+                    fix=f"medley serve {found.name}",
+                )
         if origin and origin not in wanted.hosts:
             raise Problem(
                 f"the cluster has no host {origin}",
@@ -53,16 +54,16 @@ Examples:
                 fix=f"--from {wanted.head}",
             )
         began, bars = time.monotonic(), Bars(list(wanted.hosts))
-        with bars, Everyone(wanted, on_note=bars.of_host) as everyone:
+        with bars, Fleet(wanted, on_note=bars.of_host) as everyone:
             bringup = Bringup(everyone, bars)
             bringup.look()
             bringup.wire()
             addresses = {name: end.address for name, end in bringup.ends.items()}
-            pull = pulling.Pull(everyone, target, addresses, origin)
+            pull = model_files.ModelPull(everyone, target, addresses, origin)
             status = self._verified(pull) if self.verify else self._brought(pull, began)
-            return tell(everyone.failed.values()) or status
+            return print_problems(everyone.failed.values()) or status
 
-    def _brought(self, pull: "Pulling", began: float) -> int:
+    def _brought(self, pull: Pulling, began: float) -> int:
         if pull.find():
             pull.download()
         pull.describe()
@@ -81,7 +82,7 @@ Examples:
         print(f"\n{_gigabytes(pull.size_bytes)} in {seconds:.0f} s")
         return 0
 
-    def _verified(self, pull: "Pulling") -> int:
+    def _verified(self, pull: Pulling) -> int:
         if pull.find():
             raise Problem(
                 f"no host has {pull.target}", cause="there is nothing to compare", fix="medley pull MODEL"
@@ -97,18 +98,6 @@ Examples:
         if any(found.values()) and not self.as_json:
             print("\nmedley pull mends it: only what is wrong is sent")
         return 1 if any(found.values()) else 0
-
-
-def _sent(found: "Weights") -> str:
-    """What is sent, where anything is."""
-    made: Any = found.model and found.model.made
-    if made:
-        raise Problem(
-            f"{found.name} is sent nowhere",
-            cause="it is made on the spot, on each host by itself",
-            fix=f"medley serve {found.name}",
-        )
-    return found.target
 
 
 def _gigabytes(size: int) -> str:

@@ -1,11 +1,122 @@
-"""`medley serve`: a model, on this host or over its cluster, until Ctrl-C or `medley stop`."""
+"""`medley serve`."""
 
-from medley.cli.serve_here import ServeHere
-from medley.cli.staying import Staying
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, NoReturn
+
+from plumbum import cli
+
+from medley import serving
+from medley.cli import Verb, flag, group, switch
+from medley.cli.cluster_options import AtHead, typed_at, without
+from medley.cli.launch_options import Container, Hosting, ModelCode, Planning, site
+from medley.cli.output import only_dry_run, output, show, show_steps
+from medley.cli.progress import watch
+from medley.cluster import self_command, unit_file, units
+from medley.cluster.unit_file import Restart, Unit
+from medley.command import Command
+from medley.engine import Serving
+from medley.errors import Problem
+from medley.planner.topology import Topology
+from medley.progress import Output
+from medley.serving import url
+from medley.serving.prepare import Job, Listens, Options, launched, prepare, this_host, topology
+from medley.serving.steps import hypothetical
+
+if TYPE_CHECKING:  # httpx: a fifth of what a plan takes, and most runs end before it is needed
+    from medley.serving import api
+    from medley.serving.server import Served
+
+_HOSTS = cli.SwitchAttr(
+    "--hosts",
+    str,
+    argname="N|KINDS",
+    excludes=["--from"],
+    help="so many hosts of the cluster, 1: this one alone; with --dry-run also spark:2,thor:1",
+)
 
 
-class Serve(Staying, ServeHere):
-    DESCRIPTION = "Serve a model with an OpenAI-style API, on this host or over its cluster, until Ctrl-C."
+@dataclass(frozen=True)
+class ServeOptions:
+    planning: Planning = group(Planning)
+    code: ModelCode = group(ModelCode)
+    hosting: Hosting = group(Hosting, hosts=_HOSTS)
+    container: Container = group(Container)
+    port: int = switch("--port", int, 8000, argname="PORT", help="where it listens")
+    host: str = switch(
+        "--host",
+        str,
+        "127.0.0.1",
+        argname="ADDRESS",
+        help="0.0.0.0 opens it to the network; requests then need an API key",
+    )
+    api_key: str | None = switch(
+        "--api-key",
+        argname="FILE",
+        help="requests must give the key in this file; none: no key; default: made where --host opens it",
+    )
+    served_name: str | None = switch(
+        "--served-model-name", argname="NAME", help="the name that requests give"
+    )
+    timeout_s: int = switch(
+        "--timeout", cli.Range(1, 86_400), 1800, argname="SECONDS", help="how long until it must be ready"
+    )
+    replayed: tuple[str, ...] = switch(
+        "--from", list=True, argname="FILE", help="with --dry-run: on the hosts of these transcripts"
+    )
+    dry_run: bool = flag("--dry-run", help="print the command, and why it is as it is; start nothing")
+    as_json: bool = flag(
+        "--json", help="print one JSON object: the command, or where the server is once it is ready"
+    )
+
+    @property
+    def imagined(self) -> str | None:
+        """Kinds of hosts that one need not own, where --hosts names some."""
+        hosts = self.hosting.hosts
+        return hosts if hosts is not None and not hosts.isdecimal() else None
+
+    def of(self, model: str, flags: tuple[str, ...], typed: tuple[str, ...]) -> Options:
+        if flags and not flags[0].startswith("-"):
+            raise Problem(
+                f"{flags[0]!r} is one model too many",
+                cause="serve takes one model; its own switches begin with --, "
+                "and the engine's flags come after --",
+                fix=f"medley serve {model} --port {flags[0]}"
+                if flags[0].isdigit()
+                else f"medley serve {model}",
+            )
+        elsewhere = self.replayed or self.imagined is not None
+        if elsewhere and not self.dry_run:
+            raise only_dry_run("serve MODEL", "--from FILE" if self.replayed else f"--hosts {self.imagined}")
+        return replace(
+            self.hosting.options(model, self.planning, self.code, typed),
+            flags=flags,
+            image=self.container.wanted(),
+            dry_run=self.dry_run,
+            elsewhere=site(self.replayed, self.imagined, self.hosting.kind) if elsewhere else None,
+            listens=Listens(self.host, self.port, self.served_name, self.api_key),
+        )
+
+
+def show_job(job: Job, output: Output, *, as_json: bool) -> None:
+    """Print what would be started, and why."""
+    site = topology(job, output)
+    if len(site.hosts) > 1 and not job.joined:
+        show_steps(hypothetical(job, site, output), as_json=as_json)
+    else:
+        launch = launched(job, site, output).launch
+        show(launch.command, launch.why(), as_json=as_json)
+
+
+class ServeVerb(Verb):
     DESCRIPTION_MORE = """
 MODEL is a name in models/ (demo needs nothing but this program), a folder that holds a model, or ORG/NAME on
 the model hub. What comes after -- goes to the engine as it is, and wins over what medley would say.
@@ -29,24 +140,130 @@ Examples:
     USAGE = "    {progname} [SWITCHES] MODEL [-- ENGINE FLAGS]\n"
     HINT = "the engine's own flags come after --: medley serve MODEL -- --max-model-len 8192"
 
+    options: ServeOptions = group(ServeOptions)
+    at_head: AtHead = group(AtHead)
+    detach: bool = flag("--detach", help="leave it to run, and return once it is ready; medley stop ends it")
+    restart: bool = flag("--restart", help="when it is lost, start it anew once the hosts it needs are back")
+
     def main(self, model: str, *flags: str) -> int:
-        elsewhere = not (self.dry_run or self.replayed or self.hosts == "1" or self.launcher)
-        if elsewhere and (head := self.head_elsewhere()):
-            return self.typed_at(head)
-        if self.detach and not self.dry_run:
-            return self.detached(self.port)
-        if self.dry_run or not self.restart:
-            self.serve(model, *flags)
-        else:
-            self._again_and_again(model, *flags)
+        asked = self.options
+        elsewhere = not (
+            asked.dry_run or asked.replayed or asked.hosting.hosts == "1" or asked.hosting.launcher
+        )
+        if elsewhere and (head := self.at_head.elsewhere()):
+            return typed_at(head)
+        if self.detach and not asked.dry_run:
+            return detached(asked.port, restart=self.restart)
+        restarts = self.restart and not asked.dry_run
+        with _resumed(asked.of(model, flags, self.typed), restarts=restarts) as options:
+            return _serve(options, asked, restarts=restarts)
+
+
+@contextmanager
+def _resumed(options: Options, *, restarts: bool) -> Iterator[Options]:
+    """Wait for as many hosts as the server ran over before it was cut off, where it restarts."""
+    from medley.serving.supervise import HOSTS_LIMIT_S, resumed
+
+    with resumed(options.listens.port, output().say) if restarts else nullcontext() as hosts:
+        if hosts and options.hosts is None:
+            options = replace(options, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)
+        yield options
+
+
+def _serve(options: Options, asked: ServeOptions, *, restarts: bool) -> int:
+    told = output()
+    job = prepare(options, told)
+    from medley.serving.server import Served, run
+
+    server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json))
+    if asked.dry_run:
+        show_job(job, told, as_json=asked.as_json)
         return 0
+    if restarts and job.by != "mp":
+        _restarted(job, server, told)
+    return run(job, server, told)
 
-    def _again_and_again(self, model: str, *flags: str) -> None:
-        from medley.cli.again import HOSTS_LIMIT_S, resumed
-        from medley.unit import Restart
 
-        self.restarts = Restart(first_s=2, longest_s=120, limit=10, lasting_s=600)
-        with resumed(self.port) as hosts:
-            if hosts and self.hosts is None:
-                self.hosts, self.wait = str(hosts), HOSTS_LIMIT_S
-            self.serve(model, *flags)
+def _restarted(job: Job, server: "Served", told: Output) -> NoReturn:
+    from medley.serving.server import run
+    from medley.serving.supervise import Restarter
+
+    def attempt(there: Topology, on_ready: Callable[[int], None]) -> None:
+        run(job, replace(server, on_ready=on_ready), told, there)
+
+    rule = Restart(first_s=2, longest_s=120, limit=10, lasting_s=600)
+    here = partial(this_host, job.options.kind, told.say)
+    Restarter(rule, job.order.serving, job.joined, told, here).run(attempt, topology(job, told))
+
+
+def ready(listens: Serving, completion: "api.Completion", seconds: float, *, as_json: bool) -> None:
+    where, model, key = url(listens), listens.name, listens.key
+    if as_json:
+        print(
+            json.dumps({"url": where, "model": model, "pid": os.getpid(), "key": str(key) if key else None}),
+            flush=True,
+        )
+        return
+    header = f""" -H "Authorization: Bearer $(cat {quote(str(key))})\"""" if key else ""
+    body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
+    print(
+        f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion.text!r}\n\n"
+        f"    curl {where}/chat/completions -H 'Content-Type: application/json'{header} -d '{body}'\n"
+        f'    medley ask "Hello"\n\nCtrl-C ends it.\n',
+        flush=True,
+    )
+
+
+_LOOK_EVERY_S = 0.2
+_READY_LINES = 4
+"""What `serve` prints when it is ready: where it is, and what to type."""
+
+
+def detached(port: int, *, restart: bool) -> int:
+    """The verb without --detach as a unit; returns once it is ready, or its end as a Problem."""
+    serving.require_none(port)
+    name = f"{unit_file.UNIT}{port}"
+    words = without(sys.argv[1:], {"--detach": 0, "--cluster": 1})
+    here = ("env", f"--chdir={Path.cwd()}")  # a folder may be named from here
+    command = Command((*here, *self_command.own_command(), *words), self_command.own_variables())
+    # It starts its engine anew by itself; what is left is that medley itself is killed.
+    unit = Unit(name, " ".join(words), command, Restart(limit=3) if restart else None)
+    with units.alone(name):
+        units.start(unit)
+    try:
+        with watch().stage(f"{name}: until it is ready"):
+            _await_ready(name, port)
+    except BaseException:
+        units.stop(name)
+        raise
+    print(f"{name} serves; medley logs shows what it says, medley stop ends it")
+    return 0
+
+
+def _await_ready(name: str, port: int) -> None:
+    shown = 0
+    while True:
+        lines = units.said(name)
+        for line in lines[shown:]:
+            if line.startswith("medley: "):
+                print(line, file=sys.stderr)
+        shown = len(lines)
+        at = next((nth for nth, line in enumerate(lines) if line.startswith("ready after")), None)
+        if at is not None and serving.is_ready(port):
+            print("\n".join(lines[at : at + _READY_LINES]))
+            return
+        state = units.state(name)
+        if state is None or not state.kept or state.restarts:
+            raise _ended(name, units.said(name))
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _ended(name: str, lines: list[str]) -> Problem:
+    """What it printed of its own Problem, where it did."""
+    whole = f"read all that it said: less {units.log(name)}"
+    at = max((nth for nth, line in enumerate(lines) if line.startswith("  cause:")), default=None)
+    if at is None:
+        return Problem(f"{name} ended", cause="\n".join(lines[-6:]), fix=whole)
+    what = lines[at - 1].removeprefix("medley: ") if at else f"{name} ended"
+    fixes = [line.removeprefix("  fix:").strip() for line in lines[at:] if line.startswith("  fix:")]
+    return Problem(what, cause=lines[at].removeprefix("  cause:").strip(), fix="\n".join((*fixes[:1], whole)))

@@ -1,26 +1,25 @@
-"""`medley service`: a head, a worker or a server that starts with the host."""
+"""`medley service`."""
 
 import dataclasses
 import json
 import os
 import sys
+from collections.abc import Mapping
+from getpass import getuser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from plumbum import cli
+import psutil
 
-from medley.cli.rooted import require_root
-from medley.cli.verb import Verb
-from medley.problem import Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from medley.cli import Verb, VerbOfVerbs, flag, switch
+from medley.cli.terminal import require_root
+from medley.cluster import self_command, systemd, units
+from medley.cluster.systemd import UNIT_FOLDER, service_names
+from medley.errors import Problem
 
 _ROLES = "ROLE is head, worker or serve."
 
 
-class Service(Verb):
-    DESCRIPTION = "Have systemd start a head, a worker or a server with the host."
+class ServiceVerb(VerbOfVerbs):
     DESCRIPTION_MORE = """
 Examples:
     /medley service install head --dry-run
@@ -29,19 +28,10 @@ Examples:
     /sudo medley service remove worker
 
 """
-    USAGE = "    {progname} SUBCOMMAND [SWITCHES] ...\n"
-
-    def main(self) -> int:
-        if self.nested_command:
-            return 0
-        self.help()
-        return 0
 
 
-@Service.subcommand("install")
-class Install(Verb):
+class ServiceInstallVerb(Verb):
     USAGE = "    {progname} [SWITCHES] head|worker HEAD|serve MODEL [-- SWITCHES OF ITS VERB]\n"
-    DESCRIPTION = "Write a unit of systemd's, start it, and have it start with the host."
     DESCRIPTION_MORE = """
 The verb runs as the user who types this, by sudo, with that user's home, token and environments; try it by
 hand first. It is started anew whenever it ends, also until its head is there. It is a file and two words to
@@ -55,45 +45,34 @@ Examples:
     /sudo medley service install head --user ann --set MEDLEY_CACHE=/data/medley
 
 """
-    user = cli.SwitchAttr("--user", str, argname="NAME", help="who it runs as; default: you, also by sudo")
-    settings = cli.SwitchAttr("--set", str, list=True, argname="NAME=VALUE", help="a variable for it")
-    dry_run = cli.Flag("--dry-run", help="print the unit; write and start nothing")
+    user: str | None = switch("--user", argname="NAME", help="who it runs as; default: you, also by sudo")
+    settings: list[str] = switch("--set", list=True, argname="NAME=VALUE", help="a variable for it")
+    dry_run: bool = flag("--dry-run", help="print the unit; write and start nothing")
 
     def main(self, role: str, *words: str) -> None:
-        from medley import own, service
-
-        found = service.require_whole(role, words)
-        given: Any = self.settings
-        env = {**service.carried(_typed_in()), **_variables(given)}
-        made = service.Service(found, words, self._user(), own.command(), env)
-        if self.dry_run:
-            print(f"medley: {made.file}:", file=sys.stderr)
-            print(made.text, end="")
-            for command in service.installed(made.name):
-                print(f"medley: then: {command}", file=sys.stderr)
-            return
-        require_root("install a service")
-        service.install(made)
-        print(f"{made.name} starts, now and with this host; what it says: journalctl -fu {made.name}")
-
-    def _user(self) -> str:
-        from getpass import getuser
-
-        asked: Any = self.user
-        found: str = asked or os.environ.get("SUDO_USER") or getuser()
-        if found == "root" and not asked and not self.dry_run:
+        found = systemd.require_complete(role, words)
+        env = {**systemd.carried_variables(_typed_in()), **_variables(self.settings)}
+        user = self.user or os.environ.get("SUDO_USER") or getuser()
+        if user == "root" and not self.user and not self.dry_run:
             raise Problem(
                 "nothing says who it is to run as",
                 cause="root is logged in by itself, and has no token or environments of yours",
                 fix="name the user: --user NAME, or --user root",
             )
-        return found
+        made = systemd.Service(found, words, user, self_command.own_command(), env)
+        if self.dry_run:
+            print(f"medley: {made.file}:", file=sys.stderr)
+            print(made.text, end="")
+            for command in systemd.install_commands(made.name):
+                print(f"medley: then: {command}", file=sys.stderr)
+            return
+        require_root("install a service")
+        systemd.install_service(made)
+        print(f"{made.name} starts, now and with this host; what it says: journalctl -fu {made.name}")
 
 
-@Service.subcommand("remove")
-class Remove(Verb):
+class ServiceRemoveVerb(Verb):
     USAGE = "    {progname} ROLE|NAME\n"
-    DESCRIPTION = "End a service, and have it start no more."
     DESCRIPTION_MORE = f"""
 {_ROLES} Of several servers NAME is one, as show has it. It can be said twice.
 
@@ -104,17 +83,13 @@ Examples:
 """
 
     def main(self, role: str) -> None:
-        from medley import service
-
         require_root("remove a service")
-        found = service.remove(role)
+        found = systemd.remove_service(role)
         print(f"removed {', '.join(found)}" if found else f"no service of medley's here is {role}")
 
 
-@Service.subcommand("start")
-class Start(Verb):
+class ServiceStartVerb(Verb):
     USAGE = "    {progname}\n"
-    DESCRIPTION = "Start what medley kept on this host before it was switched off."
     DESCRIPTION_MORE = """
 For hosts without systemd, at boot: `@reboot /path/to/medley service start` in crontab(1). What runs is
 left alone.
@@ -125,16 +100,12 @@ Examples:
 """
 
     def main(self) -> None:
-        from medley import units
-
         names = units.resume()
         print(f"started {', '.join(names)}" if names else "nothing that was kept here is to be started")
 
 
-@Service.subcommand("show")
-class Show(Verb):
+class ServiceShowVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [ROLE|NAME]\n"
-    DESCRIPTION = "Show the services installed here: how they are, and the file of one."
     DESCRIPTION_MORE = """
 Examples:
     /medley service show
@@ -142,24 +113,22 @@ Examples:
     /medley service show --json
 
 """
-    as_json = cli.Flag("--json", help="print one JSON object: each service, and how it is")
+    as_json: bool = flag("--json", help="print one JSON object: each service, and how it is")
 
     def main(self, role: str = "") -> None:
-        from medley import service, systemd
-
-        found = {name: systemd.state(name, system=True) for name in service.names(role or None)}
+        found = {name: systemd.state(name, system=True) for name in service_names(role or None)}
         if self.as_json:
             print(json.dumps({name: how and dataclasses.asdict(how) for name, how in found.items()}))
             return
         for name, how in found.items():
             print(f"{name}: {_said(how)}")
             if role:
-                print(Path(service.FOLDER / f"{name}.service").read_text(encoding="utf-8"), end="")
+                print(Path(UNIT_FOLDER / f"{name}.service").read_text(encoding="utf-8"), end="")
         if not found:
             print("no service of medley's is installed here")
 
 
-def _said(how: Any) -> str:  # noqa: ANN401 - systemd.Shown, which is imported when the verb runs
+def _said(how: systemd.Shown | None) -> str:
     if how is None:
         return "systemd does not know it"
     again = f", started anew {how.restarts} times" if how.restarts else ""
@@ -167,13 +136,14 @@ def _said(how: Any) -> str:  # noqa: ANN401 - systemd.Shown, which is imported w
     return f"{how.active} ({how.sub}){ended}{again}"
 
 
-def _typed_in() -> "Mapping[str, str]":
+def _typed_in() -> Mapping[str, str]:
     """The environment of who typed it, which is sudo's own; what sudo starts has little of it."""
-    from medley import family
-
     if "SUDO_USER" not in os.environ:
         return os.environ
-    return family.environments().get(os.getppid(), os.environ)
+    try:
+        return psutil.Process(os.getppid()).environ()
+    except psutil.Error:  # it is another user's
+        return os.environ
 
 
 def _variables(given: list[str]) -> dict[str, str]:

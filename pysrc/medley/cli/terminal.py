@@ -1,13 +1,18 @@
-"""The terminal: what others say reaches it as text, and never as orders to it.
+"""Print safely to a terminal, and ask a person there.
 
 Names, logs, answers of models and words of other hosts may hold sequences that set a terminal's title, fill
 its clipboard (OSC 52) or write over what stands there. All that is printed goes through here: colours stay,
 and what is no text is shown as �. What draws for itself uses `console`, which does the same to its texts.
 """
 
+import os
 import re
+import shlex
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+from medley.errors import Problem
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,3 +78,38 @@ def console(stream: TextIO) -> "Console":
             )
 
     return Clean(file=own(stream), highlight=False, markup=False, emoji=False)
+
+
+T = TypeVar("T")
+_YES, _NO = {"y", "yes"}, {"n", "no"}
+
+
+def is_possible() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def asked(question: str, default: str, reading: Callable[[str], T]) -> T:
+    """`reading` makes of an answer what it means, or a Problem, which is said; then it is asked again."""
+    while True:
+        answer = input(f"{question} [{default}] ").strip() or default
+        try:
+            return reading(answer)
+        except Problem as problem:
+            print(f"  {problem.what}: {problem.cause}")
+
+
+def agrees(question: str, *, default: bool) -> bool:
+    return asked(question, "yes" if default else "no", _yes)
+
+
+def _yes(answer: str) -> bool:
+    if answer.lower() in _YES | _NO:
+        return answer.lower() in _YES
+    raise Problem(f"{answer!r} is no answer", cause="it is yes or no", fix="y or n")
+
+
+def require_root(what: str) -> None:
+    if os.geteuid() != 0:
+        # sudo has a PATH of its own.
+        line = shlex.join(["sudo", os.path.abspath(sys.argv[0]), *sys.argv[1:]])  # noqa: PTH100 - keeps links
+        raise Problem(f"only root can {what}", cause=f"you are user {os.geteuid()}", fix=line)

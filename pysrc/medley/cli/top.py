@@ -1,21 +1,31 @@
-"""`medley top`: what all hosts, their GPUs, links, RDMA ports and engines do now, on one screen."""
+"""`medley top`: live screen, web page, metrics."""
 
 import json
+import os
+import select
 import sys
+import termios
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from shutil import get_terminal_size
+from socket import gethostname
 
 from plumbum import cli
 
-from medley.cli.clustered import Clustered, tell
-from medley.problem import Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from medley.monitor.screen import Line
-    from medley.monitor.watching import Connect, Seen, Watching
+from medley import cluster
+from medley.cli import flag, switch, terminal
+from medley.cli.cluster_options import Clustered, print_problems
+from medley.cluster import remote
+from medley.cluster.fleet import connection
+from medley.errors import Problem
+from medley.measurement import monitor
+from medley.measurement.monitor import view
+from medley.measurement.monitor import web as monitor_web
+from medley.measurement.monitor.metrics import metrics
+from medley.measurement.monitor.watch import Connect, Seen, Watching, table
 
 _ONCE_EVERY_S = 1
 _ONCE_LIMIT_S = 30
@@ -23,8 +33,7 @@ _SCRAPE_LIMIT_S = 10
 _ALONE = ["--once", "--json", "--metrics-once", "--dashboard"]
 
 
-class Top(Clustered):
-    DESCRIPTION = "Show what the hosts of cluster.toml do now: processors, GPUs, links, RDMA, Ray, engines."
+class TopVerb(Clustered):
     DESCRIPTION_MORE = """
 On a terminal it is one live screen; q ends it. Without a cluster.toml it shows this host alone. With --web it
 serves a page with the same, and /metrics for Prometheus, at a port of 127.0.0.1 that is free, or where it is
@@ -40,15 +49,15 @@ Examples:
 
 """
     USAGE = "    {progname} [SWITCHES] [ADDRESS:PORT]\n"
-    every = cli.SwitchAttr("--every", cli.Range(1, 3600), 2, argname="S", help="seconds between looks")
-    once = cli.Flag("--once", help="show one screen, of two looks a second apart, and end")
-    as_json = cli.Flag("--json", help="print one JSON object a look; with --once one")
-    web = cli.Flag("--web", excludes=_ALONE, help="serve it to browsers and to Prometheus at ADDRESS:PORT")
-    opened = cli.Flag("--open", requires=["--web"], help="also where others reach it, without a key")
-    metrics_once = cli.Flag(
+    every: int = switch("--every", cli.Range(1, 3600), 2, argname="S", help="seconds between looks")
+    once: bool = flag("--once", help="show one screen, of two looks a second apart, and end")
+    as_json: bool = flag("--json", help="print one JSON object a look; with --once one")
+    web: bool = flag("--web", excludes=_ALONE, help="serve it to browsers and to Prometheus at ADDRESS:PORT")
+    opened: bool = flag("--open", requires=["--web"], help="also where others reach it, without a key")
+    metrics_once: bool = flag(
         "--metrics-once", excludes=["--once", "--json"], help="print what Prometheus scrapes"
     )
-    dashboard = cli.Flag("--dashboard", excludes=["--once", "--json"], help="print a dashboard for Grafana")
+    dashboard: bool = flag("--dashboard", excludes=["--once", "--json"], help="print a dashboard for Grafana")
 
     def main(self, *places: str) -> int:
         if places[(1 if self.web else 0) :]:
@@ -58,97 +67,113 @@ Examples:
                 fix="medley top --web 127.0.0.1:9180",
             )
         if self.dashboard:
-            from medley import monitor
-
             print((Path(monitor.__file__).parent / "dashboard.json").read_text(encoding="utf-8"), end="")
             return 0
         if self.web:
             return self._served(next(iter(places), None))
-        from medley.monitor.watching import Watching
-
-        every_s = _ONCE_EVERY_S if self.once or self.metrics_once else int(self.every)
+        every_s = _ONCE_EVERY_S if self.once or self.metrics_once else self.every
         with Watching(self._connects(), every_s) as watching:
-            if self.metrics_once:
-                return self._metrics(watching)
-            return self._once(watching) if self.once else self._shown(watching, every_s)
+            if self.metrics_once or self.once:
+                return self._once(watching)
+            if not self.as_json and is_possible():
+                show(lambda: _screen(watching.seen(), every_s))
+                return 0
+            watching.settled(_ONCE_LIMIT_S)
+            while True:  # for pipes, logs and terminals that can do nothing: one look after the other
+                seen = watching.seen()
+                print(json.dumps(table(seen)) if self.as_json else f"{_plain(seen)}\n", flush=True)
+                time.sleep(every_s)
 
     def _served(self, place: str | None) -> int:
-        from medley.monitor import web
-        from medley.monitor.watching import Watching
-
-        where = web.place(place)
-        web.require_meant(where, opened=self.opened)
-        every_s = int(self.every)
-        with Watching(self._connects(), every_s) as watching, web.served(where, watching, every_s) as found:
+        where, every_s = monitor_web.place(place), self.every
+        monitor_web.require_meant(where, opened=self.opened)
+        with (
+            Watching(self._connects(), every_s) as watching,
+            monitor_web.served(where, watching, every_s) as found,
+        ):
             print(f"{found.url}  for browsers; {found.url}metrics for Prometheus; Ctrl-C ends it", flush=True)
             if self.opened:
-                print(f"medley: {web.opens(found)}", file=sys.stderr)
+                print(f"medley: {monitor_web.opens(found)}", file=sys.stderr)
             while True:
                 time.sleep(3600)
 
-    def _connects(self) -> "Mapping[str, Connect]":
+    def _connects(self) -> Mapping[str, Connect]:
         """How each host is reached; without a cluster.toml this one."""
-        from functools import partial
-        from socket import gethostname
-
-        from medley import cluster, remote
-        from medley.everyone import connection
-
-        asked: Any = self.cluster
-        if not asked and cluster.file() is None:
-            return {gethostname(): lambda: remote.here(gethostname())}
+        if not self.cluster and cluster.file() is None:
+            return {gethostname(): lambda: remote.local_remote(gethostname())}
         found = self.wanted()
         return {name: partial(connection, found, name) for name in found.hosts}
 
-    def _once(self, watching: "Watching") -> int:
-        from medley.monitor.watching import table
-
+    def _once(self, watching: Watching) -> int:
         seen = watching.settled(_ONCE_LIMIT_S)
         if self.as_json:
             print(json.dumps(table(seen)))
             return 0
-        print(plain(seen))
-        return tell(each.problem for each in seen.values() if each.problem)
-
-    def _metrics(self, watching: "Watching") -> int:
-        from medley.monitor.prometheus import metrics
-
-        watching.settled(_ONCE_LIMIT_S)
-        seen = watching.fresh(_SCRAPE_LIMIT_S)
-        print(metrics(seen), end="")
-        return tell(each.problem for each in seen.values() if each.problem)
-
-    def _shown(self, watching: "Watching", every_s: float) -> int:
-        from medley.cli import live
-
-        if not self.as_json and live.is_possible():
-            live.show(lambda width, height: shown(watching.seen(), every_s, width, height))
+        if self.metrics_once:
+            seen = watching.fresh(_SCRAPE_LIMIT_S)
+            print(metrics(seen), end="")
         else:
-            self._printed(watching, every_s)
-        return 0
+            print(_plain(seen))
+        return print_problems(each.problem for each in seen.values() if each.problem)
 
-    def _printed(self, watching: "Watching", every_s: float) -> None:
-        """For pipes, logs and terminals that can do nothing: one look after the other."""
-        from medley.monitor.watching import table
 
-        watching.settled(_ONCE_LIMIT_S)
+def _plain(seen: Mapping[str, Seen]) -> str:
+    return view.plain(view.tables(seen), get_terminal_size((80, 24)).columns)
+
+
+def _screen(seen: Mapping[str, Seen], every_s: float) -> view.Screen:
+    return view.Screen(view.title(seen, every_s), f"{time.strftime('%H:%M:%S')}  q ends", view.tables(seen))
+
+
+_LOOK_EVERY_S = 0.25
+"""How soon a key or another size of the window is seen."""
+
+
+def is_possible() -> bool:
+    """Whether stdout is a terminal that knows how to move its cursor."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb").lower() not in {"dumb", "unknown"}
+
+
+def show(screen: Callable[[], view.Screen]) -> None:
+    """Draw what the function returns whenever it or the window's size differs."""
+    from rich.live import Live
+
+    console = terminal.console(sys.stdout)
+    shown: object = None
+    with _unseen_typing() as typed, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            seen = watching.seen()
-            print(json.dumps(table(seen)) if self.as_json else f"{plain(seen)}\n", flush=True)
-            time.sleep(every_s)
+            if shown != (now := (console.size, found := screen())):
+                live.update(found, refresh=True)
+                shown = now
+            if b"q" in typed(_LOOK_EVERY_S).lower():
+                return
 
 
-def plain(seen: "Mapping[str, Seen]") -> str:
-    from shutil import get_terminal_size
+@contextmanager
+def _unseen_typing() -> Iterator[Callable[[float], bytes]]:
+    """Keys come at once and are not shown; the function waits so long for some. Ctrl-C interrupts as ever."""
+    if not sys.stdin.isatty():
+        yield _none
+        return
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+    changed = termios.tcgetattr(keyboard)
+    changed[3] &= ~(termios.ICANON | termios.ECHO)
+    changed[6][termios.VSUSP] = b"\0"  # a shell would be shown in the middle of our screen
+    termios.tcsetattr(keyboard, termios.TCSADRAIN, changed)
+    try:
+        yield lambda limit_s: _typed(keyboard, limit_s)
+    finally:
+        # What was typed to us is not for the shell.
+        termios.tcsetattr(keyboard, termios.TCSAFLUSH, before)
 
-    from medley.monitor import screen, view
 
-    return screen.text(screen.lines(view.tables(seen), get_terminal_size((80, 24)).columns))
+def _typed(keyboard: int, limit_s: float) -> bytes:
+    if not select.select([keyboard], [], [], limit_s)[0]:
+        return b""
+    return os.read(keyboard, 64) or b"q"  # the terminal is gone
 
 
-def shown(seen: "Mapping[str, Seen]", every_s: float, width: int, height: int) -> "Sequence[Line]":
-    """A line above it all says what it is."""
-    from medley.monitor import screen, view
-
-    head = screen.ends(view.title(seen, every_s), f"{time.strftime('%H:%M:%S')}  q ends", width)
-    return [head, (), *screen.lines(view.tables(seen), width, height - 2)][:height]
+def _none(limit_s: float) -> bytes:
+    time.sleep(limit_s)
+    return b""

@@ -1,1 +1,1 @@
-"""The doctor looks at hosts before anything is started on them: rules over a case, a check a line."""
+"""Checks of hosts, each alone and all together, with what repairs them."""

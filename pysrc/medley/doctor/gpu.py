@@ -1,14 +1,14 @@
-"""The GPU's own: its clocks and power, and whether what compiles or was compiled for it knows it."""
+"""GPU clocks, power, devices, driver libraries; compilers and kernels for the GPU; limits of processes."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from medley.condition.access import Access
-from medley.condition.compilers import Compilers
-from medley.condition.gpu_state import GpuStates
-from medley.doctor.shapes import UNASKED, Check, Host, better, ok, unknown, wrong
-from medley.facts.gpu import Gpu
-from medley.origin import needs_nccl, no_nccl
+from medley.doctor.checks import UNASKED, Check, ExaminedHost, State, health_check, host_check
+from medley.environment import driver
+from medley.environment.engine_source import needs_nccl, no_nccl
+from medley.host.health.access import Access, low_limits
+from medley.host.health.gpu import FOLDERS, Compilers, DriverFiles, GpuStates
+from medley.host.kind import Kind
 
 _SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
 _FIRST_CUDA = {"8.7": "11.4", "8.9": "11.8", "9.0": "11.8", "10.0": "12.8", "10.3": "12.9"} | {
@@ -21,44 +21,43 @@ _TOOLKITS = "/usr/local/cuda/bin/ptxas"
 _BLACKWELL = "10.0"
 
 
-def clocks(host: Host, states: GpuStates) -> Iterator[Check]:
+@health_check("clocks", "clocks of its GPUs", lambda health: health.gpus)
+def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
     for number, gpu in enumerate(states.gpus):
         held = [each for each in gpu.held if each in _SLOW]
         capped = gpu.set_mhz and gpu.default_mhz and gpu.set_mhz < gpu.default_mhz
-        said = f"GPU {number}: {gpu.mhz or '?'} MHz now, {gpu.set_mhz or gpu.most_mhz or '?'} at most"
         if held:
-            yield better(
-                host.name,
+            yield host.better(
                 f"GPU {number} is slowed down: {', '.join(held)}",
                 cause="it is too hot, or its supply gives too little",
                 fix="nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE  # then its fans and its supply",
             )
         elif capped or "Applications Clocks Setting" in gpu.held:
-            yield better(
-                host.name,
+            yield host.better(
                 f"GPU {number} is held to {gpu.set_mhz or gpu.mhz or '?'} MHz "
                 f"of {gpu.default_mhz or gpu.most_mhz or '?'}",
                 cause="somebody has set its clocks; 2200 MHz on a GB10 was seen to cost 15 to 35 %",
                 fix=f"sudo nvidia-smi -i {number} -rgc; sudo nvidia-smi -i {number} -rac",
             )
         else:
-            yield ok(host.name, said)
+            most = gpu.set_mhz or gpu.most_mhz or "?"
+            yield host.ok(f"GPU {number}: {gpu.mhz or '?'} MHz now, {most} at most")
     if not states.gpus and host.facts.gpus and not host.facts.is_jetson:
-        yield unknown(host.name, "nvidia-smi tells nothing of its clocks")
+        yield host.unknown("nvidia-smi tells nothing of its clocks")
 
 
-def power(host: Host, states: GpuStates) -> Iterator[Check]:
+@health_check("power", "a Jetson's power mode", lambda health: health.gpus)
+def power(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
     """Of a Jetson, which runs slower than it could unless it is told to."""
     if not host.facts.is_jetson:
         return
     mode = states.power_mode
     if mode is None:
-        yield unknown(host.name, "there is no nvpmodel to ask")
+        yield host.unknown("there is no nvpmodel to ask")
     elif mode.startswith("MAXN"):
-        yield ok(host.name, f"{mode}, the fastest")
+        yield host.ok(f"{mode}, the fastest")
     else:
-        yield better(
-            host.name,
+        yield host.better(
             f"its power mode is {mode}",
             cause="it lowers the clocks of processor, GPU and memory; MAXN does not",
             # Its number is 0 on AGX Orin and Thor, and another on smaller modules.
@@ -66,45 +65,100 @@ def power(host: Host, states: GpuStates) -> Iterator[Check]:
         )
 
 
-def assembler(host: Host, compilers: Compilers) -> Iterator[Check]:
+@health_check("devices", "devices it may open", lambda health: health.access)
+def devices(host: ExaminedHost, access: Access) -> Iterator[Check]:
+    """Whether this user may open those of its GPUs and of RDMA."""
+    closed = [path for path in access.closed if "infiniband" not in path]
+    rdma = [path for path in access.closed if "infiniband" in path]
+    if closed:
+        yield host.wrong(
+            f"this user may not open {', '.join(closed)}",
+            cause="CUDA then finds no device",
+            fix="sudo usermod -aG video,render $USER  # then log in anew",
+        )
+    if rdma:
+        yield host.wrong(
+            f"this user may not open {', '.join(rdma)}",
+            cause="NCCL then finds no RDMA device, and goes by TCP without a word",
+            fix=f"sudo chmod 666 {' '.join(rdma)}",
+        )
+    if not access.closed:
+        yield host.ok(", ".join(access.open) or "no device of a GPU or of RDMA is here")
+
+
+@health_check("driver-libraries", "the driver's libraries", lambda health: health.driver)
+def libraries(host: ExaminedHost, files: DriverFiles) -> Iterator[Check]:
+    if host.gpu_kind is None:
+        return
+    table, software = host.gpu_kind.host, host.facts.software
+    found = driver.libraries(table.driver, host.facts.system.partition("-")[0], files.look)
+    wsl = "microsoft" in (software.kernel or "").lower()
+    problem = driver.unfit(found, table, host.name, "NixOS" if software.nixos else "WSL" if wsl else None)
+    if problem is None:
+        version = f"{found.version}, " if found.version else ""
+        yield host.ok(f"{version}libcuda is {found.paths[driver.CUDA]}")
+    elif own := {*table.driver.directories, *table.driver.shared_directories}.difference(FOLDERS):
+        yield host.unknown(f"known folders alone are asked about, and not {', '.join(sorted(own))}")
+    elif driver.CUDA in found.paths or found.refused or host.pinned:
+        # On Nix's loader medley alone finds the driver.
+        yield host.failed(problem)
+    else:
+        yield host.unknown("libcuda is in no folder that medley knows; the host's own loader may know")
+
+
+@health_check("limits", "limits of its processes", lambda health: health.access)
+def limits(host: ExaminedHost, access: Access) -> Iterator[Check]:
+    """Memory that may be locked, and files that may be open, for what is started from here."""
+    low = list(low_limits(access.limits, "$USER", rdma=any(port.active for port in host.facts.rdma)))
+    for each in low:
+        # In single quotes a shell leaves $USER as it is.
+        command, _, then = each.fix.replace("'", '"').partition(", then ")
+        state: State = "wrong" if "lock" in each.what else "better"
+        yield host.report(state, each.what, cause=each.cause, fix=f"{command}  # then {then}")
+    if not low:
+        files, locked = access.limits.open_files or "any number of", access.limits.locked_bytes
+        yield host.ok(f"{files} files, {'any' if locked is None else f'{locked >> 10} KiB of'} locked memory")
+
+
+@health_check("ptxas", "the assembler for its GPU", lambda health: health.compilers)
+def assembler(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
     """A ptxas that knows this GPU, which Triton compiles every kernel with."""
-    gpu = next(iter(host.facts.gpus), None)
-    capability = _capability(host, gpu) or ""
+    capability = host.capability or ""
     needs = _FIRST_CUDA.get(capability)
-    if gpu is None or needs is None:
+    if needs is None:
         return
     arch = f"sm_{capability.replace('.', '')}"
+    names = f"TRITON_PTXAS_PATH={_TOOLKITS} TRITON_PTXAS_BLACKWELL_PATH={_TOOLKITS}"
+    install = f"sudo apt-get install -y cuda-nvcc-{needs.replace('.', '-')}; export {names}"
     known = [(path, cuda) for path, cuda in compilers.ptxas if _at_least(cuda, needs)]
     if strange := _strange(host, compilers, capability, needs):
         variable, path, of = strange
-        yield wrong(
-            host.name,
+        yield host.wrong(
             f"{variable}={path} does not know {arch}",
             cause=f"it is of CUDA {of}, and {arch} came with {needs}" if of else "there is no such program",
-            fix=f"export {variable}={known[0][0]}" if known else _install(needs),
+            fix=f"export {variable}={known[0][0]}" if known else install,
         )
     elif known:
-        yield ok(host.name, f"{known[0][0]} of CUDA {known[0][1]} knows {arch}")
+        yield host.ok(f"{known[0][0]} of CUDA {known[0][1]} knows {arch}")
     elif compilers.pinned:
-        yield ok(host.name, "Nix brings one with the toolkit of this kind of host")
+        yield host.ok("Nix brings one with the toolkit of this kind of host")
     elif compilers.ptxas:
         path, cuda = compilers.ptxas[-1]
-        found = wrong if "/site-packages/" in path or host.member.env else better
-        yield found(
-            host.name,
+        yield host.report(
+            "wrong" if "/site-packages/" in path or host.member.env else "better",
             f"no ptxas here knows {arch}",
             cause=f"{path} is of CUDA {cuda}; it says: Value '{arch}a' is not defined",
-            fix=_install(needs),
+            fix=install,
         )
     else:
-        yield ok(host.name, "there is none, and an engine environment brings its own")
+        yield host.ok("there is none, and an engine environment brings its own")
 
 
 def _strange(
-    host: Host, compilers: Compilers, capability: str, needs: str
+    host: ExaminedHost, compilers: Compilers, capability: str, needs: str
 ) -> tuple[str, str, str | None] | None:
     """A variable that names one that is too old, or not there: from 3.7 on Triton reads another of them."""
-    said = host.condition.settings.variables if host.condition.settings else {}
+    said = host.health.settings.variables if host.health.settings else {}
     new = _at_least(capability, _BLACKWELL)
     for variable in ("TRITON_PTXAS_BLACKWELL_PATH", "TRITON_PTXAS_PATH"):
         path = said.get(variable)
@@ -117,54 +171,39 @@ def _strange(
     return None
 
 
-def _install(needs: str) -> str:
-    words = needs.replace(".", "-")
-    names = f"TRITON_PTXAS_PATH={_TOOLKITS} TRITON_PTXAS_BLACKWELL_PATH={_TOOLKITS}"
-    return f"sudo apt-get install -y cuda-nvcc-{words}; export {names}"
-
-
-def _capability(host: Host, gpu: Gpu | None) -> str | None:
-    if gpu is None:
-        return None
-    return gpu.capability or (host.kind.host.capability if host.kind else None)
-
-
 def _at_least(cuda: str, needs: str) -> bool:
-    return _numbers(cuda) >= _numbers(needs)
+    ours, theirs = (
+        [int(part) for part in version.split(".")[:2] if part.isdecimal()] for version in (cuda, needs)
+    )
+    return ours >= theirs
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
-
-
-def compiler(host: Host) -> Iterator[Check]:
+@host_check("compiler", "gcc, Python's headers, the CUDA toolkit")
+def compiler(host: ExaminedHost) -> Iterator[Check]:
     """Gcc for what Triton and torch compile while they run, nvcc for kernels that are compiled then."""
-    if host.kind is None or host.kind.host.device == "cpu":
+    if host.gpu_kind is None:
         return
-    programs, compilers = host.facts.software.programs, host.condition.compilers
-    if compilers and compilers.pinned:
-        yield ok(host.name, "Nix brings gcc and nvcc with the toolkit of this kind of host")
+    programs, cuda = host.facts.software.programs, host.facts.software.cuda
+    if host.pinned:
+        yield host.ok("Nix brings gcc and nvcc with the toolkit of this kind of host")
     elif "gcc" not in programs:
-        yield wrong(
-            host.name,
+        yield host.wrong(
             "there is no gcc",
             cause="Triton compiles a small C program for every kernel it starts: 'Failed to find C compiler'",
             fix="sudo apt-get install -y build-essential",
         )
-    elif compilers and (headless := _headless(host, compilers)):
-        yield wrong(
-            host.name,
+    elif headless := _headless(host, host.gpu_kind):
+        yield host.wrong(
             f"the Python of {headless} has no headers",
             cause="what Triton compiles for every kernel it starts includes them: 'Python.h: No such file'",
             fix="sudo apt-get install -y python3-dev",
         )
     elif host.member.image:
-        yield ok(host.name, f"gcc; nvcc is the image's own ({host.member.image})")
-    elif "nvcc" not in programs and not host.facts.software.cuda:
+        yield host.ok(f"gcc; nvcc is the image's own ({host.member.image})")
+    elif "nvcc" not in programs and not cuda:
         # Read in the wheels of both locks: vLLM's has_flashinfer looks in CUDA_HOME, CUDA_PATH, PATH and
         # /usr/local/cuda; the wheel's nvcc is of 13.5, the headers beside it are of 13.0.
-        yield better(
-            host.name,
+        yield host.better(
             "there is no CUDA toolkit",
             cause="FlashInfer compiles its kernels with the nvcc of CUDA_HOME, PATH or /usr/local/cuda. That "
             "among an environment's wheels is in none of these, and newer than the headers beside it. vLLM "
@@ -172,91 +211,58 @@ def compiler(host: Host) -> Iterator[Check]:
             fix="sudo apt-get install -y cuda-toolkit-13-0  # cuda-nvcc-13-0 lacks the headers",
         )
     else:
-        yield ok(host.name, f"gcc; nvcc of CUDA {host.facts.software.cuda or 'no known version'}")
+        yield host.ok(f"gcc; nvcc of CUDA {cuda or 'no known version'}")
 
 
-def _headless(host: Host, compilers: Compilers) -> str:
+def _headless(host: ExaminedHost, kind: Kind) -> str:
     """Of its kind's environments, or its own."""
-    names = set(host.kind.host.environments.values()) if host.kind else set()
-    ours = (each for each in compilers.headless if Path(each).name.rpartition("-")[0] in names)
-    own = (each for each in compilers.headless if each == host.member.env)
+    names = set(kind.host.environments.values())
+    found = host.health.compilers.headless if host.health.compilers else ()
+    ours = (each for each in found if Path(each).name.rpartition("-")[0] in names)
+    own = (each for each in found if each == host.member.env)
     return ", ".join(Path(each).name for each in (*ours, *own))
 
 
-def kernels(host: Host) -> Iterator[Check]:
+@host_check("kernels", "what was built for its GPU")
+def kernels(host: ExaminedHost) -> Iterator[Check]:
     """What was compiled before: an engine for a GPU, of a CUDA that knows it."""
-    if host.kind is None or host.kind.host.device == "cpu":
+    if (kind := host.gpu_kind) is None:
         return
-    keeping = host.condition.keeping
     if host.member.image:
-        yield ok(host.name, f"its engine is that of an image ({host.member.image})")
+        yield host.ok(f"its engine is that of an image ({host.member.image})")
         return
-    if host.kind.host.no_environment and not host.member.env:
-        yield better(
-            host.name,
-            f"no environment can be built for {host.kind.name}",
-            cause=host.kind.host.no_environment.replace("\n", " ").strip(),
+    if kind.host.no_environment and not host.member.env:
+        yield host.better(
+            f"no environment can be built for {kind.name}",
+            cause=kind.host.no_environment.replace("\n", " ").strip(),
             fix='in cluster.toml: image = "default"; on this host alone: medley serve MODEL --image default',
         )
         return
-    yield from _unable(host)
+    if needs_nccl(kind) and not host.member.env and not host.pinned:
+        problem = no_nccl(kind)
+        yield host.better(f"{problem.what}; alone it serves", cause=problem.cause, fix=problem.fix)
+    keeping = host.health.keeping
     if keeping is None:
-        yield unknown(host.name, UNASKED)
+        yield host.unknown(UNASKED)
         return
-    names = set(host.kind.host.environments.values())
+    names = set(kind.host.environments.values())
     fit = {each: packages for each, packages in keeping.packages.items() if each.rpartition("-")[0] in names}
-    own = {host.member.env: keeping.own} if host.member.env and keeping.own else {}
-    needs = _FIRST_CUDA.get(_capability(host, next(iter(host.facts.gpus), None)) or "")
-    found = [
-        problem
-        for name, packages in (own or fit).items()
-        if (problem := _unfit(host, name, packages.get("torch", ""), needs))
-    ]
-    yield from found or [
-        ok(host.name, f"{', '.join(own or fit) or 'no environment yet'}: built for a GPU like this")
-    ]
+    there = {host.member.env: keeping.own} if host.member.env and keeping.own else fit
+    found = [_unfit(host, name, packages.get("torch", "")) for name, packages in there.items()]
+    yield from filter(None, found)
+    if not any(found):
+        yield host.ok(f"{', '.join(there) or 'no environment yet'}: built for a GPU like this")
 
 
-def _unable(host: Host) -> Iterator[Check]:
-    """A host whose engine can serve, and cannot talk to another."""
-    pinned = host.condition.compilers and host.condition.compilers.pinned
-    if host.kind and needs_nccl(host.kind) and not host.member.env and not pinned:
-        problem = no_nccl(host.kind)
-        yield better(host.name, f"{problem.what}; alone it serves", cause=problem.cause, fix=problem.fix)
-
-
-def _unfit(host: Host, name: str, torch: str, needs: str | None) -> Check | None:
+def _unfit(host: ExaminedHost, name: str, torch: str) -> Check | None:
+    needs = _FIRST_CUDA.get(host.capability or "")
     build = torch.partition("+")[2]
     cuda = f"{build[2:-1]}.{build[-1]}" if build.startswith("cu") and build[2:].isdecimal() else None
     if build != "cpu" and not (cuda and needs and not _at_least(cuda, needs)):
         return None
-    return wrong(
-        host.name,
+    why = f", and this GPU came with CUDA {needs}" if cuda else ", which is built for the processor alone"
+    return host.wrong(
         f"{name} has no kernels for this GPU",
-        cause=f"its torch is {torch}"
-        + (f", and this GPU came with CUDA {needs}" if cuda else ", which is built for the processor alone")
-        + ": 'no kernel image is available for execution on the device'",
+        cause=f"its torch is {torch}{why}: 'no kernel image is available for execution on the device'",
         fix=f"medley env build  # or into {name} a torch for CUDA {needs or '13.0'} and an engine for it",
     )
-
-
-def devices(host: Host, access: Access) -> Iterator[Check]:
-    """Whether this user may open those of its GPUs and of RDMA."""
-    closed = [path for path in access.closed if "infiniband" not in path]
-    rdma = [path for path in access.closed if "infiniband" in path]
-    if closed:
-        yield wrong(
-            host.name,
-            f"this user may not open {', '.join(closed)}",
-            cause="CUDA then finds no device",
-            fix="sudo usermod -aG video,render $USER  # then log in anew",
-        )
-    if rdma:
-        yield wrong(
-            host.name,
-            f"this user may not open {', '.join(rdma)}",
-            cause="NCCL then finds no RDMA device, and goes by TCP without a word",
-            fix=f"sudo chmod 666 {' '.join(rdma)}",
-        )
-    if not closed and not rdma:
-        yield ok(host.name, ", ".join(access.open) or "no device of a GPU or of RDMA is here")

@@ -1,18 +1,17 @@
-"""vLLM: its command line, and where in its output the reason of a failure stands.
+"""vLLM: its flags and variables, and the lines that say a rank or a host is lost.
 
-Flags as of vLLM 0.32.0 (`vllm serve --help=all`).
+Flags are those of vLLM 0.32.0 (`vllm serve --help=all`).
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from medley.engine import Serving, last_reason, needed, pairs
-from medley.layout.order import VARIABLE
-from medley.plan import Plan
-from medley.reasoned import Flag
-from medley.tables import TITLES, Host, Model
-from medley.variables import Variable
+from medley.command import Flag, Variable
+from medley.engine import Serving, Why, flag, given, last_reason, table_flags
+from medley.planner.host_order import VARIABLE
+from medley.planner.plan import Plan
+from medley.schema import TITLES, HostTable, Model
 
 TITLE = TITLES["vllm"]
 PROGRAM = "vllm"
@@ -37,148 +36,107 @@ def words(binary: Path, serving: Serving, _: Plan) -> tuple[str, ...]:
     return (str(binary / PROGRAM), "serve", serving.target)
 
 
-def variables(serving: Serving, plan: Plan, host: Host) -> Iterator[Variable]:
+def variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
     """What no flag says, or would say to every user of the host."""
-    if host.device == "cpu":
-        yield from _on_cpu(plan)
+    if host.device == "cpu" and plan.stages > 1 and plan.eager:
+        why = "else tracing holds up the first answer, and gains nothing"
+        yield Variable("TORCHDYNAMO_DISABLE", "1", why)
+    several = plan.launcher == "solo" and plan.tensor_parallel * plan.stages > 1
+    if host.device == "cpu" and (plan.launcher == "mp" or several):
+        why = "vLLM would bind each rank to a NUMA node of its own, which few hosts have"
+        yield Variable("VLLM_CPU_OMP_THREADS_BIND", "nobind", why)
     if plan.launcher == "ray" and plan.replicas > 1:
-        yield from _replicas_over_ray(plan)
+        # Slots that take no part are held, so each host's are all taken.
+        hosts = ",".join(dict.fromkeys(plan.places))
+        yield Variable("VLLM_RAY_DP_PLACEMENT_NODE_IPS", hosts, "the hosts that the plan chose")
+        yield Variable("VLLM_RAY_DP_PACK_STRATEGY", "fill", "each host has as many replicas as it has slots")
     if plan.partition:
         yield Variable(VARIABLE["vllm"], plan.partition, "layers of each stage, in the order of ranks")
     yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers unless told not to")
     if serving.key:
-        why = "requests must give this key; as a flag every user of this host could read it"
-        yield Variable("VLLM_API_KEY", str(serving.key), why, secret=True)
+        yield Variable("VLLM_API_KEY", str(serving.key), Why.KEY, secret=True)
 
 
-def _replicas_over_ray(plan: Plan) -> Iterator[Variable]:
-    """On the hosts that the plan chose; slots that take no part are held, so each host's are all taken."""
-    hosts = ",".join(dict.fromkeys(plan.places))
-    yield Variable("VLLM_RAY_DP_PLACEMENT_NODE_IPS", hosts, "the hosts that the plan chose")
-    yield Variable("VLLM_RAY_DP_PACK_STRATEGY", "fill", "each host has as many replicas as it has slots")
-
-
-def _on_cpu(plan: Plan) -> Iterator[Variable]:
-    if plan.stages > 1 and plan.eager:
-        yield Variable(
-            "TORCHDYNAMO_DISABLE", "1", "else tracing holds up the first answer, and gains nothing"
-        )
-    if plan.launcher == "mp" or (plan.launcher == "solo" and plan.tensor_parallel * plan.stages > 1):
-        why = "vLLM would bind each rank to a NUMA node of its own, which few hosts have"
-        yield Variable("VLLM_CPU_OMP_THREADS_BIND", "nobind", why)
-
-
-def flags(serving: Serving, plan: Plan, host: Host, model: Model | None) -> Iterator[Flag]:
-    """Everything we tell vLLM, each with its reason."""
-    yield Flag(("--served-model-name",), serving.name, "the name that requests give")
-    yield from _listening(serving, plan)
+def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
+    """Every flag of vLLM, each with its reason."""
+    yield flag("--served-model-name", serving.name, "the name that requests give")
+    if plan.nodes and plan.nodes.rank:
+        yield flag("--headless", None, "the first host has the API")
+    else:
+        yield flag("--host", serving.address, "where it listens")
+        yield flag("--port", serving.port, "where it listens")
     yield from _ranks(plan)
-    yield from _hosts(plan)
+    if plan.replicas > 1:
+        yield from _replicas(plan)
+    elif plan.nodes:
+        yield flag("--distributed-executor-backend", "mp", Why.WITHOUT_RAY)
+        yield flag("--nnodes -n", plan.nodes.count, Why.WITHOUT_RAY)
+        yield flag("--node-rank -r", plan.nodes.rank, "this host's place among them")
+        yield flag("--master-addr", plan.nodes.address, "where the ranks find each other: the first host")
+        yield flag("--master-port", plan.nodes.port, "the same")
     yield from _memory(plan, host)
     yield from _compilation(plan, host)
-    yield from _parsers(model, plan)
-    yield from needed(plan)
-    yield from pairs(model.args.get("vllm", ()) if model else ())
-
-
-def _listening(serving: Serving, plan: Plan) -> Iterator[Flag]:
-    if plan.nodes and plan.nodes.rank:
-        yield Flag(("--headless",), None, "the first host has the API")
-        return
-    yield Flag(("--host",), serving.address, "where it listens")
-    yield Flag(("--port",), str(serving.port), "where it listens")
+    # The parsers' words in models/ are vLLM's own.
+    if model and model.tool_parser and model.tool_parser not in plan.unread:
+        yield flag("--enable-auto-tool-choice", None, "the model may call tools by itself")
+        yield flag("--tool-call-parser", model.tool_parser, "how this model calls them")
+    if model and model.reasoning_parser and model.reasoning_parser not in plan.unread:
+        yield flag("--reasoning-parser", model.reasoning_parser, "how this model thinks aloud")
+    yield from table_flags("vllm", plan, model)
 
 
 def _ranks(plan: Plan) -> Iterator[Flag]:
     if plan.tensor_parallel > 1:
-        size = str(plan.tensor_parallel)
-        yield Flag(("--tensor-parallel-size", "-tp"), size, "so many ranks share each layer")
+        yield flag("--tensor-parallel-size -tp", plan.tensor_parallel, "so many ranks share each layer")
     if plan.expert_parallel:
-        yield Flag(("--enable-expert-parallel", "-ep"), None, "experts stay whole, each on one rank")
+        yield flag("--enable-expert-parallel -ep", None, "experts stay whole, each on one rank")
     if plan.balanced:
-        yield Flag(("--enable-eplb",), None, "busy experts are moved to ranks that are not")
+        yield flag("--enable-eplb", None, "busy experts are moved to ranks that are not")
     if plan.launcher == "ray" and plan.replicas == 1:
-        yield Flag(("--distributed-executor-backend",), "ray", "the ranks are on several hosts")
+        yield flag("--distributed-executor-backend", "ray", "the ranks are on several hosts")
     if plan.stages > 1:
-        yield Flag(
-            ("--pipeline-parallel-size", "-pp"), str(plan.stages), "so many stages, each of some layers"
-        )
-
-
-def _hosts(plan: Plan) -> Iterator[Flag]:
-    """Which part of the model runs in this process, where each host has one."""
-    if plan.replicas > 1:
-        yield from _replicas(plan)
-    elif plan.nodes:
-        why = "started on each host by itself, without Ray"
-        yield Flag(("--distributed-executor-backend",), "mp", why)
-        yield Flag(("--nnodes", "-n"), str(plan.nodes.count), why)
-        yield Flag(("--node-rank", "-r"), str(plan.nodes.rank), "this host's place among them")
-        yield Flag(("--master-addr",), plan.nodes.address, "where the ranks find each other: the first host")
-        yield Flag(("--master-port",), str(plan.nodes.port), "the same")
+        yield flag("--pipeline-parallel-size -pp", plan.stages, "so many stages, each of some layers")
 
 
 def _replicas(plan: Plan) -> Iterator[Flag]:
-    why = "engines side by side, each with the whole model, behind one address"
-    yield Flag(("--data-parallel-size", "-dp"), str(plan.replicas), why)
+    yield flag("--data-parallel-size -dp", plan.replicas, Why.REPLICAS)
     if plan.launcher == "ray":
-        yield Flag(("--data-parallel-backend", "-dpb"), "ray", "Ray starts those on other hosts")
+        yield flag("--data-parallel-backend -dpb", "ray", "Ray starts those on other hosts")
     if plan.launcher != "solo":
-        yield Flag(("--data-parallel-size-local", "-dpl"), str(plan.replicas_here), "of these on this host")
+        yield flag("--data-parallel-size-local -dpl", plan.replicas_here, "of these on this host")
     if plan.nodes:
-        yield Flag(("--data-parallel-address", "-dpa"), plan.nodes.address, "where the others find the first")
-        yield Flag(("--data-parallel-rpc-port", "-dpp"), str(plan.nodes.port), "the same")
+        yield flag("--data-parallel-address -dpa", plan.nodes.address, "where the others find the first")
+        yield flag("--data-parallel-rpc-port -dpp", plan.nodes.port, "the same")
     if plan.nodes and plan.nodes.rank:
-        before = str(plan.replicas_before)
-        yield Flag(("--data-parallel-start-rank", "-dpr"), before, "so many are on the hosts before")
+        yield flag("--data-parallel-start-rank -dpr", plan.replicas_before, "so many are on the hosts before")
     else:
-        yield Flag(("--api-server-count", "-asc"), "1", "one process answers for all; each takes half a GiB")
+        yield flag("--api-server-count -asc", 1, "one process answers for all; each takes half a GiB")
 
 
-def _parsers(model: Model | None, plan: Plan) -> Iterator[Flag]:
-    """The tables' words are vLLM's own."""
-    if model and model.tool_parser and model.tool_parser not in plan.unread:
-        yield Flag(("--enable-auto-tool-choice",), None, "the model may call tools by itself")
-        yield Flag(("--tool-call-parser",), model.tool_parser, "how this model calls them")
-    if model and model.reasoning_parser and model.reasoning_parser not in plan.unread:
-        yield Flag(("--reasoning-parser",), model.reasoning_parser, "how this model thinks aloud")
-
-
-def _memory(plan: Plan, host: Host) -> Iterator[Flag]:
-    if plan.kv_cache_bytes is not None:
-        why = (
-            "on CPU vLLM would take 92 % of the host's memory"
-            if host.device == "cpu"
-            else "the plan's number, the same on each rank"
-        )
-        yield Flag(("--kv-cache-memory-bytes",), str(plan.kv_cache_bytes), why)
+def _memory(plan: Plan, host: HostTable) -> Iterator[Flag]:
+    why = "on CPU vLLM would take 92 % of the host's memory" if host.device == "cpu" else Why.SAME_ON_EACH
+    yield from given("--kv-cache-memory-bytes", plan.kv_cache_bytes, why)
     if plan.memory_utilization is not None:
         why = "what every rank's GPU has free, and no more than its kind of host bears"
-        yield Flag(("--gpu-memory-utilization",), f"{plan.memory_utilization:.2f}", why)
+        yield flag("--gpu-memory-utilization", f"{plan.memory_utilization:.2f}", why)
     if plan.kv_type != "auto":
-        yield Flag(("--kv-cache-dtype",), plan.kv_type, "as asked: half the KV cache of 16 bits")
-    if plan.sequences is not None:
-        why = "at once; the plan's memory counts on it, and --concurrency raises it"
-        yield Flag(("--max-num-seqs",), str(plan.sequences), why)
-    if plan.batch_tokens is not None:
-        why = "in one pass; the plan's memory counts on it"
-        yield Flag(("--max-num-batched-tokens",), str(plan.batch_tokens), why)
+        yield flag("--kv-cache-dtype", plan.kv_type, Why.FP8_CACHE)
+    yield from given("--max-num-seqs", plan.sequences, Why.AT_ONCE)
+    yield from given("--max-num-batched-tokens", plan.batch_tokens, Why.PER_BATCH)
     if plan.context is not None or plan.sequences is not None:
         why = "as asked" if plan.context else "the longest that fits the memory, up to the model's own"
-        longest = "auto" if plan.finds_longest else plan.longest
-        yield Flag(("--max-model-len",), str(plan.context or longest), why)
+        yield flag("--max-model-len", plan.context or ("auto" if plan.finds_longest else plan.longest), why)
 
 
-def _compilation(plan: Plan, host: Host) -> Iterator[Flag]:
+def _compilation(plan: Plan, host: HostTable) -> Iterator[Flag]:
     if not plan.eager:
         return
-    why = "compiling would cost more than it gains, or cannot be done"
     if host.device == "cpu" and plan.stages > 1:
         # Eager mode skips the warm-up that makes a stage's buffers: the first request would kill the engine.
-        yield Flag(("-cc.mode",), "2", f"{why}; a pipeline on CPU still needs the warm-up")
-        yield Flag(("-cc.backend",), "eager", "traces once, compiles nothing")
+        yield flag("-cc.mode", 2, f"{Why.EAGER}; a pipeline on CPU still needs the warm-up")
+        yield flag("-cc.backend", "eager", "traces once, compiles nothing")
     else:
-        yield Flag(("--enforce-eager",), None, why)
+        yield flag("--enforce-eager", None, Why.EAGER)
 
 
 def fatal(line: str) -> bool:

@@ -1,62 +1,149 @@
-"""A scan reads a log once, in blocks: where its known failures stand, and what became of what wrote it.
+"""Scan a log once for known failures.
 
 A log says the same in millions of lines that differ in numbers alone. So each kind of line is looked at once
 for words of failures; expressions are tried only in lines of the kinds that have some.
 """
 
+import json
 import re
+import sys
 import time
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from queue import Empty, Queue
+from typing import NamedTuple, Self
 
-from medley.explain import course, uncaught
-from medley.explain.blocks import Block, blocks, decoded
-from medley.explain.known import HIGH, Known, Shape
-from medley.explain.line import INFO, WARNING, Line, line
-from medley.explain.log import TAIL, Hit, Log, Scanned
+from medley import process
+from medley.command import Command
+from medley.errors import Problem
+from medley.explain import events
+from medley.explain.findings import TAIL, Hit, Log, Scanned
+from medley.explain.lines import INFO, WARNING, Block, LogLine, blocks, decoded, line
+from medley.explain.patterns import HIGH, VARYING, Failure, Sign
 
 _MOST_OF_ONE = 6
 _MOST_OF_KIND = 40
+_MOST_SLIPS = 48
 _MOST_TRIES = 20_000
 _MOST_S = 0.25
 """Of processor time for all expressions of one failure: a log may be made to take them long."""
+_SEARCH_LIMIT_S = 1.0
+_SEARCHES_LIMIT_S = 5.0
+_START_LIMIT_S = 10.0
 _MOST_KINDS = 50_000
 LONGEST = 1600
 """Characters of a line around the words that are looked for."""
 # What makes a line of one kind differ from the next: numbers, and the letters of hexadecimal names.
-_VARYING = b"0123456789abcdef"
+_VARYING = VARYING.encode()
 # A line with INFO and none of these has the level that its words say.
 _TROUBLE = re.compile(rb"ERR|rror|WARN|CRIT|FATAL| [WEFC] ")
 _TOLD = re.compile(r"(?:\S+ )?(?:medley: |medley keeps |\$ )")
+# Run by a Python that has only its standard library.
+_SEARCH = """
+import json, re, sys
+print("ready", flush=True)
+for asked in sys.stdin:
+    pattern, unless, text = json.loads(asked)
+    match = re.search(pattern, text)
+    if match and unless is not None and re.search(unless, text):
+        match = None
+    groups = match.groupdict() if match else {}
+    answer = match and [groups, match.start("line") if "line" in groups else None]
+    print(json.dumps(answer), flush=True)
+"""
 
 
-def scanned(log: Log, known: Sequence[Known]) -> Scanned:
-    return _Scan(log.name, known).read(log.blocks)
+class Match(NamedTuple):
+    """Groups by name, and where the group `line` begins, if the pattern has one."""
+
+    groups: Mapping[str, str | None]
+    line_at: int | None
+
+
+class UserPatterns:
+    """Search with the patterns of a user's own failures, in a separate process.
+
+    A regular expression can take years for one line, and nothing interrupts Python's `re` in a thread. A
+    process can be ended, so a search has a limit. Ours are searched here: tests hold each of them to a limit.
+    """
+
+    def __init__(self, names: frozenset[str], limit_s: float = _SEARCHES_LIMIT_S) -> None:
+        """`limit_s`: for all searches together, in all logs."""
+        self.names = names
+        self.slow: set[str] = set()
+        """Failures that are not searched again, because a limit was reached."""
+        self._left_s = limit_s
+        self._process: process.Process | None = None
+        self._answers = Queue[str]()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def search(self, failure: Failure, sign: Sign, text: str) -> Match | None:
+        if failure.name in self.slow:
+            return None
+        began = time.monotonic()
+        found = None
+        try:
+            process = self._process or self._start()
+            process.say(json.dumps([sign.expression.pattern, failure.unless, text]))
+            found = json.loads(self._answers.get(timeout=_SEARCH_LIMIT_S))
+        except (Empty, Problem):
+            self.slow.add(failure.name)
+            self._stop()
+        self._left_s -= time.monotonic() - began
+        if self._left_s <= 0:
+            self.slow |= self.names
+        return Match(*found) if found else None
+
+    def _start(self) -> process.Process:
+        self._answers = Queue[str]()
+        command = Command((sys.executable, "-I", "-S", "-c", _SEARCH))
+        self._process = process.Process(command, self._answers.put, heard=True)
+        self._answers.get(timeout=_START_LIMIT_S)
+        return self._process
+
+    def _stop(self) -> None:
+        if self._process:
+            self._process.hang_up()
+            self._process.stop(grace_s=0)
+        self._process = None
+
+
+class Needles:
+    """The words to look for first, each with the signs that have it; made once for several logs."""
+
+    def __init__(self, failures: Sequence[Failure]) -> None:
+        self.signs: dict[bytes, list[tuple[Failure | events.Turn, Sign]]] = {}
+        every: tuple[Failure | events.Turn, ...] = (*events.TURNS, *failures)
+        for each in every:
+            for sign in each.signs:
+                self.signs.setdefault(sign.needle.encode(), []).append((each, sign))
+        self.bare = {needle: needle.translate(None, _VARYING) for needle in self.signs}
+        self.any_level = {
+            each for each, whats in self.signs.items() if any(what.any_level for what, _ in whats)
+        }
+
+
+def scanned(log: Log, needles: Needles, user: UserPatterns) -> Scanned:
+    return _Scan(log.name, needles, user).read(log.blocks)
 
 
 class _Scan:
-    def __init__(self, name: str, known: Sequence[Known]) -> None:
+    def __init__(self, name: str, needles: Needles, user: UserPatterns) -> None:
         self.done = Scanned(name)
-        self._shapes: dict[bytes, list[tuple[Known | course.Turn, Shape]]] = {}
-        every: tuple[Known | course.Turn, ...] = (*course.TURNS, *known)
-        for each in every:
-            for shape in each.shapes:
-                self._shapes.setdefault(shape.needle.encode(), []).append((each, shape))
-        self._bare = {needle: needle.translate(None, _VARYING) for needle in self._shapes}
-        self._quiet = {
-            each for each, whats in self._shapes.items() if any(_is_quiet(what) for what, _ in whats)
-        }
+        self._needles, self._user = needles, user
         self._kinds: dict[bytes, tuple[bytes, ...]] = {}
         self._seen, self._tried = Counter[str](), Counter[str]()
-        self._spent: dict[str, float] = {}
+        self._spent = defaultdict[str, float](float)
         self._slipped = Counter[bytes]()
         self._wrong = {
-            shape.needle.encode()
-            for turn in course.TURNS
-            for shape in turn.shapes
-            if turn.kind == course.WRONG
+            sign.needle.encode() for turn in events.TURNS for sign in turn.signs if turn.kind == events.WRONG
         }
 
     def read(self, data: Iterable[bytes]) -> Scanned:
@@ -71,28 +158,20 @@ class _Scan:
     def _block(self, lines: Block) -> None:
         kinds = b"\n".join(lines.here).translate(None, _VARYING).split(b"\n")
         self._learn(kinds)
-        live = {
-            needle for needle, whats in self._shapes.items() if not all(self._is_done(x) for x, _ in whats)
-        }
-        hot = {kind: left for kind in set(kinds) if (left := self._left(kind, live))}
-        if not hot:
-            return
-        for at, kind in enumerate(kinds):
+        signs = self._needles.signs
+        live = {each for each, whats in signs.items() if not all(self._is_done(what) for what, _ in whats)}
+        hot: dict[bytes, list[bytes]] = {}
+        for kind in set(kinds):
+            worn = self._wrong if self._slipped[kind] >= _MOST_OF_KIND else ()
+            if left := [each for each in self._kinds[kind] if each in live and each not in worn]:
+                hot[kind] = left
+        for at, kind in enumerate(kinds if hot else ()):
             for needle in hot.get(kind, ()):
-                if needle not in self._wrong or self._is_new(kind):
-                    self._needle(lines, at, needle)
-
-    def _left(self, kind: bytes, live: set[bytes]) -> tuple[bytes, ...]:
-        """The needles that lines of this kind are still looked at for."""
-        worn = self._slipped[kind] >= _MOST_OF_KIND
-        return tuple(
-            each for each in self._kinds[kind] if each in live and not (worn and each in self._wrong)
-        )
-
-    def _is_new(self, kind: bytes) -> bool:
-        """Whether lines of this kind were looked at seldom."""
-        self._slipped[kind] += 1
-        return self._slipped[kind] <= _MOST_OF_KIND
+                if needle in self._wrong:
+                    self._slipped[kind] += 1
+                    if self._slipped[kind] > _MOST_OF_KIND:
+                        continue
+                self._needle(lines, at, needle)
 
     def _learn(self, kinds: Iterable[bytes]) -> None:
         """Which needles may be in lines of these kinds, found in all new ones together."""
@@ -102,112 +181,114 @@ class _Scan:
             self._kinds, new = {}, list(distinct)
         self._kinds.update(dict.fromkeys(new, ()))
         informing = {kind for kind in new if b"INFO" in kind and not _TROUBLE.search(kind)}
-        self._find(list(informing), self._quiet)
-        self._find([kind for kind in new if kind not in informing], self._shapes)
+        self._find(list(informing), self._needles.any_level)
+        self._find([kind for kind in new if kind not in informing], self._needles.signs)
 
     def _find(self, kinds: list[bytes], needles: Iterable[bytes]) -> None:
         joined, ends = b"\n".join(kinds), list(accumulate(len(kind) + 1 for kind in kinds))
         for needle in needles:
-            at = joined.find(self._bare[needle])
+            at = joined.find(self._needles.bare[needle])
             while at >= 0:
                 which = bisect_right(ends, at)
                 self._kinds[kinds[which]] += (needle,)
-                at = joined.find(self._bare[needle], ends[which])
+                at = joined.find(self._needles.bare[needle], ends[which])
 
     def _needle(self, lines: Block, at: int, needle: bytes) -> None:
         if needle not in lines.here[at]:
             return
         said = None
-        for what, shape in self._shapes[needle]:
+        for what, sign in self._needles.signs[needle]:
             if self._is_done(what):
                 continue
             said = said or line(_near(lines.here[at], needle))
-            if isinstance(what, course.Turn):
-                self._turn(what, shape, said, lines, at)
+            if isinstance(what, events.Turn):
+                self._turn(what, sign, said, lines, at)
             else:
-                self._hit(what, shape, said, lines, at)
+                self._hit(what, sign, said, lines, at)
 
-    def _is_done(self, what: "Known | course.Turn") -> bool:
+    def _is_done(self, what: Failure | events.Turn) -> bool:
         """Enough is known of it; a log may say one thing a million times."""
-        if isinstance(what, course.Turn):
-            return what.kind == course.WRONG and self.done.stopped
-        if self._seen[what.name] >= _MOST_OF_ONE or self._tried[what.name] >= _MOST_TRIES:
-            return True
-        return self._spent.get(what.name, 0) > _MOST_S
+        if isinstance(what, events.Turn):
+            return what.kind == events.WRONG and self.done.stopped
+        tried, spent_s = self._tried[what.name], self._spent[what.name]
+        return self._seen[what.name] >= _MOST_OF_ONE or tried >= _MOST_TRIES or spent_s > _MOST_S
 
-    def _turn(self, turn: "course.Turn", shape: Shape, said: Line, lines: Block, at: int) -> None:
-        if not shape.pattern.search(said.text) or course.echoed(said.text):
+    def _turn(self, turn: events.Turn, sign: Sign, said: LogLine, lines: Block, at: int) -> None:
+        if not sign.expression.search(said.text) or events.echoed(said.text):
             return
         match turn.kind:
-            case course.MENDED:
+            case events.MENDED:
                 self.done.mend(turn.mends)
-            case course.STOPPED:
+            case events.STOPPED:
                 self.done.stopped = True
-            case course.WRONG:
+            case events.WRONG:
                 self._slip(said, lines, at)
             case _:
-                self.done.begin(ready=turn.kind == course.READY)
+                self.done.begin(ready=turn.kind == events.READY)
                 self._seen.clear()
                 self._slipped.clear()
-                self.done.ready = said.when if turn.kind == course.READY else self.done.ready
+                self.done.ready = said.when if turn.kind == events.READY else self.done.ready
 
-    def _slip(self, said: Line, lines: Block, at: int) -> None:
+    def _slip(self, said: LogLine, lines: Block, at: int) -> None:
         number = self.done.lines + at + 1
         if self.done.slips and self.done.slips[-1].number == number:
             return
         when = said.when or lines.when(at)
-        new = uncaught.slip(said, number, when, lines.preceding(at, 8), lines.following(at, 12))
-        if new and (self.done.death is None or number - self.done.death <= uncaught.NEAR):
-            uncaught.kept(self.done.slips, new)
+        new = events.slip(said, number, when, lines.preceding(at, 8), lines.following(at, 12))
+        if new and (self.done.death is None or number - self.done.death <= events.NEAR):
+            # The first and the last are kept; what lies between repeats itself.
+            self.done.slips.append(new)
+            del self.done.slips[_MOST_SLIPS // 2 : len(self.done.slips) - _MOST_SLIPS // 2]
 
-    def _hit(self, known: Known, shape: Shape, said: Line, lines: Block, at: int) -> None:
-        self._tried[known.name] += 1
-        if course.echoed(said.text) or (course.source(said.text) and not known.echoes):
+    def _hit(self, failure: Failure, sign: Sign, said: LogLine, lines: Block, at: int) -> None:
+        self._tried[failure.name] += 1
+        if not self._counts(failure, said):
             return
-        if self.done.stopped and not known.stops and (known.symptom or known.confidence != HIGH):
-            return
-        if known.stops and self.done.was_ready:
-            return
-        if said.level in (INFO, WARNING) and not known.quiet and not (said.nccl and said.level == WARNING):
-            return
-        more = _of_one(said, lines.following(at, known.more * 2))[: known.more]
+        # The lines after it that are not another rank's, and how many lines down each is.
+        after = lines.following(at, failure.lines_after * 2)
+        more = [(down, line(decoded(each[:LONGEST]))) for down, each in enumerate(after, 1)]
+        more = [(down, each) for down, each in more if each.rank in (None, said.rank)][: failure.lines_after]
         text = "\n".join([said.text, *(each.text for _, each in more)])
-        match = self._searched(known, shape, text)
+        match = self._searched(failure, sign, text)
         if match is None:
             return
-        self._seen[known.name] += 1
+        self._seen[failure.name] += 1
         when = said.when or lines.when(at)
         number = self.done.lines + at + 1
-        if known.last and self.done.death is None:
+        if failure.ends and self.done.death is None:
             self.done.death = number
-        if "line" in match.groupdict():
-            down = text.count("\n", 0, match.start("line"))
+        if match.line_at is not None:
+            down = text.count("\n", 0, match.line_at)
             said, number = (more[down - 1][1], number + more[down - 1][0]) if down else (said, number)
-        self.done.hits.append(Hit(known, match.groupdict(), said, number, self.done.name, when))
+        self.done.hits.append(Hit(failure, match.groups, said, number, self.done.name, when))
 
-    def _searched(self, known: Known, shape: Shape, text: str) -> re.Match[str] | None:
+    def _counts(self, failure: Failure, said: LogLine) -> bool:
+        """Whether such a line can show the failure: by its level, and by what was said before it."""
+        if events.echoed(said.text) or (events.source(said.text) and not failure.in_source):
+            return False
+        if failure.during_shutdown:
+            if self.done.was_ready:
+                return False
+        elif self.done.stopped and (failure.symptom or failure.confidence != HIGH):
+            return False
+        return failure.any_level or said.level not in (INFO, WARNING) or (said.nccl and said.level == WARNING)
+
+    def _searched(self, failure: Failure, sign: Sign, text: str) -> Match | None:
+        if failure.name in self._user.names:
+            return self._user.search(failure, sign, text)
         began = time.thread_time()
-        match = shape.pattern.search(text)
-        if match and known.unless and known.unless.search(text):
+        match = sign.expression.search(text)
+        if match and failure.harmless and failure.harmless.search(text):
             match = None
-        self._spent[known.name] = self._spent.get(known.name, 0) + time.thread_time() - began
-        return match
-
-
-def _of_one(said: Line, after: Iterable[bytes]) -> list[tuple[int, Line]]:
-    """The lines after it that are not another rank's, and how many lines down each is."""
-    lines = ((down, line(decoded(each[:LONGEST]))) for down, each in enumerate(after, 1))
-    return [(down, each) for down, each in lines if each.rank in (None, said.rank)]
-
-
-def _is_quiet(what: Known | course.Turn) -> bool:
-    return isinstance(what, course.Turn) or what.quiet
+        self._spent[failure.name] += time.thread_time() - began
+        groups = match.groupdict() if match else {}
+        return match and Match(groups, match.start("line") if "line" in groups else None)
 
 
 def _near(whole: bytes, needle: bytes) -> str:
     """The line; of a very long one what stands around the needle, of one drawn anew the last drawing."""
     part = next((each for each in whole.split(b"\r") if needle in each), whole)
-    if len(part) > LONGEST and not course.echoed(line(decoded(part[:400])).text):
+    if len(part) > LONGEST and not events.echoed(line(decoded(part[:400])).text):
         middle = part.find(needle)
         part = part[max(0, middle - LONGEST // 2) : middle + LONGEST // 2]
     return decoded(part[:LONGEST])

@@ -21,6 +21,8 @@ let
     huggingface-hub = null;
     hypothesis = null;
     plumbum = null;
+    prometheus-client = null;
+    psutil = null;
     pydantic = null;
     pytest = null;
     rich = null;

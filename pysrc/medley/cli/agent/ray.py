@@ -1,0 +1,168 @@
+"""Agent requests: prepare, begin, settle, gather, end this host's part of a Ray cluster."""
+
+import json
+import os
+import time
+from dataclasses import replace
+
+from medley import credentials, explain, json_shape, process, serving, storage, transcript
+from medley.cli.agent import Note, Notes, Table
+from medley.cluster import membership, ray, ray_watch, self_command, units
+from medley.cluster.node import NodeSpec, part
+from medley.cluster.ray import Node
+from medley.cluster.unit_file import Restart, Unit
+from medley.command import AnnotatedCommand, Command, Variable
+from medley.environment import container_choice, tools
+from medley.environment.tools import BARE
+from medley.errors import Problem
+from medley.host import facts
+from medley.host.kind import kind_of
+from medley.network.fabric.types import Endpoint
+from medley.network.ports import RayPorts
+
+
+def answer_prepare(asked: Table, note: Note) -> Table:
+    """`asked`: the host's `transcript`; of cluster.toml its `kind`, `env`, `image`, `slots`, the `engine`."""
+    ours = prepared(asked, Notes(note))
+    return {"terms": ours.terms(), "slots": ours.slots}
+
+
+def prepared(asked: Table, watch: Notes) -> NodeSpec:
+    found = facts.facts(transcript.parse(asked["transcript"]))
+    kind = kind_of(found, asked["kind"])
+    dry, engine = bool(asked.get("dry")), asked["engine"]
+    image = None
+    if asked["image"]:
+        choice = container_choice.wanted_image(asked["image"]).choice(kind, dry_run=dry, watch=watch)
+        image = container_choice.ready_image(choice, (found, kind), engine, dry_run=dry, watch=watch)
+    tool = BARE
+    if image is None:
+        tool = tools.ready(kind, asked["env"], engine=engine, joins=True, dry_run=dry, watch=watch)
+    path = os.environ.get("PATH", "")
+    return part(found, kind, tool, slots=asked["slots"], path=path, engine=engine, imaged=image)
+
+
+GATHER_LIMIT_S = 75
+
+
+def answer_gather(asked: Table, note: Note) -> Table:
+    """What `prepare` is asked, `head` and `gathered`: on a head that runs."""
+    done = process.run(
+        gather_command(prepared(asked, Notes(note)), asked["head"], asked["gathered"]), limit_s=GATHER_LIMIT_S
+    )
+    return answer(done.lines)
+
+
+def gather_command(ours: NodeSpec, head: str, gathered: Table) -> Command:
+    """Keeps with the head at HOST:PORT what a file of ours holds, for one that starts anew too."""
+    file = storage.state() / "gathered.json"
+    storage.write(file, json.dumps({**gathered, "note": {**ours.terms(), "address": head.partition(":")[0]}}))
+    return membership.asked(
+        ours.environment, credentials.token_path(), "ray_store.py", "gather", head, str(file), reads=(file,)
+    )
+
+
+def answer(lines: "list[str] | tuple[str, ...]") -> Table:
+    """Its nodes and who is missing, out of what the command said."""
+    said = next((line for line in reversed(lines) if line.startswith(('{"nodes"', '{"error"'))), None)
+    found = json_shape.table(said or "") or {"error": "", "said": "\n".join(lines[-3:])}
+    if "error" in found:
+        raise Problem("the head's Ray does not answer", cause=found["said"], fix="medley down; medley up")
+    return found
+
+
+_STOP_LIMIT_S = 3
+"""Ray ends its parts one after another, and gives each ten seconds; they keep nothing that matters."""
+
+
+def answer_begin(asked: Table, note: Note) -> Table:
+    """What `prepare` is asked, and `role`, `address`, `interface`, `head` (HOST:PORT), `variables`, `token`.
+
+    With `dry` nothing is begun, and the answer is the command and its reasons. A head also gets `gathered`.
+    """
+    ours = prepared(asked, Notes(note))
+    if asked["dry"]:
+        start = _start(ours, asked)
+        return {"command": str(start.command), "why": start.why()}
+    secret = credentials.keep_token(
+        credentials.given_token(asked["token"], "the host that brings this one up")
+    )
+    start = _start(ours, asked)
+    membership.stop()
+    storage.make(membership.folder())
+    end = Endpoint(asked["interface"], asked["address"], None, 0)
+    membership.note(ours.membership(asked["role"], asked["head"], end, secret))
+    after = gather_command(ours, asked["head"], asked["gathered"]) if asked["role"] == "head" else None
+    command = replace(start.command, env={**self_command.own_variables(), **start.command.env})
+    title = f"Ray, {asked['role']} of the cluster at {asked['head']}"
+    units.start(
+        Unit(membership.UNIT, title, command, Restart(longest_s=30), after, _STOP_LIMIT_S, ray_watch.VITAL)
+    )
+    return {}
+
+
+def _start(ours: NodeSpec, asked: Table) -> AnnotatedCommand:
+    node = Node(asked["address"], ours.slots, ours.threads, ours.memory_bytes)
+    wired = (Variable(*each) for each in asked["variables"])
+    more = (*ours.settings, *wired, *ours.named(asked["address"]))
+    place, ports = ours.place(credentials.token_path()), RayPorts()
+    return ours.kept(
+        ray.head(place, node, ports, dashboard=False, more=more)
+        if asked["role"] == "head"
+        else ray.worker(place, node, ports, to=asked["head"], more=more)
+    )
+
+
+SETTLE_LIMIT_S = 90
+_LOOK_EVERY_S = 0.1
+_STATE_EVERY_S = 1.0
+"""It reads all of /proc, and Ray needs the processor."""
+_WORDS = 6
+
+
+def answer_settle(asked: Table, _note: Note) -> Table:
+    """`role`: a worker is up when Ray says so, a head when it has told who is there."""
+    began = looked = time.monotonic()
+    while time.monotonic() < began + SETTLE_LIMIT_S:
+        lines = units.said(membership.UNIT)
+        if asked["role"] == "head" and any(line.startswith(('{"nodes"', '{"error"')) for line in lines):
+            return answer(lines)
+        if asked["role"] == "worker" and any(membership.UP in line for line in lines):
+            return {}
+        if time.monotonic() > looked + _STATE_EVERY_S:
+            looked = time.monotonic()
+            state = units.state(membership.UNIT)
+            if state is None or not state.kept or state.restarts:
+                raise _failed(lines or (state.said.splitlines() if state else []))
+        time.sleep(_LOOK_EVERY_S)
+    raise _failed(units.said(membership.UNIT))
+
+
+def _failed(lines: list[str]) -> Problem:
+    log = units.log(membership.UNIT)
+    problem = Problem(
+        "Ray could not be started",
+        cause="\n".join(lines[-_WORDS:]) or f"it said nothing in {SETTLE_LIMIT_S} s",
+        fix=f"read all of it there: less {log}; or medley explain {log}",
+    )
+    return explain.explain_output(problem, lines)
+
+
+def answer_end(asked: Table, note: Note) -> Table:
+    """With `part` only its part in a cluster; else what is served too, and what only a cluster needs."""
+    ended = 0
+    if not asked["part"]:
+        ended += serving.end_servers(None, note)
+    note("end Ray …")
+    ended += membership.stop()
+    storage.remove(membership.folder())
+    if not asked["part"]:
+        for file in (
+            credentials.token_path(),
+            *storage.state().glob("gathered.json"),
+            *storage.state().glob("sglang-*.yaml"),
+        ):
+            file.unlink(missing_ok=True)
+        for folder in (units.folder(), serving.folder(), storage.state() / "vllm"):
+            storage.remove(folder)
+    return {"ended": ended, "left": sorted(each.pid for each in membership.processes())}

@@ -1,0 +1,212 @@
+"""Agent requests: look, status, examine, sample, logs, listen, connect."""
+
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
+from getpass import getuser
+from heapq import merge
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from medley import serving, storage, transcript
+from medley.cli.agent import Note, Table
+from medley.cluster import membership, ray_serving, units
+from medley.cluster.membership import Membership
+from medley.doctor.case import examined
+from medley.errors import Problem, in_words
+from medley.host.health import access
+from medley.host.kind import answers
+from medley.measurement.monitor.sampler import HostSampler
+from medley.network.ports import RayPorts
+
+
+def answer_look(_asked: Table, _note: Note) -> Table:
+    found = membership.noted()
+    return {
+        "transcript": transcript.text(answers()),
+        "processes": len(membership.processes()),
+        "membership": asdict(found) if found else None,
+        "units": [state.table for state in units.states()],
+        "boots": units.boots(),
+        "user": getuser(),
+        "free_bytes": storage.free_bytes(storage.state()),
+        "state": str(storage.state()),
+    }
+
+
+def answer_tell(asked: Table, _note: Note) -> Table:
+    """A head, which is asked for its `nodes`, says what Ray knows of all."""
+    found, memory = membership.noted(), psutil.virtual_memory()
+    return {
+        "membership": asdict(found) if found else None,
+        "units": [state.table for state in units.states()],
+        "servers": [asdict(server) for server in serving.servers()],
+        "memory": {"total_bytes": memory.total, "available_bytes": memory.available},
+        "wire": _wire(found.interface) if found else None,
+        "low": _low(),
+        "nodes": _nodes(found) if found and found.role == "head" and asked["nodes"] else None,
+    }
+
+
+def _nodes(found: Membership) -> list[Mapping[str, Any]] | Mapping[str, str]:
+    """Or why they are not known."""
+    try:
+        return ray_serving.nodes(found)
+    except Problem as problem:
+        return problem.table
+
+
+def _wire(interface: str) -> Table:
+    """Whether it is up, and its speed, as the kernel has it now; a virtual one has none."""
+    folder = Path("/sys/class/net") / interface
+    said: dict[str, Any] = {"interface": interface, "up": False, "mbit": None}
+    with suppress(OSError):
+        said["up"] = (folder / "operstate").read_text().strip() in {"up", "unknown"}
+    with suppress(OSError, ValueError):
+        mbit = int((folder / "speed").read_text())
+        said["mbit"] = mbit if mbit > 0 else None
+    return said
+
+
+def _low() -> list[str]:
+    """What is in force for a process of our Ray, where that is too little."""
+    pid = min((each.pid for each in membership.processes()), default=None)
+    found = access.limits_of(pid) if pid is not None else None
+    if found is None:
+        return []
+    rdma = any(Path("/sys/class/infiniband").glob("*"))
+    return [
+        f"Ray here: {each.what}: {each.cause}; {each.fix}"
+        for each in access.low_limits(found, getuser(), rdma=rdma)
+    ]
+
+
+def answer_examine(asked: Table, _note: Note) -> Table:
+    """`env`: a virtualenv of the user's own, where cluster.toml names one."""
+    return {"transcript": transcript.text(examined(asked["env"]))}
+
+
+_here: list[HostSampler] = []
+
+
+def answer_sample(asked: Table, _note: Note) -> Table:
+    """`every_s`: how often it will be asked; `whole`: with engines' metrics as they are."""
+    if not _here:
+        _here.append(HostSampler(asked["every_s"]))
+    return _here[0].sample(whole=asked["whole"]).table
+
+
+_LOOK_EVERY_S = 0.2
+_TAIL_BYTES = 1 << 20
+
+
+def answer_log(asked: Table, note: Note) -> Table:
+    """The last `lines` of all units, by time; with `follow` it goes on until nobody listens."""
+    files = {path: path.stat().st_size for path in _logs()}
+    last = deque(merge(*(_tail(path, size) for path, size in files.items())), maxlen=asked["lines"])
+    for line in last:
+        note(line)
+    while asked["follow"]:
+        time.sleep(_LOOK_EVERY_S)
+        for path in _logs():
+            for line in _more(path, files):
+                note(line)
+    return {"files": [str(path) for path in files]}
+
+
+def _logs() -> list[Path]:
+    """Of units: other logs have no times, and their units repeat what they say."""
+    return sorted((storage.state() / "logs").glob("medley-*.log"))
+
+
+def _tail(path: Path, size: int) -> list[str]:
+    with path.open("rb") as file:
+        file.seek(max(0, size - _TAIL_BYTES))
+        lines = file.read(min(size, _TAIL_BYTES)).decode(errors="replace").splitlines()
+    return [_named(path, line) for line in (lines[1:] if size > _TAIL_BYTES else lines)]
+
+
+def _more(path: Path, files: dict[Path, int]) -> Iterator[str]:
+    """Whole lines that were added since; one that was put aside begins anew."""
+    size, seen = path.stat().st_size, files.get(path, 0)
+    if size == seen:
+        return
+    with path.open("rb") as file:
+        file.seek(seen if size > seen else 0)
+        said, end, part = file.read().rpartition(b"\n")
+        files[path] = file.tell() - len(part)
+    if end:
+        for line in said.decode(errors="replace").splitlines():
+            yield _named(path, line)
+
+
+def _named(path: Path, line: str) -> str:
+    """TIME UNIT TEXT."""
+    when, _, text = line.partition(" ")
+    return f"{when} {path.stem.removeprefix('medley-')} {text}"
+
+
+_TRIES = 100
+_open: list[socket.socket] = []
+
+
+def answer_listen(asked: Table, _note: Note) -> Table:
+    """At `address`. A Problem where another has Ray's ports, if Ray `starts` here."""
+    while _open:
+        _open.pop().close()
+    own, ports = asked["address"], RayPorts()
+    if asked["starts"]:
+        for port in (ports.gcs, *ports.of_raylet) if asked["head"] else ports.of_raylet:
+            _require_free(own, port)
+    _open.extend((_of_workers(own, ports.last), socket.create_server((own, 0))))
+    return {"ports": [server.getsockname()[1] for server in _open]}
+
+
+def _require_free(own: str, port: int) -> None:
+    try:
+        socket.create_server((own, port)).close()
+    except OSError as error:
+        raise Problem(
+            f"port {port} is taken",
+            cause=f"{own}:{port}: {error.strerror}; another Ray or medley runs here",
+            fix=f"see which: sudo ss -ltnp 'sport = :{port}'; a Ray of one's own: ray stop",
+        ) from error
+
+
+def _of_workers(own: str, last: int) -> socket.socket:
+    """A port among those of Ray's workers that none of them has."""
+    for port in range(last, last - _TRIES, -1):
+        try:
+            return socket.create_server((own, port))
+        except OSError:
+            continue
+    raise Problem(
+        f"no port from {last - _TRIES + 1} to {last} is free",
+        cause=f"{own} has a listener at each",
+        fix="see which: sudo ss -ltnp",
+    )
+
+
+_LIMIT_S = 2.5
+
+
+def answer_connect(asked: Table, _note: Note) -> Table:
+    """`asked`: our own `address`, and `places`, each [host, address, port]; which are closed, and why."""
+    own, places = asked["address"], asked["places"]
+    with ThreadPoolExecutor(max(1, min(64, len(places)))) as pool:
+        said = list(pool.map(lambda place: _refusal(own, place[1], place[2]), places))
+    return {"closed": [[*place, why] for place, why in zip(places, said, strict=True) if why]}
+
+
+def _refusal(own: str, address: str, port: int) -> str | None:
+    try:
+        socket.create_connection((address, port), timeout=_LIMIT_S, source_address=(own, 0)).close()
+    except OSError as error:
+        return in_words(error)
+    return None

@@ -1,0 +1,127 @@
+"""Agent requests: transfer a model, run a verb, apply a fix, hand over the token."""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from medley import credentials
+from medley.cli.agent import Note, Notes, Table
+from medley.cli.progress import PROGRESS
+from medley.cluster import self_command
+from medley.command import Command
+from medley.doctor import case
+from medley.model import hub
+from medley.model.transfer import Manifest, connection
+from medley.model.transfer.download import Fetching, Source
+from medley.model.transfer.inventory import offered, root
+from medley.model.transfer.pieces import Held, damage
+from medley.process import Process
+
+_NOTE_BYTES = 8 << 20
+_open = ExitStack()
+_held: list[Held] = []
+
+
+def answer_transfer(asked: Table, note: Note) -> Table:
+    """The step that `step` names, with what that one needs."""
+    return _STEPS[asked["step"]](asked, note)
+
+
+def _has(asked: Table, _note: Note) -> Table:
+    """Whether the whole model of this `target` seems to be here: a folder's path, or ORG/NAME."""
+    target, top = asked["target"], root(asked["target"])
+    here = (top / "config.json").is_file() if Path(target).is_absolute() else hub.cached(target)
+    existing = next(each for each in (top, *top.parents) if each.exists())
+    return {"here": here, "root": str(top), "free_bytes": shutil.disk_usage(existing).free}
+
+
+def _offer(asked: Table, note: Note) -> Table:
+    """Its manifest; `fresh`: read anew, not from what was kept of the last time."""
+    made = offered(asked["target"], fresh=asked["fresh"], on_progress=_progress(note))
+    return {"manifest": made.table, "size_bytes": made.size_bytes, "digest": made.digest}
+
+
+def _download(asked: Table, note: Note) -> Table:
+    """From the hub into its cache here; what an earlier run has brought is kept."""
+    note(f"{asked['target']} comes from {hub.endpoint()} …")
+    # The library's own bars are for a terminal, and this is none.
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+    hub.require(asked["target"])
+    hub.download(asked["target"])
+    return {}
+
+
+def _pass_on(asked: Table, _note: Note) -> Table:
+    """From now on hand out pieces at `address`; with `whole` this host has them all."""
+    _close({}, _note)
+    _held.append(Held(Manifest.parsed(asked["manifest"]), root(asked["target"]), whole=asked["whole"]))
+    return {"port": _open.enter_context(connection.serve(_held[0], asked["address"], asked["secret"]))}
+
+
+def _fetch(asked: Table, note: Note) -> Table:
+    """What this host lacks of it, from `sources`, each [host, address, port]."""
+    sources = [Source(*each) for each in asked["sources"]]
+    fetching = Fetching(_held[0], sources, asked["secret"], on_progress=_progress(note), watch=Notes(note))
+    fetching.run()
+    return {"received_bytes": fetching.received_bytes}
+
+
+def _close(_asked: Table, _note: Note) -> Table:
+    _open.close()
+    _held.clear()
+    return {}
+
+
+def _verify(asked: Table, note: Note) -> Table:
+    """All of it read again: what is not as the manifest has it."""
+    manifest = Manifest.parsed(asked["manifest"])
+    return {"damage": damage(manifest, root(asked["target"]), _progress(note))}
+
+
+_STEPS: Mapping[str, Callable[[Table, Note], Table]] = {
+    "has": _has,
+    "offer": _offer,
+    "download": _download,
+    "pass on": _pass_on,
+    "fetch": _fetch,
+    "close": _close,
+    "verify": _verify,
+}
+
+
+def _progress(note: Note) -> Callable[[int, int], None]:
+    """Not each piece is worth a message."""
+    said = -_NOTE_BYTES
+
+    def tell(done: int, total: int) -> None:
+        nonlocal said
+        if done - said >= _NOTE_BYTES or done == total or done < said:
+            said = done
+            note(f"{PROGRESS}{done} {total}")
+
+    return tell
+
+
+_GRACE_S = 30
+
+
+def answer_type(asked: Table, note: Note) -> Table:
+    """`words` begin with the verb. Each line is noted with 1 or 2 before it, its stream's number."""
+    command = Command((*self_command.own_command(), *asked["words"]))
+    process = Process(command, lambda line: note(f"1{line}"), lambda line: note(f"2{line}"))
+    try:
+        finished = process.wait()
+    finally:
+        process.stop(_GRACE_S)
+    return {"status": finished.status if finished else 1}
+
+
+def answer_token(_asked: Table, _note: Note) -> Table:
+    return {"token": credentials.present_token().read_text(encoding="utf-8").strip()}
+
+
+def answer_mend(asked: Table, note: Note) -> Table:
+    """One of the doctor's safe changes, made on this host."""
+    return case.apply_fix(asked, note)

@@ -1,0 +1,94 @@
+"""Switches for cluster.toml, token file, wire, detaching and running on the head."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from medley.cli import Verb, switch
+from medley.cli.output import fit, say
+from medley.cluster import Cluster, membership
+from medley.cluster.fleet import connection, is_here
+from medley.cluster.remote import Remote
+from medley.errors import Problem
+
+
+class Clustered(Verb):
+    cluster: str | None = switch(
+        "--cluster", argname="FILE", help="the cluster's table; default: ./cluster.toml, or your own"
+    )
+    without: list[str] = switch("--without", list=True, argname="HOST", help="leave it out")
+
+    def wanted(self, *, alone: bool = False) -> Cluster:
+        """The cluster of cluster.toml; where there is none and `alone`, this host."""
+        from medley import cluster
+
+        without: Any = self.without
+        absent = alone and cluster.file(self.cluster) is None
+        return cluster.only(cluster.alone() if absent else cluster.read(self.cluster), tuple(without))
+
+
+def print_problems(problems: Iterable[Problem]) -> int:
+    """Print them all; the exit code is that of the first."""
+    found = list(problems)
+    for problem in found:
+        print(fit(f"medley: {problem}", sys.stderr), file=sys.stderr)
+    return found[0].status if found else 0
+
+
+def columns(table: Sequence[tuple[str, ...]]) -> list[str]:
+    """Its rows as lines, each column as wide as it must be."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    padded = ([word.ljust(width) for word, width in zip(row, widths, strict=True)] for row in table)
+    return ["  ".join(row).rstrip() for row in padded]
+
+
+def tables(problems: Mapping[str, Problem]) -> dict[str, dict[str, str]]:
+    return {name: problem.table for name, problem in problems.items()}
+
+
+@dataclass(frozen=True)
+class AtHead:
+    cluster: str | None = switch(
+        "--cluster", argname="FILE", help="the cluster's table; default: ./cluster.toml, or your own"
+    )
+
+    def elsewhere(self) -> Remote | None:
+        """The head of cluster.toml's cluster, where that is another host and this one heads none."""
+        from medley import cluster
+
+        part = membership.noted()
+        if not self.cluster and (not cluster.file() or (part and part.role == "head")):
+            return None
+        found = cluster.read(self.cluster)
+        return None if is_here(found, found.head) else connection(found, found.head)
+
+
+def typed_at(head: Remote) -> int:
+    """The verb as it was typed, but there; what it says is said here, and Ctrl-C ends it there."""
+    words = without(sys.argv[1:], {"--cluster": 1})
+    with head:
+        head.greeted()
+        say(f"on {head.name}, the head: medley {' '.join(words)}")
+        said = head.ask("type", {"words": words}, float("inf"), _pass_on)
+    return int(said["status"])
+
+
+def without(words: list[str], switches: Mapping[str, int]) -> list[str]:
+    """What was typed less these switches, each with so many words after it; an engine's own stay."""
+    end = words.index("--") if "--" in words else len(words)
+    kept: list[str] = []
+    skip = 0
+    for word in words[:end]:
+        if skip:
+            skip -= 1
+        elif word in switches:
+            skip = switches[word]
+        elif word.partition("=")[0] not in switches:
+            kept.append(word)
+    return [*kept, *words[end:]]
+
+
+def _pass_on(line: str) -> None:
+    """The first letter tells which stream it came by."""
+    print(line[1:], file=sys.stdout if line[0] == "1" else sys.stderr, flush=True)

@@ -1,0 +1,193 @@
+"""`medley facts`, `check`, `version`."""
+
+import dataclasses
+import json
+import platform
+import sys
+from typing import Any
+
+from medley import config, own_version, transcript
+from medley.cli import Medley, Verb, command_tree, flag, shell_scripts, switch, terminal
+from medley.errors import Problem
+from medley.host.facts import Facts as Found
+from medley.host.kind import Kind, answers, facts_of, match_kind
+from medley.host.redact import Redactor, redactor_of_host
+from medley.host.summary import summary
+
+
+class FactsVerb(Verb):
+    DESCRIPTION_MORE = """
+A transcript is the text of the questions asked and of the host's answers. It replays anywhere, so send it
+with a bug report; serial numbers, addresses and names in it are replaced.
+
+Examples:
+    /medley facts
+    /medley facts --json
+    /medley facts --transcript > spark-1.txt
+    /medley facts --from spark-1.txt
+    /medley facts --json --from spark-1.txt spark-2.txt
+
+"""
+
+    as_json: bool = flag("--json", help="print one JSON object; of several files, a list")
+    as_transcript: bool = flag("--transcript", help="print the transcript, redacted", excludes=["--json"])
+    replayed: list[str] = switch(
+        "--from", list=True, argname="FILE", help="replay transcripts; ask nothing of this host"
+    )
+
+    def main(self, *more: str) -> int:
+        files = (*self.replayed, *more)
+        if self.as_transcript:
+            from medley.doctor.case import examined
+
+            if len(files) > 1:
+                raise Problem(
+                    "a transcript is of one host",
+                    cause=f"--from names {len(files)} files",
+                    fix=f"medley facts --transcript --from {files[0]}",
+                )
+            said = answers(files[0]) if files else examined(None)
+            print(transcript.text((Redactor() if files else redactor_of_host()).transcript(said)), end="")
+        elif self.as_json:
+            hosts = [_table(found) for _, found in facts_of(files)]
+            print(json.dumps(hosts if len(files) > 1 else hosts[0]))
+        else:
+            from rich.table import Table
+
+            for name, found in facts_of(files):
+                if len(files) > 1:
+                    print(f"{name}:")
+                table = Table.grid(padding=(0, 2))
+                for row in summary(found, _kind(found)):
+                    table.add_row(*row)
+                terminal.console(sys.stdout).print(table)
+        return 0
+
+
+def _kind(found: Found) -> Kind | Problem:
+    """A host of no kind still has facts, and they are what its user needs now."""
+    try:
+        return match_kind(found, config.hosts())
+    except Problem as problem:
+        return problem
+
+
+def _table(found: Found) -> dict[str, Any]:
+    chosen = _kind(found)
+    table = {"system": found.system, **dataclasses.asdict(found)}
+    if isinstance(chosen, Problem):
+        return {"kind": None, "problem": chosen.table, **table}
+    about = {"name": chosen.name, "title": chosen.host.title, "why": chosen.why, "warning": chosen.warning}
+    return {"kind": about, "problem": None, **table}
+
+
+class CheckVerb(Verb):
+    DESCRIPTION_MORE = """
+Your own tables are in ~/.config/medley/{hosts,models,locks,failures}; they win over those that come with
+medley. cluster.toml is the one that medley up would take here.
+
+Examples:
+    /medley check
+    /medley check --json
+
+"""
+
+    as_json: bool = flag("--json", help="print one JSON object: each file, and what is wrong with it")
+
+    def main(self) -> int:
+        from medley import cluster
+        from medley.explain import diagnosis
+
+        wrong = {**config.check(), **diagnosis.check()}
+        if path := cluster.file():
+            wrong[path] = None
+            try:
+                cluster.read()
+            except Problem as problem:
+                wrong[path] = problem
+        bad = {path: problem for path, problem in wrong.items() if problem}
+        if self.as_json:
+            print(json.dumps({str(path): each and each.table for path, each in wrong.items()}))
+        else:
+            for each in bad.values():
+                print(f"medley: {each}", file=sys.stderr)
+            print(f"{len(wrong)} tables, {len(bad)} wrong")
+        return 1 if bad else 0
+
+
+class VersionVerb(Verb):
+    DESCRIPTION_MORE = """
+Examples:
+    /medley version
+    /medley version --json
+
+"""
+
+    as_json: bool = flag("--json", help="print one JSON object")
+
+    def main(self) -> None:
+        about = {
+            "medley": own_version(),
+            "python": platform.python_version(),
+            "executable": sys.executable,
+            "tables": [str(folder) for folder in config.folders()],
+        }
+        if self.as_json:
+            print(json.dumps(about))
+            return
+        print(f"medley {about['medley']} (Python {about['python']} at {about['executable']})")
+        print("tables are looked for in, first to last:")
+        for folder in config.folders():
+            print(f"  {folder}{'' if folder.is_dir() else '  (not there)'}")
+
+
+class HelpVerb(Verb):
+    DESCRIPTION_MORE = """
+Examples:
+    /medley help serve         the same as medley serve --help
+    /medley help env build
+
+"""
+    USAGE = "    {progname} [VERB...]\n"
+
+    def main(self, *words: str) -> None:
+        shown: Verb = Medley("medley")
+        for word in words:
+            below = shown.below()
+            if word not in below:
+                raise shown.no_verb(word)
+            shown = below[word](f"{shown.PROGNAME} {word}")
+        shown.help()
+
+
+class CompletionVerb(Verb):
+    DESCRIPTION_MORE = """
+WHAT is bash, zsh, fish or man. Nix's package has all four installed; elsewhere one line does it, once. The
+script is text, so that Tab starts no Python: make it anew when medley is another.
+
+Examples:
+    /medley completion bash > ~/.local/share/bash-completion/completions/medley
+    /medley completion zsh > ~/.zfunc/_medley         where fpath=(~/.zfunc $fpath)
+    /medley completion fish > ~/.config/fish/completions/medley.fish
+    /medley completion man > ~/.local/share/man/man1/medley.1
+
+"""
+    USAGE = "    {progname} WHAT\n"
+
+    def main(self, what: str) -> None:
+        if what not in command_tree.SHELLS:
+            raise Problem(
+                f"there is no completion for {what}",
+                cause=f"there are {', '.join(command_tree.SHELLS)}",
+                fix="medley completion --help",
+            )
+        tree = command_tree.read_tree(Medley, (), command_tree.known_words())
+        written = {
+            "bash": shell_scripts.bash_script,
+            "zsh": shell_scripts.zsh_script,
+            "fish": shell_scripts.fish_script,
+        }
+        print(
+            command_tree.manual_page(tree, own_version()) if what == "man" else written[what](tree),
+            end="",
+        )

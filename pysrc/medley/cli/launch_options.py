@@ -1,0 +1,201 @@
+"""Switches of verbs that launch: goal, sizes, trusted code, hosts, GPUs, launcher, container."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from plumbum import cli
+
+from medley.cli import flag, switch
+from medley.cli.output import say
+from medley.environment.container_choice import ImageRequest
+from medley.host.hypothetical import imagined as hosts_of
+from medley.host.kind import facts_by_host, kind_of
+from medley.model.trust import Trust
+from medley.network.fabric.types import NetworkOptions
+from medley.planner.candidates import Sizes
+from medley.planner.host_order import VARIABLE
+from medley.planner.placement import PlacementOptions
+from medley.planner.topology import Topology
+from medley.schema import EngineName
+from medley.serving.prepare import Options, this_host
+
+THROUGHPUT_STREAMS = 32
+"""Of who wants throughput and names no number: one stream has nothing to share a batch with."""
+
+
+@dataclass(frozen=True)
+class Planning:
+    goal: Literal["latency", "throughput", "context"] = switch(
+        "--for",
+        cli.Set("latency", "throughput", "context"),
+        "latency",
+        argname="GOAL",
+        help="latency (one stream's speed, the default), throughput, or context",
+    )
+    concurrency: int | None = switch(
+        "--concurrency",
+        cli.Range(1, 4096),
+        argname="N",
+        help=f"streams at once; default: 1, and {THROUGHPUT_STREAMS} for throughput",
+    )
+    context: int | None = switch(
+        "--context",
+        cli.Range(16, 10_000_000),
+        argname="TOKENS",
+        help="that must fit for each stream; default: 8192 must, and more is used where it fits",
+    )
+    tensor: int | None = switch(
+        "--tp", cli.Range(1, 64), argname="N", help="force tensor parallel: so many ranks share each layer"
+    )
+    stages: int | None = switch(
+        "--pp", cli.Range(1, 64), argname="N", help="force pipeline parallel: stages of some layers each"
+    )
+    replicas: int | None = switch(
+        "--dp", cli.Range(1, 64), argname="N", help="force replicas (data parallel): so many copies of all"
+    )
+    transport: Literal["tcp", "rdma"] | None = switch(
+        "--transport", cli.Set("tcp", "rdma"), argname="KIND", help="tcp or rdma; default: what all hosts can"
+    )
+    engine: EngineName | None = switch(
+        "--engine",
+        cli.Set("vllm", "sglang"),
+        argname="ENGINE",
+        help="vllm or sglang; default: vllm, or what the cluster has",
+    )
+    eplb: bool = flag("--eplb", help="expert parallel, with the load balancer that moves busy experts")
+    kv_type: Literal["auto", "fp8"] = switch(
+        "--kv-type",
+        cli.Set("auto", "fp8"),
+        "auto",
+        argname="TYPE",
+        help="of the KV cache: auto (the model's own, the default), or fp8, half of 16 bits",
+    )
+
+    def wanted(self, *, link: str | None = None, gpus: str | None = None) -> PlacementOptions:
+        engine = self.engine or "vllm"
+        return PlacementOptions(
+            self.goal,
+            self.concurrency or (THROUGHPUT_STREAMS if self.goal == "throughput" else 1),
+            self.context,
+            Sizes(self.tensor, self.stages, self.replicas),
+            gpus=gpus,
+            wishes=NetworkOptions(link, transport=self.transport),
+            partition=os.environ.get(VARIABLE[engine]),
+            engine=engine,
+            kv_type=self.kv_type,
+            balanced=self.eplb,
+        )
+
+
+@dataclass(frozen=True)
+class ModelCode:
+    given: bool = flag(
+        "--trust-remote-code",
+        excludes=["--no-remote-code"],
+        help="run the code that comes with the model, pinned at first use",
+    )
+    revision: str | None = switch(
+        "--code-revision",
+        argname="PIN",
+        requires=["--trust-remote-code"],
+        help="the commit of that code; for a folder, the SHA-256 that serve shows",
+    )
+    refused: bool = flag("--no-remote-code", help="run none of it: the engine must know the model by itself")
+
+    def trust(self) -> Trust:
+        return Trust(self.given, self.revision, self.refused)
+
+
+@dataclass(frozen=True)
+class Hosting:
+    gpus: str | None = switch("--gpus", argname="LIST", help="GPUs by nvidia-smi's index: 0 or 0,1 or all")
+    kind: str | None = switch("--kind", argname="KIND", help="take this host for that kind; see hosts/")
+    environment: str | None = switch(
+        "--env", argname="ENV", help="an engine environment, or your own virtualenv"
+    )
+    hosts: str | None = switch(
+        "--hosts", argname="N", help="so many hosts of the cluster, or that will join; 1: this one alone"
+    )
+    launcher: Literal["ray", "mp", "solo"] | None = switch(
+        "--launcher",
+        cli.Set("ray", "mp", "solo"),
+        argname="LAUNCHER",
+        help="of ranks on several hosts: ray, the cluster's (the default on its head), or mp, by medley join",
+    )
+    wait_s: int | None = switch(
+        "--wait", cli.Range(0, 86_400), argname="SECONDS", help="how long to wait for these hosts to join"
+    )
+    join_port: int = switch(
+        "--join-port", cli.Range(1, 65_535), 24_010, argname="PORT", help="where hosts join without Ray"
+    )
+    unplanned: bool = flag(
+        "--unplanned", help="cut it as --tp and --pp say, and leave it to the engine whether it fits"
+    )
+
+    def options(self, model: str, planning: Planning, code: ModelCode, typed: tuple[str, ...]) -> Options:
+        """Return what is to be started, as these switches say it; `typed` is the whole command."""
+        return Options(
+            model,
+            planning.wanted(gpus=self.gpus),
+            typed=typed,
+            trust=code.trust(),
+            engine=planning.engine,
+            launcher=self.launcher,
+            hosts=self.hosts,
+            wait_s=self.wait_s,
+            join_port=self.join_port,
+            kind=self.kind,
+            environment=self.environment,
+            unplanned=self.unplanned,
+        )
+
+
+_NEEDS = ["--image"]
+
+
+@dataclass(frozen=True)
+class Container:
+    image: str | None = switch(
+        "--image",
+        argname="IMAGE",
+        excludes=["--env"],
+        help="run it in a container of this image; default: the one that hosts/ names for this kind of host",
+    )
+    program: Literal["docker", "podman"] | None = switch(
+        "--container",
+        cli.Set("docker", "podman"),
+        argname="PROGRAM",
+        requires=_NEEDS,
+        help="docker or podman; default: the one that has the image, else docker where it answers",
+    )
+    nccl: str | None = switch(
+        "--nccl",
+        argname="FILE",
+        requires=_NEEDS,
+        help="this host's libnccl.so.2 in the place of the image's own",
+    )
+    mounts: tuple[str, ...] = switch(
+        "--mount",
+        list=True,
+        argname="PATH[:INSIDE]",
+        requires=_NEEDS,
+        help="what the engine shall find in the container too",
+    )
+
+    def wanted(self) -> ImageRequest | None:
+        return None if self.image is None else ImageRequest(self.image, self.program, self.nccl, self.mounts)
+
+
+def site(files: Iterable[str], imagined: str | None = None, kind: str | None = None) -> Topology:
+    """The hosts of these transcripts, or of `spark:2`, or this one; `kind` is one on the user's word."""
+    files = tuple(files)
+    if imagined is None and not files:
+        return this_host(kind, say)
+    hosts = facts_by_host(files) if imagined is None else hosts_of(imagined)
+    found = {name: (facts, kind_of(facts, kind)) for name, facts in hosts.items()}
+    for name, (_, each) in found.items():
+        if each.warning and imagined is None:
+            say(f"{name}: {each.warning}" if len(found) > 1 else each.warning)
+    return Topology(found)

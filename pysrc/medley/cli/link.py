@@ -1,0 +1,168 @@
+"""`medley link show`, `test`."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from plumbum import cli
+
+from medley import process
+from medley.cli import Verb, VerbOfVerbs, flag, switch
+from medley.cli.progress import Plain, watch
+from medley.errors import Problem
+from medley.host import facts
+from medley.host.kind import facts_by_host
+from medley.measurement import link as link_test
+from medley.measurement.link import LinkMeasurement, shown_mbit
+from medley.network.fabric import fabric, report
+from medley.network.fabric.per_host import alone
+from medley.network.fabric.types import NetworkOptions, speed_text
+
+
+class LinkVerb(VerbOfVerbs):
+    DESCRIPTION_MORE = """
+Examples:
+    /medley link show             which link would be taken, and why
+    /medley link test --serve     on one host; it says what to type on the other
+    /medley link test 10.0.0.2    there: bandwidth and latency, below NCCL
+    /medley link setup            addresses and MTU for the fast links
+    /medley link watch            what each link and RDMA port carries
+
+"""
+
+
+class LinkShowVerb(Verb):
+    USAGE = "    {progname} [SWITCHES] [--from FILE...]\n"
+    DESCRIPTION_MORE = """
+Each FILE is what `medley facts --transcript` wrote on one host, which is then called after its file. Without
+any, it is about the links of this host: what it would bring to a group, the best first.
+
+Examples:
+    /medley link show
+    /medley link show --from spark-1.txt spark-2.txt
+    /medley link show --link enP7s7 --from spark-1.txt spark-2.txt
+    /medley link show --json --from spark-1.txt spark-2.txt
+
+"""
+
+    as_json: bool = flag(
+        "--json", help="print one JSON object, with the variables of each host and the group"
+    )
+    replayed: list[str] = switch(
+        "--from", list=True, argname="FILE", help="replay transcripts; ask nothing of this host"
+    )
+    link: str | None = switch(
+        "--link", argname="LINK", help="take this one: an interface, an address, or a network as in CIDR"
+    )
+    exclude: list[str] = switch(
+        "--exclude", list=True, argname="IF", help="never take this interface, on any host"
+    )
+    transport: Literal["tcp", "rdma"] | None = switch(
+        "--transport", cli.Set("tcp", "rdma"), argname="tcp|rdma", help="what the data is to go by"
+    )
+
+    def main(self, *more: str) -> int:
+        options = NetworkOptions(self.link, frozenset(self.exclude), self.transport)
+        hosts = facts_by_host((*self.replayed, *more))
+        one = None if len(hosts) > 1 else alone(*next(iter(hosts.items())), options)
+        if self.as_json:
+            # The loopback is what one host uses by itself; what it would bring to a group was asked for.
+            table = report.table(fabric(hosts, options), hosts)
+            print(json.dumps({**table, **(report.table_of_one(one) if one else {})}))
+        else:
+            _print(report.lines_of_one(one) if one else report.lines(fabric(hosts, options)))
+        return 0
+
+
+def _print(lines: Iterable[tuple[str, str]]) -> None:
+    """A heading stands once before lines that share it; nothing is folded, for a fix is to be copied."""
+    rows = list(lines)
+    width = max(len(heading) for heading, _ in rows)
+    before = ("", *(heading for heading, _ in rows))
+    for (heading, text), last in zip(rows, before, strict=False):
+        print(f"{heading if heading != last else '':<{width}}  {text}")
+
+
+class LinkTestVerb(Verb):
+    USAGE = "    {progname} [SWITCHES] HOST\n    {progname} [SWITCHES] --serve\n"
+    DESCRIPTION_MORE = """
+The other host serves meanwhile: medley link test --serve. HOST is an address on the wire; of a Spark's two
+halves it measures the one that has this address.
+
+Examples:
+    /medley link test --serve            on the one host
+    /medley link test 192.168.100.10     on the other
+    /medley link test 192.168.100.10 --tcp --seconds 10
+
+"""
+    serve: bool = flag("--serve", help="be the far side, for some minutes")
+    link: str | None = switch("--link", argname="LINK", help="--serve on this interface or address")
+    minutes: int = switch("--minutes", cli.Range(1, 1440), 10, argname="N", help="--serve this long")
+    seconds: int = switch("--seconds", cli.Range(1, 300), 5, argname="N", help="of TCP in each direction")
+    streams: int = switch("--streams", cli.Range(1, 64), 4, argname="N", help="of TCP side by side")
+    tcp: bool = flag("--tcp", help="leave RDMA out; say it on both hosts")
+    as_json: bool = flag("--json", help="print one JSON object")
+
+    def main(self, host: str = "") -> int:
+        if self.serve == bool(host):
+            raise Problem(
+                "either the other host or --serve",
+                cause="one host serves and the other measures"
+                if host
+                else "nothing says where the wire leads",
+                fix="there: medley link test --serve   # here: medley link test HOST",
+            )
+        return self._serve() if self.serve else self._measure(host)
+
+    def _serve(self) -> int:
+        way = link_test.endpoint(_facts(), self.link)
+        adapter = link_test.adapter(way, tcp_only=self.tcp)
+
+        def ready() -> None:
+            tools = "iperf3 and perftest" if adapter else "iperf3"
+            print(f"{tools} at {way.ip} ({way.link.name}) for {self.minutes} min; Ctrl-C ends it")
+            flag = " --tcp" if self.tcp else ""
+            print(f"on the other host: medley link test {way.ip}{flag}", flush=True)
+
+        link_test.serve(way, adapter, limit_s=self.minutes * 60, ready=ready, progress=Plain())
+        return 0
+
+    def _measure(self, host: str) -> int:
+        found = link_test.measure(
+            host, _facts(), seconds=self.seconds, streams=self.streams, tcp_only=self.tcp, progress=watch()
+        )
+        problems = tuple(link_test.problems(found))
+        if self.as_json:
+            told = [each.table for each in problems]
+            print(json.dumps({**dataclasses.asdict(found), "problems": told}))
+        else:
+            print("\n".join(lines(found)))
+            for problem in problems:
+                print(f"medley: {problem}", file=sys.stderr)
+        return 1 if problems else 0
+
+
+def _facts() -> facts.Facts:
+    return facts.facts(process.ask(facts.QUESTIONS))
+
+
+def lines(found: LinkMeasurement) -> Iterator[str]:
+    promised, reported = found.promised_mbit or 0, found.reported_mbit or 0
+    over = f", though it reports {speed_text(reported)}" if reported > promised else ""
+    carries = f"should carry {speed_text(promised)}{over}"
+    yield f"link    {found.interface} {found.address}, MTU {found.mtu}, {carries}"
+    if found.ping is None or found.ping.average_ms is None:
+        yield "ping    not answered, which a firewall may do"
+    else:
+        sent = f"{found.ping.received} of {found.ping.sent}"
+        yield f"ping    {found.ping.average_ms:.3f} ms, {found.ping.worst_ms:.3f} at worst; {sent} came back"
+    for name, one in (("there", found.there), ("back", found.back)):
+        part = f", {one.mbit / promised:.0%} of it" if promised else ""
+        again = "" if one.retransmits is None else f"; {one.retransmits} segments sent again"
+        yield f"TCP     {shown_mbit(one.mbit)} {name}{part}{again}"
+    if found.rdma:
+        part = f", {found.rdma.mbit / promised:.0%} of it" if promised else ""
+        latency = f"{found.rdma.latency_us:.2f} µs one way"
+        yield f"RDMA    {shown_mbit(found.rdma.mbit)} there{part}; {latency} ({found.rdma.device})"

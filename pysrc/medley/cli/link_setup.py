@@ -1,0 +1,215 @@
+"""`medley link setup`, `watch`."""
+
+import json
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+from plumbum import cli
+from rich import box
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from medley import process
+from medley.cli import Verb, flag, switch, terminal
+from medley.cli.terminal import require_root
+from medley.errors import Problem
+from medley.host import facts
+from medley.measurement.monitor import Sample
+from medley.measurement.monitor.rates import Flow, Rates, rates
+from medley.measurement.monitor.rows import bits
+from medley.measurement.monitor.sampler import HostSampler
+from medley.network import link_apply, link_setup
+from medley.network.link_backends import Change
+from medley.network.link_setup import LinkRequest, Setting
+
+
+class LinkSetupVerb(Verb):
+    DESCRIPTION_MORE = """
+Without --interface it takes the fastest wires that are up: both halves of a Spark's cage, each in a
+network of its own. A link with the default route or an ssh session on it is left alone. Run it on both hosts.
+
+Examples:
+    /medley link setup --dry-run
+    /sudo medley link setup
+    /sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24
+    /sudo medley link setup --undo
+
+"""
+    interface: str | None = switch("--interface", argname="X", help="this link, and no other")
+    address: str | None = switch("--address", argname="CIDR", help="its address, as in 192.168.100.10/24")
+    mtu: int | None = switch("--mtu", cli.Range(576, 65_535), argname="N", help="9000 for 25 Gb/s and more")
+    number: int | None = switch("--number", cli.Range(1, 254), argname="N", help="this host's last number")
+    manager: Literal["netplan", "networkmanager", "nixos", "ip"] | None = switch(
+        "--with",
+        cli.Set("netplan", "networkmanager", "nixos", "ip", case_sensitive=True),
+        argname="WHO",
+        help="who keeps it; ip forgets it at the next start",
+    )
+    undo: bool = flag("--undo", help="take the last change back")
+    yes: bool = flag("--yes", help="do not ask")
+    dry_run: bool = flag("--dry-run", help="show the change; change nothing")
+    force: bool = flag("--force", help="also a link that this host is reached by, if --interface names it")
+
+    def main(self) -> int:
+        if self.undo:
+            require_root("change links")
+            print(f"taken back: {link_apply.undo(force=self.force)}")
+            return 0
+        found = facts.facts(process.ask(facts.QUESTIONS))
+        asked = LinkRequest(self.interface, self.address, self.mtu, self.number, force=self.force)
+        settings = link_setup.settings(found, asked, link_setup.held(found, link_apply.sessions()))
+        for each in settings:
+            print(f"{each.interface}  {each.address}  MTU {each.mtu}  ({each.why})", file=sys.stderr)
+        todo = tuple(each for each in settings if not each.is_so)
+        if not todo:
+            print("all of it is so already")
+            return 0
+        change = self._change(todo)
+        if change.by_hand or self.dry_run:
+            return 0
+        require_root("change links")
+        if not self.yes and not _consents():
+            print("nothing was changed")
+            return 1
+        link_apply.apply(change)
+        if left := link_apply.unsettled(todo):
+            raise Problem(
+                "the change was made, and the links are not as it says",
+                cause=", ".join(
+                    f"{each.interface} has not {each.address} with MTU {each.mtu}" for each in left
+                ),
+                fix="ip address; to take it back: sudo medley link setup --undo",
+            )
+        print(
+            "done. Now the other host, with the same networks and another last number; then: medley link test"
+        )
+        return 0
+
+    def _change(self, todo: tuple[Setting, ...]) -> Change:
+        """Made, and shown."""
+        found = link_apply.managed(self.manager)
+        change = link_apply.change(todo, found)
+        print(f"with {found.chosen}: {found.why}", file=sys.stderr)
+        print(change.shown, end="")
+        for note in change.notes:
+            print(f"note: {note}", file=sys.stderr)
+        if not found.readable:
+            print(
+                "note: the file that is there cannot be read, so this is not the whole change",
+                file=sys.stderr,
+            )
+        return change
+
+
+def _consents() -> bool:
+    if not sys.stdin.isatty():
+        raise Problem(
+            "nobody is there to consent",
+            cause="the input is no terminal",
+            fix="read the change above, then: medley link setup --yes",
+        )
+    return input("apply this? [y/N] ").strip().lower() in {"y", "yes"}
+
+
+# What is no wire says little here and fills the screen; a VPN's and a container's traffic is on a wire, too.
+_HIDDEN = {"loopback", "container", "virtual", "gadget", "tunnel"}
+
+
+class LinkWatchVerb(Verb):
+    DESCRIPTION_MORE = """
+On a terminal a live table; elsewhere a line for each link that carried something. Ctrl-C ends it.
+RDMA does not show in the counters of its Ethernet link, so RoCE ports have lines of their own.
+
+Examples:
+    /medley link watch
+    /medley link watch --once
+    /medley link watch --json --interval 5
+
+"""
+    interval: int = switch("--interval", cli.Range(1, 3600), 2, argname="S", help="seconds between lines")
+    once: bool = flag("--once", help="show one interval, and end")
+    everything: bool = flag("--all", help="loopback, containers and tunnels, too")
+    as_json: bool = flag("--json", help="print one JSON object an interval")
+
+    def main(self) -> None:
+        found = self._intervals()
+        if sys.stdout.isatty() and not self.once and not self.as_json:
+            live = Live(
+                Text("reading counters …"),
+                console=terminal.console(sys.stdout),
+                auto_refresh=False,
+                vertical_overflow="crop",
+            )
+            with live:
+                for each in found:
+                    live.update(table(each), refresh=True)
+            return
+        for each in found:
+            print(json.dumps(told(each)) if self.as_json else "\n".join(lines(each)), flush=True)
+
+    def _intervals(self) -> Iterator[Rates]:
+        here = HostSampler(self.interval)
+        before = self._shown(here.network())
+        while True:
+            time.sleep(self.interval)
+            after = self._shown(here.network())
+            yield rates(before, before, after)
+            if self.once:
+                return
+            before = after
+
+    def _shown(self, found: Sample) -> Sample:
+        links = (link for link in found.links if self.everything or link.kind not in _HIDDEN)
+        return replace(found, links=tuple(sorted(links, key=lambda link: link.name)))
+
+
+def told(found: Rates) -> dict[str, object]:
+    """As programs read it."""
+    flows = [
+        {
+            "name": flow.name,
+            "rdma": flow.kind == "rdma",
+            "in_mbit": flow.in_bytes_per_s * 8 / 1e6,
+            "out_mbit": flow.out_bytes_per_s * 8 / 1e6,
+            "bad": flow.bad,
+            "total_bytes": flow.total_bytes,
+        }
+        for flow in (*found.links, *found.ports)
+    ]
+    return {"seconds": found.seconds, "rates": flows, "tcp_retransmits": found.retransmits}
+
+
+def lines(found: Rates) -> Iterator[str]:
+    """Of a quiet host one line, too, so that a log shows that it was watched."""
+    flows = (*found.links, *found.ports)
+    for flow in flows:
+        if not flow.quiet:
+            yield f"{flow.name:<16} in {bits(flow.in_bytes_per_s):>11}  out {bits(flow.out_bytes_per_s):>11}"
+            yield from textwrap.wrap(_bad(flow), 80, initial_indent="  ! ", subsequent_indent="  ! ")
+    if found.retransmits:
+        yield f"{'TCP, all links':<16} {found.retransmits} segments sent again"
+    if all(flow.quiet for flow in flows):
+        yield f"no traffic on {len(flows)} links in {found.seconds:.0f} s"
+
+
+def table(found: Rates) -> Table:
+    caption = f"{found.seconds:.0f} s; TCP sent {found.retransmits} segments again; Ctrl-C ends it"
+    table = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
+    table.add_column("link", no_wrap=True, max_width=18)
+    table.add_column("in", justify="right", no_wrap=True, min_width=10)
+    table.add_column("out", justify="right", no_wrap=True, min_width=10)
+    table.add_column("errors since the last line")
+    for flow in (*found.links, *found.ports):
+        style = "bold red" if flow.bad else "dim" if flow.quiet else ""
+        cells = (flow.name, bits(flow.in_bytes_per_s), bits(flow.out_bytes_per_s), _bad(flow) or "none")
+        table.add_row(*(Text(each, style) for each in cells))
+    return table
+
+
+def _bad(flow: Flow) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(flow.bad.items()))

@@ -1,0 +1,298 @@
+"""`medley ray-head`, `ray-worker`, `ray-stop`, `join`: this host's part of a cluster."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from socket import gethostname
+from typing import Any
+
+from plumbum import cli
+
+from medley import credentials, transcript
+from medley.cli import Verb, flag, group, switch
+from medley.cli.launch_options import Container
+from medley.cli.output import only_dry_run, output, say, show
+from medley.cli.progress import watch
+from medley.cluster import (
+    checks,
+    membership,
+    node,
+    ray,
+    ray_watch,
+)
+from medley.cluster.node import NodeSpec
+from medley.environment import container_choice, engine_source, tools
+from medley.environment.tools import BARE
+from medley.errors import Problem, in_words
+from medley.host import facts
+from medley.host.facts import Facts
+from medley.host.kind import Kind, answers, recognise
+from medley.network import secure_channel
+from medley.network.fabric import per_host
+from medley.network.fabric.per_host import HostNetwork
+from medley.network.fabric.types import NetworkOptions
+from medley.network.ports import RENDEZVOUS_PORT, RayPorts
+from medley.schema import EngineName
+from medley.serving.native import run_worker, worker_terms
+from medley.transcript import text
+
+
+@dataclass(frozen=True)
+class TokenFile:
+    file: str | None = switch("--token-file", argname="FILE", help="the head's token; - is standard input")
+
+    def path(self) -> Path:
+        """The file it lies in; it takes the place of one given before once the head has taken it."""
+        if self.file is None:
+            return credentials.present_token()
+        if self.file == "-":
+            return credentials.given_token(sys.stdin.read(), "standard input")
+        try:
+            return credentials.given_token(Path(self.file).read_text(encoding="utf-8"), self.file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise Problem(
+                f"{self.file} cannot be read",
+                cause=in_words(error),
+                fix="name the copy of the head's token, or - for standard input",
+            ) from error
+
+
+@dataclass(frozen=True)
+class TakingPart:
+    container: Container = group(Container)
+    link: str | None = switch(
+        "--link", argname="LINK", help="the wire to take: an interface, an address or a network"
+    )
+    exclude: tuple[str, ...] = switch("--exclude", list=True, argname="INTERFACE", help="never take it")
+    kind: str | None = switch("--kind", argname="KIND", help="take this host for that kind; see hosts/")
+    environment: str | None = switch(
+        "--env", argname="ENV", help="an engine environment, or your own virtualenv with Ray and vLLM"
+    )
+    engine: EngineName = switch(
+        "--engine", cli.Set("vllm", "sglang"), "vllm", argname="ENGINE", help="whose environment"
+    )
+    slots: int | None = switch(
+        "--slots", cli.Range(1, 64), argname="N", help="ranks this host takes; default: one for each GPU"
+    )
+    stay: bool = flag("--stay", help="stay until Ray ends here, which is then said, and end it with Ctrl-C")
+    dry_run: bool = flag("--dry-run", help="print the command, and why it is as it is; start nothing")
+
+    def wishes(self, nccl: tuple[int, ...]) -> NetworkOptions:
+        return NetworkOptions(self.link, frozenset(self.exclude), nccl=nccl)
+
+    def part(self, host: tuple[Facts, Kind], *, dry_run: bool = False, elsewhere: bool = False) -> NodeSpec:
+        """Return this host's part of a cluster, its environment or image ready for use."""
+        wanted, engine = self.container.wanted(), self.engine
+        image = container_choice.imaged_on(
+            wanted, host, engine, dry_run=dry_run, elsewhere=elsewhere, watch=watch()
+        )
+        (found, kind), ready = host, BARE
+        if image is None:
+            ready = tools.ready(
+                kind, self.environment, engine=engine, joins=True, dry_run=dry_run, watch=watch()
+            )
+        path = os.environ.get("PATH", "")
+        return node.part(found, kind, ready, slots=self.slots, path=path, engine=engine, imaged=image)
+
+    def stayed(self) -> None:
+        """As --stay says, once it is up."""
+        if self.stay:
+            ray_watch.stay_in_ray()
+
+
+class RayHeadVerb(Verb):
+    DESCRIPTION_MORE = """
+It takes the fastest wire that leads out of this host, and says why. It returns when the cluster is up;
+ray-stop ends it. Nobody joins without the token, which lies in a file that only you can read.
+No dashboard is started unless asked for, and then for this host alone.
+
+Examples:
+    /medley ray-head
+    /medley ray-head --link 192.168.100.0/24
+    /medley ray-head --link enp1s0f0np0
+    /medley ray-head --image default
+    /medley ray-head --dry-run
+    /medley ray-head --dry-run --from spark-1.txt
+
+"""
+    part: TakingPart = group(TakingPart)
+    dashboard: bool = flag("--dashboard", help="start Ray's dashboard, on 127.0.0.1")
+    replayed: str | None = switch(
+        "--from", argname="FILE", help="with --dry-run: as the host of this transcript would"
+    )
+    as_json: bool = flag("--json", help="print one JSON object: address, token's file, slots; or the command")
+
+    def main(self) -> None:
+        asked = self.part
+        if not asked.dry_run:
+            membership.require_none()
+        if self.replayed and not asked.dry_run:
+            raise only_dry_run("ray-head", "--from FILE")
+        said = answers(self.replayed)
+        host = recognise(asked.kind, said)
+        wishes = asked.wishes(engine_source.nccl(asked.engine))
+        wired = per_host.head_network(gethostname(), host[0], wishes, os.environ)
+        for line in wired.said():
+            say(line)
+        ours = asked.part(host, dry_run=asked.dry_run, elsewhere=self.replayed is not None)
+        ports, secret = RayPorts(), credentials.token_path() if asked.dry_run else credentials.made_token()
+        start = ray.head(
+            ours.place(secret), ours.node(wired), ports, dashboard=self.dashboard, more=ours.on(wired)
+        )
+        start = ours.started(start)
+        if asked.dry_run:
+            show(start.command, start.why(), as_json=self.as_json)
+            return
+        end = wired.end
+        at = f"{end.address}:{ports.gcs}"
+        noted = ours.membership("head", at, end, secret)
+        with watch().stage(f"Ray head at {at}"), membership.begun(start.command, noted):
+            terms = {**ours.terms(), "address": end.address}
+            membership.tell(ours.environment, secret, at, end.address, said, note=terms)
+        self._say(end.address, str(secret), ours.slots)
+        if self.dashboard and not self.as_json:
+            print(f"Ray's dashboard: http://127.0.0.1:{ports.dashboard} (RAY_AUTH token: {secret})")
+        asked.stayed()
+
+    def _say(self, address: str, secret: str, slots: int) -> None:
+        if self.as_json:
+            print(json.dumps({"head": address, "token": secret, "slots": slots}))
+            return
+        more = f" --engine {self.part.engine}" if self.part.engine != "vllm" else ""
+        print(
+            f"Ray head at {address}, {slots} slot{'s' if slots != 1 else ''} here. On each other host:\n\n"
+            f"    ssh {address} cat {secret} | medley ray-worker {address} --token-file -{more}\n\n"
+            "medley status shows who has joined; medley ray-stop ends it."
+        )
+
+
+class RayWorkerVerb(Verb):
+    DESCRIPTION_MORE = """
+Ray, Python and engine must be the head's own; that is compared first. The token comes from a file or standard
+input (-), and is kept for the next time.
+
+Examples:
+    /medley ray-worker spark-1 --token-file token
+    /ssh spark-1 cat .local/state/medley/token |
+    /    medley ray-worker spark-1 --token-file -
+    /medley ray-worker spark-1                    with the token it has already
+    /medley ray-worker spark-1 --image default    in a container of the head's image
+
+"""
+    USAGE = "    {progname} [SWITCHES] HEAD\n"
+    part: TakingPart = group(TakingPart)
+    token_file: TokenFile = group(TokenFile)
+    as_json: bool = flag("--json", help="print one JSON object: head, address, slots; or the command")
+
+    def main(self, head: str) -> None:
+        asked = self.part
+        if not asked.dry_run:
+            membership.require_none()
+        secret = self.token_file.path()
+        ports = RayPorts()
+        said = answers()
+        found, kind = recognise(asked.kind, said)
+        named = f"{ray_watch.require_listening(head, ports.gcs, found.net)}:{ports.gcs}"
+        ours = asked.part((found, kind))
+        there = membership.ask(ours.environment, secret, "read", named)
+        checks.require_alike(ours.terms(), there["note"], named)
+        wired = self._wired(found, there, ours.nccl)
+        for line in wired.said():
+            say(line)
+        secret = credentials.keep_token(secret)
+        # By the wire that both are on, whatever address of the head was typed.
+        at = f"{there['note']['address']}:{ports.gcs}"
+        start = ray.worker(ours.place(secret), ours.node(wired), ports, to=at, more=ours.on(wired))
+        start = ours.started(start)
+        if asked.dry_run:
+            show(start.command, start.why(), as_json=self.as_json)
+            return
+        end = wired.end
+        noted = ours.membership("worker", at, end, secret)
+        with watch().stage(f"join {at}"), membership.begun(start.command, noted):
+            ray_watch.require_reach(ours.environment, secret, end.address, at)
+            membership.tell(ours.environment, secret, at, end.address, said)
+        if self.as_json:
+            print(json.dumps({"head": at, "address": end.address, "slots": ours.slots}))
+        else:
+            print(
+                f"joined {at} as {end.address} ({end.interface}) with {ours.slots} slot(s); "
+                "medley ray-stop leaves it"
+            )
+        asked.stayed()
+
+    def _wired(self, found: Facts, there: Mapping[str, Any], nccl: tuple[int, ...]) -> HostNetwork:
+        """The wire between this host and the head, whose facts are in what it told."""
+        note, here = there["note"], gethostname()
+        name = here if here != note["host"] else f"{here} (here)"
+        heads = facts.facts(transcript.parse(there["told"][note["address"]]))
+        hosts = {note["host"]: heads, name: found}
+        return per_host.worker_network(
+            hosts, name, (note["host"], note["address"]), self.part.wishes(nccl), os.environ
+        )
+
+
+class RayStopVerb(Verb):
+    DESCRIPTION_MORE = """
+Only processes that medley started are ended; another Ray on this host goes on. It can be said twice.
+
+Examples:
+    /medley ray-stop
+
+"""
+
+    def main(self) -> None:
+        with watch().stage("end Ray here"):
+            count = membership.stop()
+        print(f"ended {count} processes" if count else "no Ray of medley's runs here")
+
+
+class JoinVerb(Verb):
+    DESCRIPTION_MORE = """
+On HEAD: medley serve MODEL --launcher mp --hosts 2; or medley run, which sends its script to run here too.
+What this host runs is asked of it; the engine and its environment must be the same, which is compared first.
+It ends when the model does, or with Ctrl-C.
+
+Examples:
+    /medley join spark-1 --token-file token
+    /ssh spark-1 cat .local/state/medley/token |
+    /    medley join spark-1 --token-file -
+    /medley join spark-1                     with the token it was given before
+    /medley join spark-1:24011 --wait 600    another port; its head may come later
+
+"""
+    USAGE = "    {progname} [SWITCHES] HEAD[:PORT]\n"
+    token_file: TokenFile = group(TokenFile)
+    kind: str | None = switch("--kind", argname="KIND", help="take this host for that kind; see hosts/")
+    own: str | None = switch("--env", argname="ENV", help="an engine environment, or your own virtualenv")
+    wait: int = switch(
+        "--wait", cli.Range(0, 86_400), 60, argname="SECONDS", help="how long the head may take to listen"
+    )
+    dry_run: bool = flag("--dry-run", help="say what the head asks of this host, and leave again")
+
+    def main(self, head: str) -> None:
+        name, colon, number = head.partition(":")
+        if colon and not number.isdecimal():
+            raise Problem(f"{head} is no place", cause=f"{number!r} is no port", fix=f"medley join {name}")
+        port = int(number) if colon else RENDEZVOUS_PORT
+        if not self.dry_run:
+            membership.require_none()  # its devices are that cluster's
+        secret = self.token_file.path()
+        said = answers()
+        _, kind = recognise(self.kind, said)
+        with watch().stage(f"meet {name}:{port}"):
+            channel = secure_channel.connect(name, port, secret, self.wait)
+        with closing(channel):
+            credentials.keep_token(secret)
+            terms = worker_terms(channel)
+            if self.dry_run:
+                does = f"runs {terms['script']} with" if terms["script"] else "serves"
+                what = f"{terms['model']} with {terms['engine']}, which this host would run"
+                print(f"{terms['host']} {does} {what}")
+                return
+            channel.send({"host": gethostname(), "facts": text(said)})
+            run_worker(channel, terms, kind, self.own, at=f"{name}:{port}", output=output())

@@ -1,0 +1,242 @@
+"""Read and write cluster.toml, the hosts of a cluster."""
+
+import json
+import os
+import re
+import socket
+import textwrap
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from medley import config
+from medley.environment.container import Runtime
+from medley.errors import Problem
+from medley.network.fabric.types import NetworkOptions
+from medley.schema import EngineName, StrictTable
+
+FILE = "cluster.toml"
+_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$"
+Name = Annotated[str, Field(pattern=_NAME)]
+Target = Annotated[str, Field(pattern=r"^[^-\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*$")]
+"""A target of ssh: no space, and no word that begins as a switch does."""
+_WIDTH = 100
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_FIRST = (
+    "The hosts of a cluster, for `medley up`. Written by `medley init`; change what you like: "
+    "medley reads it and never writes it by itself. A key that begins with # is not set."
+)
+_MORE = """\
+# What else a host may have, below its [hosts.NAME]:
+#
+# kind = "spark"              # its kind of host, where medley does not recognise it by itself
+# link = "192.168.100.11"     # its wire: an interface, an address or a network
+# exclude = ["wlP9s9"]        # interfaces of it that are never taken
+# slots = 1                   # how many ranks it takes; else one for each GPU
+# env = "/path/to/venv"       # an engine environment by name, or a virtualenv of your own
+# image = "default"           # or an image; "default": its kind's own, as JetPack 6 needs
+# medley = "/path/to/medley"  # how medley is started there, where ssh does not find it
+"""
+
+
+class ClusterHost(StrictTable):
+    """A host of the cluster: [hosts.NAME]."""
+
+    ssh: Target | None = None
+    """What to give to ssh: HOST, USER@HOST, ssh://USER@HOST:PORT; absent: the host's name here."""
+    role: Literal["head"] | None = None
+    kind: str | None = None
+    link: str | None = None
+    """Its wire: an interface, an address or a network."""
+    exclude: tuple[str, ...] = ()
+    """Interfaces never to be taken."""
+    slots: Annotated[int, Field(ge=1, le=64)] | None = None
+    env: str | None = None
+    """An engine environment, or a virtualenv of one's own."""
+    image: str | None = None
+    """What its part runs out of instead: an image, or `default`, the kind's own."""
+    container: Runtime | None = None
+    nccl: str | None = None
+    """Its libnccl.so.2, in the place of the image's own."""
+    mounts: tuple[str, ...] = ()
+    """PATH, or PATH:INSIDE: what the engine shall find in the container too."""
+    medley: str | tuple[str, ...] | None = None
+    """How medley is started there, where PATH does not have it: a program, or its words."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.env and self.image:
+            raise ValueError("it runs out of an env or an image, not both")
+        return self
+
+
+class Cluster(StrictTable):
+    """cluster.toml."""
+
+    hosts: Annotated[Mapping[Name, ClusterHost], Field(min_length=1, max_length=64)]
+    link: str | None = None
+    """The wire of all: a network."""
+    exclude: tuple[str, ...] = ()
+    engine: EngineName = "vllm"
+    image: str | None = None
+    """Of every host that has neither an image nor an environment of its own."""
+
+    def image_of(self, name: str) -> Mapping[str, Any] | None:
+        """Return the image of a host, in JSON; None where it has an engine environment."""
+        host = self.hosts[name]
+        image = host.image or (self.image if host.env is None else None)
+        if image is None:
+            return None
+        return {"image": image, "container": host.container, "nccl": host.nccl, "mounts": host.mounts}
+
+    def member(self, name: str) -> ClusterHost:
+        """Return a host with the image of all, where it has none of its own."""
+        image = self.image_of(name)
+        return self.hosts[name].model_copy(update={"image": image["image"] if image else None})
+
+    @property
+    def head(self) -> str:
+        """The host with that role, or the first."""
+        return next(
+            (name for name, host in self.hosts.items() if host.role == "head"), next(iter(self.hosts))
+        )
+
+    def target(self, name: str) -> str:
+        return self.hosts[name].ssh or name
+
+    def without(self, names: tuple[str, ...]) -> "Cluster":
+        left = {name: host for name, host in self.hosts.items() if name not in names}
+        return self.model_copy(update={"hosts": left})
+
+    @property
+    def wishes(self) -> NetworkOptions:
+        links = {name: host.link or self.link for name, host in self.hosts.items()}
+        named = {name: link for name, link in links.items() if link}
+        never = frozenset((*self.exclude, *(each for host in self.hosts.values() for each in host.exclude)))
+        return NetworkOptions(named or None, never)
+
+
+def file(named: str | None = None) -> Path | None:
+    """Find cluster.toml: as named, in $MEDLEY_CLUSTER, in this folder, or among the user's own tables."""
+    if given := named or os.environ.get("MEDLEY_CLUSTER"):
+        return Path(given).expanduser()
+    places = (Path(FILE), config.folders()[0] / FILE)
+    return next((place for place in places if place.is_file()), None)
+
+
+def read(named: str | None = None) -> Cluster:
+    """Read the cluster; raise a Problem where there is none, or it has two heads."""
+    path = file(named)
+    if path is None:
+        raise Problem(
+            "there is no cluster.toml",
+            cause=f"neither in this folder nor in {config.folders()[0]}",
+            fix="medley init writes one; or name it: --cluster FILE",
+        )
+    found = config.read(path, Cluster)
+    heads = [name for name, host in found.hosts.items() if host.role == "head"]
+    if len(heads) > 1:
+        raise Problem(
+            f"{path}: a cluster has one head",
+            cause=f'role = "head" stands at {" and ".join(heads)}',
+            fix=f"leave it at {heads[0]} alone",
+        )
+    return found
+
+
+def alone() -> Cluster:
+    """Return a cluster of this host only."""
+    name = socket.gethostname()
+    known = name if re.fullmatch(_NAME, name) else "localhost"
+    return Cluster(hosts={known: ClusterHost(ssh="127.0.0.1", role="head")})
+
+
+def only(found: Cluster, without: tuple[str, ...]) -> Cluster:
+    """Return the cluster less the hosts that --without names."""
+    if unknown := [name for name in without if name not in found.hosts]:
+        raise Problem(
+            f"the cluster has no host {', '.join(unknown)}",
+            cause=f"its hosts are {', '.join(found.hosts)}",
+            fix="name one of these",
+        )
+    if found.head in without:
+        raise Problem(
+            f"{found.head} cannot be left out",
+            cause="it is the head, which the others join",
+            fix='give another host of cluster.toml role = "head"',
+        )
+    return found.without(without)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A host of the table to write; `about` stands in a comment."""
+
+    name: str
+    target: str
+    head: bool
+    about: str
+    parts: tuple[str, ...] = ()
+    """Further comments, each on lines of its own."""
+    imaged: bool = False
+    """There are no wheels for it, and an image there is."""
+
+
+def cluster_text(rows: Sequence[Row], wire: Sequence[str], network: str | None) -> str:
+    """Return a cluster.toml; `wire` are comments on the network that all share, `network` that network."""
+    lines = [
+        *_comment(_FIRST),
+        "",
+        "# The wire of all, as a network; not set, the best that all share is taken.",
+        *(line for each in wire for line in _comment(each)),
+        f"# link = {_string(network or '192.168.100.0/24')}",
+        "",
+        "# Interfaces that are never taken, on any host.",
+        '# exclude = ["wlan0"]',
+        "",
+        "# vllm or sglang.",
+        'engine = "vllm"',
+        "",
+        *(line for row in rows for line in _row(row)),
+    ]
+    return "\n".join(lines) + "\n" + _MORE
+
+
+def read_back(made: str) -> Cluster:
+    """Build the cluster of such a text."""
+    return config.build(tomllib.loads(made), Cluster, "cluster.toml", made)
+
+
+def _row(row: Row) -> Iterator[str]:
+    yield f"[hosts.{row.name if _BARE.fullmatch(row.name) else _string(row.name)}]"
+    for each in (row.about, *row.parts):
+        yield from _comment(each)
+    if row.head:
+        yield 'role = "head"  # the others join it, and models are served here; one host has it'
+    if row.imaged:
+        yield 'image = "default"  # the engine out of a container: no lock can be made for this kind'
+    if row.target != row.name:
+        yield f"ssh = {_string(row.target)}  # what ssh is told to connect to"
+    yield ""
+
+
+def _comment(said: str) -> Iterable[str]:
+    """Wrap a comment; TOML has no control characters in comments."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in said)
+    return textwrap.wrap(
+        plain,
+        _WIDTH,
+        initial_indent="# ",
+        subsequent_indent="# ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _string(word: str) -> str:
+    """JSON's strings of plain letters are TOML's too."""
+    return json.dumps(word)

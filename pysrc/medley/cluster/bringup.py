@@ -1,0 +1,246 @@
+"""Bring a cluster up: the steps of `medley up`."""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from medley import transcript
+from medley.cluster import checks, self_command
+from medley.cluster.fleet import END_LIMIT_S, Asked, Fleet, counted, withdraw
+from medley.command import Variable
+from medley.environment import engine_source
+from medley.errors import Problem
+from medley.host import facts
+from medley.host.kind import kind_of
+from medley.network import ports
+from medley.network.fabric import per_host
+from medley.network.fabric.types import Endpoint, NetworkOptions
+from medley.progress import Progress
+
+_LOOK_LIMIT_S = 90
+_BUILD_LIMIT_S = 3600
+_REACH_LIMIT_S = 20
+_BEGIN_LIMIT_S = 120
+
+Table = Mapping[str, Any]
+
+
+@dataclass
+class Bringup:
+    """The steps of `medley up`, in order; a host that fails one takes part in none after it."""
+
+    everyone: Fleet
+    watch: Progress
+    looks: dict[str, Table] = field(default_factory=dict)
+    ends: Mapping[str, Endpoint] = field(default_factory=dict)
+    variables: Mapping[str, tuple[Variable, ...]] = field(default_factory=dict)
+    why: tuple[str, ...] = ()
+    prepared: dict[str, Table] = field(default_factory=dict)
+    begun: list[str] = field(default_factory=list)
+    nodes: tuple[Table, ...] = ()
+
+    @property
+    def head(self) -> str:
+        return self.everyone.cluster.head
+
+    @property
+    def at(self) -> str:
+        return f"{self.ends[self.head].address}:{ports.RayPorts().gcs}"
+
+    def look(self) -> None:
+        """Ask every host what it is, and leave out those that cannot work together."""
+        ours = self_command.source_digest()
+        for name in self.everyone.present:
+            there = self.everyone.remotes[name]
+            for problem in checks.differences(name, there.greeting, ours, there.clock_ahead_s):
+                self.everyone.fail(name, problem)
+        self._need_head()
+        with self.watch.stage(f"look at {counted(self.everyone.present)}"):
+            self.looks = self.everyone.ask("look", lambda _: {}, limit_s=_LOOK_LIMIT_S)
+        for name, found in self.looks.items():
+            for problem in checks.shortages(name, found):
+                self.everyone.fail(name, problem)
+            for line in checks.advice(name, found):
+                self.watch.note(line)
+        self._need_head()
+
+    def wire(self) -> None:
+        """Choose the network that all hosts share; raise a Problem where there is none."""
+        cluster, looks = self.everyone.cluster, self.looks
+        found = {
+            name: facts.facts(transcript.parse(looks[name]["transcript"])) for name in self.everyone.present
+        }
+        kinds = {name: kind_of(each, cluster.hosts[name].kind) for name, each in found.items()}
+        for name, problem in checks.unfit(found, kinds, cluster, self.head):
+            self.everyone.fail(name, problem)
+            found.pop(name, None)
+        self._need_head()
+        members = {name: (kinds[name], cluster.member(name)) for name in found}
+        origins = checks.sources_of_members(members, cluster.engine)
+        wishes = replace(cluster.wishes, nccl=engine_source.nccl(cluster.engine, origins.values()))
+        try:
+            self.ends, self.variables, self.why = per_host.new_cluster_network(found, wishes)
+        except Problem as problem:
+            apart = next(
+                (name for name in found if name != self.head and _share_network(found, name, wishes)), None
+            )
+            if apart is None:
+                raise
+            self.everyone.fail(apart, problem)
+            self.wire()
+
+    @property
+    def standing(self) -> list[str]:
+        """The hosts whose part in this cluster runs already, as it should be."""
+        up = [
+            name
+            for name in self.everyone.present
+            if checks.stands(self.looks[name], self.role(name), self.at, self.ends[name].address)
+        ]
+        return up if self.head in up else []
+
+    @property
+    def to_begin(self) -> list[str]:
+        standing = self.standing
+        return [name for name in self.everyone.present if name not in standing]
+
+    def prepare(self) -> None:
+        """Find or build the engine environment of each host, and require that all run the same."""
+        with self.watch.stage("engine environments"):
+            chosen = {self.head, *self.to_begin}
+            self.prepared = self._ask("prepare", self.described, _BUILD_LIMIT_S, chosen)
+        heads = self.prepared[self.head]["terms"]
+        for name, found in self.prepared.items():
+            try:
+                checks.require_alike(found["terms"], heads, self.at)
+            except Problem as problem:
+                self.everyone.fail(name, problem)
+
+    def clear(self) -> None:
+        """End what runs of medley's where it should not, or in another way: it has the ports."""
+        old = [name for name in self.to_begin if self.looks[name]["processes"] or self.looks[name]["units"]]
+        if old:
+            with self.watch.stage(f"end what runs otherwise on {', '.join(old)}"):
+                self._ask("end", lambda _: {"part": True}, END_LIMIT_S, old)
+
+    def reach(self) -> None:
+        """Check that all hosts reach each other's ports, on which a model would hang otherwise."""
+        begin, addresses = self.to_begin, {name: end.address for name, end in self.ends.items()}
+        with self.watch.stage("reach each other"):
+            listening = self._ask(
+                "listen",
+                lambda name: {"address": addresses[name], "starts": name in begin, "head": name == self.head},
+                _REACH_LIMIT_S,
+            )
+            places = [[name, addresses[name], at] for name, each in listening.items() for at in each["ports"]]
+
+            def others(name: str) -> Table:
+                return {"address": addresses[name], "places": [each for each in places if each[0] != name]}
+
+            said = self.everyone.ask("connect", others, limit_s=_REACH_LIMIT_S)
+        for name, problem in checks.unreached(said, self.head, addresses):
+            self.everyone.fail(name, problem)
+        self._need_head()
+
+    def begin(self) -> None:
+        """Start what does not run; each waits for its head by itself, so all start at once."""
+        chosen = self.to_begin
+        if not chosen:
+            return
+        token = self._token()
+        self.begun = chosen
+        with self.watch.stage(f"Ray on {', '.join(chosen)}"):
+            self._ask_begin(token, chosen)
+            answers = self._ask("settle", lambda name: {"role": self.role(name)}, _BEGIN_LIMIT_S, chosen)
+        self.nodes = tuple(answers.get(self.head, {}).get("nodes", ()))
+        withdraw(self.everyone, [name for name in self.begun if name in self.everyone.failed], self.watch)
+
+    def gather(self) -> None:
+        """Have a head that stood before keep the facts of its new hosts, and report its nodes."""
+        if self.nodes:
+            return
+        asked = {**self.described(self.head), "head": self.at, "gathered": self._gathered()}
+        said = self._ask("gather", lambda _: asked, _BEGIN_LIMIT_S, [self.head])
+        self.nodes = tuple(said[self.head]["nodes"])
+
+    def settle_accounts(self) -> None:
+        """Fail the hosts that should be in the cluster and are not, though they reported nothing."""
+        alive = {node["address"] for node in self.nodes if node["alive"]}
+        for name in self.everyone.present:
+            if (address := self.ends[name].address) not in alive:
+                problem = Problem(
+                    f"{name} is not among the hosts of its cluster",
+                    cause=f"Ray runs on it, and the head at {self.at} does not see {address}",
+                    fix=f"medley logs {name}; then medley up again",
+                )
+                self.everyone.fail(name, problem)
+
+    def foretold(self) -> Mapping[str, Table]:
+        """Return the command that would run on each host, and its reasons."""
+        return self._ask_begin(None, self.to_begin)
+
+    def described(self, name: str) -> Table:
+        member = self.everyone.cluster.hosts[name]
+        return {
+            "transcript": self.looks[name]["transcript"],
+            "kind": member.kind,
+            "env": member.env,
+            "image": self.everyone.cluster.image_of(name),
+            "slots": member.slots,
+            "engine": self.everyone.cluster.engine,
+        }
+
+    def _ask_begin(self, token: str | None, among: list[str]) -> dict[str, Table]:
+        """Ask for Ray on these hosts; without a token nothing is begun."""
+
+        def asked(name: str) -> Table:
+            end = self.ends[name]
+            more = {"gathered": self._gathered()} if name == self.head else {}
+            return {
+                **self.described(name),
+                "role": self.role(name),
+                "address": end.address,
+                "interface": end.interface,
+                "head": self.at,
+                "variables": [[each.name, each.value, each.why] for each in self.variables[name]],
+                "token": token,
+                "dry": token is None,
+                **more,
+            }
+
+        return self.everyone.ask("begin", asked, limit_s=_BEGIN_LIMIT_S, among=among)
+
+    def role(self, name: str) -> str:
+        return "head" if name == self.head else "worker"
+
+    def _token(self) -> str:
+        """Return the token of the standing cluster, by which new hosts join it, or a new one."""
+        if self.head in self.standing:
+            return str(self._ask("token", lambda _: {}, _LOOK_LIMIT_S, [self.head])[self.head]["token"])
+        return secrets.token_hex(32)
+
+    def _gathered(self) -> Table:
+        ends, present = self.ends, self.everyone.present
+        told = {ends[name].address: self.looks[name]["transcript"] for name in present if name in ends}
+        return {"told": told, "wanted": list(told)}
+
+    def _ask(
+        self, errand: str, asked: Asked, limit_s: float, among: Iterable[str] | None = None
+    ) -> dict[str, Table]:
+        """Ask hosts; raise the head's Problem where the head fails."""
+        answers = self.everyone.ask(errand, asked, limit_s=limit_s, among=among)
+        self._need_head()
+        return answers
+
+    def _need_head(self) -> None:
+        if problem := self.everyone.failed.get(self.head):
+            raise problem
+
+
+def _share_network(found: Mapping[str, facts.Facts], without: str, wishes: NetworkOptions) -> bool:
+    try:
+        per_host.new_cluster_network({name: each for name, each in found.items() if name != without}, wishes)
+    except Problem:
+        return False
+    return True

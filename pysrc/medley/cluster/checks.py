@@ -1,0 +1,186 @@
+"""Compare hosts before they join a cluster, and name those that cannot."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from medley.cluster import Cluster, ClusterHost
+from medley.environment import driver as drivers
+from medley.environment.engine_source import EngineRequest, EngineSource, engine_source, locked
+from medley.errors import Problem
+from medley.host.facts import Facts
+from medley.host.kind import Kind
+from medley.schema import EngineName
+
+# Ray itself compares versions, but says so in a log alone, and RAY_IGNORE_VERSION_MISMATCH does not help.
+# Libc, machine and what is preloaded may differ between hosts of different kinds, and do.
+_ALIKE = {"ray": "Ray", "python": "Python", "engine": "the engine"}
+CLOCK_LIMIT_S = 10
+"""Hours apart no certificate is valid and no log can be read beside another; ssh itself takes a second."""
+LEAST = 512 << 20
+"""For Ray's logs and sockets; what an engine environment takes is seen when it is built."""
+
+
+def terms(parts: Mapping[str, Any], versions: Mapping[str, str], host: str) -> dict[str, Any]:
+    """Return what the head keeps for hosts that join: its versions, and the parts of its environment.
+
+    The head adds `address`, its own in the cluster.
+    """
+    return {"host": host, "parts": dict(parts), "python": parts["python"], **versions}
+
+
+def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, address: str) -> None:
+    """Raise a Problem that names both sides, unless this host and the head can share a cluster."""
+    if heads is None:
+        raise Problem(
+            f"the Ray cluster at {address} is not medley's",
+            cause="its head keeps no note of what it runs, so nothing can be compared",
+            fix="end it there (ray stop), then: medley ray-head",
+        )
+    _require_same_image(ours, heads)
+    if differ := list(_differences(ours, heads)):
+        raise Problem(
+            f"this host ({ours['host']}) and the head ({heads['host']}) do not run the same",
+            cause="\n".join(differ),
+            fix="both out of one image (--image NAME), or both without one; a Jetson Orin: docs/orin.md"
+            if any(side["parts"].get("image") for side in (ours, heads))
+            else "use the same medley on both: git pull, or the same flake; then: medley env build",
+        )
+
+
+def _require_same_image(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> None:
+    """Require the same image on one architecture; on two, the contents are compared."""
+    here, there = (side["parts"].get("image") for side in (ours, heads))
+    if not here or not there or here["id"] == there["id"] or set(here["digests"]) & set(there["digests"]):
+        return
+    if ours["parts"].get("machine") != heads["parts"].get("machine"):
+        return
+    name = shlex.quote(there["name"])
+    raise Problem(
+        f"this host ({ours['host']}) and the head ({heads['host']}) do not run the same image",
+        cause=f"{here['name']} is {here['id'][:12]} here, {there['name']} is {there['id'][:12]} on the head",
+        fix=f"bring the head's: ssh {heads['host']} {there['runtime']} save {name} | {here['runtime']} load; "
+        f"then: --image {name}",
+    )
+
+
+def _differences(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> Iterator[str]:
+    for key, name in _ALIKE.items():
+        if ours.get(key) != heads.get(key):
+            yield f"{name} is {ours.get(key)} here and {heads.get(key)} on the head"
+    alike = ours["parts"].get("machine") == heads["parts"].get("machine")
+    if alike and ours["parts"].get("lock") != heads["parts"].get("lock"):
+        here, there = (str(side["parts"].get("lock"))[:12] for side in (ours, heads))
+        yield f"the engine environment's lock is {here} here and {there} on the head"
+
+
+def sources_of_members(
+    members: Mapping[str, tuple[Kind, "ClusterHost"]], engine: EngineName
+) -> dict[str, EngineSource]:
+    """Return the engine source of hosts in cluster.toml; whether one has Nix, it finds when it starts."""
+    known = locked()
+    return {
+        name: engine_source(kind, engine, EngineRequest(member.image, member.env), known, pinned=True)
+        for name, (kind, member) in members.items()
+    }
+
+
+def differences(name: str, greeting: Mapping[str, Any], ours: str, ahead_s: float) -> Iterator[Problem]:
+    """Yield what keeps the host from being asked any more; `ours` is the digest of our source."""
+    if greeting["medley"] != ours:
+        yield Problem(
+            f"{name} runs another medley than this host",
+            cause=f"the text of medley and its locks is {greeting['medley']} there and {ours} here",
+            fix="use the same on all hosts: git pull in both, or the same flake; then the same again",
+        )
+    if abs(ahead_s) > CLOCK_LIMIT_S:
+        yield Problem(
+            f"the clock of {name} is off",
+            cause=f"it is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} this host's",
+            fix=f"on {name}: sudo timedatectl set-ntp true; timedatectl",
+        )
+
+
+def shortages(name: str, look: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what the host has too little of to take part."""
+    if look["free_bytes"] < LEAST:
+        yield Problem(
+            f"the disk of {name} is full",
+            cause=f"{look['free_bytes'] >> 20} MiB left at {look['state']}, and Ray needs {LEAST >> 20}",
+            fix=f"on {name}: df -h {look['state']}; medley env clean; or MEDLEY_STATE=/another/disk",
+        )
+
+
+def driver(name: str, found: Facts, kind: Kind) -> Iterator[Problem]:
+    """Yield the Problem of a driver that is older than the CUDA of this kind's engines."""
+    if problem := drivers.too_old(name, found.driver.version, cuda(found), kind.host):
+        yield problem
+
+
+def cuda(found: Facts) -> str | None:
+    """Return the newest CUDA that the driver runs, of nvidia-smi or, on a Jetson without it, of L4T."""
+    l4t = found.board.l4t
+    return found.driver.cuda or (drivers.CUDA_OF_L4T.get(l4t.major) if l4t else None)
+
+
+def unfit(
+    found: Mapping[str, Facts], kinds: Mapping[str, Kind], cluster: Cluster, head: str
+) -> Iterator[tuple[str, Problem]]:
+    """Yield the hosts to leave out by what is known of them, before anything is fetched or built."""
+    members = {name: (kinds[name], cluster.member(name)) for name in found}
+    for name, each in found.items():
+        yield from ((name, problem) for problem in driver(name, each, kinds[name]))
+    yield from origins(members, cluster.engine, head)
+
+
+def origins(
+    members: Mapping[str, tuple[Kind, ClusterHost]], engine: EngineName, head: str
+) -> Iterator[tuple[str, Problem]]:
+    """Yield the hosts whose engine is known to differ from the head's."""
+    of = sources_of_members(members, engine)
+    for name, found in of.items():
+        if found.alone:
+            yield name, Problem(f"{name} cannot be in a cluster", cause=found.alone, fix=found.able or "")
+            continue
+        differ = found.differences(of[head]) if head in of else []
+        if differ:
+            ways = (*([f"{found.upgrade} on {name}"] if found.upgrade else []), "the same image on all hosts")
+            yield (
+                name,
+                Problem(
+                    f"{name} and {head} cannot be in one cluster",
+                    cause=f"{', '.join(differ)}: {name} has {found}; {head} has {of[head]}",
+                    fix=f"{', or '.join(ways)} (image = … in cluster.toml); until then: --without {name}",
+                ),
+            )
+
+
+def advice(name: str, look: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what does not stop the host, but should be changed."""
+    if look["boots"] is False:
+        user = look["user"]
+        yield f"{name}: it does not come back by itself after a reboot: sudo loginctl enable-linger {user}"
+
+
+def stands(look: Mapping[str, Any], role: str, head: str, address: str) -> bool:
+    """Whether the host's part in this cluster runs already, as it should be."""
+    found = look["membership"]
+    same = found and (found["role"], found["head"], found["address"]) == (role, head, address)
+    return bool(same and any(unit["running"] for unit in look["units"] if unit["name"] == "medley-ray"))
+
+
+def unreached(
+    said: Mapping[str, Mapping[str, Any]], head: str, addresses: Mapping[str, str]
+) -> Iterator[tuple[str, Problem]]:
+    """Yield the hosts to leave out because a firewall is between them and another; never the head."""
+    for name, each in said.items():
+        for other, address, port, why in each["closed"]:
+            yield (
+                name if other == head else other,
+                Problem(
+                    f"{name} does not reach {other}",
+                    cause=f"{address}:{port} from {addresses[name]}: {why}",
+                    fix=f"on {other}: sudo ufw allow from {addresses[name]}; sudo ufw status",
+                ),
+            )
+            break

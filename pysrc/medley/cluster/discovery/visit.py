@@ -1,0 +1,160 @@
+"""Look at each candidate over ssh, and choose head, names and network of a new cluster."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from medley import config, transcript
+from medley.cluster import Cluster
+from medley.cluster.discovery import HostCandidate, is_address, is_plain, parts
+from medley.cluster.fleet import Fleet, counted, is_here
+from medley.errors import Problem
+from medley.host import facts, kind
+from medley.host.facts import GIB, Facts
+from medley.host.kind import Kind
+from medley.network.fabric import fabric
+from medley.network.fabric.per_host import alone
+from medley.network.fabric.types import NetworkOptions, speed_text
+from medley.progress import Progress
+
+_LOOK_LIMIT_S = 90
+
+
+@dataclass(frozen=True)
+class HostSurvey:
+    """What is known of one host; without facts there is the Problem with the reason."""
+
+    name: str
+    target: str
+    here: bool = False
+    called: str = ""
+    facts: Facts | None = None
+    kind: Kind | None = None
+    problem: Problem | None = None
+
+    @property
+    def imaged(self) -> bool:
+        """Whether an image is all that it can run an engine out of."""
+        host = self.kind.host if self.kind else None
+        return bool(host and host.no_environment and host.container.image)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What a model may lie in: of its GPUs, or its own."""
+        if self.facts is None:
+            return 0
+        found, host = self.facts, self.kind.host if self.kind else None
+        own = [kind.gpu_memory_bytes(gpu, host, found) if host else gpu.memory_bytes for gpu in found.gpus]
+        # GPUs that share the host's memory have it once.
+        shared = all(gpu.memory_bytes is None for gpu in found.gpus)
+        return found.memory.total_bytes if shared else sum(each or 0 for each in own)
+
+    @property
+    def said(self) -> str:
+        if self.facts is None:
+            return f"not reached: {self.problem.cause if self.problem else ''}"
+        what = f"{self.kind.name if self.kind else 'of no known kind'}, {self.memory_bytes / GIB:.1f} GiB"
+        ways = alone(self.name, self.facts, NetworkOptions()).ways
+        if not ways:
+            return f"{what}, no link that others could reach"
+        rdma = " RDMA" if ways[0].port else ""
+        return f"{what}, {ways[0].link.name} {ways[0].ip}, {speed_text(ways[0].mbit)}{rdma}"
+
+    @property
+    def about(self) -> str:
+        """The same for readers of cluster.toml later."""
+        return self.said if self.facts else f"When this was written it was {self.said}"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (f"To mend it: {self.problem.fix}",) if self.problem else ()
+
+
+def with_own_names(made: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
+    """Name the hosts that are known only by an address by their own hostnames."""
+    taken, renamed = set(made), {}
+    for name, each in made.items():
+        own = each.called.partition(".")[0]
+        better = is_address(name) and is_plain(own) and own not in {*taken, "localhost"}
+        renamed[own if better else name] = replace(each, name=own) if better else each
+        taken.add(own)
+    return renamed
+
+
+def chosen_head(made: Mapping[str, HostSurvey], wanted: str | None) -> str:
+    """Return the wanted head; else this host, or the first with the most memory."""
+    if wanted:
+        found = next((name for name, each in made.items() if wanted in {name, parts(each.target)[1]}), None)
+        if found is None:
+            raise no_head(wanted, made)
+        return found
+    here = next((name for name, each in made.items() if each.here), None)
+    return here or max(made, key=lambda name: made[name].memory_bytes)
+
+
+def no_head(wanted: str, among: Iterable[str]) -> Problem:
+    names = tuple(among)
+    return Problem(
+        f"{wanted[:60]} cannot be the head",
+        cause=f"the hosts are {', '.join(names)}",
+        fix=f"take one of these: --head {names[0]}",
+    )
+
+
+def require_distinct(made: Mapping[str, HostSurvey]) -> None:
+    """One host under two names would join itself."""
+    for one, other in combinations(made.values(), 2):
+        same = _addresses(one) & _addresses(other)
+        if same and one.called == other.called and _addresses(one) == _addresses(other):
+            raise Problem(
+                f"{one.name} and {other.name} are one host",
+                cause=f"both call themselves {one.called} and have the address {min(same)}",
+                fix="name it once",
+            )
+
+
+def shared_network(made: Mapping[str, HostSurvey]) -> tuple[tuple[str, ...], str | None]:
+    """Describe the network that they share for cluster.toml; returns it too."""
+    found = {name: each.facts for name, each in made.items() if each.facts}
+    if len(found) < 2:  # noqa: PLR2004 - a wire has two ends
+        return ("Too few hosts answered to say which that is.",), None
+    try:
+        best = fabric(found)
+    except Problem as problem:
+        return (f"There is none: {problem.what}: {problem.cause}.", f"To mend it: {problem.fix}"), None
+    ends = ", ".join(f"{name} {end.interface} {end.address}" for name, end in best.ends.items())
+    mbit = min(end.mbit or 0 for end in best.ends.values())
+    how = {"rdma": "RDMA", "tcp": "TCP", "none": ""}[best.transport]
+    where = best.networks[0] if best.networks else "no network"
+    missing = [name for name, each in made.items() if not each.facts]
+    but = f" Without {', '.join(missing)}: not reached." if missing else ""
+    noted = (f"But {each.what}: {each.cause}. To mend it: {each.fix}" for each in best.findings)
+    return (f"Now that is {where}, {how} at {speed_text(mbit)}: {ends}.{but}", *noted), where
+
+
+def _addresses(visit: HostSurvey) -> set[str]:
+    found = alone(visit.name, visit.facts, NetworkOptions()).ways if visit.facts else ()
+    return {str(way.ip) for way in found}
+
+
+def survey_hosts(chosen: Mapping[str, HostCandidate], watch: Progress) -> dict[str, HostSurvey]:
+    """Look at all of them at once; returns them by their names in the cluster."""
+    hosts = {name: {"ssh": each.target} for name, each in chosen.items()}
+    cluster = config.build({"hosts": hosts}, Cluster, "the hosts")
+    with watch.stage(f"look at {counted(chosen)}"), Fleet(cluster, watch) as everyone:
+        looks = everyone.ask("look", lambda _: {}, limit_s=_LOOK_LIMIT_S)
+        made = {}
+        for name, each in chosen.items():
+            made[name] = HostSurvey(
+                name, each.target, is_here(cluster, name), problem=everyone.failed.get(name)
+            )
+            if name not in looks:
+                continue
+            called = str(everyone.remotes[name].greeting.get("host", ""))
+            found = facts.facts(transcript.parse(str(looks[name]["transcript"])))
+            made[name] = replace(made[name], called=called, facts=found)
+            try:
+                made[name] = replace(made[name], kind=kind.kind_of(found))
+            except Problem as problem:
+                made[name] = replace(made[name], problem=problem)
+    return made

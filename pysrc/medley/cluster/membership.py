@@ -1,0 +1,258 @@
+"""Join this host to a Ray cluster, note its membership, and ask the cluster; Ray may be in a container."""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from medley import explain, json_shape, process, process_identity, storage, transcript
+from medley.cluster import ray, units
+from medley.command import UNSET, Command
+from medley.environment import container, container_image, container_runtime, virtualenv
+from medley.environment.container import Runtime
+from medley.environment.container_image import ContainerEnvironment
+from medley.environment.virtualenv import Environment
+from medley.errors import Problem
+from medley.process import Finished, Process, wait_until
+from medley.process_identity import Identity
+from medley.transcript import Transcript
+
+UP = "Ray runtime started"
+UNIT = "medley-ray"
+EngineEnvironment = Environment | ContainerEnvironment
+_START_LIMIT_S = 90
+_ASK_LIMIT_S = 30
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Membership of this host in a Ray cluster, as it is noted here while it lasts."""
+
+    role: str
+    """`head` or `worker`."""
+    head: str
+    """HOST:PORT of the head."""
+    address: str
+    interface: str
+    environment: str
+    """The folder of the engine environment whose Ray runs."""
+    token: str
+    image: Mapping[str, Any] | None = None
+    """The image that its Ray runs out of instead."""
+
+    def engine_environment(self) -> EngineEnvironment:
+        """Return what this host's Ray runs out of, which the engine must run out of too."""
+        if self.image:
+            return container_image.noted(self.image)
+        there = virtualenv.at(Path(self.environment))
+        if there is None:
+            raise Problem(
+                "the engine environment of this cluster is gone",
+                cause=f"{self.environment} is not there any more",
+                fix="medley ray-stop, then start the cluster again",
+            )
+        return there
+
+    def ask(
+        self, verb: str, *words: str, script: str = "ray_state.py", limit_s: float = _ASK_LIMIT_S
+    ) -> Mapping[str, Any]:
+        """Return what a script of payload/ reports of this cluster."""
+        there, token = self.engine_environment(), Path(self.token)
+        return ask(there, token, verb, self.head, *words, script=script, limit_s=limit_s)
+
+
+def folder() -> Path:
+    """Return Ray's folder, whose path is short: Ray's sockets below it may have 107 letters."""
+    return storage.state() / "ray"
+
+
+def noted() -> Membership | None:
+    """Return the noted membership if its processes are still there."""
+    found, runtime = last(), _container_runtime()
+    if found and (processes() or (runtime and container_runtime.runs(runtime, _container_name()))):
+        return found
+    return None
+
+
+def last() -> Membership | None:
+    """Return the membership that was noted and not ended, also where its processes are gone."""
+    return storage.record(_note(), Membership)
+
+
+def require_none() -> None:
+    """Raise a Problem where this host takes part in a cluster already."""
+    if found := noted():
+        raise Problem(
+            f"this host is in a cluster already, as its {found.role}",
+            cause=f"its head is {found.head}",
+            fix="medley status shows it; medley ray-stop ends it here",
+        )
+
+
+def processes() -> set[Identity]:
+    """Find the processes of our cluster on this host: all that carry our mark."""
+    mark = str(folder())
+    return {
+        each for each, env in process_identity.process_environments().items() if env.get(ray.MARK) == mark
+    }
+
+
+def stop() -> int:
+    """End all processes of the cluster here, and their keeper; returns how many there were."""
+    found = processes()
+    units.stop(UNIT)
+    process_identity.end_processes(found, grace_s=3)
+    # What runs in a container may be another user's, so that only its name is ours.
+    contained = _end_container()
+    _note().unlink(missing_ok=True)
+    return len(found) or int(contained)
+
+
+@contextlib.contextmanager
+def begun(command: Command, membership: Membership) -> Iterator[None]:
+    """Run `ray start`, and note the membership when the body is done; if that fails, end what was begun."""
+    storage.make(folder())
+    try:
+        _start(command, membership.image)
+        yield
+        note(membership)
+    except BaseException:
+        stop()
+        raise
+
+
+def note(membership: Membership) -> None:
+    if membership.image:
+        storage.write(_container_note(), membership.image["runtime"])
+    storage.write(_note(), json.dumps(asdict(membership)))
+
+
+def _start(command: Command, image: Mapping[str, Any] | None) -> None:
+    if image:
+        _end_container()
+        # Before it starts, so that it is ended whatever becomes of us.
+        storage.write(_container_note(), image["runtime"])
+    finished = process.run(command, limit_s=_START_LIMIT_S)
+    if image and not finished.status:
+        seen: list[str] = []
+        follow = Command((image["runtime"], "logs", "--follow", _container_name()))
+        logs = Process(follow, lambda line: seen.append(line) if UP in line else None)
+        try:
+            wait_until(lambda: seen or logs.poll(), _START_LIMIT_S)
+        finally:
+            logs.stop(grace_s=5)
+        finished = Finished(0 if seen else 1, tuple(logs.last))
+    if finished.status:
+        problem = Problem(
+            "Ray could not be started",
+            cause="\n".join(finished.lines[-6:]) or f"ray start exited with {finished.status}",
+            fix=f"run it by itself: {command}",
+        )
+        raise explain.explain_output(problem, finished.lines)
+
+
+def _end_container() -> bool:
+    """End the container of Ray; whether there was one."""
+    runtime = _container_runtime()
+    found = runtime is not None and container_runtime.remove(runtime, _container_name())
+    _container_note().unlink(missing_ok=True)
+    return found
+
+
+def _container_name() -> str:
+    return container.name(container_image.RAY, storage.state())
+
+
+def _container_runtime() -> Runtime | None:
+    try:
+        return "docker" if _container_note().read_text(encoding="utf-8") == "docker" else "podman"
+    except FileNotFoundError:
+        return None
+
+
+def _container_note() -> Path:
+    return storage.state() / "ray-container"
+
+
+def ask(
+    environment: EngineEnvironment,
+    token: Path,
+    verb: str,
+    address: str,
+    *rest: str,
+    script: str = "ray_state.py",
+    limit_s: float = _ASK_LIMIT_S,
+) -> Mapping[str, Any]:
+    """Return what a script of payload/ reports of the cluster whose head is at `address`."""
+    finished = process.run(asked(environment, token, script, verb, address, *rest), limit_s=limit_s)
+    return _answer(finished.lines, token, address)
+
+
+def tell(
+    environment: EngineEnvironment,
+    token: Path,
+    head: str,
+    address: str,
+    answers: Transcript,
+    *,
+    note: Mapping[str, Any] | None = None,
+) -> None:
+    """Keep this host's facts with the head at HOST:PORT, and with a head's own its terms (`note`)."""
+    file = folder() / "facts.txt"
+    storage.write(file, transcript.text(answers))
+    terms = [json.dumps(note)] if note else []
+    ask(environment, token, "note" if note else "tell", head, address, str(file), *terms)
+
+
+@contextlib.contextmanager
+def held(found: Membership, slots: Mapping[str, int]) -> Iterator[None]:
+    """Hold these slots, by host, while the body runs: Ray, which chooses by itself, puts no ranks there."""
+    if not slots:
+        yield
+        return
+    lines: list[str] = []
+    token = Path(found.token)
+    words = ("hold", found.head, found.address, *(f"{host}={count}" for host, count in slots.items()))
+    process = Process(asked(found.engine_environment(), token, "ray_state.py", *words), lines.append)
+    try:
+        wait_until(lambda: _object(lines) or process.poll(), _ASK_LIMIT_S)
+        _answer(lines, token, found.head)
+        yield
+    finally:
+        process.stop(grace_s=5)
+
+
+def asked(
+    environment: EngineEnvironment, token: Path, script: str, *words: str, reads: tuple[Path, ...] = ()
+) -> Command:
+    """Return the command that runs a script of payload/ on a cluster; the script `reads` these folders."""
+    env = {each.name: each.value for each in ray.variables(token)}
+    path = Path(__file__).parents[1] / "environment" / "payload" / script
+    return environment.started(
+        Command((str(environment.python), str(path), *words), env, UNSET), path.parent, *reads
+    )
+
+
+def _object(lines: Sequence[str]) -> str | None:
+    return next((line for line in reversed(lines) if line.startswith("{")), None)
+
+
+def _answer(lines: Sequence[str], token: Path, address: str) -> Mapping[str, Any]:
+    table = json_shape.table(_object(lines) or "") or {"error": "", "said": "\n".join(lines[-3:])}
+    if "error" not in table:
+        return table
+    if "Authentication" in table["error"] or "InvalidAuthToken" in table["said"]:
+        raise Problem(
+            f"the cluster at {address} does not take this token",
+            cause=f"{token} is not the token of its head",
+            fix="bring the head's: medley ray-worker HEAD --token-file FILE",
+        )
+    raise Problem(
+        f"the cluster at {address} does not answer", cause=table["said"], fix="medley status on its head"
+    )
+
+
+def _note() -> Path:
+    return storage.state() / "ray.json"

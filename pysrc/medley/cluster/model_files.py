@@ -1,0 +1,210 @@
+"""Copy a model, and the extra files that it needs, to every host of a cluster."""
+
+import json
+import secrets
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from medley import storage
+from medley.cluster.fleet import Asked, Fleet
+from medley.cluster.membership import Membership
+from medley.command import AnnotatedCommand
+from medley.errors import Problem
+from medley.model import extra_files, remote_code
+from medley.model.extra_files import ModelExtras
+from medley.model.remote_code import Code
+from medley.model.transfer import chain
+from medley.progress import Progress
+from medley.schema import ExtraFile
+
+_ASK_LIMIT_S = 60
+_HASH_LIMIT_S = 24 * 3600
+_FETCH_LIMIT_S = 7 * 24 * 3600
+Table = Mapping[str, Any]
+
+
+@dataclass
+class ModelPull:
+    """The steps of `medley pull` over a cluster, in order."""
+
+    everyone: Fleet
+    target: str
+    """A folder's path, the same on every host, or ORG/NAME."""
+    addresses: Mapping[str, str]
+    """Of each host, on the wire that all share."""
+    origin: str | None = None
+    """The host that the user wants it from."""
+    manifest: Table = field(default_factory=dict)
+    size_bytes: int = 0
+    having: tuple[str, ...] = ()
+    received: Mapping[str, int] = field(default_factory=dict)
+
+    def find(self) -> bool:
+        """Find the hosts that have it; returns whether it must be downloaded first."""
+        said = self._ask("has", limit_s=_ASK_LIMIT_S)
+        self.having = tuple(name for name, each in said.items() if each["here"])
+        if self.origin and self.origin in self.having:
+            self.having = (self.origin, *(name for name in self.having if name != self.origin))
+        if not self.having and self.target.startswith("/"):
+            raise Problem(
+                f"no host has {self.target}",
+                cause=f"there is no config.json in it on {', '.join(said)}",
+                fix="copy the folder to one of them, at that path: rsync -a FOLDER/ HOST:FOLDER/",
+            )
+        return not self.having
+
+    def download(self) -> None:
+        """Download it on the head, or where the user wants."""
+        name = self.origin or self.everyone.cluster.head
+        self._ask("download", limit_s=_FETCH_LIMIT_S, among=[name])
+        self._need(name)
+        self.having = (name,)
+
+    def describe(self, *, fresh: bool = False) -> None:
+        """Choose the manifest that all shall have: the one that most hosts with the model have now.
+
+        A copy that took damage is one among several that did not. `fresh`: all of it is read, for that.
+        """
+        said = self._ask("offer", lambda _: {"fresh": fresh}, limit_s=_HASH_LIMIT_S, among=self.having)
+        if not said:
+            raise self.everyone.failed[self.having[0]]
+        source = reference({name: each["digest"] for name, each in said.items()}, self.origin)
+        self.having = (source, *(name for name in said if name != source))
+        self.manifest, self.size_bytes = said[source]["manifest"], said[source]["size_bytes"]
+
+    def bring(self) -> None:
+        """Send it to all others, each from the one before it; pieces that are there are not sent again."""
+        source, secret = self.having[0], secrets.token_hex(32)
+        more = {"manifest": self.manifest, "secret": secret}
+        opened = self._ask(
+            "pass on",
+            lambda name: {**more, "address": self.addresses[name], "whole": name == source},
+            limit_s=_ASK_LIMIT_S,
+        )
+        self._need(source)
+        places = {name: [name, self.addresses[name], each["port"]] for name, each in opened.items()}
+        asks = chain(list(places), [source])
+        said = self._ask(
+            "fetch",
+            lambda name: {"secret": secret, "sources": [places[each] for each in asks[name]]},
+            limit_s=_FETCH_LIMIT_S,
+            among=asks,
+        )
+        self.received = {name: each["received_bytes"] for name, each in said.items()}
+        self._ask("close", limit_s=_ASK_LIMIT_S)
+
+    def verify(self) -> dict[str, list[str]]:
+        """Read all of it again on every host; returns by host what differs from the first one."""
+        said = self._ask("verify", lambda _: {"manifest": self.manifest}, limit_s=_HASH_LIMIT_S)
+        return {name: list(each["damage"]) for name, each in said.items()}
+
+    def _ask(
+        self, step: str, more: Asked = lambda _: {}, *, limit_s: float, among: Iterable[str] | None = None
+    ) -> dict[str, Table]:
+        def asked(name: str) -> Table:
+            return {"step": step, "target": self.target, **more(name)}
+
+        return self.everyone.ask("transfer", asked, limit_s=limit_s, among=among)
+
+    def _need(self, name: str) -> None:
+        if problem := self.everyone.failed.get(name):
+            raise problem
+
+
+def reference(digests: Mapping[str, str], origin: str | None = None) -> str:
+    """The host whose copy counts: the one the user names, or the first of those that most agree with."""
+    if origin and origin in digests:
+        return origin
+    count = Counter(digests.values())
+    return max(digests, key=lambda name: count[digests[name]])
+
+
+def bring_files(found: Membership, beside: ModelExtras, watch: Progress) -> None:
+    """Copy the extra files to each host's own cache, and require the same extra code on all of them.
+
+    Each host fetches the code of a repository by itself, at the commit that the engine gets.
+    """
+    if beside.files:
+        with watch.stage("bring what the model needs to every host"):
+            names = {
+                path.relative_to(storage.cache()).as_posix(): (need, path) for need, path in beside.files
+            }
+            said = _ask(found, "put", json.dumps({str(path): name for name, (_, path) in names.items()}))
+            for host, of_host in said.items():
+                for name, (need, _) in names.items():
+                    require_there(host, need, of_host.get(name, {}))
+                    if of_host[name]["written"]:
+                        watch.note(f"{host}: {of_host[name]['path']} brought")
+    if beside.code and beside.code.commit is None:
+        require_same(beside.code, _ask(found, "python", beside.code.where))
+
+
+def prepare_files(beside: ModelExtras, head: str, watch: Progress) -> None:
+    """Fetch the files for a host that joins a model by itself, and compare its extra code."""
+    extra_files.fetch_extras(tuple(need for need, _ in beside.files), watch)
+    if beside.code and beside.code.commit is None:
+        folder = beside.code.where
+        differ = _differences(remote_code.code_fingerprints(Path(folder)), beside.code.files)
+        if differ:
+            typed = shlex.quote(folder)
+            raise Problem(
+                f"this host has other code in {folder} than the head, which is what is trusted",
+                cause="\n".join(differ),
+                fix=f"bring the head's: rsync -a {head.partition(':')[0]}:{typed}/ {typed}/\n"
+                "and remove here what is missing there",
+            )
+
+
+def localized(reasoned: AnnotatedCommand, cache: str) -> AnnotatedCommand:
+    """Adapt a head's command to the files in this host's own cache; `cache` is the head's."""
+
+    def moved(value: str) -> str:
+        theirs = f"{cache}/needs/"
+        return f"{storage.cache()}/needs/{value.removeprefix(theirs)}" if value.startswith(theirs) else value
+
+    return replace(
+        reasoned,
+        flags=tuple(replace(each, value=each.value and moved(each.value)) for each in reasoned.flags),
+        variables=tuple(replace(each, value=moved(each.value)) for each in reasoned.variables),
+    )
+
+
+def require_there(host: str, need: ExtraFile, said: Mapping[str, Any]) -> None:
+    if said.get("sha256") != need.sha256:
+        raise Problem(
+            f"{need.name} could not be brought to {host}",
+            cause=said.get("error") or f"there its SHA-256 is {said.get('sha256')}, and not {need.sha256}",
+            fix=f"see whether {said.get('path', 'its cache')} can be written there, and has space: df -h ~",
+        )
+
+
+def require_same(code: Code, hosts: Mapping[str, Mapping[str, str]]) -> None:
+    """Require the same code in the model's folder on every host as is trusted here."""
+    for host, files in hosts.items():
+        differ = _differences(files, code.files)
+        if differ:
+            typed = shlex.quote(code.where)
+            raise Problem(
+                f"{host} has other code in {code.where} than this host",
+                cause="\n".join(differ),
+                fix=f"bring this one's: rsync -a {typed}/ HOST:{typed}/\n"
+                "and remove there what is missing here",
+            )
+
+
+def _differences(files: Mapping[str, str], trusted: Mapping[str, str]) -> list[str]:
+    return [
+        f"{name}: SHA-256 {files.get(name) or 'missing'}, trusted is {trusted.get(name) or 'none'}"
+        for name in sorted({**files, **trusted})
+        if files.get(name) != trusted.get(name)
+    ]
+
+
+def _ask(found: Membership, verb: str, what: str) -> Mapping[str, Any]:
+    """Ask all hosts of the cluster; returns the answers by host."""
+    said = found.ask(verb, found.address, what, script="ray_store.py", limit_s=_ASK_LIMIT_S)
+    return dict(said["hosts"])

@@ -1,0 +1,152 @@
+"""Describe what this host brings into a cluster: tools, slots, memory, and what its Ray runs out of."""
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from medley.cluster import checks, membership
+from medley.cluster.membership import Membership
+from medley.cluster.ray import Node, RayPlace
+from medley.command import AnnotatedCommand, Flag, Variable
+from medley.engine.launch import ENGINES
+from medley.environment import container_image, engine_source, virtualenv
+from medley.environment.container_image import ContainerEnvironment
+from medley.environment.toolkit import of_toolkit
+from medley.environment.tools import Tools
+from medley.environment.virtualenv import Environment
+from medley.errors import Problem
+from medley.host.facts import Facts
+from medley.host.kind import Kind
+from medley.network.fabric.per_host import HostNetwork
+from medley.network.fabric.types import Endpoint
+from medley.schema import EngineName
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    tools: Tools
+    """With Ray among its programs; may not exist yet where nothing is to be started."""
+    slots: int
+    threads: int
+    memory_bytes: int
+    settings: tuple[Variable, ...]
+    """The toolkit's variables, and PATH with its programs."""
+    engine: EngineName = "vllm"
+    imaged: ContainerEnvironment | None = None
+    """The image that it runs out of instead."""
+
+    @property
+    def environment(self) -> Environment | ContainerEnvironment:
+        """The engine environment, or the image, with Ray in it."""
+        if self.imaged:
+            container_image.require_ray(self.imaged)
+            return self.imaged
+        there = environment(self.tools)
+        if not (there.programs / "ray").exists():
+            raise Problem(
+                f"{there.path} cannot take part in a cluster",
+                cause="it has no bin/ray",
+                fix=f"{there.python} -m pip install ray, of the version that the other hosts have",
+            )
+        return there
+
+    def node(self, wiring: HostNetwork) -> Node:
+        return Node(wiring.end.address, self.slots, self.threads, self.memory_bytes)
+
+    @property
+    def nccl(self) -> tuple[int, ...]:
+        """The version of NCCL that connects its ranks."""
+        return container_image.nccl(self.environment) or engine_source.nccl(self.engine)
+
+    def terms(self) -> dict[str, Any]:
+        return terms(self.environment)
+
+    def started(self, start: AnnotatedCommand) -> AnnotatedCommand:
+        """Return `ray start` as it is run here: in a container it has to stay."""
+        if not self.imaged:
+            return start
+        inner = _blocking(start, "the container ends when Ray does")
+        return self.imaged.contained(inner, container_image.RAY, detached=True)
+
+    def kept(self, start: AnnotatedCommand) -> AnnotatedCommand:
+        """Return `ray start` as a unit runs it: it stays as long as Ray does."""
+        plain = Flag(("--log-color",), "false", "it goes to a file")
+        inner = _blocking(start, "who keeps it sees when it ends", plain)
+        return self.imaged.contained(inner, container_image.RAY) if self.imaged else inner
+
+    def membership(self, role: str, head: str, end: Endpoint, token: Path) -> Membership:
+        there = self.environment
+        place = "" if isinstance(there, ContainerEnvironment) else str(there.path)
+        image = self.imaged.choice.table if self.imaged else None
+        return Membership(role, head, end.address, end.interface, place, str(token), image)
+
+    def place(self, token: Path) -> RayPlace:
+        return RayPlace(self.tools.binary / "ray", membership.folder(), token)
+
+    def on(self, wiring: HostNetwork) -> Iterator[Variable]:
+        """Yield the variables of every Ray process on this host, besides Ray's own."""
+        yield from self.settings
+        yield from wiring.variables
+        yield from self.named(wiring.end.address)
+
+    def named(self, address: str) -> Iterator[Variable]:
+        """Yield the variable by which the engine learns this host's address, where Ray's is not enough."""
+        if self.engine == "sglang":
+            yield Variable("SGLANG_HOST_IP", address, "ranks find each other at the address that Ray knows")
+
+
+def _blocking(start: AnnotatedCommand, why: str, *more: Flag) -> AnnotatedCommand:
+    stays = Flag(("--block",), None, why)
+    said = Variable("PYTHONUNBUFFERED", "1", "so that it is heard when Ray is up")
+    return replace(start, flags=(*start.flags, stays, *more), variables=(*start.variables, said))
+
+
+def terms(environment: Environment | ContainerEnvironment) -> dict[str, Any]:
+    """Return this host's versions and parts that all hosts must have in common."""
+    names = ("ray", *ENGINES)
+    if isinstance(environment, ContainerEnvironment):
+        found = environment.versions(names)
+    else:
+        found = virtualenv.versions(environment.path, names)
+    there = ((engine.TITLE, found[name]) for name, engine in ENGINES.items())
+    engines = (f"{title} {version.partition('+')[0]}" for title, version in there if version)
+    alike = {"ray": found["ray"], "engine": " and ".join(engines)}
+    return checks.terms(environment.parts, alike, socket.gethostname())
+
+
+def environment(tools: Tools) -> Environment:
+    """Return the engine environment, which has been built, or is the user's own."""
+    there = virtualenv.at(tools.binary.parent)
+    if there is None:
+        raise AssertionError(tools.binary)  # tools.ready raises, or leaves a manifest
+    return there
+
+
+def part(
+    facts: Facts,
+    kind: Kind,
+    tools: Tools,
+    *,
+    slots: int | None,
+    path: str,
+    engine: EngineName = "vllm",
+    imaged: ContainerEnvironment | None = None,
+) -> NodeSpec:
+    """Describe this host with these tools; `path` is the PATH that medley was started with."""
+    if kind.host.device != "cpu" and slots and slots > len(facts.gpus):
+        raise Problem(
+            f"this host cannot have {slots} slots",
+            cause=f"each is a GPU, and it has {len(facts.gpus)}",
+            fix=f"--slots {len(facts.gpus)}, or leave it out",
+        )
+    return NodeSpec(
+        tools=tools,
+        slots=slots or (1 if kind.host.device == "cpu" else len(facts.gpus)),
+        threads=facts.cpu.threads,
+        memory_bytes=facts.memory.total_bytes,
+        settings=tuple(of_toolkit(tools.settings, tools.programs, path)),
+        engine=engine,
+        imaged=imaged,
+    )

@@ -1,0 +1,215 @@
+"""Serve over a Ray cluster: wait for its hosts, choose slots, and check where the ranks are."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medley import config, transcript
+from medley.cluster import membership, ray
+from medley.cluster.membership import Membership
+from medley.command import Variable
+from medley.engine import variable
+from medley.engine.launch import ENGINES
+from medley.environment import container_image
+from medley.errors import Problem
+from medley.host import facts
+from medley.host.kind import match_kind
+from medley.network.fabric import per_host
+from medley.planner import Layout, devices, devices_of
+from medley.planner.placement import PlacementOptions
+from medley.planner.topology import Topology
+from medley.process import wait_until
+from medley.progress import Progress
+from medley.schema import EngineName
+from medley.transcript import Transcript
+
+_LOOK_EVERY_S = 2
+
+
+def cluster(hosts: int | None) -> Membership | None:
+    """Return the cluster to serve over; None where this host is in none, or is a worker that serves alone.
+
+    A head that serves alone is still in it, so that its slot is taken.
+    """
+    found = membership.noted()
+    if hosts == 1 and (found is None or found.role != "head"):
+        return None
+    if found is None and (hosts or 1) > 1:
+        raise Problem(
+            f"there is no cluster of {hosts} hosts here",
+            cause="this host heads none",
+            fix="medley ray-head, then medley ray-worker on each other host",
+        )
+    if found and found.role != "head":
+        raise Problem(
+            "this host is a worker of a cluster, and a model is served from its head",
+            cause=f"the head is {found.head}",
+            fix="run medley serve there, or serve on this host alone: --hosts 1",
+        )
+    return found
+
+
+def nodes(found: Membership) -> list[Mapping[str, Any]]:
+    """Return the hosts that Ray knows of, those that are gone too."""
+    return list(found.ask("read")["nodes"])
+
+
+def engine(found: Membership, asked: EngineName | None) -> EngineName:
+    """Return the engine whose environment this cluster runs."""
+    there = container_image.engines(found.engine_environment())
+    if asked and asked not in there:
+        raise Problem(
+            f"this cluster has no {ENGINES[asked].TITLE}",
+            cause=f"it runs {found.environment}, which has {' and '.join(there) or 'no engine'}",
+            fix=f"on all hosts medley ray-stop, then start it anew: medley ray-head --engine {asked}",
+        )
+    return asked or (there or ["vllm"])[0]
+
+
+def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) -> Topology:
+    """Wait for `wanted` hosts with free slots; returns them with the facts they gave when they joined."""
+    nodes = _present(found, wanted, wait_s, watch)
+    if nodes[0]["address"] != found.address:
+        raise Problem(
+            "this host has no free slot, and the first rank must be here",
+            cause="another model has it",
+            fix="end that one: medley status names it",
+        )
+    told, addresses = _told(found)
+    hosts = {name: facts.facts(each) for name, each in told.items()}
+    names = {address: name for name, address in addresses.items()}
+    slots = {node["address"]: node["free"] for node in nodes}
+    if silent := set(slots) - set(names):
+        raise Problem(
+            f"{', '.join(sorted(silent))} told nothing of itself",
+            cause="it was not joined by this medley's ray-worker",
+            fix="on it: medley ray-stop, then medley ray-worker HEAD",
+        )
+    known, order = config.hosts(), tuple(names[address] for address in slots)
+    return Topology(
+        hosts={name: (hosts[name], match_kind(hosts[name], known)) for name in order},
+        order=order,
+        slots={names[address]: free for address, free in slots.items()},
+        busy={names[node["address"]]: node["slots"] - node["free"] for node in nodes},
+        addresses={name: addresses[name] for name in order},
+        measured=devices.read_measurements(),
+        nccl=container_image.nccl(found.engine_environment()),
+    )
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The ranks of each host by address, in order of ranks, and the slots to leave alone."""
+
+    slots: Mapping[str, int]
+    spare: Mapping[str, int]
+
+
+def taken(layout: Layout, site: Topology) -> Taken:
+    ranks = Counter(device.host for device in devices_of(layout))
+    spare = {name: free - ranks[name] for name, free in site.slots.items()}
+    return Taken(
+        {site.addresses[name]: ranks[name] for name in site.order if ranks[name]},
+        {site.addresses[name]: count for name, count in spare.items() if count},
+    )
+
+
+def _present(
+    found: Membership, wanted: int | None, wait_s: float, watch: Progress
+) -> list[Mapping[str, Any]]:
+    known: list[Mapping[str, Any]] = []
+    present: list[Mapping[str, Any]] = []
+    needed = wanted or 1
+
+    def complete() -> bool:
+        known[:] = nodes(found)
+        present[:] = ray.in_order_of_ranks(known, found.address)
+        return len(present) >= needed
+
+    with watch.stage(f"wait for {wanted or 'the'} hosts"):
+        if wait_until(complete, wait_s, every_s=_LOOK_EVERY_S):
+            return present
+    here = ", ".join(f"{node['name']} ({node['address']}, {node['free']} free slots)" for node in present)
+    busy = [node["name"] for node in known if node["alive"] and node["slots"] and not node["free"]]
+    raise Problem(
+        f"{needed} hosts are needed, and {len(present)} are here",
+        cause=f"after {wait_s:.0f} s there are {here or 'none'}"
+        + (f"; every slot of {', '.join(busy)} is taken by another model" if busy else ""),
+        fix=f"medley up brings back those of cluster.toml; by hand, on each host that is missing: "
+        f"medley ray-worker HEAD; or over these: --hosts {len(present)}"
+        if present
+        else "end the other model (medley status names it), or bring hosts back: medley up; without "
+        "cluster.toml: medley ray-worker HEAD",
+    )
+
+
+def require_weights(found: Membership, folder: Path) -> None:
+    """Raise a Problem that names the hosts which lack a model that is a folder here."""
+    file = folder / "config.json"
+    if lacking := found.ask("lacking", found.address, str(file))["lacking"]:
+        typed = shlex.quote(str(folder))
+        raise Problem(
+            f"{', '.join(lacking)} has not this model",
+            cause=f"there is no {file} there, and every host reads its own copy",
+            fix=f"medley pull {typed}; or bring it there by hand: rsync -a {typed}/ HOST:{typed}/",
+        )
+
+
+def settings(
+    found: Membership, site: Topology, wanted: PlacementOptions, environ: Mapping[str, str], watch: Progress
+) -> Iterator[Variable]:
+    """Yield the variables that an engine needs to place its ranks on these hosts and to connect them."""
+    wishes = site.wishes(wanted.wishes, wanted.engine)
+    fabric, wired = per_host.running_cluster_network(
+        site.facts, site.addresses, site.order[0], wishes, environ
+    )
+    for line in (*fabric.why, *(f"{each.what}: {each.cause}; {each.fix}" for each in fabric.findings)):
+        watch.note(line)
+    yield from over_ray(wanted.engine, found.head, Path(found.token), wired)
+
+
+def over_ray(engine: EngineName, head: str, secret: Path, wired: Iterable[Variable]) -> Iterator[Variable]:
+    """Yield an engine's variables for this cluster; `wired` are those of the network."""
+    yield from ray.variables(secret)
+    yield Variable("RAY_ADDRESS", head, "this cluster, and none that the engine would start itself")
+    yield from wired
+    yield variable(engine)
+    if engine == "sglang":
+        own = head.partition(":")[0]
+        yield Variable("SGLANG_HOST_IP", own, "ranks find this one at the address that Ray knows")
+
+
+def transcripts(found: Membership) -> dict[str, Transcript]:
+    """Return the transcripts that the living hosts gave when they joined."""
+    return _told(found)[0]
+
+
+def _told(found: Membership) -> tuple[dict[str, Transcript], dict[str, str]]:
+    said = found.ask("read")
+    names = {node["address"]: f"{node['name']} ({node['address']})" for node in said["nodes"]}
+    texts = {names[address]: transcript.parse(text) for address, text in said["told"].items()}
+    return texts, {names[address]: address for address in said["told"]}
+
+
+def ranks(found: Membership) -> list[tuple[int, int, str]]:
+    """Return pipeline stage, tensor rank and address of each rank that runs."""
+    return ray.ranks(found.ask("ranks")["ranks"])
+
+
+def require_order(seen: list[tuple[int, int, str]], expected: Mapping[str, int], tensor: int) -> None:
+    """Require the ranks where the plan has them, because its layers are split by that."""
+    places = [address for address, slots in expected.items() for _ in range(slots)]
+    planned = [(rank // tensor, rank % tensor, address) for rank, address in enumerate(places)]
+    if seen != planned:
+        raise Problem(
+            "the ranks are not where they were planned",
+            cause=f"planned {_listed(planned)}; they are {_listed(seen)}",
+            fix="try again; if it stays so: medley ray-stop on all hosts, and start the cluster anew",
+        )
+
+
+def _listed(ranks: list[tuple[int, int, str]]) -> str:
+    return ", ".join(f"stage {stage} rank {rank} on {address}" for stage, rank, address in ranks) or "none"

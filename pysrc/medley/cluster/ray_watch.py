@@ -1,0 +1,209 @@
+"""Notice that Ray has ended or cannot be reached; name the host whose loss ended an engine."""
+
+import contextlib
+import errno
+import re
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from medley.cluster import membership
+from medley.cluster.membership import EngineEnvironment, Membership, ask
+from medley.errors import Problem, in_words
+from medley.host.facts.network import Net
+from medley.network.ports import RayPorts
+from medley.process import wait_until
+from medley.process_identity import Identity
+
+VITAL = ("raylet", "gcs_server")
+"""Names of the processes without which Ray is none; `ray start --block` does not see each of them end."""
+_CONNECT_LIMIT_S = 4
+_ASK_EVERY_S = 2
+_ASK_LIMIT_S = 10
+_DEAD_LIMIT_S = 25
+_LOOK_EVERY_S = 1.0
+_LOOK_LIMIT_S = 1.0
+_REFUSALS = 2
+"""One after the other: a head under load may refuse one."""
+_LAST_LINES = 4
+# As vLLM says it, and payload/sglang_ray.py after it: RayWorkerProc rank=[1] died unexpectedly
+_RANK = re.compile(r"rank=\[?(\d+)")
+
+
+def require_listening(host: str, port: int, ours: Net) -> str:
+    """Return the address of `host`, where something listens on `port`; else raise a Problem with the reason.
+
+    `ours`: the network of this host, which may be no network of the other's.
+    """
+    try:
+        address = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
+    except socket.gaierror as error:
+        raise Problem(
+            f"{host} is no host that this one knows",
+            cause=in_words(error),
+            fix=f"give its address, or: getent hosts {host}",
+        ) from error
+    if str(address).startswith("127."):
+        raise Problem(
+            f"{host} means this host itself here",
+            cause=f"it resolves to {address}, a loopback address (getent hosts {host}; see /etc/hosts)",
+            fix="give its address on the wire: medley ray-worker 192.168.1.10, or mend /etc/hosts",
+        )
+    try:
+        socket.create_connection((str(address), port), timeout=_CONNECT_LIMIT_S).close()
+    except OSError as error:
+        raise _deaf(host, f"{address}:{port}", error, ours) from error
+    return str(address)
+
+
+def require_reach(environment: EngineEnvironment, token: Path, here: str, head: str) -> None:
+    """Require that this host, which has joined, and the head at HOST:PORT reach each other's ports."""
+    ports = RayPorts()
+    said = ask(environment, token, "reach", head, here, *map(str, (ports.last, *ports.of_raylet)))
+    there = head.partition(":")[0]
+    if not said["back"]:
+        raise Problem(
+            "this host joined, and the head's tasks do not answer it",
+            cause=f"a task on {there} did not come back; a firewall there drops the ports of Ray's workers",
+            fix=f"on the head: sudo ufw allow from {here}; sudo ufw status",
+        )
+    if said["closed"]:
+        raise Problem(
+            "the head cannot reach this host",
+            cause=f"{there} cannot connect to {', '.join(said['closed'])}",
+            fix=f"let it in at every TCP port, for a model's ranks pick theirs: sudo ufw allow from {there}",
+        )
+    if said["ahead"]:
+        raise Problem(
+            "this host reaches Ray on the head, and not the ports that a model's ranks pick",
+            cause=f"cannot connect to {', '.join(said['ahead'])}",
+            fix=f"on the head: sudo ufw allow from {here}; sudo ufw status",
+        )
+
+
+def _deaf(host: str, where: str, error: OSError, ours: Net) -> Problem:
+    ports = RayPorts()
+    if error.errno in {errno.ENETUNREACH, errno.EHOSTUNREACH}:
+        has = [f"{each.ip}/{each.prefix} ({link.name})" for link in ours.links for each in link.addresses]
+        return Problem(
+            f"{host} and this host have no network in common",
+            cause=f"no way leads to {where}: {error.strerror}; here are {', '.join(has) or 'no addresses'}",
+            fix="join them by a cable or a switch, and give each an address in one subnet: "
+            "sudo ip address add 192.168.100.1/24 dev INTERFACE (.2 on the next)",
+        )
+    if isinstance(error, ConnectionRefusedError):
+        cause, fix = f"nothing listens at {where}", f"on {host}: medley ray-head"
+    else:
+        cause = f"{where} does not answer: {in_words(error)}"
+        fix = f"open TCP ports {ports.first} to {ports.last} between the hosts (sudo ufw status; ping {host})"
+    return Problem(f"no Ray head answers at {host}", cause=cause, fix=fix)
+
+
+@contextlib.contextmanager
+def explain_host_loss(found: Membership | None, places: Mapping[int, str]) -> Iterator[None]:
+    """Name the lost host in the Problem of an engine that ends because a host is gone.
+
+    `places`: the address of each rank, filled once they are known. The engine names a rank that died at once,
+    Ray a host that is gone within half a minute.
+    """
+    try:
+        yield
+    except Problem as problem:
+        lost = _RANK.search(problem.cause)
+        address = places.get(int(lost[1])) if lost else None
+        gone = _gone(found, address) if found else []
+        if not gone:
+            raise
+        what = f", rank {lost[1]}, is lost" if lost else " is gone"
+        raise Problem(
+            f"{', '.join(gone)}{what}, and the model with it",
+            cause=f"{problem.what}: {problem.cause}",
+            fix="serve again over those that medley status shows; bring a host back: medley ray-worker HEAD",
+            status=problem.status,
+        ) from problem
+
+
+def _gone(found: Membership, address: str | None) -> list[str]:
+    """Name the host at `address`; without one those that Ray holds for dead, which it sees late."""
+
+    def look() -> list[str]:
+        with contextlib.suppress(Problem):
+            nodes = found.ask("read")["nodes"]
+            living = {node["address"] for node in nodes if node["alive"]}
+            gone = (
+                f"{node['name']} ({node['address']})"
+                for node in nodes
+                if (node["address"] == address if address else node["address"] not in living)
+            )
+            return list(dict.fromkeys(gone))
+        return []
+
+    limit_s = _ASK_LIMIT_S if address else _DEAD_LIMIT_S
+    return wait_until(look, limit_s, every_s=_ASK_EVERY_S) or ([address] if address else [])
+
+
+def stay_in_ray() -> NoReturn:
+    """Wait until a vital process of Ray ends, which is a Problem; end the rest then, and when stopped."""
+    try:
+        vital = _vital()
+        while all(each.alive for each in vital) and membership.noted():
+            time.sleep(_LOOK_EVERY_S)
+        gone = sorted(name for each, name in vital.items() if not each.alive)
+        log = membership.folder() / "session_latest" / "logs" / f"{gone[0] if gone else ''}.out"
+        last = "it left no log"
+        with contextlib.suppress(OSError):
+            last = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:])
+        raise Problem(
+            "Ray has ended on this host",
+            cause=f"{', '.join(gone) or 'its container'} is gone: {last}",
+            fix=f"look at what it wrote: ls {membership.folder()}/session_latest/logs",
+        )
+    finally:
+        membership.stop()
+
+
+class RayWatch:
+    """Raise a Problem for what runs over Ray once that Ray is another, or gone.
+
+    A head's Ray comes back by itself within seconds, and knows nothing of what ran over the old one: its
+    ranks answer no more, and nothing else would say so.
+    """
+
+    def __init__(self, part: Membership) -> None:
+        self._part, self._vital = part, _vital()
+        host, _, port = part.head.rpartition(":")
+        self._head = (host.strip("[]"), int(port))
+        self._looked = time.monotonic()
+        self._refused = 0
+
+    def look(self) -> None:
+        """Look; call it often, because most looks cost nothing."""
+        if time.monotonic() < self._looked + _LOOK_EVERY_S:
+            return
+        self._looked = time.monotonic()
+        gone = sorted(name for each, name in self._vital.items() if not each.alive)
+        if gone:
+            raise self._lost(f"{', '.join(gone)} of Ray ended on this host")
+        try:
+            socket.create_connection(self._head, timeout=_LOOK_LIMIT_S).close()
+            self._refused = 0
+        except ConnectionRefusedError as error:
+            self._refused += 1
+            if self._refused >= _REFUSALS:
+                raise self._lost(f"nothing listens any more at {self._part.head}") from error
+        except OSError:  # a wire that is cut, which may mend: the engine itself hears of a loss
+            pass
+
+    def _lost(self, cause: str) -> Problem:
+        return Problem(
+            "the cluster's Ray has ended, and the model with it",
+            cause=f"{cause}; one that starts anew knows nothing of its ranks",
+            fix="medley status shows the cluster; bring it back: medley up; then serve again",
+        )
+
+
+def _vital() -> dict[Identity, str]:
+    """Find the vital processes: none of a Ray in a container, which ends as a whole."""
+    return {each: each.name for each in membership.processes() if each.name in VITAL}

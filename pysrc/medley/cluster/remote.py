@@ -1,0 +1,269 @@
+"""Connect to the agent on a host, ask it, and check that its answers have the right shape."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from queue import Empty, Queue
+from typing import Any, Self, TypedDict
+
+from medley import json_shape, process
+from medley.cluster import self_command, ssh
+from medley.cluster.membership import Membership
+from medley.cluster.units import State
+from medley.command import Command
+from medley.errors import Problem
+from medley.process_identity import Identity
+
+GREETING_LIMIT_S = 20
+_END_LIMIT_S = 5
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that `medley serve` runs: its base URL, the model's name, and medley's own process."""
+
+    url: str
+    model: str
+    pid: int
+    started: int
+    boot: str
+    """`started` and `boot` distinguish that process from a later one with its number."""
+    key: str | None = None
+    """The file of its API key."""
+    state: str = "starting"
+    """`starting`, `ready`, or what it waits for."""
+    since_s: float = 0
+    """Start of that state, in seconds of the epoch."""
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.pid, self.started, self.boot)
+
+
+class Greeting(TypedDict):
+    """The first message of an agent."""
+
+    medley: str
+    host: str
+    epoch_s: float
+
+
+class Refusal(TypedDict):
+    """A Problem of another host."""
+
+    what: str
+    cause: str
+    fix: str
+
+
+class _Node(TypedDict):
+    address: str
+    name: str
+    alive: bool
+    slots: int
+    free: int
+
+
+class _Memory(TypedDict):
+    total_bytes: int
+    available_bytes: int
+
+
+class _Link(TypedDict):
+    interface: str
+    up: bool
+    mbit: int | None
+
+
+class _Manifest(TypedDict):
+    files: list[tuple[str, int, str]]
+    links: list[tuple[str, str]]
+    piece_bytes: int
+
+
+_ANSWERS: Mapping[str, Mapping[str, Any]] = {
+    "look": {
+        "transcript": str,
+        "processes": int,
+        "membership": Membership | None,
+        "units": list[State],
+        "boots": bool | None,
+        "user": str,
+        "free_bytes": int,
+        "state": str,
+    },
+    "prepare": {"terms": dict[str, Any], "slots": int},
+    "token": {"token": str},
+    "listen": {"ports": list[int]},
+    "connect": {"closed": list[tuple[str, str, int, str]]},
+    "begin": {"command": str, "why": list[tuple[str, str]]},
+    "settle": {"nodes": list[_Node]},
+    "gather": {"nodes": list[_Node]},
+    "end": {"ended": int, "left": list[int]},
+    "tell": {
+        "membership": Membership | None,
+        "units": list[State],
+        "servers": list[Server],
+        "memory": _Memory,
+        "wire": _Link | None,
+        "low": list[str],
+        "nodes": list[_Node] | Refusal | None,
+    },
+    "log": {"files": list[str]},
+    "type": {"status": int},
+    "transfer": {
+        "here": bool,
+        "root": str,
+        "free_bytes": int,
+        "manifest": _Manifest,
+        "size_bytes": int,
+        "digest": str,
+        "port": int,
+        "received_bytes": int,
+        "damage": list[str],
+    },
+    "examine": {"transcript": str},
+}
+"""The fields of each request's answer; `mend` and `sample` answer any table, which their callers check."""
+_OPTIONAL = {"begin", "settle", "transfer"}
+"""Requests whose answers may lack fields."""
+_STEPS = {
+    "has": {"here", "root", "free_bytes"},
+    "offer": {"manifest", "size_bytes", "digest"},
+    "pass on": {"port"},
+    "fetch": {"received_bytes"},
+    "verify": {"damage"},
+}
+"""The fields that each step of a transfer answers."""
+
+
+class ConnectionLost(Problem):
+    """The connection to it is gone."""
+
+
+class NotAnswering(Problem):
+    """It is there, and has not answered yet."""
+
+
+class Remote:
+    """A connection; everything that it has begun for itself ends with it, units go on."""
+
+    def __init__(self, name: str, target: str, command: Command) -> None:
+        self.name, self._target = name, target
+        self._lines: Queue[str] = Queue()
+        self._said: list[str] = []
+        self._process = process.Process(command, self._lines.put, self._said.append, heard=True)
+        self.greeting: Mapping[str, Any] = {}
+        self.clock_ahead_s = 0.0
+        """Its clock less ours, to about the time that a message takes."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def greeted(self, limit_s: float = GREETING_LIMIT_S) -> Mapping[str, Any]:
+        """Wait for the agent's first message; raise a Problem where no agent greets in time."""
+        deadline = time.monotonic() + limit_s
+        while not self.greeting:
+            message = self._message(deadline)
+            if message is None:
+                ended = self._process.poll()
+                raise ssh.problem(self.name, self._target, self._said, ended.status if ended else None)
+            if "medley" in message:
+                if not json_shape.fits(message, Greeting):
+                    raise misunderstood(self.name, "who are you")
+                self.greeting = message
+                self.clock_ahead_s = message["epoch_s"] - time.time()
+        return self.greeting
+
+    def ask(
+        self, errand: str, asked: Mapping[str, Any], limit_s: float, note: Note = lambda _: None
+    ) -> Mapping[str, Any]:
+        """Return the answer to a request; raise its Problem with the host's name."""
+        self._process.say(json.dumps({"do": errand, "with": asked}))
+        deadline = time.monotonic() + limit_s
+        while True:
+            match self._message(deadline):
+                case None:
+                    raise self._silent(errand, limit_s)
+                case {"note": text}:
+                    note(str(text))
+                case {"problem": refusal}:
+                    if not json_shape.fits(refusal, Refusal):
+                        raise misunderstood(self.name, errand)
+                    raise Problem(
+                        f"{self.name}: {refusal['what']}", cause=refusal["cause"], fix=refusal["fix"]
+                    )
+                case {"said": answer}:
+                    return require(self.name, errand, asked, answer)
+                case _:  # a word of a later medley
+                    pass
+
+    def hang_up(self) -> None:
+        """Close the agent's input, upon which it ends by itself."""
+        self._process.hang_up()
+
+    def abandon(self) -> None:
+        """Interrupt the connection, so that whoever waits for an answer learns at once that it is lost."""
+        self._process.interrupt()
+
+    def close(self, limit_s: float = _END_LIMIT_S) -> None:
+        self.hang_up()
+        self._process.wait(limit_s)
+        self._process.stop(grace_s=1)
+
+    def _message(self, deadline: float) -> dict[str, Any] | None:
+        """Return the next message; None where none comes in time. Other lines are a login shell's own."""
+        while time.monotonic() < deadline:
+            try:
+                line = self._lines.get(timeout=0.05)
+            except Empty:
+                if self._process.poll() and self._lines.empty():
+                    return None
+            else:
+                if line.startswith("{") and (message := json_shape.table(line)):
+                    return message
+        return None
+
+    def _silent(self, errand: str, limit_s: float) -> Problem:
+        if self._process.poll() is None:
+            return NotAnswering(
+                f"{self.name} did not answer in time",
+                cause=f"it was at {errand!r} for more than {limit_s:.0f} s",
+                fix=f"see what it does: ssh {self._target}; or go on without it: --without {self.name}",
+            )
+        return ConnectionLost(
+            f"the connection to {self.name} is gone",
+            cause=(self._said or ["ssh said nothing"])[-1],
+            fix="see that it is on and wired, then the same again: what is done already is kept",
+        )
+
+
+def local_remote(name: str) -> Remote:
+    return Remote(name, name, Command((*self_command.own_command(), "agent")))
+
+
+def require(host: str, errand: str, asked: Mapping[str, Any], said: object) -> Mapping[str, Any]:
+    """Return the answer if it has the right shape; otherwise raise a Problem that names the host."""
+    fields = _ANSWERS.get(errand, {})
+    needed = _STEPS.get(str(asked.get("step")), set()) if errand in _OPTIONAL else set(fields)
+    if (
+        isinstance(said, dict)
+        and json_shape.fits(said, dict[str, Any])
+        and needed <= set(said)
+        and all(json_shape.fits(said[name], hint) for name, hint in fields.items() if name in said)
+    ):
+        return said
+    raise misunderstood(host, errand)
+
+
+def misunderstood(host: str, errand: str) -> Problem:
+    return Problem(
+        f"{host} answers {errand!r} in another way than this medley",
+        cause="its medley is older or newer, or something else speaks for it",
+        fix="use the same medley on all hosts: git pull, or the same flake",
+    )

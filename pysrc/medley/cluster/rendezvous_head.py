@@ -1,0 +1,204 @@
+"""Let the hosts of a model without Ray join its head; notice one that is lost.
+
+A host comes by `medley join`, proves that it holds the token, and sends its facts. Once all are here each
+gets its order, and from then on each end sends signs of life. A host that is silent for too long is lost.
+"""
+
+import contextlib
+import queue
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+from medley import process, transcript
+from medley.errors import Problem
+from medley.host import facts
+from medley.host.facts import Facts
+from medley.json_shape import fits
+from medley.network.secure_channel import Channel, ChannelRefused, Closed
+from medley.network.tcp import Guest, Listener
+from medley.progress import Progress
+
+ALIVE_EVERY_S = 2.0
+SILENT_LIMIT_S = 12.0
+_TELL_LIMIT_S = 60
+_PREPARE_LIMIT_S = 3600
+"""How long a host may take for its environment, which may have to be built."""
+_END_LIMIT_S = 25
+# What an engine says whose connection to another host's rank is gone.
+_ELSEWHERE = re.compile(
+    r"(?i)closed by (?:the )?(?:remote )?peer|connection (?:was )?(?:reset|closed|refused)|"
+    r"broken pipe|timed out|remote (?:process|error)|stopped heartbeat"
+)
+# What it says where it gives no reason.
+_EMPTY = re.compile(r"EngineDeadError|EngineCore encountered an issue|died unexpectedly")
+
+
+class _Introduction(TypedDict):
+    """The first message of a host."""
+
+    host: str
+    facts: str
+
+
+@dataclass
+class JoinedHost:
+    """A host that has joined, and is ready."""
+
+    name: str
+    facts: Facts
+    channel: Channel
+    rank: int = 0
+    """Of its process; the head's is 0."""
+    ended: str | None = None
+    """How its engine ended, in words, once it has."""
+    ended_at: float = 0.0
+    done: bool = False
+    """Its part has come to a good end, and it waits for ours."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        with self._lock, contextlib.suppress(Closed):  # that it is gone is found by listening
+            self.channel.send(message)
+
+    def listen(self) -> None:
+        """Exchange signs of life until it is gone, or has ended."""
+        while self.ended is None:
+            self.send({"alive": True})
+            try:
+                message = self.channel.receive(ALIVE_EVERY_S) or {}
+            except (Closed, ChannelRefused) as error:
+                message = {"ended": f"it left: {error}"}
+            self.done = self.done or "done" in message
+            if "ended" not in message and time.monotonic() - self.channel.heard > SILENT_LIMIT_S:
+                message = {"ended": f"it is silent for {SILENT_LIMIT_S:.0f} s: its power or its link is gone"}
+            if "ended" in message:
+                self.ended_at = time.monotonic()
+                self.ended = str(message["ended"])
+
+
+class Meeting:
+    """The place to join; `terms` is what a host must have in common with this one, and the model's engine."""
+
+    def __init__(self, port: int, token: str, terms: Mapping[str, Any], watch: Progress) -> None:
+        self._token, self._terms, self._watch = token, terms, watch
+        self._ready: queue.Queue[JoinedHost] = queue.Queue()
+        self.members: list[JoinedHost] = []
+        try:
+            # Every address: the user may call this host by any; who has no token learns nothing.
+            server = socket.create_server(("", port))
+        except OSError as error:
+            raise Problem(
+                f"port {port} is taken, where other hosts would join",
+                cause=f"{error.strerror}: another model waits there, or runs over several hosts",
+                fix=f"take another for both: --join-port {port + 1}, and there: medley join HEAD:{port + 1}",
+            ) from error
+        self.port: int = server.getsockname()[1]
+        self._listener = Listener(server, self._meet)
+
+    def wait(self, count: int, limit_s: float) -> Sequence[JoinedHost]:
+        """Wait for so many hosts; returns them in the order in which they came."""
+        deadline = time.monotonic() + limit_s
+        while len(self.members) < count:
+            with contextlib.suppress(queue.Empty):
+                self._admit(self._ready.get(timeout=max(0.0, min(1.0, deadline - time.monotonic()))))
+            self.members = [each for each in self.members if each.ended is None]
+            if len(self.members) < count and time.monotonic() >= deadline:
+                here = ", ".join(each.name for each in self.members) or "none"
+                raise Problem(
+                    f"{count} more hosts are needed, and {len(self.members)} came",
+                    cause=f"after {limit_s:.0f} s there are {here}",
+                    fix="on each host that is missing: medley join HEAD; or wait longer: --wait 600",
+                )
+        self._listener.stop()
+        return self.members
+
+    def _admit(self, member: JoinedHost) -> None:
+        """Add a member; of two hosts with one name the later gets a number."""
+        if any(each.name == member.name for each in self.members):
+            member.name = f"{member.name}-{len(self.members) + 1}"
+        self.members.append(member)
+        threading.Thread(target=member.listen, daemon=True).start()
+        self._watch.note(f"{member.name} has joined")
+
+    def require_all(self) -> None:
+        """Raise a Problem that names the host and the rank, where one is lost."""
+        if lost := next((each for each in self.members if each.ended is not None), None):
+            raise _lost(lost)
+
+    @contextlib.contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Blame the host whose engine ended first: the engine here often ends because one elsewhere did.
+
+        It may be the other way round; so that one must have ended first, or this one report that it lost it.
+        """
+        try:
+            yield
+        except Problem as problem:
+            ended = time.monotonic()
+            elsewhere = _ELSEWHERE.search(problem.cause) or _EMPTY.search(problem.cause)
+            while time.monotonic() < ended + SILENT_LIMIT_S:
+                for each in self.members:
+                    if each.ended and (
+                        each.ended_at < ended or (elsewhere and not _ELSEWHERE.search(each.ended))
+                    ):
+                        raise _lost(each) from problem
+                time.sleep(0.1)
+            raise
+
+    def end(self) -> None:
+        """End it on all hosts, and wait until none runs it; those that are lost end by themselves."""
+        self._listener.stop()
+        for each in self.members:
+            each.send({"end": True})
+        process.wait_until(lambda: all(each.ended is not None for each in self.members), _END_LIMIT_S)
+        while not self._ready.empty():
+            self._ready.get().channel.close()
+        for each in self.members:
+            each.channel.close()
+
+    def _meet(self, guest: Guest) -> bool:
+        try:
+            channel = Channel(guest.connection, self._token, server=True)
+            _require(guest.admit(guest), "too many are here already")
+            channel.send({"terms": self._terms})
+            told = _told(channel, _TELL_LIMIT_S)
+            _require(fits(told, _Introduction), "it says something else of itself than a host of ours does")
+            _told(channel, _PREPARE_LIMIT_S)
+            found = facts.facts(transcript.parse(told["facts"]))
+        except (ChannelRefused, Closed, TimeoutError, ValueError, LookupError, Problem) as error:
+            self._watch.note(f"{guest.address} did not join: {str(error).partition(chr(10))[0]}")
+            return False
+        self._ready.put(JoinedHost(f"{told['host']} ({guest.address})", found, channel))
+        return True
+
+
+def _require(right: bool, cause: str) -> None:  # noqa: FBT001 - it is the question itself
+    if not right:
+        raise ChannelRefused(cause)
+
+
+def _lost(member: JoinedHost) -> Problem:
+    return Problem(
+        f"{member.name}, rank {member.rank}, is lost, and the model with it",
+        cause=member.ended or "",
+        fix="look there at what it says last, then start both again: medley serve, medley join",
+    )
+
+
+def _told(channel: Channel, limit_s: float) -> dict[str, Any]:
+    """Return the next message that is more than a sign of life, or raise why there will be none."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        message = channel.receive(1.0)
+        if message and "problem" in message:
+            raise ChannelRefused(str(message["problem"]))
+        if message and "alive" not in message:
+            return message
+        if time.monotonic() - channel.heard > SILENT_LIMIT_S:
+            break
+    raise TimeoutError("it says nothing")

@@ -1,0 +1,211 @@
+"""Run a host's part of a model without Ray, as its head orders."""
+
+import contextlib
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Any, Literal, TypedDict
+
+from medley import storage
+from medley.cluster.rendezvous_head import ALIVE_EVERY_S, SILENT_LIMIT_S
+from medley.command import AnnotatedCommand, Command, Flag, Variable
+from medley.errors import Problem
+from medley.explain import LastError, died
+from medley.json_shape import fits
+from medley.model.remote_code import Code
+from medley.network.secure_channel import Channel, ChannelRefused, Closed
+from medley.process import Process
+
+_LOOK_EVERY_S = 0.2
+_LONGEST = 100
+"""Characters of a file's name."""
+
+
+class _Order(TypedDict):
+    """The command that a host is to run, as JSON has it."""
+
+    words: list[str]
+    flags: list[tuple[list[str], str | None, str]]
+    variables: list[tuple[str, str, str]]
+    extra: list[str]
+    files: dict[str, str]
+
+
+class _Beside(TypedDict):
+    needs: list[dict[str, Any]]
+    code: Code | None
+    cache: str
+
+
+class _Terms(TypedDict):
+    """The first message of a head, about its model."""
+
+    host: str
+    engine: str
+    engine_name: Literal["vllm", "sglang"]
+    model: str
+    target: str
+    beside: _Beside
+    script: str | None
+
+
+def as_table(reasoned: AnnotatedCommand) -> dict[str, Any]:
+    """Return a command as an order to another host, whose own folders of programs are not known here."""
+    return {
+        "words": reasoned.words,
+        "flags": [(flag.names, flag.value, flag.why) for flag in reasoned.flags],
+        "variables": [(each.name, each.value, each.why) for each in reasoned.variables if not each.secret],
+        "extra": reasoned.extra,
+    }
+
+
+def from_table(table: Mapping[str, Any], binary: Path, ours: tuple[Variable, ...]) -> AnnotatedCommand:
+    """Return the command as it is here; `ours` are this host's own variables, which win."""
+    program, *words = table["words"]
+    told = (Variable(*each) for each in table["variables"])
+    names = {each.name for each in ours}
+    return AnnotatedCommand(
+        (str(binary / Path(program).name), *words),
+        tuple(Flag(tuple(names), value, why) for names, value, why in table["flags"]),
+        (*(each for each in told if each.name not in names), *ours),
+        tuple(table["extra"]),
+    )
+
+
+def receive_order(channel: Channel) -> Mapping[str, Any] | None:
+    """Wait for the order of this host, once all have come; None where the head needs nothing of it."""
+    head = _Head(channel)
+    while True:
+        message = head.next_message()
+        if "order" in message:
+            return require_order(message["order"])
+        if "end" in message:
+            return None
+
+
+def localized_order(order: Mapping[str, Any], folder: Path, moved: Mapping[str, str]) -> dict[str, Any]:
+    """Write an order's files to a folder of this host, and name them in it where the head's were.
+
+    `moved`: beginnings of paths that their text names, and what they are here.
+    """
+    here = {}
+    for there, sent in order["files"].items():
+        text = sent
+        for theirs, ours in moved.items():
+            text = text.replace(f'"{theirs}', f'"{ours}')
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        file = folder / digest / (PurePath(there).name.strip(".")[-_LONGEST:] or "file")
+        storage.write(file, text)
+        here[there] = str(file)
+    return {
+        **order,
+        "words": [here.get(word, word) for word in order["words"]],
+        "variables": [(name, here.get(value, value), why) for name, value, why in order["variables"]],
+        "extra": [here.get(word, word) for word in order["extra"]],
+    }
+
+
+def run_part(
+    channel: Channel,
+    command: Command,
+    log: Path,
+    on_line: Callable[[str], None],
+    last_error: LastError,
+    *,
+    ends: bool = False,
+) -> None:
+    """Run it until the head ends it; a Problem where it ends by itself, or the head is gone.
+
+    `ends`: it may end well by itself, and the head waits for it.
+    """
+    process = Process(command, on_line)
+    head, done = _Head(channel), False
+    try:
+        while "end" not in head.next_message():
+            finished = None if done else process.poll()
+            if finished is not None and ends and not finished.status:
+                done = True
+                _send(channel, {"done": True})
+            elif finished is not None:
+                problem = died(finished, ready=True, log=log, last_error=last_error)
+                _send(channel, {"ended": f"{problem.what}: {problem.cause}"})
+                raise problem
+    finally:
+        process.stop()
+    _send(channel, {"ended": "as it was told"})
+
+
+def require_terms(found: object) -> Mapping[str, Any]:
+    """Return the terms; raise a Problem where they do not have the right shape."""
+    if not isinstance(found, dict) or not fits(found, _Terms):
+        raise _unknown("says what it serves in a way")
+    return found
+
+
+def _unknown(what: str) -> Problem:
+    return Problem(
+        f"the head {what} that medley here does not know",
+        cause="its medley is another version, or it is none",
+        fix="use the same medley on all hosts: git pull, or the same flake",
+    )
+
+
+def require_order(found: object) -> Mapping[str, Any]:
+    """Return the order; raise a Problem where it does not have the right shape."""
+    if not isinstance(found, dict) or not fits(found, _Order) or not found["words"] or "\\x00" in repr(found):
+        raise _unknown("orders something")
+    return found
+
+
+@contextlib.contextmanager
+def alive(channel: Channel) -> Iterator[None]:
+    """Send the head signs of life while the body takes its time."""
+    done = threading.Event()
+
+    def say() -> None:
+        while not done.wait(ALIVE_EVERY_S):
+            _send(channel, {"alive": True})
+
+    thread = threading.Thread(target=say, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+class _Head:
+    """The head, which hears that we live whenever we wait for its messages."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._sent = 0.0
+
+    def next_message(self) -> Mapping[str, Any]:
+        """Return the next message, or an empty one after a moment; raise a Problem where the head is gone."""
+        try:
+            if time.monotonic() - self._sent > ALIVE_EVERY_S:
+                self._sent = time.monotonic()
+                self._channel.send({"alive": True})
+            message = self._channel.receive(_LOOK_EVERY_S)
+        except (Closed, ChannelRefused) as error:
+            raise _gone(str(error)) from error
+        if time.monotonic() - self._channel.heard > SILENT_LIMIT_S:
+            raise _gone(f"it is silent for {SILENT_LIMIT_S:.0f} s: its power or the link is gone")
+        return message or {}
+
+
+def _send(channel: Channel, message: Mapping[str, Any]) -> None:
+    with contextlib.suppress(Closed):
+        channel.send(message)
+
+
+def _gone(cause: str) -> Problem:
+    return Problem(
+        "the head is gone, and its model with it",
+        cause=cause,
+        fix="start both again: medley serve there, then medley join here",
+    )

@@ -1,0 +1,78 @@
+"""The command and the variables that start this same medley elsewhere; its version and digest.
+
+It imports little, because every agent sends the digest before anything else.
+"""
+
+import hashlib
+import os
+import re
+import sys
+from pathlib import Path
+
+DISTRIBUTION = "medley-llm"
+"""The name to install by; `medley` is another project's on PyPI."""
+# The variables by which a medley elsewhere knows its place; its host knows the rest.
+_CARRIED = (
+    *("MEDLEY_", "HF_", "XDG_", "LANG", "LC_", "HOME", "PATH", "NIX_SSL_CERT_FILE", "SSL_CERT_FILE"),
+    *("DOCKER_", "CONTAINER_", "CONTAINERS_"),
+)
+# A unit is a file that stays; for its token the hub has a file of its own (hf auth login).
+_SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")
+# Programs that medley, its engines and their compilers look for on PATH, often outside the system's folders.
+_PROGRAMS = (
+    *("medley", "nix", "uv", "ssh", "ip", "ping", "iperf3", "systemctl", "loginctl", "docker", "podman"),
+    *("hf", "nvidia-smi", "nvcc", "ptxas", "gcc", "g++", "cc", "c++", "clang", "ld", "ninja", "cmake"),
+    *("make", "git"),
+)
+_OF_THE_SYSTEM = re.compile(r"/(?:usr/(?:local/)?)?s?bin|/nix/.*|/run/current-system/.*|/etc/profiles/.*")
+_PYTHON = re.compile(r"python3(?:\.\d+)?")
+
+
+def own_command() -> tuple[str, ...]:
+    """Return the words that start this same medley from anywhere."""
+    started = Path(sys.argv[0])
+    if started.name == "medley" and os.access(started, os.X_OK):
+        return (str(started.absolute()),)
+    return (sys.executable, "-m", "medley")
+
+
+def own_variables() -> dict[str, str]:
+    """Return what a medley that inherits no environment, such as a unit, needs of this one."""
+    return {
+        name: own_path(value) if name == "PATH" else value
+        for name, value in os.environ.items()
+        if name.startswith(_CARRIED) and not name.endswith(_SECRET)
+    }
+
+
+def own_path(text: str) -> str:
+    """Return the folders of PATH that matter to medley, in their order; the others may vanish with a shell.
+
+    Each program is found where it was, and every Python, because engine environments are made with them.
+    """
+    folders = [folder for folder in dict.fromkeys(text.split(":")) if folder.startswith("/")]
+    held = {folder: _programs(folder) for folder in folders}
+    first = {next((folder for folder in folders if name in held[folder]), None) for name in _PROGRAMS}
+    return ":".join(
+        folder
+        for folder in folders
+        if _OF_THE_SYSTEM.fullmatch(folder) or folder in first or any(map(_PYTHON.fullmatch, held[folder]))
+    )
+
+
+def _programs(folder: str) -> set[str]:
+    try:
+        return {each.name for each in os.scandir(folder) if os.access(each.path, os.X_OK)}
+    except OSError:  # it is not there, or another user's
+        return set()
+
+
+def source_digest() -> str:
+    """Hash medley's own modules and locks; what a user adds elsewhere does not count."""
+    package = Path(__file__).parents[1]
+    locks = next(each for each in (package.parents[1] / "locks", package / "data" / "locks") if each.is_dir())
+    whole = hashlib.sha256()
+    files = (*package.rglob("*.py"), *locks.glob("*-*.txt"))
+    for path in sorted(files, key=lambda each: (each.name, str(each))):
+        whole.update(f"{path.name}\0".encode() + path.read_bytes())
+    return whole.hexdigest()[:16]

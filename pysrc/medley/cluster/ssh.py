@@ -1,0 +1,115 @@
+"""Build ssh command lines, and explain why ssh failed."""
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from medley.command import Command
+from medley.errors import Problem
+
+CONNECT_LIMIT_S = 8
+_OPTIONS = {
+    "BatchMode": "yes",  # a question would wait for an answer that nobody gives
+    "ConnectTimeout": str(CONNECT_LIMIT_S),
+    "StrictHostKeyChecking": "yes",  # whatever the user's configuration has: the token goes this way
+    "ServerAliveInterval": "5",
+    "ServerAliveCountMax": "3",
+    "ClearAllForwardings": "yes",
+    "ForwardAgent": "no",
+    "ForwardX11": "no",
+    "ControlMaster": "no",  # a master would outlive us; one that runs is used
+    "EscapeChar": "none",
+    "LogLevel": "ERROR",
+}
+# Where medley may be, and a shell that is not a login shell does not look.
+_PLACES = ("$HOME/.local/bin", "$HOME/.nix-profile/bin", "/etc/profiles/per-user/$USER/bin")
+_SYSTEM = ("/run/current-system/sw/bin", "/nix/var/nix/profiles/default/bin", "/usr/local/bin")
+MISSING = "no medley here"
+
+
+class HostKeyUnknown(Problem):
+    """Its host key is not known yet."""
+
+
+class KeyRefused(Problem):
+    """It does not take our key, or we have none."""
+
+
+_UNKNOWN = r"Host key verification failed|No \S+ host key is known"
+_REFUSED = r"Permission denied"
+_SORTS = {_UNKNOWN: HostKeyUnknown, _REFUSED: KeyRefused}
+_CAUSES: tuple[tuple[str, str, str], ...] = (
+    (
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "its host key is not the one that ssh knows: another machine has its address, or it was set up anew",
+        "if it was set up anew: ssh-keygen -R {host}; ssh {target} true  # and compare the fingerprint",
+    ),
+    (
+        _UNKNOWN,
+        "ssh does not know its host key yet, and does not take one unseen",
+        "log in once and compare the fingerprint: ssh {target} true",
+    ),
+    (_REFUSED, "it does not let us in without a password", "give it your key: ssh-copy-id {login}"),
+    (
+        r"Could not resolve hostname",
+        "no such name is known here",
+        'mend its name, or say ssh = "USER@ADDRESS" in cluster.toml',
+    ),
+    (r"Connection refused", "nothing listens there for ssh", "on it: sudo systemctl enable --now ssh"),
+    (
+        r"timed out|No route to host|Network is unreachable|Connection reset|Connection closed",
+        "it does not answer",
+        "see that it is on and wired: ping {host}; or go on without it: --without {name}",
+    ),
+    (
+        MISSING,
+        "there is no medley on it that ssh finds",
+        'install it there, or say where it is: medley = "/path/to/medley" at [hosts.{name}] in cluster.toml',
+    ),
+)  # fmt: skip
+
+
+def command(target: str, programs: Sequence[Sequence[str]], words: Sequence[str]) -> Command:
+    """Return what runs the first of `programs` that is there, with these words, on the host at `target`.
+
+    ssh joins what it is given by spaces and hands it to a shell: so it gets one word, quoted for that.
+    """
+    options = [word for name, value in _OPTIONS.items() for word in ("-o", f"{name}={value}")]
+    return Command(("ssh", "-T", *options, "--", target, script(programs, words)))
+
+
+def script(programs: Sequence[Sequence[str]], words: Sequence[str]) -> str:
+    """As one line that any login shell, fish and csh too, passes on to sh."""
+    tries = (
+        f"command -v {shlex.quote(program[0])} >/dev/null 2>&1 && exec {shlex.join((*program, *words))}"
+        for program in programs
+    )
+    places = ":".join((*_PLACES, *_SYSTEM))
+    said = shlex.quote(f"{MISSING}: {' or '.join(shlex.join(program) for program in programs)}")
+    text = f'PATH="$PATH:{places}"; {"; ".join(tries)}; printf "%s\\n" {said} >&2; exit 127'
+    return f"exec sh -c {shlex.quote(text)}"
+
+
+def problem(name: str, target: str, said: Sequence[str], status: int | None) -> Problem:
+    """Why the host `name` could not be reached, from what ssh or its shell said; `status` None: it hangs."""
+    text = "\n".join(said)
+    login, _, port = target.removeprefix("ssh://").partition(":")
+    host = login.rpartition("@")[2]
+    for pattern, cause, fix in _CAUSES:
+        if re.search(pattern, text):
+            last = said[-1].strip() if said else ""
+            at = shlex.join((*(("-p", port) if port else ()), login))  # ssh-copy-id knows no ssh://
+            typed = fix.format(host=shlex.quote(host), target=shlex.quote(target), name=name, login=at)
+            sort = _SORTS.get(pattern, Problem)
+            return sort(f"{name} cannot be reached", cause=f"{cause} ({last})", fix=typed)
+    if status is None:
+        return Problem(
+            f"{name} does not answer",
+            cause=f"ssh {target} was still silent when its time was over",
+            fix=f"try it by hand: ssh {shlex.quote(target)} true; or go on without it: --without {name}",
+        )
+    return Problem(
+        f"{name} cannot be reached",
+        cause=text[-400:] or f"ssh ended with {status}, and said nothing",
+        fix=f"try it by hand: ssh {shlex.quote(target)} true",
+    )

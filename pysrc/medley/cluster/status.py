@@ -1,0 +1,124 @@
+"""Compare the running cluster with cluster.toml."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from medley.cluster import Cluster
+from medley.errors import Problem
+from medley.host.facts import GIB
+
+Told = Mapping[str, Any]
+HEADINGS = ("host", "role", "state", "wire", "slots", "memory free", "serves")
+
+
+@dataclass(frozen=True)
+class HostStatus:
+    host: str
+    role: str
+    state: str
+    """`up`, or what is wrong with it."""
+    wire: str
+    slots: str
+    memory: str
+    served: str
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        return tuple(vars(self).values())
+
+
+def host_statuses(
+    cluster: Cluster, told: Mapping[str, Told], failed: Mapping[str, Problem]
+) -> Iterator[HostStatus]:
+    """Yield the status of each host of cluster.toml; `told` are their answers, `failed` why there is none."""
+    nodes = _nodes(told.get(cluster.head))
+    for name in cluster.hosts:
+        role = "head" if name == cluster.head else "worker"
+        if name in failed or name not in told:
+            yield HostStatus(name, role, "does not answer", "-", "-", "-", "-")
+            continue
+        each = told[name]
+        part, memory = each["membership"], each["memory"]
+        node = nodes.get(part["address"]) if part else None
+        yield HostStatus(
+            host=name,
+            role=role,
+            state=_state(role, each, node, nodes),
+            wire=_wire(part, each["wire"]),
+            slots=f"{node['slots'] - node['free']} of {node['slots']} taken" if node else "-",
+            memory=f"{memory['available_bytes'] / GIB:.1f} of {memory['total_bytes'] / GIB:.1f} GiB",
+            served=", ".join(_served(each)) or "-",
+        )
+
+
+def lost(found: Iterable[HostStatus], told: Mapping[str, Told]) -> list[str]:
+    """Return the workers that answer, and that the head does not see: is it the network?"""
+    missing = (each.host for each in found if each.state != "up" and each.role == "worker")
+    return [host for host in missing if told.get(host)]
+
+
+def findings(
+    found: Iterable[HostStatus], told: Mapping[str, Told], closed: Mapping[str, str], head: str
+) -> Iterator[str]:
+    """Yield what differs from cluster.toml, and what to type; `closed`: why one does not reach the head."""
+    ray = bool(_nodes(told.get(head)))
+    for each in found:
+        if each.state == "up":
+            continue
+        if each.host in closed and ray:
+            yield (
+                f"{each.host}: its network to {head} is cut ({closed[each.host]}), and {head} runs: "
+                f"on {each.host}: ip -br link; it rejoins by itself once it is mended"
+            )
+        elif each.host == head and head in told:
+            yield f"{head}: {each.state}; it answers ssh, so it is Ray that ended, not the host: medley up"
+        elif each.host not in told:
+            yield f"{each.host}: it is off, or cut off from this host: medley up once it is back"
+        else:
+            yield f"{each.host}: {each.state}: medley up; medley logs {each.host}"
+    for name, said in told.items():
+        yield from (f"{name}: {each}" for each in said["low"])
+
+
+def _state(role: str, each: Told, node: Told | None, nodes: Mapping[str, Told]) -> str:
+    part = each["membership"]
+    unit = next((unit for unit in each["units"] if unit["name"] == "medley-ray"), None)
+    if unit and not unit["running"]:
+        last = (unit["said"] or "").strip().splitlines()
+        said = f" ({last[-1].strip()[:80]})" if last else ""
+        if unit["next_s"] is None:
+            return f"Ray ended{said}"
+        return f"Ray starts anew, for the {unit['restarts']}. time in a row{said}"
+    if not part:  # a unit that runs, and no process of Ray's: for a moment, on its way down or up
+        return "Ray ended, or begins" if unit else "not in the cluster"
+    if part["role"] != role:
+        return f"is {part['role']} of the cluster at {part['head']}"
+    if not nodes:
+        return "Ray does not answer" if role == "head" else "up, as far as it knows"
+    seen = node and node["alive"]
+    return "up" if seen else "the head holds it for dead" if node else "the head does not see it"
+
+
+def _nodes(head: Told | None) -> dict[str, Told]:
+    """Return the head's nodes by address; the living one where a host came back."""
+    found = head["nodes"] if head else None
+    if not isinstance(found, list):
+        return {}
+    return {node["address"]: node for node in sorted(found, key=lambda node: bool(node["alive"]))}
+
+
+def _wire(part: Told | None, wire: Told | None) -> str:
+    if not part or not wire:
+        return "-"
+    speed = f", {wire['mbit'] / 1000:g} Gb/s" if wire["mbit"] else ""
+    return f"{part['address']} ({wire['interface']}{speed}{'' if wire['up'] else ', DOWN'})"
+
+
+def _served(each: Told) -> Iterator[str]:
+    for server in each["servers"]:
+        yield f"{server['model']} at {server['url']} ({server['state']})"
+    named = {server["url"] for server in each["servers"]}
+    for unit in each["units"]:
+        if unit["name"].startswith("medley-serve-") and not unit["running"] and not named:
+            yield f"{unit['name']} ended with {unit['status']}"

@@ -1,0 +1,170 @@
+"""`Unit` and `Restart` as values, and as systemd's file.
+
+Quoting as in systemd.syntax(7) and systemd.service(5); versions from 245 (Ubuntu 20.04) on know every key but
+RestartSteps and RestartMaxDelaySec, which those before 254 name in the journal and pass over.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+from medley.command import Command
+from medley.errors import Problem
+
+UNIT = "medley-serve-"
+"""With the port: the unit of a server that outlives its terminal."""
+OPEN_FILES = 1_048_576
+_PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
+_SECRET = re.compile(r"(?i)(token|key|secret|password|passwd|credentials?)$")
+_ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
+
+
+@dataclass(frozen=True)
+class Restart:
+    """When to restart what ended by itself: after `first_s`, then each time twice as late.
+
+    It is given up after `limit` restarts in a row, none of which lasted `lasting_s`; None: never.
+    """
+
+    first_s: float = 2
+    longest_s: float = 60
+    limit: int | None = None
+    lasting_s: float = 120
+
+    def due(self, done: int, lasted_s: float | None) -> tuple[int, float] | None:
+        """Return the number of the next restart in a row and the wait before it; None: given up.
+
+        `done` restarts in a row were made, the last of which lasted `lasted_s`; None: it never was ready.
+        """
+        if lasted_s is not None and lasted_s >= self.lasting_s:
+            done = 0
+        if self.limit is not None and done >= self.limit:
+            return None
+        return done + 1, float(min(self.longest_s, self.first_s * 2 ** min(done, 30)))
+
+
+@dataclass(frozen=True)
+class Unit:
+    name: str
+    """`medley-ray`, `medley-serve-8000`: a file's name, and systemd's."""
+    title: str
+    command: Command
+    restart: Restart | None = None
+    """None: it runs once."""
+    after: Command | None = None
+    """What is run each time it has started, and waits by itself until that is up."""
+    stop_limit_s: float = 30
+    vital: tuple[str, ...] = ()
+    """Names of processes below it: once one of these has started, the unit ends with it."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        table: dict[str, Any] = json.loads(text)
+        restart = Restart(**table["restart"]) if table["restart"] else None
+        after = _command(table["after"]) if table["after"] else None
+        more = {"command": _command(table["command"]), "restart": restart, "after": after}
+        return cls(**{**table, **more, "vital": tuple(table.get("vital", ()))})
+
+
+def _command(table: Mapping[str, Any]) -> Command:
+    lists = {name: tuple(value) for name, value in table.items() if isinstance(value, list)}
+    return Command(**{**table, **lists})
+
+
+@dataclass(frozen=True)
+class Boot:
+    """How it runs as a unit of the system, from the host's start on."""
+
+    user: str
+    before: tuple[str, ...] = ()
+    """What is run first; that it fails is no matter."""
+    after: tuple[str, ...] = ("network-online.target",)
+
+
+def text(unit: Unit, boot: Boot | None = None) -> str:
+    """Return the file of a user's own unit, or of one of the system's; refuse to put a secret in it."""
+    command, rule = unit.command, unit.restart
+    if command.secrets or command.unset or command.undo or unit.after or (rule and rule.limit is not None):
+        raise AssertionError(unit.name)  # a keeper does these, and a secret comes as a file's name
+    for name in command.env:
+        if _SECRET.search(name):
+            raise Problem(
+                f"{name} would stand in a file that others may read",
+                cause="a unit has all its variables in it",
+                fix=f"unset {name}; the hub's token is better kept by: hf auth login",
+            )
+    wants = " ".join(each for each in boot.after if each.endswith(".target")) if boot else ""
+    variables = (quoted(f"{name}={value}", variables="kept") for name, value in sorted(command.env.items()))
+    parts = {
+        "Unit": (
+            f"Description={_line(unit.title).replace('%', '%%')}",
+            *((f"Wants={wants}", f"After={' '.join(boot.after)}") if boot else ()),
+            *(("StartLimitIntervalSec=0",) if rule else ()),
+        ),
+        "Service": (
+            *((f"User={boot.user}", "WorkingDirectory=~") if boot else ()),
+            "Type=exec",
+            *(f"Environment={each}" for each in variables),
+            *([f"ExecStartPre=-{_argv(boot.before)}"] if boot and boot.before else ()),
+            f"ExecStart={_argv(command.argv)}",
+            *_restart(rule),
+            # The other processes get no signal of their own: medley ends its engine, Ray its workers.
+            "KillMode=mixed",
+            "TimeoutStartSec=infinity",  # an environment may have to be built, a cluster to come together
+            f"TimeoutStopSec={unit.stop_limit_s:g}",
+            "LimitMEMLOCK=infinity",  # RDMA pins memory
+            f"LimitNOFILE={OPEN_FILES}",
+        ),
+        "Install": (f"WantedBy={'multi-user' if boot else 'default'}.target",),
+    }
+    return "\n".join("\n".join((f"[{name}]", *lines, "")) for name, lines in parts.items())
+
+
+def _restart(rule: Restart | None) -> Iterator[str]:
+    yield f"Restart={'always' if rule else 'no'}"
+    yield "SuccessExitStatus=130 143"  # medley's own for Ctrl-C and SIGTERM
+    if rule:
+        yield f"RestartSec={rule.first_s:g}"
+        if rule.longest_s > rule.first_s:
+            yield f"RestartSteps={math.ceil(math.log2(rule.longest_s / rule.first_s))}"
+            yield f"RestartMaxDelaySec={rule.longest_s:g}"
+
+
+def _argv(argv: tuple[str, ...]) -> str:
+    program, *words = argv
+    if not program.startswith("/"):
+        raise AssertionError(program)  # a unit has a PATH of its own
+    return " ".join([quoted(program, variables="kept"), *(quoted(each) for each in words)])
+
+
+def quoted(word: str, *, variables: Literal["named", "kept"] = "named") -> str:
+    """One word that systemd reads as this one; `kept`: where it leaves $ alone, as in Environment=."""
+    _line(word.replace("\n", "").replace("\t", ""))
+    doubled = word.replace("%", "%%")
+    if variables == "named":
+        doubled = doubled.replace("$", "$$")
+    if _PLAIN.fullmatch(word):
+        return doubled
+    return '"' + "".join(_ESCAPED.get(each, each) for each in doubled) + '"'
+
+
+def _line(text: str) -> str:
+    """Return the text; raise a Problem where systemd would not take it."""
+    bad = next((each for each in text if not _fits(ord(each))), None)
+    if bad is not None:
+        raise Problem(
+            f"{text!r} cannot stand in a unit", cause=f"it has the character {bad!r}", fix="leave that out"
+        )
+    return text
+
+
+def _fits(code: int) -> bool:
+    """As its string_has_cc and unichar_is_valid have it."""
+    no_character = 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE  # noqa: PLR2004 - Unicode's own
+    return code >= ord(" ") and code != ord("\x7f") and not 0xD800 <= code <= 0xDFFF and not no_character  # noqa: PLR2004 - surrogates

@@ -1,0 +1,299 @@
+"""Start, stop and supervise the commands that this host keeps running.
+
+A unit is a file; `medley kept NAME` is its keeper, a process that runs its command, starts it again as the
+unit's policy says, and writes its state and its log.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from medley import process, process_identity, storage
+from medley.cluster import self_command, systemd
+from medley.cluster.unit_file import Restart, Unit
+from medley.command import Command
+from medley.errors import Problem, in_words
+from medley.process import Finished, Process
+from medley.process_identity import Identity, descendants, end_processes
+
+BEGINS = "medley keeps "
+_STARTED_LIMIT_S = 10
+_LOOK_EVERY_S = 0.2
+_VITAL_EVERY_S = 1.0
+_CLEAR_LIMIT_S = 30
+_STOP_LIMIT_S = 30
+"""For a unit whose file lost a part."""
+_LAST_LINES = 6
+_TAIL_BYTES = 256 << 10
+_LOG_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of a unit, as its keeper last wrote it."""
+
+    name: str
+    keeper: int
+    """Its process id."""
+    running: bool
+    since_s: float
+    """Of the epoch: when it started, or ended."""
+    restarts: int = 0
+    """How often in a row it ended by itself and was started anew."""
+    status: int | None = None
+    """How it ended last."""
+    said: str = ""
+    """And its last words then."""
+    next_s: float | None = None
+    """When it is started anew, of the epoch."""
+    kept: bool = True
+    """Its keeper lives; a unit that was to run once has ended without it."""
+
+    @property
+    def table(self) -> Mapping[str, Any]:
+        return asdict(self)
+
+
+def folder() -> Path:
+    return storage.state() / "units"
+
+
+def log(name: str) -> Path:
+    return storage.state() / "logs" / f"{name}.log"
+
+
+def start(unit: Unit) -> None:
+    """Start it, in the place of one of its name that runs."""
+    stop(unit.name)
+    storage.write(folder() / f"{unit.name}.json", unit.to_json())
+    _keep(unit.name)
+
+
+@contextlib.contextmanager
+def alone(name: str) -> Iterator[None]:
+    """A Problem where one of this name is kept already, or another medley is about to start one."""
+    with storage.lock(folder() / f"{name}.starting") as ours:
+        found = state(name)
+        if not ours or (found and found.kept and (found.running or found.next_s is not None)):
+            keeps = f"process {found.keeper} keeps it" if found else ""
+            raise Problem(
+                f"{name} is started already",
+                cause=keeps if ours else "another medley starts it now",
+                fix="medley stop  # then the same again; or beside it, on another port: --port 8001",
+            )
+        yield
+
+
+def _keep(name: str) -> None:
+    """Start the keeper of a unit, which writes a state at once, and may be gone again soon after."""
+    state_ = folder() / f"{name}.state"
+    state_.unlink(missing_ok=True)
+    keeper = Command((*self_command.own_command(), "kept", name))
+    told = os.environ.get("MEDLEY_UNITS")  # systemd or own
+    # Else it is systemd where the user lingers: keepers would end with the login, and start with the host.
+    if told == "systemd" if told else boots():
+        # The keeper restarts the unit, and systemd the keeper: so states and logs are the same everywhere.
+        unit = read(name)
+        again, limit_s = unit.restart and Restart(first_s=2, longest_s=2), unit.stop_limit_s + 10
+        command = keeper.with_env(unit.command.env)
+        systemd.start(Unit(name, unit.title, command, again, stop_limit_s=limit_s))
+    else:
+        process.detach(keeper, log(name))
+    if not process.wait_until(state_.exists, _STARTED_LIMIT_S, every_s=0.02):
+        raise Problem(
+            f"{name} could not be started",
+            cause=f"its keeper did not come up in {_STARTED_LIMIT_S} s",
+            fix=f"see what it says: tail {log(name)}",
+        )
+
+
+def boots() -> bool | None:
+    """Whether what is kept here starts with the host; None where no systemd could do that."""
+    return systemd.lingers() if systemd.available() else None
+
+
+def stop(name: str) -> bool:
+    """End it and forget it; whether it ran."""
+    keeper = _keeper(name)
+    if systemd.has(name):
+        systemd.stop(name)
+    elif keeper is not None:
+        unit = _intact(name)
+        end_processes([keeper], grace_s=(unit.stop_limit_s if unit else _STOP_LIMIT_S) + 10)
+    for suffix in ("state", "json", "lock"):
+        (folder() / f"{name}.{suffix}").unlink(missing_ok=True)
+    return keeper is not None
+
+
+def resume() -> list[str]:
+    """Start what was started here and not stopped, as a boot does; returns the names."""
+    names = [file.stem for file in sorted(folder().glob("*.json")) if _keeper(file.stem) is None]
+    names = [name for name in names if _intact(name)]
+    for name in names:
+        _keep(name)
+    return names
+
+
+def read(name: str) -> Unit:
+    """Read a unit; raise a Problem where its file lost a part, as in a power cut."""
+    file = folder() / f"{name}.json"
+    try:
+        return Unit.from_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise Problem(
+            f"{name} cannot be started anew by itself",
+            cause=f"{file} is not whole: {in_words(error)}",
+            fix="medley up, or what started it: medley serve MODEL --detach, medley ray-head",
+        ) from error
+
+
+def _intact(name: str) -> Unit | None:
+    with suppress(Problem):
+        return read(name)
+    return None
+
+
+def state(name: str) -> State | None:
+    """Return the unit's present state, also once it has ended; None where there is none of the name."""
+    found, keeper = storage.record(folder() / f"{name}.state", State), _keeper(name)
+    if found is None:
+        # It lost a part: its keeper writes it anew when it changes.
+        return State(name, keeper.pid, running=True, since_s=0) if keeper else None
+    return found if keeper else replace(found, kept=False, running=False, next_s=None)
+
+
+def said(name: str) -> list[str]:
+    """Return the end of its log since it was last started, without the times."""
+    try:
+        with log(name).open("rb") as file:
+            file.seek(max(0, log(name).stat().st_size - _TAIL_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    words = [line.partition(" ")[2] for line in lines]
+    began = max((at for at, line in enumerate(words) if line.startswith(BEGINS)), default=-1)
+    return words[began + 1 :]
+
+
+def states() -> Iterator[State]:
+    """Yield the state of each unit that was started here, and not stopped."""
+    found = (state(file.stem) for file in sorted(folder().glob("*.json")))
+    return (each for each in found if each)
+
+
+def _keeper(name: str) -> Identity | None:
+    """Find the process that keeps it, which holds the lock as long as it lives."""
+    lock = folder() / f"{name}.lock"
+    if not lock.exists():
+        return None
+    with storage.lock(lock) as free:
+        return None if free else process_identity.file_holder(lock, "kept", name)
+
+
+def main(name: str) -> int:
+    """Keep a unit until it ends for good, or we are stopped; then nothing of it is left."""
+    os.chdir("/")  # no folder is held that somebody may want to unmount
+    unit = read(name)
+    with storage.lock(folder() / f"{name}.lock") as ours:
+        return _Keeper(unit, os.getpid()).run() if ours else 1
+
+
+class _Keeper:
+    def __init__(self, unit: Unit, pid: int) -> None:
+        self.unit = unit
+        self.state = State(unit.name, pid, running=False, since_s=time.time())
+        self._write()
+
+    def run(self) -> int:
+        while True:
+            began = time.monotonic()
+            finished = self._once()
+            self._note_end(finished, time.monotonic() - began)
+            if self.unit.restart is None:
+                return finished.status
+            while (
+                self.state.next_s is None or time.time() < self.state.next_s
+            ):  # given up: until we are stopped
+                time.sleep(_LOOK_EVERY_S)
+
+    def _once(self) -> Finished:
+        with _Log(log(self.unit.name)) as keep:
+            # A container goes on where its client and its keeper were killed together.
+            if undo := self.unit.command.undo:
+                process.run(Command(undo), limit_s=_CLEAR_LIMIT_S)
+            keep.line(f"{BEGINS}{self.unit.name}: {self.unit.command}")
+            running = Process(self.unit.command, keep.line)
+            after = Process(self.unit.after, keep.line) if self.unit.after else None
+            try:
+                self._write(running=True, since_s=time.time(), next_s=None)
+                finished = self._until_its_end(running, keep)
+            finally:
+                running.stop(self.unit.stop_limit_s)
+                if after:
+                    after.stop(1)
+                end_processes(descendants(self.state.keeper), grace_s=2)
+        return finished
+
+    def _until_its_end(self, running: Process, keep: "_Log") -> Finished:
+        """Wait until it ends, or one of its vital processes does, which its own command may not notice."""
+        vital = self._vital()
+        while (finished := running.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:
+            gone = sorted(name for each, name in vital.items() if not each.alive)
+            if gone:
+                said = f"medley: {', '.join(gone)} is gone, and {self.unit.name} with it"
+                keep.line(said)
+                running.stop(self.unit.stop_limit_s)
+                ended = running.poll() or Finished(1, ())
+                return replace(ended, lines=(*ended.lines, said))
+            vital = self._vital()
+        return finished
+
+    def _vital(self) -> dict[Identity, str]:
+        below = descendants(self.state.keeper)
+        return {each: name for each in below if (name := each.name) in self.unit.vital}
+
+    def _note_end(self, finished: Finished, lasted_s: float) -> None:
+        rule = self.unit.restart
+        restarts, waits_s = (rule and rule.due(self.state.restarts, lasted_s)) or (self.state.restarts, None)
+        self._write(
+            running=False,
+            since_s=time.time(),
+            restarts=restarts,
+            status=finished.status,
+            said="\n".join(finished.lines[-_LAST_LINES:]),
+            next_s=time.time() + waits_s if waits_s is not None else None,
+        )
+
+    def _write(self, **changed: Any) -> None:  # noqa: ANN401 - each field by its name
+        self.state = replace(self.state, **changed)
+        with suppress(OSError):  # the disk is full
+            storage.write(folder() / f"{self.unit.name}.state", json.dumps(asdict(self.state)))
+
+
+class _Log:
+    """The log of a unit: each line with its time; beyond its size the older half is another file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> Self:
+        storage.make(self.path.parent)
+        with suppress(FileNotFoundError):
+            if self.path.stat().st_size > _LOG_BYTES:
+                self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+        # Without a buffer, so that a disk which is full costs lines of the log and not the unit.
+        self._file = self.path.open("ab", buffering=0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def line(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # closed: a reader that outlives its process
+            self._file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n".encode(errors="replace"))

@@ -1,0 +1,1 @@
+"""Engine environments: how they are locked, built, found and verified; container images."""

@@ -1,0 +1,275 @@
+"""Build `docker run` and `podman run` commands: limits, GPUs, RDMA, mounts.
+
+Docker's flags are podman's too, except for the GPU, the limits and SELinux.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from medley.command import AnnotatedCommand, Command, Flag, Variable
+from medley.errors import Problem
+from medley.host.facts import Facts
+from medley.schema import HostTable
+
+Runtime = Literal["docker", "podman"]
+
+CACHES: Mapping[str, str] = {
+    "VLLM_CACHE_ROOT": "vllm",
+    "SGLANG_CACHE_DIR": "sglang",
+    "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+    "TRITON_CACHE_DIR": "triton",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "CUDA_CACHE_PATH": "cuda",
+    "TVM_FFI_CACHE_DIR": "tvm-ffi",
+    "TILELANG_CACHE_DIR": "tilelang",
+}
+"""Where engines and their libraries keep what they compile, and the folder of each below that of images.
+
+Libraries name what they keep there by their version and the GPU's architecture, or by a hash of both."""
+
+# Variables of a user's shell that an engine and its libraries read.
+_ENGINE_PREFIXES = (
+    *("VLLM_", "SGLANG_", "HF_", "NCCL_", "UCX_", "GLOO_", "TORCH", "PYTORCH_", "FLASHINFER_", "TIKTOKEN_"),
+    *("TRITON_", "MAX_JOBS", "MALLOC_"),
+    *("RAY_", "CUDA_", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+)
+# Of a toolchain on this host, and no folder in an image.
+_HOST_VARIABLES = {
+    *("CUDA_HOME", "CUDA_PATH", "TORCH_CUDA_ARCH_LIST"),
+    *("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_LIBCUDA_PATH"),
+}
+# Such an entrypoint makes CUDA's forward compatibility ready, and then runs what follows.
+_KEPT_ENTRYPOINT = "/opt/nvidia/"
+# Variables that name files and folders of this host: why they are mounted, and whether they are writable.
+_MOUNTED = {
+    "RAY_AUTH_TOKEN_PATH": ("the cluster's token, in a file alone", False),
+    "VLLM_CONFIG_ROOT": ("its list of what the other hosts are not told", True),
+    "HF_TOKEN_PATH": ("whom the model hub takes you for", False),
+    "HF_HUB_CACHE": ("models that have been fetched, and those to come", True),
+    "TIKTOKEN_ENCODINGS_BASE": ("encodings, which the engine would fetch when it starts", False),
+    **dict.fromkeys(CACHES, ("what it compiled, for the next time", True)),
+}
+# Flags whose value is a file of this host.
+_FILE_FLAGS = (
+    *("--chat-template", "--reasoning-parser-plugin", "--tool-parser-plugin", "--completion-template"),
+    *("--config", "--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--speculative-draft-model-path"),
+)
+# Podman 4 lowers its own limit to this, and without CAP_SYS_RESOURCE can give no more.
+_PROCESSES = 32_768
+_MEMLOCK_FIX = (
+    "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/memlock.conf, then log in again; "
+    "or: --container docker"
+)
+
+
+@dataclass(frozen=True)
+class Image:
+    name: str
+    id: str = ""
+    """64 hex digits; empty where it is not here yet."""
+    digests: tuple[str, ...] = ()
+    """By registry: one for all the architectures that a name stands for."""
+    entrypoint: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    """The variables that it sets."""
+
+    @property
+    def short(self) -> str:
+        return self.id[:12] or "not here yet"
+
+
+@dataclass(frozen=True)
+class Mount:
+    source: Path
+    why: str
+    writable: bool = False
+    target: Path | None = None
+    """Its path inside, where that is another."""
+
+    @property
+    def flag(self) -> Flag:
+        target = self.target or self.source
+        return Flag(("--volume",), f"{self.source}:{target}{'' if self.writable else ':ro'}", self.why)
+
+
+@dataclass(frozen=True)
+class ContainerSpec:
+    """What the containers of one image on this host have in common."""
+
+    runtime: Runtime
+    image: Image
+    flags: tuple[Flag, ...] = ()
+    """Of this host: its limits, its GPUs, its RDMA devices."""
+    mounts: tuple[Mount, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    beside: str | None = None
+    """A container whose processes it sees, and they it."""
+
+    def contained(
+        self, inner: AnnotatedCommand, name: str, environ: Mapping[str, str], *, detached: bool = False
+    ) -> "Contained":
+        """The same command out of the image, in a container of this name; `environ` is our own environment.
+
+        Detached it goes on when its client ends, and its output stays until it is removed.
+        """
+        variables = (*inner.variables, *self.variables)
+        ours = [each.name for each in variables]
+        passed = (word for each in (*ours, *spoken(environ, ours)) for word in ("--env", each))
+        mounts = (*self.mounts, *_variable_mounts(variables), *_file_mounts(inner.command.argv))
+        return Contained(
+            (self.runtime, "run", *passed),
+            (
+                *self._container_flags(name, detached=detached),
+                *self.flags,
+                *{each.target or each.source: each.flag for each in mounts}.values(),
+                *self._program(inner),
+                *inner.flags,
+            ),
+            variables,
+            inner.extra,
+            undo=removal(self.runtime, name),
+            inherits=self.image.names,
+        )
+
+    def asked(self, command: Command, name: str, *reads: Path) -> Command:
+        """A short command in the image; `reads` are files and folders that it needs."""
+        variables = tuple(Variable(each, value, "") for each, value in command.env.items())
+        spec = replace(self, mounts=(*self.mounts, *(Mount(path, "what is asked") for path in reads)))
+        return spec.contained(AnnotatedCommand(command.argv, (), variables), name, {}).command
+
+    def _container_flags(self, name: str, *, detached: bool) -> Iterator[Flag]:
+        if detached:
+            yield Flag(("--detach",), None, "it goes on until ray-stop")
+        else:
+            yield Flag(("--rm",), None, "nothing of it stays behind")
+        yield Flag(("--name",), name, "what it is ended by")
+        if self.beside:
+            why = "Ray's node takes no driver whose process it does not see"
+            yield Flag(("--pid",), f"container:{self.beside}", why)
+        else:
+            yield Flag(("--init",), None, "a first process that passes signals on, and buries what died")
+        yield Flag(("--pull",), "never", "what was looked at is what runs")
+        yield Flag(("--network",), "host", "NCCL, Gloo and Ray need the host's own addresses")
+        yield Flag(("--ipc",), "host", "ranks, and Ray's processes, share memory through /dev/shm")
+        yield Flag(("--uts",), "host", "Ray shows a host by its name")
+        if self.runtime == "podman":
+            why = "else SELinux, where there is one, hides what is mounted"
+            yield Flag(("--security-opt",), "label=disable", why)
+
+    def _program(self, inner: AnnotatedCommand) -> Iterator[Flag]:
+        """The image and the program, where flags end; they are no flags, but have reasons too."""
+        program, *rest = inner.words
+        image = Flag((self.image.id or self.image.name,), None, f"{self.image.name} ({self.image.short})")
+        if self.image.entrypoint[:1] and self.image.entrypoint[0].startswith(_KEPT_ENTRYPOINT):
+            yield image
+            yield Flag((program,), None, "after the image's own entrypoint, which prepares CUDA")
+        else:
+            yield Flag(("--entrypoint",), program, "whatever the image would run by itself")
+            yield image
+        yield from (Flag((word,), None, "as without an image") for word in rest)
+
+
+@dataclass(frozen=True)
+class Contained(AnnotatedCommand):
+    undo: tuple[str, ...] = ()
+    inherits: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> Command:
+        # Nothing of ours is unset for the client, which has none of the engine's Python.
+        return replace(super().command, unset=(), undo=self.undo, inherits=self.inherits)
+
+
+def name(role: str, state: Path) -> str:
+    """One for each role and each user: another medley on this host, with a state of its own, has another."""
+    return f"medley-{role}-{hashlib.sha256(str(state).encode()).hexdigest()[:6]}"
+
+
+def removal(runtime: Runtime, name: str) -> tuple[str, ...]:
+    """Ends a container at once, and is content where there is none."""
+    return (runtime, "rm", "--force", *(("--ignore", "--time", "0") if runtime == "podman" else ()), name)
+
+
+def spoken(environ: Mapping[str, str], ours: Iterable[str]) -> Iterator[str]:
+    """Variables of the user's shell that an engine reads; their values are on no command line."""
+    known = {*ours, *_HOST_VARIABLES}
+    return (each for each in sorted(environ) if each.startswith(_ENGINE_PREFIXES) and each not in known)
+
+
+def _variable_mounts(variables: Iterable[Variable]) -> Iterator[Mount]:
+    for each in variables:
+        if each.name in _MOUNTED:
+            yield Mount(Path(each.value), *_MOUNTED[each.name])
+
+
+def _file_mounts(words: Iterable[str]) -> Iterator[Mount]:
+    """The files that flags of an engine name, `--flag FILE` or `--flag=FILE`."""
+    flag = ""
+    for word in words:
+        name, _, value = word.partition("=") if word.startswith("--") else (flag, "", word)
+        if name in _FILE_FLAGS and value.startswith("/"):
+            yield Mount(Path(value), f"{name} names it")
+        flag = word
+
+
+@dataclass(frozen=True)
+class HardLimits:
+    """The hard limits of this process; None is unlimited."""
+
+    files: int | None
+    processes: int | None
+    memlock_bytes: int | None
+    may_raise: bool
+    """Whether it may go beyond (CAP_SYS_RESOURCE)."""
+
+
+ANY_DEVICE = HardLimits(files=None, processes=None, memlock_bytes=None, may_raise=True)
+"""Of a host that is not at hand."""
+
+
+def host_devices(runtime: Runtime, host: HostTable, facts: Facts, limits: HardLimits) -> Iterator[Flag]:
+    """What a container needs of this kind of host, with these facts."""
+    yield from own_limits(runtime, limits)
+    rdma = sorted({port.device for port in facts.rdma if port.active})
+    if rdma:
+        if runtime == "podman" and limits.memlock_bytes is not None and not limits.may_raise:
+            raise Problem(
+                "RDMA needs memory that stays where it is, and podman cannot allow it here",
+                cause=f"this process may lock {limits.memlock_bytes >> 10} KiB (ulimit -Hl), and without "
+                "root it cannot give more",
+                fix=_MEMLOCK_FIX,
+            )
+        yield Flag(("--ulimit",), "memlock=-1:-1", "RDMA locks its buffers in memory")
+    yield from _gpus(runtime, host)
+    if rdma:
+        why = f"RDMA: {', '.join(rdma)}; without it NCCL falls to TCP and does not say so"
+        yield Flag(("--device",), "/dev/infiniband", why)
+
+
+def own_limits(runtime: Runtime, limits: HardLimits) -> Iterator[Flag]:
+    """Podman's own default is more than a host may allow, and then nothing starts."""
+    if runtime == "podman":
+        files = -1 if limits.files is None else limits.files
+        yield Flag(("--ulimit",), f"nofile={files}:{files}", "this host's own limit; Ray opens many files")
+        least, why = (
+            min(_PROCESSES, limits.processes or _PROCESSES),
+            "what podman lets itself have, and Ray's threads need",
+        )
+        yield Flag(("--ulimit",), f"nproc={least}:{least}", why)
+
+
+def _gpus(runtime: Runtime, host: HostTable) -> Iterator[Flag]:
+    if host.device == "cpu":
+        return
+    if runtime == "podman":
+        yield Flag(("--device",), "nvidia.com/gpu=all", "GPUs by CDI, as podman takes them")
+    elif host.container.nvidia_runtime:
+        why = "on this L4T the driver's libraries and devices are mounted by NVIDIA's runtime"
+        yield Flag(("--runtime",), "nvidia", why)
+        # The guide for two Orins sets it; without, only what CUDA itself needs is mounted.
+        yield Flag(("--env",), "NVIDIA_DRIVER_CAPABILITIES=all", "all of the driver, as L4T's images expect")
+    else:
+        yield Flag(("--gpus",), "all", "which of them it takes, CUDA_VISIBLE_DEVICES says")

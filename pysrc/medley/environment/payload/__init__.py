@@ -1,0 +1,1 @@
+"""Scripts that run in the Python of an engine environment; they import nothing of medley."""

@@ -1,0 +1,170 @@
+"""Find or realise the toolchain that Nix pins, and the folder with libcuda.
+
+A toolchain is one file, `toolkit.json`, that names store paths. Without one the host's own tools run.
+
+Triton asks /sbin/ldconfig for libcuda's folder. NixOS has none; Ubuntu's prints /usr/lib/<triple>, where
+Nix's compiler would link against the host's libc (TRITON_LIBCUDA_PATH in Triton's nvidia/driver.py).
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from medley import config, json_shape, process, storage
+from medley.command import Command, Variable
+from medley.environment import driver
+from medley.errors import Problem
+from medley.progress import SILENT, Progress
+from medley.schema import HostTable, StrictTable
+
+LIBCUDA = "TRITON_LIBCUDA_PATH"
+_LIBCUDA_WHY = "the driver's libcuda alone; beside it lies the host's libc, which Nix's compiler must not see"
+# Triton 3.7 asks for the first, older ones and torch's inductor for the second.
+_LIBCUDA_NAMES = (driver.CUDA, "libcuda.so")
+_NCCL = Path("lib/libnccl.so.2")
+_DIGITS = 12
+
+
+class Loader(StrictTable):
+    """What a program from elsewhere is patched to where the host has no loader: on NixOS."""
+
+    interpreter: str
+    patchelf: str
+    libraries: tuple[str, ...]
+
+
+class Toolkit(StrictTable):
+    kind: str
+    variables: Mapping[str, str]
+    """For the engine and what it compiles: CUDA_HOME, CC, …"""
+    path: tuple[str, ...]
+    """Folders of programs, before those on PATH."""
+    preload: tuple[str, ...]
+    """Libraries that a Python on Nix's loader loads by full path when it starts."""
+    pythons: Mapping[str, str]
+    """Interpreters by version: `3.11`."""
+    uv: str
+    loader: Loader | None = None
+
+
+def find(
+    kind: str, *, make: bool = True, environ: Mapping[str, str] = os.environ, watch: Progress = SILENT
+) -> Toolkit | None:
+    """The toolkit of this host: the dev shell's, else the flake's for this kind of host, else None.
+
+    The flake's is built at first use, which can take minutes, and is kept by a link beside the environments.
+    Without `make` it is None until then.
+    """
+    if environ.get("MEDLEY_TOOLKIT"):
+        return read(Path(environ["MEDLEY_TOOLKIT"]))
+    link = _of_flake(f"toolkit-{kind}", Path("toolkit.json"), environ, watch, make=make)
+    return read(link) if link else None
+
+
+def nccl(
+    kind: str, *, make: bool = True, environ: Mapping[str, str] = os.environ, watch: Progress = SILENT
+) -> Path | None:
+    """The NCCL for this kind of host: MEDLEY_NCCL, else the flake's, compiled at first use, else None."""
+    if environ.get("MEDLEY_NCCL"):
+        return Path(environ["MEDLEY_NCCL"])
+    link = _of_flake(f"nccl-{kind}", _NCCL, environ, watch, make=make)
+    return link / _NCCL if link else None
+
+
+def _of_flake(
+    output: str, file: Path, environ: Mapping[str, str], watch: Progress, *, make: bool
+) -> Path | None:
+    """The link to an output that has this file; realised first if need be, and if it may be."""
+    flake = environ.get("MEDLEY_FLAKE")
+    if not flake:
+        return None
+    link = root(output.removeprefix("toolkit-"), flake)
+    if not (link / file).exists():
+        if not make:
+            return None
+        _realise(output, flake, link, watch)
+    return link
+
+
+def read(folder: Path) -> Toolkit:
+    file = folder / "toolkit.json"
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Problem(
+            f"there is no toolkit in {folder}",
+            cause=f"{file}: {error.strerror}",
+            fix="enter the shell again (nix develop .#KIND), or: unset MEDLEY_TOOLKIT",
+        ) from error
+    return parse(text, str(file))
+
+
+def parse(text: str, where: str) -> Toolkit:
+    """A toolkit.json, or a Problem that names the key."""
+    table = json_shape.table(text)
+    if table is None:
+        raise Problem(
+            f"{where} is no toolkit",
+            cause="it holds no JSON object",
+            fix="point MEDLEY_TOOLKIT at what `nix build .#toolkit-KIND` made",
+        )
+    return config.build(table, Toolkit, where)
+
+
+def root(name: str, flake: str) -> Path:
+    """The link that keeps an output from Nix's garbage collection; a flake's store path names its content."""
+    return storage.cache() / "toolkits" / f"{name}-{hashlib.sha256(flake.encode()).hexdigest()[:_DIGITS]}"
+
+
+def _realise(output: str, flake: str, link: Path, watch: Progress) -> None:
+    command = realise(flake, output, link)
+    storage.make(link.parent)
+    with watch.stage(f"{output}, by Nix"):
+        finished = process.run(command, on_line=watch.line)
+    if finished.status:
+        raise Problem(
+            f"Nix could not make {output}",
+            cause="\n".join(finished.lines[-8:]) or f"nix exited with {finished.status}",
+            fix=f"run it by itself: {command}",
+        )
+    for old in link.parent.glob(link.name[:-_DIGITS] + "?" * _DIGITS):
+        if old != link:
+            old.unlink()  # else Nix keeps the toolkits of flakes long gone
+
+
+def realise(flake: str, output: str, link: Path) -> Command:
+    """`nix build` of an output; the flake is a store path, so it is pure and made once."""
+    features = ("--extra-experimental-features", "nix-command flakes")
+    return Command(("nix", *features, "build", f"{flake}#{output}", "--out-link", str(link)))
+
+
+def of_toolkit(settings: Mapping[str, str], path: Iterable[str], inherited: str) -> Iterator[Variable]:
+    """What the toolchain of this host declares, and its programs before those on PATH."""
+    for name, value in settings.items():
+        why = _LIBCUDA_WHY if name == LIBCUDA else "the toolchain that Nix pins for this kind of host"
+        yield Variable(name, value, why)
+    if folders := tuple(path):
+        joined = ":".join((*folders, inherited))
+        yield Variable("PATH", joined, "the environment's and the toolchain's programs first")
+
+
+def with_libcuda(
+    chain: Toolkit | None, host: HostTable, *, make: bool = True, environ: Mapping[str, str] = os.environ
+) -> Toolkit | None:
+    """The toolchain of this host with the folder among its variables; as it is where there is no driver.
+
+    What the user has set is left: it reaches the engine by itself. Without `make` the folder is only named.
+    """
+    if chain is None or host.device == "cpu" or environ.get(LIBCUDA):
+        return chain
+    path = driver.libraries(host.driver).paths.get(driver.CUDA)
+    if path is None:
+        return chain
+    # By path: hosts that share a home may have theirs in different places. The links lead to that path
+    # and not to the file behind it, so that they outlast an upgrade of the driver.
+    folder = storage.cache() / "drivers" / hashlib.sha256(path.encode()).hexdigest()[:12]
+    if make:
+        for name in _LIBCUDA_NAMES:
+            storage.link(folder / name, path)
+    return chain.model_copy(update={"variables": {**chain.variables, LIBCUDA: str(folder)}})

@@ -1,0 +1,143 @@
+"""Prepare an engine's programs for one launch: its environment, and the host's toolchain."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from medley import config
+from medley.environment import driver, interpreter, toolkit, virtualenv
+from medley.environment.engine_source import OWN_NCCL, needs_nccl, no_nccl
+from medley.environment.patches import Preload
+from medley.errors import Problem
+from medley.host.driver_libraries import MORE as PRELOAD
+from medley.host.kind import Kind
+from medley.progress import SILENT, Progress
+from medley.schema import TITLES, EngineName
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The programs of an engine's environment, and what the host's toolchain adds."""
+
+    binary: Path
+    """The folder of the engine environment's programs."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
+    """More folders of programs, first to last."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        return (str(self.binary), *self.path) if self.binary.parts else self.path
+
+
+BARE = Tools(Path())
+"""Programs by their names alone, as on a host whose environment is not known."""
+
+
+def ready(
+    kind: Kind,
+    named: str | None = None,
+    *,
+    engine: EngineName = "vllm",
+    joins: bool = False,
+    dry_run: bool = False,
+    watch: Progress = SILENT,
+) -> Tools:
+    """Return what `kind` is served with, built and realised where need be; `named` is the value of --env.
+
+    `joins`: its ranks talk to those of other hosts. `dry_run`: build nothing, and note what would be built.
+    """
+    own = _own(named, engine)
+    chain = toolkit.find(kind.name, make=not dry_run, watch=watch)
+    chain = toolkit.with_libcuda(chain, kind.host, make=not dry_run)
+    if chain and chain.kind != kind.name and not dry_run:
+        watch.note(f"this shell's toolchain is for {chain.kind}, and the host is {kind.name}")
+    if chain is None and os.environ.get("MEDLEY_FLAKE"):
+        watch.note(f"Nix would realise toolkit-{kind.name} first, and its variables would be added")
+    if own:
+        binary, loader = own / "bin", interpreter.elf_loader(own / "bin" / "python")
+    else:
+        name = environment(kind, named, engine)
+        wanted = virtualenv.blueprint(name, chain, driver=kind.host.driver)
+        binary, loader = wanted.path / "bin", wanted.interpreter.loader
+        if joins and needs_nccl(kind) and interpreter.is_hosts(loader) and not os.environ.get(OWN_NCCL):
+            raise no_nccl(kind)
+        require_driver(kind, wanted.preload)
+        if not dry_run:
+            virtualenv.ready(name, chain, driver=kind.host.driver, watch=watch)
+        elif virtualenv.read(wanted.path) is None:
+            watch.note(f"the engine environment would be built first: medley env build {name}")
+    settings = dict(chain.variables) if chain else {}
+    # Nix's NCCL is on Nix's libc, as the Python has to be that loads it.
+    if joins and needs_nccl(kind) and loader is not None and not interpreter.is_hosts(loader):
+        nccl = toolkit.nccl(kind.name, make=not dry_run, watch=watch)
+        if nccl:
+            # vLLM opens the first; torch is linked to NCCL by name, and takes the one loaded already.
+            settings |= {OWN_NCCL: str(nccl), PRELOAD: str(nccl)}
+        elif os.environ.get("MEDLEY_FLAKE"):
+            watch.note(f"Nix would compile nccl-{kind.name} first, and its variables would be added")
+    return Tools(binary, settings, chain.path if chain else ())
+
+
+def require_driver(kind: Kind, loads: Preload) -> None:
+    """A Problem before minutes of building, where nobody else would find the driver.
+
+    A Python on the host's own loader loads nothing so: it finds what ldconfig lists, which may be elsewhere.
+    """
+    if kind.host.device != "cpu" and loads:
+        problem = driver.trouble(driver.libraries(kind.host.driver), kind.host, system=driver.system())
+        if problem:
+            raise problem
+
+
+def environment(kind: Kind, named: str | None, engine: EngineName = "vllm") -> str:
+    """The name of the engine environment: as named, or as the kind's table says."""
+    title, offered = TITLES[engine], kind.host.environments.get(engine)
+    if named is not None:
+        return _require_lock(named, engine, offered)
+    if offered is None:
+        known, held = " and ".join(TITLES[other] for other in kind.host.environments), kind.host.container
+        own = f"medley serve MODEL --env /path/to/a/virtualenv/with/{engine}"
+        has_image = held.image and (not held.holds or engine in held.holds)
+        raise Problem(
+            f"there is no engine environment with {title} for {kind.host.title}",
+            cause=kind.host.no_environment
+            or f"hosts/{kind.name}.toml names {f'one with {known} alone' if known else 'none'}",
+            fix=f"medley serve MODEL --image default   # or: {own}" if has_image else own,
+        )
+    return offered
+
+
+def _require_lock(named: str, engine: EngineName, offered: str | None) -> str:
+    recipes = config.recipes()
+    fix = f"--env {offered or 'PATH-OF-A-VIRTUALENV'}"
+    if named not in recipes:
+        raise Problem(
+            f"there is no engine environment {named!r}",
+            cause=f"it is no virtualenv with bin/python, and locks/ has {', '.join(recipes)}",
+            fix=fix,
+        )
+    if recipes[named].engine != engine:
+        raise Problem(
+            f"{named} cannot be served from with {TITLES[engine]}",
+            cause=f"it has {TITLES[recipes[named].engine]} in it",
+            fix=fix,
+        )
+    return named
+
+
+def _own(named: str | None, engine: EngineName) -> Path | None:
+    """A virtualenv of the user's own, by its path."""
+    if named is None or named in config.recipes():
+        return None
+    folder = Path(named).expanduser().absolute()
+    if not (folder / "bin" / "python").exists():
+        return None
+    if not (folder / "bin" / engine).exists():
+        raise Problem(
+            f"{folder} cannot serve",
+            cause=f"it has no bin/{engine}",
+            fix=f"install {TITLES[engine]} in it, or leave --env out",
+        )
+    return folder

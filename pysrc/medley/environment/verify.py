@@ -1,0 +1,111 @@
+"""Prove an engine environment by imports and kernels."""
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib.resources import as_file, files
+from typing import Any
+
+from medley import process
+from medley.command import UNSET, Command
+from medley.environment.toolkit import Toolkit, of_toolkit
+from medley.environment.virtualenv import Environment
+from medley.errors import Problem
+from medley.progress import SILENT, Progress
+from medley.schema import TITLES, Recipe
+
+_LIMIT_S = 600
+_KERNELS = ("matmul", "silu_and_mul")
+
+Proof = Mapping[str, Any]
+
+
+def command(
+    environment: Environment, toolkit: Toolkit | None, device: str, probe: str, path: str, *words: str
+) -> Command:
+    """Run the script as the engine will be: with the toolkit's variables and programs."""
+    settings = toolkit.variables if toolkit else {}
+    folders = (str(environment.programs), *(toolkit.path if toolkit else ()))
+    env = {each.name: each.value for each in of_toolkit(settings, folders, path)}
+    return Command((str(environment.python), probe, device, *words), env, UNSET)
+
+
+def prove(
+    environment: Environment, toolkit: Toolkit | None, recipe: Recipe, *, path: str, watch: Progress = SILENT
+) -> Proof:
+    """Run the probe; a Problem where it does not answer."""
+    with (
+        as_file(files("medley") / "environment" / "payload" / "probe.py") as probe,
+        watch.stage(f"prove {environment.name}"),
+    ):
+        asked = command(environment, toolkit, recipe.device, str(probe), path, recipe.engine)
+        finished = process.run(asked, limit_s=_LIMIT_S, on_line=watch.line)
+    for line in reversed(finished.lines):
+        if line.startswith("{"):
+            return dict(json.loads(line))
+    raise Problem(
+        f"{environment.name} does not work",
+        cause="\n".join(finished.lines[-6:]) or f"its Python ended with {finished.status}",
+        fix=f"build it anew: medley env clean {environment.name} && medley env build {environment.name}",
+    )
+
+
+def failures(proof: Proof) -> Iterator[str]:
+    for name, package in proof["packages"].items():
+        if "error" in package:
+            yield f"import {name}: {package['error']}"
+    platform, devices = proof.get("platform"), proof.get("devices")
+    if platform is not None and platform != proof["device"]:
+        yield f"{_takes(proof)} {_result(platform) or 'none'}, not for {proof['device']}"
+    if isinstance(devices, Mapping):
+        yield f"devices: {devices['error']}"
+        return
+    if devices == []:
+        yield "torch sees no GPU"
+    for device in devices or ():
+        if device.get("built_for_it") is False:
+            arches = " ".join(device["arch_list"])
+            yield f"{device['name']} has capability {device['capability']}; torch is built for {arches}"
+        for kernel in _KERNELS:
+            if not device[kernel].get("ok"):
+                yield f"{kernel} on {device['name']}: {_result(device[kernel])}"
+
+
+def problem(proof: Proof, name: str) -> Problem | None:
+    found = list(failures(proof))
+    if not found:
+        return None
+    if proof["device"] == "cpu" or any(line.startswith("import ") for line in found):
+        fix = f"build it anew: medley env clean {name} && medley env build {name}"
+    elif any("no kernel image" in line for line in found):
+        fix = "take wheels or an image with code for this GPU: --env, --image; a Jetson Orin: docs/orin.md"
+    else:
+        fix = "check the driver: nvidia-smi; medley facts shows what was found"
+    return Problem(f"{name} does not work on this host", cause="\n".join(found), fix=fix)
+
+
+def rows(proof: Proof) -> Iterator[tuple[str, str]]:
+    """The proof as people read it: label and value."""
+    yield "python", f"{proof['python']} on {proof['libc']}"
+    for name, package in proof["packages"].items():
+        yield name, package.get("error") or f"{package['version']} (imported in {package['seconds']} s)"
+    if isinstance(platform := proof.get("platform"), str):
+        yield "platform", f"{_takes(proof)} {platform or 'none'}"
+    devices = proof.get("devices")
+    for device in devices if isinstance(devices, list) else ():
+        capability = f", capability {device['capability']}" if "capability" in device else ""
+        yield "device", f"{device['name']}{capability}"
+        for kernel in _KERNELS:
+            yield "kernel", f"{kernel}: {_result(device[kernel])}"
+
+
+def _takes(proof: Proof) -> str:
+    return f"{TITLES[proof['engine']]} takes this host's device for"
+
+
+def _result(result: object) -> str:
+    if not isinstance(result, Mapping):
+        return str(result)
+    if "ok" not in result:
+        return str(result.get("error", result))
+    right = "right" if result["ok"] else "WRONG"
+    return f"{right}, off by {result['error_share']:.1e} of the largest, {result['seconds']} s"

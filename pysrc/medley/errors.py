@@ -1,0 +1,51 @@
+"""`Problem` (what, cause, fix) and `Finding`, its non-fatal twin."""
+
+import re
+from dataclasses import dataclass
+
+_NUMBER = re.compile(r"\[Errno -?\d+\] ?")
+
+
+class Problem(Exception):  # noqa: N818 - it is what it says, and `except Problem` reads well
+    """Something the user can act on.
+
+    `what` happened, its `cause` with the numbers, the `fix` to type. `status` is the exit code: 1, or an
+    engine's own where it died.
+    """
+
+    def __init__(self, what: str, *, cause: str, fix: str, status: int = 1) -> None:
+        super().__init__(what, cause, fix)
+        self.what, self.cause, self.fix, self.status = what, cause, fix, status
+
+    @property
+    def table(self) -> dict[str, str]:
+        """For programs."""
+        return {"what": self.what, "cause": self.cause, "fix": self.fix}
+
+    def __str__(self) -> str:
+        return "\n".join((self.what, _field("cause", self.cause), _field("fix", self.fix)))
+
+
+def in_words(error: BaseException) -> str:
+    """Why something could not be done, without the kernel's number for it and the file that it is about."""
+    if isinstance(error, UnicodeDecodeError):
+        wrong = error.object[error.start]
+        return f"it is no text: byte {error.start} is {wrong:#04x}, which UTF-8 does not have"
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or _NUMBER.sub("", str(error)) or type(error).__name__
+
+
+def _field(name: str, text: str) -> str:
+    first, *more = text.splitlines() or [""]
+    return "\n".join([f"  {name + ':':<6} {first}", *(f"         {line}" for line in more)])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What works less well than it could: like a Problem, but nothing has to stop for it."""
+
+    what: str
+    cause: str
+    fix: str
+    topic: str = ""
+    """subnet, mtu, width, half, order, ring, gateway or kind: for those who look for one sort."""

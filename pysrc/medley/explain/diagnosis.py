@@ -1,0 +1,118 @@
+"""Diagnose logs: the known failure that came first; check the files of known failures."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from medley import storage
+from medley.errors import Problem, in_words
+from medley.explain import patterns
+from medley.explain.findings import Explained, Log, chosen
+from medley.explain.lines import BLOCK_BYTES
+from medley.explain.patterns import Failure, Known
+from medley.explain.scan import Needles, UserPatterns, scanned
+
+STANDARD_INPUT = "/dev/stdin"
+_SLOW = "the search for it takes too long"
+_TOGETHER_S = 120
+
+
+def explained(logs: Iterable[Log]) -> Explained:
+    """What is wrong in these logs, each of a host or a rank; nothing, where they are healthy."""
+    known = patterns.load()
+    return _explained(logs, known, Needles(known.failures))
+
+
+def _explained(logs: Iterable[Log], known: Known, needles: Needles) -> Explained:
+    with UserPatterns(known.user) as user:
+        found = chosen([scanned(log, needles, user) for log in logs])
+    warnings = [f"known failures left out: {each.what}: {each.cause}" for each in known.problems]
+    warnings += [f"known failure {name} left out: {_SLOW}" for name in sorted(user.slow)]
+    return replace(found, warnings=tuple(warnings))
+
+
+def named_logs(names: Sequence[str]) -> list[Log]:
+    """Each of these; STANDARD_INPUT is one of them."""
+    return [_log(Path(name)) for name in names]
+
+
+def newest_logs() -> list[Log]:
+    """The log written last, and those of the same time: of one start there may be several units."""
+    folder = storage.state() / "logs"
+    written = sorted((file.stat().st_mtime, file) for file in folder.glob("*.log"))
+    if not written:
+        raise Problem(
+            "medley has kept no log on this host",
+            cause=f"{folder} has none; serve, run and the units of medley up write there",
+            fix="name one: medley explain FILE, or pipe it in: docker logs NAME 2>&1 | medley explain -",
+        )
+    return [_log(file) for at, file in written if written[-1][0] - at <= _TOGETHER_S]
+
+
+def _log(path: Path) -> Log:
+    if str(path) == STANDARD_INPUT:
+        return Log("standard input", _blocks(sys.stdin.buffer))
+    try:
+        return Log(str(path), _blocks(path.open("rb")))
+    except OSError as error:
+        raise Problem(
+            f"{path} cannot be read",
+            cause=in_words(error),
+            fix="name a file that is there: medley explain FILE",
+        ) from error
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while block := file.read(BLOCK_BYTES):
+            yield block
+
+
+def check() -> dict[Path, Problem | None]:
+    """Every file of known failures, and what is wrong with it."""
+    own, shipped = patterns.files()
+    return _checked(own, patterns.load()) | _checked(shipped, patterns.load(user=False))
+
+
+def _checked(paths: Iterable[Path], known: Known) -> dict[Path, Problem | None]:
+    seen: dict[str, Path] = {}
+    needles = Needles(known.failures)
+    return {path: _mistake(path, known, needles, seen) for path in paths}
+
+
+def _mistake(path: Path, known: Known, needles: Needles, seen: dict[str, Path]) -> Problem | None:
+    try:
+        failures = patterns.read(path)
+    except Problem as problem:
+        return problem
+    if mistake := next(patterns.mistakes(path), None):
+        return mistake
+    for at, failure in enumerate(failures):
+        if failure.name in seen:
+            return patterns.wrong(path, at, failure, "name", f"{seen[failure.name]} has one of that name")
+        seen[failure.name] = path
+        if found := _unfit(failure, known, needles):
+            return patterns.wrong(path, at, failure, *found)
+    return None
+
+
+def _unfit(failure: Failure, known: Known, needles: Needles) -> tuple[str, str] | None:
+    """The key that does not fit all that is known, or what the failure's own logs show, and why."""
+    names = {each.name for each in known.failures}
+    if unknown := [name for name in failure.over if name not in names]:
+        return "over", f"there is no known failure {unknown[0]}"
+    if not failure.examples:
+        return "examples", "every known failure has an example: a log that shows it"
+    for number, log in enumerate(failure.examples, 1):
+        found = _explained([Log("example", [log.encode()])], known, needles)
+        first = found.first.hit.failure.name if found.first else "no failure"
+        if first != failure.name:
+            slow = [each for each in found.warnings if each.endswith(_SLOW)]
+            return "examples", ", ".join([f"number {number} shows {first}", *slow])
+    for number, log in enumerate(failure.look_alikes, 1):
+        found = _explained([Log("look-alike", [log.encode()])], known, needles)
+        if any(each.hit.failure.name == failure.name for each in found.problems):
+            return "look_alikes", f"number {number} shows {failure.name}"
+    return None

@@ -1,0 +1,237 @@
+"""Turning points, silent ends, uncaught exceptions."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from medley.explain.lines import INFO, WARNING, LogLine, decoded, line
+from medley.explain.patterns import Failure, Sign, sign
+
+BEGINS, READY, STOPPED, MENDED, WRONG = "begins", "ready", "stopped", "mended", "wrong"
+# A configuration, a request or a program's own text is shown here, and nothing is said by it.
+_ECHO = re.compile(
+    r"non-default args:|Initializing an? (?:V[01] )?LLM engine|server_args=|^args: Namespace|^Namespace\(|"
+    r"Received request|[\"']?(?:content|prompt|role|messages)[\"']?: ?[\"'\[]|prompt=|"
+    r"^medley: (?!ready)|^\s*\+{1,3} |^\s*(?:\$|#) |override-neuron|compilation_config=|"
+    # Said in every good start: it goes on without
+    r"^Ignore import error|Will ignore error and continue|^Skipping import of cpp extensions"
+)
+_SOURCE = re.compile(r"^\s+(?:raise |return |assert |logger\.|f?[\"'])|^raise [\w.]+\(")
+
+
+@dataclass(frozen=True)
+class Turn:
+    kind: str
+    signs: tuple[Sign, ...]
+    mends: tuple[str, ...] = ()
+    """How the names of failures begin that are over with it."""
+    any_level: bool = True
+
+
+def echoed(text: str) -> bool:
+    """Whether a line shows somebody else's words."""
+    return bool(_ECHO.search(text[:2000]))
+
+
+def source(text: str) -> bool:
+    """Whether a line is of a program's own text, as a traceback shows it."""
+    return bool(_SOURCE.match(text))
+
+
+TURNS = (
+    Turn(BEGINS, (sign("medley keeps ", r"^medley keeps "),)),
+    Turn(
+        READY,
+        (
+            sign("Application startup complete", r"Application startup complete\.?$"),
+            sign("fired up and ready to roll"),
+            sign("medley: ready", r"^medley: ready"),
+        ),
+    ),
+    Turn(
+        MENDED,
+        (sign("Ray runtime started"), sign("Connected to Ray cluster")),
+        mends=("ray-", "refused", "name-unknown", "host-unreachable"),
+    ),
+    Turn(
+        MENDED,
+        (
+            sign("Init COMPLETE"),
+            sign("peer ranks", r"is connected to [1-9]\d* peer ranks"),
+            sign("is assigned as", r"^rank \d+ in world size \d+ is assigned as"),
+            sign("Init torch distributed ends"),
+        ),
+        mends=("nccl-connect", "nccl-link-local", "gloo-refused", "rendezvous-", "refused"),
+    ),
+    Turn(MENDED, (sign("ink up"), sign("Link is Up")), mends=("link-fell",)),
+    # A benchmark of a server takes another tokenizer to count with, and goes on
+    Turn(MENDED, (sign("alling back to", r"^Falling back to .{1,60} tokenizer"),), mends=("hub-",)),
+    Turn(
+        STOPPED,
+        (
+            sign("Shutting down", r"^Shutting down$"),
+            sign("KeyboardInterrupt", r"^KeyboardInterrupt"),
+            sign("stopped; nothing of it runs any more"),
+            sign("Received SIGTERM", r"^Received SIGTERM"),
+            sign("SIGTERM received"),
+            sign("Received SIGINT", r"^Received SIGINT"),
+            sign("Gracefully stopping http server"),
+            sign("[shutdown] API server: shutdown triggered"),
+        ),
+    ),
+    Turn(
+        WRONG,
+        (
+            sign(
+                "rror", r"^[\w.]*(?:Error|Failure)(?:\(\w+\))?(?::|$)|^(?:fatal )?error: |: error: |^Error: "
+            ),
+            sign("xception", r"^[\w.]*Exception(?:\(\w+\))?(?::|$)"),
+            sign("rrors.", r"^\w[\w.]*\berrors\.[A-Z]\w+(?::|$)"),
+            sign("xpired", r"^[\w.]+Expired: "),
+            sign("what():", r"^\s*what\(\):"),
+        ),
+    ),
+)
+
+
+SILENT = Failure(
+    name="ended-silently",
+    what="the log breaks off in the middle of the start, without an error: killed (out of memory), or it "
+    "still runs",
+    cause="its last words are: {said}; a process that the kernel kills (SIGKILL, most often for want of host "
+    "memory) says nothing",
+    fix="see whether it was: sudo dmesg | grep -i -E 'out of memory|killed process'; and what is free: free "
+    "-g; if so: medley plan MODEL, or medley serve MODEL -- --gpu-memory-utilization 0.80",
+    signs=(sign("Loading"),),
+    confidence="low",
+    symptom=True,
+)
+# What a start does for long, and what takes most memory in it.
+_BUSY = re.compile(
+    r"Loading (?:safetensors|pt|bin) checkpoint shards|oading shards:|Load weight begin|Loading weights took|"
+    r"Model loading took|Starting to load model|Compiling a graph|Dynamo bytecode|torch\.compile took|"
+    r"saved AOT compiled|Cache the graph of|Capturing (?:CUDA|cuda|batches)|utotun"
+)
+# Python's own word for what a parent that was killed left behind.
+_LEFT = re.compile(r"resource_tracker")
+
+
+def last_words(tail: Sequence[str]) -> tuple[int, str] | None:
+    """What it was at when it broke off, and how many lines before the end."""
+    said = ((at, line(text).text.strip()) for at, text in enumerate(reversed(tail)))
+    at, last = next(
+        ((at, text) for at, text in said if text and (_busy(text) or not _LEFT.search(text))), (0, "")
+    )
+    words = _busy(last)
+    return (at, words) if words else None
+
+
+def _busy(text: str) -> str:
+    """The last of it, in a line that is drawn again and again."""
+    *_, last = (None, *_BUSY.finditer(text))
+    return text[last.start() :][:160] if last else ""
+
+
+UNKNOWN = Failure(
+    name="unknown-error",
+    what="a failure that medley does not know: {kind}",
+    cause="its own words: {said}",
+    fix="search for these words in the issues of the engine; to ask there, attach the report that medley "
+    "explain writes of it",
+    signs=(sign("rror"),),
+    confidence="low",
+)
+# A traceback of which the reason stands elsewhere, and exceptions that end a program by intent.
+_FOLLOWS = re.compile(
+    r"EngineDeadError|Engine core initialization failed|EngineGenerateError|Engine process failed|"
+    r"Executor failed|WorkerProc initialization failed|Worker failed with error|Process \S+ (?:died|exited)|"
+    r"ChildFailedError|ChildProcessError|BrokenProcessPool|BrokenPipeError|EOFError|ConnectionResetError|"
+    r"CancelledError|KeyboardInterrupt|SystemExit|GeneratorExit|ContextTerminated|ProcessRaisedException|"
+    r"Initialization failed\. Please see|RayTaskError|ActorDiedError|WorkerCrashedError|cannot schedule new "
+    r"futures|Event loop is closed|see (?:the )?(?:stack ?trace|error messages?|root cause)s? above|"
+    r"Root Cause|Client disconnected|500 Internal Server Error"
+)
+_LEADS = re.compile(r"^(?:During handling of the above exception|The above exception was the direct cause)")
+_CODE = re.compile(r"^\s+(?:\S|$)|^Traceback ")
+_UNFINISHED = re.compile(r"(?::|\bfor \w+|\bof)\s*$")
+_ENDS = re.compile(
+    r"^(?:Traceback|During handling|The above|\s*For further information|Process |\[rank)|^\s*$"
+)
+_BACK = 4
+# Lines around the engine's last word in which its reason is looked for.
+NEAR = 600
+
+
+@dataclass(frozen=True)
+class Slip:
+    line: LogLine
+    number: int
+    said: str
+    when: tuple[int, int, float] | None
+    traced: bool
+    """The end of a traceback, and not only a line that says error."""
+    leads: bool
+    """Another exception was raised because of it."""
+
+    @property
+    def follows(self) -> bool:
+        return bool(_FOLLOWS.search(self.said))
+
+    @property
+    def kind(self) -> str:
+        name, _, _ = self.said.partition(":")
+        last = name.rpartition(".")[2]
+        return last if re.fullmatch(r"\w*[A-Z]\w*(?:\(\w+\))?", last) else "an error"
+
+
+def slip(
+    said: LogLine,
+    number: int,
+    when: tuple[int, int, float] | None,
+    before: Iterable[bytes],
+    after: Sequence[bytes],
+) -> Slip | None:
+    """What a line shows to be one; none in a line that only informs or warns."""
+    if said.level in (INFO, WARNING):
+        return None
+    near, then = (
+        [each.text for each in (line(decoded(one[:2000])) for one in raw) if each.rank in (None, said.rank)]
+        for raw in (before, after)
+    )
+    traced = any(_CODE.match(each) for each in near[-_BACK:])
+    text = said.text.strip()
+    if text.endswith("AssertionError") and traced:
+        code = next((each for each in reversed(near) if re.match(r"\s+assert\b", each)), "")
+        text = f"{text}: {code.strip()}" if code else text
+    leads = any(_LEADS.match(each) for each in then[:3])
+    return Slip(said, number, _whole(text, then), when, traced, leads)
+
+
+def _whole(text: str, then: Sequence[str]) -> str:
+    """With the lines that belong to it, where it is not all in one."""
+    if not _UNFINISHED.search(text):
+        return text
+    more: list[str] = []
+    for each in then[:6]:
+        if _ENDS.match(each) and (more or each.strip()):
+            break
+        more.append(each.strip())
+    return " ".join([text, *(each for each in more if each)])[:600]
+
+
+def reason(slips: Sequence[Slip], *, ready: bool, death: int | None, lines: int) -> Slip | None:
+    """Of the one that ended it: the end of the first chain of exceptions that has a reason of its own."""
+    if ready or death is not None:
+        if death is None:
+            return None
+        slips = [each for each in slips if abs(each.number - death) <= NEAR]
+    else:
+        slips = [each for each in slips if each.number > lines - 4000]
+    own = [each for each in slips if not each.follows]
+    first = next((each for each in own if each.traced), next(iter(own), None))
+    while first and first.leads:
+        later = next((each for each in own if each.number > first.number and each.traced), None)
+        if later is None or later.number - first.number > NEAR // 2:
+            break
+        first = later
+    return first

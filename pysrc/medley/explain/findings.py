@@ -1,0 +1,228 @@
+"""What was found in logs, and which failure came first."""
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from medley.errors import Problem
+from medley.explain import events
+from medley.explain.events import NEAR, SILENT, UNKNOWN, Slip, last_words
+from medley.explain.lines import LogLine, line
+from medley.explain.patterns import LOW, RANK, Failure
+
+TAIL = 200
+_AT_ONCE = 8
+"""Lines between two of one failure that are taken for one."""
+
+
+@dataclass(frozen=True)
+class Log:
+    name: str
+    blocks: Iterable[bytes]
+
+
+@dataclass(frozen=True)
+class Hit:
+    failure: Failure
+    found: Mapping[str, str | None]
+    line: LogLine
+    number: int
+    log: str
+    when: tuple[int, int, float] | None
+
+
+@dataclass
+class Scanned:
+    """What a log shows since it last began anew, or was ready."""
+
+    name: str
+    hits: list[Hit] = field(default_factory=list)
+    ready: tuple[int, int, float] | None = None
+    """When it last became ready, where it says so."""
+    was_ready: bool = False
+    stopped: bool = False
+    """It was told to end; what it says after that is no failure."""
+    slips: list[Slip] = field(default_factory=list)
+    """Errors in its own words, in what it shows."""
+    death: int | None = None
+    """The line of the engine's last word."""
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL))
+    lines: int = 0
+    told: list[str] = field(default_factory=list)
+    """What medley itself wrote at its beginning: the plan's reasons and the command."""
+
+    def begin(self, *, ready: bool) -> None:
+        """What was before is mended, or another story."""
+        self.hits = [hit for hit in self.hits if hit.failure.also_when_ready and ready]
+        self.slips, self.death, self.stopped, self.was_ready = [], None, False, ready
+
+    @property
+    def empty(self) -> bool:
+        """Nothing was written to it, or blank lines alone."""
+        return self.lines <= TAIL and not any(line.strip() for line in self.tail)
+
+    @property
+    def reason(self) -> Slip | None:
+        """The error that ended it, where no more is known of it than its words."""
+        named = {hit.number for hit in self.hits}
+        own = [each for each in self.slips if each.number not in named]
+        return events.reason(own, ready=self.was_ready, death=self.death, lines=self.lines)
+
+    def mend(self, names: tuple[str, ...]) -> None:
+        over = {hit.number for hit in self.hits if hit.failure.name.startswith(names)}
+        self.hits = [hit for hit in self.hits if hit.number not in over]
+        self.slips = [each for each in self.slips if each.number not in over]
+
+
+@dataclass(frozen=True)
+class FoundFailure:
+    """A failure with what shows it."""
+
+    hit: Hit
+    follows: bool = False
+    """Another came before it, and it may be that one's work."""
+    also: tuple[str, ...] = ()
+    """Other logs, hosts and ranks that show the same."""
+
+    @property
+    def confidence(self) -> str:
+        return LOW if self.hit.failure.symptom else self.hit.failure.confidence
+
+    def problem(self, status: int = 1) -> Problem:
+        what, cause, fix = self.hit.failure.told(self.hit.found)
+        return Problem(what, cause=cause or shown(self.hit.line.text), fix=fix, status=status)
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """For programs."""
+        line = self.hit.line
+        more = {"host": line.host, "rank": line.rank, "follows": self.follows, "also": list(self.also)}
+        return {
+            **self.problem().table,
+            "line": shown(line.text),
+            "confidence": self.confidence,
+            "name": self.hit.failure.name,
+            "file": self.hit.log,
+            "line_number": self.hit.number,
+            **{name: value for name, value in more.items() if value},
+        }
+
+
+@dataclass(frozen=True)
+class Explained:
+    """`unknown`: logs that show a failure, of which no more is known than its own words."""
+
+    problems: tuple[FoundFailure, ...]
+    unknown: tuple[Scanned, ...]
+    scans: tuple[Scanned, ...]
+    warnings: tuple[str, ...] = ()
+    """Known failures that were left out, and why."""
+
+    @property
+    def first(self) -> FoundFailure | None:
+        return self.problems[0] if self.problems else None
+
+
+def chosen(scans: Sequence[Scanned]) -> Explained:
+    hits = [hit for scan in scans for hit in scan.hits if not _mended(hit, scans)]
+    worse = {name for hit in hits for name in hit.failure.over}
+    said = Counter(hit.failure.name for hit in hits)
+    enough = {hit.failure.name for hit in hits if said[hit.failure.name] >= hit.failure.minimum}
+    hits = [hit for hit in hits if hit.failure.name in enough - worse]
+    causes = [hit for hit in hits if not hit.failure.symptom]
+    best = min((RANK[hit.failure.confidence] for hit in causes), default=None)
+    pool = [hit for hit in causes if RANK[hit.failure.confidence] == best]
+    found = list(_found(sorted(pool, key=_order(pool, scans)), scans))
+    if not found:
+        found = [FoundFailure(hit) for hit in _symptoms(hits, scans)[:1]]
+    if not found and not hits and not any(scan.was_ready or scan.stopped or scan.slips for scan in scans):
+        found = [FoundFailure(hit) for scan in scans if (hit := _silent(scan))][:1]
+    unknown = {each.hit.log for each in found[:1] if each.hit.failure is UNKNOWN}
+    return Explained(tuple(found), tuple(scan for scan in scans if scan.name in unknown), tuple(scans))
+
+
+def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
+    """Where no cause is known: an error in its own words, or what follows from a cause; the best first."""
+    own: list[Hit] = []
+    for scan in scans:
+        # The error ended nothing where the model became ready, as another rank's log says.
+        ready = any(other.was_ready for other in scans if other is not scan)
+        if not ready and (slip := scan.reason):
+            said = {"kind": slip.kind, "said": shown(slip.said), "log": scan.name}
+            own.append(Hit(UNKNOWN, said, slip.line, slip.number, scan.name, slip.when))
+    firsts: list[Hit] = []
+    for scan in scans:
+        of_log = [hit for hit in [*hits, *own] if hit.log == scan.name]
+        of_log = [hit for hit in of_log if not (hit.failure.ends or hit.failure.hint)]
+        # An unknown exception without words says less than what else is known of the log.
+        worded = [
+            hit
+            for hit in of_log
+            if hit.failure is not UNKNOWN or (hit.found["said"] or "").partition(":")[2].strip()
+        ]
+        firsts.extend(sorted(worded or of_log, key=lambda hit: hit.number)[:1])
+    last = [hit for hit in hits if hit.failure.ends]
+    hints = [hit for hit in hits if hit.failure.hint] if own or last else []
+    pool = firsts or hints or last
+    order = _order(pool, scans)
+    return sorted(pool, key=lambda hit: (hit.failure is not UNKNOWN, order(hit)))
+
+
+def _silent(scan: Scanned) -> Hit | None:
+    """The last words of a log that breaks off in the middle of a start."""
+    if (ending := last_words(scan.tail)) is None:
+        return None
+    before_end, said = ending
+    raw = scan.tail[-1 - before_end]
+    return Hit(SILENT, {"said": said}, line(raw[-400:]), scan.lines - before_end, scan.name, None)
+
+
+def _found(ordered: Sequence[Hit], scans: Sequence[Scanned]) -> Iterable[FoundFailure]:
+    """Of each log the one that ended it, and what stays; each kind of failure once, with all places of it."""
+    deaths = {scan.name: scan.death for scan in scans}
+    near = [
+        hit
+        for hit in ordered
+        if (death := deaths[hit.log]) is None
+        or hit.failure.also_when_ready
+        or abs(hit.number - death) <= NEAR
+    ]
+    logs: set[str] = set()
+    by_name: dict[str, list[Hit]] = {}
+    for hit in [*near, *(hit for hit in ordered if hit not in near)]:
+        if hit.failure.name in by_name or hit.log not in logs or hit.failure.also_when_ready:
+            by_name.setdefault(hit.failure.name, []).append(hit)
+            logs.add(hit.log)
+    for at, hits in enumerate(by_name.values()):
+        others = dict.fromkeys(_place(hit) for hit in hits if _place(hit) != _place(hits[0]))
+        # The first, or of the same place one that follows at once and says more.
+        same = (hit for hit in hits if hit.log == hits[0].log and hit.number - hits[0].number <= _AT_ONCE)
+        fullest = max(same, key=lambda hit: sum(map(bool, hit.found.values())))
+        yield FoundFailure(fullest, follows=at > 0, also=tuple(others))
+
+
+def _place(hit: Hit) -> str:
+    words = (hit.log, hit.line.host and f"host {hit.line.host}", hit.line.rank and f"rank {hit.line.rank}")
+    return ", ".join(word for word in words if word)
+
+
+def _order(pool: Sequence[Hit], scans: Sequence[Scanned]) -> Any:  # noqa: ANN401 - a key for sorted
+    """By time where all have one, else as they stand: the clocks of hosts are taken to agree."""
+    at = {scan.name: number for number, scan in enumerate(scans)}
+    if len(scans) > 1 and all(hit.when for hit in pool):
+        return lambda hit: (hit.when, at[hit.log], hit.number)
+    return lambda hit: (at[hit.log], hit.number)
+
+
+def _mended(hit: Hit, scans: Sequence[Scanned]) -> bool:
+    """Whether another log shows that the model was ready after it."""
+    if hit.failure.also_when_ready or hit.when is None:
+        return False
+    return any(scan.ready and scan.ready > hit.when for scan in scans if scan.name != hit.log)
+
+
+def shown(text: str) -> str:
+    """A line to show: one line, of a length that fits."""
+    return re.sub(r"\s+", " ", text).strip()[:400]

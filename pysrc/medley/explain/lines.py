@@ -1,0 +1,172 @@
+"""Blocks and lines of a log, without prefixes."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+
+INFO, WARNING, ERROR = "info", "warning", "error"
+BLOCK_BYTES = 1 << 20
+_BEFORE, _AFTER = 60, 32
+"""Lines of the blocks before and after one that are kept with it."""
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_LEVEL = {
+    **dict.fromkeys(("DEBUG", "TRACE", "INFO", "I", "D", "DBG", "LOG"), INFO),
+    **dict.fromkeys(("WARNING", "WARN", "W"), WARNING),
+    **dict.fromkeys(("ERROR", "CRITICAL", "FATAL", "E", "C", "F", "ERR"), ERROR),
+}
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
+_PARTS = tuple(
+    re.compile(each)
+    for each in (
+        # A unit's or a container's own time stamp
+        rf"\d{{4}}[-/](?P<date>\d\d[-/]\d\d)[T ](?P<clock>{_CLOCK})(?:Z|[+-]\d\d:?\d\d)?(?:\s*[|:]\s?|\s)?",
+        rf"(?P<name>[A-Z][a-z]{{2}}) (?P<date>[ \d]\d) (?P<clock>{_CLOCK}) \S+ [\w.@/-]+(?:\[\d+\])?: ",
+        # torchrun, and elastic's own
+        r"\[(?:rank|default)(?P<rank>\d+)\]: ?",
+        # PyTorch's C++: [E1122 08:01:33.1234 File.cpp:62]; Ray's: [2026-11-22 08:01:33,123 E 12 34] x.cc:1:
+        rf"\[(?P<level>[IWEFC])(?P<date>\d{{3,4}}) (?P<clock>{_CLOCK})[^\]]*\] ?",
+        (
+            rf"\[\d{{4}}-(?P<date>\d\d-\d\d) (?P<clock>{_CLOCK}) (?P<level>[IWEFCD]) [^\]]*\]"
+            r"(?: \(\w+\))?(?: [\w./-]+:\d+:)? ?"
+        ),
+        rf"(?P<level>[IWEFC])(?P<date>\d{{3,4}}) (?P<clock>{_CLOCK}) +\d+ [^\]]*\] ?",
+        # SGLang's [2026-11-22 08:01:33 DP0 TP1]
+        rf"\[\d{{4}}-(?P<date>\d\d-\d\d) (?P<clock>{_CLOCK})(?P<ranks>(?: [A-Z]{{2,4}}\d+)*)\] ?",
+        # A logging.ini's [2026-11-22 08:01:33,120] [ERROR] [MainThread] [vllm.worker] >>>
+        r"\[(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)\](?: \[[\w.-]+\])*:?(?: >>>)? ?",
+        # docker build's own: #14 65.05
+        r"#\d+ \d+\.\d+ ",
+        # (EngineCore_DP0 pid=12) and (RayWorkerWrapper pid=1, ip=10.0.0.2)
+        (
+            r"\((?:\w*?_[TP]P(?P<part>\d+)\S*|[\w:.]+\S*) (?:rank=\S+ )?pid=\d+"
+            r"(?:, ip=(?P<host>[\d.a-fA-F:]+))?[^)]*\) ?"
+        ),
+        # vLLM's ERROR 11-22 08:01:33 [core.py:1109]
+        (
+            rf"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) +(?P<date>\d\d-\d\d) (?P<clock>{_CLOCK})"
+            r" (?:\[?[\w./-]+:\d+\]) ?"
+        ),
+        # host:pid:tid [0] NCCL WARN
+        (
+            r"(?:(?P<host>[\w.-]+):\S+ )?\[(?P<gpu>-?\d+)\] (?P<source>[\w:./]+ )?NCCL ?"
+            r"(?P<level>INFO|WARN|TRACE)? ?"
+        ),
+        # Python's own, uvicorn's and Ray's
+        rf",? ?(?:\d{{4}}-)?(?P<date>\d\d-\d\d)? ?(?P<clock>{_CLOCK}),? - (?P<level>[A-Z]+) - ",
+        (
+            r"(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b(?: +[\w./-]+:\d+)?"
+            r"(?::| --?|\]| [\w./-]+:\d+\]?)? +"
+        ),
+        # Docker Compose and medley logs: a name, and what stands after it
+        r"[\w./-]+ +\| ?",
+        # kubectl logs --prefix, and a container runtime's own file
+        r"\[(?:pod|container)/[\w./-]+\] ?",
+        r"(?:stdout|stderr) [FP] ",
+        r"\[ *\d+\.\d{6}\] ",
+    )
+)
+_DEEPEST = 6
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """`when`: month, day and seconds of the day, as far as it says; a year is rarely there."""
+
+    text: str
+    level: str | None = None
+    when: tuple[int, int, float] | None = None
+    rank: str | None = None
+    host: str | None = None
+    nccl: bool = False
+
+
+@lru_cache(maxsize=4096)
+def line(raw: str) -> LogLine:
+    """The line itself, and what its prefixes tell."""
+    text = _COLOUR.sub("", raw).rstrip()
+    prefix: dict[str, str] = {}
+    level, nccl, at = None, False, 0
+    for _ in range(_DEEPEST):
+        match = next((found for part in _PARTS if (found := part.match(text, at)) and found.end() > at), None)
+        if match is None:
+            break
+        groups = {name: value for name, value in match.groupdict().items() if value}
+        nccl = nccl or "gpu" in groups
+        level = _LEVEL.get(groups.get("level", ""), level)
+        if "date" in groups:
+            prefix.pop("name", None)
+        prefix.update(groups)
+        at = match.end()
+    ranks = (prefix.get("rank"), prefix.get("ranks", "").strip(), prefix.get("part"), prefix.get("gpu"))
+    rank = next(filter(None, ranks), None)
+    return LogLine(
+        f"{prefix.get('source', '')}{text[at:]}", level, _when(prefix), rank, prefix.get("host"), nccl
+    )
+
+
+def _when(prefix: dict[str, str]) -> tuple[int, int, float] | None:
+    if "clock" not in prefix:
+        return None
+    hours, minutes, seconds = prefix["clock"].replace(",", ".").split(":")
+    of_day = int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+    date = prefix.get("date", "").strip()
+    if "name" in prefix:
+        month = _MONTHS.index(prefix["name"]) + 1 if prefix["name"] in _MONTHS else 0
+        return month, int(date), of_day
+    if not date:
+        return None
+    digits = re.sub(r"\D", "", date)
+    return int(digits[:-2]), int(digits[-2:]), of_day
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block's, with some of those before and after it."""
+
+    before: list[bytes]
+    here: list[bytes]
+    after: list[bytes]
+
+    def preceding(self, at: int, count: int) -> list[bytes]:
+        found = self.here[max(0, at - count) : at]
+        return [*self.before[len(self.before) - count + len(found) :], *found] if at < count else found
+
+    def following(self, at: int, count: int) -> list[bytes]:
+        found = self.here[at + 1 : at + 1 + count]
+        return [*found, *self.after[: count - len(found)]]
+
+    def when(self, at: int) -> tuple[int, int, float] | None:
+        """Of the last line before it that has a time."""
+        near = [*self.before, *self.here[max(0, at - _BEFORE) : at]][-_BEFORE:]
+        said = (line(decoded(each[:300])).when for each in reversed(near))
+        return next((when for when in said if when), None)
+
+
+def blocks(data: Iterable[bytes]) -> Iterator[Block]:
+    before: list[bytes] = []
+    here: list[bytes] = []
+    for after in chain(_lines(data), ([],)):
+        if here:
+            yield Block(before, here, after[:_AFTER])
+            before = here[-_BEFORE:]
+        here = after
+
+
+def decoded(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def _lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Whole ones, block by block; one without an end for a whole block is cut."""
+    rest = b""
+    for block in blocks:
+        *whole, rest = (rest + block).split(b"\n")
+        if len(rest) >= BLOCK_BYTES:
+            whole, rest = [*whole, rest], b""
+        if whole:
+            yield whole
+    if rest:
+        yield [rest]

@@ -1,0 +1,1 @@
+"""One host: its facts, its kind and its health, parsed from transcripts."""

@@ -1,0 +1,115 @@
+"""Board and software."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from medley.transcript import Transcript, first, lines
+
+# The device tree separates with NUL, which no shell variable holds.
+COMPATIBLE = r"tr '\0' '\n' </proc/device-tree/compatible"
+MODEL = r"tr -d '\0' </proc/device-tree/model"
+L4T_RELEASE = "head -n 1 /etc/nv_tegra_release"
+# By name, for the file holds the serial number too.
+DGX = "grep -E '^DGX_(PRETTY_NAME|SWBUILD_VERSION|OTA_VERSION)=' /etc/dgx-release"
+OS_RELEASE = "grep -E '^(ID|VERSION_ID|PRETTY_NAME)=' /etc/os-release"
+KERNEL = "uname -r"
+LIBC = "getconf GNU_LIBC_VERSION"
+MARKS = "ls -d /.dockerenv /run/.containerenv /etc/NIXOS"
+PROGRAMS = "for p in nix uv python3.11 python3.12 nvcc gcc g++; do command -v $p; done"
+PYTHON = "python3 --version"
+# The toolkit's file, because its nvcc is seldom on PATH.
+CUDA = "grep -m 1 -A 2 '\"cuda\"' /usr/local/cuda/version.json"
+# By name alone, for the folder's is the user's.
+ENVIRONMENTS = 'cd "${MEDLEY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/medley}/envs" && ls -d */medley.json'
+
+QUESTIONS = (
+    *(COMPATIBLE, MODEL, L4T_RELEASE, DGX),
+    *(OS_RELEASE, KERNEL, LIBC, MARKS, PROGRAMS, PYTHON, CUDA, ENVIRONMENTS),
+)
+
+_CONTAINERS = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
+
+
+@dataclass(frozen=True)
+class L4t:
+    """Linux for Tegra, the system of a Jetson: R36, REVISION 4.3 is r36.4.3."""
+
+    major: str
+    revision: str
+
+    @property
+    def release(self) -> str:
+        return f"r{self.major}.{self.revision}"
+
+
+@dataclass(frozen=True)
+class Board:
+    model: str | None = None
+    compatible: tuple[str, ...] = ()
+    """The device tree's names for it, the particular first and the SoC last; a PC has none."""
+    l4t: L4t | None = None
+    dgx: str | None = None
+
+    @property
+    def soc(self) -> str | None:
+        return self.compatible[-1].rpartition(",")[2] if self.compatible else None
+
+    @property
+    def is_tegra(self) -> bool:
+        return self.l4t is not None or (self.soc or "").startswith("tegra")
+
+
+def board(answers: Transcript) -> Board:
+    dgx = dict(re.findall(r'^(\w+)="?(.*?)"?$', "\n".join(lines(answers, DGX)), re.MULTILINE))
+    version = dgx.get("DGX_OTA_VERSION") or dgx.get("DGX_SWBUILD_VERSION") or ""
+    l4t = re.match(r"# R(\d+) \(release\), REVISION: ([\d.]+)", first(answers, L4T_RELEASE) or "")
+    return Board(
+        model=first(answers, MODEL),
+        compatible=lines(answers, COMPATIBLE),
+        l4t=L4t(l4t[1], l4t[2]) if l4t else None,
+        dgx=f"{dgx.get('DGX_PRETTY_NAME', '')} {version}".strip() or None,
+    )
+
+
+@dataclass(frozen=True)
+class Software:
+    os_id: str | None = None
+    os_version: str | None = None
+    os_name: str | None = None
+    kernel: str | None = None
+    libc: str | None = None
+    """`glibc 2.36`; None with another libc, which no engine's wheels run on."""
+    container: str | None = None
+    """What contains us: docker or podman."""
+    nixos: bool = False
+    programs: Mapping[str, str] = field(default_factory=dict)
+    """Where PATH has those we may use, by name."""
+    python: str | None = None
+    """Of the system's own python3, as in `3.12.3`."""
+    cuda: str | None = None
+    """Of the CUDA toolkit in /usr/local/cuda, as in `13.0.2`; another than the driver's."""
+    environments: tuple[str, ...] = ()
+    """Names of medley's finished engine environments, each with its digest."""
+
+
+def software(answers: Transcript) -> Software:
+    release = dict(
+        re.findall(r'^(\w+)=["\']?(.*?)["\']?$', "\n".join(lines(answers, OS_RELEASE)), re.MULTILINE)
+    )
+    marks = lines(answers, MARKS)
+    cuda = re.search(r'"version"\s*:\s*"([0-9.]+)"', "\n".join(lines(answers, CUDA)))
+    return Software(
+        os_id=release.get("ID"),
+        os_version=release.get("VERSION_ID"),
+        os_name=release.get("PRETTY_NAME"),
+        kernel=first(answers, KERNEL),
+        libc=first(answers, LIBC),
+        container=next((_CONTAINERS[mark] for mark in marks if mark in _CONTAINERS), None),
+        nixos="/etc/NIXOS" in marks,
+        programs={PurePosixPath(path).name: path for path in lines(answers, PROGRAMS)},
+        python=(first(answers, PYTHON) or "").removeprefix("Python ") or None,
+        cuda=cuda[1] if cuda else None,
+        environments=tuple(path.partition("/")[0] for path in lines(answers, ENVIRONMENTS)),
+    )

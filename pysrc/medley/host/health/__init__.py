@@ -1,0 +1,157 @@
+"""`Health`: what may be in a model's way today; memory, processes, disks.
+
+Its questions are apart from those of facts, so that nobody but the doctor and a transcript pays for them.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from medley.host.health import access, gpu, software
+from medley.host.health.access import Access, Clock, Firewall
+from medley.host.health.gpu import Compilers, DriverFiles, GpuStates
+from medley.host.health.software import HubAccess, Leftovers, RdmaParts, Settings
+from medley.transcript import Transcript, lines, number
+
+PAGES = "grep -E '^(MemFree|Buffers|Cached|SReclaimable|Shmem|SwapTotal|SwapFree):' /proc/meminfo"
+_NAMES = {
+    "ray": r"raylet|gcs_server|ray::.*",
+    "engine": r"vllm|VLLM::.*|sglang::.*|ollama|llama-server|text-generation|tritonserver|trtllm-serve",
+    "desktop": r"Xorg|Xwayland|gnome-shell|kwin_.*|plasmashell|lxsession|xfwm4",
+    "guard": r"earlyoom|systemd-oomd|nohang.*",
+    "clock": r"systemd-timesyn|chronyd|ntpd|ntpd-rs|openntpd|ptp4l",
+    "firewall": r"firewalld",
+}
+# The names of other processes are nobody's business. The kernel keeps 15 letters of a name.
+PROCESSES = (
+    'ps -eo uid=,pid=,comm= | awk -v me="$(id -u)" \'$3 ~ /^('
+    + "|".join(_NAMES.values()).replace(".*", "")
+    + ')/ {print ($1 == me ? "own" : "other"), $2, $3}\''
+)
+# Medley's own carry its mark.
+MARKED = "grep -lsz '^MEDLEY_RAY=' /proc/[0-9]*/environ | cut -d/ -f3"
+# The nearest folder above that exists; of df only numbers, for a mount point may say whose it is.
+DISKS = (
+    'for place in "environments ${MEDLEY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/medley}/envs"'
+    ' "state ${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
+    ' "models ${HF_HUB_CACHE:-${HF_HOME:-$HOME/.cache/huggingface}/hub}" "temporary ${TMPDIR:-/tmp}"; do'
+    ' d="${place#* }"; while [ ! -e "$d" ]; do d=$(dirname "$d"); done;'
+    ' w=no; [ -w "$d" ] && w=yes;'
+    ' echo "${place%% *} $w $(df -kP "$d" | awk \'NR == 2 {print $2, $4}\')"; done'
+)
+
+QUESTIONS: tuple[str, ...] = (
+    *(gpu.STATE, gpu.POWER, gpu.FILES, PAGES, PROCESSES, MARKED, gpu.PTXAS, gpu.TOOLKIT, gpu.HEADERS, DISKS),
+    *access.QUESTIONS,
+    *software.QUESTIONS,
+)
+
+
+@dataclass(frozen=True)
+class Pages:
+    free_bytes: int
+    """Used by nobody, not even as a cache: all that CUDA itself counts on unified memory."""
+    cached_bytes: int
+    """Of files, which the kernel gives back when it is asked to."""
+    swap_bytes: int = 0
+    swapped_bytes: int = 0
+
+
+def pages(answers: Transcript) -> Pages | None:
+    if PAGES not in answers:
+        return None
+    kib = {key: int(value) for key, value in re.findall(r"(\w+):\s+([0-9]{1,15}) kB", answers[PAGES].text)}
+    if "MemFree" not in kib:
+        return None
+    cached = sum(kib.get(key, 0) for key in ("Buffers", "Cached", "SReclaimable")) - kib.get("Shmem", 0)
+    swap = kib.get("SwapTotal", 0)
+    return Pages(
+        kib["MemFree"] << 10, max(0, cached) << 10, swap << 10, (swap - kib.get("SwapFree", swap)) << 10
+    )
+
+
+@dataclass(frozen=True)
+class ProcessUsage:
+    pid: int
+    name: str
+    sort: str
+    """ray, engine, desktop, guard, clock or firewall."""
+    own: bool
+    """This user's."""
+    ours: bool = False
+    """Medley's."""
+
+
+def processes(answers: Transcript) -> tuple[ProcessUsage, ...] | None:
+    """None where it was not asked, or there is no ps."""
+    if PROCESSES not in answers or answers[PROCESSES].status:
+        return None
+    return tuple(_processes(answers))
+
+
+def _processes(answers: Transcript) -> Iterator[ProcessUsage]:
+    marked = {number(line) for line in lines(answers, MARKED)}
+    for line in lines(answers, PROCESSES):
+        whose, _, rest = line.strip().partition(" ")
+        pid, _, name = rest.partition(" ")
+        sort = next((sort for sort, names in _NAMES.items() if re.fullmatch(names, name)), None)
+        if sort and (found := number(pid)) is not None:
+            yield ProcessUsage(found, name, sort, own=whose == "own", ours=found in marked)
+
+
+@dataclass(frozen=True)
+class Disk:
+    what: str
+    """environments, state, models or temporary."""
+    writable: bool
+    total_bytes: int
+    free_bytes: int
+
+
+def disks(answers: Transcript) -> tuple[Disk, ...] | None:
+    if DISKS not in answers:
+        return None
+    found = []
+    for line in lines(answers, DISKS):
+        what, *rest = line.split()
+        total, free = (number(each) for each in (*rest[1:3], *("", "")[: 3 - len(rest)]))
+        if total is not None and free is not None:
+            found.append(Disk(what, rest[0] == "yes", total << 10, free << 10))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Health:
+    """What is None was not asked when the transcript was recorded, or could not be answered."""
+
+    gpus: GpuStates | None = None
+    driver: DriverFiles | None = None
+    pages: Pages | None = None
+    processes: tuple[ProcessUsage, ...] | None = None
+    compilers: Compilers | None = None
+    disks: tuple[Disk, ...] | None = None
+    access: Access | None = None
+    doors: Firewall | None = None
+    clock: Clock | None = None
+    hub: HubAccess | None = None
+    rdma: RdmaParts | None = None
+    settings: Settings | None = None
+    keeping: Leftovers | None = None
+
+
+def health(answers: Transcript) -> Health:
+    return Health(
+        gpus=gpu.gpu_states(answers),
+        driver=gpu.driver_files(answers),
+        pages=pages(answers),
+        processes=processes(answers),
+        compilers=gpu.compilers(answers),
+        disks=disks(answers),
+        access=access.access(answers),
+        doors=access.firewall(answers),
+        clock=access.clock(answers),
+        hub=software.hub_access(answers),
+        rdma=software.rdma_parts(answers),
+        settings=software.settings(answers),
+        keeping=software.leftovers(answers),
+    )

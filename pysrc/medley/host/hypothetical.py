@@ -1,0 +1,74 @@
+"""Hosts one does not own: `spark:2` from typical transcripts, with other addresses."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from ipaddress import IPv4Interface
+
+from medley import config
+from medley.errors import Problem
+from medley.host.facts import Facts, facts
+from medley.host.facts.network import Interface
+from medley.host.facts.rdma import RdmaPort
+from medley.transcript import parse
+
+_MOST = 64
+_FIRST = 10  # their host number in each network, past what gateways have
+
+
+def imagined(asked: str) -> dict[str, Facts]:
+    """The hosts of `spark:2,thor:1`, by name: spark-1, spark-2, thor-1, all on the same networks."""
+    known = config.files("hosts/typical", ".txt")
+    kinds = [kind for word in asked.split(",") for kind in _counted(word.strip(), tuple(known), asked)]
+    if len(kinds) > _MOST:
+        raise Problem(
+            f"--hosts {asked} is too many", cause=f"{len(kinds)} hosts; {_MOST} at most", fix="name fewer"
+        )
+    typical = {kind: _facts(known[kind].read_text(encoding="utf-8")) for kind in set(kinds)}
+    return {
+        f"{kind}-{kinds[: at + 1].count(kind)}": _numbered(typical[kind], _FIRST + at)
+        for at, kind in enumerate(kinds)
+    }
+
+
+@lru_cache(maxsize=64)
+def _facts(transcript: str) -> Facts:
+    """Parse a transcript once per process, because remedies plan on many hypothetical hosts."""
+    return facts(parse(transcript))
+
+
+def _counted(word: str, known: tuple[str, ...], asked: str) -> list[str]:
+    match = re.fullmatch(r"([\w.-]+?)(?::(\d{1,3}))?", word)
+    if match is None or match[1] not in known:
+        raise Problem(
+            f"--hosts {asked} names no hosts",
+            cause=f"{word!r} is no KIND:NUMBER of the typical hosts: {', '.join(known) or 'none is known'}",
+            fix="--hosts spark:2,thor:2",
+        )
+    return [match[1]] * int(match[2] or 1)
+
+
+def _numbered(host: Facts, number: int) -> Facts:
+    """The same host with this number in each of its networks."""
+
+    def address(at: IPv4Interface) -> str:
+        return str(at.network[number]) if at.network.num_addresses > number + 1 else str(at.ip)
+
+    return readdressed(host, address)
+
+
+def readdressed(facts: Facts, address: Callable[[IPv4Interface], str]) -> Facts:
+    """`address` gives the new one of each, in its network."""
+    links = facts.net.links
+    moved = {each.ip: address(each.at) for link in links for each in link.addresses}
+
+    def of_link(link: Interface) -> Interface:
+        return replace(link, addresses=tuple(replace(each, ip=moved[each.ip]) for each in link.addresses))
+
+    def of_port(port: RdmaPort) -> RdmaPort:
+        gids = (replace(gid, address=moved.get(gid.address or "", gid.address)) for gid in port.gids)
+        return replace(port, gids=tuple(gids))
+
+    net = replace(facts.net, links=tuple(map(of_link, links)))
+    return replace(facts, net=net, rdma=tuple(map(of_port, facts.rdma)))

@@ -1,0 +1,231 @@
+"""Which kind of host (hosts/*.toml) this is; ask this host."""
+
+import platform
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from medley import config, process, transcript
+from medley.errors import Problem, in_words
+from medley.host import facts
+from medley.host.facts import Facts
+from medley.host.facts.gpu import Gpu
+from medley.schema import HostTable
+from medley.transcript import Transcript
+
+_GPU_TROUBLE = (
+    # what nvidia-smi says, what helps
+    ("version mismatch", "reboot: the driver was upgraded under a running kernel module (sudo reboot)"),
+    ("gave no answer", "look for NVRM and Xid lines in `sudo dmesg`, then: sudo reboot"),
+    (
+        "No devices were found",
+        "look for NVRM lines in `sudo dmesg`; the module found no GPU that it can start",
+    ),
+    (
+        "couldn't communicate",
+        "load the module (sudo modprobe nvidia), or reinstall the driver for this kernel",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    name: str
+    host: HostTable
+    why: str
+    warning: str | None = None
+    """What the user should know about this choice."""
+
+
+@dataclass(frozen=True)
+class _Sign:
+    wanted: str
+    holds: bool
+    any_gpu: bool = False
+
+
+def match_kind(facts: Facts, hosts: Mapping[str, HostTable]) -> Kind:
+    """The kind with the most signs, all of which hold; a Problem where none or two would do."""
+    _check_driver(facts)
+    signs = {name: tuple(_signs(facts, host)) for name, host in hosts.items() if facts.system in host.systems}
+    # To nvidia-smi a Jetson's GPU is like any other, but its system runs nothing that is built for others.
+    # More signs win; that it is some NVIDIA GPU counts after every particular one.
+    weight = {
+        name: (sum(not sign.any_gpu for sign in each), len(each))
+        for name, each in signs.items()
+        if all(sign.holds for sign in each) and (hosts[name].recognise.soc or not facts.is_jetson)
+    }
+    best = [name for name in weight if weight[name] == max(weight.values())]
+    if not best:
+        raise _none(facts, hosts)
+    if len(best) > 1:
+        raise Problem(
+            f"this host could be {' or '.join(best)}",
+            cause="these tables have equally many signs, and all of them hold",
+            fix="give one of them a further sign under [recognise]: "
+            + ", ".join(f"hosts/{name}.toml" for name in best),
+        )
+    why = ", ".join(sign.wanted for sign in signs[best[0]])
+    names = " and ".join(gpu.name for gpu in facts.gpus)
+    why = f"{why} ({names})" if names and why else why or "no sign of a usable NVIDIA GPU"
+    return Kind(best[0], hosts[best[0]], why, _warning(facts, hosts[best[0]]))
+
+
+def gpu_memory_bytes(gpu: Gpu, host: HostTable, facts: Facts) -> int | None:
+    """A GPU's memory: its own, or the host's where the two share it."""
+    return gpu.memory_bytes or (facts.memory.total_bytes if host.memory.unified else None)
+
+
+def gpu_capability(gpu: Gpu, host: HostTable) -> str | None:
+    """As the driver says, or as the kind's table does where the driver does not."""
+    return gpu.capability or host.capability
+
+
+def _signs(facts: Facts, host: HostTable) -> Iterator[_Sign]:
+    wanted = host.recognise
+    if wanted.system:
+        yield _Sign(f"system {wanted.system}", facts.system == wanted.system)
+    if wanted.soc:
+        yield _Sign(f"SoC {wanted.soc}", facts.board.soc == wanted.soc)
+    if wanted.l4t:
+        major = facts.board.l4t.major if facts.board.l4t else None
+        yield _Sign(f"L4T r{' or r'.join(wanted.l4t)}", major in wanted.l4t)
+    if wanted.gpu is not None:
+        # Every GPU, because the toolchain is built for one sort: a mixed host is no `rtx`.
+        # A whole word, for GB10 is also how GB100 begins; the empty word is in every name.
+        words = [re.sub(r"[()]", " ", gpu.name).split() for gpu in facts.gpus]
+        named = bool(words) and all(not wanted.gpu or wanted.gpu in each for each in words)
+        yield _Sign(f"GPU {wanted.gpu or 'of NVIDIA'}", named, any_gpu=not wanted.gpu)
+    if wanted.capability:
+        capable = bool(facts.gpus) and all(gpu.capability in wanted.capability for gpu in facts.gpus)
+        yield _Sign(f"capability {' or '.join(wanted.capability)}", capable)
+
+
+def _warning(facts: Facts, host: HostTable) -> str | None:
+    said = facts.driver.error
+    if host.device != "cpu":
+        return said and f"nvidia-smi says: {said}"
+    if facts.driver.cards:
+        return (
+            f"the NVIDIA GPU at {', '.join(facts.driver.cards)} is not used: there is no nvidia-smi on PATH"
+        )
+    return said and f"nvidia-smi is installed, but there is no NVIDIA GPU: {said}"
+
+
+def _check_driver(facts: Facts) -> None:
+    """A GPU that is there and does not answer is no reason to go on with the CPU unasked."""
+    driver = facts.driver
+    if facts.gpus or not (driver.installed and driver.error and driver.has_hardware):
+        return
+    fixes = (fix for trouble, fix in _GPU_TROUBLE if trouble.lower() in (driver.error or "").lower())
+    loaded = f"; the loaded module is {driver.version}" if driver.version else ""
+    raise Problem(
+        "this host's NVIDIA GPU does not answer",
+        cause=driver.error + loaded,
+        fix=next(fixes, "run nvidia-smi, and mend what it says"),
+    )
+
+
+def _none(facts: Facts, hosts: Mapping[str, HostTable]) -> Problem:
+    if not facts.is_jetson:
+        return Problem(
+            "no kind of host is like this one",
+            cause=f"it is {facts.system}; hosts/ has {', '.join(hosts) or 'no table'}",
+            fix="add a table for it in ~/.config/medley/hosts (medley check validates it)",
+        )
+    known = [
+        f"{name} is {host.recognise.soc} with "
+        + (f"L4T r{' or r'.join(host.recognise.l4t)}" if host.recognise.l4t else "any L4T")
+        for name, host in hosts.items()
+        if host.recognise.soc
+    ]
+    board = facts.board
+    release = f"L4T {board.l4t.release}" if board.l4t else "no /etc/nv_tegra_release"
+    return Problem(
+        f"no kind of host is a Jetson with {board.soc or 'an unseen SoC'} and {release}",
+        cause="; ".join(known) or "hosts/ has no Jetson",
+        fix="run medley outside of the container, which hides /proc/device-tree and /etc/nv_tegra_release"
+        if board.soc is None and facts.software.container
+        else "move it to a release above, or add a table for it in ~/.config/medley/hosts",
+    )
+
+
+def answers(file: str | None = None) -> Transcript:
+    """What this host answers now, or what a recorded one answered."""
+    if file is None:
+        return process.ask(facts.QUESTIONS)
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(
+            f"{file} cannot be read",
+            cause=in_words(error),
+            fix="name a file that medley facts --transcript wrote",
+        ) from error
+    try:
+        return transcript.parse(text)
+    except Problem as problem:
+        raise Problem(f"{file} is no transcript", cause=problem.cause, fix=problem.fix) from problem
+
+
+def recognise(named: str | None = None, said: Transcript | None = None) -> tuple[facts.Facts, Kind]:
+    """The facts of this host, asked now unless given, and its kind; `named` takes one on the user's word."""
+    found = facts.facts(answers() if said is None else said)
+    return found, kind_of(found, named)
+
+
+def kind_of(found: facts.Facts, named: str | None = None) -> Kind:
+    """The kind that these facts make a host, or that somebody says it is."""
+    hosts = config.hosts()
+    if named is None:
+        return match_kind(found, hosts)
+    if named not in hosts:
+        raise Problem(
+            f"there is no kind of host {named!r}", cause=f"hosts/ has {', '.join(hosts)}", fix="medley facts"
+        )
+    host = hosts[named]
+    if host.device == "cuda" and not found.gpus:
+        raise Problem(
+            f"this host cannot be {named}",
+            cause=f"it needs an NVIDIA GPU, and nvidia-smi shows none: {found.driver.error or 'not found'}",
+            fix="run nvidia-smi and mend what it says, or: --kind cpu",
+        )
+    return Kind(named, host, "as --kind says")
+
+
+T = TypeVar("T")
+
+
+def facts_of(files: Iterable[str]) -> Iterator[tuple[str, Facts]]:
+    """Each file's facts, by its name; with no file, this host's."""
+    files = tuple(files)
+    if not files:
+        yield platform.node(), facts.facts(answers())
+    for file in files:
+        yield file, facts.facts(answers(file))
+
+
+def answers_by_host(files: Iterable[str]) -> dict[str, Transcript]:
+    """What the hosts of these transcripts answered, each called after its file."""
+    return _named_after_files((file, answers(file)) for file in files)
+
+
+def facts_by_host(files: Iterable[str]) -> dict[str, Facts]:
+    """The same as facts; with no file, this host's."""
+    files = tuple(files)
+    return _named_after_files(facts_of(files)) if files else dict(facts_of(()))
+
+
+def _named_after_files(found: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """A number follows where two would be called alike."""
+    named: dict[str, T] = {}
+    for file, what in found:
+        name = first = Path(file).stem
+        number = 1
+        while name in named:
+            number += 1
+            name = f"{first}-{number}"
+        named[name] = what
+    return named

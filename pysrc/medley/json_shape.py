@@ -1,0 +1,80 @@
+"""Check that a JSON value has the shape of a Python type."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from types import UnionType
+from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+_LARGEST = 1 << 63
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair, which JSON can write, goes into no file."""
+
+
+def loads(text: str | bytes) -> Any:  # noqa: ANN401 - whatever somebody sent
+    """What JSON says, or None where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def table(text: str | bytes) -> dict[str, Any] | None:
+    """A JSON object; None where it is anything else."""
+    found = loads(text)
+    return found if isinstance(found, dict) else None
+
+
+def fits(value: Any, hint: Any) -> bool:  # noqa: ANN401 - a type as it is written
+    """Keys that a TypedDict does not name may be there: a later medley says more."""
+    if hint is Any or hint is object:
+        return True
+    if is_typeddict(hint) or is_dataclass(hint):
+        looked = _keys_fit if is_typeddict(hint) else _fields_fit
+        return isinstance(value, dict) and looked(value, hint)
+    if get_args(hint):
+        return _fits_generic(value, get_origin(hint), get_args(hint))
+    if isinstance(value, str):
+        return hint is str and not _HALF.search(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return isinstance(value, hint)
+    # No figure of ours has more digits, is infinite, or no number.
+    return isinstance(value, int | float if hint is float else hint) and abs(value) < _LARGEST
+
+
+def _fits_generic(value: object, origin: Any, args: tuple[Any, ...]) -> bool:  # noqa: ANN401 - parts of a type
+    if origin is Literal:
+        return value in args
+    if origin in {Union, UnionType, NotRequired}:
+        return any(fits(value, each) for each in args)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):  # JSON has lists alone
+            return False
+        hints = args[:1] * len(value) if args[-1:] == (...,) else args
+        return len(value) == len(hints) and all(map(fits, value, hints))
+    if origin in {list, Sequence}:
+        return isinstance(value, list) and all(fits(each, args[0]) for each in value)
+    if origin not in {dict, Mapping}:
+        raise AssertionError(origin)
+    return isinstance(value, dict) and all(
+        fits(key, args[0]) and fits(each, args[1]) for key, each in value.items()
+    )
+
+
+def _fields_fit(value: Mapping[str, object], hint: Any) -> bool:  # noqa: ANN401 - a dataclass
+    """None that it does not have, and none missing without which it cannot be made."""
+    hints = get_type_hints(hint)
+    needed = {
+        each.name for each in fields(hint) if each.default is MISSING and each.default_factory is MISSING
+    }
+    known = {each.name for each in fields(hint)}
+    return needed <= set(value) <= known and all(fits(each, hints[name]) for name, each in value.items())
+
+
+def _keys_fit(value: Mapping[str, object], hint: Any) -> bool:  # noqa: ANN401 - a TypedDict
+    hints = get_type_hints(hint, include_extras=True)
+    return all(
+        fits(value[name], each) if name in value else name in hint.__optional_keys__
+        for name, each in hints.items()
+    )

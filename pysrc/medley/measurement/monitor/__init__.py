@@ -1,0 +1,158 @@
+"""`Sample`: counters and gauges of one host, as they travel between hosts."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+Counters = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class CpuSample:
+    threads: int
+    busy_s: float
+    """Of all threads together since the start."""
+    idle_s: float
+    """Nothing to do, or waiting for a disk."""
+    load: float | None = None
+    """Of the last minute."""
+
+
+@dataclass(frozen=True)
+class MemorySample:
+    total_bytes: int
+    available_bytes: int
+    swap_total_bytes: int = 0
+    swap_free_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class GpuSample:
+    """One GPU; None is what its driver does not report."""
+
+    index: int
+    name: str
+    busy: float | None = None
+    """Of the last moments, 0 to 1."""
+    memory_total_bytes: int | None = None
+    """None where it is the host's."""
+    memory_used_bytes: int | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    clock_mhz: float | None = None
+    clock_most_mhz: float | None = None
+    held_back: tuple[str, ...] = ()
+    """What keeps its clock below what it could be."""
+
+
+@dataclass(frozen=True)
+class LinkSample:
+    name: str
+    index: int
+    counters: Counters
+    """By the kernel's names: rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped."""
+    up: bool | None = None
+    mbit: int | None = None
+    """As the driver reports it, which for a Spark's half is twice what it carries."""
+    kind: str = "ethernet"
+
+    @property
+    def key(self) -> object:
+        """A new link of an old name has another index."""
+        return self.name, self.index
+
+
+@dataclass(frozen=True)
+class RdmaPortSample:
+    """A port of an RDMA device."""
+
+    name: str
+    """DEVICE/PORT."""
+    counters: Counters
+    """By the driver's names; what counts data counts bytes here."""
+    active: bool | None = None
+    mbit: int | None = None
+
+    @property
+    def key(self) -> object:
+        return self.name
+
+    @property
+    def up(self) -> bool | None:
+        return self.active
+
+    @property
+    def kind(self) -> str:
+        return "rdma"
+
+
+@dataclass(frozen=True)
+class Ray:
+    role: str
+    head: str
+    alive: bool
+    """Its processes are there."""
+    interface: str | None = None
+    slots: float | None = None
+    """Of this host, as its Ray tells; None where that is not known."""
+    taken: float | None = None
+
+
+@dataclass(frozen=True)
+class EngineSample:
+    """A server of this host."""
+
+    model: str
+    url: str
+    state: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """As `engine` reads them of its metrics."""
+    silent: str | None = None
+    """Why its figures are not known."""
+    said: str | None = None
+    """Its metrics as they are, where they were asked for."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    at_s: float
+    """On a clock of the host's that never goes back."""
+    cpu: CpuSample
+    memory: MemorySample
+    gpus: tuple[GpuSample, ...] = ()
+    gpus_silent: str | None = None
+    """Why its GPUs, which are there, do not show."""
+    links: tuple[LinkSample, ...] = ()
+    ports: tuple[RdmaPortSample, ...] = ()
+    retransmits: int | None = None
+    """Segments that TCP sent again."""
+    ray: Ray | None = None
+    engines: tuple[EngineSample, ...] = ()
+    cost_s: float = 0
+    """Of a processor, what medley took on this host since it began to sample."""
+
+    @property
+    def unified(self) -> bool:
+        """Whether the GPU's memory is the host's: its driver then tells none of its own."""
+        return bool(self.gpus) and all(gpu.memory_total_bytes is None for gpu in self.gpus)
+
+    @property
+    def table(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def of(table: Mapping[str, Any]) -> "Sample":
+        """Read what `table` gave, after JSON."""
+        return _adapter().validate_python(table)
+
+
+@cache
+def _adapter() -> "TypeAdapter[Sample]":
+    from pydantic import TypeAdapter  # noqa: PLC0415 - a tenth of a second, which only a reader needs
+
+    return TypeAdapter(Sample)

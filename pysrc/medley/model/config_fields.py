@@ -1,0 +1,208 @@
+"""Read the fields of config.json under every name models use; count kinds of layers."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from medley.errors import Problem
+
+_T = TypeVar("_T")
+
+# More than any real one, and small enough that products of a few stay sensible.
+_LARGEST = 2**40
+CONTEXT = ("max_position_embeddings", "max_sequence_length", "seq_length", "n_positions")
+_FULL = {"full_attention", "attention", "global", "global_attention", "deepseek_sparse_attention"}
+_WINDOWED = {"sliding_attention", "chunked_attention", "local", "local_attention"}
+_RECURRENT = {"linear_attention", "mamba"}
+# Nemotron-H counts a bare feed-forward as a layer.
+_NEITHER = {"moe", "mlp", "-"}
+# Where these stand and no list of kinds, layers differ in a way that medley does not know.
+_OTHERWISE = (
+    "block_configs",
+    "hybrid_layer_pattern",
+    "linear_attn_config",
+    "compress_ratios",
+    "attn_layer_period",
+    "attn_layer_indices",
+)
+_LETTERS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
+# Of its layers every fourth attends to everything, where its config.json does not say so.
+_LLAMA_4 = 4
+_KERNEL_BYTES, _STATE_BYTES = 2, 4
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The entries that shape the language model, and where they come from."""
+
+    table: Mapping[str, Any]
+    where: str
+
+    def whole(self, *names: str, least: int = 1) -> int:
+        """The first of `names` that is given; a Problem if none is."""
+        found = self.optional(*names, least=least)
+        if found is None:
+            raise self.problem(
+                names[0], "it is missing" + (f", and so are {', '.join(names[1:])}" if names[1:] else "")
+            )
+        return found
+
+    def optional(self, *names: str, least: int = 1) -> int | None:
+        for name in names:
+            value = self.table.get(name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value < _LARGEST:
+                raise self.problem(name, f"it is {_shown(value)}, and not a whole number from {least} on")
+            return value
+        return None
+
+    def flag(self, name: str) -> bool | None:
+        return self._typed(name, bool, "neither true nor false")
+
+    def word(self, name: str) -> str | None:
+        return self._typed(name, str, "no word")
+
+    def words(self, *names: str) -> tuple[str, ...] | None:
+        for name in names:
+            value = self._typed(name, list, "no list of words")
+            if value is not None:
+                if not all(isinstance(word, str) for word in value):
+                    raise self.problem(name, f"it is {_shown(value)}, and no list of words")
+                return tuple(value)
+        return None
+
+    def inner(self, name: str) -> "Fields | None":
+        value = self._typed(name, dict, "no table")
+        return None if value is None else Fields(value, f"{self.where}: {name}")
+
+    def _typed(self, name: str, kind: type[_T], otherwise: str) -> _T | None:
+        value = self.table.get(name)
+        if value is not None and not isinstance(value, kind):
+            raise self.problem(name, f"it is {_shown(value)}, and {otherwise}")
+        return value
+
+    def problem(self, name: str, cause: str) -> Problem:
+        return Problem(
+            f"{self.where}: '{name}' does not say what the model is",
+            cause=cause,
+            fix="write the model's [shape] down yourself: docs/tables.md, models/NAME.toml",
+        )
+
+
+def of_text(config: Mapping[str, Any], where: str) -> Fields:
+    """Those of the language model: a model that also sees or hears keeps them one table deeper."""
+    top = Fields(config, where)
+    for name in ("text_config", "llm_config", "language_config"):
+        inner = top.inner(name)
+        if inner is not None:
+            # What stands at the top holds for the part too, unless the part says otherwise.
+            return Fields({**config, **inner.table}, inner.where)
+    thinker = top.inner("thinker_config")
+    return of_text(thinker.table, thinker.where) if thinker else top
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "…"  # noqa: PLR2004 - a line's worth
+
+
+@dataclass(frozen=True)
+class LayerKinds:
+    """How many layers there are of each kind that keeps something for a sequence."""
+
+    full: int
+    windowed: int = 0
+    window: int | None = None
+    recurrent: int = 0
+    state_bytes: int = 0
+
+
+def layer_count(fields: Fields) -> int:
+    """The number, or the length of the list of kinds."""
+    listed = fields.words("layers_block_type") or fields.word("hybrid_override_pattern")
+    said = fields.optional("num_hidden_layers", "n_layer", "num_layers")
+    if said is None and listed:
+        return len(listed)
+    return said or fields.whole("num_hidden_layers", "n_layer", "num_layers")
+
+
+def layer_kinds(fields: Fields, layers: int) -> LayerKinds:
+    counts = Counter(_kinds(fields, layers))
+    unknown = set(counts) - _FULL - _WINDOWED - _RECURRENT - _NEITHER
+    if unknown:
+        raise fields.problem("layer_types", f"medley does not know layers of the kind {min(unknown)!r}")
+    full, windowed, recurrent = (
+        sum(counts[kind] for kind in kinds) for kinds in (_FULL, _WINDOWED, _RECURRENT)
+    )
+    window = _window(fields) if windowed else None
+    if windowed and (window is None or window >= fields.whole(*CONTEXT)):
+        full, windowed, window = full + windowed, 0, None
+    state = sum(counts[kind] * _state_bytes(fields, kind) for kind in _RECURRENT if counts[kind])
+    return LayerKinds(full, windowed, window, recurrent, state)
+
+
+def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:
+    """Each layer's kind, from the list, the pattern or the interval that models write."""
+    kinds = fields.words("layer_types", "layers_block_type")
+    pattern = fields.word("hybrid_override_pattern")
+    if kinds is None and pattern is not None:
+        kinds = tuple(_LETTERS.get(letter, letter) for letter in pattern)
+    if kinds is None:
+        return _regular(fields, layers)
+    if len(kinds) != layers:
+        name = "hybrid_override_pattern" if pattern is not None else "layer_types"
+        raise fields.problem(name, f"it names {len(kinds)} layers of {layers}")
+    return kinds
+
+
+def _regular(fields: Fields, layers: int) -> tuple[str, ...]:
+    odd = next((name for name in _OTHERWISE if fields.table.get(name)), None)
+    if odd is not None:
+        raise fields.problem(odd, "its layers differ in a way that medley does not know")
+    interval = fields.optional("full_attention_interval")
+    if interval is not None and fields.optional("linear_num_value_heads") is not None:
+        return _every(interval, "full_attention", "linear_attention", layers)
+    if _window(fields) is None:
+        return ("full_attention",) * layers
+    interval = fields.optional("sliding_window_pattern", "_sliding_window_pattern", "no_rope_layer_interval")
+    if interval is None and fields.optional("attention_chunk_size") is not None:
+        interval = _LLAMA_4
+    if interval is not None:
+        return _every(interval, "full_attention", "sliding_attention", layers)
+    return ("sliding_attention",) * layers
+
+
+def _every(interval: int, one: str, others: str, layers: int) -> tuple[str, ...]:
+    return tuple(one if (layer + 1) % interval == 0 else others for layer in range(layers))
+
+
+def _window(fields: Fields) -> int | None:
+    if fields.flag("use_sliding_window") is False:
+        return None
+    return fields.optional("sliding_window", "attention_chunk_size", least=1)
+
+
+def _state_bytes(fields: Fields, kind: str) -> int:
+    """What one layer keeps: the last inputs of its convolution in 16 bits, and its state.
+
+    The state is in 32 bits unless the model says otherwise, as the engines keep it.
+    """
+    if kind == "linear_attention":
+        heads, size = fields.whole("linear_num_value_heads"), fields.whole("linear_value_head_dim")
+        keys, key_size = fields.whole("linear_num_key_heads"), fields.whole("linear_key_head_dim")
+        kernel = fields.whole("linear_conv_kernel_dim")
+        wide = 2 * keys * key_size + heads * size
+        return wide * (kernel - 1) * _KERNEL_BYTES + heads * size * key_size * _width(fields)
+    heads = fields.whole("mamba_num_heads", "mamba_n_heads")
+    size = fields.whole("mamba_head_dim", "mamba_d_head")
+    state = fields.whole("ssm_state_size", "mamba_d_state")
+    groups, kernel = fields.whole("n_groups", "mamba_n_groups"), fields.whole("conv_kernel", "mamba_d_conv")
+    wide = heads * size + 2 * groups * state
+    return wide * (kernel - 1) * _KERNEL_BYTES + heads * size * state * _width(fields)
+
+
+def _width(fields: Fields) -> int:
+    said = fields.word("mamba_ssm_cache_dtype") or fields.word("mamba_ssm_dtype") or "float32"
+    return 2 if said in {"float16", "bfloat16"} else _STATE_BYTES

@@ -1,0 +1,238 @@
+"""Make a tiny model on the spot.
+
+It answers in made-up syllables. What it proves is everything around it: the engine loads it, splits it and
+serves it as it would a real one.
+"""
+
+import hashlib
+import json
+import random
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterator
+from itertools import islice, product
+from math import prod
+from pathlib import Path
+from statistics import NormalDist
+
+from medley import storage
+from medley.errors import Problem, in_words
+from medley.schema import Made
+
+# Byte-level BPE writes byte 0x20 as this letter (the table of GPT-2's tokenizer).
+_SPACE = "Ġ"
+_CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxyz", "aeiou"
+_END_OF_TEXT, _START, _END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+_CHAT_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# A usual initialisation (0.02) gives near-equal logits; wider weights make greedy answers decisive, so that
+# two runs, or one and two hosts, can be compared token by token.
+_DEVIATION = 0.1
+# Raised when the same table is written into other files.
+_FORMAT = 2
+
+
+def digest(made: Made) -> str:
+    """8 hex digits of all that shapes the model."""
+    return hashlib.sha256(f"{_FORMAT} {made.model_dump_json()}".encode()).hexdigest()[:8]
+
+
+def make(made: Made, folder: Path) -> Path:
+    """Write the model into `folder` unless it is there, whole or not at all; returns the folder."""
+    if (folder / "config.json").is_file():
+        return folder
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=storage.make(folder.parent)))
+    try:
+        write(made, draft)
+        draft.chmod(0o755)
+        draft.rename(folder)
+    except OSError as error:
+        if not (folder / "config.json").is_file():  # else another process was first, with the same model
+            raise Problem(
+                f"the demo model cannot be written to {folder}",
+                cause=in_words(error),
+                fix="make room there, or use another disk: export MEDLEY_CACHE=/path",
+            ) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def write(made: Made, folder: Path) -> None:
+    tables = {
+        "config.json": config(made),
+        "generation_config.json": {
+            # It never comes to an end by itself; this is what an answer has unless more is asked for.
+            "max_new_tokens": 128,
+            "do_sample": False,
+            "eos_token_id": 2,
+            "pad_token_id": 0,
+        },
+        "tokenizer.json": tokenizer(made.vocabulary),
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "chat_template": _CHAT_TEMPLATE,
+            "clean_up_tokenization_spaces": False,
+            "eos_token": _END,
+            "pad_token": _END_OF_TEXT,
+            "model_max_length": made.context,
+        },
+    }
+    for name, table in tables.items():
+        (folder / name).write_text(json.dumps(table, ensure_ascii=False), encoding="utf-8")
+    with (folder / "model.safetensors").open("wb") as file:
+        header = _header(made)
+        file.write(struct.pack("<Q", len(header)) + header)
+        source = random.Random(made.seed)  # noqa: S311 - weights, not secrets
+        for name, shape in shapes(made).items():
+            file.write(_weights(name, shape, source))
+
+
+def config(made: Made) -> dict[str, object]:
+    """config.json of a Qwen3ForCausalLM."""
+    return {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+        "head_dim": made.head_dim,
+        "hidden_act": "silu",
+        "hidden_size": made.hidden,
+        "initializer_range": 0.02,
+        "intermediate_size": made.intermediate,
+        "max_position_embeddings": made.context,
+        "max_window_layers": made.layers,
+        "num_attention_heads": made.heads,
+        "num_hidden_layers": made.layers,
+        "num_key_value_heads": made.kv_heads,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": False,
+        "dtype": "bfloat16",
+        "torch_dtype": "bfloat16",
+        "use_cache": True,
+        "use_sliding_window": False,
+        "vocab_size": made.vocabulary,
+    }
+
+
+def shapes(made: Made) -> dict[str, tuple[int, ...]]:
+    """Every tensor's shape by its name in Qwen3's checkpoints, in the file's order."""
+    hidden, wide, slim = made.hidden, made.heads * made.head_dim, made.kv_heads * made.head_dim
+    tensors: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (made.vocabulary, hidden),
+        "model.norm.weight": (hidden,),
+        "lm_head.weight": (made.vocabulary, hidden),
+    }
+    for layer in range(made.layers):
+        at = f"model.layers.{layer}"
+        tensors |= {
+            f"{at}.input_layernorm.weight": (hidden,),
+            f"{at}.post_attention_layernorm.weight": (hidden,),
+            f"{at}.self_attn.q_proj.weight": (wide, hidden),
+            f"{at}.self_attn.k_proj.weight": (slim, hidden),
+            f"{at}.self_attn.v_proj.weight": (slim, hidden),
+            f"{at}.self_attn.o_proj.weight": (hidden, wide),
+            f"{at}.self_attn.q_norm.weight": (made.head_dim,),
+            f"{at}.self_attn.k_norm.weight": (made.head_dim,),
+            f"{at}.mlp.gate_proj.weight": (made.intermediate, hidden),
+            f"{at}.mlp.up_proj.weight": (made.intermediate, hidden),
+            f"{at}.mlp.down_proj.weight": (hidden, made.intermediate),
+        }
+    return tensors
+
+
+def tokenizer(size: int) -> dict[str, object]:
+    """tokenizer.json: byte-level BPE of exactly `size` entries, so any text makes the round trip.
+
+    Past the 256 bytes its entries are syllables ("ba") and pairs of them ("balu"), each a true merge.
+    """
+    bytes_ = _byte_letters()
+    room = size - 3 - len(bytes_)
+    merges = list(islice(_merges(), room))
+    vocabulary = [_END_OF_TEXT, _START, _END, *bytes_, *(left + right for left, right in merges)]
+    special = [
+        {"id": id_, "content": word, "special": True, "normalized": False}
+        | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+        for id_, word in enumerate(vocabulary[:3])
+    ]
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": special,
+        "normalizer": None,
+        "pre_tokenizer": level,
+        "post_processor": None,
+        "decoder": level,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": {word: id_ for id_, word in enumerate(vocabulary)},
+            "merges": [list(pair) for pair in merges],
+        },
+    }
+
+
+def _merges() -> Iterator[tuple[str, str]]:
+    """Pairs to merge, in their order of rank: 105 syllables, then words of two, then those after a space."""
+    syllables = [c + v for c, v in product(_CONSONANTS, _VOWELS)]
+    yield from product(_CONSONANTS, _VOWELS)
+    yield from ((_SPACE, syllable) for syllable in syllables)
+    yield from ((_SPACE + first, second) for first, second in product(syllables, syllables))
+
+
+def _byte_letters() -> list[str]:
+    """The 256 letters that stand for bytes: printable ones for themselves, the rest from U+0100 on."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    moved = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in printable else chr(next(moved)) for byte in range(256)]
+
+
+def _header(made: Made) -> bytes:
+    """Safetensors' header: names, shapes and offsets as JSON, padded to 8 bytes."""
+    tensors: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, shape in shapes(made).items():
+        end = offset + 2 * prod(shape)
+        tensors[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(tensors).encode()
+    return text + b" " * (-len(text) % 8)
+
+
+def _weights(name: str, shape: tuple[int, ...], source: random.Random) -> bytes:
+    """A tensor's bfloat16 bytes: ones for a norm, else normal noise.
+
+    Each random byte picks one of 256 quantiles of the normal distribution; translate() does that for a
+    million weights in milliseconds, where a loop would take seconds.
+    """
+    count = prod(shape)
+    if name.endswith("norm.weight"):
+        return struct.pack("<f", 1.0)[2:] * count
+    noise = source.randbytes(count)
+    weights = bytearray(2 * count)
+    weights[0::2], weights[1::2] = noise.translate(_LOW), noise.translate(_HIGH)
+    return bytes(weights)
+
+
+def _quantiles() -> tuple[bytes, bytes]:
+    """The low and the high byte of each quantile as bfloat16, which is the upper half of a float32."""
+    normal = NormalDist(0, _DEVIATION)
+    halves = [struct.pack("<f", normal.inv_cdf((step + 0.5) / 256))[2:] for step in range(256)]
+    return bytes(half[0] for half in halves), bytes(half[1] for half in halves)
+
+
+_LOW, _HIGH = _quantiles()

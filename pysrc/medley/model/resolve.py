@@ -1,0 +1,84 @@
+"""Find what MODEL names: a table, a folder or a hub repository."""
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from medley.command import renamed
+from medley.errors import Problem
+from medley.model import demo, hub
+from medley.schema import Model
+
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The model that the engine loads."""
+
+    name: str
+    """The name it is served under."""
+    target: str
+    """A folder's path, or ORG/NAME."""
+    model: Model | None
+
+    @property
+    def local(self) -> bool:
+        """Nothing needs to be fetched."""
+        return Path(self.target).is_absolute()
+
+
+def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence[str] = ()) -> Weights:
+    """What `word` names: a known model, a folder with a config.json, or ORG/NAME, in this order.
+
+    A known model that medley makes itself lies below `cache`. Raises a Problem for anything else, whose fix
+    is what was `typed`, with a model that there is.
+    """
+    if model := models.get(word):
+        # One that medley makes is named by what it is made of: a table that has changed is another model.
+        made = model.made and cache / "models" / f"{word}-{demo.digest(model.made)}"
+        return Weights(word, str(made or model.repository), model)
+    folder = Path(word).expanduser()
+    if folder.is_dir():
+        folder = folder.resolve()
+        if not (folder / "config.json").is_file():
+            raise Problem(
+                f"{folder} holds no model",
+                cause="it has no config.json, which every model of the hub has",
+                fix=f"ls {shlex.quote(str(folder))}  # name the folder that holds config.json",
+            )
+        return Weights(folder.name, str(folder), None)
+    if _REPOSITORY.fullmatch(word):
+        known = (each for each in models.values() if each.repository == word)
+        return Weights(word, word, next(known, None))
+    if word.startswith((".", "~", "/")) or folder.exists():
+        raise Problem(
+            f"{word} is a file, and a model is a folder" if folder.exists() else f"there is no folder {word}",
+            cause=f"{folder.absolute()} {'holds no config.json' if folder.exists() else 'does not exist'}",
+            fix="name the folder that holds config.json and the weights",
+        )
+    near = _near(word.lower(), models)
+    raise Problem(
+        f"there is no model {word!r}",
+        cause=f"it is no folder and no ORG/NAME of the hub; known names: {', '.join(sorted(models))}",
+        fix=shlex.join(renamed(typed or ("medley", "serve", word), word, near or "demo")),
+    )
+
+
+def _near(word: str, names: Iterable[str]) -> str | None:
+    """The shortest name that goes on where `word` ends, else the one most like it, or whose beginning is."""
+    longer = min((name for name in names if name.startswith(word)), key=len, default=None)
+    begins = {name[: len(word) + 1]: name for name in sorted(names, key=len, reverse=True)}
+    like = difflib.get_close_matches(word, names, n=1) or difflib.get_close_matches(word, begins, n=1)
+    return longer or next((begins.get(each, each) for each in like), None)
+
+
+def ready(found: Weights) -> None:
+    """Make the model, or see that the hub has it, before anything slow begins."""
+    if found.model and found.model.made:
+        demo.make(found.model.made, Path(found.target))
+    elif not found.local:
+        hub.require(found.target)

@@ -1,0 +1,215 @@
+"""Find the layers, heads, experts and bytes of a model; bytes of each weight format."""
+
+from collections import Counter
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from medley.model import checkpoint, demo, hub
+from medley.model.checkpoint import Checkpoint, Stored, Tensor, stored
+from medley.model.config_fields import CONTEXT, Fields, layer_count, layer_kinds, of_text
+from medley.model.resolve import Weights
+from medley.schema import Made, Shape
+
+Format = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
+_METHODS: Mapping[str, Format] = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "awq": "awq"}
+_DTYPES: Mapping[str, Format] = {"U8": "nvfp4", "F8_E4M3": "fp8", "I8": "int8"}
+_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+_CHOSEN = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k")
+_ALGORITHMS: Mapping[str, Format] = {
+    "NVFP4": "nvfp4",
+    "FP8": "fp8",
+    "W4A16_AWQ": "awq",
+    "MIXED_PRECISION": "nvfp4",
+}
+# Bits of a weight and its share of the scales, by the formats' definitions: MXFP4 has one byte for 32 weights
+# (OCP Microscaling 1.0), NVFP4 one for 16, AWQ and GPTQ at group size 128 a 16-bit scale and a 4-bit zero
+# point.
+BYTES: Mapping[str, float] = {
+    "bf16": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "nvfp4": (4 + 8 / 16) / 8,
+    "mxfp4": (4 + 8 / 32) / 8,
+    "awq": (4 + 20 / 128) / 8,
+    "int4": (4 + 20 / 128) / 8,
+}
+# Weights that share a scale along the dimension that tensor parallel cuts. MXFP4 is padded by the engine
+# instead. fp8 is taken to be in blocks of 128, as Qwen and DeepSeek publish it; scales for whole tensors know
+# no such limit.
+BLOCK: Mapping[str, int] = {"fp8": 128, "awq": 128, "int4": 128, "nvfp4": 16}
+# The published sizes of feed-forward layers are multiples of it.
+_GRAIN = 32
+_CLOSE = 0.01
+
+
+def shape(weights: Weights) -> Shape:
+    """Find the model's shape, its weights neither fetched nor read; a Problem if it cannot be had."""
+    if weights.model and weights.model.shape:
+        return weights.model.shape
+    if weights.model and weights.model.made:
+        return of_made(weights.model.made)
+    if weights.local:
+        return shape_of_config(checkpoint.read_checkpoint(Path(weights.target)))
+    return shape_of_config(hub.checkpoint(weights.target))
+
+
+def of_made(made: Made) -> Shape:
+    """Compute the shape of a model that need not be written yet."""
+    tensors = {name: Tensor("BF16", size, 2 * prod(size)) for name, size in demo.shapes(made).items()}
+    return shape_of_config(Checkpoint("the made model", demo.config(made), tensors))
+
+
+def shape_of_config(found: Checkpoint) -> Shape:
+    """Compute the shape; a Problem names the entry of config.json that does not tell."""
+    fields = of_text(found.config, found.where)
+    layers = layer_count(fields)
+    sizes = Counter[str]()
+    for tensor in found.tensors.values():
+        sizes[tensor.dtype] += tensor.size_bytes
+    # Some repositories say the format in no config.json: it is the one that most bytes have.
+    most = max(sizes, key=lambda dtype: sizes[dtype], default="BF16")
+    weights = _format(fields) or _DTYPES.get(most, "bf16")
+    held = stored(found.tensors, layers, 8 if weights in {"int8", "fp8"} else 4)
+    _require_all(fields, held, layers)
+    known = _heads(fields) | _experts(fields, held, layers)
+    kinds = layer_kinds(fields, layers)
+    tied = fields.flag("tie_word_embeddings") or held.head.size_bytes == 0
+    head = 0 if tied else held.head.size_bytes
+    try:
+        return Shape.model_validate(
+            known
+            | {
+                "layers": layers,
+                "attention_layers": kinds.full if kinds.full != layers else None,
+                "windowed_layers": kinds.windowed,
+                "window": kinds.window,
+                "state_bytes": kinds.state_bytes,
+                "hidden": fields.whole("hidden_size", "n_embd"),
+                "vocabulary": fields.whole("vocab_size"),
+                "context": fields.whole(*CONTEXT),
+                "layer_bytes": held.layers.size_bytes // layers,
+                "embedding_bytes": held.first.size_bytes,
+                "head_bytes": head,
+                "draft_bytes": held.draft.size_bytes,
+                "weights": weights,
+            }
+        )
+    except ValidationError as error:
+        raise fields.problem(str(error.errors()[0]["loc"][-1]), error.errors()[0]["msg"]) from error
+
+
+def _require_all(fields: Fields, held: Stored, layers: int) -> None:
+    if len(held.seen) != layers:
+        lacking = sorted(set(range(min(layers, len(held.seen) + 1))) - held.seen)
+        raise fields.problem(
+            "num_hidden_layers",
+            f"it is {layers}, and the weights name {len(held.seen)} layers"
+            + (f"; layer {lacking[0]} is not among them" if lacking else ""),
+        )
+    if held.first.size_bytes == 0:
+        raise fields.problem("vocab_size", "no tensor is an embedding")
+
+
+def _heads(fields: Fields) -> dict[str, int]:
+    heads = fields.whole("num_attention_heads", "n_head")
+    latent = fields.optional("kv_lora_rank")
+    if latent is not None:
+        # All heads share one compressed key and value, which tensor parallelism cannot split.
+        rope = fields.whole("qk_rope_head_dim", least=0)
+        head = fields.whole("qk_nope_head_dim") + rope
+        # Sparse attention keeps 8 bits of each index entry of a token, and a scale for 128 of them.
+        index = fields.optional("index_head_dim") or 0
+        kept = 2 * (latent + rope) + index + index // 128 * 4
+        return {"heads": heads, "kv_heads": 1, "head_dim": head, "kv_bytes_per_token": kept}
+    head = fields.optional("head_dim") or fields.whole("hidden_size", "n_embd") // heads
+    return {"heads": heads, "kv_heads": fields.optional("num_key_value_heads") or heads, "head_dim": head}
+
+
+def _experts(fields: Fields, held: Stored, layers: int) -> dict[str, int]:
+    """Means over all layers, also where some have no experts, so that sums over layers come out right."""
+    count = fields.optional(*_EXPERTS, least=0) or 0
+    every = held.layers
+    total = every.parameters + held.first.parameters + held.head.parameters
+    if every.expert_bytes == 0 or count == 0:
+        if every.expert_bytes:
+            raise fields.problem(_EXPERTS[0], "it is missing, and the weights hold experts")
+        size = every.size_bytes // layers
+        return {"parameters": total, "active_parameters": total, "active_layer_bytes": size}
+    chosen = fields.whole(*_CHOSEN)
+    if chosen > count:
+        raise fields.problem(_CHOSEN[0], f"it is {chosen} of {count} experts")
+    idle = count - chosen
+    each = every.expert_bytes // (count * layers)
+    return {
+        "parameters": total,
+        "active_parameters": total - every.expert_parameters * idle // count,
+        "active_layer_bytes": every.size_bytes // layers - idle * each,
+        "experts": count,
+        "experts_per_token": chosen,
+        "expert_bytes": each,
+    }
+
+
+def _format(fields: Fields) -> Format | None:
+    """The format of most weights, if config.json names it."""
+    quantised = fields.inner("quantization_config") or fields.inner("compression_config")
+    if quantised is None:
+        return None
+    method = quantised.word("quant_method") or "modelopt"
+    if method in _METHODS:
+        return _METHODS[method]
+    found: Format | None = None
+    if method in {"gptq", "auto-round"}:
+        found = "int8" if quantised.optional("bits") == 8 else "int4"  # noqa: PLR2004 - bits
+    elif method == "compressed-tensors":
+        found = _of_groups(quantised)
+    elif method.startswith("modelopt"):
+        algorithm = quantised.word("quant_algo")
+        found = _of_groups(quantised) if algorithm is None else _ALGORITHMS.get(algorithm)
+    if found is None:
+        raise quantised.problem("quant_method", f"medley does not know how {method!r} stores its weights")
+    return found
+
+
+def _of_groups(quantised: Fields) -> Format | None:
+    """The narrowest format of the groups: the experts' or the feed-forward's, which are most of a model."""
+    groups = quantised.table.get("config_groups")
+    tables = groups.values() if isinstance(groups, dict) else ()
+    weights = [group.get("weights") for group in tables if isinstance(group, dict)]
+    formats = [_of_weights(each) for each in weights if isinstance(each, dict)]
+    order: tuple[Format, ...] = ("nvfp4", "mxfp4", "int4", "fp8", "int8")
+    return next((each for each in order if each in formats), None)
+
+
+def _of_weights(weights: Mapping[str, Any]) -> Format | None:
+    match weights.get("num_bits"), weights.get("type"):
+        case 4, "float":
+            return "nvfp4" if weights.get("group_size") != 32 else "mxfp4"  # noqa: PLR2004 - MXFP4's block
+        case 8, "float":
+            return "fp8"
+        case 4, _:
+            return "int4"
+        case 8, _:
+            return "int8"
+        case _:
+            return None
+
+
+def feed_forward(shape: Shape) -> int:
+    """The inner size of an expert, or of the feed-forward part where there are none, told from its bytes."""
+    per_row = 3 * shape.hidden * BYTES[shape.weights]
+    if shape.experts:
+        return round(shape.expert_bytes / per_row)
+    attention = 2 * shape.hidden * shape.head_dim * (shape.heads + shape.kv_heads)
+    return max(0, round((shape.layer_bytes - attention * BYTES[shape.weights]) / per_row))
+
+
+def known_feed_forward(shape: Shape) -> int | None:
+    """The same where it comes so near to a round number that this must be it; None where it does not."""
+    told = feed_forward(shape)
+    rounded = round(told / _GRAIN) * _GRAIN
+    return rounded if rounded and abs(told - rounded) <= _CLOSE * rounded else None

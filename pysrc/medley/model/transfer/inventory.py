@@ -1,0 +1,214 @@
+"""List the files of a model on this host, with cached hashes of their pieces."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from medley import storage
+from medley.errors import Problem
+from medley.model import hub
+from medley.model.checkpoint import readable
+from medley.model.transfer import (
+    HASH_DIGITS,
+    PIECE_BYTES,
+    UNFINISHED,
+    Manifest,
+    ManifestFile,
+    ManifestLink,
+    last,
+    split_hashes,
+)
+
+_AT_ONCE = min(4, os.cpu_count() or 1)
+_READ_BYTES = 1 << 20
+OnBytes = Callable[[int], None]
+OnProgress = Callable[[int, int], None]
+"""Bytes done, bytes in all."""
+
+
+def file_hashes(
+    path: Path, piece_bytes: int, *, fresh: bool = False, on_bytes: OnBytes = lambda _: None
+) -> tuple[str, ...]:
+    """Hash each piece, or take the cache if size, time and inode are what they were; `fresh` reads all."""
+    before = _identity(path, piece_bytes)
+    kept = None if fresh else _kept(path, before)
+    if kept is not None:
+        on_bytes(path.stat().st_size)
+        return kept
+    found = read_hashes(path, piece_bytes, on_bytes)
+    if _identity(path, piece_bytes) != before:
+        raise Problem(
+            f"{path} changes while it is read",
+            cause="its size or its time is another than before",
+            fix="wait until it is written, then try again",
+        )
+    remember_hashes(path, piece_bytes, found)
+    return found
+
+
+def read_hashes(path: Path, piece_bytes: int, on_bytes: OnBytes = lambda _: None) -> tuple[str, ...]:
+    """Hash each piece of the file as it is now."""
+    with readable(path), path.open("rb", buffering=0) as file, ThreadPoolExecutor(_AT_ONCE) as pool:
+        handle = file.fileno()
+        starts = range(0, os.fstat(handle).st_size, piece_bytes)
+        found = []
+        for digest, size in pool.map(lambda start: _hashed(handle, start, piece_bytes), starts):
+            found.append(digest)
+            on_bytes(size)
+        return tuple(found)
+
+
+def remember_hashes(path: Path, piece_bytes: int, found: tuple[str, ...]) -> None:
+    """Cache these hashes for the file as it is now."""
+    of = _identity(path, piece_bytes)
+    # A cache that cannot be written costs a reading the next time, and not this transfer.
+    with contextlib.suppress(OSError, Problem):
+        storage.write(_note(path), json.dumps({"of": of, "hashes": "".join(found)}))
+
+
+def _hashed(handle: int, start: int, piece_bytes: int) -> tuple[str, int]:
+    digest, at, end = hashlib.sha256(), start, start + piece_bytes
+    while at < end and (chunk := os.pread(handle, min(_READ_BYTES, end - at), at)):
+        digest.update(chunk)
+        at += len(chunk)
+    return digest.hexdigest(), at - start
+
+
+def _identity(path: Path, piece_bytes: int) -> list[str | int]:
+    """Another inode is another file: copies may bring size and time along."""
+    with readable(path):
+        about = path.stat()
+    return [str(path.absolute()), about.st_size, about.st_mtime_ns, about.st_ino, piece_bytes]
+
+
+def _kept(path: Path, identity: list[str | int]) -> tuple[str, ...] | None:
+    match storage.table(_note(path)):
+        case {"of": of, "hashes": str(text)} if of == identity and len(text) % HASH_DIGITS == 0:
+            return split_hashes(text)
+        case _:
+            return None
+
+
+def _note(path: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:32]
+    return storage.cache() / "hashes" / f"{name}.json"
+
+
+def root(target: str) -> Path:
+    """Where the model lies on this host, or is to: a folder as it is called, ORG/NAME in the hub's cache."""
+    if Path(target).is_absolute():
+        return Path(target)
+    return hub.cache() / f"models--{target.replace('/', '--')}"
+
+
+def offered(
+    target: str, *, piece_bytes: int = PIECE_BYTES, fresh: bool = False, on_progress: OnProgress | None = None
+) -> Manifest:
+    """Make the manifest of a model on this host; all of it is read the first time, and if `fresh`."""
+    top = root(target)
+    files, links = _in_hub(target, top) if not Path(target).is_absolute() else _in_folder(top)
+    files.sort(key=lambda path: (last(path), path))
+    links.sort(key=lambda link: (last(link.path), link.path))
+    sizes = {path: (top / path).stat().st_size for path in files}
+    count = counter(sum(sizes.values()), on_progress)
+
+    def file(path: str) -> ManifestFile:
+        hashes = file_hashes(top / path, piece_bytes, fresh=fresh, on_bytes=count)
+        return ManifestFile(path, (top / path).stat().st_size, hashes)
+
+    return Manifest(tuple(map(file, files)), tuple(links), piece_bytes)
+
+
+def counter(total: int, on_progress: OnProgress | None) -> OnBytes:
+    """Add up what is read, and report the sum."""
+    done = 0
+
+    def count(size: int) -> None:
+        nonlocal done
+        done += size
+        if on_progress:
+            on_progress(min(done, total), total)
+
+    return count
+
+
+def _in_folder(top: Path) -> tuple[list[str], list[ManifestLink]]:
+    """All but what git and the hub's client keep there; links that lead out of it are taken for files."""
+    if not top.is_dir():
+        raise Problem(f"there is no folder {top}", cause="it is not on this host", fix=f"ls {top.parent}")
+    files, links = [], []
+    for path in _entries(top):
+        name = path.relative_to(top).as_posix()
+        if path.is_symlink() and _leads_inside(path, top):
+            links.append(ManifestLink(name, os.path.relpath(path.resolve(), path.parent.resolve())))
+        elif path.is_file():
+            files.append(name)
+        else:
+            raise Problem(
+                f"{path} is no file of the model",
+                cause=f"it is a link to {path.readlink()}"
+                if path.is_symlink()
+                else "it is a device or a pipe",
+                fix=f"put the files themselves there: cp -rL {shlex.quote(str(path))} COPY",
+            )
+    return files, links
+
+
+def _leads_inside(path: Path, top: Path) -> bool:
+    try:
+        inside = path.resolve(strict=True).relative_to(top.resolve())
+    except (OSError, RuntimeError, ValueError):
+        return False
+    return not any(part.startswith(".") for part in inside.parts[:-1])
+
+
+def _entries(top: Path) -> Iterator[Path]:
+    for where, folders, names in os.walk(top):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        linked = [name for name in folders if (Path(where) / name).is_symlink()]
+        yield from (Path(where) / name for name in (*linked, *names) if not name.endswith(UNFINISHED))
+
+
+def _in_hub(repository: str, top: Path) -> tuple[list[str], list[ManifestLink]]:
+    """One snapshot, the blobs that its links lead to, and the names (main) that the repository has for it."""
+    snapshot, refs = _snapshot(repository, top)
+    found, links = _in_folder(snapshot)
+    inside = snapshot.relative_to(top).as_posix()
+    files = {f"{inside}/{name}" for name in found if not (snapshot / name).is_symlink()} | set(refs)
+    made = [ManifestLink(f"{inside}/{link.path}", link.target) for link in links]
+    for name in found:
+        path = snapshot / name
+        if path.is_symlink():
+            blob = path.resolve()
+            if not blob.is_relative_to(top.resolve()):
+                raise Problem(
+                    f"{path} leads out of the hub's cache",
+                    cause=f"it is a link to {blob}",
+                    fix=f"name the snapshot's folder instead, whose files are then brought: {snapshot}",
+                )
+            files.add(blob.relative_to(top.resolve()).as_posix())
+            made.append(ManifestLink(f"{inside}/{name}", os.path.relpath(blob, path.parent.resolve())))
+    return sorted(files), made
+
+
+def _snapshot(repository: str, top: Path) -> tuple[Path, list[str]]:
+    """The one that `main` names, else the newest that is whole; and the refs that name it."""
+    whole = hub.snapshots(repository)
+    if not whole:
+        raise Problem(
+            f"{repository} is not on this host",
+            cause=f"{top} holds no whole snapshot of it",
+            fix=f"hf download {repository}  # on one host, then pull from there",
+        )
+    refs = {
+        path.relative_to(top).as_posix(): path.read_text(encoding="utf-8").strip()
+        for path in (top / "refs").rglob("*")
+        if path.is_file() and not path.name.endswith(UNFINISHED)
+    }
+    chosen = next((each for each in whole if each.name == refs.get("refs/main")), whole[0])
+    return chosen, [name for name, commit in refs.items() if commit == chosen.name]

@@ -1,0 +1,160 @@
+"""Choose the network and transport that a group of hosts shares."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import combinations
+
+from medley.errors import Finding, Problem
+from medley.host.facts import Facts
+from medley.network.fabric import findings, subnets, types
+from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, endpoint_candidates
+from medley.network.fabric.findings import idle_finding, idle_ports, rejections
+from medley.network.fabric.subnets import Shared, together_mbit
+from medley.network.fabric.transport import Carried, carried, muddles, over_cable, unmuddled
+from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions, RejectedLink
+
+_ANYTHING = NetworkOptions()
+_LOOPBACK_MTU = 65536
+
+
+def fabric(hosts: Mapping[str, Facts], options: NetworkOptions = _ANYTHING) -> Fabric:
+    """Choose the fabric of these hosts; a Problem says what keeps them apart."""
+    if options.joined and len(hosts) > 1:
+        return over_cable(hosts, options, lambda each: fabric(hosts, each))
+    looked = {host: endpoint_candidates(host, hosts[host], options) for host in sorted(hosts)}
+    group = Group(hosts, {host: each[0] for host, each in looked.items()}, options)
+    unfit = tuple(one for host in looked for one in looked[host][1])
+    if len(hosts) < 2:  # noqa: PLR2004 - a group
+        return _alone(group, unfit)
+    everywhere = subnets.shared(group.wanted())
+    usable = list(unmuddled(everywhere, group))
+    if not usable:
+        return _without_network(group, everywhere, unfit)
+    best = next((one for one in usable if one.rdma and options.transport == "rdma"), usable[0])
+    every = subnets.shared(group.ways)
+    # Where the user named a link, only the other lanes of its cage carry beside it.
+    beside = [
+        one for one in unmuddled(every, group) if options.link is None or subnets.of_one_cage(best, one)
+    ]
+    data = carried(best, beside, group)
+    seen = (*muddles([*everywhere, *every], group), *data.findings, *_noted(best, data, hosts))
+    lost = rejections(group, (*best.ways, *data.every), best, usable)
+    return _made(group, best.ways, data, best=best, findings=seen, rejected=(*unfit, *lost))
+
+
+def _made(
+    group: Group,
+    sockets: Candidates,
+    data: Carried,
+    *,
+    best: Shared | None,
+    findings: tuple[Finding, ...],
+    rejected: tuple[RejectedLink, ...],
+) -> Fabric:
+    by_host = {way.host: way for way in sockets}
+    ends = {host: _end(by_host[host], data) for host in group.hosts}
+    unused = idle_ports(group.hosts, ends)
+    first = (str(best.network),) if best else ()
+    others = {str(way.network) for way in data.every} - set(first)
+    return Fabric(
+        transport="rdma" if data.rdma else "tcp",
+        ends=ends,
+        networks=(*first, *sorted(others)),
+        ring=data.ring,
+        subnet_bits=data.subnet_bits,
+        why=tuple(_why(best, data)),
+        findings=tuple(dict.fromkeys((*findings, *([idle_finding(unused)] if unused else [])))),
+        rejected=tuple(sorted(rejected, key=lambda one: (one.host, one.interface))),
+    )
+
+
+def _end(way: EndpointCandidate, data: Carried) -> Endpoint:
+    carrying = data.ways[way.host]
+    end = Endpoint(
+        way.link.name,
+        str(way.ip),
+        data.pair_mbit or together_mbit(carrying),
+        way.link.mtu,
+        lanes=(way.link.name,),
+    )
+    if not data.rdma:
+        return replace(end, lanes=tuple(each.link.name for each in carrying))
+    ports = {each.port.device: each.port for each in carrying if each.port}
+    in_order = sorted(ports.values(), key=lambda port: (port.pci or "", port.device))
+    indexes = {each.gid_index for each in carrying}
+    return replace(end, ports=tuple(in_order), gid_index=indexes.pop() if len(indexes) == 1 else None)
+
+
+def _why(best: Shared | None, data: Carried) -> Iterator[str]:
+    if best is not None:
+        slow = min(best.ways, key=lambda way: (way.mbit, way.host))
+        speed = types.speed_text(slow.mbit)
+        yield f"all hosts are in {best.network}: {speed} at its slowest end ({slow.host})"
+    yield from data.why
+    if data.rdma and len({way.gid_index for way in data.every}) > 1:
+        shown = ", ".join(
+            f"{host} {'/'.join(str(way.gid_index) for way in data.ways[host])}" for host in sorted(data.ways)
+        )
+        yield f"the GID's index differs ({shown}): NCCL is to pick it by RoCE version and address family"
+
+
+def _noted(best: Shared, data: Carried, hosts: Mapping[str, Facts]) -> Iterator[Finding]:
+    yield from findings.mtus([*best.ways, *data.every])
+    muddled = subnets.muddled(best, hosts)
+    if not muddled:
+        yield from findings.doubled(best)
+    yield from findings.odd_kinds(best.ways)
+    speeds = {host: together_mbit(ways) or 0 for host, ways in data.ways.items()}
+    for host in sorted(data.ways):
+        slowest = speeds[host] == min(speeds.values())
+        known = {way.link.name for pair in muddled for way in pair if way.host == host}
+        yield from findings.of_host(hosts[host], data.ways[host], slowest=slowest, known=known)
+
+
+def _without_network(group: Group, everywhere: list[Shared], unfit: tuple[RejectedLink, ...]) -> Fabric:
+    if muddle := list(muddles(everywhere, group)):
+        raise Problem(
+            "; ".join(each.what for each in muddle) + ": there is no other network",
+            cause="; ".join(each.cause for each in muddle),
+            fix="\n".join(each.fix for each in muddle),
+        )
+    chosen = subnets.routed(group.wanted(), group.hosts)
+    if chosen is None or group.options.transport == "rdma":
+        raise _apart(group)
+    why = ("these hosts share no subnet", "TCP: RDMA would need one")
+    data = Carried(rdma=False, ways={way.host: (way,) for way in chosen}, why=why)
+    lost = rejections(group, chosen, None, [])
+    noted = (findings.by_route(chosen), *findings.odd_kinds(chosen))
+    return _made(group, chosen, data, best=None, findings=noted, rejected=(*unfit, *lost))
+
+
+def _apart(group: Group) -> Problem:
+    named = group.wanted()
+    if all(subnets.shared({one: named[one], two: named[two]}) for one, two in combinations(named, 2)):
+        return Problem(
+            f"each two of {', '.join(named)} share a cable, but no network reaches all of them",
+            cause=f"Ray, Gloo and NCCL's first words need one; {findings.addresses(named)}",
+            fix="join the hosts' ordinary ports by a switch too; RDMA may then go over the cables",
+        )
+    return Problem(
+        f"{', '.join(group.ways)} have no network in common",
+        cause=findings.addresses(named),
+        fix="join them by a cable or a switch, and give each an address in one subnet: "
+        "sudo ip address add 192.168.100.1/24 dev INTERFACE (.2 on the next)",
+    )
+
+
+def _alone(group: Group, unfit: tuple[RejectedLink, ...]) -> Fabric:
+    """One host talks to itself by the loopback."""
+    rest = tuple(
+        RejectedLink(way.host, name, "one host alone needs no network")
+        for ways in group.ways.values()
+        for name, way in {way.link.name: way for way in ways}.items()
+    )
+    end = Endpoint("lo", "127.0.0.1", None, _LOOPBACK_MTU, lanes=("lo",))
+    return Fabric(
+        transport="none",
+        ends=dict.fromkeys(group.ways, end),
+        why=("one host alone needs no network",),
+        rejected=tuple(sorted((*unfit, *rest), key=lambda one: (one.host, one.interface))),
+    )

@@ -1,0 +1,289 @@
+"""Find what is slower than it could be, and why each link was not taken."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from ipaddress import IPv4Network
+
+from medley.errors import Finding
+from medley.host.facts import Facts
+from medley.host.facts.network import Interface
+from medley.network.fabric import types
+from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group
+from medley.network.fabric.subnets import Shared
+from medley.network.fabric.types import Endpoint, RejectedLink, link_mbit, speed_text, twins
+
+_ARP = "sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2"
+"""With these a link answers for its own address alone, and asks from it."""
+_FULL_WIDTH = 4
+"""PCIe lanes of each half of a Spark's ConnectX-7."""
+FAST_MBIT = 25_000
+"""Ports of this speed are bought to join hosts, and not for a LAN."""
+_WORTH_TIMES = 2
+"""So much faster than what carries now a port must be to be worth a word."""
+
+
+def of_host(
+    facts: Facts, carrying: Iterable[EndpointCandidate], *, slowest: bool, known: Collection[str] = ()
+) -> Iterator[Finding]:
+    """What is wrong with the halves of the cages it uses; an idle half matters at the slowest end alone.
+
+    Of the interfaces in `known` it is known why they carry nothing.
+    """
+    used = list(carrying)
+    names = {way.link.name for way in used}
+    mates = twins(facts.rdma)
+    for port in sorted(facts.rdma, key=lambda port: port.device):
+        mate = mates.get(port.device)
+        if mate is None or not {port.interface, mate.interface} & names:
+            continue
+        host = used[0].host
+        if port.pcie_width and port.pcie_width < _FULL_WIDTH:
+            width = f"{port.pcie_width}/{_FULL_WIDTH}"
+            yield Finding(
+                f"{host}: {port.device} has {port.pcie_width} of {_FULL_WIDTH} PCIe lanes",
+                f"firmware from before April 2026 wires it so; it carries {width} of its speed",
+                f"on {host}: sudo fwupdmgr refresh; sudo fwupdmgr update; sudo reboot",
+                topic="width",
+            )
+        if slowest and port.interface not in {*names, *known}:
+            yield _half(host, port.interface or port.device, facts)
+
+
+def _half(host: str, interface: str, facts: Facts) -> Finding:
+    link = next((link for link in facts.net.links if link.name == interface), None)
+    if link and link.up and link.addresses:
+        have = ", ".join(str(each.at) for each in link.addresses)
+        where = ", ".join(map(str, link.networks))
+        cause, fix = (
+            f"the other half of the cage, {interface} ({have}), is not shared by all, or has no RDMA",
+            f"on the other hosts: ip -brief address; the like half must be up, with an address in {where}",
+        )
+    elif link and link.up:
+        cause = f"the other half of the cage, {interface}, has no IPv4 address"
+        fix = f"on every host: sudo ip address add 192.168.N.X/24 dev {interface}, N of its own for this half"
+    else:
+        cause = f"the other half of the cage, {interface}, is down"
+        fix = f"on {host}: sudo ip link set {interface} up; ip -brief link show {interface}"
+    return Finding(f"{host}: one half of the cage carries nothing: half the speed", cause, fix, "half")
+
+
+def one_subnet(
+    one: EndpointCandidate, other: EndpointCandidate, to: IPv4Network | None, taken: Iterable[IPv4Network]
+) -> Finding:
+    """Two links in one subnet; `to`: where the other hosts have their like of `other`, if anywhere."""
+    network, interface = to or _free(taken), other.link.name
+    number = int(one.ip) - int(one.network.network_address)
+    address = network.network_address + (number if number < network.num_addresses - 1 else number % 253 + 1)
+    return Finding(
+        f"{one.host}: {one.link.name} and {interface} are both in {one.network}",
+        f"they have {one.ip} and {other.ip}; the kernel answers for either with the other's MAC address, and "
+        "half the speed is lost",
+        f"on {one.host}: sudo medley link setup --interface {interface} --address "
+        f"{address}/{network.prefixlen}  # lasts; until then: {_ARP}",
+        topic="subnet",
+    )
+
+
+def _free(taken: Iterable[IPv4Network]) -> IPv4Network:
+    used, ranges = list(taken), (IPv4Network("192.168.192.0/18"), IPv4Network("172.31.0.0/16"))
+    subnets = [each for wide in ranges for each in wide.subnets(new_prefix=24)]
+    return next((each for each in subnets if not any(each.overlaps(one) for one in used)), subnets[-1])
+
+
+def mtus(used: Iterable[EndpointCandidate]) -> Iterator[Finding]:
+    """No Problem: TCP's ends tell each other what they take, and NCCL's RDMA takes the smaller of both.
+
+    The latter is in src/transport/net_ib/connect.cc of https://github.com/NVIDIA/nccl, at v2.29.7-1.
+    """
+    by_network: dict[IPv4Network, dict[str, EndpointCandidate]] = {}
+    for way in used:
+        by_network.setdefault(way.network, {})[way.host] = way
+    for network, ways in sorted(by_network.items()):
+        largest = max(way.link.mtu for way in ways.values())
+        small = [way for way in ways.values() if way.link.mtu < largest]
+        if small:
+            ends = ", ".join(f"{way.host} {way.link.name} {way.link.mtu}" for way in ways.values())
+            yield Finding(
+                f"the ends of {network} differ in MTU",
+                f"{ends}; frames above the smallest are dropped silently (ping, UDP, tests below NCCL)",
+                "; ".join(f"on {way.host}: sudo ip link set {way.link.name} mtu {largest}" for way in small),
+                topic="mtu",
+            )
+
+
+def doubled(chosen: Shared) -> Iterator[Finding]:
+    for one, other in chosen.doubled:
+        yield Finding(
+            f"{one.host} has two links in {one.network}",
+            f"{one.link.name} ({one.ip}) is taken; {other.link.name} ({other.ip}) may answer in its place",
+            f"on {one.host}: sudo ip address del {other.ip}/{other.network.prefixlen} dev {other.link.name}"
+            "  # and if it is needed, an address in a subnet of its own",
+            topic="subnet",
+        )
+
+
+def crossed(chosen: Shared) -> Finding:
+    return Finding(
+        "the halves of the cage are in different order on these hosts: one of them is used, half the speed",
+        f"NCCL before {types.AWARE_TEXT} joins the first port on the bus here to the "
+        "first there, and their subnets differ",
+        f"on all of {', '.join(chosen.hosts)}: give the half in PCI domain 0000 the same subnet",
+        topic="order",
+    )
+
+
+def old_for_ring(version: tuple[int, ...], mbit: int) -> Finding:
+    return Finding(
+        f"the cables between the hosts ({speed_text(mbit)}) are not used",
+        f"NCCL {types.nccl_text(version)} does not ask which cable leads to which host; "
+        f"{types.AWARE_TEXT} does (NCCL_IB_SUBNET_AWARE_ROUTING)",
+        f"build the engine environment with nvidia-nccl-cu13 {types.AWARE_TEXT} or later, "
+        "or join all hosts by a switch",
+        topic="ring",
+    )
+
+
+def by_route(chosen: Candidates) -> Finding:
+    first, second = chosen[0], chosen[1]
+    return Finding(
+        "these hosts share no subnet: they reach each other by a gateway, if at all",
+        ", ".join(f"{way.host} {way.at} ({way.link.name})" for way in chosen),
+        f"on {first.host}: ping -c 3 {second.ip}; better, join them by a switch or a cable in one subnet",
+        topic="gateway",
+    )
+
+
+def odd_kinds(chosen: Iterable[EndpointCandidate]) -> Iterator[Finding]:
+    for way in chosen:
+        if way.link.kind in {"wifi", "tunnel", "container", "virtual", "gadget"}:
+            yield Finding(
+                f"{way.host} is reached by {way.link.name} ({way.link.kind})",
+                "no wire reaches all hosts" if way.link.kind == "wifi" else "you named it",
+                f"join the hosts by a cable, then on {way.host}: ip -brief link",
+                topic="kind",
+            )
+
+
+def idle_ports(hosts: Mapping[str, Facts], ends: Mapping[str, Endpoint]) -> dict[str, tuple[Interface, ...]]:
+    """By host its fast ports that are up and meet no other host's, in PCI order.
+
+    None unless two hosts have some, because a cable has two ends. `ends` is what carries now, by host.
+    """
+    networks = {
+        host: {each for link in facts.net.links for each in _routable(link)} for host, facts in hosts.items()
+    }
+    found: dict[str, tuple[Interface, ...]] = {}
+    for host, facts in hosts.items():
+        others = [each for other, them in networks.items() if other != host for each in them]
+        now = (ends[host].mbit or 0) if host in ends else 0
+        ports = [link for link in facts.net.links if link.kind == "ethernet" and link.up and not link.master]
+        worth = max(FAST_MBIT, _WORTH_TIMES * now)
+        fast = [link for link in ports if (link_mbit(link, facts.rdma) or 0) >= worth]
+        free = [link for link in fast if not any(a.overlaps(b) for a in _routable(link) for b in others)]
+        if free:
+            found[host] = tuple(sorted(free, key=lambda link: (link.pci or "", link.name)))
+    return found if len(found) > 1 or len(hosts) == 1 else {}
+
+
+def _routable(link: Interface) -> list[IPv4Network]:
+    return [network for network in link.networks if not network.is_link_local]
+
+
+def idle_finding(found: Mapping[str, tuple[Interface, ...]]) -> Finding:
+    """Say how these ports can carry; medley link setup keeps it over a boot."""
+    speed = speed_text(max(link.mbit or 0 for links in found.values() for link in links))
+    said = "; ".join(_said(host, link) for host, links in found.items() for link in links)
+    if len(found) == 1:
+        return Finding(
+            f"{next(iter(found))}: a fast port is up and carries nothing ({speed})",
+            said,
+            "sudo medley link setup  # and the same on the host at the other end of its cable",
+            topic="idle",
+        )
+    return Finding(
+        f"{' and '.join(found)} have fast ports that are up and carry nothing ({speed})",
+        said,
+        "; ".join(_fixes(found)),
+        topic="idle",
+    )
+
+
+def _said(host: str, link: Interface) -> str:
+    if not link.addresses:
+        return f"{host} {link.name} has no IPv4 address"
+    if not _routable(link):
+        return f"{host} {link.name} has a link-local address alone"
+    have = ", ".join(str(each.at) for each in link.addresses)
+    return f"{host} {link.name} has {have}, where no other host is"
+
+
+def _fixes(found: Mapping[str, tuple[Interface, ...]]) -> Iterator[str]:
+    """Where one end has an address, the others join its network; else medley finds one for all."""
+    addressed = next((link for links in found.values() for link in links if _routable(link)), None)
+    if addressed is None:
+        yield f"on each of {', '.join(found)}: sudo medley link setup"
+        return
+    network = _routable(addressed)[0]
+    taken = {each.ip for links in found.values() for link in links for each in link.addresses}
+    free = (str(each) for each in network.hosts() if str(each) not in taken)
+    for host, links in found.items():
+        if addressed not in links:
+            at = f"{next(free)}/{network.prefixlen}"
+            yield f"on {host}: sudo medley link setup --interface {links[0].name} --address {at}"
+
+
+def addresses(hosts: Mapping[str, Candidates]) -> str:
+    shown = {host: ", ".join(f"{way.at} ({way.link.name})" for way in hosts[host]) for host in sorted(hosts)}
+    return "; ".join(f"{host}: {networks or 'none'}" for host, networks in shown.items())
+
+
+def rejections(
+    group: Group, chosen: Iterable[EndpointCandidate], best: Shared | None, others: list[Shared]
+) -> Iterator[RejectedLink]:
+    """Say why each usable link was not taken; endpoint_candidates rejects the others."""
+    taken = {(way.host, way.link.name) for way in chosen}
+    for host in sorted(group.ways):
+        by_link = {way.link.name: way for way in reversed(group.ways[host])}
+        for name in sorted(by_link):
+            if (host, name) not in taken:
+                yield RejectedLink(host, name, _why(by_link[name], group, best, others))
+
+
+def _why(way: EndpointCandidate, group: Group, best: Shared | None, others: list[Shared]) -> str:
+    if not group.is_wanted(way):
+        return f"you asked for {group.options.link_of(way.host)}"
+    others_ways = {host: group.ways[host] for host in sorted(group.ways) if host != way.host}
+    if same := [host for host, ways in others_ways.items() if any(way.ip == each.ip for each in ways)]:
+        return f"{', '.join(same)} has the same address {way.ip}"
+    absent = [host for host, ways in others_ways.items() if not any(map(way.meets, ways))]
+    if len(absent) == len(others_ways):
+        return f"no other host of the group is in {way.network}"
+    if absent:
+        return f"{', '.join(absent)} is not in {way.network}"
+    one = next((one for one in others if way in one.ways), None)
+    return _second(way, best, others) if one is None else _beaten(way, one, best)
+
+
+def _second(way: EndpointCandidate, best: Shared | None, others: list[Shared]) -> str:
+    ways = (each for one in ([best] if best else []) + others for each in one.ways)
+    first = next((each for each in ways if each.host == way.host and each.ip in way.network), None)
+    if first is None:
+        return f"two links of one host are in {way.network}, and either may answer for the other"
+    if not way.wired:
+        return f"Wi-Fi, and {first.link.name} is a wire to the same network"
+    return f"{first.link.name} is in {way.network} too, and is taken"
+
+
+def _beaten(way: EndpointCandidate, one: Shared, best: Shared | None) -> str:
+    if best is None:
+        return f"{one.network} is not used"
+    if not one.wired and best.wired:
+        there = ", ".join(each.host for each in one.ways if not each.wired)
+        wifi = "Wi-Fi" if not way.wired else f"{there} is there by Wi-Fi"
+        return f"{wifi}, and a wire reaches all hosts in {best.network}"
+    if one.mbit < best.mbit:
+        slow = min(one.ways, key=lambda way: way.mbit)
+        better = f"{best.network} {speed_text(best.mbit)}"
+        return f"{one.network} has {speed_text(slow.mbit)} at {slow.host}, {better}"
+    if best.rdma and not one.rdma:
+        return f"as fast as {best.network}, which can do RDMA on every host"
+    return f"no faster than {best.network}, which was taken for its MTU or its lower address"

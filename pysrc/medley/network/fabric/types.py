@@ -1,0 +1,140 @@
+"""`Fabric`, `Endpoint`, `NetworkOptions`, `RejectedLink`; link speed; NCCL versions."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from medley.errors import Finding
+from medley.host.facts import Facts
+from medley.host.facts.network import Interface
+from medley.host.facts.rdma import RdmaPort
+
+_PCIE3_GT = 8.0
+LOCKED_NCCL = (2, 29, 7)
+"""nvidia-nccl-cu13 in locks/vllm-cuda.txt: assumed where no engine is chosen yet."""
+SUBNET_AWARE = (2, 30, 7)
+"""First with NCCL_IB_SUBNET_AWARE_ROUTING.
+
+It is in src/transport/net_ib/connect.cc at tag v2.30.7-1 of https://github.com/NVIDIA/nccl, not at v2.30.4-1.
+"""
+
+
+def nccl_text(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+AWARE_TEXT = nccl_text(SUBNET_AWARE)
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """The user's options; `link` is an interface, an address or a network (CIDR), for all or by host."""
+
+    link: Mapping[str, str] | str | None = None
+    exclude: frozenset[str] = frozenset()
+    transport: Literal["tcp", "rdma"] | None = None
+    joined: Mapping[str, str] | None = None
+    """The addresses at which Ray knows these hosts: sockets stay there, and RDMA goes where it is best."""
+    nccl: tuple[int, ...] = LOCKED_NCCL
+    """The version in the engine environments of these hosts, the oldest where they differ."""
+
+    def link_of(self, host: str) -> str | None:
+        return self.link.get(host) if isinstance(self.link, Mapping) else self.link
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    interface: str
+    """Sockets use it: Ray, Gloo, and NCCL's first words even where RDMA carries the rest."""
+    address: str
+    mbit: int | None
+    """Its real speed over all its lanes or ports, at most; in a ring, to one neighbour."""
+    mtu: int
+    lanes: tuple[str, ...] = ()
+    """Interfaces that NCCL's sockets may use side by side; `interface` is the first."""
+    ports: tuple[RdmaPort, ...] = ()
+    """RDMA ports that carry, in PCI order; both halves of a Spark's cage. Empty over TCP."""
+    gid_index: int | None = None
+    """Where all its ports have the RoCE v2 GID of their address; None where they differ, and over TCP."""
+
+
+@dataclass(frozen=True)
+class RejectedLink:
+    host: str
+    interface: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """One transport for the whole group, and the end at each host."""
+
+    transport: Literal["none", "tcp", "rdma"]
+    """`none`: one host alone, which needs no network."""
+    ends: Mapping[str, Endpoint]
+    networks: tuple[str, ...] = ()
+    """In CIDR form: the sockets' first, then those of further lanes, rails or cables."""
+    ring: bool = False
+    """RDMA goes over a cable for each pair of hosts, sockets over the network that all share."""
+    hca: str | None = None
+    """One list of RDMA ports for all hosts, of which each takes its own: where sockets go another way."""
+    subnet_bits: int | None = None
+    """A prefix length that tells the networks of a ring apart, as NCCL compares them."""
+    why: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    rejected: tuple[RejectedLink, ...] = ()
+
+    @property
+    def gid_index(self) -> int | None:
+        found = {end.gid_index for end in self.ends.values()}
+        return found.pop() if len(found) == 1 else None
+
+
+def pcie_mbit(port: RdmaPort) -> int | None:
+    """What its PCIe lanes carry before packet headers: width x GT/s x 128/130 (8/10 before PCIe 3).
+
+    4 lanes of 32 GT/s are 126 Gb/s; ib_write_bw then measures 92.57 and 97.28 Gb/s over a Spark's halves
+    (https://github.com/NVIDIA/dgx-spark-playbooks).
+    """
+    if not (port.pcie_width and port.pcie_gt):
+        return None
+    coded = 128 / 130 if port.pcie_gt >= _PCIE3_GT else 8 / 10
+    return int(port.pcie_width * port.pcie_gt * 1000 * coded)
+
+
+def speed_text(mbit: int) -> str:
+    return f"{mbit / 1000:.3g} Gb/s" if mbit else "an unknown speed"
+
+
+def twins(ports: Iterable[RdmaPort]) -> dict[str, RdmaPort]:
+    """By device, the other half of its cage: the same card and port, in another PCI domain.
+
+    So a Spark's ConnectX-7 is wired, whatever its interfaces are called; an ordinary card shows a port once.
+    """
+    found = [(port, port.pci.partition(":")[0]) for port in ports if port.port_name and port.pci]
+    return {
+        one.device: other
+        for one, domain in found
+        for other, other_domain in found
+        if one.system_guid
+        and (one.system_guid, one.port_name) == (other.system_guid, other.port_name)
+        and domain != other_domain
+    }
+
+
+def link_mbit(link: Interface, ports: tuple[RdmaPort, ...]) -> int | None:
+    """The speed of one link by itself: its own figure, or less where PCIe is narrower."""
+    port = next((port for port in ports if port.interface == link.name and port.active), None)
+    reported = link.mbit or (port.mbit if port else None)
+    if port is None or reported is None:
+        return reported
+    lanes = pcie_mbit(port)
+    if lanes is None and port.device in twins(ports):
+        # Each half reports the speed of the cage that they share.
+        return reported // 2
+    return min(reported, lanes or reported)
+
+
+def nccl_speaks(facts: Facts) -> bool:
+    """NCCL is between GPUs alone; a Jetson has one even where no nvidia-smi shows it."""
+    return bool(facts.gpus) or facts.is_jetson

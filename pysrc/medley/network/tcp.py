@@ -1,0 +1,236 @@
+"""Find free and used TCP ports of this host; listen with limits on strangers.
+
+A client is a stranger until it has shown that it belongs here. Strangers are few, in all and of one
+address, and have one time limit for all that they do, so that a byte now and then buys them nothing. Where
+there are too many, one that has been here for a while makes room for who comes now.
+"""
+
+import errno
+import select
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+
+from medley.errors import Problem, in_words
+
+_LAST = 65_535
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOOK_EVERY_S = 0.25
+_PAUSE_S = 0.1
+_USED_UP = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+def free_port() -> int:
+    """Let the kernel pick a port that is free on the loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def require_free(address: str, port: int) -> None:
+    """Raise a Problem unless a server could listen there now."""
+    if not 0 < port <= _LAST:
+        raise Problem(f"there is no port {port}", cause=f"ports are 1 to {_LAST}", fix="--port 8000")
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+    except socket.gaierror as error:
+        raise Problem(
+            f"{address} is no address",
+            cause=in_words(error),
+            fix="--host 127.0.0.1, or 0.0.0.0 for every interface",
+        ) from error
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Problem(
+                f"port {port} is in use",
+                cause=_holder(port) or "another process listens there",
+                fix=f"end it, or take another: --port {port + 1 if port < _LAST else 8000}",
+            ) from error
+        here = error.errno != errno.EADDRNOTAVAIL
+        raise Problem(
+            f"port {port} of {address} cannot be used" if here else f"this host has no address {address}",
+            cause=in_words(error),
+            fix="--port 8000, or another above 1023"
+            if here
+            else "ip -brief address  # and give one of these as --host, or 0.0.0.0 for all",
+        ) from error
+
+
+def _holder(port: int) -> str | None:
+    """Name the process that listens on the port, as far as the kernel lets this user see."""
+    import psutil  # noqa: PLC0415 - 20 ms, and only for a Problem
+
+    for _, pid in (each for each in _listeners() if each[0][1] == port):
+        with suppress(psutil.Error):  # it ended meanwhile
+            if pid is not None:
+                words = " ".join(psutil.Process(pid).cmdline())
+                return f"process {pid} listens there: {words.strip()[:120]}"
+    return None
+
+
+def outside_ports() -> frozenset[int]:
+    """The ports where something listens that other hosts can reach."""
+    found = ((ip_address(address), port) for (address, port), _ in _listeners())
+    plain = (((isinstance(at, IPv6Address) and at.ipv4_mapped) or at, port) for at, port in found)
+    return frozenset(port for at, port in plain if not at.is_loopback)
+
+
+def _listeners() -> Iterator[tuple[tuple[str, int], int | None]]:
+    import psutil  # noqa: PLC0415 - as above
+
+    for each in psutil.net_connections("tcp"):
+        if each.status == psutil.CONN_LISTEN and each.laddr:
+            yield (each.laddr.ip, each.laddr.port), each.pid
+
+
+def ephemeral_range() -> tuple[int, int]:
+    """The range from which the kernel gives ports."""
+    first, last = _RANGE.read_text(encoding="ascii").split()
+    return int(first), int(last)
+
+
+@dataclass(frozen=True)
+class ListenLimits:
+    strangers: int = 64
+    of_one_address: int = 16
+    stranger_s: float = 10
+    safe_s: float = 1
+    """So long a stranger does not have to make room: an honest one is done by then."""
+    known: int = 64
+    """Connections that have shown what they are."""
+
+
+@dataclass(eq=False)
+class Guest:
+    connection: socket.socket
+    address: str
+    admit: Callable[["Guest"], bool]
+    """To be called once it has shown that it belongs here; false where there are too many of its sort."""
+    since: float = field(default_factory=time.monotonic)
+
+    def drop(self) -> None:
+        """To close a socket does not wake who waits on it; to shut it down does."""
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+
+class Listener:
+    """Serve each guest in a thread of its own, until it is closed."""
+
+    def __init__(
+        self, server: socket.socket, attend: Callable[[Guest], bool], limits: ListenLimits | None = None
+    ) -> None:
+        """`attend` returns whether somebody else has taken the connection over; if not, it is closed then."""
+        self._server, self._attend, self._limits = server, attend, limits or ListenLimits()
+        self._strangers: set[Guest] = set()
+        self._threads: dict[Guest, threading.Thread] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        server.setblocking(False)  # noqa: FBT003 - the name is the standard library's
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+
+    def stop(self) -> None:
+        """Accept no more connections; those that are open stay."""
+        self._closed = True
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        if threading.current_thread() is not self._accepting:
+            self._accepting.join()
+
+    def close(self) -> None:
+        """Accept no more connections, and end those that are open."""
+        self.stop()
+        with self._lock:
+            left = dict(self._threads)
+        for guest, thread in left.items():
+            guest.drop()
+            thread.join()
+
+    def _accept(self) -> None:
+        coming = select.poll()
+        coming.register(self._server, select.POLLIN)
+        with self._server:
+            while not self._closed:
+                self._drop_late()
+                try:
+                    if coming.poll(_LOOK_EVERY_S * 1000):
+                        connection, address = self._server.accept()
+                        self._welcome(connection, str(address[0]))
+                except OSError as error:
+                    # One that is gone again costs nothing; where handles run out, some come free.
+                    if error.errno in _USED_UP:
+                        time.sleep(_PAUSE_S)
+
+    def _welcome(self, connection: socket.socket, address: str) -> None:
+        connection.setblocking(True)  # noqa: FBT003 - the name is the standard library's
+        guest = Guest(connection, address, self._admit)
+        with self._lock:
+            if self._closed or not self._has_room(address):
+                connection.close()
+                return
+            self._strangers.add(guest)
+            thread = threading.Thread(target=self._run, args=(guest,), daemon=True)
+            self._threads[guest] = thread
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads
+            self._forget(guest)
+            connection.close()
+
+    def _has_room(self, address: str) -> bool:
+        """Or one makes room: of the same address, or else of the one that has most."""
+        count = Counter(each.address for each in self._strangers)
+        if count[address] >= self._limits.of_one_address:
+            return self._makes_room(address)
+        if len(self._strangers) >= self._limits.strangers:
+            return self._makes_room(max(count, key=lambda each: count[each]))
+        return True
+
+    def _makes_room(self, address: str) -> bool:
+        oldest = min(
+            (each for each in self._strangers if each.address == address), key=lambda each: each.since
+        )
+        if time.monotonic() - oldest.since < self._limits.safe_s:
+            return False
+        self._strangers.discard(oldest)
+        oldest.drop()
+        return True
+
+    def _drop_late(self) -> None:
+        with self._lock:
+            end = time.monotonic() - self._limits.stranger_s
+            for each in [each for each in self._strangers if each.since < end]:
+                self._strangers.discard(each)
+                each.drop()
+
+    def _admit(self, guest: Guest) -> bool:
+        with self._lock:
+            known = len(self._threads) - len(self._strangers)
+            if guest not in self._strangers or known >= self._limits.known:
+                return False
+            self._strangers.discard(guest)
+            return True
+
+    def _run(self, guest: Guest) -> None:
+        taken = False
+        try:
+            taken = self._attend(guest)
+        finally:
+            self._forget(guest)
+            if not taken:
+                guest.connection.close()
+
+    def _forget(self, guest: Guest) -> None:
+        with self._lock:
+            self._strangers.discard(guest)
+            self._threads.pop(guest, None)

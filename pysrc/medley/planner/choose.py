@@ -1,0 +1,228 @@
+"""Best layout for a goal; why not the others."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from medley.planner import Device, Layout, LinkOf, fast, hosts_of, named, pipelines, speed_and_transport
+from medley.planner import devices_of as ranks_of
+from medley.planner import sizes as sizes_of
+from medley.planner.candidates import (
+    FREE,
+    Evaluated,
+    Evaluation,
+    LayoutRequirements,
+    Rejected,
+    Sizes,
+    candidates,
+)
+from medley.planner.fit import Fit, Rank, fit, gib
+from medley.planner.memory import SNUG_BYTES, is_unified
+from medley.planner.partition import Timed
+from medley.planner.prediction import Load, Prediction
+from medley.planner.remedies import impossible, too_large
+from medley.schema import Shape
+
+Goal = Literal["latency", "throughput", "context"]
+CONTEXT = 8192
+"""Tokens that must fit where nobody says how many."""
+UNFITTED = "no speed is predicted: none of the measurements that predictions are fitted to is of a CPU"
+_AS_GOOD = 0.95
+"""Predictions that are nearer than this are equal: their own error is larger."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    layout: Layout
+    fit: Fit
+    prediction: Prediction
+    why: tuple[str, ...]
+    rejected: tuple[Rejected, ...]
+    warnings: tuple[str, ...] = ()
+    """What is unwise about the sizes that were forced, and their price."""
+
+
+def choose(
+    shape: Shape,
+    devices: Iterable[Device],
+    link_of: LinkOf,
+    *,
+    goal: Goal,
+    load: Load,
+    predict: Callable[[Shape, Layout, Load], Prediction],
+    timed: Timed,
+    context: int | None = None,
+    sizes: Sizes | None = None,
+    head: str | None = None,
+    only: Callable[[Layout], str | None] = lambda _: None,
+) -> Choice:
+    """Return the layout for this goal and load; raise a Problem with the numbers where none fits.
+
+    `head`: the host where the engine starts. `timed`: what layers are cut by; `predict` should agree with it.
+    `only` says why a layout is not what was asked for.
+    """
+    asked = LayoutRequirements(
+        context or min(shape.context, CONTEXT),
+        load.concurrency,
+        "memory" if goal == "context" else "speed",
+        head,
+        sizes or FREE,
+        timed,
+    )
+    every = sorted(devices, key=lambda device: (device.host, device.index))
+    found = candidates(shape, every, link_of, asked)
+    refused = {each: only(each) for each in dict.fromkeys((*found.layouts, *found.free))}
+    usual = frozenset(found.free)
+    rows = []
+    for layout, because in refused.items():
+        if because is None:
+            told = predict(shape, layout, load)
+            fitted = fit(shape, layout, asked.context, asked.concurrency)
+            rows.append(Evaluated(layout, fitted, told, score(goal, told), layout in usual))
+    refusals = (Rejected(named(each), because) for each in found.layouts if (because := refused[each]))
+    table = Evaluation(shape, asked, tuple(rows), (*found.ruled, *refusals))
+    if asked.sizes != FREE and not found.layouts:
+        raise impossible(table, every)
+    return _chosen(table, goal)
+
+
+def score(goal: Goal, told: Prediction) -> float:
+    """Tokens a second, as the goal counts them."""
+    return told.tokens_per_s if goal == "throughput" else told.per_stream
+
+
+def _chosen(table: Evaluation, goal: Goal) -> Choice:
+    asked = table.asked
+    able = table.fitting(asked.sizes)
+    tight = [row for row in table.rows if not row.fit.fits and asked.sizes.allow(*sizes_of(row.layout))]
+    if not able:
+        raise too_large(table, tight)
+    first = _first(able, goal)
+    others = sorted((row for row in able if row is not first), key=lambda row: -row.score)
+    rejected = (
+        *(Rejected(named(row.layout), _worse(row, first, goal), row.layout) for row in others),
+        *(
+            Rejected(named(row.layout), f"does not fit: {row.fit.worst}", row.layout)
+            for row in sorted(tight, key=lambda row: row.fit.short_bytes)
+        ),
+        *table.ruled,
+    )
+    summary = [
+        "the only layout that fits" if len(able) == 1 else f"best for {goal} of {len(able)} layouts that fit",
+        *([f"{len(tight)} do not fit"] if tight else []),
+        *([f"{len(table.ruled)} are ruled out"] if table.ruled else []),
+    ]
+    why = (
+        f"{named(first.layout)}: {'; '.join(summary)}",
+        *(f"next: {each.what}: {each.because}" for each in rejected[: min(1, len(others))]),
+        *figures(first.fit, first.prediction, asked.context, asked.concurrency),
+    )
+    warnings = () if asked.sizes == FREE else tuple(_warnings(table, first, goal))
+    return Choice(first.layout, first.fit, first.prediction, why, rejected, warnings)
+
+
+def _first(able: Sequence[Evaluated], goal: Goal) -> Evaluated:
+    """The best; of those about as good one that leaves shared memory free, and of these the plainest: the
+    fewest hosts, then ranks, then ranks of an engine.
+
+    Of several cuts of that one the roomiest: one that fills a stage to gain a hundredth is not worth it.
+    """
+    if goal == "context":
+        longest = max(each.fit.context for each in able)
+        able = [each for each in able if each.fit.context == longest]
+    enough = _AS_GOOD * max(each.score for each in able)
+    good = [each for each in able if each.score >= enough]
+    plainest = min(good, key=lambda each: (_snug(each), _plainest(each)))
+    cuts = [each for each in good if _arrangement(each.layout) == _arrangement(plainest.layout)]
+    return min(cuts, key=lambda each: (_snug(each), -each.fit.concurrency, _plainest(each)))
+
+
+def _plainest(one: Evaluated) -> tuple[int, int, int, bool, float, tuple[tuple[str, int], ...], str]:
+    ranks = ranks_of(one.layout)
+    return (
+        len(hosts_of(one.layout)),
+        len(ranks),
+        len(ranks) // (1 + len(one.layout.replicas)),
+        one.layout.expert_parallel,
+        -one.score,
+        tuple((device.host, device.index) for device in ranks),
+        named(one.layout),
+    )
+
+
+def _snug(one: Evaluated) -> bool:
+    """Whether a rank in memory that the system shares has less left than an estimate may err by."""
+    return any(rank.free_bytes < SNUG_BYTES for rank in _shared(one))
+
+
+def _shared(one: Evaluated) -> list[Rank]:
+    """Its ranks in memory that the system shares."""
+    return [rank for rank in one.fit.ranks if is_unified(rank.device.kind)]
+
+
+def _arrangement(layout: Layout) -> tuple[frozenset[Device], tuple[int, int, int], bool]:
+    """All of it but which stage has which layers."""
+    return frozenset(ranks_of(layout)), sizes_of(layout), layout.expert_parallel
+
+
+def _worse(one: Evaluated, first: Evaluated, goal: Goal) -> str:
+    if goal == "context" and one.fit.context < first.fit.context:
+        return f"holds {one.fit.context} tokens, the chosen {first.fit.context}"
+    what = "tokens/s" if goal == "throughput" else "tokens/s for one stream"
+    numbers = (
+        f"{one.score:.1f} {what}, the chosen {first.score:.1f}"
+        if first.prediction.fitted
+        else "estimated from memory bandwidth"
+    )
+    if one.score < _AS_GOOD * first.score:
+        return f"{numbers} ({one.score / first.score - 1:+.0%})"
+    room, roomier = one.fit.concurrency, first.fit.concurrency
+    if room < roomier and _arrangement(one.layout) == _arrangement(first.layout):
+        return f"{numbers}: about as fast, holds {room} at once, the chosen {roomier}"
+    if _snug(one) and not _snug(first):
+        left = min(rank.free_bytes for rank in _shared(one))
+        return f"{numbers}: about as fast, and leaves {gib(left)} GiB of the memory that a system shares"
+    used, chosen = (
+        f"{_counted(len(hosts_of(each.layout)), 'host')} and {_counted(len(ranks_of(each.layout)), 'rank')}"
+        for each in (one, first)
+    )
+    plainer = "the simpler one is taken" if used == chosen else f"with {used} instead of {chosen}"
+    return f"{numbers}: about as fast, {plainer}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def figures(fitted: Fit, told: Prediction, context: int, concurrency: int) -> tuple[str, ...]:
+    """Speed and memory, for a plan's reasons."""
+    rate = f"{told.tokens_per_s:.1f} tokens/s ({told.low:.1f} to {told.high:.1f}) at {concurrency} at once"
+    longest = f"up to {fitted.context} tokens at {concurrency} at once"
+    return (
+        f"predicted {rate}, {told.per_stream:.1f} for each; bound by {told.bound}"
+        if told.fitted
+        else UNFITTED,
+        f"tightest: {fitted.worst}",
+        f"{longest}, up to {fitted.concurrency} at once of {context} tokens",
+    )
+
+
+def _warnings(table: Evaluation, chosen: Evaluated, goal: Goal) -> Iterator[str]:
+    """What is unwise about the sizes that were forced, and what they cost."""
+    across = False
+    for stage in (stage for stages in pipelines(chosen.layout) for stage in stages):
+        kinds = sorted({device.name or device.kind for device in stage.devices})
+        across = across or len({device.host for device in stage.devices}) > 1
+        if len(kinds) > 1:
+            yield (
+                f"tensor parallel between {' and '.join(kinds)}: "
+                "each does an equal part, and all wait for the slowest"
+            )
+    link = chosen.layout.link
+    if across and link and not fast(link):
+        yield f"tensor parallel over {speed_and_transport(link)[0]}: each layer waits for the wire twice"
+    usual = [row for row in table.fitting(FREE) if row.usual]
+    if usual and (free := _first(usual, goal)) is not chosen:
+        price = f"{chosen.score:.1f} tokens/s predicted, {free.score:.1f} without it"
+        more = f"{chosen.score / free.score - 1:+.0%}"
+        yield f"{table.asked.sizes}, as asked: {price} ({more}): {named(free.layout)}"

@@ -1,0 +1,177 @@
+"""Layers of each pipeline stage; into how many parts a model divides."""
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Literal
+
+from medley.model.shape import BLOCK, known_feed_forward
+from medley.planner import Device, HostLink, Layout, Stage, pipelines
+from medley.planner.memory import MemoryNeed, PipelinePosition, need, padded_vocabulary
+from medley.schema import Shape
+
+By = Literal["speed", "turns", "memory"]
+"""What is made least: the slowest stage's time, the sum of all (one stream visits them in turn), or the share
+of the room for it that the KV cache takes."""
+Seconds = Callable[[Stage, bool], float]
+"""A step's time on a stage; True: it is the last, which has the head. More layers are never quicker."""
+Timed = Callable[[int, HostLink | None], Seconds]
+"""The same for so many sequences at once, where this link joins the hosts."""
+
+
+def recut(
+    shape: Shape,
+    layout: Layout,
+    *,
+    context: int = 1,
+    concurrency: int = 1,
+    by: By = "speed",
+    timed: Timed | None = None,
+) -> Layout:
+    """Cut the layers of the same stages again, for each replica."""
+    copies = pipelines(layout)
+    each = -(-concurrency // len(copies))
+    seconds = timed and timed(-(-each // len(layout.stages)), layout.link)
+
+    def again(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        layers = split(
+            shape,
+            [stage.devices for stage in stages],
+            context=context,
+            concurrency=each,
+            by=by,
+            expert_parallel=layout.expert_parallel,
+            seconds=seconds,
+        )
+        return tuple(Stage(stage.devices, count) for stage, count in zip(stages, layers, strict=True))
+
+    first, *others = map(again, copies)
+    return replace(layout, stages=first, replicas=tuple(others))
+
+
+def split(
+    shape: Shape,
+    stages: Sequence[Sequence[Device]],
+    *,
+    context: int = 1,
+    concurrency: int = 1,
+    by: By = "speed",
+    expert_parallel: bool = False,
+    seconds: Seconds | None = None,
+) -> tuple[int, ...]:
+    """Layers of each stage: the slowest is as fast as can be, and none holds more than it can.
+
+    By turns: their sum is least. By memory: the KV cache of the tightest is as large as can be. Where it
+    does not fit at all: what the tightest is short of is as little as can be. There must be at least a layer
+    for each stage. Where no `seconds` says how fast stages are, it is by memory.
+    """
+    last = len(stages) - 1
+    rooms = [
+        _Room(
+            shape,
+            tuple(dict.fromkeys(replace(device, host="", index=0) for device in devices)),
+            PipelinePosition(1, len(devices), nth == 0, nth == last, expert_parallel),
+            context,
+            concurrency,
+        )
+        for nth, devices in enumerate(stages)
+    ]
+    most = [_most(room) for room in rooms]
+    if any(count < 1 for count in most) or sum(most) < shape.layers:
+        return cut(shape.layers, [partial(_short, room) for room in rooms], [shape.layers] * len(rooms))
+    if by == "memory" or seconds is None:
+        return cut(shape.layers, [partial(_fill, room) for room in rooms], most)
+
+    def cost(nth: int, layers: int) -> float:
+        """A step on this stage; by turns, what the last of these layers adds."""
+        devices = tuple(stages[nth])
+        rest = seconds(Stage(devices, layers - 1), nth == last) if by == "turns" else 0.0
+        return seconds(Stage(devices, layers), nth == last) - rest
+
+    return cut(shape.layers, [partial(cost, nth) for nth in range(len(stages))], most)
+
+
+def cut(layers: int, costs: Sequence[Callable[[int], float]], most: Sequence[int]) -> tuple[int, ...]:
+    """The parts of `layers`, each at least one and at most its own, of which the largest cost is least.
+
+    Each layer goes where it costs least, which is exact because no part gets cheaper by a layer more. Where a
+    cost is that of the last layer alone, and no layer costs less than the one before, the sum is least.
+    """
+    found = [1] * len(costs)
+    waiting = [(cost(2), nth) for nth, cost in enumerate(costs) if most[nth] > 1]
+    heapq.heapify(waiting)
+    for _ in range(layers - len(found)):
+        _, nth = heapq.heappop(waiting)
+        found[nth] += 1
+        if found[nth] < most[nth]:
+            heapq.heappush(waiting, (costs[nth](found[nth] + 1), nth))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Room:
+    """A stage before it is known how many layers it carries."""
+
+    shape: Shape
+    devices: tuple[Device, ...]
+    """One of each sort, less their names, so that equal stages are equal."""
+    place: PipelinePosition
+    context: int
+    concurrency: int
+
+
+@lru_cache(maxsize=4096)
+def _most(room: _Room) -> int:
+    """The most layers that it can hold; 0 for none."""
+    return bisect_left(range(1, room.shape.layers + 1), 1, key=lambda layers: _short(room, layers) > 0)
+
+
+def _short(room: _Room, layers: int) -> int:
+    """What it is short of, in bytes; below 0: what it has left."""
+    return max(
+        found.total_bytes(room.context, room.concurrency) - device.memory_bytes
+        for device, found in _needs(room, layers)
+    )
+
+
+def _fill(room: _Room, layers: int) -> float:
+    """The part of what is left for the KV cache that it takes."""
+    return max(
+        found.kv_bytes(room.context, room.concurrency)
+        / max(1, device.memory_bytes - found.weights_bytes - found.overhead_bytes(room.concurrency))
+        for device, found in _needs(room, layers)
+    )
+
+
+@lru_cache(maxsize=16_384)
+def _needs(room: _Room, layers: int) -> list[tuple[Device, MemoryNeed]]:
+    """Equal stages of other candidates ask the same again."""
+    place = replace(room.place, layers=layers)
+    return [(device, need(room.shape, place, device, head=place.first)) for device in room.devices]
+
+
+def too_many_stages(shape: Shape, stages: int) -> str | None:
+    return f"{stages} stages are more than its {shape.layers} layers" if stages > shape.layers else None
+
+
+def refusals(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> tuple[str, ...]:
+    """Why its layers cannot be spread over so many devices; none where they can."""
+    found = []
+    if shape.heads % tensor:
+        found.append(f"{shape.heads} attention heads are no multiple of {tensor}")
+    # MLA has one latent for all heads, whatever its table calls KV heads.
+    if shape.kv_bytes_per_token is None and shape.kv_heads % tensor and tensor % shape.kv_heads:
+        found.append(f"{shape.kv_heads} KV heads neither divide by {tensor} nor divide it")
+    if (vocabulary := padded_vocabulary(shape)) % tensor:
+        found.append(f"a vocabulary of {vocabulary} (padded to 64) is no multiple of {tensor}")
+    block, inner = BLOCK.get(shape.weights), known_feed_forward(shape)
+    if expert_parallel and shape.experts % tensor:
+        found.append(f"{shape.experts} experts are no multiple of {tensor}")
+    elif not expert_parallel and block and inner and inner % (tensor * block):
+        what = "an expert's" if shape.experts else "the feed-forward part's"
+        found.append(
+            f"{what} {inner} rows over {tensor} are no multiple of {shape.weights}'s block of {block}"
+        )
+    return tuple(found) if tensor > 1 else ()

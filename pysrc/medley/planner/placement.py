@@ -1,0 +1,255 @@
+"""The chosen layout as its ranks will lie, and what idle fast ports would gain."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from medley.errors import Problem
+from medley.network.fabric.types import NetworkOptions, speed_text
+from medley.planner import (
+    Device,
+    Layout,
+    Stage,
+    by_host,
+    devices,
+    devices_of,
+    hosts_of,
+    listed,
+    named,
+    pipelines,
+    topology,
+)
+from medley.planner.candidates import Sizes
+from medley.planner.choose import CONTEXT, Choice, Goal, choose, figures, score
+from medley.planner.fit import fit, gib
+from medley.planner.host_order import VARIABLE, landing
+from medley.planner.partition import recut
+from medley.planner.plan import KvType, Launcher
+from medley.planner.prediction import Load, predict, timed
+from medley.planner.remedies import NoLayout
+from medley.planner.topology import Topology
+from medley.schema import EngineName, Shape
+
+_ANY_ORDER = 2
+"""Stages: the head's is the first, so there is only one order."""
+_USUAL_CONTEXT = 1024
+"""Tokens that a stream has behind it, on average, where nobody says."""
+_WORTH = 1.05
+"""Predictions that are nearer than this are equal."""
+
+
+@dataclass(frozen=True)
+class PlacementOptions:
+    """What a user asks of a placement; None leaves it to us."""
+
+    goal: Goal = "latency"
+    concurrency: int = 1
+    context: int | None = None
+    sizes: Sizes = field(default_factory=Sizes)
+    hosts: int | None = None
+    gpus: str | None = None
+    """All of these GPUs of one host: indexes, or `all`."""
+    wishes: NetworkOptions = field(default_factory=NetworkOptions)
+    partition: str | None = None
+    """Layers of each stage, as the engine's own variable has them in the user's environment."""
+    one_server: bool = False
+    """Only what one server can run: replicas each on one host, and what its launcher starts."""
+    engine: EngineName = "vllm"
+    launcher: Launcher | None = None
+    """What is to start ranks on several hosts; None: Ray, where hosts have joined."""
+    kv_type: KvType = "auto"
+    balanced: bool = False
+    """Experts by expert parallel, with the load balancer."""
+
+
+def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
+    """The best layout, landed where Ray puts its ranks; a Problem with the numbers where none fits."""
+    if wanted.context and wanted.context > shape.context:
+        raise NoLayout(
+            f"--context {wanted.context} is more than this model can do",
+            cause=f"it was made for {shape.context} tokens",
+            fix=f"--context {shape.context}, or less",
+        )
+    shape = cached(shape, wanted)
+    context = wanted.context or min(shape.context, CONTEXT)
+    load = Load(wanted.concurrency, context_tokens=min(wanted.context or _USUAL_CONTEXT, shape.context))
+    found = site.devices(wanted.gpus)
+    _require_memory(found)
+    link_of = devices.link_of(site.facts, site.wishes(wanted.wishes, wanted.engine), site.measured)
+    chosen = choose(
+        shape,
+        found,
+        topology.compatible_links(link_of, site.origins),
+        goal=wanted.goal,
+        load=load,
+        predict=predict,
+        timed=timed(shape, load),
+        context=context,
+        sizes=wanted.sizes,
+        head=site.head,
+        only=lambda layout: _refusal(layout, site, wanted, len(found)),
+    )
+    layout = chosen.layout
+    why = [
+        *chosen.why,
+        *devices.reasons(site.hosts, site.measured),
+        *topology.source_reasons(site.origins, hosts_of(layout)),
+    ]
+    # Before there is a cluster nobody knows in which order Ray takes its workers.
+    if not site.order and any(len(stages) > _ANY_ORDER for stages in pipelines(layout)):
+        why.append("the order of the stages after the first is Ray's choice; serve cuts the layers for it")
+    warnings = [*chosen.warnings, *topology.incompatible_warnings(site.origins)]
+    if shape.weights != "bf16" and layout.stages[0].devices[0].kind == "cpu":
+        untried = f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
+        warnings.insert(len(chosen.warnings), untried)
+    chosen = replace(chosen, why=tuple(why), warnings=tuple(warnings))
+    return _landed(shape, chosen, site, wanted, context=context, load=load)
+
+
+def cached(shape: Shape, wanted: PlacementOptions) -> Shape:
+    """The model with the KV cache that was asked for."""
+    return shape.model_copy(update={"kv_bits": 8}) if wanted.kv_type == "fp8" else shape
+
+
+def _require_memory(found: Sequence[Device]) -> None:
+    """A Problem where not one device has memory to give, or nobody says how much."""
+    if not found or any(device.memory_bytes for device in found):
+        return
+    names = listed(f"{device.host} {device.index} ({device.name or device.kind})" for device in found)
+    if any(device.total_bytes is None and device.kind != "cpu" for device in found):
+        raise Problem(
+            f"the memory of {names} is not known",
+            cause="nvidia-smi does not say it",
+            fix="medley facts shows what it says; medley serve MODEL --unplanned leaves it to the engine",
+        )
+    raise Problem(
+        f"there is too little memory free on {names}",
+        cause="what is available is no more than what the system keeps; medley facts shows it",
+        fix="end what holds it: ps aux --sort=-rss | head\n"
+        "or give back the page cache: sync; echo 3 | sudo tee /proc/sys/vm/drop_caches",
+    )
+
+
+def _refusal(layout: Layout, site: Topology, wanted: PlacementOptions, ranks: int) -> str | None:
+    """Why this layout is not what was asked for."""
+    used = hosts_of(layout)
+    if lacks := site.lacks(used):
+        return lacks
+    if site.head is not None and site.head not in used:
+        return f"the engine starts on {site.head} and needs a rank there; from that host: --hosts 1"
+    if wanted.hosts and len(used) != wanted.hosts:
+        return f"{len(used)} of the {wanted.hosts} hosts asked for"
+    if wanted.gpus and len(devices_of(layout)) != ranks:
+        return f"not all of --gpus {wanted.gpus}"
+    if site.order and layout.replicas and len(used) > len(pipelines(layout)):
+        return "a second pipeline over several hosts needs a cluster of its own"
+    return _of_one_server(layout, wanted) if wanted.one_server else None
+
+
+def _of_one_server(layout: Layout, wanted: PlacementOptions) -> str | None:
+    """What no launcher starts as one server."""
+    ranks = {host: len(held) for host, held in by_host(devices_of(layout)).items()}
+    if layout.replicas:
+        if any(len({one.host for stage in each for one in stage.devices}) > 1 for each in pipelines(layout)):
+            return "each replica is on several hosts, and is a server of its own"
+        if wanted.engine == "sglang" and len(ranks) > 1:
+            return "SGLang's replicas are on one host; on others each is a server of its own"
+    elif wanted.launcher == "mp" and len(set(ranks.values())) > 1:
+        return "without Ray every host has as many ranks as the next"
+    return None
+
+
+def _landed(
+    shape: Shape, chosen: Choice, site: Topology, wanted: PlacementOptions, *, context: int, load: Load
+) -> Choice:
+    """The same choice as Ray places its ranks, or with the layers that the user gave each stage."""
+    layout = chosen.layout
+    if site.order and len(hosts_of(layout)) > 1 and not layout.replicas:
+        layout, places = landing(layout, site.order)
+        # Otherwise embedding and head are on other hosts.
+        if list(places) != sorted(places):
+            layout = recut(
+                shape,
+                layout,
+                context=context,
+                concurrency=load.concurrency,
+                by="memory" if wanted.goal == "context" else "speed",
+                timed=timed(shape, load),
+            )
+    if wanted.partition is not None:
+        layout = _partitioned(shape, layout, wanted.partition, VARIABLE[wanted.engine])
+    if layout == chosen.layout:
+        return chosen
+    fitted, told = fit(shape, layout, context, load.concurrency), predict(shape, layout, load)
+    if not fitted.fits:
+        raise Problem(
+            f"it does not fit as it would lie: {named(layout)}",
+            cause=f"{gib(fitted.short_bytes)} GiB short: {fitted.worst}; planned was {named(chosen.layout)}",
+            fix=f"unset {VARIABLE[wanted.engine]}: it cuts the layers so"
+            if wanted.partition
+            else "on a worker: medley ray-stop, then medley ray-worker HEAD, which gives it another place",
+        )
+    stale = figures(chosen.fit, chosen.prediction, context, load.concurrency)
+    why = (
+        *(each for each in chosen.why if each not in stale),
+        f"planned {named(chosen.layout)}; lies as {named(layout)}",
+        *figures(fitted, told, context, load.concurrency),
+    )
+    return replace(chosen, layout=layout, fit=fitted, prediction=told, why=why)
+
+
+def _partitioned(shape: Shape, layout: Layout, partition: str, variable: str) -> Layout:
+    words = partition.split(",")
+    layers = [int(word) if word.strip().isdecimal() else 0 for word in words]
+    if len(layers) != len(layout.stages) or sum(layers) != shape.layers or not all(layers):
+        raise Problem(
+            f"{variable}={partition} does not cut this model",
+            cause=f"it has {shape.layers} layers, and planned is {named(layout)}",
+            fix=f"unset {variable}, or force so many stages as it names: --pp {len(words)}",
+        )
+    first, *copies = (
+        tuple(Stage(stage.devices, count) for stage, count in zip(stages, layers, strict=True))
+        for stages in pipelines(layout)
+    )
+    return replace(layout, stages=first, replicas=tuple(copies))
+
+
+def unplaced(site: Topology, wanted: PlacementOptions) -> Layout:
+    """So many ranks as were asked for, on the first hosts, of a model of which no more is known."""
+    found, sizes = site.devices(wanted.gpus), wanted.sizes
+    count = len(found) if wanted.gpus else (sizes.tensor or 1) * (sizes.stages or 1)
+    wide = sizes.tensor or count // (sizes.stages or 1)
+    largest = sorted(found, key=lambda device: -device.memory_bytes)
+    ranks = [device for host in site.order or site.hosts for device in largest if device.host == host]
+    if count > len(ranks) or not wide or count % wide or (sizes.stages or count // wide) * wide != count:
+        raise Problem(
+            f"{count} ranks cannot be made of the {len(ranks)} GPUs or CPUs there are",
+            cause=f"each takes one; tensor parallel {wide}, {sizes.stages or 1} stages",
+            fix="other --tp and --pp, or join more hosts: medley ray-head",
+        )
+    made = Layout(tuple(Stage(tuple(ranks[at : at + wide]), 0) for at in range(0, count, wide)))
+    if wanted.hosts and len(hosts_of(made)) != wanted.hosts:
+        raise Problem(
+            f"{count} ranks do not lie on {wanted.hosts} hosts",
+            cause=f"they lie on {listed(hosts_of(made))}; nothing is known of this model by which to cut it",
+            fix="--tp and --pp, together as many ranks as these hosts have GPUs, or CPUs",
+        )
+    return made
+
+
+def idle_ports_gain(shape: Shape, site: Topology, wanted: PlacementOptions, choice: Choice) -> Iterator[str]:
+    """In a sentence what to type and how fast it would be; nothing where it would be no faster."""
+    found = site.idle_ports(site.wishes(wanted.wishes, wanted.engine))
+    if not found or wanted.wishes.transport == "tcp":
+        return
+    try:
+        better = placement(shape, site.with_addresses(found), wanted)
+    except Problem:
+        return
+    now, then = (score(wanted.goal, each.prediction) for each in (choice, better))
+    if then >= _WORTH * now and better.prediction.fitted:
+        speed = speed_text(max(link.mbit or 0 for links in found.values() for link in links))
+        yield (
+            f"{', '.join(found)} have fast ports that lie idle ({speed}): with addresses on them "
+            f"{then:.1f} tokens/s instead of {now:.1f} ({named(better.layout)}); "
+            "on each: sudo medley link setup"
+        )

@@ -1,0 +1,255 @@
+"""What an engine runs with: the chosen layout as numbers, each with its reason.
+
+FlashInfer compiles the kernels of a model's experts after the weights are loaded. It calls ninja, which
+starts a job for each core and two more unless MAX_JOBS says otherwise. Each job takes 3 to 8 GiB (flashinfer
+issue 3634, pull requests 3636, 3665, 3899): the 22 jobs of a DGX Spark exhaust the memory that it shares with
+its GPU.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from medley.errors import Problem
+from medley.host.facts import GIB, Facts
+from medley.planner import Layout, devices_of, hosts_of, layers, sizes
+from medley.planner.choose import Choice
+from medley.planner.fit import Fit, Rank, gib, utilization
+from medley.planner.memory import is_unified
+from medley.schema import EngineName, Model, Shape
+
+_EXPERTS_JOB = 8 * GIB
+_SYSTEM = 16 * GIB
+# An attention kernel is small, but it is compiled once the KV cache has taken what it may.
+_ATTENTION_JOB = 3 * GIB
+# A CPU's memory is the host's: the cache takes no more of it than this, however much could be had.
+_CPU_KV_SHARE = 4
+_MIB = 1 << 20
+_FP8_BITS = 8
+# vllm-project/vllm pull request 29431.
+_AUTO_SINCE = (0, 14)
+# The first vLLM with each parser, where images with an older one are about: vllm-project/recipes issue 51 and
+# pull request 83, zai-org/GLM-4.5 pull request 5, vllm-project/vllm pull request 36393.
+_PARSER_SINCE: Mapping[str, tuple[int, ...]] = {
+    "glm45": (0, 10, 1),
+    "qwen3_coder": (0, 10, 1),
+    "openai": (0, 10, 2),
+    "nemotron_v3": (0, 18),
+}
+
+Launcher = Literal["solo", "ray", "mp"]
+KvType = Literal["auto", "fp8"]
+Arguments = tuple[tuple[tuple[str, ...], str], ...]
+"""Flags, and why they are given."""
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The processes of a model that is started without Ray, one on each host, as one of them sees it."""
+
+    count: int
+    rank: int
+    """Of this one; the first has the API."""
+    address: str
+    """Of the first, where the others find it."""
+    port: int
+    here: str = ""
+    """This one's own, on the same wire."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one engine is told; None leaves it to the engine. `why` has a sentence for each decision."""
+
+    gpus: tuple[int, ...] = ()
+    """Of this host, where it runs here alone; empty: all there are, or none."""
+    tensor_parallel: int = 1
+    stages: int = 1
+    partition: str | None = None
+    """Layers of each stage in order of ranks."""
+    expert_parallel: bool = False
+    balanced: bool = False
+    """The load balancer moves experts that are busy to ranks that are not (EPLB)."""
+    launcher: Launcher = "solo"
+    """What starts its ranks: Ray, or a process of the engine's own on each host; solo: all are on one."""
+    hosts: int = 1
+    places: tuple[str, ...] = ()
+    """With `ray`, the address of each rank's host, in order of ranks."""
+    nodes: Nodes | None = None
+    """With `mp`, which of its processes this one is."""
+    replicas: int = 1
+    """Data parallel: engines side by side behind one address, each with all of the above."""
+    replicas_here: int = 1
+    """Of these on this host; `replicas_before`: on the hosts before it."""
+    replicas_before: int = 0
+    kv_cache_bytes: int | None = None
+    kv_cache_tokens: int | None = None
+    """The same in tokens, as the rank with the fewest holds them."""
+    kv_type: KvType = "auto"
+    memory_utilization: float | None = None
+    """Share of a GPU's memory that the engine may take."""
+    static_share: float | None = None
+    """The part of it for weights and KV cache alone."""
+    threads: int = 1
+    """Of the host's CPU, where that runs the model: the fewest of all hosts."""
+    context: int | None = None
+    """Tokens of the longest sequence; None: the longest that fits."""
+    longest: int | None = None
+    """How long that is, so that it surely fits."""
+    finds_longest: bool = True
+    """Whether the engine finds it by itself."""
+    sequences: int | None = None
+    batch_tokens: int | None = None
+    eager: bool = False
+    arguments: Arguments = ()
+    unread: tuple[str, ...] = ()
+    """Parsers of the model that this version of the engine does not have."""
+    compile_jobs: int | None = None
+    """Compilers that may run at once on a host while the engine starts; None on a CPU, or where unknown."""
+    why: tuple[str, ...] = ()
+
+
+def plan(
+    shape: Shape,
+    choice: Choice,
+    facts: Mapping[str, Facts],
+    model: Model | None = None,
+    *,
+    context: int | None = None,
+    launcher: Launcher = "solo",
+    arguments: Arguments = (),
+) -> Plan:
+    """How an engine runs this choice; `facts`: its hosts', `context`: as asked for."""
+    layout, fit, cpu = choice.layout, choice.fit, _is_cpu(choice.layout)
+    bare = unplanned(layout, facts, model, launcher=launcher)
+    cached, reason = _cpu_cache(shape, fit, _cpu_share(layout, facts)) if cpu else _gpu_cache(fit)
+    return replace(
+        bare,
+        partition=layers(layout) if len(layout.stages) > 1 else None,
+        expert_parallel=layout.expert_parallel,
+        kv_cache_bytes=cached,
+        kv_cache_tokens=_tokens(fit, cached or fit.kv_cache_bytes),
+        kv_type="fp8" if shape.kv_bits == _FP8_BITS else "auto",
+        memory_utilization=None if cpu else fit.utilization,
+        static_share=None if cpu else _static_share(fit),
+        context=context,
+        # The engine's own memory is an estimate, and it refuses too long a context.
+        longest=shape.context if fit.context >= shape.context else fit.context * 7 // 8,
+        sequences=fit.sequences,
+        batch_tokens=fit.batch_tokens,
+        arguments=arguments,
+        compile_jobs=None if cpu else compile_jobs(fit.ranks, facts),
+        why=(*choice.why, *choice.warnings, reason, *bare.why),
+    )
+
+
+def unplanned(
+    layout: Layout, facts: Mapping[str, Facts], model: Model | None = None, *, launcher: Launcher = "solo"
+) -> Plan:
+    """The ranks of a model of which no more is known: cut and fitted as the engine does by itself."""
+    (tensor, stages, replicas), hosts, cpu = sizes(layout), hosts_of(layout), _is_cpu(layout)
+    # Code for a CPU is compiled with the host's own compiler.
+    bare = [host for host in hosts if cpu and "g++" not in facts[host].software.programs]
+    return Plan(
+        gpus=tuple(device.index for device in devices_of(layout)) if launcher == "solo" and not cpu else (),
+        tensor_parallel=tensor,
+        stages=stages,
+        launcher=launcher,
+        hosts=len(hosts),
+        replicas=replicas,
+        kv_cache_bytes=_cpu_share(layout, facts) if cpu else None,
+        memory_utilization=(None if cpu else utilization(devices_of(layout))) or None,
+        threads=min(facts[host].cpu.threads for host in hosts) if cpu else 1,
+        eager=bool(bare or (model and model.eager)),
+        why=(f"not compiled: {', '.join(bare)} has no C++ compiler",) if bare else (),
+    )
+
+
+def understood(plan: Plan, engine: EngineName, version: str | None, model: Model | None) -> Plan:
+    """The same for an engine of this version, which may be older than the one that our locks have."""
+    known = tuple(int(part) for part in re.findall(r"\d+", version or "")[:3])
+    if engine != "vllm" or not known:
+        return plan
+    parsers = (model.tool_parser, model.reasoning_parser) if model else ()
+    unread = [name for name in dict.fromkeys(parsers) if name and known < _PARSER_SINCE.get(name, ())]
+    why = [f"vLLM {version} has no parser {name}: what it would read stays text" for name in unread]
+    if known < _AUTO_SINCE and plan.longest and not plan.context:
+        why.append(f"a context of {plan.longest} tokens: vLLM {version} does not find the longest by itself")
+        plan = replace(plan, finds_longest=False)
+    return replace(plan, unread=tuple(unread), why=(*plan.why, *why))
+
+
+def balanced(plan: Plan, shape: Shape) -> Plan:
+    """The same with whole experts on each rank, and the load balancer that moves them; a Problem without."""
+    ranks = plan.tensor_parallel * plan.replicas
+    if not shape.experts or ranks == 1:
+        raise Problem(
+            "there are no experts to balance",
+            cause="this model has none" if not shape.experts else "all of them are on one rank",
+            fix="leave --eplb out" if not shape.experts else "--tp 2, or more: experts are spread over ranks",
+        )
+    why = f"--eplb, as asked: {shape.experts} experts of a layer, whole, over {ranks} ranks"
+    return replace(plan, expert_parallel=True, balanced=True, why=(*plan.why, why))
+
+
+def compile_jobs(ranks: Sequence[Rank], facts: Mapping[str, Facts]) -> int:
+    """MAX_JOBS for all hosts of these ranks: that of the host which bears the fewest, at least 1."""
+    bounds = []
+    for host in {rank.device.host for rank in ranks}:
+        # The memory of a GPU that is not shared with the host leaves the host's alone.
+        shared = [rank for rank in ranks if rank.device.host == host and is_unified(rank.device.kind)]
+        free = facts[host].memory.available_bytes
+        bounds += [
+            (free - sum(rank.weights_bytes for rank in shared) - _SYSTEM) // _EXPERTS_JOB,
+            (free - sum(rank.device.memory_bytes for rank in shared)) // _ATTENTION_JOB,
+            facts[host].cpu.threads,
+        ]
+    return max(1, min(bounds, default=1))
+
+
+def _is_cpu(layout: Layout) -> bool:
+    return layout.stages[0].devices[0].kind == "cpu"
+
+
+def _tokens(fit: Fit, cached: int | None) -> int | None:
+    """How many the rank with the largest cache holds in so many bytes, the recurrent states aside."""
+    each = max((rank.need.token_bytes + rank.need.windowed_bytes for rank in fit.ranks), default=0)
+    states = max((rank.need.state_bytes * fit.sequences for rank in fit.ranks), default=0)
+    return max(0, cached - states) // each if cached and each else None
+
+
+def _static_share(fit: Fit) -> float | None:
+    """What every rank may take, less what its engine takes beside weights and KV cache."""
+    if fit.utilization is None:
+        return None
+    parts = [rank.overhead_bytes / (rank.device.total_bytes or 1) for rank in fit.ranks]
+    return max(0.01, math.floor((fit.utilization - max(parts)) * 100) / 100)
+
+
+def _gpu_cache(fit: Fit) -> tuple[int | None, str]:
+    """Each rank's KV cache, or None where a share of its memory says the same."""
+    if fit.utilization_does:
+        why = f"{fit.utilization:.0%} of each GPU's memory: weights, engine, and KV cache with the rest"
+        return None, why
+    words = gib(fit.kv_cache_bytes or 0)
+    return fit.kv_cache_bytes, f"KV cache {words} GiB on each rank: all that the tightest has left"
+
+
+def _cpu_share(layout: Layout, facts: Mapping[str, Facts]) -> int:
+    return min(facts[host].memory.available_bytes for host in hosts_of(layout)) // _CPU_KV_SHARE
+
+
+def _cpu_cache(shape: Shape, fit: Fit, share: int) -> tuple[int, str]:
+    """Each rank's: what can be of use, or the host's share; never less than what was asked for needs."""
+    useful = max(rank.need.kv_bytes(shape.context, fit.sequences) for rank in fit.ranks)
+    asked = max(rank.kv_bytes for rank in fit.ranks)
+    cached = max(asked, min(share, useful, fit.kv_cache_bytes or 0))
+    reasons = {
+        asked: "what was asked for needs no less",
+        share: f"a quarter of the {gib(_CPU_KV_SHARE * share)} GiB available",
+        useful: f"{fit.sequences} sequences of {shape.context} tokens need no more",
+    }
+    why = reasons.get(cached, "all that the tightest host has left")
+    return -(-cached // _MIB) * _MIB, f"KV cache {cached / GIB:.2f} GiB on each rank: {why}"

@@ -1,0 +1,149 @@
+"""What would make a model fit, or the sizes the user forced possible."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from medley.errors import Problem
+from medley.model.shape import BYTES
+from medley.planner import Device, Layout, Stage, devices_of, named
+from medley.planner.candidates import FREE, Evaluated, Evaluation, expert_ways
+from medley.planner.fit import fit, gib, largest
+from medley.planner.partition import recut, refusals, too_many_stages
+from medley.schema import Shape, Weights
+
+_MOST_HOSTS = 64
+# What models are published in, where their makers offer less than 16 bits.
+_VARIANTS: tuple[Weights, ...] = ("fp8", "nvfp4")
+
+
+@dataclass(frozen=True)
+class Variant:
+    weights: str
+    size_bytes: int
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Remedies:
+    context: int
+    """The largest that fits at the concurrency asked for; 0 where none does."""
+    concurrency: int
+    """The same of sequences at the context asked for."""
+    variants: tuple[Variant, ...]
+    """The model in fewer bits, its embedding and head as they are."""
+    hosts: int | None
+    """So many like the largest would hold it, in a pipeline; None where that many are not to be had."""
+    host: str
+
+    def __iter__(self) -> Iterator[str]:
+        """In words."""
+        if self.context:
+            yield f"a context of {self.context} tokens fits"
+        if self.concurrency:
+            yield f"{self.concurrency} sequences at once fit"
+        for each in self.variants:
+            does = "fits" if each.fits else "does not fit either"
+            yield f"in {each.weights} it would have about {gib(each.size_bytes)} GiB, which {does}"
+        if self.hosts:
+            yield f"{self.hosts} hosts like {self.host} would hold it, as a pipeline"
+
+
+class NoLayout(Problem):
+    """No layout is as asked for."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        cause: str,
+        fix: str,
+        remedies: Remedies | None = None,
+        rows: Evaluation | None = None,
+    ) -> None:
+        """`remedies`: None where nothing could be cut as asked; `rows`: None where nothing was evaluated."""
+        super().__init__(what, cause=cause, fix=fix)
+        self.remedies, self.rows = remedies, rows
+
+
+def too_large(table: Evaluation, tight: Sequence[Evaluated]) -> NoLayout:
+    """By how much the nearest of these rows is too large, and what would fit instead."""
+    asked = table.asked
+    reasons = [f"{each.what}: {each.because}" for each in table.ruled]
+    if not tight:
+        cause = "\n".join(reasons) or "there is no device"
+        return NoLayout("no layout is as asked for", cause=cause, fix="ask for less", rows=table)
+    least = min(tight, key=lambda row: (row.fit.short_bytes, named(row.layout)))
+    found = replace(
+        remedies(table.shape, least.layout, asked.context, asked.concurrency),
+        context=max(row.fit.context for row in tight),
+        concurrency=max(row.fit.concurrency for row in tight),
+    )
+    forced_by = "" if asked.sizes == FREE else f"; as {asked.sizes} says"
+    nearest = f"{gib(least.fit.short_bytes)} GiB short in the nearest of {len(tight)} layouts{forced_by}"
+    return NoLayout(
+        f"the model does not fit with {asked.concurrency} at once of {asked.context} tokens",
+        cause="\n".join((nearest, f"{named(least.layout)}: {least.fit.worst}", *reasons)),
+        fix="\n".join(found) or "a smaller model",
+        remedies=found,
+        rows=table,
+    )
+
+
+def remedies(shape: Shape, layout: Layout, context: int, concurrency: int) -> Remedies:
+    """What would make this layout fit."""
+    found = fit(shape, layout, context, concurrency)
+    device = max(devices_of(layout), key=lambda device: (device.memory_bytes, device.host))
+
+    def fits(shape: Shape, layout: Layout) -> bool:
+        cut = recut(shape, layout, context=context, concurrency=concurrency)
+        return fit(shape, cut, context, concurrency).fits
+
+    def variants() -> Iterator[Variant]:
+        for weights in _VARIANTS:
+            ratio = BYTES[weights] / BYTES[shape.weights]
+            if ratio < 1:
+                names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
+                scaled = {name: round(getattr(shape, name) * ratio) for name in names}
+                smaller = shape.model_copy(update=scaled | {"weights": weights})
+                size = smaller.layers * smaller.layer_bytes + smaller.embedding_bytes + smaller.head_bytes
+                yield Variant(weights, size, fits(smaller, layout))
+
+    def in_pipeline(count: int) -> bool:
+        stages = tuple(Stage((replace(device, host=f"{nth}"),), 1) for nth in range(count))
+        return fits(shape, Layout(stages))
+
+    most = min(_MOST_HOSTS, shape.layers)
+    fewest = largest(most, lambda count: not in_pipeline(count)) + 1
+    hosts = fewest if fewest <= most else None
+    return Remedies(found.context, found.concurrency, tuple(variants()), hosts, device.host)
+
+
+def impossible(table: Evaluation, devices: Sequence[Device]) -> NoLayout:
+    """Why there is no layout of the sizes asked for."""
+    shape, sizes = table.shape, table.asked.sizes
+    tensor, stages = sizes.tensor or 1, sizes.stages or 1
+    ranks = tensor * stages * (sizes.replicas or 1)
+    if ranks > len(devices):
+        what = f"{sizes} needs {ranks} devices, and there are {len(devices)}"
+        cause = "each rank takes one GPU, or one host without any"
+        fix = "ask for less, or join more hosts: medley ray-worker HEAD"
+    elif not expert_ways(shape, tensor):
+        what = f"--tp {tensor} cannot be: the model does not divide so"
+        because = (
+            reason
+            for whole in ((False, True) if shape.experts else (False,))
+            for reason in refusals(shape, tensor, expert_parallel=whole)
+        )
+        cause = "\n".join(dict.fromkeys(because))
+        able = [str(size) for size in range(1, len(devices) + 1) if expert_ways(shape, size)]
+        fix = f"--tp with one of {', '.join(able)}, or --pp {tensor}"
+    elif many := too_many_stages(shape, stages):
+        what, cause = f"--pp {sizes.stages} cannot be", many
+        fix = f"--pp {shape.layers} at most, or leave it out"
+    else:
+        what = f"no layout has {sizes}"
+        cause = "\n".join(f"{each.what}: {each.because}" for each in table.ruled) or (
+            f"{len(devices)} devices do not make one: a CPU and a GPU never share a model"
+        )
+        fix = "leave --tp, --pp and --dp out"
+    return NoLayout(what, cause=cause, fix=fix, rows=table)

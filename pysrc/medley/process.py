@@ -1,0 +1,261 @@
+"""Start, watch and end processes; the only module that may.
+
+Everything it starts is a `Command`, dies with medley, and is ended with all its children.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+from typing import IO, TypeVar
+
+from medley import storage, transcript
+from medley.command import Command
+from medley.errors import Problem, in_words
+from medley.process_identity import Identity, descendants, end_processes, kill_processes, of, present
+
+_ASK_LIMIT_S = 60
+_UNDO_LIMIT_S = 30
+_LAST_LINES = 400
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+OnLine = Callable[[str], None]
+T = TypeVar("T")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended: its exit status (128 + signal where one killed it) and its last lines."""
+
+    status: int
+    lines: tuple[str, ...]
+
+
+def run(command: Command, *, limit_s: float | None = None, on_line: OnLine | None = None) -> Finished:
+    """Run a command to its end; past `limit_s`, or on Ctrl-C, it is ended with all its children."""
+    process = Process(command, on_line or (lambda _: None))
+    finished = None
+    try:
+        finished = process.wait(limit_s)
+    finally:
+        if finished is None:
+            process.stop(grace_s=5)
+    if finished is None:
+        raise Problem(
+            f"{Path(command.argv[0]).name} did not finish",
+            cause=f"its limit is {limit_s:.0f} s",
+            fix=f"run it by itself to see where it hangs: {command}",
+        )
+    return finished
+
+
+def ask(
+    questions: Iterable[str],
+    variables: Mapping[str, str] | None = None,
+    *,
+    limit_of_all_s: float = transcript.LIMIT_OF_ALL_S,
+) -> transcript.Transcript:
+    """Ask this host, in one round trip; `variables` are added to our own environment."""
+    command = ("sh", "-c", transcript.script(questions, limit_of_all_s=limit_of_all_s))
+    env = {**os.environ, **(variables or {})}
+    try:
+        done = subprocess.run(
+            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Problem(
+            "this host does not answer questions about itself",
+            cause=f"a question was still open after {_ASK_LIMIT_S} s, though each has a limit",
+            fix="look for a process that cannot be killed (state D): ps -eo pid,stat,args | grep ' D'",
+        ) from error
+    return transcript.parse(done.stdout.decode("utf-8", "ignore"))
+
+
+def attend(command: Command) -> int:
+    """Run it on our terminal, where it may ask the user. Returns its exit status."""
+    child = subprocess.Popen(command.argv, env=command.environment(os.environ), preexec_fn=_die_with_parent)  # noqa: PLW1509 - as below
+    try:
+        return _exit_status(child.wait())
+    except BaseException:
+        child.terminate()
+        child.wait()
+        raise
+
+
+def detach(command: Command, log: Path) -> int:
+    """Start it so that it outlives us and our terminal. Returns its process id."""
+    storage.make(log.parent)
+    program = which(command.argv[0])
+    if program is None:
+        raise Problem(f"{command.argv[0]} cannot be started", cause="there is none", fix="put it on PATH")
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    env = command.environment(os.environ)
+    return os.posix_spawn(program, command.argv, env, file_actions=files, setsid=True)
+
+
+def program(name: str) -> str | None:
+    """Where PATH has a program, or None."""
+    return which(name)
+
+
+def wait_until(predicate: Callable[[], T], limit_s: float, *, every_s: float = 0.05) -> T:
+    """Ask again and again until the answer is true or `limit_s` has passed; returns the last answer."""
+    deadline = time.monotonic() + limit_s
+    while not (found := predicate()) and time.monotonic() < deadline:
+        time.sleep(every_s)
+    return found
+
+
+class Process:
+    """A running command: its own process group, its output passed on line by line, or stderr `on_error`."""
+
+    def __init__(
+        self, command: Command, on_line: OnLine, on_error: OnLine | None = None, *, heard: bool = False
+    ) -> None:
+        """`heard`: it reads what `say` sends; without, its standard input is empty."""
+        self.command = command
+        self.last: deque[str] = deque(maxlen=_LAST_LINES)
+        stdin = subprocess.PIPE if heard else subprocess.DEVNULL
+        self._child = _spawn(command, stdin, subprocess.PIPE if on_error else subprocess.STDOUT)
+        self._reaping = threading.Lock()
+        self._identity = present(self.pid)  # at least as a zombie, until it is reaped
+        streams = ((self._child.stdout, on_line), (self._child.stderr, on_error))
+        self._readers = [threading.Thread(target=self._read, args=each, daemon=True) for each in streams]
+        try:
+            for reader in self._readers:
+                reader.start()
+        except BaseException:  # Ctrl-C: nobody else knows of it yet
+            self.stop(grace_s=5)
+            raise
+
+    @property
+    def pid(self) -> int:
+        return int(self._child.pid)
+
+    def say(self, line: str) -> bool:
+        """Write a line to its standard input; false where it does not listen any more."""
+        if self._child.stdin is None:
+            raise AssertionError(self.command)
+        with suppress(OSError, ValueError):
+            self._child.stdin.write(f"{line}\n")
+            self._child.stdin.flush()
+            return True
+        return False
+
+    def hang_up(self) -> None:
+        """Close its standard input."""
+        if self._child.stdin:
+            with suppress(OSError):
+                self._child.stdin.close()
+
+    def poll(self) -> Finished | None:
+        """How it ended, or None while it runs."""
+        with self._reaping:
+            status = self._child.poll()
+        if status is None:
+            return None
+        # Children of a dead engine may hold its output open: its last lines come at once or never.
+        for reader in self._readers:
+            if reader.is_alive():
+                reader.join(timeout=2)
+        return Finished(_exit_status(status), tuple(self.last))
+
+    def wait(self, limit_s: float | None = None) -> Finished | None:
+        """How it ended, or None when `limit_s` ran out first."""
+        return self.poll() if self._identity.ends_within(limit_s) else None
+
+    def interrupt(self) -> None:
+        """Ask it to end, and do not wait."""
+        self._signal(signal.SIGTERM)
+
+    def stop(self, grace_s: float = 15) -> None:
+        """End it and every process it started: ask first, and kill after `grace_s` seconds."""
+        tree = self._tree()
+        if self._identity.ends_within(0):
+            end_processes(tree, grace_s)
+        else:
+            self._signal(signal.SIGTERM)
+            if not self._identity.ends_within(grace_s):
+                tree |= self._tree()
+                self._signal(signal.SIGKILL)
+                self._identity.ends_within(None)
+        if self.command.undo:  # a container, which may be gone already
+            undo = subprocess.Popen(
+                self.command.undo,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.STDOUT,
+            )
+            with suppress(subprocess.TimeoutExpired):
+                undo.wait(_UNDO_LIMIT_S)
+        kill_processes(tree)
+        self.poll()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Send its group a signal, unless it is reaped: then its number may be another's."""
+        with self._reaping:  # another thread may be about to
+            if of(self.pid) == self._identity:
+                os.killpg(self.pid, number)
+
+    def _tree(self) -> set[Identity]:
+        """Return its descendants, and what of its group came to us when its parent ended."""
+        with self._reaping:
+            found = of(self.pid)
+            if found not in {None, self._identity}:  # another has its number, which its group kept from use
+                return set()
+            below = descendants(self.pid) if found else set()
+        for each in descendants(os.getpid()):
+            with suppress(ProcessLookupError):
+                if os.getpgid(each.pid) == self.pid:
+                    below.add(each)
+        return below - {self._identity}
+
+    def _read(self, stream: IO[str] | None, on_line: OnLine | None) -> None:
+        with stream or nullcontext(()) as lines:
+            for raw in lines:
+                self.last.append(raw.rstrip("\n"))
+                if on_line:
+                    on_line(raw.rstrip("\n"))
+
+
+def _spawn(command: Command, stdin: int, stderr: int) -> "subprocess.Popen[str]":
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans of what we start come to us, to be ended too
+    try:
+        return subprocess.Popen(
+            command.argv,
+            env=command.environment(os.environ) | storage.secrets(command.secrets),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            errors="replace",
+            process_group=0,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - one C call; it takes no lock
+        )
+    except (FileNotFoundError, PermissionError) as error:
+        raise Problem(
+            f"{command.argv[0]} cannot be started",
+            cause=in_words(error),
+            fix=f"install it, or put it on PATH: command -v {Path(command.argv[0]).name}",
+        ) from error
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def _exit_status(status: int) -> int:
+    return 128 - status if status < 0 else status

@@ -1,0 +1,45 @@
+"""Protocol by which long work reports stages and notes."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Progress(Protocol):
+    def stage(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """What is done now, for as long as the context lasts."""
+
+    def line(self, text: str) -> None:
+        """What the program that does it says."""
+
+    def note(self, text: str) -> None:
+        """What the user should know, whatever becomes of it."""
+
+
+class SilentProgress:
+    """Nobody watches."""
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        del name
+        yield
+
+    def line(self, text: str) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+SILENT = SilentProgress()
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a launch reports: its progress, medley's own lines, and the lines of the program that runs."""
+
+    watch: Progress
+    say: Callable[[str], None]
+    """A line of medley's own."""
+    out: Callable[[str], None]
+    """A line that the program printed to stdout."""
+    error: Callable[[str], None]

@@ -1,0 +1,191 @@
+"""Servers on this host and what each runs."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from medley import process_identity, storage
+from medley.cluster import units
+from medley.cluster.remote import Server
+from medley.cluster.unit_file import UNIT
+from medley.engine import Serving
+from medley.engine.launch import Launch, Order
+from medley.errors import Problem
+from medley.planner import Layout
+from medley.schema import EngineName
+
+_END_LIMIT_S = 40
+_KEY_FLAGS, _HIDDEN = {"--api-key", "--admin-api-key"}, "API-KEY"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a server runs; kept beside its note."""
+
+    engine: EngineName
+    model: str
+    """What `medley serve` was given."""
+    target: str
+    """Where its weights are."""
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    plan: dict[str, Any]
+    layout: Layout | None = None
+
+    @property
+    def programs(self) -> Path:
+        """The folder of the engine environment's programs; out of an image it is that of docker or podman."""
+        return Path(self.argv[0]).parent
+
+
+def url(listens: Serving) -> str:
+    """Return where this host itself reaches the server."""
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not bound
+    return f"http://{everywhere.get(listens.address, listens.address)}:{listens.port}/v1"
+
+
+@contextmanager
+def note_server(
+    url: str, model: str, port: int, key: Path | None = None, state: str = "starting"
+) -> Iterator[Callable[[str], None]]:
+    """Keep the note while the body runs, which may report another state."""
+
+    def report(state: str) -> None:
+        us, where = process_identity.own_identity(), str(key) if key else None
+        found = Server(url, model, us.pid, us.started, us.boot, where, state, time.time())
+        with suppress(OSError):  # the disk is full: the server goes on, and is shown as it was
+            storage.write(_note(port), json.dumps(asdict(found)))
+
+    report(state)
+    try:
+        yield report
+    finally:
+        _note(port).unlink(missing_ok=True)
+
+
+def require_none(port: int) -> None:
+    """Raise a Problem where another `medley serve` has this port, though it may not listen yet."""
+    found = _read(_note(port))
+    if found:
+        raise Problem(
+            f"port {port} is taken by another medley serve",
+            cause=f"process {found.pid} serves {found.model} there, or is about to",
+            fix=f"end it: medley stop --port {port}; or take another port: --port {port + 1}",
+        )
+
+
+@contextmanager
+def log(path: Path) -> Iterator[Callable[[str], object]]:
+    """A function that keeps a line in a new log file; the log before it stays as NAME.1."""
+    storage.make(path.parent)
+    if path.exists():
+        path.replace(path.with_name(f"{path.name}.1"))
+    # Without a buffer, so that a disk which is full costs lines of the log and not the server.
+    with path.open("wb", buffering=0) as file:
+
+        def keep(line: str) -> None:
+            with suppress(OSError):
+                file.write(f"{line}\n".encode(errors="replace"))
+
+        yield keep
+
+
+def newest() -> Server | None:
+    """The one started last whose process is still there."""
+    return next(iter(servers()), None)
+
+
+def is_ready(port: int) -> bool:
+    """Whether what is served at this port answers requests."""
+    found = _read(_note(port))
+    return found is not None and found.state == "ready"
+
+
+def end_servers(port: int | None, note: Callable[[str], None]) -> int:
+    """End what is served here, or at this port alone; returns how many servers that were."""
+    states = (state.name for state in units.states())
+    names = [name for name in states if (name == f"{UNIT}{port}" if port else name.startswith(UNIT))]
+    for name in names:
+        note(f"end {name} …")
+        units.stop(name)
+    found = [server for server in servers() if port is None or server.url.endswith(f":{port}/v1")]
+    for server in found:
+        note(f"end the server of process {server.pid} …")
+    process_identity.end_processes([server.identity for server in found], _END_LIMIT_S)
+    for file in folder().glob("*.json"):
+        if _read(file) is None and (port is None or file.stem == str(port)):
+            note(f"forget {file.name}: its server ended without a word, as in a power cut")
+            file.unlink(missing_ok=True)
+    return len(names) + len(found)
+
+
+def servers() -> list[Server]:
+    """All whose processes are still there, the one started last first."""
+    notes = sorted(folder().glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    return list(filter(None, map(_read, notes)))
+
+
+def _read(path: Path) -> Server | None:
+    """A note, if its process is still there: the very one, and not another with its number."""
+    server = storage.record(path, Server)
+    return server if server and server.identity.alive else None
+
+
+def _note(port: int) -> Path:
+    return folder() / f"{port}.json"
+
+
+def folder() -> Path:
+    return storage.state() / "serving"
+
+
+def description(order: Order, launch: Launch, layout: Layout | None) -> Description:
+    command = launch.command
+    return Description(
+        order.wanted.engine,
+        order.weights.name,
+        order.serving.target,
+        tuple(_without_keys(command.argv)),
+        dict(command.env),
+        json.loads(json.dumps(asdict(launch.plan))),
+        layout,
+    )
+
+
+@contextmanager
+def keep_description(port: int, found: Description) -> Iterator[None]:
+    """Keep it beside the note of its server while that runs."""
+    file = folder() / f"{port}.what"
+    storage.write(file, json.dumps(asdict(found)))
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def description_of(port: int) -> Description | None:
+    """Return what this port's server runs; None where there is none, or another medley wrote it."""
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - a tenth of a second
+
+    try:
+        return TypeAdapter(Description).validate_python(storage.table(folder() / f"{port}.what"))
+    except ValidationError:
+        return None
+
+
+def _without_keys(argv: tuple[str, ...]) -> Iterator[str]:
+    """Hide a user's own --api-key: any user of this host could read it, but it need not go further."""
+    before = ""
+    for word in argv:
+        name, equals, _ = word.partition("=")
+        if before in _KEY_FLAGS:
+            yield _HIDDEN
+        elif name in _KEY_FLAGS and equals:
+            yield f"{name}={_HIDDEN}"
+        else:
+            yield word
+        before = word

@@ -1,0 +1,183 @@
+"""Suggest commands that would fit instead, each planned before it is shown; engine sources of hosts."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from shlex import join
+
+from medley import cluster, config
+from medley.command import renamed, switched, without
+from medley.engine.launch import Order
+from medley.environment import engine_source
+from medley.errors import Problem
+from medley.host.hypothetical import imagined
+from medley.host.kind import kind_of
+from medley.planner import Device, topology
+from medley.planner.candidates import FREE, Evaluation, Sizes
+from medley.planner.choose import Choice
+from medley.planner.fit import gib
+from medley.planner.placement import PlacementOptions, idle_ports_gain, placement
+from medley.planner.remedies import NoLayout, Remedies
+from medley.planner.topology import Topology
+from medley.schema import Model, Shape
+
+_SIZES = ("--tp", "--pp", "--dp")
+_GRAIN = 1024
+_LEAST_CONTEXT = 16
+_MOST_HOSTS = 64
+_TRIED = 3
+_NEAR = 1.25
+"""Memory of two hosts without a GPU that are taken to be alike."""
+
+
+def with_engine_sources(
+    site: Topology, wanted: PlacementOptions, asked: engine_source.EngineRequest, model: Model | None = None
+) -> Topology:
+    """The site with the origins of its hosts, for this model; those of a running cluster agree already."""
+    if site.order:
+        return site
+    images, engine = wanted.launcher != "mp", wanted.engine
+    locked = engine_source.locked()
+    pinned = any(os.environ.get(name) for name in ("MEDLEY_FLAKE", "MEDLEY_TOOLKIT", engine_source.OWN_NCCL))
+    origins = {}
+    for name, (_, kind) in site.hosts.items():
+        found = engine_source.engine_source(kind, engine, asked, locked, images=images, pinned=pinned)
+        lacks = engine_source.unknown(model, engine, found.versions.get(engine))
+        origins[name] = replace(found, lacks=lacks)
+    return replace(site, origins=origins)
+
+
+def placed(order: Order, shape: Shape, site: Topology) -> Choice:
+    """Return its placement, with a warning where idle ports would make it faster.
+
+    Where it does not fit, the Problem's fix lists commands that would, and what makes hosts compatible.
+    """
+    try:
+        choice = placement(shape, site, order.wanted)
+        gained = idle_ports_gain(shape, site, order.wanted, choice)
+        return replace(choice, warnings=(*choice.warnings, *gained))
+    except NoLayout as problem:
+        changed = _changes(order, shape, site, problem)
+        found = (*_missing_hosts(site), *changed, *topology.incompatible_remedies(site.origins))
+        fix = "\n".join(found) or problem.fix
+        raise Problem(problem.what, cause=problem.cause, fix=fix, status=problem.status) from problem
+
+
+def _missing_hosts(site: Topology) -> Iterator[str]:
+    """Hosts of cluster.toml that are missing in the cluster which runs."""
+    if not site.order or cluster.file() is None:
+        return
+    here, wanted = len(site.hosts), len(cluster.read().hosts)
+    if wanted > here:
+        yield f"medley up  # {here} of the {wanted} hosts of cluster.toml are here; then the same again"
+
+
+def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> Iterator[str]:
+    """As commands; behind # what they change, where it does not show."""
+    wanted, typed = order.wanted, order.typed or ("medley", "plan", order.weights.name)
+    # A running cluster, or the user, may lay the ranks otherwise than the planner's table has them.
+    table = None if site.order or wanted.partition else problem.rows
+    sizes, free = wanted.sizes, without(typed, _SIZES)
+    if sizes != FREE and _holds(table, FREE, shape, site, wanted):
+        yield join(free)
+    stages = sizes.stages or sizes.tensor
+    if sizes.tensor and _holds(table, Sizes(stages=stages), shape, site, wanted):
+        yield join(switched(free, "--pp", str(stages)))
+    if wanted.context and wanted.context > shape.context:
+        yield join(switched(typed, "--context", str(shape.context)))
+    if (remedies := problem.remedies) is None:
+        return
+    # Rows of the table hold both, by their own arithmetic.
+    context, many = _rounded(remedies.context), remedies.concurrency
+    if context and (table or _fits(shape, site, replace(wanted, context=context))):
+        yield join(switched(typed, "--context", str(context)))
+    if many and (table or _fits(shape, site, replace(wanted, concurrency=many))):
+        yield join(switched(typed, "--concurrency", str(many)))
+    yield from _smaller(order, typed, site, remedies)
+    yield from _more_hosts(order, shape, site, remedies)
+
+
+def _holds(
+    table: Evaluation | None, sizes: Sizes, shape: Shape, site: Topology, wanted: PlacementOptions
+) -> bool:
+    """Whether it fits with these sizes: as the table has it, or else planned with them."""
+    if table and (sizes == FREE or table.fitting(sizes)):
+        return bool(table.fitting(sizes))
+    return _fits(shape, site, replace(wanted, sizes=sizes))
+
+
+def _fits(shape: Shape, site: Topology, wanted: PlacementOptions) -> bool:
+    try:
+        placement(shape, site, wanted)
+    except Problem:
+        return False
+    return True
+
+
+def _rounded(context: int) -> int:
+    """A number that people would type, no larger."""
+    return 0 if context < _LEAST_CONTEXT else context // _GRAIN * _GRAIN or context
+
+
+def _smaller(order: Order, typed: tuple[str, ...], site: Topology, remedies: Remedies) -> Iterator[str]:
+    """The same model as it is published in fewer bits: one that has a table, else what to look for."""
+    known = config.models()
+    name = next((name for name, each in known.items() if each.repository == order.weights.target), None)
+    siblings = {each: model.shape for each, model in known.items() if name and each.startswith(f"{name}-")}
+    fitting = [each for each, shape in siblings.items() if shape and _fits(shape, site, order.wanted)]
+    for each in fitting:
+        yield join(renamed(typed, order.weights.name, each))
+    variant = next((each for each in remedies.variants if each.fits), None)
+    if variant and not fitting:
+        size = f"about {gib(variant.size_bytes)} GiB, which fits"
+        line = join(renamed(typed, order.weights.name, "ORG/NAME"))
+        yield f"{line}  # a repository that has it in {variant.weights}: {size}"
+
+
+def _more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
+    """As many like the largest as it takes, where it is known what such a host is like."""
+    if not remedies.hosts:
+        return
+    kind = _typical(next(each for each in site.devices() if each.host == remedies.host))
+    free = replace(order.wanted, sizes=Sizes(), hosts=None, gpus=None, partition=None)
+    for number in range(remedies.hosts, min(remedies.hosts + _TRIED, _MOST_HOSTS + 1)) if kind else ():
+        hosts = f"{kind}:{number}"
+        larger = with_engine_sources(
+            _site(hosts), order.wanted, engine_source.EngineRequest(), order.weights.model
+        )
+        if _fits(shape, larger, free):
+            yield f"{_plan(order, hosts)}  # what {number} hosts like {remedies.host} would do"
+            return
+    yield f"{remedies.hosts} hosts like {remedies.host} would hold it, as a pipeline"
+
+
+def _typical(device: Device) -> str | None:
+    """What --hosts calls a host with this device."""
+    for kind in config.files("hosts/typical", ".txt"):
+        (other, *_) = _site(kind).devices()
+        alike = max(other.memory_bytes, device.memory_bytes) <= _NEAR * min(
+            other.memory_bytes, device.memory_bytes
+        )
+        if other.kind == device.kind and (alike if device.kind == "cpu" else other.name == device.name):
+            return kind
+    return None
+
+
+def _site(hosts: str) -> Topology:
+    return Topology({name: (facts, kind_of(facts)) for name, facts in imagined(hosts).items()})
+
+
+def _plan(order: Order, hosts: str) -> str:
+    """`medley plan` of the same on other hosts."""
+    wanted = order.wanted
+    words = ["medley", "plan", order.weights.name, "--hosts", hosts]
+    for name, field in (
+        ("--for", "goal"),
+        ("--context", "context"),
+        ("--concurrency", "concurrency"),
+        ("--kv-type", "kv_type"),
+        ("--engine", "engine"),
+    ):
+        if (value := getattr(wanted, field)) != getattr(PlacementOptions, field):
+            words += [name, str(value)]
+    return join(words)

@@ -1,0 +1,234 @@
+"""Ask an OpenAI-style server: is it ready, chat, list models."""
+
+import hmac
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+
+from medley import json_shape
+from medley.environment.payload.api_guard import CHALLENGE, MARK, proof
+from medley.errors import Problem, in_words
+from medley.network import http_client
+from medley.network.http_client import Response, bearer, unanswered
+
+# Ready is when a completion was answered: vLLM's /health says 200 to servers whose first request then fails.
+_PROBE_TOKENS = 8
+_PROBE_LIMIT_S = 120
+_FIRST_TOKEN_LIMIT_S = 300
+_LOOK_LIMIT_S = 10
+
+
+@dataclass(frozen=True)
+class Completion:
+    text: str
+    tokens: int
+    seconds: float
+
+
+def answered(url: str, model: str, key: str | None = None) -> Completion | None:
+    """One short completion, or None while nobody listens there yet; a Problem when it is refused."""
+    body = {"model": model, "prompt": "Hello", "max_tokens": _PROBE_TOKENS, "temperature": 0}
+    began = time.monotonic()
+    if key is not None:
+        if not _listens(url):
+            return None
+        require_guarded(url, key)
+    try:
+        answer = http_client.ask(
+            "POST", f"{url}/completions", body=body, limit_s=_PROBE_LIMIT_S, connect_s=2, headers=bearer(key)
+        )
+    except (httpx.ConnectError, httpx.ConnectTimeout):
+        return None
+    except httpx.HTTPError as error:
+        raise Problem(
+            "the server took a completion and did not answer",
+            cause=in_words(error),
+            fix="read the engine's output above; medley serve MODEL -- --enforce-eager often helps",
+        ) from error
+    if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        return None
+    _require_ok(answer, url, model)
+    match answer.json():
+        case {"usage": {"completion_tokens": int(tokens)}, "choices": [{"text": str(text)}, *_]}:
+            return Completion(text, tokens, time.monotonic() - began)
+        case _:
+            raise _odd(url, answer.text)
+
+
+def _listens(url: str) -> bool:
+    where = http_client.address(url)
+    try:
+        socket.create_connection((where.host, where.port or 80), timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class AnswerSpeed:
+    """How fast an answer came: tokens are those of the answer, as the server counts them."""
+
+    prompt_tokens: int
+    tokens: int
+    first_token_s: float
+    total_s: float
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """After the first token, which waits for the prompt; None where there is no second one."""
+        rest = self.total_s - self.first_token_s
+        return (self.tokens - 1) / rest if self.tokens > 1 and rest > 0 else None
+
+
+def chat(
+    url: str, model: str, text: str, *, max_tokens: int | None, key: str | None = None
+) -> Iterator[str | AnswerSpeed]:
+    """The answer to one message, piece by piece, and at the end its Speed."""
+    body: dict[str, object] = {
+        "model": model,
+        "messages": [{"role": "user", "content": text}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        **({} if max_tokens is None else {"max_tokens": max_tokens}),
+    }
+    began, first, usage = time.monotonic(), 0.0, (0, 0)
+    for event in _events(f"{url}/chat/completions", body, key):
+        match event:
+            case {"usage": {"prompt_tokens": int(asked), "completion_tokens": int(tokens)}}:
+                usage = asked, tokens
+            case _:
+                pass
+        for piece in _pieces(event):
+            first = first or time.monotonic() - began
+            yield piece
+    total = time.monotonic() - began
+    yield AnswerSpeed(*usage, first or total, total)
+
+
+def _pieces(event: dict[str, Any]) -> Iterator[str]:
+    """What an event adds to the answer, or to the thoughts before it."""
+    choices = event.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        delta = choice.get("delta") if isinstance(choice, dict) else None
+        if isinstance(delta, dict):
+            piece = delta.get("reasoning") or delta.get("reasoning_content") or delta.get("content")
+            if piece and isinstance(piece, str):
+                yield piece
+
+
+def _events(url: str, body: dict[str, object], key: str | None) -> Iterator[dict[str, Any]]:
+    answer = http_client.lines("POST", url, body=body, limit_s=_FIRST_TOKEN_LIMIT_S, headers=bearer(key))
+    try:
+        with answer as (status, lines):
+            if status != HTTPStatus.OK:
+                _require_ok(Response(status, {}, "\n".join(lines)), url, str(body["model"]))
+            for line in lines:
+                if line.startswith("data: ") and line != "data: [DONE]":
+                    event = json_shape.table(line.removeprefix("data: "))
+                    if event is None:
+                        raise _odd(url, line.removeprefix("data: "))
+                    if "error" in event:
+                        cause = str(event["error"])[:500]
+                        fix = "read the engine's output"
+                        raise Problem("the server broke off its answer", cause=cause, fix=fix)
+                    yield event
+    except httpx.HTTPError as error:
+        raise unanswered(url, error) from error
+
+
+def base(url: str) -> str:
+    """A server's base URL from what people write of it: with or without http:// and /v1."""
+    parsed = http_client.address(url if "://" in url else f"http://{url}")
+    return f"{parsed}".rstrip("/") + ("/v1" if parsed.path in {"", "/"} else "")
+
+
+def models(url: str, key: str | None = None) -> list[str]:
+    """The names a server serves."""
+    return [card["id"] for card in cards(url, key)]
+
+
+def cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
+    """What a server says of each model that it serves: `id`, and often `root` and `max_model_len`."""
+    try:
+        answer = http_client.ask("GET", f"{url}/models", limit_s=5, headers=bearer(key))
+    except httpx.HTTPError as error:
+        raise unanswered(url, error) from error
+    _require_ok(answer, url, "any")
+    match answer.json():
+        case {"data": [*found]} if all(isinstance(each, dict) for each in found):
+            for each in found:
+                if not isinstance(each.get("id"), str):
+                    raise _odd(url, str(each))
+            kinds = {"id": str, "root": str, "max_model_len": int}
+            return [{k: each[k] for k in kinds if isinstance(each.get(k), kinds[k])} for each in found]
+        case _:
+            raise _odd(url, answer.text)
+
+
+def require_guarded(url: str, key: str | None = None) -> None:
+    """Raise a Problem where a server answers strangers: its engine runs without `payload/api_guard.py`.
+
+    With the key it has to show that it knows it, before it is given: any user of this host may listen at a
+    port that the engine does not have yet.
+    """
+    nonce = secrets.token_hex(32)
+    stranger = {"Host": "medley.invalid", CHALLENGE.decode(): nonce}
+    try:
+        answer = http_client.ask(
+            "GET", f"{url.removesuffix('/v1')}/", limit_s=_LOOK_LIMIT_S, connect_s=2, headers=stranger
+        )
+    except httpx.HTTPError as error:
+        raise unanswered(url, error) from error
+    mark = answer.headers.get(MARK.decode())
+    if key is not None and mark and not hmac.compare_digest(mark.encode(), proof(key, nonce.encode())):
+        raise Problem(
+            f"what answers at {url} is not the server that has this key",
+            cause="it could not show that it knows the key, which it therefore was not given",
+            fix="see who listens there: ss -ltnp; and take another port: medley serve MODEL --port 8001",
+        )
+    if mark is None:
+        raise Problem(
+            "the engine answers requests that nobody let in",
+            cause=f"its server runs without medley's guard: GET / without a key gave {answer.status}",
+            fix="leave out the engine's flags that change its server (SGLang: --enable-http2), or open it to "
+            "everyone: --api-key none",
+        )
+
+
+def _require_ok(answer: Response, url: str, model: str) -> None:
+    said = f"{answer.status}: {message(answer.text)}"
+    if answer.status == HTTPStatus.UNAUTHORIZED:
+        raise Problem(
+            "the server wants another API key",
+            cause=said,
+            fix="medley ask --api-key FILE, or: export MEDLEY_API_KEY=…",
+        )
+    if answer.status != HTTPStatus.OK:
+        raise Problem(
+            f"the server refused a request for {model!r}",
+            cause=said,
+            fix=f"see what it serves: curl {http_client.address(url).copy_with(path='/v1/models')}",
+        )
+
+
+def _odd(url: str, text: str) -> Problem:
+    return Problem(
+        f"{url} does not answer as OpenAI's API does",
+        cause=f"it says {text[:200]!r}",
+        fix="name the base of such a server: --url http://HOST:PORT/v1",
+    )
+
+
+def message(text: str) -> str:
+    """What a refusal says."""
+    match json_shape.loads(text):
+        case {"error": {"message": str(said)}} | {"message": str(said)} | {"error": str(said)}:
+            return said[:500]
+        case _:
+            return text[:500]

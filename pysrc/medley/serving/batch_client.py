@@ -1,0 +1,125 @@
+"""Send a batch of requests concurrently, with retries."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from medley import json_shape
+from medley.errors import Problem, in_words
+from medley.network import http_client
+from medley.serving.api import message
+from medley.serving.batch import Book, Request
+
+_ANSWER_LIMIT_S = 3600
+_CONNECT_LIMIT_S = 10
+# A server that is gone stays so: what starts it again is another run.
+_TRIES = 5
+_PAUSE_S = 1.0
+_LATER = {httpx.codes.REQUEST_TIMEOUT, httpx.codes.TOO_MANY_REQUESTS}
+
+
+@dataclass
+class BatchProgress:
+    """What this run has done; `seen` is called whenever it changed."""
+
+    total: int
+    seen: Callable[["BatchProgress"], None] = lambda _: None
+    answered: int = 0
+    refused: int = 0
+    tokens: int = 0
+    """Of the answers."""
+
+
+@dataclass(frozen=True)
+class Answering:
+    """A server: its base URL, which ends with /v1, the model's name there, and its key."""
+
+    url: str
+    model: str
+    key: str | None = None
+
+
+def send(
+    requests: Sequence[Request], book: Book, progress: BatchProgress, server: Answering, *, at_once: int
+) -> None:
+    """Have all of them answered; a Problem where the server is gone."""
+    try:
+        asyncio.run(_send(requests, book, progress, server, at_once))
+    except* Problem as problems:
+        raise problems.exceptions[0] from None
+
+
+async def _send(
+    requests: Sequence[Request], book: Book, progress: BatchProgress, server: Answering, at_once: int
+) -> None:
+    base = http_client.address(server.url.removesuffix("/v1"))
+    waiting = iter(requests)
+
+    async def work() -> None:
+        for request in waiting:
+            answer = await _answered(client, server.model, request)
+            if answer.status_code == httpx.codes.OK:
+                body = _body(answer)
+                book.answer(request, body, answer.headers.get("x-request-id") or str(body.get("id", "")))
+                progress.answered += 1
+                progress.tokens += tokens(body)
+            else:
+                book.refuse(request, answer.status_code, message(answer.text))
+                progress.refused += 1
+            progress.seen(progress)
+
+    client = httpx.AsyncClient(
+        base_url=base,
+        headers=http_client.bearer(server.key),
+        limits=httpx.Limits(max_connections=at_once),
+        timeout=httpx.Timeout(_ANSWER_LIMIT_S, connect=_CONNECT_LIMIT_S),
+        **http_client.options(base),
+    )
+    async with client, asyncio.TaskGroup() as group:
+        for _ in range(min(at_once, len(requests))):
+            group.create_task(work())
+
+
+async def _answered(client: httpx.AsyncClient, model: str, request: Request) -> httpx.Response:
+    """A success, or a refusal that asking again would not change."""
+    said = ""
+    for attempt in range(_TRIES):
+        if attempt:
+            await asyncio.sleep(_PAUSE_S * 2 ** (attempt - 1))
+        try:
+            answer = await client.post(request.url, json={**request.body, "model": model})
+        except httpx.HTTPError as error:
+            said = f"{type(error).__name__}: {in_words(error)}"
+            continue
+        code = answer.status_code
+        if code < httpx.codes.INTERNAL_SERVER_ERROR and code not in {*_LATER, httpx.codes.UNAUTHORIZED}:
+            return answer
+        said = f"{code}: {message(answer.text)}"
+        if code == httpx.codes.UNAUTHORIZED:
+            break
+    raise Problem(
+        "the server does not answer any more",
+        cause=f"line {request.number}: {said}",
+        fix="see what became of it; the same command then goes on where this one stopped",
+    )
+
+
+def _body(answer: httpx.Response) -> dict[str, Any]:
+    if (found := json_shape.table(answer.text)) is not None:
+        return found
+    raise Problem(
+        "the server's answer is no JSON object",
+        cause=f"it says {answer.text[:200]!r}",
+        fix="name the base of a server that speaks OpenAI's API: --url http://HOST:PORT/v1",
+    )
+
+
+def tokens(body: dict[str, Any]) -> int:
+    match body:
+        case {"usage": {"completion_tokens": int(tokens)}}:
+            return tokens
+        case _:
+            return 0

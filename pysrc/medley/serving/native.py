@@ -1,0 +1,196 @@
+"""Serve a model over several hosts without Ray: the head, and the hosts that join it."""
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from socket import gethostname
+from typing import Any
+
+from medley import config, credentials, engine, serving, storage
+from medley.cluster import checks, model_files, node, rendezvous_worker
+from medley.cluster.rendezvous_head import Meeting
+from medley.command import Variable, merged
+from medley.engine import flags
+from medley.engine.launch import ENGINES, RANKS_PORT, Launch, nodes
+from medley.environment import container_image, engine_source, tools
+from medley.environment.toolkit import of_toolkit
+from medley.environment.tools import Tools
+from medley.errors import Problem
+from medley.host.facts import Facts
+from medley.host.kind import Kind, answers, kind_of, recognise
+from medley.model import extra_files, resolve
+from medley.network import secure_channel, tcp
+from medley.network.fabric import fabric, per_host
+from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.variables import settled
+from medley.network.ports import RENDEZVOUS_PORT
+from medley.network.secure_channel import Channel
+from medley.planner import Layout, devices
+from medley.planner.topology import Topology
+from medley.progress import Output, Progress
+from medley.serving.prepare import Job, Launched, planned
+
+_WAIT_S = 300
+_PORTS = 79
+
+
+@contextmanager
+def meeting(job: Job, output: Output) -> Iterator[Launched]:
+    """Wait for the hosts that join, have each start its part, and yield this host's; then end them all."""
+    options, order, watch = job.options, job.order, output.watch
+    facts, kind = recognise(options.kind, answers())
+    engine = order.wanted.engine
+    chosen = tools.ready(kind, options.environment, engine=engine, joins=True, watch=watch)
+    flags.require_known(ENGINES[engine], chosen.binary, order.extra, watch=watch)
+    secret = credentials.made_token()
+    head, others = gethostname(), (options.count or 2) - 1
+    terms = {
+        **node.terms(node.environment(chosen)),
+        "engine_name": engine,
+        "model": order.weights.name,
+        "target": order.weights.target,
+        "beside": order.beside.table(),
+        "script": job.script.path.name if job.script else None,
+    }
+    met = Meeting(options.join_port, secure_channel.read_secret(secret), terms, watch)
+    try:
+        address = per_host.head_network(head, facts, NetworkOptions(), os.environ).end.address
+        at = address if options.join_port == RENDEZVOUS_PORT else f"{address}:{options.join_port}"
+        output.say(f"on each of the {others} other hosts:")
+        output.say(f"    ssh {address} cat {secret} | medley join {at} --token-file -")
+        with watch.stage(f"wait for {others} more"):
+            members = met.wait(others, _WAIT_S if options.wait_s is None else options.wait_s)
+        found = {head: facts, **{each.name: each.facts for each in members}}
+        layout, launches = _launches(job, found, kind, chosen, output)
+        for each in members:
+            own = launches.get(each.name)
+            if own and own.plan.nodes:
+                each.rank = own.plan.nodes.rank
+                each.send({"order": {**rendezvous_worker.as_table(own.reasoned), "files": dict(own.files)}})
+        yield Launched(order, launches[head], layout, meeting=met)
+    finally:
+        met.end()
+
+
+def _launches(
+    job: Job, found: Mapping[str, Facts], kind: Kind, chosen: Tools, output: Output
+) -> tuple[Layout, dict[str, Launch]]:
+    """Return the layout, and what each host starts."""
+    wanted = job.order.wanted
+    version = container_image.nccl(node.environment(chosen)) or engine_source.nccl(wanted.engine)
+    wishes = replace(wanted.wishes, nccl=version)
+    addresses = {host: end.address for host, end in fabric(found, wishes).ends.items()}
+    site = replace(_site(found, kind, addresses), nccl=version)
+    layout, plan = planned(job, site, output)
+    head = next(iter(found))
+    # What the user set on the head for engine, NCCL and hub, as Ray would carry it; no token goes along.
+    away = set(engine.stays(os.environ))
+    carried = tuple(
+        Variable(name, value, "set by you on the head")
+        for name, value in sorted(os.environ.items())
+        if name not in away and not name.endswith("_TOKEN")
+    )
+    made = {}
+    for host, own in nodes(plan, layout, addresses, _free_port(addresses[head])).items():
+        environ = os.environ if host == head else {}
+        _, wired = per_host.running_cluster_network(site.facts, addresses, host, wishes, environ)
+        made[host] = job.launch(
+            job.order,
+            own,
+            site.hosts[host][1].host,
+            tools=chosen if host == head else Tools(chosen.binary),
+            environ=environ,
+            cluster=wired if host == head else (*carried, *wired),
+        )
+    return layout, made
+
+
+def _site(found: Mapping[str, Facts], kind: Kind, addresses: Mapping[str, str]) -> Topology:
+    """These hosts as a cluster: the head first, and all their devices free."""
+    head, *others = found
+    hosts = {head: (found[head], kind), **{name: (found[name], kind_of(found[name])) for name in others}}
+    counts = dict.fromkeys(hosts, 0)
+    for device in devices.devices(hosts, devices.NO_MEASUREMENTS):
+        counts[device.host] += 1
+    return Topology(
+        hosts, tuple(hosts), counts, dict.fromkeys(hosts, 0), dict(addresses), devices.read_measurements()
+    )
+
+
+def _free_port(address: str) -> int:
+    for number in range(RANKS_PORT, RANKS_PORT + _PORTS):
+        with suppress(Problem):
+            tcp.require_free(address, number)
+            return number
+    return tcp.free_port()
+
+
+def worker_terms(channel: Channel) -> "Mapping[str, Any]":
+    """Return what the head serves."""
+    message = channel.receive(10)
+    if not message or "terms" not in message:
+        raise Problem(
+            "the head does not say what it serves",
+            cause="nothing came within 10 s",
+            fix="use the same medley on both",
+        )
+    return rendezvous_worker.require_terms(message["terms"])
+
+
+def run_worker(
+    channel: Channel, terms: "Mapping[str, Any]", kind: Kind, env: str | None, *, at: str, output: Output
+) -> None:
+    """Run this host's part of what the head at HOST:PORT serves, until the head ends it."""
+    try:
+        with rendezvous_worker.alive(channel):
+            chosen = _ready_worker(kind, terms, env, at, output.watch)
+    except Problem as problem:
+        channel.send({"problem": f"{problem.what}: {problem.cause}"})
+        raise
+    channel.send({"ready": True})
+    with output.watch.stage("wait for the other hosts"):
+        order = rendezvous_worker.receive_order(channel)
+    if order is None:
+        output.say("the head needs no ranks on this host")
+        return
+    cache = terms["beside"]["cache"]
+    order = rendezvous_worker.localized_order(
+        order, storage.state() / "runs", {f"{cache}/needs/": f"{storage.cache()}/needs/"}
+    )
+    ours = tuple(of_toolkit(chosen.settings, chosen.programs, os.environ.get("PATH", "")))
+    found = rendezvous_worker.from_table(order, chosen.binary, ours)
+    found = replace(found, variables=merged(settled(found.variables, os.environ)))
+    command = model_files.localized(found, cache).command
+    output.say(f"$ {command}")
+    log = storage.state() / "logs" / f"join-{at.rpartition(':')[2]}.log"
+    with serving.log(log) as keep:
+
+        def on_line(line: str) -> None:
+            keep(line)
+            output.error(line)
+
+        ends = terms["script"] is not None
+        last_error = ENGINES[terms["engine_name"]].last_error
+        rendezvous_worker.run_part(channel, command, log, on_line, last_error, ends=ends)
+    output.say("the head has ended the model; nothing of it runs here any more")
+
+
+def _ready_worker(kind: Kind, terms: "Mapping[str, Any]", env: str | None, at: str, watch: Progress) -> Tools:
+    """Return this host's environment, once it and the model are found to be the head's."""
+    chosen = tools.ready(kind, env, engine=terms["engine_name"], joins=True, watch=watch)
+    checks.require_alike(node.terms(node.environment(chosen)), terms, at)
+    target = Path(terms["target"])
+    if (made := config.models().get(terms["model"])) and made.made:
+        resolve.ready(resolve.weights(terms["model"], config.models(), storage.cache()))
+    if target.is_absolute() and not (target / "config.json").exists():
+        typed = shlex.quote(str(target))
+        raise Problem(
+            f"this host has not {terms['model']}",
+            cause=f"there is no {target / 'config.json'}, and every host reads its own copy",
+            fix=f"bring it to the same place here: rsync -a {at.partition(':')[0]}:{typed}/ {typed}/",
+        )
+    model_files.prepare_files(extra_files.extras_from_table(terms["beside"]), at, watch)
+    return chosen

@@ -1,0 +1,366 @@
+"""Prepare a launch: options to job, topology, plan and command."""
+
+import os
+import platform
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+from medley import config, credentials, serving, storage
+from medley.cluster import membership, ray_serving
+from medley.cluster.membership import Membership
+from medley.cluster.ray_serving import Taken
+from medley.cluster.rendezvous_head import Meeting
+from medley.engine import Serving, flags
+from medley.engine.launch import ENGINES, Launch, Order, in_no_image, launch, launcher, not_shown, out_of
+from medley.environment import (
+    container_choice,
+    container_image,
+    container_runtime,
+    engine_source,
+    tools,
+    virtualenv,
+)
+from medley.environment.container_image import ContainerEnvironment, ImageSelection
+from medley.environment.tools import BARE, Tools
+from medley.errors import Problem
+from medley.host import facts
+from medley.host.kind import Kind, answers, kind_of
+from medley.model import extra_files, resolve, shape
+from medley.model.extra_files import ModelExtras
+from medley.model.resolve import Weights
+from medley.model.trust import Trust, require_through_us, trusted, warning
+from medley.network import tcp
+from medley.network.ports import RENDEZVOUS_PORT
+from medley.planner import Layout, devices, devices_of, hosts_of, pipelines
+from medley.planner.choose import Choice
+from medley.planner.host_order import VARIABLE
+from medley.planner.placement import PlacementOptions, cached, unplaced
+from medley.planner.plan import Launcher, Plan, balanced, plan, understood, unplanned
+from medley.planner.topology import Topology
+from medley.progress import SILENT, Output, Progress
+from medley.schema import EngineName, Shape
+from medley.serving.alternatives import placed
+from medley.serving.script import Script, in_image, placeable
+
+_MOST_HOSTS = 64
+
+
+@dataclass(frozen=True)
+class Listens:
+    """Where a server is to listen, under which name, and who may ask it."""
+
+    address: str = "127.0.0.1"
+    port: int = 8000
+    name: str | None = None
+    key: str | None = None
+    """What --api-key said."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to start, on which hosts, and out of what, as a user asked for it."""
+
+    model: str
+    wanted: PlacementOptions
+    """Of its placement; `prepare` adds the engine, the launcher and the number of hosts."""
+    flags: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
+    trust: Trust = field(default_factory=Trust)
+    engine: EngineName | None = None
+    launcher: Launcher | None = None
+    hosts: str | None = None
+    wait_s: float | None = None
+    """How long to wait for the hosts."""
+    join_port: int = RENDEZVOUS_PORT
+    kind: str | None = None
+    environment: str | None = None
+    image: container_choice.ImageRequest | None = None
+    unplanned: bool = False
+    dry_run: bool = False
+    elsewhere: Topology | None = None
+    """Recorded or hypothetical hosts, on which nothing can be started."""
+    listens: Listens = Listens()
+    script: Script | None = None
+    """Runs instead of a server, to its end."""
+
+    @property
+    def count(self) -> int | None:
+        """How many hosts, where --hosts names a number."""
+        if self.hosts is None:
+            return 1 if self.launcher == "solo" else None
+        if self.elsewhere:
+            return None
+        if not self.hosts.isdecimal() or not 1 <= int(self.hosts) <= _MOST_HOSTS:
+            raise Problem(
+                f"--hosts {self.hosts} cannot be",
+                cause=f"a cluster has 1 to {_MOST_HOSTS}",
+                fix="--hosts 2, or leave it out: then the plan decides",
+            )
+        return int(self.hosts)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model or a script that can be planned and started."""
+
+    options: Options
+    order: Order
+    joined: Membership | None = None
+    """The cluster that it runs over."""
+    by: Launcher | None = None
+    """What starts its ranks; None on hosts that are elsewhere."""
+    why: str = ""
+    """The reason for this launcher."""
+    script: Script | None = None
+
+    @property
+    def launch(self) -> Callable[..., Launch]:
+        """Make a launch of the order, a plan and a host."""
+        return self.script.launch if self.script else launch
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launch, and the hosts that it takes."""
+
+    order: Order
+    launch: Launch
+    layout: Layout
+    joined: Membership | None = None
+    taken: Taken | None = None
+    """Of the cluster's slots."""
+    meeting: Meeting | None = None
+    """The hosts that joined it without Ray."""
+
+    @property
+    def hosts(self) -> int:
+        """How many have a rank."""
+        return len(hosts_of(self.layout))
+
+    @property
+    def over_ray(self) -> Membership | None:
+        """The cluster whose hosts have its ranks; None where the engine starts them by itself."""
+        return self.joined if self.launch.plan.launcher == "ray" else None
+
+
+def prepare(options: Options, output: Output) -> Job:
+    """Find the model, the cluster and the launcher, and refuse early what cannot be started."""
+    starts, watch = not options.dry_run, output.watch
+    found = resolve.weights(options.model, config.models(), storage.cache(), options.typed)
+    listens = _listens(options, found, watch)
+    by, why = (None, "") if options.elsewhere else _launcher(options)
+    joined = ray_serving.cluster(options.count) if by in {"ray", "solo"} else None
+    engine = ray_serving.engine(joined, options.engine) if joined else options.engine or "vllm"
+    if options.script and joined and joined.image:
+        raise in_image()
+    if starts:
+        resolve.ready(found)
+    if listens.key and engine == "sglang":
+        credentials.require_no_other_config(options.flags)
+        listens = replace(listens, key_config=credentials.api_key_config_path(listens.port))
+    extra = extras(found, options.trust, options.flags, engine, starts=starts, watch=watch)
+    wanted = replace(
+        options.wanted,
+        engine=engine,
+        partition=os.environ.get(VARIABLE[engine]),
+        hosts=options.count,
+        launcher=by or options.launcher,
+        one_server=True,
+    )
+    script = options.script
+    if script:
+        wanted = placeable(wanted, by)
+        if (options.wanted.sizes.replicas or 1) > 1 or wanted.goal == "throughput":
+            # Its replicas may have to find each other.
+            experts = not options.unplanned and shape_of(found, watch).experts > 0
+            script = replace(script, experts=experts, port=tcp.free_port())
+    return Job(
+        options, Order(found, listens, wanted, options.flags, extra, options.typed), joined, by, why, script
+    )
+
+
+def topology(job: Job, output: Output) -> Topology:
+    """Return the hosts it may run on: those that were named, the cluster's, or this one."""
+    options = job.options
+    if options.elsewhere:
+        return options.elsewhere
+    if job.joined:
+        return ray_serving.site(job.joined, options.count, options.wait_s or 0, output.watch)
+    return this_host(options.kind, output.say)
+
+
+def this_host(kind: str | None, say: Callable[[str], None]) -> Topology:
+    """Return this host alone; `kind` is one on the user's word."""
+    found = facts.facts(answers())
+    taken_for = kind_of(found, kind)
+    if taken_for.warning:
+        say(taken_for.warning)
+    return Topology({platform.node(): (found, taken_for)}, measured=devices.read_measurements())
+
+
+def launched(job: Job, site: Topology, output: Output) -> Launched:
+    """Plan it on these hosts, and return the command on the first of them that has a rank."""
+    options, order, watch = job.options, job.order, output.watch
+    layout, plan = planned(job, site, output)
+    over_ray = job.joined if plan.launcher == "ray" else None
+    used = site.only(hosts_of(layout))
+    _, kind = used.first
+    image, found = _image(job, used, over_ray, watch), BARE
+    if image is None:
+        # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
+        named = options.environment or (over_ray.environment if over_ray else None)
+        found = tools.ready(
+            kind,
+            named,
+            engine=order.wanted.engine,
+            joins=over_ray is not None,
+            dry_run=options.dry_run,
+            watch=watch,
+        )
+        engine, ask = ENGINES[order.wanted.engine], not options.dry_run
+        flags.require_known(engine, found.binary, order.extra, ask=ask, watch=watch)
+    cluster = tuple(ray_serving.settings(over_ray, used, order.wanted, os.environ, watch)) if over_ray else ()
+    version = _version(image, found, kind, order.wanted.engine)
+    if lacks := engine_source.unknown(order.weights.model, order.wanted.engine, version):
+        raise Problem(
+            f"{order.weights.name} cannot be served out of this {ENGINES[order.wanted.engine].TITLE}",
+            cause=lacks,
+            fix="--image or --env with a newer one; a Jetson Orin on JetPack 6: docs/orin.md",
+        )
+    plan = understood(plan, order.wanted.engine, version, order.weights.model)
+    made = job.launch(order, plan, kind.host, tools=found, environ=os.environ, cluster=cluster)
+    if image:
+        made = out_of(image, made, order.serving, over_ray=over_ray is not None)
+    taken = ray_serving.taken(layout, site) if job.joined else None
+    return Launched(order, made, layout, job.joined, taken)
+
+
+def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
+    """Return layout and plan; where it is unplanned or its shape unknown, as the user cuts it."""
+    order, found, wanted = job.order, job.order.weights, job.order.wanted
+    try:
+        made = None if job.options.unplanned else shape_of(found, output.watch)
+    except Problem as problem:
+        output.say(f"not planned: {problem.what}: {problem.cause}")
+        made = None
+    if made is None:
+        layout = unplaced(site, wanted)
+        return layout, unplanned(layout, site.facts, found.model, launcher=_of_layout(layout, order))
+    choice = placed(order, made, site)
+    layout, by = choice.layout, _of_layout(choice.layout, order)
+    told = plan_of(order, cached(made, wanted), choice, site, by)
+    if by != "solo":
+        told = replace(told, why=(*told.why, job.why))
+    if by != "ray":
+        return layout, told
+    places = tuple(site.addresses.get(device.host, device.host) for device in devices_of(layout))
+    first = [site.addresses.get(stages[0].devices[0].host, "") for stages in pipelines(layout)]
+    return layout, replace(told, places=places, replicas_here=first.count(places[0]))
+
+
+def plan_of(order: Order, shape: Shape, choice: Choice, site: Topology, by: Launcher) -> Plan:
+    """Return the plan of a choice on these hosts; `by` starts its ranks."""
+    wanted, model = order.wanted, order.weights.model
+    needed = site.arguments(hosts_of(choice.layout), wanted.engine, shape)
+    found = plan(shape, choice, site.facts, model, context=wanted.context, launcher=by, arguments=needed)
+    return balanced(found, shape) if wanted.balanced else found
+
+
+def _of_layout(layout: Layout, order: Order) -> Launcher:
+    return "solo" if len(hosts_of(layout)) == 1 else order.wanted.launcher or "ray"
+
+
+def shape_of(found: Weights, watch: Progress) -> Shape:
+    """Return a model's shape; what has to be asked of the hub takes a while."""
+    asked = not found.local and not (found.model and found.model.shape)
+    with watch.stage(f"ask the hub what {found.target} is made of") if asked else nullcontext():
+        return shape.shape(found)
+
+
+def extras(
+    found: Weights,
+    trust: Trust,
+    flags: tuple[str, ...],
+    engine: EngineName,
+    *,
+    starts: bool,
+    refuses: bool = True,
+    watch: Progress = SILENT,
+) -> ModelExtras:
+    """Return what goes with these weights; all of it is here where it `starts`.
+
+    Untrusted code is a Problem where it `refuses`, and a warning otherwise.
+    """
+    require_through_us(trust, flags)
+    refuses = refuses or trust.given
+    code = trusted(found, trust, starts=starts) if refuses else None
+    wanted = extra_files.wanted_extras(found.model, os.environ)
+    files = extra_files.extra_paths(wanted, engine, trusted=trust.given or not refuses)
+    if starts:
+        extra_files.fetch_extras(wanted, watch)
+    uses_base = any(need.kind == "tiktoken" for need in (found.model.needs if found.model else ()))
+    base = (os.environ.get(extra_files.ENCODINGS_VARIABLE) or None) if uses_base else None
+    return ModelExtras(code, files, base, trust.refused, () if refuses else tuple(warning(found, trust)))
+
+
+def _listens(options: Options, found: Weights, watch: Progress) -> Serving:
+    """Return where it serves; a Problem where something else has the port."""
+    if options.script:
+        return Serving(found.target, found.name)
+    asked = options.listens
+    key = credentials.chosen_api_key(asked.key, asked.address, make=not options.dry_run)
+    if not options.dry_run:
+        serving.require_none(asked.port)
+        if options.image and container_runtime.remove_leftover(container_image.role(asked.port)):
+            watch.note(f"a container that was left on port {asked.port} is ended")
+        tcp.require_free(asked.address, asked.port)
+    return Serving(found.target, asked.name or found.name, asked.address, asked.port, key)
+
+
+def _launcher(options: Options) -> tuple[Launcher, str]:
+    """Return what starts the ranks, on this host and those that join it, and why."""
+    cluster = membership.noted()
+    by, why = launcher(options.launcher, hosts=options.count, role=cluster.role if cluster else None)
+    if by == "mp" and options.image:
+        raise in_no_image()
+    if by == "mp" and options.dry_run:
+        raise not_shown(options.count or 2, script=options.script is not None)
+    return by, why
+
+
+def _image(
+    job: Job, site: Topology, over_ray: Membership | None, watch: Progress
+) -> ContainerEnvironment | None:
+    """Return the image to run from: over a cluster the one whose Ray runs, without being named again."""
+    options, engine, host = job.options, job.order.wanted.engine, site.first
+    cluster = job.joined if over_ray or not options.environment else None
+    dry_run, elsewhere = options.dry_run, options.elsewhere is not None
+    if cluster is None:
+        return container_choice.imaged_on(
+            options.image, host, engine, dry_run=dry_run, elsewhere=elsewhere, watch=watch
+        )
+    choice = options.image.choice(host[1], dry_run=dry_run, watch=watch) if options.image else None
+    if over_ray or choice is None:
+        asked, choice = choice, ImageSelection.of(cluster.image) if cluster.image else None
+        if asked and (choice is None or asked.image.id != choice.image.id):
+            runs = f"{choice.image.name} ({choice.image.short})" if choice else cluster.environment
+            raise Problem(
+                "the engine must be of the image whose Ray runs",
+                cause=f"this cluster runs {runs}, and --image says {asked.image.name} ({asked.image.short})",
+                fix="leave --image out, or start the cluster with it: "
+                f"medley ray-stop; medley ray-head --image {asked.image.name}",
+            )
+    if choice is None:
+        return None
+    return container_choice.ready_image(choice, host, engine, dry_run=dry_run, watch=watch)
+
+
+def _version(image: ContainerEnvironment | None, found: Tools, kind: Kind, engine: EngineName) -> str | None:
+    """Return the version of the engine, if known; for an image nobody looked into that of hosts/."""
+    if image is None:
+        return virtualenv.versions(found.binary.parent, (engine,))[engine] if found.binary.parts else None
+    if image.held:
+        return image.versions((engine,))[engine]
+    default = kind.host.container
+    return default.holds.get(engine) if image.choice.image.name == default.image else None

@@ -1,0 +1,210 @@
+"""Launch a user's script: its plan files and its command."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from medley import storage
+from medley.command import AnnotatedCommand, Flag, Variable, merged
+from medley.engine import variables
+from medley.engine.flags import Argument, arguments, table, why
+from medley.engine.launch import ENGINES, Launch, Order
+from medley.environment.toolkit import of_toolkit
+from medley.environment.tools import BARE, Tools
+from medley.errors import Problem, in_words
+from medley.planner.placement import PlacementOptions
+from medley.planner.plan import Launcher, Plan
+from medley.schema import EngineName, HostTable
+
+PLAN = "MEDLEY_PLAN"
+_MOST_BYTES = 1 << 20
+"""Of a script: it goes to other hosts in one message."""
+_REPLICAS = Path(__file__).parents[1] / "environment" / "payload" / "replicas.py"
+_LAUNCHED = Flag(("--distributed-executor-backend",), "external_launcher", "torchrun starts the ranks")
+
+
+@dataclass(frozen=True)
+class Script:
+    path: Path
+    text: str
+    words: tuple[str, ...] = ()
+    """Its own, after its name."""
+    port: int = 0
+    """Free, of this host: where replicas that share their experts find each other."""
+    experts: bool = False
+    """Whether the model has any."""
+
+    def launch(
+        self,
+        order: Order,
+        plan: Plan,
+        host: HostTable,
+        *,
+        tools: Tools = BARE,
+        environ: Mapping[str, str] = MappingProxyType({}),
+        cluster: Iterable[Variable] = (),
+    ) -> Launch:
+        """Return the script's command on one host, and its plans, as medley.launch does for a server."""
+        name, weights = order.wanted.engine, order.weights
+        engine = ENGINES[name]
+        told = replace(plan, nodes=None, replicas=1) if name == "vllm" else plan
+        flags = [*engine.flags(order.serving, told, host, weights.model), *order.beside.flags(name)]
+        if _by_torchrun(name, plan):
+            flags.append(_LAUNCHED)
+        found = arguments(name, weights.target, flags)
+        plans = dict(self._plans(name, weights.name, plan, found))
+        script, extra = (str(self.path), *self.words), order.extra
+        words, torchrun = (str(tools.binary / "python"), *script), tuple[Flag, ...]()
+        if _by_torchrun(name, plan):
+            words, torchrun, extra = (
+                (str(tools.binary / "torchrun"),),
+                tuple(_torchrun(plan)),
+                (*script, *extra),
+            )
+        elif _side_by_side(name, plan):
+            words = (words[0], str(_REPLICAS), *plans, "--", *script)
+        merged_variables = merged(
+            (
+                *of_toolkit(tools.settings, tools.programs, environ.get("PATH", "")),
+                *variables(plan, host, environ, local=weights.local),
+                *cluster,
+                *engine.variables(order.serving, told, host),
+                *order.beside.variables(),
+                *_of_script(name, next(iter(plans))),
+            )
+        )
+        command = AnnotatedCommand(words, torchrun, merged_variables, extra)
+        files = {**plans, str(self.path): self.text}
+        if _side_by_side(name, plan):
+            files[str(_REPLICAS)] = _REPLICAS.read_text(encoding="utf-8")
+        return Launch(plan, command, order.beside, files, tuple(why(found)))
+
+    def _plans(
+        self, name: EngineName, model: str, plan: Plan, found: tuple[Argument, ...]
+    ) -> Iterator[tuple[str, str]]:
+        """A file for each process that is to have its own, and what stands in it."""
+        beside = _side_by_side(name, plan)
+        here = 1 if not beside else plan.replicas if plan.launcher == "solo" else plan.replicas_here
+        for nth in range(here):
+            text = json.dumps(
+                {
+                    "engine": name,
+                    "model": model,
+                    "arguments": table(found),
+                    "replica": plan.replicas_before + nth if beside else 0,
+                    "replicas": plan.replicas if beside else 1,
+                    "variables": self._of_replica(plan, nth) if beside else {},
+                },
+                indent=1,
+            )
+            digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+            yield str(storage.state() / "runs" / f"{model.rpartition('/')[2]}-{digest}.json"), text
+
+    def _of_replica(self, plan: Plan, nth: int) -> dict[str, str]:
+        """What tells one replica on this host from the next.
+
+        vLLM has replicas that share their experts; of a dense model it refuses to hear that there are others
+        ("Offline data parallel mode is not supported/useful for dense models", 0.32.0).
+        """
+        if not self.experts:
+            each = plan.tensor_parallel * plan.stages
+            gpus = plan.gpus[nth * each : (nth + 1) * each]
+            return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))} if gpus else {}
+        return {
+            "VLLM_DP_SIZE": str(plan.replicas),
+            "VLLM_DP_RANK": str(plan.replicas_before + nth),
+            "VLLM_DP_RANK_LOCAL": str(nth),
+            "VLLM_DP_MASTER_IP": plan.nodes.address if plan.nodes else "127.0.0.1",
+            "VLLM_DP_MASTER_PORT": str(plan.nodes.port if plan.nodes else self.port),
+        }
+
+
+def _side_by_side(name: EngineName, plan: Plan) -> bool:
+    """Replicas that are processes of their own: SGLang's class starts its own."""
+    return name == "vllm" and plan.replicas > 1
+
+
+def _by_torchrun(name: EngineName, plan: Plan) -> bool:
+    return name == "vllm" and plan.nodes is not None and plan.replicas == 1
+
+
+def _torchrun(plan: Plan) -> Iterator[Flag]:
+    if plan.nodes is None:
+        return
+    each = plan.tensor_parallel * plan.stages // plan.nodes.count
+    yield Flag(("--nnodes",), str(plan.nodes.count), "each host starts its own ranks")
+    yield Flag(("--node-rank",), str(plan.nodes.rank), "this host's place among them")
+    yield Flag(("--master-addr",), plan.nodes.address, "where the ranks find each other: the first host")
+    yield Flag(("--master-port",), str(plan.nodes.port), "the same")
+    yield Flag(("--nproc-per-node",), str(each), "the script runs once for each rank of this host")
+
+
+def _of_script(name: EngineName, plan: str) -> Iterator[Variable]:
+    yield Variable(PLAN, plan, "the script finds its arguments there")
+    if name == "vllm":
+        yield Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "stdout is the script's own")
+
+
+def described(found: Launch) -> dict[str, Any]:
+    """The first plan of a script, as it will read it."""
+    text = found.files[next(each.value for each in found.reasoned.variables if each.name == PLAN)]
+    plan: dict[str, Any] = json.loads(text)
+    return plan
+
+
+def placeable(wanted: PlacementOptions, by: Launcher | None) -> PlacementOptions:
+    """Return what a script can be placed by: over Ray one engine has all ranks, and starts no replicas."""
+    if wanted.engine == "sglang" and by != "solo":
+        raise Problem(
+            "a script with SGLang runs on one host",
+            cause="sglang.Engine lets Ray choose the hosts, and waits for ever where it has none"
+            if by == "ray"
+            else "on another host sglang.Engine serves the first one, and never returns to the script",
+            fix="--hosts 1; or --engine vllm; "
+            "or serve it over the hosts, and have the script ask that server",
+        )
+    if by != "ray":
+        return wanted
+    replicas = wanted.sizes.replicas or 1
+    if replicas > 1:
+        raise Problem(
+            f"--dp {replicas} cannot be had over Ray",
+            cause="each replica of a script is a process of its own, and Ray starts none of them",
+            fix=f"end the cluster (medley ray-stop), then: --dp {replicas} --launcher mp --hosts N",
+        )
+    return replace(wanted, sizes=replace(wanted.sizes, replicas=1))
+
+
+def in_image() -> Problem:
+    return Problem(
+        "a script does not run out of an image",
+        cause="this cluster's Ray is an image's, and a script's files are this host's",
+        fix="on all hosts medley ray-stop; then medley ray-head without --image, or --launcher mp",
+    )
+
+
+def read_script(name: str, model: str, words: tuple[str, ...]) -> Script:
+    path = Path(name).absolute()
+    try:
+        text = path.read_text(encoding="utf-8") if name else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(
+            f"{name} cannot be read",
+            cause=in_words(error),
+            fix="name a Python script: medley run MODEL SCRIPT.py",
+        ) from error
+    if not name.endswith(".py") or len(text) > _MOST_BYTES:
+        raise Problem(
+            f"{name} is no Python script" if name else "there is no script to run",
+            cause="its name does not end in .py"
+            if name and len(text) <= _MOST_BYTES
+            else f"it is larger than {_MOST_BYTES} bytes"
+            if name
+            else f"{model} is the model, and a script comes after it",
+            fix=f"medley run {model} SCRIPT.py; docs/python.md has one",
+        )
+    return Script(path, text, words)

@@ -1,0 +1,258 @@
+"""Run a server or a script on the hosts of its plan until it ends."""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from medley import credentials, engine, explain, serving, storage
+from medley.cluster import membership, model_files, ray_serving, ray_watch
+from medley.engine import Serving
+from medley.engine.launch import ENGINES, Launch
+from medley.errors import Problem
+from medley.planner.topology import Topology
+from medley.process import Process
+from medley.progress import Output
+from medley.serving import api
+from medley.serving.batch_client import Answering
+from medley.serving.native import meeting
+from medley.serving.prepare import Job, Launched, launched, topology
+from medley.serving.supervise import supervise
+
+_LOOK_EVERY_S = 0.1
+_RANKS_EVERY_S = 4
+_LAST_ERRORS = 400
+
+
+def run(job: Job, program: "Served | ScriptRun", output: Output, site: Topology | None = None) -> int:
+    """Plan a job on the hosts that are there, start it, and return its exit code."""
+    made = None if job.by == "mp" else launched(job, site or topology(job, output), output)
+    try:
+        with nullcontext(made) if made else meeting(job, output) as found, held(found, output) as ranks:
+            return program.run(found, ranks, output)
+    except KeyboardInterrupt:
+        output.say("stopped; nothing of it runs any more")
+        raise
+
+
+@dataclass
+class Ranks:
+    """The ranks of an engine over the cluster's hosts; slots are held for them until they are placed."""
+
+    found: Launched
+    output: Output
+    start: ExitStack
+    """Ends once they have them."""
+    addresses: dict[int, str] = field(default_factory=dict)
+    """Of each rank, once they are known."""
+    next_look: float = 0.0
+
+    def placed(self) -> None:
+        """Look where they are once the engine answers; a Problem where the plan has them elsewhere."""
+        if not self.found.over_ray:
+            return
+        self.start.close()
+        seen, plan, taken = ray_serving.ranks(self.found.over_ray), self.found.launch.plan, self.found.taken
+        if plan.replicas > 1 and taken:
+            self.output.say(f"{plan.replicas} replicas, on {', '.join(taken.slots)}")
+        else:
+            self._note(seen)
+
+    def look(self) -> None:
+        """Look for them now and then, for a script, which never says that its engine is ready."""
+        joined, taken = self.found.over_ray, self.found.taken
+        if not (joined and taken) or self.addresses or time.monotonic() < self.next_look:
+            return
+        try:
+            seen = ray_serving.ranks(joined)
+        except Problem:  # the head is busy; it is asked again
+            seen = []
+        if len(seen) == sum(taken.slots.values()):
+            self.start.close()
+            self._note(seen)
+        self.next_look = time.monotonic() + _RANKS_EVERY_S
+
+    def _note(self, seen: list[tuple[int, int, str]]) -> None:
+        if self.found.taken:
+            ray_serving.require_order(seen, self.found.taken.slots, self.found.launch.plan.tensor_parallel)
+        for rank, (stage, tensor, address) in enumerate(seen):
+            self.addresses[rank] = address
+            self.output.say(f"stage {stage}, tensor rank {tensor}: {address}")
+
+
+@contextmanager
+def held(found: Launched, output: Output) -> Iterator[Ranks]:
+    """Bring what its hosts need, and hold their slots while the body runs it; name a host that is lost."""
+    joined, taken = found.joined, found.taken
+    with ExitStack() as around:
+        start = ExitStack()
+        ranks = Ranks(found, output, start)
+        if found.meeting:
+            around.enter_context(found.meeting.blamed())
+        elif joined and taken and found.over_ray:
+            engine.write(found.launch.reasoned)
+            folder = Path(found.order.serving.target)
+            if folder.is_absolute():
+                ray_serving.require_weights(joined, folder)
+            model_files.bring_files(joined, found.launch.beside, output.watch)
+            around.enter_context(ray_watch.explain_host_loss(joined, ranks.addresses))
+            around.enter_context(start)
+            start.enter_context(membership.held(joined, taken.spare))
+        elif joined and taken:
+            around.enter_context(membership.held(joined, taken.slots))
+        yield ranks
+
+
+class Ended(Exception):  # noqa: N818 - no error: what it was started for is done
+    """The model was served for one thing, and that is done."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model's server, which runs until it is ended."""
+
+    limit_s: float
+    """Until it must be ready."""
+    announce: Callable[[Serving, api.Completion, float], None]
+    """Is told when it is ready, and after how many seconds."""
+    then: Callable[[Answering], None] | None = None
+    """What is to be done once it is ready; then it ends."""
+    on_ready: Callable[[int], None] = lambda _: None
+    """Is told over how many hosts it runs."""
+
+    def run(self, found: Launched, ranks: Ranks, output: Output) -> int:
+        listens, launch = found.order.serving, found.launch
+        engine = ENGINES[found.order.wanted.engine]
+        key = credentials.read_api_key(listens.key) if listens.key else None
+        if listens.key_config and key:
+            credentials.write_api_key_config(listens.key_config, key)
+        where, log = serving.url(listens), _log(f"serve-{listens.port}")
+        what = serving.description(found.order, launch, found.layout)
+        noted = serving.note_server(where, listens.name, listens.port, listens.key)
+        _announce(launch, output)
+        with noted as report, serving.keep_description(listens.port, what), _kept(log, launch) as keep:
+            forms = {key, repr(key)[1:-1], json.dumps(key)[1:-1]} if key else set()
+
+            def on_line(line: str) -> None:
+                for form in forms:  # SGLang says its whole configuration, as Python writes it
+                    line = line.replace(form, "API-KEY")
+                keep(line)
+                output.error(line)
+
+            def on_ready(completion: api.Completion, seconds: float) -> None:
+                ranks.placed()
+                if key or not credentials.is_open(listens.address):
+                    api.require_guarded(where, key)
+                if self.then:
+                    self.then(Answering(where, listens.name, key))
+                    raise Ended
+                self.on_ready(found.hosts)
+                report("ready")
+                self.announce(listens, completion, seconds)
+
+            supervise(
+                launch.command,
+                url=where,
+                model=listens.name,
+                limit_s=self.limit_s,
+                log=log,
+                on_line=on_line,
+                on_ready=on_ready,
+                last_error=engine.last_error,
+                fatal=engine.fatal,
+                key=key,
+                check=_check(found),
+            )
+
+
+def _check(found: Launched) -> Callable[[], None]:
+    """Return what raises a Problem once its hosts or their Ray are gone."""
+    if found.meeting:
+        return found.meeting.require_all
+    return ray_watch.RayWatch(found.over_ray).look if found.over_ray else lambda: None
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """A script; on several hosts it is done when it is done on all."""
+
+    script: Path
+
+    def run(self, found: Launched, ranks: Ranks, output: Output) -> int:
+        met = found.meeting
+        self._run_here(found, met.require_all if met else ranks.look, output)
+        while met and not all(each.done for each in met.members):
+            met.require_all()
+            time.sleep(_LOOK_EVERY_S)
+        return 0
+
+    def _run_here(self, found: Launched, look: Callable[[], None], output: Output) -> None:
+        launch, engine = found.launch, ENGINES[found.order.wanted.engine]
+        keep_files(launch)
+        _announce(launch, output)
+        log = _log(f"run-{self.script.stem}")
+        lost, errors = list[str](), deque[str](maxlen=_LAST_ERRORS)
+        with _kept(log, launch) as keep:
+
+            def on_line(line: str) -> None:
+                keep(line)
+                output.out(line)
+
+            def on_error(line: str) -> None:
+                keep(line)
+                errors.append(line)
+                if engine.fatal(line):
+                    lost.append(line)
+                output.error(line)
+
+            process = Process(launch.command, on_line, on_error)
+            try:
+                while process.wait(_LOOK_EVERY_S) is None and not lost:
+                    look()
+            finally:
+                process.stop()
+        finished = process.poll()
+        status = 1 if lost or not finished else finished.status
+        if status:
+            # Stdout and stderr arrive in no order of their own, so its last word is that of stderr.
+            lines = lost or list(process.last)
+            raise self._failed(status, engine.last_error(lines), (*lines, *errors), log)
+
+    def _failed(self, status: int, error: str | None, lines: Iterable[str], log: Path) -> Problem:
+        printed = [each for each in lines if each.strip()]
+        problem = Problem(
+            f"{self.script.name} ended with exit code {status}",
+            cause=(error or (printed[-1] if printed else "")).strip()[:1000] or "it said nothing",
+            fix=f"read its whole output: less {log}",
+            status=status,
+        )
+        return explain.explain_problem(problem, log)
+
+
+def keep_files(launch: Launch) -> None:
+    """Write what the command reads; what is there already is the same, or the script itself."""
+    for name, text in launch.files.items():
+        if not Path(name).exists():
+            storage.write(Path(name), text)
+
+
+def _announce(launch: Launch, output: Output) -> None:
+    for reason in (*launch.plan.why, *launch.beside.why()):
+        output.say(reason)
+    output.say(f"$ {launch.command}")
+
+
+def _log(name: str) -> Path:
+    return storage.state() / "logs" / f"{name}.log"
+
+
+@contextmanager
+def _kept(log: Path, launch: Launch) -> Iterator[Callable[[str], object]]:
+    """Keep lines in a new log, which begins with the command and its reasons."""
+    with serving.log(log) as keep:
+        for line in (*(f"medley: {reason}" for reason in launch.plan.why), f"$ {launch.command}"):
+            keep(line)
+        yield keep

@@ -1,0 +1,197 @@
+"""List the commands to type on each host for a plan."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from medley import credentials
+from medley.cluster import membership, ray
+from medley.cluster.node import NodeSpec, part
+from medley.cluster.ray_serving import over_ray
+from medley.command import AnnotatedCommand, Variable
+from medley.engine import Serving
+from medley.engine.launch import RANKS_PORT, Order, launch, nodes
+from medley.environment.engine_source import EngineRequest
+from medley.environment.tools import BARE
+from medley.network import ports
+from medley.network.fabric import fabric, per_host
+from medley.network.fabric.types import Endpoint, NetworkOptions
+from medley.planner import Layout, devices_of, hosts_of, pipelines
+from medley.planner.choose import CONTEXT, Choice
+from medley.planner.fit import fit
+from medley.planner.host_order import VARIABLE
+from medley.planner.placement import cached
+from medley.planner.plan import understood
+from medley.planner.topology import Topology
+from medley.progress import Output
+from medley.schema import EngineName, Shape
+from medley.serving.alternatives import placed, with_engine_sources
+from medley.serving.prepare import Job, plan_of, shape_of
+
+_TOKEN = ".local/state/medley/token"  # noqa: S105 - where a head keeps it, from its own home folder
+
+
+@dataclass(frozen=True)
+class Step:
+    host: str
+    typed: str
+    """As a person types it there."""
+    starts: AnnotatedCommand
+    """The process that it comes to, but for what the toolchain of that host adds."""
+    image: str | None = None
+    """In a container of which it is started, if in one."""
+    why: tuple[str, ...] = ()
+    """The plan's own reasons."""
+
+
+def hypothetical(job: Job, site: Topology, output: Output) -> Iterator[Step]:
+    """Return what to type on hosts that are no cluster here, where replicas are servers of their own."""
+    options, order = job.options, job.order
+    asked = EngineRequest(options.image.image if options.image else None, options.environment)
+    site = with_engine_sources(site, order.wanted, asked, order.weights.model)
+    one = order.wanted.launcher == "mp"
+    order = replace(order, wanted=replace(order.wanted, one_server=one))
+    made = shape_of(order.weights, output.watch)
+    return steps(order, made, placed(order, made, site), site)
+
+
+def steps(order: Order, shape: Shape, choice: Choice, site: Topology) -> Iterator[Step]:
+    """In the order in which they are to be typed, a replica after the other."""
+    shape, copies = cached(shape, order.wanted), pipelines(choice.layout)
+    if order.wanted.launcher == "mp" and len(hosts_of(choice.layout)) > 1:
+        yield from _without_ray(order, shape, choice, site)
+        return
+    if len(copies) == 1:
+        yield from _of_pipeline(order, shape, choice, site)
+        return
+    each = replace(order.wanted, concurrency=-(-order.wanted.concurrency // len(copies)), one_server=True)
+    context = each.context or min(shape.context, CONTEXT)
+    ports = dict.fromkeys(site.hosts, order.serving.port)
+    for stages in copies:
+        layout = replace(choice.layout, stages=stages, replicas=())
+        host = hosts_of(layout)[0]
+        serving = replace(order.serving, port=ports[host])
+        ports[host] += 1
+        one = replace(choice, layout=layout, fit=fit(shape, layout, context, each.concurrency))
+        yield from _of_pipeline(replace(order, wanted=each, serving=serving), shape, one, site)
+
+
+def _of_pipeline(order: Order, shape: Shape, choice: Choice, site: Topology) -> Iterator[Step]:
+    used = hosts_of(choice.layout)
+    facts = {host: site.hosts[host][0] for host in used}
+    cluster: tuple[Variable, ...] = ()
+    ends: Mapping[str, Endpoint] = {}
+    if len(used) > 1:
+        wishes = site.wishes(order.wanted.wishes, order.wanted.engine)
+        found = fabric(facts, wishes).ends
+        ends = {host: found[host] for host in used}
+        if not site.order:
+            yield from _joining(wishes, site, ends, order.wanted.engine)
+        addresses = {host: end.address for host, end in ends.items()}
+        _, wired = per_host.running_cluster_network(facts, addresses, used[0], wishes, {})
+        cluster = tuple(over_ray(order.wanted.engine, _gcs(ends[used[0]]), credentials.token_path(), wired))
+    kind = site.hosts[used[0]][1]
+    told = plan_of(order, shape, choice, site, "ray" if len(used) > 1 else "solo")
+    version = site.version(used[0], order.wanted.engine)
+    told = understood(told, order.wanted.engine, version, order.weights.model)
+    if told.launcher == "ray":
+        addresses = {host: end.address for host, end in ends.items()}
+        told = replace(told, places=tuple(addresses[device.host] for device in devices_of(choice.layout)))
+    started = launch(order, told, kind.host, cluster=cluster)
+    split = f"{VARIABLE[order.wanted.engine]}={order.wanted.partition} " if order.wanted.partition else ""
+    # Over a cluster it is of what its Ray runs from.
+    environment = site.typed(used[0]) if len(used) == 1 else ()
+    typed = split + shlex.join((*_serve(order, choice.layout, site), *environment, *_engines(order)))
+    yield Step(used[0], typed, started.reasoned, site.image(used[0]), told.why)
+
+
+def _without_ray(order: Order, shape: Shape, choice: Choice, site: Topology) -> Iterator[Step]:
+    """The server on the first host, which waits for the others; then what each of those runs for it."""
+    wanted, used = order.wanted, hosts_of(choice.layout)
+    facts = {host: site.facts[host] for host in used}
+    wishes = site.wishes(wanted.wishes, wanted.engine)
+    addresses = {host: end.address for host, end in fabric(facts, wishes).ends.items()}
+    told = plan_of(order, shape, choice, site, "mp")
+    join = f"ssh {shlex.quote(used[0])} cat {_TOKEN} | medley join {addresses[used[0]]} --token-file -"
+    for host, own in nodes(told, choice.layout, addresses, RANKS_PORT).items():
+        _, wired = per_host.running_cluster_network(facts, addresses, host, wishes, {})
+        kind = site.hosts[host][1]
+        started = launch(order, own, kind.host, cluster=wired)
+        environment = site.typed(host)
+        serve = shlex.join((*_serve(order, choice.layout, site), *environment, *_engines(order)))
+        typed = serve if host == used[0] else " ".join((join, shlex.join(environment))).rstrip()
+        yield Step(host, typed, started.reasoned, why=told.why if host == used[0] else ())
+
+
+def _joining(
+    wishes: NetworkOptions, site: Topology, ends: Mapping[str, Endpoint], engine: EngineName
+) -> Iterator[Step]:
+    """Ray on each of these hosts, the first its head."""
+    head, *others = ends
+    named = () if engine == "vllm" else ("--engine", engine)
+    at, secret = ends[head].address, credentials.token_path()
+    place = ray.RayPlace(Path("ray"), membership.folder(), secret)
+    own = per_host.head_network(head, site.facts[head], wishes, {})
+    by_itself = wishes.link is None and own.end.interface == ends[head].interface
+    link = () if by_itself else ("--link", ends[head].interface)
+    if link:
+        own = per_host.head_network(head, site.facts[head], replace(wishes, link=link[1]), {})
+    ours = _part(head, site, engine)
+    start = ray.head(place, ours.node(own), ports.RayPorts(), dashboard=False, more=ours.on(own))
+    typed = shlex.join(("medley", "ray-head", *link, *named, *site.typed(head)))
+    yield Step(head, typed, start, site.image(head))
+    for host in others:
+        both = {name: site.facts[name] for name in (head, host)}
+        wired = per_host.worker_network(both, host, (head, at), wishes, {})
+        ours = _part(host, site, engine)
+        start = ray.worker(
+            place, ours.node(wired), ports.RayPorts(), to=_gcs(ends[head]), more=ours.on(wired)
+        )
+        typed = f"ssh {shlex.quote(head)} cat {_TOKEN} | medley ray-worker {at} --token-file -"
+        typed = " ".join((typed, *named, shlex.join(site.typed(host)))).rstrip()
+        yield Step(host, typed, start, site.image(host))
+
+
+def _part(host: str, site: Topology, engine: EngineName) -> NodeSpec:
+    facts, kind = site.hosts[host]
+    return part(facts, kind, BARE, slots=None, path="", engine=engine)
+
+
+def _engines(order: Order) -> tuple[str, ...]:
+    return ("--", *order.extra) if order.extra else ()
+
+
+def _gcs(head: Endpoint) -> str:
+    return f"{head.address}:{ports.RayPorts().gcs}"
+
+
+def _serve(order: Order, layout: Layout, site: Topology) -> Iterator[str]:
+    """The verb and the switches that lead to this layout on these hosts."""
+    wanted, used = order.wanted, hosts_of(layout)
+    found = order.weights
+    # A folder by its path: its name alone may be that of a known model, and says nothing elsewhere.
+    yield from ("medley", "serve", found.name if found.model else found.target)
+    if len(used) > 1 or site.order:
+        yield from ("--hosts", str(len(used)))
+    elif len(devices_of(layout)) < sum(device.host == used[0] for device in site.devices()):
+        yield from ("--gpus", ",".join(str(device.index) for device in devices_of(layout)))
+    if wanted.balanced:
+        yield "--eplb"
+    yield from order.beside.typed()
+    for name, value, usual in (
+        ("--launcher", wanted.launcher, None),
+        ("--engine", wanted.engine, "vllm"),
+        ("--kv-type", wanted.kv_type, "auto"),
+        ("--for", wanted.goal, "latency"),
+        ("--concurrency", wanted.concurrency, 1),
+        ("--context", wanted.context, None),
+        ("--tp", wanted.sizes.tensor, None),
+        ("--pp", wanted.sizes.stages, None),
+        ("--transport", wanted.wishes.transport, None),
+        ("--served-model-name", order.serving.name, found.name),
+        ("--host", order.serving.address, Serving.address),
+        ("--port", order.serving.port, Serving.port),
+    ):
+        if value != usual:
+            yield from (name, str(value))

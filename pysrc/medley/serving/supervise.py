@@ -1,0 +1,183 @@
+"""Supervise an engine from its start to its end, and restart a server with backoff."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from medley import process, serving, storage
+from medley.cluster import membership, ray_serving
+from medley.cluster.membership import Membership
+from medley.cluster.unit_file import Restart
+from medley.command import Command
+from medley.engine import Serving
+from medley.errors import Problem
+from medley.explain import LastError, died
+from medley.planner.topology import Topology
+from medley.process import Finished, Process
+from medley.progress import Output
+from medley.serving import api
+
+HOSTS_LIMIT_S = 24 * 3600
+_LOOK_EVERY_S = 0.1
+_END_LIMIT_S = 5
+
+
+def supervise(
+    command: Command,
+    *,
+    url: str,
+    model: str,
+    limit_s: float,
+    log: Path,
+    on_line: Callable[[str], None],
+    on_ready: Callable[[api.Completion, float], None],
+    last_error: LastError,
+    fatal: Callable[[str], bool] = lambda _: False,
+    key: str | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> NoReturn:
+    """Run an engine until it ends, which is always a Problem: it is only left by Ctrl-C or a signal.
+
+    `check` is called all the time, and raises a Problem where something else ends the engine. `limit_s` is
+    for its first completion. However this is left, no process of the engine stays behind.
+    """
+    lost: list[str] = []
+
+    def watch(line: str) -> None:
+        if fatal(line):
+            lost.append(line)
+        on_line(line)
+
+    engine, began = Process(command, watch), time.monotonic()
+
+    try:
+        completion = _first_completion(engine, lambda: api.answered(url, model, key), model, limit_s, check)
+        if completion is not None:
+            on_ready(completion, time.monotonic() - began)
+            while engine.wait(_LOOK_EVERY_S) is None and not lost:
+                check()
+        if not lost:
+            engine.wait(_END_LIMIT_S)
+    finally:
+        engine.stop()
+    finished = engine.poll() or Finished(1, ())
+    if lost:  # it was we who ended it, so its exit code says nothing
+        finished = Finished(1, tuple(lost))
+    raise died(finished, ready=completion is not None, log=log, last_error=last_error)
+
+
+def _first_completion(
+    engine: Process,
+    answered: Callable[[], api.Completion | None],
+    model: str,
+    limit_s: float,
+    check: Callable[[], None],
+) -> api.Completion | None:
+    """Return the first completion, or None when the engine ended instead."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        if engine.wait(_LOOK_EVERY_S) is not None:
+            return None
+        check()
+        try:
+            completion = answered()
+        except Problem:
+            # A dying engine breaks the connection first; then its own last error says more.
+            if engine.wait(_END_LIMIT_S) is not None:
+                return None
+            raise
+        if completion is not None:
+            return completion
+    raise Problem(
+        f"{model} is not ready after {limit_s:g} s",
+        cause=(list(engine.last) or ["the engine said nothing"])[-1][:300],
+        fix=f"give it longer: --timeout {max(1800, limit_s * 2):.0f}",
+    )
+
+
+@dataclass
+class Restarter:
+    """Restarts a server that was ready once, on as many hosts as it ran over."""
+
+    rule: Restart
+    listens: Serving
+    joined: Membership | None
+    output: Output
+    here: Callable[[], Topology]
+    """This host alone, where it is in no cluster."""
+    hosts: int | None = field(default=None, init=False)
+    """How many it ran over when it was ready; before that it is not restarted."""
+    done: int = field(default=0, init=False)
+    ready_since: float | None = field(default=None, init=False)
+
+    def run(self, attempt: Callable[[Topology, Callable[[int], None]], None], site: Topology) -> NoReturn:
+        """`attempt` serves on these hosts until that ends; it reports their number once it is ready."""
+        while True:
+            try:
+                attempt(site, self._ready)
+            except Problem as problem:
+                site = self._next_site(problem)
+
+    def _ready(self, hosts: int) -> None:
+        self.hosts, self.ready_since = hosts, time.monotonic()
+        storage.write(_hosts_file(self.listens.port), str(hosts))
+
+    def _next_site(self, problem: Problem) -> Topology:
+        """Wait until a restart is due, and return its hosts; raise the Problem itself where none is."""
+        while True:
+            wait_s, listens = self._wait_s(problem), self.listens
+            ordinal = f"{self.done}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(self.done, 'th') }"
+            state = f"restarts, for the {ordinal} time in a row: {problem.what}"
+            self.output.say(f"{problem}")
+            self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.hosts} hosts are there")
+            url = serving.url(listens)
+            with serving.note_server(url, listens.name, listens.port, listens.key, state):
+                time.sleep(wait_s)
+                if self.joined is None:
+                    return self.here()
+                try:
+                    return ray_serving.site(self.joined, self.hosts, HOSTS_LIMIT_S, self.output.watch)
+                except Problem as another:
+                    problem = another
+
+    def _wait_s(self, problem: Problem) -> float:
+        if self.hosts is None:
+            raise problem
+        lasted_s = None if self.ready_since is None else time.monotonic() - self.ready_since
+        due = self.rule.due(self.done, lasted_s)
+        if due is None:
+            raise Problem(
+                f"{problem.what}, and it was started anew {self.done} times in vain",
+                cause=problem.cause,
+                fix=problem.fix,
+                status=problem.status,
+            )
+        self.ready_since, (self.done, wait_s) = None, due
+        return wait_s
+
+
+@contextmanager
+def resumed(port: int, say: Callable[[str], None]) -> Iterator[int | None]:
+    """Yield how many hosts this port's server ran over when it was cut off, once there is a cluster again.
+
+    None where it was not cut off. Where somebody ends the body, nothing is kept of it.
+    """
+    file = _hosts_file(port)
+    try:
+        hosts = int(file.read_text(encoding="utf-8")) if file.exists() else None
+        if hosts and hosts > 1:
+            say(f"it ran over {hosts} hosts before, and waits for as many")
+            process.wait_until(membership.noted, HOSTS_LIMIT_S, every_s=1)
+        yield hosts
+    except Problem:
+        raise
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def _hosts_file(port: int) -> Path:
+    return serving.folder() / f"{port}.hosts"

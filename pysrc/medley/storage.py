@@ -1,0 +1,270 @@
+"""Where medley keeps files; atomic writes, locks, hashes.
+
+caches   $MEDLEY_CACHE, or $XDG_CACHE_HOME/medley, or ~/.cache/medley
+state    $MEDLEY_STATE, or $XDG_STATE_HOME/medley, or ~/.local/state/medley
+
+Each component is opened by itself, without following a link (O_NOFOLLOW, open(2)), and what is done is done
+in the open folder: nothing can be put in the way between the look and the deed. The folder itself, and what
+lies above it, is the user's, and may be reached through links.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from medley import json_shape
+from medley.errors import Problem, in_words
+
+_T = TypeVar("_T")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def cache(environ: Mapping[str, str] = os.environ) -> Path:
+    return _folder(environ, "MEDLEY_CACHE", "XDG_CACHE_HOME", ".cache")
+
+
+def state(environ: Mapping[str, str] = os.environ) -> Path:
+    return _folder(environ, "MEDLEY_STATE", "XDG_STATE_HOME", ".local/state")
+
+
+def _folder(environ: Mapping[str, str], own: str, xdg: str, usual: str) -> Path:
+    if environ.get(own):
+        return Path(environ[own]).absolute()
+    # The XDG specification has relative paths ignored.
+    base = environ.get(xdg, "")
+    return (Path(base) if base.startswith("/") else Path.home() / usual) / "medley"
+
+
+def write(path: Path, text: str, *, secret: bool = False) -> None:
+    """The whole file or nothing: a reader never sees a part of it. A secret is for its owner alone."""
+    make(path.parent)
+    # There is no way to ask for the umask but to set it, which all threads would see.
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    umask = next(int(line.split()[1], 8) for line in status.splitlines() if line.startswith("Umask:"))
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), 0o600 if secret else 0o666 & ~umask)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+        folder = os.open(path.parent, _FOLDER)
+        try:
+            os.fsync(folder)  # the new name, too, outlives a power cut
+        finally:
+            os.close(folder)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def link(path: Path, target: str) -> None:
+    """A link with this target: whoever looks sees the old one or the new."""
+    if path.is_symlink() and str(path.readlink()) == target:
+        return
+    made = make(path.parent) / f".{path.name}.{os.getpid()}"
+    made.unlink(missing_ok=True)
+    made.symlink_to(target)
+    made.replace(path)
+
+
+def table(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file of ours; None where there is none, or no whole one."""
+    try:
+        return json_shape.table(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def record(path: Path, kind: type[_T]) -> _T | None:
+    """The dataclass that a JSON file of ours holds; None where it is torn, or of another version."""
+    found = table(path)
+    return kind(**found) if found is not None and json_shape.fits(found, kind) else None
+
+
+def secrets(files: Mapping[str, str]) -> dict[str, str]:
+    """What stands in these files, as `$(cat FILE)` gives it to a shell."""
+    return {name: Path(file).read_text(encoding="utf-8").rstrip("\n") for name, file in files.items()}
+
+
+def make(folder: Path) -> Path:
+    """The folder, made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Problem(
+            f"{folder} cannot be made",
+            cause=in_words(error),
+            fix="name a folder that you can write: export MEDLEY_CACHE=/path",
+        ) from error
+    return folder
+
+
+@contextlib.contextmanager
+def lock(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[bool]:
+    """Hold a lock file; it is free again when this process ends, however it ends.
+
+    With `waits`, that is called once when another process holds it, and then we wait; without, we do not wait
+    and yield False.
+    """
+    make(path.parent)
+    handle = _locked(path, waits)
+    try:
+        yield handle is not None
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _locked(path: Path, waits: Callable[[], None] | None) -> int | None:
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        held = False
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if waits is None:
+                    return None
+                waits()
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            # Its holder may have removed the file, and then a third would lock another one of that name.
+            with contextlib.suppress(FileNotFoundError):
+                held = os.path.samestat(os.fstat(handle), path.stat())
+            if held:
+                return handle
+        finally:
+            if not held:
+                os.close(handle)
+
+
+def free_bytes(path: Path) -> int:
+    """What the file system of `path`, or of the nearest folder above it that exists, has left for us."""
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+def size_bytes(folder: Path) -> int:
+    """What a folder takes on disk; a file with several names in it counts once."""
+    seen = {}
+    for where, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            with contextlib.suppress(FileNotFoundError):
+                entry = (Path(where) / name).lstat()
+                seen[entry.st_dev, entry.st_ino] = entry.st_blocks * 512
+    return sum(seen.values())
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder and all that is in it, also where a process that is ending still writes there."""
+    for _ in range(5):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+    shutil.rmtree(folder)
+
+
+def hash_bytes(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_all(files: Mapping[str, str]) -> str:
+    """One for files of which each has its own, by name, whatever order they are in."""
+    return hash_bytes("".join(f"{each}  {name}\n" for name, each in sorted(files.items())).encode())
+
+
+@dataclass(frozen=True)
+class Name:
+    """The last component of a path, in the open folder that holds it."""
+
+    folder: int
+    """A handle of the folder."""
+    name: str
+
+    def open(self, flags: int) -> int:
+        """A handle of it; a link of that name is never followed where it may be written to."""
+        closed = 0 if flags & os.O_ACCMODE == os.O_RDONLY else os.O_NOFOLLOW
+        return os.open(self.name, flags | closed | os.O_CLOEXEC, 0o666, dir_fd=self.folder)
+
+    def target(self) -> str | None:
+        """That of the link it is; None where it is none."""
+        try:
+            return os.readlink(self.name, dir_fd=self.folder)
+        except OSError:
+            return None
+
+    def link(self, target: str) -> None:
+        os.symlink(target, self.name, dir_fd=self.folder)
+
+    def remove(self) -> None:
+        """It may be gone already."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.name, dir_fd=self.folder)
+
+    def beside(self, name: str) -> "Name":
+        return Name(self.folder, name)
+
+    def become(self, name: str) -> None:
+        """Take another name of the same folder, from whatever has it."""
+        os.replace(self.name, name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+
+
+@contextlib.contextmanager
+def beneath(root: Path, path: str, *, make: bool = False) -> Iterator[Name]:
+    """The name of `path`, which is relative, below `root`; with `make` its folders are made.
+
+    A Problem where the way leads through a link; FileNotFoundError where a folder is missing.
+    """
+    *folders, name = path.split("/")
+    if {"", ".", ".."} & {*folders, name}:
+        raise AssertionError(path)  # whoever reads paths from elsewhere refuses these
+    if make:
+        root.mkdir(parents=True, exist_ok=True)
+    handle = os.open(root, _FOLDER)
+    try:
+        for depth, folder in enumerate(folders, 1):
+            inner = _entered(handle, folder, root.joinpath(*folders[:depth]), make=make)
+            os.close(handle)
+            handle = inner
+        yield Name(handle, name)
+    finally:
+        os.close(handle)
+
+
+def reached(root: Path, path: str) -> bool:
+    """Whether all folders on the way are there; a Problem where one of them is a link."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), beneath(root, path):
+        return True
+    return False
+
+
+def _entered(handle: int, folder: str, where: Path, *, make: bool) -> int:
+    if make:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, dir_fd=handle)
+    try:
+        return os.open(folder, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
+    except NotADirectoryError:
+        target = Name(handle, folder).target()
+        if target is None:
+            raise
+        raise Problem(
+            f"{where} is a link, and the model has a folder there",
+            cause=f"it leads to {target!r}: files from another host are not written through a link",
+            fix=f"ls -l {shlex.quote(str(where))}  # remove it, or give the model a folder of its own",
+        ) from None

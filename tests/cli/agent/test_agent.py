@@ -1,0 +1,116 @@
+"""`medley agent` as another host talks to it: a real process, one JSON object a line."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medley import process_identity
+from medley.cluster import self_command
+
+
+class Agent:
+    def __init__(self) -> None:
+        words = (sys.executable, "-m", "medley", "agent")
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def heard(self) -> dict[str, Any]:
+        assert self.process.stdout
+        table = json.loads(self.process.stdout.readline())
+        assert isinstance(table, dict)
+        return table
+
+    def say(self, line: str) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def asked(self, errand: str, **more: object) -> dict[str, Any]:
+        self.say(json.dumps({"do": errand, "with": more}))
+        return self.heard()
+
+    def hang_up(self) -> int:
+        assert self.process.stdin
+        self.process.stdin.close()
+        return self.process.wait(20)
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    found = Agent()
+    greeting = found.heard()
+    assert (greeting["medley"], greeting["host"]) == (self_command.source_digest(), socket.gethostname())
+    assert abs(greeting["epoch_s"] - time.time()) < 10
+    yield found
+    found.process.kill()
+    with found.process:
+        pass
+
+
+def test_it_ends_with_its_input(agent: Agent) -> None:
+    assert agent.hang_up() == 128 + signal.SIGTERM, "as in the middle of an errand"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("hello", id="no JSON"),
+        pytest.param("[]", id="no table"),
+        pytest.param('{"do": "look"}', id="nothing with it"),
+        pytest.param('{"do": 7, "with": {}}', id="no name"),
+    ],
+)
+def test_a_line_that_is_no_errand_is_a_problem_and_the_next_is_answered(agent: Agent, line: str) -> None:
+    agent.say(line)
+    assert agent.heard()["problem"]["what"] == "medley here was not asked for an errand"
+    assert agent.asked("connect", address="127.0.0.1", places=[]) == {"said": {"closed": []}}
+
+
+def test_an_errand_of_a_later_medley_is_a_problem(agent: Agent) -> None:
+    assert "knows no errand 'dance'" in agent.asked("dance")["problem"]["what"]
+
+
+def test_notes_come_before_the_answer(agent: Agent) -> None:
+    assert agent.asked("mend", words=["echo", "done"], unasked=[], root=False) == {"note": "done"}
+    assert agent.heard() == {"said": {}}
+
+
+def test_what_cannot_be_mended_is_a_problem_with_its_last_words(agent: Agent) -> None:
+    words = ["sh", "-c", "echo no; exit 4"]
+    assert agent.asked("mend", words=words, unasked=[], root=False) == {"note": "no"}
+    problem = agent.heard()["problem"]
+    assert (problem["what"], problem["cause"]) == ("it could not be mended: sh -c echo no; exit 4", "no")
+
+
+def test_hung_up_on_in_the_middle_it_ends_what_it_runs(agent: Agent) -> None:
+    words = ["sh", "-c", "echo $$; exec sleep 600"]
+    child = process_identity.of(int(agent.asked("mend", words=words, unasked=[], root=False)["note"]))
+    assert child
+    agent.hang_up()
+    assert child.ends_within(10)
+
+
+def test_the_token_of_a_head_and_where_there_is_none(agent: Agent, tmp_path: Path) -> None:
+    assert "problem" in agent.asked("token")
+    (tmp_path / "state").mkdir(exist_ok=True)
+    (tmp_path / "state/token").write_text(f"{'ab' * 32}\n")
+    (tmp_path / "state/token").chmod(0o600)
+    assert agent.asked("token") == {"said": {"token": "ab" * 32}}
+
+
+def test_all_of_it_is_ended_and_its_files_go(agent: Agent, tmp_path: Path) -> None:
+    for name in ("token", "gathered.json", "sglang-8000.yaml", "units/old.state", "vllm/x"):
+        file = tmp_path / "state" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
+    assert agent.asked("end", part=False) == {"note": "end Ray …"}
+    assert agent.heard() == {"said": {"ended": 0, "left": []}}
+    assert [file for file in (tmp_path / "state").rglob("*") if file.is_file()] == []

@@ -1,0 +1,115 @@
+"""Errands as an agent runs them, on this host."""
+
+import importlib
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from medley import storage
+from medley.cli import agent
+from medley.cli.agent import ray
+from medley.cluster import membership, units
+from medley.cluster.unit_file import Restart, Unit
+from medley.command import Command
+from medley.errors import Problem
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+
+
+def said(name: str, asked: dict[str, object]) -> list[str]:
+    noted: list[str] = []
+    agent.answer(name, asked, noted.append)
+    return noted
+
+
+def test_the_last_lines_of_all_units_by_time() -> None:
+    storage.write(units.log("medley-ray"), "2026-01-01T00:00:01 a\n2026-01-01T00:00:03 c\n")
+    storage.write(units.log("medley-serve-8000"), "2026-01-01T00:00:02 b\n2026-01-01T00:00:04 d\n")
+    storage.write(storage.state() / "logs" / "serve-8000.log", "not a unit's\n")
+    lines = said("log", {"lines": 3, "follow": False})
+    assert lines == [
+        "2026-01-01T00:00:02 serve-8000 b",
+        "2026-01-01T00:00:03 ray c",
+        "2026-01-01T00:00:04 serve-8000 d",
+    ]
+    assert said("log", {"lines": 0, "follow": False}) == []
+
+
+def test_lines_that_come_while_it_follows() -> None:
+    log = units.log("medley-ray")
+    storage.write(log, "2026-01-01T00:00:01 old\n")
+    noted: list[str] = []
+    follow = {"lines": 0, "follow": True}
+    threading.Thread(target=agent.answer, args=("log", follow, noted.append), daemon=True).start()
+    time.sleep(0.3)
+    with log.open("a") as file:
+        file.write("2026-01-01T00:00:02 new\n2026-01-01T00:00:03 ha")
+        file.flush()
+        deadline = time.monotonic() + 10
+        while not noted and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert noted == ["2026-01-01T00:00:02 ray new"]
+        file.write("lf\n")
+    while len(noted) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert noted[1:] == ["2026-01-01T00:00:03 ray half"]
+
+
+def test_ports_that_listen_are_reached_and_others_are_not() -> None:
+    asked = {"address": "127.0.0.1", "starts": False, "head": False}
+    ports = agent.answer("listen", asked, print)["ports"]
+    places = [["me", "127.0.0.1", port] for port in ports]
+    closed = {"address": "127.0.0.1", "places": [*places, ["me", "127.0.0.1", 1]]}
+    ((name, _, port, why),) = agent.answer("connect", closed, print)["closed"]
+    assert (name, port) == ("me", 1)
+    assert "refused" in why
+
+
+def test_what_a_head_that_started_says() -> None:
+    lines = ["welcome", '{"nodes": [1], "missing": []}']
+    assert ray.answer(lines) == {"nodes": [1], "missing": []}
+    for wrong in (['{"error": "RpcError", "said": "deadline exceeded"}'], ["oops"]):
+        with pytest.raises(Problem, match="the head's Ray does not answer"):
+            ray.answer(wrong)
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        pytest.param(
+            "ray.exceptions.AuthenticationError: InvalidAuthToken", "authentication token", id="known"
+        ),
+        pytest.param("the moon is in the wrong house", "the moon", id="unknown"),
+    ],
+)
+def test_a_ray_that_ends_says_why(said: str, cause: str) -> None:
+    script = f"echo '{said}' >&2; exit 1"
+    unit = Unit(membership.UNIT, "Ray", Command(("sh", "-c", script)), Restart(longest_s=30))
+    units.start(unit)
+    try:
+        with pytest.raises(Problem, match="Ray could not be started") as caught:
+            agent.answer("settle", {"role": "worker"}, print)
+    finally:
+        units.stop(membership.UNIT)
+    assert cause in caught.value.cause
+    assert ("medley ray-worker" in caught.value.fix) == (cause == "authentication token")
+
+
+def test_an_end_where_nothing_runs_ends_nothing() -> None:
+    assert agent.answer("end", {"part": False}, print) == {"ended": 0, "left": []}
+
+
+def test_a_host_with_nothing_tells_so() -> None:
+    told = agent.answer("tell", {"nodes": True}, print)
+    assert (told["membership"], told["units"], told["servers"], told["nodes"]) == (None, [], [], None)
+    assert 0 < told["memory"]["available_bytes"] <= told["memory"]["total_bytes"]
+
+
+def test_there_is_a_module_for_each() -> None:
+    for name, module in agent.ANSWERED_BY.items():
+        assert callable(getattr(importlib.import_module(f"medley.cli.agent.{module}"), f"answer_{name}"))

@@ -1,0 +1,165 @@
+"""The tree of what can be typed is that of the verbs themselves."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from medley.cli import VERBS, Medley, command_tree
+from medley.cli.command_tree import FILES, HOSTS, NOTHING, Offer, Switch, VerbEntry
+from medley.cli.info import CompletionVerb
+from medley.errors import Problem
+from medley.network import ports
+
+KNOWN = {
+    "FILE": FILES,
+    "HOST": HOSTS,
+    "HEAD": HOSTS,
+    "KIND": Offer(("spark", "thor")),
+    "ENV": Offer(("vllm-cpu",)) | FILES,
+    "MODEL": Offer(("demo",)) | FILES,
+}
+TREE = command_tree.read_tree(Medley, (), KNOWN)
+
+
+def at(words: str) -> command_tree.VerbEntry:
+    return next(verb for verb in TREE.all() if " ".join(verb.path) == words)
+
+
+def switch(words: str, name: str) -> command_tree.Switch:
+    return next(switch for switch in at(words).switches if name in switch.names)
+
+
+def test_every_verb_is_in_it_once() -> None:
+    paths = [verb.path for verb in TREE.all()]
+    assert {" ".join(path) for path in paths if path} == set(VERBS)
+    assert len(paths) == len(set(paths))
+    assert {verb.name for verb in at("link").verbs} == {"setup", "show", "test", "watch"}
+
+
+def test_all_say_what_they_are() -> None:
+    for verb in TREE.all():
+        assert verb.about, verb.path
+        assert all(switch.about for switch in verb.switches), verb.path
+        assert verb.usage
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "offer"),
+    [
+        pytest.param("serve", "--engine", Offer(("vllm", "sglang")), id="a closed set"),
+        pytest.param("serve", "--kind", Offer(("spark", "thor")), id="a kind of host"),
+        pytest.param("up", "--without", HOSTS, id="a host"),
+        pytest.param("up", "--cluster", FILES, id="a file"),
+        pytest.param("serve", "--env", Offer(("vllm-cpu",), files=True), id="a name or a place"),
+        pytest.param("serve", "--port", NOTHING, id="a number"),
+    ],
+)
+def test_a_value_is_offered(words: str, name: str, offer: Offer) -> None:
+    assert switch(words, name).offer == offer
+
+
+@pytest.mark.parametrize(
+    ("words", "offer"),
+    [
+        pytest.param("status", NOTHING, id="no words"),
+        pytest.param("ray-worker", HOSTS, id="its head"),
+        pytest.param("serve", Offer(("demo",), files=True), id="a model"),
+        pytest.param("env check", Offer(("vllm-cpu",), files=True), id="an environment"),
+        pytest.param("ports", Offer(ports.ROLES), id="parts of a cluster"),
+        pytest.param("service remove", Offer(("head", "worker", "serve")), id="services"),
+        pytest.param("completion", Offer(("bash", "zsh", "fish", "man")), id="shells"),
+    ],
+)
+def test_a_word_is_offered(words: str, offer: Offer) -> None:
+    assert at(words).offer == offer
+
+
+def test_a_switch_is_as_it_is_typed() -> None:
+    lines = switch("logs", "--lines")
+    assert lines.names == ("-n", "--lines")
+    assert lines.argument == "N"
+    assert switch("logs", "--without").repeats
+    assert switch("serve", "--dry-run").argument is None
+
+
+def test_an_unknown_shell_is_a_problem() -> None:
+    with pytest.raises(Problem, match="no completion for tcsh"):
+        CompletionVerb.run(["medley completion", "tcsh"], exit=False)
+
+
+@pytest.mark.parametrize("what", ["bash", "zsh", "fish", "man"])
+def test_it_is_printed(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    CompletionVerb.run(["medley completion", what], exit=False)
+    said = capsys.readouterr().out
+    assert "collective" in said
+    assert "vllm-cpu" in said or what == "man"
+
+
+def test_plumbum_s_own_is_not_offered() -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "medley", "serve", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "--completions" not in said.stdout
+
+
+ODD = VerbEntry(
+    ("odd",),
+    "Begins with nothing.",
+    more="\n.not a request\n'nor this: C:\\x …\n\nExamples:\n    medley odd -x\n\n",
+    usage=("medley odd [SWITCHES]",),
+    switches=(Switch(("-n", "--dry-run"), "start nothing", "N"),),
+)
+
+
+def page(verb: VerbEntry = TREE) -> str:
+    return command_tree.manual_page(verb, "0.1.0")
+
+
+def test_every_verb_and_switch_is_there() -> None:
+    text = page()
+    for verb in TREE.all():
+        name = " ".join(verb.path).replace("-", r"\-")
+        assert not name or f'.SS "medley {name}"\n' in text
+        for switch in verb.switches:
+            assert rf"\fB{', '.join(switch.names)}".replace("-", r"\-") in text
+
+
+def test_text_is_no_request() -> None:
+    lines = page(VerbEntry((), "All.", verbs=(ODD,))).splitlines()
+    assert r"\&.not a request" in lines
+    assert r"\&'nor this: C:\ex \[u2026]" in lines
+    start = lines.index(".nf")
+    assert lines[start : start + 3] == [".nf", r"    medley odd \-x", ".fi"]
+    assert lines[lines.index(r"\fB\-n, \-\-dry\-run N\fR") - 1] == ".TP"
+
+
+def test_only_requests_that_a_manual_page_has() -> None:
+    """Where nobody can render it, its shape is what can be told."""
+    text = page()
+    requests = set(re.findall(r"(?m)^[.'](\w*)", text))
+    assert requests == {"TH", "SH", "SS", "PP", "TP", "br", "nf", "fi"}
+    assert text.isascii()
+    assert re.findall(r"(?m)^\.SH (.*)", text)[:4] == ["NAME", "SYNOPSIS", "DESCRIPTION", "VERBS"]
+    assert text.count("\n.nf\n") == text.count("\n.fi\n")
+
+
+def test_troff_renders_it() -> None:
+    program = shutil.which("groff")
+    if program is None:
+        pytest.skip("there is no groff")
+    said = subprocess.run(
+        [program, "-man", "-ww", "-Tutf8", "-P-c"],
+        input=page(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    # Of itself it may miss a file: Nix's sandbox has no /etc/groff.
+    assert [line for line in said.stderr.splitlines() if "<standard input>" in line] == []
+    plain = re.sub(r".\x08", "", said.stdout)
+    assert "medley collective-test" in plain
+    assert "    medley serve demo       serve a tiny model" in plain

@@ -1,0 +1,113 @@
+"""`medley doctor`, as it is typed."""
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from medley import process
+from medley.cli.agent import state
+from medley.command import Command
+from medley.doctor import case
+from medley.errors import Problem
+from medley.transcript import text
+from tests.host.health.cases import answers
+from tests.host.recordings import HOSTS
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+
+
+def test_a_bug_report_is_examined(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(text(answers("spark-mtu-mismatch")))
+    status, out, _ = run(
+        "doctor", "--brief", "--from", str(tmp_path / "a.txt"), str(HOSTS / "spark-pair-b.txt")
+    )
+    assert status == 1
+    assert any(line.startswith("a             WRONG   the MTU: ") for line in out.splitlines()), out
+
+
+def test_healthy_hosts_end_with_zero(run: Run) -> None:
+    files = [str(HOSTS / f"{name}.txt") for name in ("spark-pair-a", "spark-pair-b")]
+    status, out, _ = run("doctor", "--json", "--from", *files)
+    assert status == 0
+    assert json.loads(out)["counts"].keys() == {"ok", "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("model", "state", "words"),
+    [
+        ("gpt-oss-120b", "ok", "gpt-oss-120b fits"),
+        ("deepseek-v3", "wrong", ""),
+    ],
+)
+def test_a_model_is_asked_about(run: Run, model: str, state: str, words: str) -> None:
+    _, out, _ = run("doctor", "--json", "--model", model, "--from", str(HOSTS / "spark.txt"))
+    (row,) = (row for row in json.loads(out)["checks"] if row["rule"] == "model")
+    assert row["state"] == state, row
+    assert words in row["found"]
+
+
+def test_this_host_is_examined_and_mended(tmp_path: Path) -> None:
+    token = tmp_path / "state" / "token"
+    token.parent.mkdir()
+    token.write_text("abc")
+    token.chmod(0o644)
+    command = Command((sys.executable, "-m", "medley", "doctor", "--fix", "--yes", "--json"))
+    mended = process.run(command, limit_s=60)
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    rows = json.loads(mended.lines[-1])["checks"]
+    assert {row["state"] for row in rows if row["rule"] == "secrets"} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--fix", "--from", "x.txt"), 2, "--from"),
+        (("x.txt",), 1, "medley doctor --from x.txt"),
+        (("--cluster", "none.toml"), 1, "none.toml"),
+    ],
+)
+def test_what_cannot_be_meant(run: Run, words: tuple[str, ...], status: int, said: str) -> None:
+    found, _, err = run("doctor", *words)
+    assert found == status
+    assert said in err
+
+
+def test_an_errand_that_cannot_mend_says_what_to_type() -> None:
+    asked = {"words": ["sh", "-c", "echo no; exit 3"], "unasked": [], "root": os.geteuid() == 0}
+    with pytest.raises(Problem, match="could not be mended") as raised:
+        case.apply_fix(asked, lambda _: None)
+    assert raised.value.cause == "no"
+
+
+def test_a_virtualenv_of_ones_own_is_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").touch()
+    said = state.answer_examine({"env": str(tmp_path)}, lambda _: None)["transcript"]
+    assert "\n  bin/python\n" in said
+
+
+def test_a_file_that_is_no_transcript_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text("# a page\n\nwords\n")
+    status, _, err = run("doctor", "--from", str(HOSTS / "spark-pair-b.txt"), str(tmp_path / "other.txt"))
+    assert status == 1
+    assert f"medley: {tmp_path}/other.txt is no transcript" in err.splitlines()
+
+
+def test_a_transcript_that_is_not_there(run: Run) -> None:
+    status, _, err = run("doctor", "--from", "nofile")
+    assert status == 1
+    assert err.splitlines()[-3:-1] == ["medley: nofile cannot be read", "  cause: No such file or directory"]

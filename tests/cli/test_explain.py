@@ -1,0 +1,131 @@
+"""`medley explain` as typed."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medley.cli.explain import ExplainVerb
+from medley.errors import Problem
+from tests.explain.test_explain import example
+
+HEALTHY = "(APIServer pid=1) INFO:     Application startup complete.\n"
+UNKNOWN = "Traceback (most recent call last):\nFooError: something odd\n"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def run(*words: str) -> int:
+    _, status = ExplainVerb.run(["medley explain", *words], exit=False)
+    return int(status)
+
+
+def test_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "serve.log"
+    log.write_text(example("gpu-memory-taken"))
+    assert run(str(log)) == 1
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "the GPU has too little free memory to start\n  cause: 23.41 of 119.7 GiB are free"
+    )
+    assert f"  line:  {log}:3: ValueError: Free memory on device cuda:0" in said
+
+
+def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "serve.log"
+    log.write_text(example("heads-indivisible"))
+    assert run("--json", str(log)) == 1
+    table: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert set(table) == {"problems"}
+    (problem,) = table["problems"]
+    assert problem["cause"] == "14 heads cannot be shared by 4 ranks"
+    assert problem["confidence"] == "high"
+    assert {"what", "cause", "fix", "line", "confidence", "name", "file", "line_number"} <= set(problem)
+
+
+def test_a_healthy_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "good.log"
+    log.write_text(HEALTHY)
+    assert run("--json", str(log)) == 0
+    assert json.loads(capsys.readouterr().out) == {"problems": []}
+    assert run(str(log)) == 0
+    assert capsys.readouterr().out == f"no failure is in {log} (1 lines)\n"
+
+
+def test_what_is_unknown_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, report = tmp_path / "odd.log", tmp_path / "report.txt"
+    log.write_text(UNKNOWN)
+    assert run("--report", str(report), str(log)) == 1
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "a failure that medley does not know: FooError\n  cause: its own words: FooError: something odd"
+    )
+    assert f"  line:  {log}:2: FooError: something odd\n  sure:  low\n" in said
+    assert said.endswith(f"a report to attach, without secrets: {report}\n")
+    assert "FooError: something odd" in report.read_text()
+
+
+def test_a_report_of_its_own_accord(tmp_path: Path, state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "odd.log"
+    log.write_text(UNKNOWN)
+    assert run("--json", str(log)) == 1
+    table = json.loads(capsys.readouterr().out)
+    (problem,) = table["problems"]
+    assert (problem["name"], problem["line_number"], problem["line"]) == (
+        "unknown-error",
+        2,
+        "FooError: something odd",
+    )
+    assert "attach the report" in problem["fix"]
+    assert "--report" not in problem["fix"], "there is one already"
+    assert [str(file) for file in (state / "reports").iterdir()] == [table["report"]]
+
+
+@pytest.mark.parametrize("text", ["", "\n  \n"], ids=["nothing", "blank lines"])
+def test_an_empty_log_shows_nothing(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, good = tmp_path / "empty.log", tmp_path / "good.log"
+    log.write_text(text)
+    good.write_text(HEALTHY)
+    with pytest.raises(Problem, match=f"{log} is empty") as caught:
+        run(str(log))
+    assert "2>&1 | medley explain -" in caught.value.fix
+    assert run("--json", str(log)) == 0
+    assert json.loads(capsys.readouterr().out) == {"problems": []}
+    assert run(str(log), str(good)) == 0
+    assert capsys.readouterr().err == f"medley: {log} is empty\n"
+
+
+def test_the_newest_logs_of_medley(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import os
+
+    with pytest.raises(Problem, match="no log"):
+        run()
+    (state / "logs").mkdir(parents=True)
+    for name, age_s in (("serve-8000", 0), ("medley-ray", 5), ("serve-7000", 5000)):
+        file = state / "logs" / f"{name}.log"
+        file.write_text(example("port-taken") if age_s else HEALTHY)
+        when = 1_800_000_000 - age_s
+        os.utime(file, (when, when))
+    assert run("--json") == 1
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert problem["file"].endswith("medley-ray.log")
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    data = example("disk-full").encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert run("--json", "-") == 1
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert (problem["name"], problem["file"]) == ("disk-full", "standard input")
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(Problem, match="cannot be read"):
+        run("/nonexistent/x.log")

@@ -1,0 +1,33 @@
+"""`medley init` as typed, where nobody is there to ask."""
+
+import io
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from medley.cli.init import InitVerb
+from medley.errors import Problem
+
+
+@pytest.fixture(autouse=True)
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept", "yes"),
+    [
+        pytest.param(("--dry-run",), "--dry-run", False, id="it still changes nothing"),
+        pytest.param(("--output", "my hosts.toml"), "--output 'my hosts.toml'", True, id="a file"),
+        pytest.param(("--keys", "--yes"), "--keys --yes", True, id="once is enough"),
+    ],
+)
+def test_its_fix_is_what_was_typed_with_hosts(typed: tuple[str, ...], kept: str, *, yes: bool) -> None:
+    with pytest.raises(Problem, match="needs to be told the hosts") as caught:
+        InitVerb.run(["medley init", *typed], exit=False)
+    said = caught.value.fix.partition(": ")[2]
+    assert said.startswith(f"medley init {kept} ")
+    assert shlex.split(said).count("--yes") == int(yes)

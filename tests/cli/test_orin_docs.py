@@ -1,0 +1,38 @@
+"""docs/orin.md shows what is printed, and names what there is."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from medley import config
+from medley.cli.plan import PlanVerb
+from medley.errors import Problem
+from tests.planner.test_placement import site
+from tests.serving.test_steps import recipe
+
+TYPED = "gpt-oss-120b --hosts spark:1,orin:1 --tp 1 --pp 2"
+TEXT = (Path(__file__).parents[2] / "docs" / "orin.md").read_text(encoding="utf-8")
+
+
+def test_the_problem_is_the_one_that_is_printed() -> None:
+    with pytest.raises(Problem) as caught:
+        PlanVerb.run(["medley plan", *shlex.split(TYPED)], exit=False)
+    shown = TEXT.split(f"{TYPED}\n", 1)[1].split("\n\n", 1)[0]
+    assert "\n".join(line.removeprefix("    ") for line in shown.splitlines()) == f"medley: {caught.value}"
+
+
+def test_the_image_is_typed_as_the_plan_prints_it() -> None:
+    head, worker, serve = (step.typed for step in recipe("gpt-oss-120b", site("orin:2")))
+    for typed in (head, re.sub(r"10\.0\.10\.\d+", "HEAD", worker), serve):
+        assert f"    {typed}" in TEXT
+
+
+def test_the_table_is_what_hosts_say() -> None:
+    old, new = config.hosts()["orin"], config.hosts()["orin-r39"]
+    assert dict(new.environments) == {"vllm": "vllm-cuda"}
+    assert dict(old.environments) == {}
+    assert old.container.holds["vllm"] in TEXT
+    assert old.upgrade == "JetPack 7.2"
+    assert "docs/orin.md" in (old.no_environment or "")

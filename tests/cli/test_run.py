@@ -1,0 +1,183 @@
+"""`medley run` with a real script in a virtualenv of one's own, which needs no engine to print something."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from medley.cli.run import RunVerb
+from medley.errors import Problem
+from tests.servers import alive
+
+TELLS = """
+import json, os, sys
+plan = json.load(open(os.environ["MEDLEY_PLAN"]))
+print(json.dumps({"words": sys.argv[1:], "plan": plan}))
+print("a note", file=sys.stderr)
+sys.exit(int(os.environ.get("CODE", "0")))
+"""
+WAITS = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """What --env takes for an environment with vLLM."""
+    programs = tmp_path / "env" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").symlink_to(sys.executable)
+    (programs / "vllm").touch()
+    return programs.parent
+
+
+def command(environment: Path, text: str, *words: str, switches: tuple[str, ...] = ()) -> list[str]:
+    script = environment.parent / "script.py"
+    script.write_text(text)
+    start = (sys.executable, "-m", "medley", "run", "--kind", "cpu", "--env", str(environment))
+    return [*start, *switches, "demo", str(script), *words]
+
+
+def variables(environment: Path, **more: str) -> dict[str, str]:
+    folder = environment.parent
+    return os.environ | {"MEDLEY_STATE": f"{folder}/state", "MEDLEY_CACHE": f"{folder}/cache", **more}
+
+
+def test_a_script_has_its_words_its_plan_and_its_own_stdout(environment: Path) -> None:
+    words = ("--limit", "5", "--", "--help")
+    run = subprocess.run(
+        command(environment, TELLS, *words),
+        env=variables(environment),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    (line,) = run.stdout.splitlines()
+    said = json.loads(line)
+    assert said["words"] == list(words)
+    assert said["plan"]["arguments"]["model"].startswith(f"{environment.parent}/cache/models/demo-")
+    assert said["plan"]["arguments"]["enforce_eager"] is True
+    assert "a note\n" in run.stderr
+    assert "medley: $ env -u PYTHONPATH" in run.stderr
+    log = (environment.parent / "state/logs/run-script.log").read_text()
+    assert {line, "a note"} <= set(log.splitlines())
+
+
+def test_its_exit_code_is_ours(environment: Path) -> None:
+    run = subprocess.run(
+        command(environment, TELLS), env=variables(environment, CODE="7"), capture_output=True, check=False
+    )
+    assert run.returncode == 7
+    assert b"medley: script.py ended with exit code 7\n  cause: a note\n" in run.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ending_it_ends_what_it_started(environment: Path, number: signal.Signals) -> None:
+    # A shell ignores SIGINT in what it starts with &: this test may be part of that.
+    run = subprocess.Popen(
+        ["env", "--default-signal=INT", *command(environment, WAITS)],
+        env=variables(environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with run:
+        assert run.stdout
+        child = int(run.stdout.readline())
+        run.send_signal(number)
+        try:
+            assert run.wait(30) == 128 + number
+        finally:
+            run.kill()
+    assert not alive(child)
+
+
+def test_what_is_shown_can_be_run(environment: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shown = subprocess.run(
+        command(environment, TELLS, "x", switches=("--dry-run", "--json")),
+        env=variables(environment),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = json.loads(shown.stdout)
+    assert "enforce_eager=True" in [each["what"] for each in told["why"]]
+    subprocess.run(told["command"], shell=True, check=True)
+    said = json.loads(capfd.readouterr().out)
+    assert said == {"words": ["x"], "plan": told["plan"]}
+
+
+def run(*words: str) -> None:
+    RunVerb.run(["medley run", *words], exit=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        pytest.param(("demo",), "there is no script to run", id="none"),
+        pytest.param(("demo", "nowhere.py"), "nowhere.py cannot be read", id="not there"),
+        pytest.param(("demo", str(Path(__file__).parent)), "cannot be read", id="a folder"),
+        pytest.param(("demo", str(Path(__file__).parents[2] / "README.md")), "is no Python", id="another"),
+        pytest.param(
+            ("--launcher", "mp", "--hosts", "2", "--dry-run", "demo", __file__), "before its hosts", id="mp"
+        ),
+        pytest.param(("--hosts", "spark:2", "demo", __file__), "--hosts spark:2 cannot be", id="imagined"),
+        pytest.param(
+            ("--engine", "sglang", "--launcher", "mp", "--hosts", "2", "demo", __file__),
+            "a script with SGLang runs on one host",
+            id="SGLang on two",
+        ),
+    ],
+)
+def test_problems(
+    words: tuple[str, ...], problem: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path))
+    with pytest.raises(Problem) as caught:
+        run(*words)
+    assert problem in caught.value.what
+
+
+REPLICA = """
+import json, os, sys, time
+plan = json.load(open(os.environ["MEDLEY_PLAN"]))
+sys.stdout.write(" ".join((str(plan["replica"]), os.environ["SHOWN"], sys.argv[1])) + "\\n")
+sys.stdout.flush()
+if sys.argv[1] == "fail" and plan["replica"] == 1:
+    sys.exit(5)
+time.sleep(600 if sys.argv[1] == "fail" else 0)
+"""
+
+
+@pytest.mark.parametrize(("word", "status"), [("well", 0), ("fail", 5)])
+def test_replicas_run_side_by_side_and_end_together(tmp_path: Path, word: str, status: int) -> None:
+    from medley.environment import payload
+
+    (tmp_path / "script.py").write_text(REPLICA)
+    plans = [tmp_path / f"{nth}.json" for nth in range(2)]
+    for nth, plan in enumerate(plans):
+        plan.write_text(json.dumps({"replica": nth, "variables": {"SHOWN": f"gpu{nth}"}}))
+    program = Path(payload.__file__).parent / "replicas.py"
+    began = time.monotonic()
+    run = subprocess.run(
+        [sys.executable, str(program), *map(str, plans), "--", str(tmp_path / "script.py"), word],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert run.returncode == status, run.stderr
+    said = run.stdout.splitlines()
+    assert f"1 gpu1 {word}" in said
+    assert f"0 gpu0 {word}" in said or word == "fail", "the other may be ended in the middle of a line"
+    assert time.monotonic() - began < 40

@@ -1,0 +1,120 @@
+"""`medley serve --dry-run` for hosts that one does not own, and what cannot be asked of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from medley.cli.plan import PlanVerb
+from medley.cli.serve import ServeVerb
+from medley.errors import Problem
+
+HOSTS = Path(__file__).parents[1] / "host" / "recorded"
+PAIR = ("--from", str(HOSTS / "spark-pair-a.txt"), "--from", str(HOSTS / "spark-pair-b.txt"))
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No cluster of this machine's own."""
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+
+
+def serve(*words: str) -> int:
+    _, status = ServeVerb.run(["medley serve", *words], exit=False)
+    return int(status)
+
+
+@pytest.mark.parametrize("where", [("--hosts", "spark:2,thor:2"), PAIR], ids=["imagined", "recorded"])
+@pytest.mark.parametrize("wishes", [(), ("--pp", "2", "--tp", "1", "--concurrency", "8")], ids=str)
+def test_serve_does_what_plan_says(
+    where: tuple[str, ...], wishes: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert serve("gpt-oss-120b", "--dry-run", "--json", *where, *wishes) == 0
+    does = json.loads(capsys.readouterr().out)
+    _, status = PlanVerb.run(["medley plan", "gpt-oss-120b", "--json", *where, *wishes], exit=False)
+    assert status == 0
+    planned = json.loads(capsys.readouterr().out)["steps"]
+    assert does == planned
+    assert len(does) in {3, 6}, "one pipeline of two hosts, or two of them"
+
+
+def test_each_command_stands_on_its_line_and_what_to_type_beside_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert serve("gpt-oss-120b", "--dry-run", "--hosts", "spark:2") == 0
+    said = capsys.readouterr()
+    assert [" ray start " in line or " vllm serve " in line for line in said.out.splitlines()] == [True] * 3
+    assert "on spark-2: ssh spark-1 cat " in said.err
+    assert "medley: spark-1: --tensor-parallel-size 2: " in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        pytest.param(
+            ("--hosts", "spark:2"), "--hosts spark:2 names hosts that are not this one", id="not owned"
+        ),
+        pytest.param(PAIR, "--from FILE names hosts that are not this one", id="recorded"),
+        pytest.param(("--hosts", "", "--dry-run"), "names no hosts", id="a variable that is not set"),
+        pytest.param(("--hosts", "²", "--dry-run"), "names no hosts", id="a digit, but no number"),
+        pytest.param(("--hosts", "0", "--dry-run"), "--hosts 0 cannot be", id="no hosts"),
+        pytest.param(("--hosts", "65", "--dry-run"), "--hosts 65 cannot be", id="too many"),
+        pytest.param(("--hosts", "2", "--dry-run"), "before its hosts have joined", id="no cluster"),
+        pytest.param(("--hosts", "toaster:2", "--dry-run"), "names no hosts", id="no such kind"),
+        pytest.param(("--context", "4000000", "--dry-run"), "more than this model can do", id="too long"),
+    ],
+)
+def test_problems(words: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(Problem) as caught:
+        serve("gpt-oss-120b", *words)
+    assert problem in caught.value.what
+
+
+def test_a_split_of_ones_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("VLLM_PP_LAYER_PARTITION", "30,6")
+    assert serve("gpt-oss-120b", "--dry-run", "--json", "--hosts", "spark:2", "--pp", "2", "--tp", "1") == 0
+    *_, last = json.loads(capsys.readouterr().out)
+    assert last["env"]["VLLM_PP_LAYER_PARTITION"] == "30,6"
+
+
+def test_a_plan_that_refuses_is_no_cage(capsys: pytest.CaptureFixture[str]) -> None:
+    """235B do not fit one host, by the plan; who wants to try it may."""
+    words = ("qwen3-235b-a22b-instruct-2507", "--hosts", "cpu:1", "--dry-run")
+    with pytest.raises(Problem, match="does not fit"):
+        serve(*words)
+    assert serve(*words, "--unplanned") == 0
+    said = capsys.readouterr().out
+    assert " serve Qwen/Qwen3-235B-A22B-Instruct-2507 " in said
+    assert "--max-num-seqs" not in said
+
+
+def test_a_model_that_cannot_be_planned_is_served_as_it_is_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its config.json says nothing that a plan needs."""
+    (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
+    assert serve(str(tmp_path), "--dry-run", "--kind", "cpu") == 0
+    said = capsys.readouterr()
+    assert "medley: not planned: " in said.err
+    assert "--max-num-seqs" not in said.out
+    assert "--kv-cache-memory-bytes" in said.out, "else vLLM would take 92 % of the memory"
+
+
+def test_without_ray_what_each_host_runs_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    serve("qwen3-32b", "--launcher", "mp", "--hosts", "spark:2", "--pp", "2", "--dry-run", "--json")
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["type"].startswith("medley serve qwen3-32b --hosts 2 --launcher mp")
+    assert "medley join " in second["type"]
+    assert "--headless" in second["argv"]
+
+
+def test_sglang_is_told_in_its_own_words(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--engine", "sglang", "--hosts", "spark:2", "--tp", "2", "--launcher", "mp", "--kv-type", "fp8")
+    serve("gpt-oss-20b", *words, "--dry-run", "--json")
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["argv"][:3] == ["sglang", "serve", "openai/gpt-oss-20b"]
+    for step in (first, second):
+        argv = " ".join(step["argv"])
+        assert "--kv-cache-dtype fp8_e4m3" in argv
+        assert "--reasoning-parser gpt-oss" in argv
+    assert "--engine sglang --kv-type fp8" in first["type"]

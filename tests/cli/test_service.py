@@ -1,0 +1,58 @@
+"""`medley service` as typed."""
+
+import sys
+
+import pytest
+
+from medley.cli.service import ServiceVerb
+from medley.errors import Problem
+
+
+def run(*words: str) -> None:
+    ServiceVerb.run(["medley service", *words], exit=False)
+
+
+@pytest.fixture(autouse=True)
+def typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a unit is to start is the program that was started; a variable of the tester's may be a secret."""
+    monkeypatch.setattr(sys, "argv", ["pytest"])
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+
+
+def test_a_dry_run_prints_the_file_and_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    run("install", "serve", "demo", "--dry-run", "--user", "ann", "--set", "A=b=c", "--", "--port", "9000")
+    said = capsys.readouterr()
+    assert said.out.startswith("[Unit]\nDescription=medley serve demo --port 9000\n")
+    assert f"ExecStart={sys.executable} -m medley serve demo --port 9000\n" in said.out
+    assert "Environment=A=b=c\n" in said.out
+    assert "/etc/systemd/system/medley-serve-9000.service" in said.err
+
+
+def test_who_typed_sudo_is_who_it_runs_as(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SUDO_USER", "ann")
+    run("install", "head", "--dry-run")
+    assert "User=ann\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        pytest.param(("install", "haed"), "haed is no role", id="no role"),
+        pytest.param(("install", "head", "--set", "A", "--dry-run"), "'A' is no variable", id="no variable"),
+        pytest.param(("install", "head", "--set", "A=b\rc", "--dry-run"), "cannot stand in", id="no text"),
+        pytest.param(
+            ("install", "head", "--set", "HF_TOKEN=x", "--dry-run"), "HF_TOKEN would", id="a secret"
+        ),
+    ],
+)
+def test_a_problem(words: tuple[str, ...], what: str) -> None:
+    with pytest.raises(Problem) as caught:
+        run(*words)
+    assert what in caught.value.what
+
+
+def test_nothing_is_installed_here(capsys: pytest.CaptureFixture[str]) -> None:
+    run("show", "no-such")
+    assert capsys.readouterr().out == "no service of medley's is installed here\n"

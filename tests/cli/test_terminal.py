@@ -1,0 +1,97 @@
+"""What others say reaches a terminal as text."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from medley.cli import terminal
+from medley.cli.progress import Spinner
+from tests.odd_input import COUNTS, MEBIBYTE, hold, texts
+
+TITLE, CLIPBOARD = "\x1b]0;owned\x07", "\x1b]52;c;ZWNobyBvd25lZA==\x07"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        pytest.param("a model\tin two\nlines\r\n", "a model\tin two\nlines\r\n", id="text"),
+        pytest.param("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m", id="colours"),
+        pytest.param(TITLE, "�]0;owned�", id="a title"),
+        pytest.param(CLIPBOARD, "�]52;c;ZWNobyBvd25lZA==�", id="the clipboard"),
+        pytest.param("\x1b[2J\x1b[1A\x1bc", "�[2J�[1A�c", id="over what stands there"),
+        pytest.param("safe\rEVIL", "safe�EVIL", id="over its own beginning"),
+        pytest.param("\x9b2J\x9d0;x\x9c\x7f", "�2J�0;x��", id="in eight bits"),
+        pytest.param("a\u202egnp.exe\u2066", "a�gnp.exe�", id="turned round"),
+        pytest.param("\ud800", "�", id="half of a pair"),
+        pytest.param("Grüße, 你好, 🚀", "Grüße, 你好, 🚀", id="every writing"),
+    ],
+)
+def test_clean(said: str, shown: str) -> None:
+    assert terminal.clean(said) == shown
+    stream = io.StringIO()
+    print(said, end="", file=terminal.Cleaned(stream))
+    assert stream.getvalue() == shown
+    drawn = io.StringIO()
+    terminal.console(drawn).print(said, end="")
+    # Rich breaks lines and draws colours by itself: what is left has no control character.
+    plain = drawn.getvalue().replace("\x1b[1;31m", "").replace("\x1b[0m", "")
+    assert [each for each in plain if not each.isprintable() and each not in "\n\t\r"] == []
+
+
+def test_what_is_no_markup_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """An engine's line has brackets: read as markup, one that closes nothing ended the command."""
+    spinner = Spinner()
+    with spinner.stage("[/x] stage"):
+        spinner.line("[core.py:12] [/bold] done")
+        spinner.note("[/red] said")
+    assert "[/red] said" in capsys.readouterr().err
+
+
+def on_a_terminal(*words: str, home: Path) -> bytes:
+    """What a program writes to a terminal of its own."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "MEDLEY_STATE": str(home), "TERM": "xterm-256color"}
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        said = b""
+        while True:
+            try:
+                chunk = os.read(ours, 4096)
+            except OSError:
+                break
+            if not chunk:
+                break
+            said += chunk
+        process.wait(30)
+    os.close(ours)
+    return said
+
+
+@pytest.mark.parametrize("verb", ["facts", "doctor", "plan"])
+def test_a_transcript_that_somebody_sent(verb: str, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "host" / "recorded" / "spark.txt").read_text(encoding="utf-8")
+    hostile = text.replace("NVIDIA GB10", f"NVIDIA GB10{TITLE}{CLIPBOARD}").replace("MT2910", f"MT{TITLE}")
+    assert hostile != text
+    (tmp_path / "sent.txt").write_text(hostile, encoding="utf-8")
+    model = ("gpt-oss-20b",) if verb == "plan" else ()
+    words = (sys.executable, "-m", "medley", verb, *model, "--from", str(tmp_path / "sent.txt"))
+    said = on_a_terminal(*words, home=tmp_path)
+    assert b"GB10" in said
+    assert b"\x1b]" not in said
+    assert b"\x07" not in said
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_odd_input_of_the_terminal(count: int) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+
+    def show(text: str) -> None:
+        print(text, file=terminal.Cleaned(stream))
+
+    longest = MEBIBYTE if count > 300 else MEBIBYTE // 4
+    hold(show, texts([f"a {TITLE} b"], longest=longest), count, ())

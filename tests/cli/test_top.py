@@ -1,0 +1,76 @@
+"""`medley top` typed: one look, figures for programs, and the page."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from socket import gethostname
+
+import pytest
+
+from medley.command import Command
+from medley.process import Process
+
+Run = Callable[..., tuple[int, str, str]]
+MEDLEY = (sys.executable, "-m", "medley", "top")
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no cluster.toml, so that it is this host alone."""
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("MEDLEY_CLUSTER", "")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+
+
+def test_one_look() -> None:
+    said = subprocess.run([*MEDLEY, "--once"], capture_output=True, text=True, check=False, timeout=40)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert gethostname()[:20] in said.stdout
+    assert "GiB" in said.stdout
+    assert all(len(line) <= 80 for line in said.stdout.splitlines())
+
+
+def test_the_dashboard_is_json(run: Run) -> None:
+    assert json.loads(run("top", "--dashboard")[1])["title"] == "Medley"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "what"),
+    [
+        pytest.param(("--web", "0.0.0.0:0"), 1, "others would reach 0.0.0.0", id="beyond this host"),
+        pytest.param(("127.0.0.1:0",), 1, "says nothing here", id="a place without --web"),
+        pytest.param(("--web", "127.0.0.1:0", "spark-1"), 1, "'spark-1' says nothing here", id="two places"),
+        pytest.param(("--open",), 2, "missing ['web']", id="open what"),
+        pytest.param(("--web", "--once"), 2, "once", id="once, and for ever"),
+    ],
+)
+def test_what_cannot_be_meant(run: Run, words: tuple[str, ...], status: int, what: str) -> None:
+    found, out, err = run("top", *words)
+    assert found == status
+    assert what in err
+    assert out == ""
+
+
+def test_it_serves_until_ctrl_c() -> None:
+    come = threading.Event()
+    command = Command(("env", "--default-signal=INT", *MEDLEY, "--web"))
+    process = Process(command, lambda _: come.set())
+    try:
+        assert come.wait(20)
+        url = process.last[0].split()[0]
+        with urllib.request.urlopen(f"{url}metrics", timeout=10) as answer:
+            assert b"medley_host_up" in answer.read()
+        os.kill(process.pid, signal.SIGINT)
+        finished = process.wait(15)
+        assert finished is not None
+        assert finished.status == 130
+    finally:
+        process.stop()

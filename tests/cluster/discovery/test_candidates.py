@@ -1,0 +1,174 @@
+import pytest
+
+from medley.cluster.discovery import (
+    HostMention,
+    chosen_hosts,
+    default_choice,
+    host_candidates,
+    is_near,
+    is_plain,
+    parts,
+    refusal,
+    typed_host,
+)
+from medley.errors import Problem
+
+
+@pytest.mark.parametrize(
+    ("word", "name", "target", "told"),
+    [
+        pytest.param("spark-2", "spark-2", "spark-2", (None, "spark-2", None), id="a name"),
+        pytest.param(
+            "nvidia@10.0.0.2", "10.0.0.2", "nvidia@10.0.0.2", ("nvidia", "10.0.0.2", None), id="a user"
+        ),
+        pytest.param(
+            "ssh://me@box.lan:2222",
+            "box.lan",
+            "ssh://me@box.lan:2222",
+            ("me", "box.lan", "2222"),
+            id="a port",
+        ),
+    ],
+)
+def test_what_is_typed_is_taken_as_it_is(
+    word: str, name: str, target: str, told: tuple[str | None, str, str | None]
+) -> None:
+    mention = typed_host(word)
+    assert (mention.name, mention.target) == (name, target)
+    assert parts(mention.target) == told
+
+
+BAD = [
+    "",
+    "a b",
+    'a"b',
+    "$(reboot)",
+    "a;b",
+    "a\nb",
+    "-oProxyCommand=x",
+    "a'b",
+    "`x`",
+    "a:22",
+    "me@",
+    "x" * 64,
+    "ü",
+]
+
+
+@pytest.mark.parametrize("word", [*BAD, "$(x)@host", "ssh://host:x", "a@b@c"])
+def test_what_is_no_host_is_refused(word: str) -> None:
+    with pytest.raises(Problem, match="is no host"):
+        typed_host(word)
+
+
+@pytest.mark.parametrize("word", BAD)
+def test_a_name_that_is_not_plain(word: str) -> None:
+    assert not is_plain(word)
+    problem = refusal(HostMention(word, "ssh config", "~/.ssh/config:7"))
+    assert problem.what.startswith("~/.ssh/config:7: ")
+    assert "\n" not in problem.what
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("spark-2", True),
+        ("spark-2.local", True),
+        ("192.168.1.7", True),
+        ("box.example.com", False),
+        ("8.8.8.8", False),
+    ],
+)
+def test_what_may_stand_on_the_same_desk(word: str, near: bool) -> None:  # noqa: FBT001 - of a table
+    assert is_near(word) == near
+
+
+def test_a_port_goes_into_what_ssh_is_told() -> None:
+    assert HostMention("box", "known_hosts", "f:1", port=2222).target == "ssh://box:2222"
+
+
+ALIAS = HostMention("spark-2", "ssh config", "config:1", ("192.168.1.51",), likely=True)
+KNOWN = HostMention("spark-2.lan", "known_hosts", "known:1", ("spark-2.lan", "192.168.1.51"))
+NEAR = HostMention("192.168.100.11", "neighbour on enp1", "enp1", ("192.168.100.11",), likely=True)
+NAS = HostMention("nas", "known_hosts", "known:2", ("nas",))
+OWN = HostMention("192.168.1.50", "known_hosts", "known:3", ("192.168.1.50",))
+
+
+def names(*mentions: HostMention) -> list[str]:
+    found, _ = host_candidates(mentions, "spark-1", ["192.168.1.50"])
+    return [each.name for each in found]
+
+
+def test_this_host_is_the_first_and_there_once() -> None:
+    assert names() == ["spark-1"]
+    assert names(OWN, HostMention("localhost", "known_hosts", "known:9"), NAS) == ["spark-1", "nas"]
+    assert names(HostMention("spark-1", "ssh config", "c:1", ("192.168.100.10",))) == ["spark-1"]
+
+
+def test_all_mentions_of_a_host_are_one() -> None:
+    (_, one, two), _ = host_candidates([KNOWN, NEAR, ALIAS], "spark-1", [])
+    assert (one.name, one.target, one.by) == ("spark-2", "spark-2", ("known_hosts", "ssh config"))
+    assert one.shown == "known_hosts, ssh config, 192.168.1.51"
+    assert two.name == "192.168.100.11"
+
+
+def test_a_later_mention_joins_two_earlier_ones() -> None:
+    link = HostMention("both", "ssh config", "c:5", ("nas", "192.168.100.11"))
+    assert names(NAS, ALIAS, NEAR, link) == ["spark-1", "both", "spark-2"]
+
+
+def test_two_ports_of_an_address_are_two_hosts() -> None:
+    ports = [HostMention("gate", "known_hosts", "k:1", (f"gate:{port}",), port) for port in (2201, 2202)]
+    found, _ = host_candidates([*ports, NAS], "spark-1", [])
+    assert [each.target for each in found][1:] == ["ssh://gate:2201", "nas"]
+
+
+def test_what_is_taken_where_nothing_is_said() -> None:
+    found, _ = host_candidates([ALIAS, NAS, NEAR], "spark-1", [])
+    assert [each.name for each in default_choice(found)] == ["spark-1", "spark-2", "192.168.100.11"]
+
+
+def test_names_that_are_not_plain_are_refused_with_their_place() -> None:
+    bad = [
+        HostMention(name, "ssh config", f"config:{n}")
+        for n, name in enumerate(("a b", "$(x)", "a\nb", 'a"b'))
+    ]
+    found, refused = host_candidates([*bad, NAS], "spark-1", [])
+    assert [each.name for each in found] == ["spark-1", "nas"]
+    assert [each.what.partition(": ")[0] for each in refused] == [
+        "config:0",
+        "config:1",
+        "config:2",
+        "config:3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param("", ["spark-1", "spark-2"], id="the default"),
+        pytest.param("3", ["nas"], id="a number"),
+        pytest.param("3, 1 3", ["nas", "spark-1"], id="numbers, one twice"),
+        pytest.param("nas 2", ["nas", "spark-2"], id="a name and a number"),
+        pytest.param("1 me@10.0.0.9", ["spark-1", "10.0.0.9"], id="a host of which nothing was known"),
+    ],
+)
+def test_an_answer_names_hosts(answer: str, expected: list[str]) -> None:
+    found, _ = host_candidates([ALIAS, NAS], "spark-1", [])
+    assert [each.name for each in chosen_hosts(answer, found)] == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"), [("4", "no number 4"), ("0", "no number 0"), ("1 $(x)", "is no host")]
+)
+def test_an_answer_that_cannot_be_meant(answer: str, what: str) -> None:
+    found, _ = host_candidates([ALIAS, NAS], "spark-1", [])
+    with pytest.raises(Problem, match=what):
+        chosen_hosts(answer, found)
+
+
+def test_nothing_to_take_is_asked_again() -> None:
+    found, _ = host_candidates([NAS], "no name", [])
+    assert [each.name for each in found] == ["nas"]
+    with pytest.raises(Problem, match="no host is chosen"):
+        chosen_hosts("", found)

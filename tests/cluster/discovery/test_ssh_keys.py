@@ -1,0 +1,219 @@
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from medley.cluster import ssh
+from medley.cluster.discovery.sources import ssh_config_candidates
+from medley.cluster.discovery.ssh_keys import (
+    Manner,
+    comparison,
+    copy_id,
+    fingerprint,
+    keygen,
+    name_in_config,
+    resolution,
+    resolved_peer,
+    scan,
+    scanned,
+    with_aliases,
+)
+from medley.errors import Problem
+
+ED25519 = "spark-2 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHFfG9qciHDp/YYD4AhFtj3J2UuMBATvJLCkzVajZOA7"
+ECDSA = (
+    "[spark-2]:2222 ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBKH"
+    "mZdkXlGrK1D/Je0R3XCm20VSy1pWk2zblg/RBOGkicdOMLFayX07FZF9465e68FQKVpgoHFaa9Jt8PrpVD/c="
+)
+HOME = Path("/home/me")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        # source: ssh-keygen -lf, of two keys made for this
+        (ED25519, "SHA256:lzXEMLKsKuyE+3vTjoteerw9ax2l+fjOq2SG2zulQbc (ED25519)"),
+        (ECDSA, "SHA256:YyqRiblhrbCXrZOFQr+W2GPSXz959cOsC4p9RB+3LNw (ECDSA)"),
+        ("# spark-2:22 SSH-2.0-OpenSSH_9.6", None),
+        ("spark-2: Connection refused", None),
+        ("", None),
+        ("spark-2 ssh-ed25519 no-base64!", None),
+        ("spark-2 ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAA", None),
+    ],
+)
+def test_a_fingerprint_is_what_ssh_keygen_says(line: str, expected: str | None) -> None:
+    assert fingerprint(line) == expected
+
+
+def test_what_a_scan_says_besides_is_no_key() -> None:
+    assert scanned(["# spark-2:22 SSH-2.0", ED25519, "getaddrinfo x: Name unknown"]) == (ED25519,)
+    assert "SHA256:lzXEMLKs" in comparison([ED25519])
+    assert "ssh-keygen -lf /etc/ssh" in comparison([ED25519])
+
+
+PLAIN = ["user me", "hostname 10.0.0.2", "port 2222", "hashknownhosts no", "userknownhostsfile ~/.ssh/own /x"]
+
+
+def test_whom_ssh_means() -> None:
+    found = resolved_peer(PLAIN, HOME)
+    assert (found.host, found.port, found.known_hosts) == ("10.0.0.2", 2222, HOME / ".ssh" / "own")
+    assert not found.indirect
+    assert scan(found).argv[1:] == ("-T", "5", "-p", "2222", "10.0.0.2")
+    assert "-H" in scan(resolved_peer(["hashknownhosts yes", *PLAIN], HOME)).argv
+
+
+@pytest.mark.parametrize(
+    ("line", "indirect"),
+    [
+        ("proxyjump gate", True),
+        ("proxycommand nc %h %p", True),
+        ("hostkeyalias box", True),
+        ("proxycommand none", False),
+        ("hostname $(x)", True),
+        ("hostname -oX", True),
+    ],
+)
+def test_a_key_seen_from_here_need_not_be_its_own(line: str, indirect: bool) -> None:  # noqa: FBT001 - of a table
+    assert resolved_peer([line, *PLAIN], HOME).indirect == indirect
+
+
+def test_a_target_is_one_word_of_ssh() -> None:
+    assert resolution("-x").argv == ("ssh", "-G", "--", "-x")
+
+
+KEY = Path("/home/me/.ssh/id_ed25519")
+TWO = {"spark-2": "nvidia@192.168.100.11"}
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    yield tmp_path
+    assert {path.name for path in tmp_path.rglob(".config.*")} == set()  # nothing half written is left
+
+
+def manner(shown: list[str], *, consents: bool = True, dry: bool = False) -> Manner:
+    return Manner(shown.append, lambda _: consents, None, dry)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        pytest.param("spark-2", ("spark-2",), id="a name"),
+        pytest.param("nvidia@10.0.0.2", ("nvidia@10.0.0.2",), id="a user"),
+        pytest.param("ssh://me@box:2222", ("-p", "2222", "me@box"), id="a port"),
+    ],
+)
+def test_a_key_is_given_without_taking_a_host_key(target: str, words: tuple[str, ...]) -> None:
+    options = ("-i", f"{KEY}.pub", "-o", "StrictHostKeyChecking=yes")
+    assert copy_id(KEY, target).argv == ("ssh-copy-id", *options, *words)
+
+
+def test_a_key_is_made_without_a_question() -> None:
+    assert str(keygen(KEY)) == f"ssh-keygen -q -t ed25519 -N '' -f {KEY}"
+
+
+@pytest.mark.parametrize(
+    ("said", "sort"),
+    [
+        ("me@box: Permission denied (publickey).", ssh.KeyRefused),
+        ("No ED25519 host key is known for box and you have requested strict checking.", ssh.HostKeyUnknown),
+        ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.", Problem),
+        ("ssh: connect to host box port 22: Connection refused", Problem),
+    ],
+    ids=["our key", "its key", "another key than before", "nobody there"],
+)
+def test_what_keys_can_mend(said: str, sort: type[Problem]) -> None:
+    problem = ssh.problem("box", "ssh://me@box:2222", said.splitlines(), 255)
+    assert type(problem) is sort
+    if sort is ssh.KeyRefused:
+        assert problem.fix == "give it your key: ssh-copy-id -p 2222 me@box"
+
+
+def test_a_name_is_written_once_and_for_the_user_alone(home: Path) -> None:
+    shown: list[str] = []
+    name_in_config(TWO, manner(shown))
+    config = home / ".ssh" / "config"
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    assert stat.S_IMODE(config.parent.stat().st_mode) == 0o700
+    text = config.read_text()
+    assert "+Host spark-2\n+    HostName 192.168.100.11" in shown[0]
+    name_in_config(TWO, manner(shown))
+    assert config.read_text() == text
+    assert len(shown) == 1
+
+
+@pytest.mark.parametrize(("consents", "dry"), [(False, False), (True, True)], ids=["no", "a dry run"])
+def test_a_name_is_shown_and_not_written(home: Path, *, consents: bool, dry: bool) -> None:
+    shown: list[str] = []
+    name_in_config(TWO, manner(shown, consents=consents, dry=dry))
+    assert "+Host spark-2" in shown[0]
+    assert not (home / ".ssh").exists()
+
+
+def test_a_config_that_is_kept_elsewhere_stays_there(home: Path) -> None:
+    kept = home / "dotfiles" / "ssh"
+    kept.parent.mkdir()
+    kept.write_text("Host nas\n")
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "config").symlink_to(kept)
+    name_in_config(TWO, manner([]))
+    assert (home / ".ssh" / "config").is_symlink()
+    assert kept.read_text().startswith("Host nas\n\n# medley: begin")
+
+
+def test_a_config_in_other_letters_is_a_problem(home: Path) -> None:
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "config").write_bytes(b"# B\xfcro\n")
+    with pytest.raises(Problem, match="config cannot be read"):
+        name_in_config(TWO, manner([]))
+
+
+OWN = "Host nas\n    HostName 192.168.1.9\n"
+BLOCK = """\
+# medley: begin (from `medley init --keys`, which replaces what stands in here)
+Host spark-2
+    HostName 192.168.100.11
+    User nvidia
+# medley: end
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", BLOCK, id="no config"),
+        pytest.param(OWN, f"{OWN}\n{BLOCK}", id="behind what is there"),
+        pytest.param(OWN.rstrip("\n"), f"{OWN}\n{BLOCK}", id="no end of the last line"),
+        pytest.param(f"{OWN}\n{BLOCK}", f"{OWN}\n{BLOCK}", id="a second time"),
+        pytest.param(f"{BLOCK}\n{OWN}", f"{BLOCK}\n{OWN}", id="where it was moved to"),
+        pytest.param("Host spark-2\n", "Host spark-2\n", id="a name that is taken"),
+        pytest.param(f"{BLOCK}{OWN}{BLOCK}", f"{BLOCK}{OWN}", id="twice by hand"),
+    ],
+)
+def test_the_block_is_there_once(text: str, expected: str) -> None:
+    assert with_aliases(text, TWO) == expected
+
+
+def test_what_is_in_it_stays_and_what_is_newer_holds() -> None:
+    once = with_aliases(OWN, TWO)
+    more = with_aliases(once, {"thor-1": "ssh://me@10.0.0.3:2222"})
+    moved = with_aliases(more, {"spark-2": "192.168.100.12"})
+    found = {each.name: each.also for each in ssh_config_candidates(moved, "", lambda _: ())}
+    assert found == {
+        "nas": ("192.168.1.9",),
+        "spark-2": ("192.168.100.12",),
+        "thor-1": ("10.0.0.3:2222",),
+    }
+    assert moved.count("# medley: begin") == moved.count("# medley: end") == 1
+    assert with_aliases(moved, {}) == moved
+
+
+def test_a_name_that_is_not_plain_is_not_written() -> None:
+    assert with_aliases(OWN, {"a b\nHost *": "10.0.0.1"}) == OWN
+
+
+def test_half_a_block_is_a_problem() -> None:
+    with pytest.raises(Problem, match="half of medley's block"):
+        with_aliases(f"{OWN}# medley: begin\nHost a\n", TWO)

@@ -1,0 +1,113 @@
+from dataclasses import replace
+
+import pytest
+
+from medley.cluster.discovery.visit import (
+    HostSurvey,
+    chosen_head,
+    require_distinct,
+    shared_network,
+    with_own_names,
+)
+from medley.errors import Problem
+from medley.host.facts.network import Net
+from medley.host.kind import kind_of
+from tests.host.recordings import recorded
+
+AWAY = Problem("thor-1 cannot be reached", cause="it does not answer (No route to host)", fix="ping thor-1")
+
+
+def visit(
+    name: str, of: str, *, here: bool = False, called: str | None = None, target: str = ""
+) -> HostSurvey:
+    found = recorded(of)
+    return HostSurvey(name, target or name, here, name if called is None else called, found, kind_of(found))
+
+
+ONE = visit("spark-1", "spark-pair-a")
+TWO = visit("spark-2", "spark-pair-b")
+DESK = visit("desk", "rtx-4090")
+THOR = HostSurvey("thor-1", "thor-1", problem=AWAY)
+
+
+def by_name(*visits: HostSurvey) -> dict[str, HostSurvey]:
+    return {each.name: each for each in visits}
+
+
+def test_what_only_an_image_can_run() -> None:
+    assert visit("orin-1", "orin-r36").imaged
+    assert not any(each.imaged for each in (ONE, DESK, THOR, visit("orin-2", "orin-r39")))
+
+
+def test_a_host_in_a_line() -> None:
+    assert ONE.said.startswith("spark, 121.7")
+    assert "GiB, enp1s0f1np1 192.168.100.10" in ONE.said
+    assert ONE.said.endswith("RDMA")
+    assert THOR.said == "not reached: it does not answer (No route to host)"
+    assert THOR.about == f"When this was written it was {THOR.said}"
+    assert THOR.parts == ("To mend it: ping thor-1",)
+    assert (ONE.about, ONE.parts) == (ONE.said, ())
+
+
+@pytest.mark.parametrize(
+    ("visits", "wanted", "expected"),
+    [
+        pytest.param((ONE, replace(TWO, here=True)), None, "spark-2", id="this host"),
+        pytest.param((THOR, DESK, ONE), None, "spark-1", id="the most memory"),
+        pytest.param((ONE, TWO), None, "spark-1", id="the first of equals"),
+        pytest.param((THOR, replace(THOR, name="thor-2")), None, "thor-1", id="nobody answers"),
+        pytest.param((replace(ONE, here=True), DESK), "desk", "desk", id="as wanted"),
+        pytest.param((ONE, replace(TWO, target="me@10.0.0.2")), "10.0.0.2", "spark-2", id="by its address"),
+    ],
+)
+def test_the_head(visits: tuple[HostSurvey, ...], wanted: str | None, expected: str) -> None:
+    assert chosen_head(by_name(*visits), wanted) == expected
+
+
+def test_a_head_that_is_none_of_them() -> None:
+    with pytest.raises(Problem, match="spark-9 cannot be the head") as caught:
+        chosen_head(by_name(ONE, TWO), "spark-9")
+    assert caught.value.fix.endswith("--head spark-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "called", "expected"),
+    [
+        pytest.param("10.0.0.2", "spark-2", "spark-2", id="an address gets a name"),
+        pytest.param("10.0.0.2", "spark-2.lan", "spark-2", id="without its domain"),
+        pytest.param("box", "spark-2", "box", id="a name stays"),
+        pytest.param("10.0.0.2", "spark-1", "10.0.0.2", id="one that is taken"),
+        pytest.param("10.0.0.2", "localhost", "10.0.0.2", id="no name at all"),
+        pytest.param("10.0.0.2", "", "10.0.0.2", id="not reached"),
+        pytest.param("10.0.0.2", "a b", "10.0.0.2", id="not plain"),
+    ],
+)
+def test_names_of_hosts_known_by_address(name: str, called: str, expected: str) -> None:
+    found = with_own_names(by_name(ONE, visit(name, "spark-pair-b", called=called)))
+    assert list(found) == ["spark-1", expected]
+    assert (found[expected].name, found[expected].target) == (expected, name)
+
+
+def test_one_host_under_two_names() -> None:
+    require_distinct(by_name(ONE, TWO, DESK, THOR))
+    require_distinct(by_name(ONE, visit("other", "spark-pair-a", called="other")))
+    with pytest.raises(Problem, match="spark-1 and box are one host"):
+        require_distinct(by_name(ONE, visit("box", "spark-pair-a", called="spark-1")))
+
+
+def test_the_wire_that_they_share() -> None:
+    (said, *_), network = shared_network(by_name(ONE, TWO, THOR))
+    assert network
+    assert said.startswith(f"Now that is {network}, RDMA at ")
+    assert "spark-2 enp1s0f0np0 192.168.100.11" in said
+    assert said.endswith("Without thor-1: not reached.")
+
+
+def test_no_wire() -> None:
+    assert shared_network(by_name(ONE, THOR)) == (("Too few hosts answered to say which that is.",), None)
+    (said, fix), network = shared_network(
+        by_name(ONE, replace(TWO, facts=replace(recorded("spark"), net=Net())))
+    )
+    assert said.startswith("There is none: ")
+    assert fix.startswith("To mend it: ")
+    assert network is None

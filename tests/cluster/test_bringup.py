@@ -1,0 +1,192 @@
+"""A cluster brought up of recorded hosts: real agents, keepers and sockets, each host at its own 127.0.0.0/8.
+
+`ssh` on PATH runs its command here, and the engine environment holds small programs in place of Ray's.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from medley.cluster import Cluster, ClusterHost, membership
+from medley.cluster.bringup import Bringup
+from medley.cluster.fleet import Fleet
+from medley.errors import Problem
+from medley.network import ports
+from medley.progress import SILENT
+from medley.schema import EngineName
+from tests.network.fabric.groups import RING
+
+HERE = Path(__file__).parent
+RACK = (HERE.parent / "host/recorded/cpu-rack.txt").read_text()
+SSH = '#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n'
+FAR = (("127.40.0.9", "127.50.0.9"), ("127.41.0.9", "127.51.0.9"), ('"dst":"default"', '"dst":"10.9.9.0/24"'))
+RAY = "#!/bin/sh\necho Ray runtime started\nexec sleep 600\n"
+PYTHON = f"""#!/bin/sh
+case "$1" in *ray_store.py) exec {sys.executable} {HERE / "gathered.py"} "$4" ;; esac
+exec {sys.executable} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Desk:
+    folder: Path
+
+    def host(self, number: int, *changes: tuple[str, str], **member: object) -> ClusterHost:
+        """The server of the rack at 127.40.0.NUMBER, with these changes of its transcript."""
+        text = RACK.replace("10.40.0.7", f"127.40.0.{number}").replace("192.168.1.60", f"127.41.0.{number}")
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        recording = self.folder / f"{number}.txt"
+        recording.write_text(text)
+        return self.member(recording, number, **{"kind": "cpu", "env": str(self.folder / "env"), **member})
+
+    def recorded(self, name: str) -> ClusterHost:
+        return self.member(HERE.parent / f"host/recorded/{name}.txt", name)
+
+    def member(self, recording: Path, state: object, **more: object) -> ClusterHost:
+        words = (sys.executable, str(HERE / "replayed_agent.py"), str(recording), str(self.state(state)))
+        return ClusterHost.model_validate({"medley": words, **more})
+
+    def state(self, name: object) -> Path:
+        return self.folder / f"s{name}"
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    programs = {"bin/ssh": SSH, "env/bin/ray": RAY, "env/bin/vllm": "", "env/bin/python": PYTHON}
+    for name, text in programs.items():
+        program = tmp_path / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(text)
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("MEDLEY_UNITS", "own")
+    yield Desk(tmp_path)
+    for state in tmp_path.glob("s?"):
+        monkeypatch.setenv("MEDLEY_STATE", str(state))
+        membership.stop()
+
+
+@contextmanager
+def bringing_up(engine: EngineName = "vllm", /, **hosts: ClusterHost) -> Iterator[Bringup]:
+    with Fleet(Cluster(hosts=hosts, engine=engine), SILENT) as everyone:
+        assert everyone.failed == {}
+        yield Bringup(everyone, SILENT)
+
+
+def wired(bringup: Bringup) -> Bringup:
+    bringup.look()
+    bringup.wire()
+    return bringup
+
+
+def test_a_cluster_is_brought_up_and_then_stands(desk: Desk) -> None:
+    hosts = {"one": desk.host(7), "two": desk.host(8)}
+    with bringing_up(**hosts) as first:
+        wired(first)
+        assert {name: end.address for name, end in first.ends.items()} == {
+            "one": "127.40.0.7",
+            "two": "127.40.0.8",
+        }
+        assert (first.at, first.standing, first.to_begin) == ("127.40.0.7:24000", [], ["one", "two"])
+        first.prepare()
+        first.clear()
+        first.reach()
+        first.begin()
+        first.gather()
+        first.settle_accounts()
+        assert first.everyone.failed == {}
+        assert [node["address"] for node in first.nodes] == ["127.40.0.7", "127.40.0.8"]
+        with Fleet(first.everyone.cluster, SILENT) as everyone:
+            again = wired(Bringup(everyone, SILENT))
+            assert (again.standing, again.to_begin) == (["one", "two"], [])
+            again.begin()
+            assert again.begun == []
+
+
+def test_the_command_of_each_host_is_foretold(desk: Desk) -> None:
+    with bringing_up(one=desk.host(7), two=desk.host(8, slots=3)) as bringup:
+        told = wired(bringup).foretold()
+        assert "ray start --head" in told["one"]["command"]
+        assert "--address=127.40.0.7:24000" in told["two"]["command"].replace("--address ", "--address=")
+        assert not (desk.state(7) / "units").exists()
+
+
+def test_a_host_that_shares_no_network_is_left_out(desk: Desk) -> None:
+    with bringing_up(one=desk.host(7), two=desk.host(8), far=desk.host(9, *FAR)) as bringup:
+        wired(bringup)
+        assert list(bringup.everyone.failed) == ["far"]
+        assert "no network in common" in bringup.everyone.failed["far"].what
+        assert list(bringup.ends) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "rdma"),
+    [
+        pytest.param("sglang", True, id="the NCCL of SGLang's lock knows a ring of cables"),
+        pytest.param("vllm", False, id="that of vLLM's does not"),
+    ],
+)
+def test_the_links_are_those_that_the_engine_s_nccl_can_use(
+    desk: Desk, engine: EngineName, *, rdma: bool
+) -> None:
+    with bringing_up(engine, **{name: desk.recorded(name) for name in RING}) as bringup:
+        wired(bringup)
+        assert bringup.everyone.failed == {}
+        named = [{each.name for each in bringup.variables[name]} for name in RING]
+        assert ["NCCL_IB_HCA" in each for each in named] == [rdma] * 3
+
+
+def test_a_host_with_another_medley_is_left_out(desk: Desk) -> None:
+    with bringing_up(one=desk.host(7), old=desk.host(8)) as bringup:
+        there = bringup.everyone.remotes["old"]
+        there.greeting = {**there.greeting, "medley": "0123456789abcdef"}
+        wired(bringup)
+        assert bringup.everyone.failed["old"].what == "old runs another medley than this host"
+        assert list(bringup.looks) == ["one"]
+
+
+def test_without_its_head_there_is_no_cluster(desk: Desk) -> None:
+    with bringing_up(one=desk.host(7, env=str(desk.folder / "none")), two=desk.host(8)) as bringup:
+        wired(bringup)
+        with pytest.raises(Problem, match="one: "):
+            bringup.prepare()
+
+
+def test_a_port_of_ray_that_is_taken_keeps_its_host_out(desk: Desk) -> None:
+    with bringing_up(one=desk.host(7), two=desk.host(8)) as bringup:
+        wired(bringup)
+        port = next(iter(ports.RayPorts().of_raylet))
+        with socket.create_server(("127.40.0.8", port)):
+            bringup.reach()
+        assert bringup.everyone.failed["two"].what == f"two: port {port} is taken"
+        assert bringup.to_begin == ["one"]
+
+
+def test_a_host_where_ray_does_not_start_is_withdrawn_and_the_others_go_on(desk: Desk) -> None:
+    broken = desk.folder / "broken"
+    copytree(desk.folder / "env", broken)
+    (broken / "bin/ray").write_text("#!/bin/sh\necho the moon is in the wrong house; exit 1\n")
+    with bringing_up(one=desk.host(7), two=desk.host(8, env=str(broken))) as bringup:
+        wired(bringup)
+        bringup.begin()
+        assert "Ray could not be started" in bringup.everyone.failed["two"].what
+        assert "the moon" in bringup.everyone.failed["two"].cause
+        assert not (desk.state(8) / "units/medley-ray.json").exists()
+        assert (desk.state(7) / "units/medley-ray.json").exists()
+
+
+def test_a_host_that_ray_does_not_know_in_the_end_has_not_joined(desk: Desk) -> None:
+    with bringing_up(one=desk.host(7), two=desk.host(8)) as bringup:
+        wired(bringup)
+        bringup.nodes = ({"address": "127.40.0.7", "alive": True}, {"address": "127.40.0.8", "alive": False})
+        bringup.settle_accounts()
+        assert list(bringup.everyone.failed) == ["two"]

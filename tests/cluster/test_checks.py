@@ -1,0 +1,230 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from medley import config
+from medley.cluster import Cluster, checks
+from medley.cluster.checks import require_alike, terms
+from medley.errors import Problem
+from medley.host.facts.gpu import NvidiaDriver
+from medley.host.kind import Kind, kind_of
+from tests.host.recordings import recorded
+
+OURS = {"medley": "aaaa"}
+
+
+@pytest.mark.parametrize(
+    ("greeting", "ahead_s", "said"),
+    [
+        pytest.param(OURS, 0.4, [], id="alike"),
+        pytest.param(OURS, -9.9, [], id="almost"),
+        pytest.param(OURS, 61, ["the clock of b is off"], id="ahead"),
+        pytest.param(OURS, -3600, ["the clock of b is off"], id="behind"),
+        pytest.param({"medley": "bbbb"}, 0, ["b runs another medley than this host"], id="another"),
+    ],
+)
+def test_differences(greeting: dict[str, str], ahead_s: float, said: list[str]) -> None:
+    assert [each.what for each in checks.differences("b", greeting, "aaaa", ahead_s)] == said
+
+
+@pytest.mark.parametrize(("free_mib", "count"), [(511, 1), (512, 0)])
+def test_shortages(free_mib: int, count: int) -> None:
+    assert len(list(checks.shortages("b", {"free_bytes": free_mib << 20, "state": "/s"}))) == count
+
+
+PART: dict[str, Any] = {"role": "worker", "head": "10.0.0.1:24000", "address": "10.0.0.2"}
+RAY: dict[str, Any] = {"name": "medley-ray", "running": True}
+
+
+LOOKS: list[Any] = [
+        pytest.param({"membership": PART, "units": [RAY]}, True, id="as it should be"),
+        pytest.param({"membership": None, "units": []}, False, id="nothing runs"),
+        pytest.param({"membership": PART, "units": []}, False, id="by hand, and nobody keeps it"),
+        pytest.param({"membership": PART, "units": [dict(RAY, running=False)]}, False, id="it ended"),
+        pytest.param({"membership": dict(PART, role="head"), "units": [RAY]}, False, id="role"),
+        pytest.param({"membership": dict(PART, head="10.1.0.1:1"), "units": [RAY]}, False, id="head"),
+        pytest.param({"membership": dict(PART, address="10.1.0.2"), "units": [RAY]}, False, id="wire"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("look", "stands"), LOOKS)
+def test_what_stands(look: dict[str, Any], *, stands: bool) -> None:
+    assert checks.stands(look, "worker", "10.0.0.1:24000", "10.0.0.2") is stands
+
+
+ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
+
+
+@pytest.mark.parametrize(
+    ("sees", "misses", "blamed"),
+    [
+        pytest.param("a", "b", "b", id="the head does not reach a worker"),
+        pytest.param("b", "a", "b", id="a worker does not reach the head"),
+        pytest.param("b", "c", "c", id="two workers"),
+    ],
+)
+def test_who_is_left_out(sees: str, misses: str, blamed: str) -> None:
+    said = {sees: {"closed": [[misses, ADDRESSES[misses], 24999, "timed out"]]}}
+    ((name, problem),) = checks.unreached(said, "a", ADDRESSES)
+    assert name == blamed
+    assert problem.what == f"{sees} does not reach {misses}"
+    assert f"on {misses}: sudo ufw allow from {ADDRESSES[sees]}" in problem.fix
+
+
+@pytest.mark.parametrize(("boots", "count"), [(True, 0), (None, 0), (False, 1)])
+def test_advice(boots: Any, count: int) -> None:
+    assert len(list(checks.advice("b", {"boots": boots, "user": "ann"}))) == count
+
+
+@pytest.mark.parametrize(
+    ("runs", "needs", "count"),
+    [
+        pytest.param("12.8", "13.0", 1, id="an older major"),
+        pytest.param("13.0", "13.2", 0, id="an older minor"),
+        pytest.param("13.0", "12.6", 0, id="a newer one"),
+        pytest.param(None, "13.0", 1, id="it does not say, and its version is too old"),
+        pytest.param(None, "12.6", 0, id="it does not say, and its version will do"),
+        pytest.param("12.8", None, 0, id="no toolkit"),
+    ],
+)
+def test_the_driver(runs: str | None, needs: str | None, count: int) -> None:
+    found = replace(recorded("spark"), driver=NvidiaDriver("570.1", cuda=runs))
+    known = config.hosts()["spark"]
+    toolkit = known.toolkit and known.toolkit.model_copy(update={"cuda": needs})
+    kind = Kind("spark", known.model_copy(update={"toolkit": toolkit if needs else None}), "")
+    said = list(checks.driver("b", found, kind))
+    assert len(said) == count
+    assert all(
+        "driver 570.1 runs CUDA 12.8 at most" in each.cause or "it is 570.1" in each.cause for each in said
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "runs"), [("orin-r36", "12.6"), ("orin-r39", "13.2"), ("thor-r38", "13.0"), ("spark", "13.0")]
+)
+def test_what_the_driver_runs_is_known_of_a_jetson_too(host: str, runs: str) -> None:
+    found = recorded(host)
+    silent = replace(found, driver=replace(found.driver, cuda=None))
+    assert checks.cuda(found) == runs
+    assert checks.cuda(silent) == (None if host == "spark" else runs)
+
+
+def test_a_jetson_taken_for_a_newer_one_has_too_old_a_driver() -> None:
+    found = recorded("orin-r36")
+    silent = replace(found, driver=replace(found.driver, cuda=None, version=None))
+    (problem,) = checks.driver("b", silent, Kind("orin-r39", config.hosts()["orin-r39"], ""))
+    assert "runs CUDA 12.6 at most" in problem.cause
+
+
+@pytest.mark.parametrize(
+    ("orin", "left_out"),
+    [
+        pytest.param({}, ["orin"], id="nothing is said: all that it has is its image"),
+        pytest.param({"image": "default"}, ["orin"], id="the image, with another vLLM"),
+        pytest.param({"env": "/home/you/venv"}, [], id="of one's own virtualenv nothing is known"),
+        pytest.param({"image": "maker/vllm:1"}, [], id="nor of another image"),
+    ],
+)
+def test_an_orin_on_jetpack_6_is_left_out_before_anything_is_fetched(
+    orin: dict[str, str], left_out: list[str]
+) -> None:
+    cluster = Cluster.model_validate({"hosts": {"spark": {}, "orin": orin}})
+    found = {"spark": recorded("spark"), "orin": recorded("orin-r36")}
+    kinds = {name: kind_of(each) for name, each in found.items()}
+    unfit = dict(checks.unfit(found, kinds, cluster, "spark"))
+    assert list(unfit) == left_out
+    for problem in unfit.values():
+        assert "vLLM 0.12.0 and 0.32.0, Python 3.10 and 3.12" in problem.cause
+        assert "JetPack 7.2 on orin, or the same image on all hosts" in problem.fix
+        assert "--without orin" in problem.fix
+
+
+def test_two_orins_out_of_their_image_agree() -> None:
+    cluster = Cluster.model_validate({"hosts": {"a": {}, "b": {}}, "image": "default"})
+    found = dict.fromkeys(("a", "b"), recorded("orin-r36"))
+    kinds = {name: kind_of(each) for name, each in found.items()}
+    assert list(checks.unfit(found, kinds, cluster, "a")) == []
+
+
+PARTS = {"python": "cpython 3.12.3", "machine": "aarch64", "lock": "a" * 64, "libc": "glibc 2.39"}
+HEAD = terms(PARTS, {"ray": "2.60.0", "engine": "vLLM 0.32.0"}, "spark-1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "versions"),
+    [
+        pytest.param({}, {}, id="the same"),
+        pytest.param({"libc": "glibc 2.42"}, {}, id="another libc: Nix beside Ubuntu"),
+        pytest.param({"machine": "x86_64", "lock": "b" * 64}, {}, id="another machine has its own files"),
+    ],
+)
+def test_these_can_share_a_cluster(changes: dict[str, str], versions: dict[str, str]) -> None:
+    ours = terms({**PARTS, **changes}, {"ray": "2.60.0", "engine": "vLLM 0.32.0", **versions}, "rtx")
+    require_alike(ours, HEAD, "10.0.0.1:24000")
+
+
+@pytest.mark.parametrize(
+    ("changes", "versions", "cause"),
+    [
+        pytest.param({}, {"ray": "2.59.0"}, "Ray is 2.59.0 here and 2.60.0 on the head", id="Ray"),
+        pytest.param(
+            {"python": "cpython 3.12.4"},
+            {},
+            "Python is cpython 3.12.4 here and cpython 3.12.3",
+            id="Python's patch",
+        ),
+        pytest.param(
+            {}, {"engine": "vLLM 0.33.0"}, "the engine is vLLM 0.33.0 here and vLLM 0.32.0", id="engine"
+        ),
+        pytest.param({"lock": "b" * 64}, {}, "lock is bbbbbbbbbbbb here and aaaaaaaaaaaa", id="lock"),
+    ],
+)
+def test_a_difference_names_both_sides(changes: dict[str, str], versions: dict[str, str], cause: str) -> None:
+    ours = terms({**PARTS, **changes}, {"ray": "2.60.0", "engine": "vLLM 0.32.0", **versions}, "spark-2")
+    with pytest.raises(Problem) as caught:
+        require_alike(ours, HEAD, "10.0.0.1:24000")
+    assert cause in caught.value.cause
+    assert "spark-2" in caught.value.what
+    assert "spark-1" in caught.value.what
+
+
+def test_a_cluster_of_another_hand_is_a_problem() -> None:
+    with pytest.raises(Problem, match="is not medley's"):
+        require_alike(HEAD, None, "10.0.0.1:6379")
+
+
+IMAGE = {"name": "maker/vllm:1", "id": "a" * 64, "digests": [], "runtime": "podman"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "machine", "alike"),
+    [
+        pytest.param({}, "aarch64", True, id="the same"),
+        pytest.param({"id": "b" * 64}, "aarch64", False, id="another of this name"),
+        pytest.param(
+            {"id": "b" * 64, "digests": ["sha256:d"]}, "aarch64", True, id="a registry calls them one"
+        ),
+        pytest.param({"id": "b" * 64}, "x86_64", True, id="another architecture: versions are compared"),
+    ],
+)
+def test_an_image_is_the_head_s(changes: dict[str, str], machine: str, *, alike: bool) -> None:
+    versions = {"ray": "2.60.0", "engine": "vLLM 0.32.0"}
+    parts = {"python": "CPython 3.12.3", "machine": "aarch64", "image": {**IMAGE, "digests": ["sha256:d"]}}
+    head = terms(parts, versions, "spark-1")
+    ours = terms({**parts, "machine": machine, "image": {**IMAGE, **changes}}, versions, "spark-2")
+    if alike:
+        require_alike(ours, head, "10.0.0.1:24000")
+        return
+    with pytest.raises(Problem) as caught:
+        require_alike(ours, head, "10.0.0.1:24000")
+    assert "b" * 12 in caught.value.cause
+    assert "a" * 12 in caught.value.cause
+    assert "ssh spark-1 podman save maker/vllm:1 | podman load" in caught.value.fix
+
+
+def test_between_an_image_and_an_environment_the_fix_is_no_build() -> None:
+    inside = terms({**PARTS, "image": IMAGE}, {"ray": "2.60.0", "engine": "vLLM 0.12.0"}, "orin")
+    with pytest.raises(Problem) as caught:
+        require_alike(inside, HEAD, "10.0.0.1:24000")
+    assert "both out of one image" in caught.value.fix

@@ -1,0 +1,195 @@
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from medley import cluster
+from medley.cluster import Cluster, ClusterHost, Row, cluster_text, fleet, read_back
+from medley.errors import Problem
+
+TWO = """\
+link = "192.168.100.0/24"
+exclude = ["wlP9s9"]
+
+[hosts.spark-1]
+
+[hosts.thor-1]
+ssh = "nvidia@10.0.0.7"
+link = "mgbe0_0"
+exclude = ["eno1"]
+medley = ["nix", "run", "github:me/medley", "--"]
+"""
+
+
+def written(folder: Path, text: str) -> str:
+    file = folder / "cluster.toml"
+    file.write_text(text)
+    return str(file)
+
+
+def test_what_it_says(tmp_path: Path) -> None:
+    found = cluster.read(written(tmp_path, TWO))
+    assert (found.head, list(found.hosts)) == ("spark-1", ["spark-1", "thor-1"])
+    assert [found.target(name) for name in found.hosts] == ["spark-1", "nvidia@10.0.0.7"]
+    assert found.wishes.link == {"spark-1": "192.168.100.0/24", "thor-1": "mgbe0_0"}
+    assert found.wishes.exclude == {"wlP9s9", "eno1"}
+
+
+def test_what_a_host_runs_out_of(tmp_path: Path) -> None:
+    text = """\
+image = "default"
+[hosts.orin-1]
+nccl = "/opt/libnccl.so.2"
+[hosts.spark-1]
+env = "vllm-cuda"
+[hosts.orin-2]
+image = "vllm:mine"
+container = "podman"
+mounts = ["/templates"]
+"""
+    found = cluster.read(written(tmp_path, text))
+    default = {"image": "default", "container": None, "nccl": "/opt/libnccl.so.2", "mounts": ()}
+    own = {"image": "vllm:mine", "container": "podman", "nccl": None, "mounts": ("/templates",)}
+    assert [found.image_of(name) for name in found.hosts] == [default, None, own]
+    assert [found.member(name).image for name in found.hosts] == ["default", None, "vllm:mine"]
+
+
+def test_the_head_is_who_says_so(tmp_path: Path) -> None:
+    assert cluster.read(written(tmp_path, f'{TWO}role = "head"\n')).head == "thor-1"
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "said", "fix"),
+    [
+        pytest.param(TWO + 'knd = "thor"', 11, "'hosts.thor-1.knd'", "rename it to 'kind'", id="a typo"),
+        pytest.param("[hosts.a]\nslots = 0", 2, "'hosts.a.slots'", "mend", id="no slots"),
+        pytest.param('[hosts.a]\nssh = "-oProxyCommand=x"', 2, "'hosts.a.ssh'", "mend", id="a switch"),
+        pytest.param('[hosts.a]\nenv = "x"\nimage = "y"', 1, "'hosts.a' is wrong", "mend", id="two sources"),
+        pytest.param('[hosts.a]\nssh = "a b"', 2, "'hosts.a.ssh'", "mend", id="a space"),
+        pytest.param('[hosts."$(x)"]\n', 1, "'hosts.$(x)", "mend", id="a name for a shell"),
+        pytest.param('[hosts."a\\nb"]\n', None, "is wrong", "mend", id="a name of two lines"),
+        pytest.param('link = "x"\n', None, "'hosts' is missing", "add", id="no hosts"),
+        pytest.param("[host.a]\n", 1, "'host' is wrong", "rename it to 'hosts'", id="host"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_line(
+    tmp_path: Path, text: str, number: int | None, said: str, fix: str
+) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(Problem) as caught:
+        cluster.read(file)
+    assert caught.value.what.startswith(f"{file}:{number}: " if number else f"{file}")
+    assert said in caught.value.what
+    assert fix in caught.value.fix
+
+
+def test_two_heads(tmp_path: Path) -> None:
+    text = '[hosts.a]\nrole = "head"\n[hosts.b]\nrole = "head"\n'
+    with pytest.raises(Problem, match="a cluster has one head"):
+        cluster.read(written(tmp_path, text))
+
+
+def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEDLEY_CLUSTER", raising=False)
+    monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path / "own"))
+    monkeypatch.chdir(tmp_path)
+    assert cluster.file() is None
+    with pytest.raises(Problem, match=r"there is no cluster\.toml"):
+        cluster.read()
+    (tmp_path / "own").mkdir()
+    written(tmp_path / "own", TWO)
+    assert cluster.file() == tmp_path / "own" / "cluster.toml"
+    written(tmp_path, TWO)
+    assert cluster.file() == Path("cluster.toml")
+    monkeypatch.setenv("MEDLEY_CLUSTER", "/elsewhere.toml")
+    assert cluster.file() == Path("/elsewhere.toml")
+    assert cluster.file("named.toml") == Path("named.toml")
+
+
+def test_hosts_are_left_out(tmp_path: Path) -> None:
+    found = cluster.read(written(tmp_path, TWO))
+    assert list(cluster.only(found, ("thor-1",)).hosts) == ["spark-1"]
+    with pytest.raises(Problem, match="spark-1 cannot be left out"):
+        cluster.only(found, ("spark-1",))
+    with pytest.raises(Problem, match="the cluster has no host spark-9"):
+        cluster.only(found, ("spark-9",))
+
+
+def test_a_host_alone_is_a_cluster_of_its_own() -> None:
+    (name,) = cluster.alone().hosts
+    assert cluster.alone().head == name
+    assert fleet.is_here(cluster.alone(), name)
+
+
+SPARK = Row("spark-1", "spark-1", head=True, about="spark, 119.7 GiB")
+THOR = Row(
+    "10.0.0.3",
+    "ssh://me@10.0.0.3:2222",
+    head=False,
+    about="not reached: it does not answer\x1b[31m (no\nroute)",
+    parts=("To mend it: see that it is on",),
+)
+WIRE = ("Now that is 192.168.100.0/24, RDMA at 200 Gb/s.",)
+
+
+def test_what_is_written_is_read_back() -> None:
+    cluster = read_back(cluster_text([SPARK, THOR], WIRE, "192.168.100.0/24"))
+    assert list(cluster.hosts) == ["spark-1", "10.0.0.3"]
+    assert cluster.head == "spark-1"
+    assert (cluster.target("spark-1"), cluster.target("10.0.0.3")) == ("spark-1", "ssh://me@10.0.0.3:2222")
+    assert (cluster.link, cluster.exclude, cluster.engine) == (None, (), "vllm")
+
+
+def test_a_host_that_needs_an_image_has_one() -> None:
+    made = cluster_text([Row("a", "a", head=True, about="", imaged=True), SPARK], (), None)
+    assert [host.image for host in read_back(made).hosts.values()] == ["default", None]
+
+
+def test_the_head_need_not_be_the_first() -> None:
+    rows = [Row("a", "a", head=False, about=""), Row("b", "b", head=True, about="")]
+    assert read_back(cluster_text(rows, (), None)).head == "b"
+
+
+def test_each_host_has_its_comment_and_no_comment_ends_early() -> None:
+    made = cluster_text([SPARK, THOR], WIRE, None)
+    part = made.partition('[hosts."10.0.0.3"]')[2]
+    assert part.startswith("\n# not reached: it does not answer [31m (no route)\n# To mend it: see that")
+    assert all(line.isprintable() for line in made.splitlines())
+    assert max(map(len, made.splitlines())) <= 100
+
+
+def test_keys_that_are_not_set_are_right_when_they_are_set() -> None:
+    """Whoever takes the # away gets a table that is valid."""
+    made = cluster_text([SPARK], WIRE, "192.168.100.0/24")
+    keys = ("link", "exclude", "kind", "slots", "env", "medley")
+    lines = [
+        line.removeprefix("# ") if line.startswith(tuple(f"# {key} = " for key in keys)) else line
+        for line in made.splitlines()
+    ]
+    cluster = read_back("\n".join(lines))
+    assert cluster.link == "192.168.100.0/24"
+    assert cluster.exclude == ("wlan0",)
+    host = cluster.hosts["spark-1"]
+    assert (host.kind, host.link, host.exclude, host.slots) == ("spark", "192.168.100.11", ("wlP9s9",), 1)
+    assert host.env
+    image = "\n".join(lines).replace('\nenv = "/path/to/venv"', "").replace("\n# image = ", "\nimage = ")
+    assert read_back(image).hosts["spark-1"].image == "default"
+    assert host.medley
+
+
+@pytest.mark.parametrize(
+    "said", ['"""', "[hosts.x]", "role = 1", "a\r\nb = 2", "\x00\x7f", "ü" * 300, "x" * 300]
+)
+def test_whatever_is_said_stays_a_comment(said: str) -> None:
+    made = cluster_text([Row("a", "a", head=True, about=said, parts=(said,))], (said,), None)
+    assert tomllib.loads(made) == {"engine": "vllm", "hosts": {"a": {"role": "head"}}}
+
+
+def test_the_table_in_the_documentation_is_valid() -> None:
+    page = Path(__file__).parents[2] / "docs" / "cluster-toml.md"
+    table = page.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0]
+    cluster = read_back(table)
+    assert (cluster.head, cluster.link) == ("spark-1", "192.168.1.0/24")
+    assert cluster.target("spark-2") == "nvidia@192.168.100.11"
+    keys = {*Cluster.model_fields, *ClusterHost.model_fields} - {"hosts"}
+    assert all(f"| `{key}` |" in page.read_text(encoding="utf-8") for key in keys)

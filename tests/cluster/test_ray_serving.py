@@ -1,0 +1,51 @@
+from dataclasses import replace
+
+import pytest
+
+from medley.cluster import ray_serving
+from medley.errors import Problem
+from medley.planner.placement import PlacementOptions, placement
+from tests.planner.test_placement import shape, site
+
+
+def test_what_takes_part_and_what_is_left_alone() -> None:
+    """By address, in the order of ranks: one of the first host's two slots, and the third host."""
+    found = replace(
+        site("cpu:3"),
+        order=("cpu-2", "cpu-1", "cpu-3"),
+        slots={"cpu-2": 2, "cpu-1": 1, "cpu-3": 1},
+        addresses={"cpu-1": "10.40.0.10", "cpu-2": "10.40.0.11", "cpu-3": "10.40.0.12"},
+    )
+    layout = placement(shape("demo"), found, PlacementOptions(hosts=2)).layout
+    taken = ray_serving.taken(layout, found)
+    assert list(taken.slots.items()) == [("10.40.0.11", 1), ("10.40.0.10", 1)]
+    assert taken.spare == {"10.40.0.11": 1, "10.40.0.12": 1}
+
+
+def test_ranks_where_they_were_planned_are_no_problem() -> None:
+    ray_serving.require_order([(0, 0, "a"), (1, 0, "b")], {"a": 1, "b": 1}, 1)
+    seen = [(0, 0, "a"), (0, 1, "a"), (1, 0, "b"), (1, 1, "b")]
+    ray_serving.require_order(seen, {"a": 2, "b": 2}, 2)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param([(0, 0, "b"), (1, 0, "a")], id="the other way round"),
+        pytest.param([(0, 0, "a"), (1, 0, "a")], id="both on one host"),
+        pytest.param([(0, 0, "a")], id="one is missing"),
+        pytest.param([], id="none"),
+    ],
+)
+def test_ranks_elsewhere_are_a_problem_that_says_where(seen: list[tuple[int, int, str]]) -> None:
+    with pytest.raises(Problem, match="not where they were planned") as caught:
+        ray_serving.require_order(seen, {"a": 1, "b": 1}, 1)
+    assert "planned stage 0 rank 0 on a, stage 1 rank 0 on b" in caught.value.cause
+
+
+def test_serving_over_hosts_needs_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    assert ray_serving.cluster(None) is None
+    assert ray_serving.cluster(1) is None
+    with pytest.raises(Problem, match="no cluster of 2 hosts"):
+        ray_serving.cluster(2)

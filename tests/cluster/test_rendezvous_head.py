@@ -1,0 +1,311 @@
+"""Hosts that come together for a model: the head's end and theirs, in one process, over real sockets."""
+
+import contextlib
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from medley.cluster import rendezvous_head, rendezvous_worker
+from medley.cluster.rendezvous_head import Meeting
+from medley.command import AnnotatedCommand, Command, Flag, Variable
+from medley.engine.vllm import last_error
+from medley.errors import Problem
+from medley.model import extra_files
+from medley.network.secure_channel import Channel, ChannelRefused, Closed, connect
+from tests.odd_input import COUNTS, hold, values
+
+TOKEN = "0123456789abcdef"
+ORDER: dict[str, object] = {"words": ["x"], "flags": [], "variables": [], "extra": [], "files": {}}
+FACTS = (Path(__file__).parents[1] / "host" / "recorded" / "spark.txt").read_text(encoding="utf-8")
+Come = Callable[[str], Channel]
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.fixture
+def met(monkeypatch: pytest.MonkeyPatch) -> Iterator[Meeting]:
+    monkeypatch.setattr(rendezvous_head, "ALIVE_EVERY_S", 0.2)
+    monkeypatch.setattr(rendezvous_worker, "ALIVE_EVERY_S", 0.2)
+    found = Meeting(0, TOKEN, {"engine": "vLLM 0.32.0"}, Notes())  # type: ignore[arg-type]
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+@pytest.fixture
+def come(met: Meeting, tmp_path: Path) -> Iterator[Come]:
+    came = []
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+
+    def joined(name: str) -> Channel:
+        channel = connect("127.0.0.1", met.port, token, 5)
+        assert channel.receive(10) == {"terms": {"engine": "vLLM 0.32.0"}}
+        channel.send({"host": name, "facts": FACTS})
+        channel.send({"ready": True})
+        came.append(channel)
+        return channel
+
+    yield joined
+    for each in came:
+        each.close()
+
+
+def run(channel: Channel, script: str, folder: Path, *, ends: bool = False) -> "Future[Problem | None]":
+    """What `medley join` does with its order, on a thread: the Problem it ends with, if it does."""
+
+    def attend() -> Problem | None:
+        order = rendezvous_worker.receive_order(channel)
+        assert order is not None
+        try:
+            command = Command((sys.executable, "-c", script))
+            rendezvous_worker.run_part(
+                channel, command, folder / "log", lambda _: None, last_error, ends=ends
+            )
+        except Problem as problem:
+            return problem
+        return None
+
+    return ThreadPoolExecutor(1).submit(attend)
+
+
+def test_all_who_are_needed_come_and_are_told_when_it_ends(met: Meeting, come: Come, tmp_path: Path) -> None:
+    channels = [come("one"), come("one")]
+    members = met.wait(2, 10)
+    assert len({each.name for each in members}) == 2
+    assert all(each.name.startswith("one") and "(127.0.0.1)" in each.name for each in members)
+    assert "GB10" in members[0].facts.gpus[0].name
+    ends = [run(channel, "import time; time.sleep(60)", tmp_path) for channel in channels]
+    for each in members:
+        each.send({"order": ORDER})
+    time.sleep(1)
+    met.require_all()
+    began = time.monotonic()
+    met.end()
+    assert [end.result(20) for end in ends] == [None, None]
+    assert time.monotonic() - began < 20
+
+
+def test_a_part_that_ends_well_waits_for_the_others(met: Meeting, come: Come, tmp_path: Path) -> None:
+    well, badly = come("one"), come("two")
+    first, second = sorted(met.wait(2, 10), key=lambda each: each.name)  # who is in first is anybody's guess
+    ends = [run(well, "", tmp_path, ends=True), run(badly, "raise SystemExit(3)", tmp_path, ends=True)]
+    first.send({"order": ORDER})
+    assert _within(20, lambda: first.done)
+    met.require_all()
+    second.send({"order": ORDER})
+    assert _within(20, lambda: second.ended is not None)
+    assert not second.done
+    with pytest.raises(Problem, match="exit code 3"):
+        met.require_all()
+    met.end()
+    assert ends[0].result(20) is None
+
+
+def test_a_rank_that_ends_is_named_with_its_reason(met: Meeting, come: Come, tmp_path: Path) -> None:
+    channel = come("spark-2")
+    (member,) = met.wait(1, 10)
+    member.rank = 1
+    end = run(channel, "raise ValueError('no available memory')", tmp_path)
+    member.send({"order": ORDER})
+    problem = end.result(20)
+    assert problem is not None
+    assert "no available memory" in problem.cause
+    assert _within(5, lambda: member.ended is not None)
+    with pytest.raises(Problem) as caught:
+        met.require_all()
+    assert caught.value.what == "spark-2 (127.0.0.1), rank 1, is lost, and the model with it"
+    assert "ValueError: no available memory" in caught.value.cause
+
+
+def test_the_heads_own_end_is_blamed_on_who_caused_it(met: Meeting, come: Come, tmp_path: Path) -> None:
+    channel = come("spark-2")
+    (member,) = met.wait(1, 10)
+    end = run(channel, "import time; time.sleep(0.5); raise RuntimeError('lost')", tmp_path)
+    member.send({"order": ORDER})
+    with pytest.raises(Problem, match="spark-2"), met.blamed():
+        raise Problem("the engine ended", cause="Connection closed by peer [10.0.0.2]:1", fix="look")
+    end.result(20)
+    with pytest.raises(Problem, match="spark-2"), met.blamed():
+        raise Problem("the engine ended", cause="it was the other that ended first", fix="look")
+
+
+def test_the_heads_own_reason_stays(met: Meeting, come: Come, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous_head, "SILENT_LIMIT_S", 0.5)
+    channel = come("spark-2")
+    met.wait(1, 10)
+    with rendezvous_worker.alive(channel), pytest.raises(Problem, match="here"), met.blamed():
+        raise Problem("the engine ended here", cause="ValueError: a flag", fix="look")
+
+
+def test_a_head_that_is_gone_ends_the_part_of_others(come: Come, met: Meeting, tmp_path: Path) -> None:
+    channel = come("spark-2")
+    (member,) = met.wait(1, 10)
+    end = run(channel, "import time; time.sleep(60)", tmp_path)
+    member.send({"order": ORDER})
+    time.sleep(0.5)
+    member.channel.close()
+    problem = end.result(20)
+    assert problem is not None
+    assert problem.what == "the head is gone, and its model with it"
+
+
+def test_a_silent_host_is_lost(met: Meeting, come: Come, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cut link: nothing comes, and nothing says that the other is gone."""
+    monkeypatch.setattr(rendezvous_head, "SILENT_LIMIT_S", 1.0)
+    channel = come("spark-2")
+    (member,) = met.wait(1, 10)
+    assert _within(10, lambda: member.ended is not None)
+    assert "silent" in (member.ended or "")
+    channel.close()
+
+
+def test_who_is_not_needed_is_sent_away(met: Meeting, come: Come) -> None:
+    channel = come("spark-2")
+    met.wait(1, 10)
+    with ThreadPoolExecutor() as pool:
+        order = pool.submit(rendezvous_worker.receive_order, channel)
+        met.members[0].send({"end": True})
+        assert order.result(10) is None
+    channel.close()
+
+
+def test_too_few(met: Meeting, come: Come) -> None:
+    channel = come("spark-2")
+    with rendezvous_worker.alive(channel), pytest.raises(Problem) as caught:
+        met.wait(2, 1.5)
+    assert caught.value.what == "2 more hosts are needed, and 1 came"
+    assert "spark-2 (127.0.0.1)" in caught.value.cause
+
+
+def test_strangers_and_the_unready_do_not_join(met: Meeting, come: Come, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("another-token-of-some-cluster")
+    with pytest.raises(Problem, match="does not take this token"):
+        connect("127.0.0.1", met.port, other, 1)
+    silent = socket.create_connection(("127.0.0.1", met.port))
+    token = tmp_path / "own"
+    token.write_text(TOKEN)
+    channel = connect("127.0.0.1", met.port, token, 5)
+    channel.send({"host": "thor-1", "facts": FACTS})
+    channel.send({"problem": "Ray is 2.1 here"})
+    time.sleep(0.2)
+    channel.close()
+    ready = come("spark-2")
+    with rendezvous_worker.alive(ready):
+        assert [each.name for each in met.wait(1, 10)] == ["spark-2 (127.0.0.1)"]
+    silent.close()
+
+
+def test_a_port_that_is_taken(met: Meeting) -> None:
+    with pytest.raises(Problem, match=f"port {met.port} is taken"):
+        Meeting(met.port, TOKEN, {}, Notes())  # type: ignore[arg-type]
+
+
+def test_an_order_is_the_same_command_elsewhere() -> None:
+    reasoned = AnnotatedCommand(
+        ("/head/bin/vllm", "serve", "/m"),
+        (Flag(("--node-rank", "-r"), "1", "its place"), Flag(("--headless",), None, "no API")),
+        (Variable("GLOO_SOCKET_IFNAME", "eth1", "the wire"), Variable("PATH", "/head/bin", "programs")),
+        ("--dtype", "float32"),
+    )
+    ours = (Variable("PATH", "/own/bin", "programs"),)
+    found = rendezvous_worker.from_table(rendezvous_worker.as_table(reasoned), Path("/own/bin"), ours)
+    assert found.command.argv == (
+        *("/own/bin/vllm", "serve", "/m", "--node-rank", "1", "--headless", "--dtype", "float32"),
+    )
+    assert found.command.env == {"GLOO_SOCKET_IFNAME": "eth1", "PATH": "/own/bin"}
+    assert found.why()[0] == ("GLOO_SOCKET_IFNAME=eth1", "the wire")
+
+
+def test_no_secret_goes_with_an_order() -> None:
+    reasoned = AnnotatedCommand(("vllm",), (), (Variable("VLLM_API_KEY", "/k", "a key", secret=True),))
+    assert rendezvous_worker.as_table(reasoned)["variables"] == []
+
+
+def _within(limit_s: float, question: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not (answer := question()) and time.monotonic() < deadline:
+        threading.Event().wait(0.05)
+    return answer
+
+
+INTRODUCTION = {"host": "one", "facts": FACTS, "alive": True, "ended": "so", "problem": "x", "ready": True}
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_odd_input_of_a_host_with_the_token(met: Meeting, tmp_path: Path, count: int) -> None:
+    """Its introduction, and what it says after: whatever it is, the meeting place goes on (a thread that
+    ends in a traceback fails the test)."""
+    (tmp_path / "token").write_text(TOKEN)
+
+    def come(said: object) -> None:
+        channel = connect("127.0.0.1", met.port, tmp_path / "token", 5)
+        with contextlib.suppress(Closed, ChannelRefused):
+            channel.receive(5)
+            for text in (said, {"ready": True}, said):
+                channel.send(text)  # type: ignore[arg-type] # odd input
+        channel.close()
+
+    before = threading.active_count()
+    hold(come, values([INTRODUCTION]), count)
+    deadline = time.monotonic() + 20
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    channel = connect("127.0.0.1", met.port, tmp_path / "token", 5)
+    assert channel.receive(10) == {"terms": {"engine": "vLLM 0.32.0"}}
+    channel.close()
+
+
+NEED = {"kind": "tiktoken", "what": "x", "name": "a.tiktoken", "sha256": "ab" * 32, "url": "https://a/b"}
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_odd_input_of_terms(count: int) -> None:
+    """What a head says first: what passes can be read by all that comes after."""
+    sample = {
+        "host": "spark-1",
+        "engine": "vLLM 0.32.0",
+        "engine_name": "vllm",
+        "model": "demo",
+        "target": "/m",
+        "script": None,
+        "beside": {"needs": [NEED], "code": {"where": "/m", "files": {"a.py": "ab"}}, "cache": "/c"},
+    }
+
+    def read(terms: object) -> None:
+        extra_files.extras_from_table(rendezvous_worker.require_terms(terms)["beside"])
+
+    hold(read, values([sample]), count)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_odd_input_of_orders(count: int, tmp_path: Path) -> None:
+    """What passes for an order can be run: every later step takes it."""
+    sample = {
+        "words": ["bin/vllm", "serve", "/m"],
+        "flags": [[["--port"], "8000", "why"]],
+        "variables": [["A", "b", "why"]],
+        "extra": ["-x"],
+        "files": {"/a/b.json": "{}"},
+    }
+
+    def run(order: object) -> None:
+        rendezvous_worker.require_order(order)
+        found = rendezvous_worker.localized_order(order, tmp_path, {"/x": "/y"})  # type: ignore[arg-type] # it was looked at
+        rendezvous_worker.from_table(found, Path("/own/bin"), ())
+
+    hold(run, values([sample]), count)

@@ -1,0 +1,148 @@
+import stat
+from pathlib import Path
+
+import pytest
+
+from medley import credentials, process
+from medley.command import Command
+from medley.errors import Problem
+
+
+@pytest.fixture(autouse=True)
+def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+
+
+@pytest.mark.parametrize(
+    ("address", "opens"),
+    [
+        ("127.0.0.1", False),
+        ("127.8.8.8", False),
+        ("::1", False),
+        ("localhost", False),
+        ("0.0.0.0", True),
+        ("::", True),
+        ("192.168.1.5", True),
+        ("spark-1", True),
+    ],
+)
+def test_who_listens_where_others_reach_it_has_a_key(address: str, opens: bool) -> None:  # noqa: FBT001
+    assert credentials.is_open(address) is opens
+    made = credentials.chosen_api_key(None, address, make=True)
+    assert (made is not None) is opens
+    assert credentials.chosen_api_key(credentials.NONE, address, make=True) is None
+
+
+def test_it_is_made_once_for_its_owner_alone() -> None:
+    file = credentials.chosen_api_key(None, "0.0.0.0", make=True)
+    assert file == credentials.api_key_path()
+    key = credentials.read_api_key(file)
+    assert key.startswith("sk-")
+    assert len(key) > 40
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert credentials.chosen_api_key(None, "0.0.0.0", make=True) == file
+    assert credentials.read_api_key(file) == key
+
+
+def test_a_dry_run_makes_none() -> None:
+    file = credentials.chosen_api_key(None, "0.0.0.0", make=False)
+    assert file == credentials.api_key_path()
+    assert not file.exists()
+
+
+def test_ones_own_is_closed_to_others(tmp_path: Path) -> None:
+    own = tmp_path / "key"
+    own.write_text("my-own-secret\n")
+    own.chmod(0o644)
+    assert credentials.chosen_api_key(str(own), "127.0.0.1", make=True) == own
+    assert own.stat().st_mode & 0o777 == 0o600
+    assert credentials.read_api_key(own) == "my-own-secret"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        pytest.param(None, "cannot be read", id="no file"),
+        pytest.param("", "holds no key", id="empty"),
+        pytest.param("two words here", "holds no key", id="words"),
+        pytest.param("short", "holds no key", id="too short"),
+    ],
+)
+def test_what_is_no_key(tmp_path: Path, text: str | None, what: str) -> None:
+    own = tmp_path / "key"
+    if text is not None:
+        own.write_text(text)
+    with pytest.raises(Problem, match=what):
+        credentials.chosen_api_key(str(own), "127.0.0.1", make=True)
+
+
+def test_a_secret_reaches_the_process_and_no_text(tmp_path: Path) -> None:
+    """And what is printed does the same in a shell."""
+    file = tmp_path / "a key's file"
+    file.write_text("s3cret\n")
+    command = Command(("sh", "-c", 'echo "$KEY"'), secrets={"KEY": str(file)})
+    assert "s3cret" not in str(command)
+    assert process.run(command).lines == ("s3cret",)
+    assert process.run(Command(("sh", "-c", str(command)))).lines == ("s3cret",)
+
+
+def test_a_configuration_of_the_key_is_for_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    file = credentials.api_key_config_path(8000)
+    credentials.write_api_key_config(file, 'sk-"quoted"')
+    assert file.read_text() == 'api-key: "sk-\\"quoted\\""\n'
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_configuration_of_the_users_own_would_take_its_place() -> None:
+    credentials.require_no_other_config(("--dtype", "float32", "--config-format", "hf"))
+    for words in (("--config", "x.yaml"), ("--config=x.yaml",)):
+        with pytest.raises(Problem, match="one --config"):
+            credentials.require_no_other_config(words)
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    return tmp_path
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_it_is_made_once_and_for_its_owner_alone() -> None:
+    file = credentials.made_token()
+    text = file.read_text()
+    assert len(text) == 64
+    assert mode(file) == 0o600
+    assert credentials.made_token().read_text() == text
+
+
+def test_one_that_was_left_open_is_closed() -> None:
+    credentials.made_token().chmod(0o644)
+    assert mode(credentials.present_token()) == 0o600
+
+
+def test_a_brought_one_takes_its_place_only_when_it_is_kept() -> None:
+    mine = credentials.made_token().read_text()
+    brought = credentials.given_token("  another-token-of-a-cluster-of-mine\n", "x")
+    assert mode(brought) == 0o600
+    assert credentials.present_token().read_text() == mine
+    assert (
+        credentials.keep_token(brought).read_text()
+        == credentials.present_token().read_text()
+        == "another-token-of-a-cluster-of-mine"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "short", "two words of a sentence", "x" * 300])
+def test_what_is_no_token_is_a_problem(text: str) -> None:
+    with pytest.raises(Problem, match="holds no token"):
+        credentials.given_token(text, "standard input")
+
+
+def test_none_is_a_problem() -> None:
+    with pytest.raises(Problem, match="has no token") as caught:
+        credentials.present_token()
+    assert "--token-file" in caught.value.fix

@@ -1,0 +1,207 @@
+"""A unit as systemd reads it; tests/rack/test_systemd.py has a real systemd read it."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medley.cluster.unit_file import Boot, Restart, Unit, quoted, text
+from medley.command import Command
+from medley.errors import Problem
+
+PLAIN = Unit("medley-serve-8000", "serve demo", Command(("/bin/medley", "serve", "demo")))
+FULL = Unit(
+    "medley-ray",
+    "Ray, 100% of it",
+    Command(
+        ("/opt/my env/bin/ray", "start", "--block", "$HOME", "100%", ";"),
+        env={"PATH": "/usr/bin:/bin", "ODD": 'a "b" \\ $HOME 5%'},
+    ),
+    Restart(longest_s=30),
+    stop_limit_s=2.5,
+)
+BOOT = Boot("ann", before=("/bin/medley", "ray-stop"))
+SYMBOLS = st.text(
+    st.sampled_from("\n\t \"'\\$%;{}") | st.characters(exclude_categories=["Cs", "Cc", "Cn"]), max_size=30
+)
+
+
+def test_the_least() -> None:
+    assert text(PLAIN) == (
+        "[Unit]\n"
+        "Description=serve demo\n"
+        "\n"
+        "[Service]\n"
+        "Type=exec\n"
+        "ExecStart=/bin/medley serve demo\n"
+        "Restart=no\n"
+        "SuccessExitStatus=130 143\n"
+        "KillMode=mixed\n"
+        "TimeoutStartSec=infinity\n"
+        "TimeoutStopSec=30\n"
+        "LimitMEMLOCK=infinity\n"
+        "LimitNOFILE=1048576\n"
+        "\n"
+        "[Install]\n"
+        "WantedBy=default.target\n"
+    )
+
+
+def test_all_of_a_users_own() -> None:
+    assert text(FULL) == (
+        "[Unit]\n"
+        "Description=Ray, 100%% of it\n"
+        "StartLimitIntervalSec=0\n"
+        "\n"
+        "[Service]\n"
+        "Type=exec\n"
+        'Environment="ODD=a \\"b\\" \\\\ $HOME 5%%"\n'
+        "Environment=PATH=/usr/bin:/bin\n"
+        'ExecStart="/opt/my env/bin/ray" start --block "$$HOME" "100%%" ";"\n'
+        "Restart=always\n"
+        "SuccessExitStatus=130 143\n"
+        "RestartSec=2\n"
+        "RestartSteps=4\n"
+        "RestartMaxDelaySec=30\n"
+        "KillMode=mixed\n"
+        "TimeoutStartSec=infinity\n"
+        "TimeoutStopSec=2.5\n"
+        "LimitMEMLOCK=infinity\n"
+        "LimitNOFILE=1048576\n"
+        "\n"
+        "[Install]\n"
+        "WantedBy=default.target\n"
+    )
+
+
+def test_what_a_unit_of_the_systems_has_besides() -> None:
+    own, systems = text(PLAIN).splitlines(), text(replace(PLAIN, restart=Restart()), BOOT).splitlines()
+    assert [line for line in systems if line not in own] == [
+        "Wants=network-online.target",
+        "After=network-online.target",
+        "StartLimitIntervalSec=0",
+        "User=ann",
+        "WorkingDirectory=~",
+        "ExecStartPre=-/bin/medley ray-stop",
+        "Restart=always",
+        "RestartSec=2",
+        "RestartSteps=5",
+        "RestartMaxDelaySec=60",
+        "WantedBy=multi-user.target",
+    ]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        replace(PLAIN, command=replace(PLAIN.command, secrets={"KEY": "/file"})),
+        replace(PLAIN, command=replace(PLAIN.command, unset=("LANG",))),
+        replace(PLAIN, command=replace(PLAIN.command, undo=("/bin/true",))),
+        replace(PLAIN, after=Command(("/bin/tell", "it"))),
+        replace(PLAIN, restart=Restart(limit=3)),
+    ],
+    ids=["a secret", "unset", "undo", "after", "a limit"],
+)
+def test_what_its_keeper_does_is_not_in_its_file(unit: Unit) -> None:
+    with pytest.raises(AssertionError):
+        text(unit)
+
+
+@pytest.mark.parametrize(
+    "name", ["HF_TOKEN", "OPENAI_API_KEY", "MY_SECRET", "db_password", "AWS_CREDENTIALS"]
+)
+def test_a_secret_of_the_environment_is_the_users(name: str) -> None:
+    with pytest.raises(Problem, match=f"{name} would stand in a file") as caught:
+        text(replace(PLAIN, command=replace(PLAIN.command, env={name: "hidden"})))
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_secrets_file_is_none() -> None:
+    assert "RAY_AUTH_TOKEN_PATH=/t" in text(
+        replace(PLAIN, command=replace(PLAIN.command, env={"RAY_AUTH_TOKEN_PATH": "/t"}))
+    )
+
+
+@pytest.mark.parametrize("odd", ["\r", "\x00", "\x1b", "\x7f", "\ud800", "￾"], ids=ascii)
+def test_what_systemd_would_not_take_is_a_problem(odd: str) -> None:
+    with pytest.raises(Problem, match="cannot stand in a unit"):
+        quoted(f"a{odd}")
+
+
+def test_a_title_is_one_line() -> None:
+    with pytest.raises(Problem, match="cannot stand in a unit"):
+        text(replace(PLAIN, title="a\nb"))
+
+
+def test_a_program_has_its_whole_path() -> None:
+    with pytest.raises(AssertionError):
+        text(replace(PLAIN, command=Command(("medley",))))
+
+
+@given(st.lists(SYMBOLS))
+def test_every_argument_is_read_as_it_was(words: list[str]) -> None:
+    line = " ".join(quoted(each) for each in words)
+    assert [each.replace("%%", "%").replace("$$", "$") for each in read(line)] == words
+    assert all(re.fullmatch(r"(?:[^%$]|%%|\$\$)*", each) for each in read(line)), "none is left to expand"
+
+
+@given(SYMBOLS)
+def test_every_variable_is_read_as_it_was(value: str) -> None:
+    (found,) = read(quoted(f"NAME={value}", variables="kept"))
+    assert found.replace("%%", "%") == f"NAME={value}"
+
+
+def read(line: str) -> list[str]:
+    """The words of a line as systemd.syntax(7) tells to take them, before specifiers and variables."""
+    return list(_words(line))
+
+
+def _words(line: str) -> Iterator[str]:
+    assert "\n" not in line
+    at = 0
+    while at < len(line):
+        if line[at] == " ":
+            at += 1
+            continue
+        quote = line[at] if line[at] in "\"'" else ""
+        at += len(quote)
+        word = ""
+        while at < len(line) and line[at] != (quote or " "):
+            if line[at] == "\\":
+                at += 1
+                word += {"n": "\n", "t": "\t", "\\": "\\", '"': '"'}[line[at]]
+            else:
+                assert quote or line[at] not in "\"'", "a quote in the middle of a word"
+                word += line[at]
+            at += 1
+        assert not quote or at < len(line), "a quote that is not closed"
+        at += len(quote)
+        assert at == len(line) or line[at] == " ", "a quote is closed where the word ends"
+        assert quote or word != ";", "systemd takes it for the end of the command"
+        yield word
+
+
+@pytest.mark.parametrize(("unit", "boot"), [(FULL, None), (FULL, BOOT)], ids=["a user's own", "the system's"])
+def test_systemd_finds_no_fault(unit: Unit, boot: Boot | None, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd-analyze: apt-get install systemd")
+    run = replace(unit, command=Command(("/bin/sh", *unit.command.argv[1:]), unit.command.env))
+    file = tmp_path / "medley-x.service"
+    file.write_text(text(run, replace(boot, before=("/bin/sh",)) if boot else None))
+    whose = "--system" if boot else "--user"
+    said = subprocess.run(
+        ["systemd-analyze", whose, "verify", file],
+        env={"XDG_RUNTIME_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    faults = [line for line in said.stderr.splitlines() if "medley-x" in line]
+    # Those before 254 do not know them, and go on.
+    assert [line for line in faults if not re.search("Unknown key.*Restart(Steps|MaxDelaySec)", line)] == []

@@ -1,0 +1,328 @@
+"""Units really kept: small commands, real keepers, in a state of their own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from medley import process_identity, storage
+from medley.cluster import units
+from medley.cluster.unit_file import Restart, Unit
+from medley.command import Command
+from medley.errors import Problem
+from tests.servers import alive
+
+LIMIT_S = 20
+SLEEPS = ("sh", "-c", "echo begun; exec sleep 600")
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    yield
+    for file in units.folder().glob("*.json"):
+        units.stop(file.stem)
+
+
+def within(true: Callable[[], object]) -> bool:
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        if true():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def unit(*argv: str, restart: Restart | None = None, after: Command | None = None) -> Unit:
+    return Unit("medley-x", "a test", Command(argv, {"WHO": "é x"}), restart, after)
+
+
+def running(name: str = "medley-x") -> int | None:
+    """The process that the keeper started."""
+    found = units.state(name)
+    children = process_identity.descendants(found.keeper) if found and found.running else set()
+    return min((each.pid for each in children), default=None)
+
+
+def test_it_outlives_who_started_it_and_ends_when_told() -> None:
+    units.start(unit(*SLEEPS))
+    assert within(running)
+    found, pid = units.state("medley-x"), running()
+    assert found
+    assert pid
+    assert os.getsid(found.keeper) == found.keeper
+    assert within(lambda: units.said("medley-x") == ["begun"])
+    assert units.stop("medley-x")
+    assert not alive(pid)
+    assert not alive(found.keeper)
+    assert units.state("medley-x") is None
+    assert not list(units.folder().iterdir())
+    assert not units.stop("medley-x")
+
+
+def test_started_again_it_takes_the_place_of_the_first() -> None:
+    units.start(unit(*SLEEPS))
+    assert within(running)
+    first = running()
+    units.start(unit(*SLEEPS))
+    assert within(running)
+    assert first
+    assert not alive(first)
+    assert [state.name for state in units.states()] == ["medley-x"]
+
+
+def test_what_it_runs_has_its_variables() -> None:
+    units.start(unit("sh", "-c", 'echo "$WHO"; sleep 600'))
+    assert within(lambda: units.said("medley-x") == ["é x"])
+
+
+def test_killed_it_starts_anew_later_each_time() -> None:
+    units.start(unit(*SLEEPS, restart=Restart(first_s=0.1, longest_s=0.2, limit=2)))
+    for restarts in (1, 2, 2):
+        assert within(running)
+        pid = running()
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+        assert within(lambda: not alive(pid))  # noqa: B023 - used before the next one
+        assert within(lambda: (units.state("medley-x") or none()).restarts == restarts)  # noqa: B023 - the same
+    assert within(lambda: not (units.state("medley-x") or none()).running)
+    found = units.state("medley-x")
+    assert found
+    assert (found.running, found.next_s, found.status) == (False, None, 137)
+    assert found.said == "begun"
+
+
+def none() -> units.State:
+    return units.State("none", 0, running=False, since_s=0)
+
+
+def test_one_that_runs_once_says_how_it_ended() -> None:
+    units.start(unit("sh", "-c", "echo out of luck; exit 7"))
+    assert within(lambda: (units.state("medley-x") or none()).status == 7)
+    assert within(lambda: not (units.state("medley-x") or none()).kept)
+    found = units.state("medley-x")
+    assert found
+    assert (found.running, found.said, found.next_s) == (False, "out of luck", None)
+
+
+def test_a_keeper_that_is_killed_takes_it_along_and_a_boot_brings_it_back() -> None:
+    units.start(unit(*SLEEPS, restart=Restart()))
+    assert within(running)
+    found, pid = units.state("medley-x"), running()
+    assert found
+    assert pid
+    os.kill(found.keeper, signal.SIGKILL)
+    assert within(lambda: not alive(pid))
+    assert (units.state("medley-x") or none()).kept is False
+    assert units.resume() == ["medley-x"]
+    assert within(running)
+    assert units.resume() == []
+
+
+def test_after_it_has_started_something_is_run() -> None:
+    units.start(unit(*SLEEPS, after=Command(("sh", "-c", "sleep 0.1; echo after"))))
+    assert within(lambda: units.said("medley-x") == ["begun", "after"])
+
+
+@pytest.mark.parametrize("suffix", ["state", "json"])
+@pytest.mark.parametrize("text", ["", '{"name": "medl'], ids=["empty", "half"])
+def test_a_file_that_lost_a_part_keeps_nothing_from_ending(suffix: str, text: str) -> None:
+    units.start(unit(*SLEEPS))
+    assert within(running)
+    pid = running()
+    assert pid
+    (units.folder() / f"medley-x.{suffix}").write_text(text)
+    assert (units.state("medley-x") or none()).running
+    assert units.stop("medley-x")
+    assert not alive(pid)
+
+
+@pytest.mark.parametrize("done", range(8))
+def test_it_waits_twice_as_long_each_time(done: int) -> None:
+    assert Restart(first_s=2, longest_s=60).due(done, 0) == (done + 1, min(60, 2 * 2**done))
+
+
+@pytest.mark.parametrize(
+    ("lasted_s", "due"),
+    [
+        pytest.param(None, None, id="never ready"),
+        pytest.param(119, None, id="not long enough"),
+        pytest.param(120, (1, 2), id="long enough for the row to begin anew"),
+    ],
+)
+def test_it_is_given_up_after_so_many_in_a_row(lasted_s: float | None, due: object) -> None:
+    rule = Restart(first_s=2, limit=3, lasting_s=120)
+    assert rule.due(2, lasted_s) == ((3, 8) if due is None else due)
+    assert rule.due(3, lasted_s) == due
+
+
+def test_a_unit_is_read_as_it_was_written() -> None:
+    made = Unit("a", "b", Command(("x", "$(y)\n"), {"A": "'"}, ("B",)), Restart(limit=3), Command(("z",)), 4)
+    assert Unit.from_json(made.to_json()) == made
+
+
+def test_a_unit_ends_with_its_vital_part_and_starts_anew() -> None:
+    """As `ray start --block`, which stays when its raylet is gone: nothing saw that the host was out."""
+    named = "import time; open('/proc/self/comm', 'w').write('vitalpart'); time.sleep(600)"
+    words = ("sh", "-c", f'{sys.executable} -c "{named}" & while :; do sleep 0.2; done')
+    units.start(Unit("medley-x", "x", Command(words), Restart(first_s=0.2), vital=("vitalpart",)))
+
+    def vital() -> int | None:
+        state = units.state("medley-x")
+        below = process_identity.descendants(state.keeper) if state else set()
+        return next((each.pid for each in below if each.name == "vitalpart"), None)
+
+    assert within(lambda: vital() is not None)
+    first = vital()
+    assert first
+    time.sleep(1.5)  # until its keeper has seen it
+    os.kill(first, signal.SIGKILL)
+    assert within(lambda: vital() not in {None, first})
+    assert any("vitalpart is gone" in line for line in units.log("medley-x").read_text().splitlines())
+    state = units.state("medley-x")
+    assert state
+    assert state.restarts == 1
+    assert units.stop("medley-x")
+
+
+def test_what_is_started_already_is_not_replaced_unseen() -> None:
+    """A second `serve --detach` took the place of the first while that one began, and both said that all
+    was well."""
+    with units.alone("medley-x"):
+        with pytest.raises(Problem, match="medley-x is started already"), units.alone("medley-x"):
+            pass
+        units.start(unit(*SLEEPS))
+    assert within(running)
+    pid = running()
+    with pytest.raises(Problem, match="medley-x is started already"), units.alone("medley-x"):
+        pass
+    assert running() == pid
+    units.stop("medley-x")
+    with units.alone("medley-x"):
+        pass
+
+
+def test_one_of_the_same_name_in_another_state_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "other"))
+    units.start(unit(*SLEEPS))
+    assert within(running)
+    other = running()
+    assert other
+    try:
+        monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+        units.start(unit(*SLEEPS))
+        assert within(running)
+        assert running() != other
+        assert units.stop("medley-x")
+        assert alive(other)
+    finally:
+        monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "other"))
+        units.stop("medley-x")
+    assert not alive(other)
+
+
+NAME = "medley-x"
+Keep = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def keep() -> Iterator[Keep]:
+    """Starts the keeper of a unit that runs this shell script."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(script: str, restart: Restart | None = None, **more: object) -> "subprocess.Popen[str]":
+        command = Command(("sh", "-c", script), **more)  # type: ignore[arg-type] # a table's values
+        storage.write(
+            units.folder() / f"{NAME}.json", Unit(NAME, "x", command, restart, stop_limit_s=0.5).to_json()
+        )
+        return again()
+
+    def again() -> "subprocess.Popen[str]":
+        words = (sys.executable, "-m", "medley", "kept", NAME)
+        started.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        return started[-1]
+
+    start.again = again  # type: ignore[attr-defined] # the same unit once more
+    yield start
+    for each in started:
+        each.terminate()
+        each.communicate(timeout=20)
+
+
+def lines() -> list[str]:
+    log = units.log(NAME)
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def test_each_line_has_its_time_and_the_status_is_the_keepers(keep: Keep) -> None:
+    keeper = keep("echo one; echo two >&2; exit 7")
+    assert keeper.wait(20) == 7
+    assert [line.partition(" ")[2] for line in lines()][1:] == ["one", "two"]
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d ", line) for line in lines())
+    assert lines()[0].partition(" ")[2].startswith(f"{units.BEGINS}{NAME}: ")
+
+
+def test_a_second_keeper_of_a_unit_leaves_the_first_alone(keep: Keep) -> None:
+    first = keep("echo up; exec sleep 600")
+    assert within(lambda: len(lines()) == 2)
+    assert keep.again().wait(20) == 1  # type: ignore[attr-defined] # as above
+    assert first.poll() is None
+    found = units.state(NAME)
+    assert found
+    assert (found.keeper, found.running) == (first.pid, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_told_to_end_it_leaves_nothing_behind(keep: Keep, number: signal.Signals) -> None:
+    keeper = keep("trap '' TERM; setsid sleep 600 & echo $!; wait")
+    assert within(lambda: len(lines()) == 2)
+    grandchild = process_identity.of(int(lines()[1].partition(" ")[2]))
+    assert grandchild
+    keeper.send_signal(number)
+    assert keeper.wait(60) != 0
+    assert within(lambda: not grandchild.alive)
+
+
+def test_what_a_killed_keeper_may_have_left_is_undone_before_each_start(keep: Keep, tmp_path: Path) -> None:
+    undone = tmp_path / "undone"
+    keeper = keep(f"cat {undone}; exit 1", undo=("sh", "-c", f"echo cleared >> {undone}"))
+    assert keeper.wait(20) == 1
+    assert [line.partition(" ")[2] for line in lines()][1:] == ["cleared"]
+
+
+def test_a_log_that_is_too_long_is_put_aside(keep: Keep) -> None:
+    log = units.log(NAME)
+    storage.make(log.parent)
+    with log.open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    keep("echo anew").wait(20)
+    assert [line.partition(" ")[2] for line in lines()][1:] == ["anew"]
+    assert log.with_name(f"{log.name}.1").stat().st_size > 64 << 20
+
+
+def test_it_waits_longer_each_time_and_then_gives_up(keep: Keep) -> None:
+    keeper = keep("echo out of luck; exit 3", Restart(first_s=0.1, longest_s=0.2, limit=2, lasting_s=60))
+    assert within(lambda: sum(line.endswith(" out of luck") and "keeps" not in line for line in lines()) == 3)
+    assert within(lambda: (found := units.state(NAME)) and not found.running)
+    found = units.state(NAME)
+    assert found
+    assert (found.restarts, found.next_s, found.kept) == (2, None, True)
+    assert (found.status, found.said) == (3, "out of luck")
+    assert keeper.poll() is None
+
+
+def test_a_unit_that_lost_a_part_is_not_kept(keep: Keep) -> None:
+    keep("true").wait(20)
+    storage.write(units.folder() / f"{NAME}.json", '{"name": "medley-x"')
+    keeper = keep.again()  # type: ignore[attr-defined] # as above
+    said, _ = keeper.communicate(timeout=20)
+    assert keeper.returncode == 1
+    assert "cannot be started anew by itself" in said

@@ -1,0 +1,537 @@
+"""Faults of hosts and groups for the doctor: what is wrong in each case, and what must be found."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from medley.cluster import ClusterHost
+from medley.doctor.checks import Case
+from medley.errors import Problem
+from medley.host import facts, health
+from medley.host.facts import network, system
+from medley.host.facts.gpu import CUDA, GPUS, MODULE
+from medley.host.health import access, gpu, software
+from medley.network.fabric.types import NetworkOptions
+from medley.transcript import Answer
+from tests.host.health.cases import (
+    CLOCKS,
+    IDLE,
+    NOTHING,
+    REASONS,
+    ROOM,
+    case_of,
+    df,
+    driver,
+    meminfo,
+    smi,
+    used_by,
+)
+from tests.host.recordings import HOSTS
+
+HEALTHY = (
+    *("spark", "spark-pair-a", "spark-pair-b", "thor-r38", "thor-mgbe-a", "orin-r39", "rtx-two", "rtx-roce"),
+    *("debian-vm", "cpu-rack", "gb10-oem", "spark-air-gapped", "spark-gid-drift", "rtx-mixed"),
+)
+BARE = {"compiler": "there is no CUDA toolkit"}
+# What is better otherwise: they were recorded without Nix, and without a toolkit of their own.
+KNOWN: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(("rtx-two", "rtx-roce", "gb10-oem", "rtx-mixed"), BARE),
+    "orin-r39": BARE
+    | {"kernels": "an engine out of our lock cannot talk to other hosts here; alone it serves"},
+}
+AARCH64 = "/usr/lib/aarch64-linux-gnu"
+GREETING = {"medley": "0123456789abcdef", "host": "x", "epoch_s": 0.0, "ahead_s": 0.1}
+PAIR: Mapping[str, None] = {"spark-pair-a": None, "spark-pair-b": None}
+GONE = Problem("spark-pair-b does not answer", cause="ssh: no route", fix="ssh spark-pair-b true")
+
+
+class Fault(NamedTuple):
+    rule: str
+    words: str
+    """Of what was found."""
+    case: Callable[[], Case]
+    state: str = "wrong"
+    fix: str = ""
+
+
+def with_(name: str, **more: Any) -> Callable[[], Case]:
+    """One host; keywords of a module's question are not possible, so answers come as a table."""
+    said = more.pop("said", None)
+    return lambda: case_of({name: said}, **more)
+
+
+def pair(said: Mapping[str, Any] | None = None, **more: Any) -> Callable[[], Case]:
+    """Two Sparks on a cable; `said` by the first."""
+    return lambda: case_of({"spark-pair-a": said, "spark-pair-b": None}, **more)
+
+
+def told(**more: Any) -> Callable[[], Case]:
+    """The pair as a cluster that was asked; `more` of the second's greeting."""
+    greetings = {"spark-pair-a": GREETING, "spark-pair-b": {**GREETING, **more}}
+    return pair(greetings=greetings, digest=GREETING["medley"], head="spark-pair-a", closed={})
+
+
+def links(name: str, *changes: tuple[str, str]) -> dict[str, str]:
+    """What ip says of a recorded host's links, changed."""
+    text = (HOSTS / f"{name}.txt").read_text()
+    said = text[text.index(f"$ {network.LINKS}\n") :].split("\n$ ")[0].split("\n", 1)[1]
+    said = "\n".join(line.removeprefix("  ") for line in said.splitlines())
+    for before, after in changes:
+        assert before in said, before
+        said = said.replace(before, after)
+    return {network.LINKS: said}
+
+
+def without_gids() -> Case:
+    """The first of a pair, whose ports have no GID of an IPv4 address."""
+    made = case_of(PAIR)
+    first = made.hosts["spark-pair-a"]
+    ports = tuple(replace(port, gids=port.gids[:2]) for port in first.facts.rdma)
+    bare = replace(first, facts=replace(first.facts, rdma=ports))
+    return replace(made, hosts={**made.hosts, "spark-pair-a": bare})
+
+
+def two_workstations(said: Mapping[str, Any]) -> Callable[[], Case]:
+    """Two with RoCE, and GPUs that RDMA can read."""
+    other = {"192.168.100.30": "192.168.100.31", "192.168.1.30": "192.168.1.31", "c0a8:641e": "c0a8:641f"}
+    return lambda: case_of({"rtx-roce": said, "rtx-roce again": said}, moves={"rtx-roce again": other})
+
+
+def packages(*names: str, env: str = "vllm-cuda-0123456789ab") -> str:
+    folder = f"{env}/lib/python3.12/site-packages" if env else "lib/python3.12/site-packages"
+    return "".join(f"{folder}/{name}.dist-info\n" for name in names)
+
+
+def capped(default: str, set_: str) -> dict[str, str]:
+    """Clocks that somebody has set."""
+    clocks = CLOCKS.replace(f"Graphics                          : {default} MHz", f"Graphics : {set_} MHz", 1)
+    return {gpu.STATE: smi(IDLE, REASONS, clocks)}
+
+
+def kib(total_gib: int, available_gib: int) -> str:
+    return f"MemTotal: {total_gib << 20} kB\nMemAvailable: {available_gib << 20} kB\n"
+
+
+def limits_of(locked: str, files: int) -> str:
+    return f"Max open files 1024 {files} files\nMax locked memory {locked} {locked} bytes\n"
+
+
+OWN = {"spark": ClusterHost(env="/opt/own")}
+UNREACHED = Problem(
+    "spark-pair-b does not reach spark-pair-a",
+    cause="timed out",
+    fix="on spark-pair-a: sudo ufw allow from x",
+)
+DROPS = """\
+table inet rack {
+	chain input {
+		type filter hook input priority filter; policy accept;
+		iifname != "lo" tcp dport 24000-24999 drop
+"""
+NO_PEER = {software.OPEN_DRIVER: NOTHING, software.MODULES: "nvidia \nib_uverbs \n"}
+BUSY = "0, NVIDIA GeForce RTX 4090, GPU-1, 00000000:01:00.0, 24564, 10000, 8.9, 580.95.05\n"
+DESKTOP = {gpu.STATE: smi(used_by((2211, "G", "Xorg", 180)), REASONS, CLOCKS)}
+COMPUTES = {gpu.STATE: smi(used_by((6330, "C", "python3", 96073)), REASONS, CLOCKS)}
+RAYS = "own 40 gcs_server\nown 41 raylet\nother 812 earlyoom\n"
+LEFT = {health.PROCESSES: RAYS, health.MARKED: "40\n41\n"}
+SMALL_SHM = "Filesystem 1024-blocks Used Available Capacity Mounted on\nshm 65536 0 65536 0% /dev/shm\n"
+HOT = {
+    gpu.STATE: smi(
+        IDLE,
+        REASONS.replace("HW Thermal Slowdown           : Not Active", "HW Thermal Slowdown : Active"),
+        CLOCKS,
+    )
+}
+MODE_30W = {gpu.POWER: "NV Power Mode: MODE_30W\n2\n"}
+OLD_PTXAS = "/usr/local/cuda/bin/ptxas 12.8\n"
+TOLD_OLD = {
+    software.VARIABLES: "TRITON_PTXAS_PATH=/opt/ptxas\n",
+    gpu.PTXAS: "/opt/ptxas 12.8\n/usr/local/cuda/bin/ptxas 13.0\n",
+}
+TOLD_NONE = {software.VARIABLES: "TRITON_PTXAS_PATH=/opt/gone\n"}
+OWN_CU128 = {software.OWN: f"bin/python\nbin/ray\n{packages('torch-2.9.0+cu128', env='')}"}
+FULL = "environments yes 1000000000 800000000\nstate yes 1000000 102400\n"
+TIGHT = df(**{**ROOM, "environments": ("yes", 100, 9)})
+FAULTS = (
+    Fault(
+        "answers", "does not answer", lambda: case_of({"spark-pair-a": None}, silent={"spark-pair-b": GONE})
+    ),
+    Fault("medley", "runs another medley", told(medley="fedcba9876543210"), fix="git pull"),
+    Fault("time", "clock of spark-pair-b is off", told(ahead_s=-3600.0), fix="sudo timedatectl set-ntp true"),
+    Fault(
+        "ntp",
+        "nothing keeps the clock right",
+        with_("spark", said={access.SYNCHRONISED: "NTP=no\nNTPSynchronized=no\n"}),
+        "better",
+        "sudo timedatectl set-ntp true",
+    ),
+    Fault("kind", "GPU does not answer", with_("spark-nvml-mismatch"), fix="reboot"),
+    Fault("kind", "GPU does not answer", with_("rtx-stuck"), fix="dmesg"),
+    Fault("kind", "no kind of host is a Jetson", with_("orin-r35-no-nvidia-smi"), fix="move it to a release"),
+    Fault("kind", "infoROM is corrupted", with_("rtx-4090"), "better"),
+    Fault("driver", "is too old", with_("spark", said={CUDA: "CUDA Version        : 12.8\n"}), fix="driver"),
+    Fault(
+        "driver",
+        "have different drivers",
+        pair({MODULE: "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  Release\n"}),
+        "better",
+    ),
+    Fault(
+        "driver-libraries",
+        "half upgraded",
+        with_("spark", said={gpu.FILES: driver(AARCH64, nvml="580.126.09")}),
+        fix="sudo reboot",
+    ),
+    Fault(
+        "driver-libraries",
+        "is not found",
+        with_("spark", said={gpu.FILES: f"{AARCH64}/libcuda.so.1 /usr/cuda/compat/libcuda.so.1\n"}),
+        fix="ubuntu-drivers install",
+    ),
+    Fault(
+        "driver-libraries",
+        "is not found",
+        with_("orin-r39", said={gpu.FILES: "", gpu.TOOLKIT: "toolkit\n"}),
+        fix="nvidia-l4t-cuda",
+    ),
+    Fault("versions", "Ray differs", pair({software.PACKAGES: packages("ray-2.59.0", "vllm-0.32.0")})),
+    Fault(
+        "versions",
+        "NCCL differs",
+        pair(
+            {
+                software.PACKAGES: packages(
+                    "ray-2.60.0", "vllm-0.32.0", "torch-2.13.0", "nvidia_nccl_cu13-2.30.7"
+                )
+            }
+        ),
+        "better",
+    ),
+    Fault("own-environment", "is no virtualenv", with_("spark", members=OWN)),
+    Fault(
+        "own-environment",
+        "has no ray",
+        with_(
+            "spark",
+            said={software.OWN: f"bin/python\nbin/vllm\n{packages('vllm-0.32.0', env='')}"},
+            members=OWN,
+        ),
+        fix="pip install 'ray",
+    ),
+    Fault("wire", "have no network in common", lambda: case_of({"spark-air-gapped": None, "rtx-wifi": None})),
+    Fault(
+        "wire",
+        "spark-pair-b",
+        pair(wishes=NetworkOptions({"spark-pair-a": "192.168.100.0/24", "spark-pair-b": "10.9.9.0/24"})),
+    ),
+    Fault(
+        "down",
+        "enp1s0f1np1 is down",
+        pair(
+            links(
+                "spark-pair-a",
+                (
+                    '"ifname":"enp1s0f1np1","flags":["BROADCAST","MULTICAST","UP","LOWER_UP"]',
+                    '"ifname":"enp1s0f1np1","flags":["NO-CARRIER","BROADCAST","MULTICAST","UP"]',
+                ),
+            )
+        ),
+        fix="sudo ip link set enp1s0f1np1 up",
+    ),
+    Fault(
+        "twice",
+        "192.168.1.10 is the address of",
+        lambda: case_of({"spark-pair-a": None, "spark-gid-drift": None}),
+    ),
+    Fault("one-subnet", "are both in 192.168.100.0/24", with_("spark-twins-one-subnet"), fix="link setup"),
+    Fault(
+        "half-cage", "half the speed", with_("spark-one-half-down"), "better", "ip link set enP2p1s0f1np1 up"
+    ),
+    Fault(
+        "order",
+        "cables between the hosts",
+        lambda: case_of(dict.fromkeys(("spark-ring-a", "spark-ring-b", "spark-ring-c"))),
+        "better",
+    ),
+    Fault("pcie", "2 of 4 PCIe lanes", with_("spark-pcie-x2"), "better", "fwupdmgr"),
+    Fault(
+        "way",
+        "wlp2s0 (wifi)",
+        lambda: case_of({"rtx-wifi": None, "rtx-vpn-docker": None}),
+        "better",
+        "cable",
+    ),
+    Fault(
+        "idle-port",
+        "have fast ports that are up and carry nothing (200 Gb/s)",
+        lambda: case_of({"spark-link-local": None, "spark-pair-b": None}),
+        "better",
+        "sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.1/24",
+    ),
+    Fault(
+        "mtu",
+        "enp1s0f1np1 has MTU 1500",
+        lambda: case_of({"spark-mtu-mismatch": None, "spark-pair-b": None}),
+        fix="sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24 --mtu 9000",
+    ),
+    Fault(
+        "boot-mtu",
+        "is set by hand",
+        pair({software.MTUS: "none\n1500\n"}),
+        "better",
+        "sudo medley link setup",
+    ),
+    Fault(
+        "gid",
+        "rocep1s0f1 has no RoCE v2 GID",
+        without_gids,
+        fix="sudo ip link set enp1s0f1np1 down; sudo ip link set enp1s0f1np1 up",
+    ),
+    Fault(
+        "by-hand", "is no address", pair({software.VARIABLES: "VLLM_HOST_IP=192.168.50.192\n"}), fix="unset"
+    ),
+    Fault("by-hand", "names no link", with_("spark", said={software.VARIABLES: "GLOO_SOCKET_IFNAME=eth0\n"})),
+    Fault(
+        "by-hand",
+        "names no wire",
+        with_("rtx-vpn-docker", said={software.VARIABLES: "NCCL_SOCKET_IFNAME=docker0\n"}),
+    ),
+    Fault("by-hand", "no RDMA device", pair({software.VARIABLES: "NCCL_IB_HCA=mlx5_0,mlx5_1\n"})),
+    Fault("by-hand", "hides every GPU", with_("spark", said={software.VARIABLES: "CUDA_VISIBLE_DEVICES=\n"})),
+    Fault(
+        "by-hand",
+        "lacks 12.1",
+        with_("spark", said={software.VARIABLES: "TORCH_CUDA_ARCH_LIST=9.0\n"}),
+        "better",
+    ),
+    Fault("by-hand", "NCCL_IB_GID_INDEX is 5", pair({software.VARIABLES: "NCCL_IB_GID_INDEX=5\n"})),
+    Fault("by-hand", "keeps NCCL from RDMA", pair({software.VARIABLES: "NCCL_IB_DISABLE=1\n"}), "better"),
+    Fault(
+        "address",
+        "which it has no more",
+        with_("spark", said={software.MEMBERSHIP: '"role": "worker"\n"address": "192.168.50.192"\n'}),
+        fix="medley ray-stop",
+    ),
+    Fault("reach", "does not reach", pair(closed={"spark-pair-b": UNREACHED}), fix="ufw allow"),
+    Fault(
+        "firewall", "ufw is on", with_("spark", said={access.UFW: "ENABLED=yes\n"}), "better", "medley ports"
+    ),
+    Fault(
+        "firewall",
+        "drops",
+        with_("spark", said={access.NFT: DROPS}),
+        "better",
+        "nft insert rule inet rack input ip saddr NETWORK accept",
+    ),
+    Fault(
+        "firewall", "drops", with_("spark", said={access.IPTABLES: "-P INPUT DROP\n"}), "better", "iptables"
+    ),
+    Fault("firewall", "drops", pair({access.NFT: DROPS}, closed={"spark-pair-b": UNREACHED})),
+    Fault(
+        "firewall",
+        "firewalld runs",
+        with_(
+            "spark",
+            said={
+                access.NFT: NOTHING,
+                access.IPTABLES: NOTHING,
+                health.PROCESSES: "other 700 firewalld\nother 812 earlyoom\n",
+            },
+        ),
+        "better",
+    ),
+    Fault(
+        "ports", "port 24000 is taken", with_("spark", said={access.LISTENING: "5DC0 all\n"}), fix="ss -ltnp"
+    ),
+    Fault("ports", "port 8000 is taken", with_("spark", said={access.LISTENING: "1F40 all\n"}), "better"),
+    Fault("name", "means nothing", with_("spark", said={access.OWN_NAME: NOTHING}), "better", "/etc/hosts"),
+    Fault(
+        "name",
+        "is no address of it",
+        with_("spark", said={access.OWN_NAME: "192.168.9.9\n"}),
+        fix="/etc/hosts",
+    ),
+    Fault(
+        "rdma-libraries",
+        "libibverbs",
+        with_("spark-pair-a", said={software.LIBRARIES: NOTHING}),
+        fix="libibverbs1",
+    ),
+    Fault(
+        "peer-memory",
+        "cannot read GPU memory",
+        two_workstations(NO_PEER),
+        "better",
+        "sudo modprobe nvidia-peermem",
+    ),
+    Fault("memory", "can be had", with_("spark", said={facts.MEMINFO: kib(121, 60)}), "better", "ps -eo"),
+    Fault("memory", "can be had", with_("cpu-rack", said={facts.MEMINFO: kib(124, 2)}), fix="ps -eo"),
+    Fault(
+        "page-cache",
+        "are cached",
+        with_("spark", said={health.PAGES: meminfo(3, 60)}),
+        "better",
+        "drop_caches",
+    ),
+    Fault(
+        "swap",
+        "of swap is used",
+        with_("spark", said={health.PAGES: meminfo(100, 5, 16, 9)}),
+        "better",
+        "swapoff",
+    ),
+    Fault("guard", "nothing ends", with_("spark", said={health.PROCESSES: ""}), "better", "earlyoom"),
+    Fault(
+        "gpu-memory",
+        "GPU 0: 9.8 of 24.0 GiB",
+        with_("rtx-4090", said={GPUS: BUSY}),
+        "better",
+        "nvidia-smi",
+    ),
+    Fault(
+        "gpu-users",
+        "a desktop has the GPU: Xorg (2211, 0.2 GiB)",
+        with_("spark", said=DESKTOP),
+        "better",
+        "isolate",
+    ),
+    Fault("gpu-users", "a desktop", with_("thor-r38", said={health.PROCESSES: "other 90 Xorg\n"}), "better"),
+    Fault("gpu-users", "python3 (6330, 93.8 GiB)", with_("spark", said=COMPUTES), "better", "kill 6330"),
+    Fault(
+        "leftovers",
+        "that is not medley's",
+        with_("spark", said={health.PROCESSES: RAYS}),
+        "better",
+        "ray stop",
+    ),
+    Fault("leftovers", "is left", with_("spark", said=LEFT), "better", "medley ray-stop"),
+    Fault("leftovers", "an engine runs", with_("spark", said={health.PROCESSES: "own 7 ollama\n"}), "better"),
+    Fault("shm", "/dev/shm has 64 MiB", with_("thor-r38", said={facts.SHM: SMALL_SHM}), fix="remount"),
+    Fault(
+        "clocks", "is held to 2200 MHz of 2418", with_("spark", said=capped("2418", "2200")), "better", "-rgc"
+    ),
+    Fault("clocks", "HW Thermal Slowdown", with_("spark", said=HOT), "better", "TEMPERATURE"),
+    Fault("power", "is MODE_30W", with_("orin-r39", said=MODE_30W), "better", "sudo nvpmodel -m 0"),
+    Fault(
+        "devices",
+        "/dev/nvidiactl",
+        with_("spark", said={access.DEVICES: "/dev/nvidiactl no\n"}),
+        fix="usermod",
+    ),
+    Fault(
+        "devices",
+        "uverbs0",
+        with_("spark", said={access.DEVICES: "/dev/infiniband/uverbs0 no\n"}),
+        fix="chmod",
+    ),
+    Fault(
+        "limits",
+        "8192 KiB",
+        with_("spark-pair-a", said={access.LIMITS: limits_of("8388608", 1048576)}),
+        fix="memlock",
+    ),
+    Fault(
+        "limits",
+        "4096 files",
+        with_("spark", said={access.LIMITS: limits_of("unlimited", 4096)}),
+        "better",
+        "nofile",
+    ),
+    Fault(
+        "ptxas",
+        "no ptxas here knows sm_110",
+        with_("thor-r38", said={gpu.PTXAS: OLD_PTXAS}),
+        "better",
+        "13-0",
+    ),
+    Fault(
+        "ptxas",
+        "does not know sm_121",
+        with_("spark", said=TOLD_OLD),
+        fix="export TRITON_PTXAS_PATH=/usr/local",
+    ),
+    Fault(
+        "ptxas",
+        "does not know sm_110",
+        with_("thor-r38", said=TOLD_NONE),
+        fix="export TRITON_PTXAS_PATH=/usr/local",
+    ),
+    Fault(
+        "compiler",
+        "there is no gcc",
+        with_("spark", said={system.PROGRAMS: "/usr/bin/python3.12\n"}),
+        fix="build",
+    ),
+    Fault(
+        "compiler",
+        "the Python of vllm-cuda-0123456789ab has no headers",
+        with_("spark", said={gpu.HEADERS: "/x/envs/vllm-cuda-0123456789ab False\n"}),
+        fix="python3-dev",
+    ),
+    Fault(
+        "compiler",
+        "there is no CUDA toolkit",
+        with_("orin-r39", members={"orin-r39": ClusterHost(env="/opt/own")}),
+        "better",
+        "cuda-toolkit-13-0",
+    ),
+    Fault("kernels", "no environment can be built", with_("orin-r36"), "better", "--image default"),
+    Fault(
+        "kernels", "has no kernels", with_("spark", said={software.PACKAGES: packages("torch-2.13.0+cpu")})
+    ),
+    Fault(
+        "kernels",
+        "/opt/own has no kernels",
+        with_("thor-r38", said=OWN_CU128, members={"thor-r38": ClusterHost(env="/opt/own")}),
+        fix="13.0",
+    ),
+    Fault("disk", "state: 100 MiB", with_("spark", said={health.DISKS: FULL}), fix="df -h"),
+    Fault(
+        "disk",
+        "may not write",
+        with_("spark", said={health.DISKS: df(**{**ROOM, "models": ("no", 9, 9)})}),
+        fix="chown",
+    ),
+    Fault(
+        "disk",
+        "environments: 9.0 GiB",
+        with_("spark", said={health.DISKS: TIGHT}),
+        "better",
+        "medley env clean",
+    ),
+    Fault(
+        "hub",
+        "does not answer",
+        with_("spark", said={software.ANSWER: Answer("000", 28)}),
+        "better",
+        "curl",
+    ),
+    Fault("hub", "has mode 644", with_("spark", said={software.MODE: "644\n"}), fix="chmod 600"),
+    Fault(
+        "containers",
+        "cannot give a container",
+        with_("spark", said={software.RUNTIMES: "docker\n"}),
+        "better",
+    ),
+    Fault(
+        "containers", "no docker or podman", with_("orin-r36", said={software.RUNTIMES: ""}), fix="docker.io"
+    ),
+    Fault(
+        "containers",
+        "does not know NVIDIA's",
+        with_("orin-r36", said={software.RUNTIMES: "docker\nnvidia-ctk\n"}),
+    ),
+    Fault(
+        "secrets",
+        "others can read token",
+        with_("spark", said={software.SECRETS: "644 token\n"}),
+        fix="chmod 600",
+    ),
+    Fault(
+        "lingers", "does not come back", pair({software.LINGERS: "no\n"}), "better", "loginctl enable-linger"
+    ),
+    Fault(
+        "charset", "ISO-8859-1", with_("spark", said={access.CHARSET: "de_DE.ISO-8859-1\n"}), "better", "LANG"
+    ),
+    Fault("model", "does not fit", with_("spark", fits=("", Problem("it does not fit", cause="x", fix="y")))),
+)

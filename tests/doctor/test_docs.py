@@ -1,0 +1,30 @@
+"""docs/doctor.md has every rule of the doctor, in order, and names no other."""
+
+import re
+
+from medley.doctor.registry import RULES
+from tests.documents import DOCS
+
+NAMES = {rule.name for rule in RULES}
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the table below a heading of the page."""
+    _, _, text = (DOCS / "doctor.md").read_text(encoding="utf-8").partition(f"## {heading}\n")
+    table = [line for line in text.partition("\n## ")[0].splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table[1:]]
+
+
+def test_the_table_has_every_rule() -> None:
+    table = rows("What it looks at")
+    assert [row[:2] for row in table] == [[f"`{rule.name}`", rule.looks_at] for rule in RULES]
+    assert all(fails_when and mended_by for _, _, fails_when, mended_by in table)
+
+
+def test_each_complaint_and_each_symptom_names_rules_that_are_there() -> None:
+    table = [*rows("Complaints about other tools, and where they went"), *rows("The guides' troubleshooting")]
+    assert len(table) > len(RULES) / 2
+    for symptom, where in table:
+        named = set(re.findall(r"`([a-z][a-z-]*)`", where))
+        assert named, symptom
+        assert named <= NAMES, symptom

@@ -1,0 +1,55 @@
+"""Plans of every sort, and the arguments that scripts get of them, for every model there is a table of."""
+
+from pathlib import Path
+from typing import Literal
+
+from medley import config
+from medley.engine import Serving
+from medley.engine.flags import arguments, table
+from medley.engine.launch import ENGINES
+from medley.model.extra_files import ModelExtras
+from medley.model.remote_code import Code
+from medley.planner.plan import Plan
+from medley.schema import EngineName, ExtraFile
+
+KINDS = ("cpu", "cuda")
+_FILLED = Plan(
+    kv_cache_bytes=1 << 30,
+    kv_cache_tokens=4096,
+    kv_type="fp8",
+    memory_utilization=0.9,
+    static_share=0.8,
+    context=8192,
+    sequences=8,
+    batch_tokens=2048,
+)
+_NEEDS: tuple[Literal["reasoning-parser-plugin", "chat-template"], ...] = (
+    "reasoning-parser-plugin",
+    "chat-template",
+)
+_BESIDE = ModelExtras(
+    Code("ORG/model", {"modeling.py": "0" * 64}, "0123456789" * 4),
+    tuple(
+        (
+            ExtraFile(kind=kind, what="it", name=kind, sha256="0" * 64, url="https://h/x"),
+            Path(f"/needs/{kind}"),
+        )
+        for kind in _NEEDS
+    ),
+)
+PLANS = (
+    Plan(),
+    Plan(eager=True, sequences=4),
+    Plan(eager=True, stages=2, partition="1,1", launcher="ray", places=("10.0.0.1", "10.0.0.2")),
+    Plan(tensor_parallel=2, expert_parallel=True, launcher="mp"),
+    _FILLED,
+)
+
+
+def offered(engine: EngineName, plan: Plan, kind: str) -> dict[str, object]:
+    """The arguments of all models together."""
+    found: dict[str, object] = {}
+    for name, model in config.models().items():
+        flags = ENGINES[engine].flags(Serving("/m", name), plan, config.hosts()[kind], model)
+        found |= table(arguments(engine, "/m", (*flags, *_BESIDE.flags(engine))))
+    return found

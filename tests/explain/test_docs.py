@@ -1,0 +1,52 @@
+"""The table of docs/explain.md is what the code knows, and the example of docs/failures.md is right."""
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from medley.explain import diagnosis
+from medley.explain.patterns import Failure
+from tests.explain.test_explain import FAILURES
+
+DOCS = Path(__file__).parents[2] / "docs" / "explain.md"
+PAGE = DOCS.with_name("failures.md").read_text()
+
+
+def row(known: Failure) -> str:
+    what = re.sub(r"\{\w+\}", "…", known.what)
+    sign = known.signs[0].needle.replace("|", "\\|")
+    follows = "; follows from something else" if known.symptom else ""
+    return f"| {known.name} | {what}{follows} | `` {sign} `` |"
+
+
+def test_the_table_is_what_is_known() -> None:
+    rows = [line for line in DOCS.read_text().splitlines() if line.startswith("| ")][1:]
+    assert rows == [row(each) for each in FAILURES.values()]
+
+
+def test_each_verb_in_a_fix_is_one() -> None:
+    """And each switch of a verb of ours."""
+    from medley.cli import VERBS
+
+    verbs = {*VERBS, "doctor"}
+    for known in FAILURES.values():
+        for verb in re.findall(r"\bmedley ([a-z-]+)", known.fix):
+            assert verb in verbs, (known.name, verb)
+
+
+def test_the_example_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [line for line in PAGE.splitlines() if line.startswith("    ")]
+    file = tmp_path / "failures" / "mine.toml"
+    file.parent.mkdir()
+    file.write_text(textwrap.dedent("\n".join(lines)))
+    monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path))
+    assert diagnosis.check()[file] is None
+
+
+def test_each_key_is_told() -> None:
+    told = set(
+        re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in PAGE.splitlines() if line[:3] == "| `"))
+    )
+    assert told == set(Failure.model_fields) - {"name"}

@@ -1,0 +1,116 @@
+"""Each known failure is found in its own examples, and not in what looks like it."""
+
+from pathlib import Path
+
+import pytest
+
+from medley.explain import patterns
+from medley.explain.diagnosis import explained
+from medley.explain.findings import Explained, Log
+
+FAILURES = {each.name: each for each in patterns.load(user=False).failures}
+HEALTHY = sorted((Path(__file__).parents[1] / "logs" / "healthy").glob("*.txt"))
+EXAMPLES = [
+    pytest.param(each.name, log, id=f"{each.name}-{number}")
+    for each in FAILURES.values()
+    for number, log in enumerate(each.examples, 1)
+]
+REFUSED = """pydantic_core._pydantic_core.ValidationError: 1 validation error for ChatCompletionResponseChoice
+block_size
+  Input should be 1, 8 or 16 [type=literal_error, input_value=3, input_type=int]
+    For further information visit https://errors.pydantic.dev/2.9/v/literal_error
+"""
+BENCH = """Error loading tokenizer 'demo': demo is not a local folder and is not a valid model identifier
+Repository Not Found for url: https://huggingface.co/demo/resolve/main/tokenizer.json.
+Falling back to 'gpt2' tokenizer as approximation.
+| demo | tg1024 | 7.80 |
+"""
+
+
+def of(*texts: str) -> Explained:
+    return explained(Log(f"log-{at}", [text.encode()]) for at, text in enumerate(texts))
+
+
+def names(found: Explained) -> list[str]:
+    return [each.hit.failure.name for each in found.problems]
+
+
+def example(name: str) -> str:
+    """A log that shows this failure."""
+    return FAILURES[name].examples[0]
+
+
+@pytest.mark.parametrize(("name", "log"), EXAMPLES)
+def test_is_named(name: str, log: str) -> None:
+    found = of(log)
+    assert names(found)[:1] == [name]
+    table = found.problems[0].table
+    assert all(table[key] for key in ("what", "cause", "fix", "line", "confidence", "file", "line_number"))
+    said = f"{table['what']} {table['cause']} {table['fix']}"
+    assert "?" not in said
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_is_not_mistaken(name: str) -> None:
+    assert FAILURES[name].examples
+    assert FAILURES[name].look_alikes
+    for log in FAILURES[name].look_alikes:
+        assert name not in names(of(log))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("gpu-memory-taken", "23.41 of 119.7 GiB are free"),
+        ("heads-indivisible", "14 heads cannot be shared by 4 ranks"),
+        ("nccl-mixed-transports", "a message of type 3 where 4 was due"),
+        ("kv-cache-small", "one request of"),
+    ],
+)
+def test_the_cause_has_the_numbers_of_the_line(name: str, words: str) -> None:
+    assert words in of(example(name)).problems[0].table["cause"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [REFUSED, "Traceback (most recent call last):\n  x\ndocker.errors.NotFound: no such thing\n"],
+    ids=["a setting of none of the engine's", "an error of a library"],
+)
+def test_is_unknown(text: str) -> None:
+    assert names(of(text)) == ["unknown-error"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BENCH,
+        "Skipping import of cpp extensions: /x/torchao/_C.abi3.so: undefined symbol: _ZN3c105\n",
+        "INFO 11-22 08:01:33 [x.py:1] Failed to fetch image https://a.example/x.png: 404\n",
+    ],
+)
+def test_is_none(text: str) -> None:
+    assert names(of(text)) == []
+
+
+def test_a_length_can_be_typed() -> None:
+    """vLLM says the model's as a fraction."""
+    line = "ValueError: User-specified max_model_len (99999) is greater than the derived max_model_len "
+    found = of(f"{line}(max_position_embeddings=2048.0 or model_max_length=None in model's config.json).")
+    assert found.first
+    assert "--context 2048;" in found.first.problem().fix
+
+
+@pytest.mark.parametrize("file", HEALTHY, ids=lambda file: file.stem)
+def test_a_healthy_log_is_healthy(file: Path) -> None:
+    found = explained([Log(file.name, [file.read_bytes()])])
+    assert not names(found)
+    assert not found.unknown
+
+
+def test_expressions_are_compiled_when_a_line_needs_them() -> None:
+    for each in FAILURES.values():
+        for sign in each.signs:
+            sign.__dict__.pop("expression", None)
+    of("".join(file.read_text() for file in HEALTHY), example("disk-full"))
+    compiled = [sign for each in FAILURES.values() for sign in each.signs if "expression" in sign.__dict__]
+    assert 0 < len(compiled) < 20

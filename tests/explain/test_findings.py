@@ -1,0 +1,132 @@
+"""What came first among lines, ranks and hosts; what is mended, echoed, or only follows."""
+
+import pytest
+
+from tests.explain.test_explain import example, names, of
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of"
+TAKEN = (
+    "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use"
+)
+LOST = "RuntimeError: [../gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.2]:12345."
+READY = "(APIServer pid=1) INFO:     Application startup complete."
+DEAD = "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above."
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        pytest.param([f"{OOM}\n{DEAD}\n"], ["cuda-out-of-memory"], id="a cause before what follows"),
+        pytest.param([f"{DEAD}\n{OOM}\n"], ["cuda-out-of-memory"], id="also where it is printed later"),
+        pytest.param([f"{DEAD}\n{LOST}\n"], ["gloo-lost"], id="what tells more where there is no cause"),
+        pytest.param([f"{LOST}\n", f"{OOM}\n"], ["cuda-out-of-memory"], id="the cause in another rank's log"),
+        pytest.param([f"{OOM}\n{READY}\n"], [], id="ready after all"),
+        pytest.param([f"{READY}\n{OOM}\n"], ["cuda-out-of-memory"], id="it served, then failed"),
+        pytest.param([f"{READY}\nINFO:     Shutting down\n{LOST}\n{DEAD}\n"], [], id="it was told to end"),
+        pytest.param(
+            [
+                (
+                    f"2026-11-22T08:00:00 medley keeps x: y\n2026-11-22T08:00:01 {OOM}\n"
+                    f"2026-11-22T08:00:02 medley keeps x: y\n2026-11-22T08:00:03 {TAKEN}\n"
+                )
+            ],
+            ["port-taken"],
+            id="the last try of a unit",
+        ),
+        pytest.param([f"INFO 11-21 08:00:00 [x.py:1] {OOM}\n"], [], id="an information"),
+        pytest.param(
+            [f"INFO 11-21 08:00:00 [x.py:1] non-default args: {{'x': '{OOM}'}}\n"], [], id="its settings"
+        ),
+        pytest.param([f"prompt: '{OOM}'\n"], [], id="somebody's question"),
+        pytest.param([f'{{"role": "user", "content": "{OOM}"}}\n'], [], id="a request"),
+        pytest.param([f"    raise ValueError({OOM!r})\n"], [], id="a program's own text"),
+        pytest.param([f"+ echo {OOM}\n"], [], id="a shell's"),
+        pytest.param(
+            ["mlx5_core 0000:01:00.0 eth0: Link down\nmlx5_core 0000:01:00.0 eth0: Link up\n"], [], id="link"
+        ),
+        pytest.param(
+            [
+                (
+                    "2026-11-22 08:00:00,1 WARNING utils.py:1 -- Unable to connect to GCS at 10.0.0.1:6379.\n"
+                    "Ray runtime started.\n"
+                )
+            ],
+            [],
+            id="Ray came up",
+        ),
+        pytest.param(
+            ["progress 10%\rprogress 20%\r" + OOM + "\n"], ["cuda-out-of-memory"], id="a line drawn anew"
+        ),
+        pytest.param([OOM], ["cuda-out-of-memory"], id="no end of line"),
+        pytest.param([""], [], id="empty"),
+        pytest.param(["\0\xff\n" + OOM], ["cuda-out-of-memory"], id="bytes that are no text"),
+    ],
+)
+def test_which_is_named(texts: list[str], expected: list[str]) -> None:
+    assert names(of(*texts)) == expected
+
+
+def test_the_first_by_time_among_hosts() -> None:
+    found = of(
+        f"ERROR 11-21 08:00:09 [x.py:1] {OOM}\n",
+        f"(RayWorkerWrapper pid=1, ip=10.0.0.2) ERROR 11-21 08:00:05 [x.py:1] {TAKEN}\n",
+        f"(RayWorkerWrapper pid=1, ip=10.0.0.3) ERROR 11-21 08:00:07 [x.py:1] {TAKEN}\n",
+    )
+    assert names(found) == ["port-taken", "cuda-out-of-memory"]
+    first, then = (each.table for each in found.problems)
+    assert (first["host"], first["also"]) == ("10.0.0.2", ["log-2, host 10.0.0.3"])
+    assert "follows" not in first
+    assert then["follows"]
+
+
+def test_without_times_in_the_order_given() -> None:
+    assert names(of(f"{TAKEN}\n", f"{OOM}\n")) == ["port-taken", "cuda-out-of-memory"]
+
+
+def test_another_host_became_ready_after_it() -> None:
+    worker = f"2026-11-22T08:00:00 {OOM}\n"
+    head = "2026-11-22T08:0{}:00 INFO:     Application startup complete.\n"
+    assert names(of(worker, head.format(1))) == []
+    assert names(of(worker.replace("08:00:00", "08:02:00"), head.format(1))) == ["cuda-out-of-memory"]
+
+
+def test_of_one_log_one_failure() -> None:
+    assert names(of(f"{OOM}\n{TAKEN}\n{DEAD}\n")) == ["cuda-out-of-memory"]
+
+
+def test_the_one_by_which_it_ended() -> None:
+    """What was said long before was overcome."""
+    between = "INFO 11-21 08:00:00 [x.py:1] loading\n" * 700
+    assert names(of(f"{TAKEN}\n{between}{OOM}\n{DEAD}\n")) == ["cuda-out-of-memory"]
+
+
+@pytest.mark.parametrize("fill", [100, (1 << 20) - 150, (1 << 20) - 20, (1 << 20) + 10, 3 << 20])
+def test_wherever_it_stands(fill: int) -> None:
+    """Also where a block ends in it, and the lines that belong to it are in the next."""
+    from medley.explain.diagnosis import explained
+    from medley.explain.findings import Log
+    from medley.explain.lines import BLOCK_BYTES
+
+    versions = (
+        "RuntimeError: Version mismatch: The cluster was started with:\n    Ray: 2.52.0\n    Python: 3.12.3\n"
+        "This process on node 10.0.0.2 was started with:\n    Ray: 2.54.0\n    Python: 3.12.3\n"
+    )
+    data = (b"x" * 99 + b"\n") * (fill // 100) + b"y" * (fill % 100) + b"\n" + versions.encode()
+    blocks = (data[at : at + BLOCK_BYTES] for at in range(0, len(data), BLOCK_BYTES))
+    (found,) = explained([Log("log", blocks)]).problems
+    assert "Ray 2.52.0 and Python 3.12.3, this host Ray 2.54.0" in found.problem().cause
+    assert found.hit.number == fill // 100 + 2
+
+
+def test_many_of_one_kind_cost_little() -> None:
+    found = of("".join(f"ERROR 11-21 08:00:{at % 60:02} [x.py:1] {OOM}\n" for at in range(20_000)))
+    assert names(found) == ["cuda-out-of-memory"]
+    assert found.problems[0].hit.number == 1
+
+
+def test_lines_that_belong_to_it_among_those_of_another_rank() -> None:
+    text = example("flag-range")
+    other = "(Worker_TP1 pid=7) INFO 11-22 08:00:00 [x.py:1] busy\n"
+    (found,) = of("".join(f"[rank0]: {each}\n{other}" for each in text.splitlines())).problems
+    assert found.hit.failure.name == "flag-range"
+    assert found.hit.number == 5

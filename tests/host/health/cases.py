@@ -1,0 +1,223 @@
+"""Recorded hosts as the doctor looks at them, with the answers of a sound day or others in their place.
+
+The forms of the answers are those of real programs: nvidia-smi -q of drivers 555 and 580, and nvpmodel -q, as
+published in bug reports; the rest as Debian 12 and Ubuntu 24.04 print them. Numbers and sizes are made up.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from medley import config
+from medley.doctor.case import case, host
+from medley.doctor.checks import Case
+from medley.host import health
+from medley.host.driver_libraries import DRIVER
+from medley.host.facts import Facts
+from medley.host.health import QUESTIONS, access, gpu, software
+from medley.host.kind import Kind, match_kind
+from medley.transcript import Answer, Transcript, parse
+from tests.environment.driver_trees import begin
+from tests.host.recordings import HOSTS
+
+if TYPE_CHECKING:
+    from medley.cluster import ClusterHost
+
+Said = Mapping[str, str | Answer]
+KINDS = dict(config.hosts())
+NOTHING = Answer("", 1)
+NO_PROGRAM = Answer("", 127)
+
+REASONS = """\
+        Performance State                     : P8
+        Clocks Event Reasons
+            Idle                              : Active
+            Applications Clocks Setting       : Not Active
+            SW Power Cap                      : Not Active
+            HW Slowdown                       : Not Active
+                HW Thermal Slowdown           : Not Active
+                HW Power Brake Slowdown       : Not Active
+            Sync Boost                        : Not Active
+            SW Thermal Slowdown               : Not Active
+            Display Clock Setting             : Not Active
+"""
+CLOCKS = """\
+        Clocks
+            Graphics                          : 208 MHz
+            SM                                : 208 MHz
+            Memory                            : N/A
+            Video                             : 598 MHz
+        Applications Clocks
+            Graphics                          : 2418 MHz
+            Memory                            : N/A
+        Default Applications Clocks
+            Graphics                          : 2418 MHz
+            Memory                            : N/A
+        Max Clocks
+            Graphics                          : 3003 MHz
+            SM                                : 3003 MHz
+"""
+IDLE = "        Processes                             : None\n"
+
+
+def smi(*parts: str, bus: str = "0000000F:01:00.0") -> str:
+    """What nvidia-smi -q prints of one GPU, of these parts."""
+    head = "==============NVSMI LOG==============\n\nDriver Version : 580.126.09\nAttached GPUs : 1\n"
+    return f"{head}GPU {bus}\n{''.join(parts)}"
+
+
+def used_by(*users: tuple[int, str, str, int]) -> str:
+    """The processes of a GPU: number, type, name, MiB."""
+    return "        Processes\n" + "".join(
+        f"            GPU instance ID                   : N/A\n"
+        f"            Compute instance ID               : N/A\n"
+        f"            Process ID                        : {pid}\n"
+        f"                Type                          : {sort}\n"
+        f"                Name                          : {name}\n"
+        f"                Used GPU Memory               : {mib} MiB\n"
+        for pid, sort, name, mib in users
+    )
+
+
+def df(**places: tuple[str, int, int]) -> str:
+    """Writable, total and free GiB of each."""
+    return "".join(
+        f"{what} {may} {total << 20} {free << 20}\n" for what, (may, total, free) in places.items()
+    )
+
+
+ROOM = dict.fromkeys(("environments", "state", "models", "temporary"), ("yes", 1000, 800))
+LIMITS = """\
+Max processes             96343                96343                processes
+Max open files            1024                 1048576              files
+Max locked memory         unlimited            unlimited            bytes
+"""
+
+
+def meminfo(free: int, cached: int, swap: int = 0, swapped: int = 0) -> str:
+    """In GiB."""
+    kib = {"MemFree": free, "Buffers": 0, "Cached": cached, "SwapTotal": swap, "SwapFree": swap - swapped}
+    return "".join(f"{name}: {value << 20} kB\n" for name, value in kib.items())
+
+
+def driver(folder: str, machine: str = "aarch64", version: str = "580.95.05", nvml: str = "") -> str:
+    """What lies there of a driver; NVML may be of another version."""
+    of = dict.fromkeys(DRIVER, version) | {DRIVER[1]: nvml or version}
+    return "".join(
+        f"{folder}/{name} {folder}/{name.rpartition('.')[0]}.{of[name]} {begin(machine).hex()}\n"
+        for name in DRIVER
+    )
+
+
+SOUND: Said = {
+    gpu.FILES: driver("/usr/lib/aarch64-linux-gnu") + driver("/usr/lib/x86_64-linux-gnu", "x86_64"),
+    gpu.STATE: smi(IDLE, REASONS, CLOCKS),
+    gpu.POWER: NOTHING,
+    health.PAGES: meminfo(110, 5),
+    health.PROCESSES: "other 812 earlyoom\nother 640 systemd-timesyn\n",
+    health.MARKED: NOTHING,
+    gpu.PTXAS: "/usr/local/cuda/bin/ptxas 13.0\n",
+    gpu.TOOLKIT: "",
+    gpu.HEADERS: "/home/you/.cache/medley/envs/vllm-cuda-0123456789ab True\n",
+    health.DISKS: df(**ROOM),
+    access.DEVICES: "/dev/nvidiactl yes\n/dev/nvidia0 yes\n/dev/infiniband/uverbs0 yes\n",
+    access.LIMITS: LIMITS,
+    access.LISTENING: "0016 all\n0277 loopback\n",
+    access.UFW: 'ENABLED=no\nDEFAULT_INPUT_POLICY="DROP"\n',
+    access.NFT: "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority 0;\n",
+    access.IPTABLES: "-P INPUT ACCEPT\n",
+    access.OWN_NAME: "127.0.1.1\n",
+    access.SYNCHRONISED: "NTP=yes\nNTPSynchronized=yes\n",
+    access.CHARSET: "C.UTF-8\n",
+    software.ANSWER: "200",
+    software.SETTINGS: "",
+    software.MODE: "600\n",
+    software.LIBRARIES: "libibverbs.so.1\nlibmlx5.so.1\nlibrdmacm.so.1\n",
+    software.MODULES: "nvidia \nib_uverbs \nmlx5_ib \n",
+    software.OPEN_DRIVER: "Open Kernel Module\n",
+    software.VARIABLES: NOTHING,
+    software.MTUS: "9000\n",
+    software.LINGERS: "yes\n",
+    software.RUNTIMES: 'docker\nnvidia-ctk\nnvidia-container-runtime\n"nvidia"\n',
+    software.SECRETS: "600 token\n",
+    software.MEMBERSHIP: NOTHING,
+    software.SERVING: NOTHING,
+    software.PACKAGES: "".join(
+        f"vllm-cuda-0123456789ab/lib/python3.12/site-packages/{each}.dist-info\n"
+        for each in ("nvidia_nccl_cu13-2.29.7", "ray-2.60.0", "torch-2.13.0", "vllm-0.32.0")
+    ),
+    software.OWN: NOTHING,
+}
+JETSON: Said = {
+    gpu.FILES: driver("/usr/lib/aarch64-linux-gnu/nvidia", version="540.4.0"),
+    gpu.POWER: "NV Power Mode: MAXN\n0\n",
+    access.DEVICES: "/dev/nvmap yes\n/dev/nvhost-gpu yes\n",
+    software.MTUS: "none\n",
+}
+CPU: Said = {
+    gpu.FILES: "",
+    gpu.STATE: NO_PROGRAM,
+    access.DEVICES: "",
+    software.PACKAGES: "",
+    software.RUNTIMES: "",
+    health.PAGES: meminfo(90, 5),
+}
+
+
+def kind_of(facts: Facts, named: str | None) -> Kind:
+    """As a user's host is recognised, with tables that are read once."""
+    assert named is None
+    return match_kind(facts, KINDS)
+
+
+def sound(name: str) -> dict[str, str | Answer]:
+    """The answers of a sound day on a recorded host."""
+    said = dict(SOUND)
+    if name.startswith(("orin", "thor")):
+        said |= JETSON
+    if name.startswith("thor-mgbe"):
+        said |= {software.MTUS: "9000\n"}
+    if name.startswith(("cpu", "debian", "pc", "server")):
+        said |= CPU
+    return said
+
+
+@cache
+def _recorded(name: str, moved: tuple[tuple[str, str], ...] = ()) -> Transcript:
+    text = (HOSTS / f"{name}.txt").read_text()
+    for here, there in moved:
+        assert here in text
+        text = text.replace(here, there)
+    return parse(text)
+
+
+def answers(name: str, said: Said | None = None, moved: Mapping[str, str] | None = None) -> Transcript:
+    """Of a recorded host; `said` in place of some of a sound day's answers, `moved` what it has elsewhere."""
+    recorded = _recorded(name, tuple((moved or {}).items()))
+    more = {**sound(name), **(said or {})}
+    assert set(sound(name)) == set(QUESTIONS), set(sound(name)) ^ set(QUESTIONS)
+    return {**recorded, **{q: a if isinstance(a, Answer) else Answer(a) for q, a in more.items()}}
+
+
+def case_of(hosts: Mapping[str, Said | None], **more: Any) -> Case:
+    """Of recorded hosts; `members`, `greetings` and `moves` by host, the rest is the case's own."""
+    members: Mapping[str, ClusterHost] = more.pop("members", {})
+    greetings: Mapping[str, Mapping[str, Any]] = more.pop("greetings", {})
+    moves: Mapping[str, Mapping[str, str]] = more.pop("moves", {})
+    wishes = more.pop("wishes", None)
+    made = {
+        name: host(
+            name,
+            answers(name.partition(" ")[0], said, moves.get(name)),
+            kind_of,
+            member=members.get(name),
+            greeting=greetings.get(name),
+        )
+        for name, said in hosts.items()
+    }
+    return case(made, wishes, **more)
+
+
+def old(name: str) -> Case:
+    """A recorded host as it was recorded before there was a doctor."""
+    return case({name: host(name, _recorded(name), kind_of)})

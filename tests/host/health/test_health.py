@@ -1,0 +1,345 @@
+"""A host's condition is what a person reads in its answers; what was not asked is None."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from medley import config
+from medley.host import facts
+from medley.host.driver_libraries import look
+from medley.host.health import (
+    DISKS,
+    MARKED,
+    PAGES,
+    PROCESSES,
+    QUESTIONS,
+    Disk,
+    Health,
+    Pages,
+    ProcessUsage,
+    access,
+    disks,
+    gpu,
+    health,
+    pages,
+    processes,
+    software,
+)
+from medley.host.health.gpu import User
+from medley.host.redact import Redactor
+from medley.process import ask
+from medley.transcript import Answer, Transcript, parse, text
+from tests.environment.driver_trees import begin
+from tests.host.health.cases import CLOCKS, IDLE, REASONS, answers, meminfo, smi, used_by
+
+GIB, MIB = 1 << 30, 1 << 20
+
+
+def said(*pairs: tuple[str, str]) -> Transcript:
+    return {question: Answer(answer) for question, answer in pairs}
+
+
+def test_nothing_was_asked() -> None:
+    assert health({}) == Health()
+    assert health(dict.fromkeys(facts.QUESTIONS, Answer())) == Health()
+
+
+def test_its_questions_are_not_asked_by_others() -> None:
+    assert set(QUESTIONS).isdisjoint(facts.QUESTIONS)
+    assert len(set(QUESTIONS)) == len(QUESTIONS)
+
+
+def test_a_transcript_of_both_replays_to_the_same() -> None:
+    whole = answers("spark")
+    assert health(parse(text(whole))) == health(whole)
+    assert health(Redactor(["spark"]).transcript(whole)) == health(whole)
+
+
+def test_this_very_host_answers() -> None:
+    """Real programs, whatever this host has of them."""
+    found = health(ask(QUESTIONS))
+    assert found.pages
+    assert found.pages.free_bytes > 0
+    assert {each.what for each in found.disks or ()} == {"environments", "state", "models", "temporary"}
+    assert found.doors
+    assert found.access
+    assert found.settings is not None
+    assert found.keeping is not None
+
+
+class TestGpuState:
+    def test_users_clocks_and_reasons(self) -> None:
+        users = used_by(
+            (2211, "G", "Xorg", 180), (6330, "C", "sglang::scheduler", 96073), (7, "C+G", "chrome", 1)
+        )
+        (gpu,) = _states(smi(users, REASONS, CLOCKS))
+        assert gpu.users == (
+            User(2211, "Xorg", graphics=True, memory_bytes=180 * MIB),
+            User(6330, "sglang::scheduler", graphics=False, memory_bytes=96073 * MIB),
+            User(7, "chrome", graphics=False, memory_bytes=MIB),
+        )
+        assert (gpu.mhz, gpu.most_mhz, gpu.set_mhz, gpu.default_mhz) == (208, 3003, 2418, 2418)
+        assert gpu.held == ("Idle",)
+
+    def test_two_gpus(self) -> None:
+        both = smi(IDLE, REASONS, CLOCKS) + "GPU 00000000:02:00.0\n" + used_by((1, "C", "python3", 5))
+        one, two = _states(both)
+        assert (one.users, two.bus_id, len(two.users)) == ((), "00000000:02:00.0", 1)
+
+    def test_an_older_drivers_words(self) -> None:
+        older = REASONS.replace("Event", "Throttle").replace(
+            "SW Thermal Slowdown               : Not", "SW Thermal Slowdown : "
+        )
+        (gpu,) = _states(smi(IDLE, older.replace(":  Active", ": Active"), CLOCKS))
+        assert "SW Thermal Slowdown" in gpu.held
+
+    @pytest.mark.parametrize(
+        "answer", ["", "Unable to determine the device handle for GPU0", "No devices were found\n"]
+    )
+    def test_no_gpu_that_it_tells_of(self, answer: str) -> None:
+        assert _states(answer) == ()
+
+    @pytest.mark.parametrize(
+        ("answer", "mode"),
+        [
+            ("NV Power Mode: MAXN\n0\n", "MAXN"),
+            ("NV Fan Mode:quiet\nNV Power Mode: MODE_30W\n2\n", "MODE_30W"),
+            ("NV Power Mode: MAXN_SUPER\n", "MAXN_SUPER"),
+            ("NVPM ERROR: optMask is 1, no request for power mode\n", None),
+        ],
+    )
+    def test_power(self, answer: str, mode: str | None) -> None:
+        found = gpu.gpu_states(said((gpu.STATE, ""), (gpu.POWER, answer)))
+        assert found
+        assert found.power_mode == mode
+
+    def test_the_question_keeps_folders_and_arguments_to_itself(self) -> None:
+        expression = re.search(r"sed -E '(.*)'", gpu.STATE)
+        assert expression
+        line = "                Name                          : /home/alice/bin/python3 train.py --token=x"
+        asked = f"printf '%s\\n' '{line}' | sed -E '{expression[1]}'"
+        assert ask([asked])[asked].text.strip() == "Name                          : python3"
+
+
+def _states(answer: str) -> tuple[gpu.GpuState, ...]:
+    found = gpu.gpu_states(said((gpu.STATE, answer)))
+    assert found
+    return found.gpus
+
+
+def test_pages() -> None:
+    found = pages(said((PAGES, meminfo(3, 60, 16, 9))))
+    assert found == Pages(3 * GIB, 60 * GIB, 16 * GIB, 9 * GIB)
+    assert pages(said((PAGES, ""))) is None
+
+
+def test_processes() -> None:
+    found = processes(
+        said(
+            (PROCESSES, "own 40 raylet\nother 90 Xorg\nown 41 ray::IDLE\nother 8 raylets\n"),
+            (MARKED, "41\n"),
+        )
+    )
+    assert found == (
+        ProcessUsage(40, "raylet", "ray", own=True),
+        ProcessUsage(90, "Xorg", "desktop", own=False),
+        ProcessUsage(41, "ray::IDLE", "ray", own=True, ours=True),
+    )
+    assert processes({PROCESSES: Answer("", 127)}) is None
+
+
+def test_the_drivers_files(tmp_path: Path) -> None:
+    """Asked by a shell they are what Python sees: a library, a link to nothing, an empty file."""
+    library = begin(os.uname().machine) + b"more"
+    for name, content in (("libcuda.so.580.95.05", library), ("libnvidia-ml.so.1", b"")):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "libcuda.so.1").symlink_to("libcuda.so.580.95.05")
+    (tmp_path / "libdxcore.so").symlink_to("gone")
+    asked = gpu.FILES.replace(f"in {' '.join(gpu.FOLDERS)};", f"in {tmp_path};")
+    answer = ask((asked,))[asked]
+    found = gpu.driver_files({gpu.FILES: answer})
+    assert found
+    assert set(found.seen) == {
+        str(tmp_path / n) for n in ("libcuda.so.1", "libnvidia-ml.so.1", "libdxcore.so")
+    }
+    assert all(found.look(path) == look(path) for path in found.seen)
+    assert found.look("/elsewhere") is None
+
+
+def test_every_folder_of_a_drivers_is_asked_about() -> None:
+    named = {
+        folder
+        for host in config.hosts().values()
+        for each in host.driver.model_dump().values()
+        for folder in each
+    }
+    assert set(gpu.FOLDERS) == named
+
+
+def test_compilers() -> None:
+    found = gpu.compilers(
+        said(
+            (gpu.PTXAS, "/a/ptxas 12.8\n/b/ptxas \n/a/ptxas 12.8\n"),
+            (gpu.TOOLKIT, "flake\n"),
+            (gpu.HEADERS, "/e/vllm True\n/e/own False\n/e/broken \n"),
+        )
+    )
+    assert found == gpu.Compilers((("/a/ptxas", "12.8"),), pinned=True, headless=("/e/own",))
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (
+            "state yes 1000 10",
+            (Disk("state", writable=True, total_bytes=1000 << 10, free_bytes=10 << 10),),
+        ),
+        (
+            "models no 1000 10",
+            (Disk("models", writable=False, total_bytes=1000 << 10, free_bytes=10 << 10),),
+        ),
+        ("models no", ()),
+        ("nonsense", ()),
+    ],
+)
+def test_disks(line: str, found: tuple[Disk, ...]) -> None:
+    assert disks(said((DISKS, f"{line}\n"))) == found
+
+
+def test_access() -> None:
+    found = access.access(
+        said(
+            (access.DEVICES, "/dev/nvidiactl yes\n/dev/infiniband/uverbs0 no\n"),
+            (access.LIMITS, "Max locked memory 65536 65536 bytes\nMax open files 1024 4096 files\n"),
+        )
+    )
+    assert found
+    assert (found.open, found.closed) == (("/dev/nvidiactl",), ("/dev/infiniband/uverbs0",))
+    assert (found.limits.locked_bytes, found.limits.open_files) == (65536, 4096)
+
+
+def test_an_answer_that_is_cut_has_what_is_whole_of_it() -> None:
+    found = access.access(
+        said((access.DEVICES, "/dev/nvidiactl yes\n/dev/nv\n"), (access.LIMITS, "Max open files 1024\n"))
+    )
+    assert found == access.Access(open=("/dev/nvidiactl",))
+    doors = access.firewall(said((access.LISTENING, ""), (access.UFW, "ENABLED=no\nDEFAULT_IN\n")))
+    assert doors
+    assert doors.ufw is False
+
+
+class TestDoors:
+    def test_ports(self) -> None:
+        assert _doors((access.LISTENING, "5DC0 all\n0277 loopback\nbad\n")).listening == (
+            (24000, True),
+            (631, False),
+        )
+
+    def test_rules_that_close(self) -> None:
+        hook = "\t\ttype filter hook input priority 0; policy drop;\n"
+        rules = (
+            f"table inet medley {{\n\tchain input {{\n{hook}\t\ttcp dport 24000 drop\n"
+            "table ip nat {\n\tchain pre {\n\t\ttype nat hook prerouting;\n\t\tip saddr 1.2.3.4 drop\n"
+            f"table inet filter {{\n\tchain in {{\n{hook}\t\ttcp dport 22 reject\n"
+        )
+        found = _doors(
+            (access.NFT, rules), (access.IPTABLES, "-P INPUT ACCEPT\n-A INPUT -p tcp --dport 80 -j DROP\n")
+        )
+        assert found.closing == (
+            "inet filter in: policy drop",
+            "inet filter in: tcp dport 22 reject",
+            "iptables: -A INPUT -p tcp --dport 80 -j DROP",
+        )
+        assert found.readable
+
+    def test_ufw_and_name(self) -> None:
+        found = _doors((access.UFW, 'ENABLED="yes"\n'), (access.OWN_NAME, "10.0.0.1\n10.0.1.1\n"))
+        assert (found.ufw, found.means, found.readable) == (True, ("10.0.0.1", "10.0.1.1"), False)
+        assert _doors().ufw is None
+
+
+def _doors(*pairs: tuple[str, str]) -> access.Firewall:
+    found = access.firewall(said((access.LISTENING, ""), *pairs))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answer", "language", "found"),
+    [
+        ("NTP=yes\nNTPSynchronized=no\n", "C.UTF-8", access.Clock(wanted=True, right=False, charset="UTF-8")),
+        ("", "", access.Clock()),
+        ("", "de_DE.ISO-8859-1", access.Clock(charset="ISO-8859-1")),
+    ],
+)
+def test_clock(answer: str, language: str, found: access.Clock) -> None:
+    assert access.clock(said((access.SYNCHRONISED, answer), (access.CHARSET, language))) == found
+
+
+def test_hub() -> None:
+    words = said((software.SETTINGS, "mirror\ntoken\n"), (software.MODE, "644\n"))
+    found = software.hub_access({**words, software.ANSWER: Answer("000", 28)})
+    assert found == software.HubAccess(None, "no answer in 2 s", mirror=True, token=True, mode="644")
+    assert software.hub_access({software.ANSWER: Answer("200")}) == software.HubAccess(200)
+    assert software.hub_access({software.ANSWER: Answer("", 127)}) is None
+
+
+def test_rdma_parts() -> None:
+    found = software.rdma_parts(
+        said((software.LIBRARIES, "libibverbs.so.1\n"), (software.MODULES, "nvidia \n"))
+    )
+    assert found == software.RdmaParts(frozenset({"libibverbs"}), frozenset({"nvidia"}))
+    nixos = software.rdma_parts({software.LIBRARIES: Answer("", 127)})
+    assert nixos
+    assert nixos.libraries is None
+
+
+def test_settings() -> None:
+    found = software.settings(
+        {
+            software.VARIABLES: Answer("NCCL_IB_HCA==mlx5_0:1\n"),
+            software.MTUS: Answer("9000\nclosed\nnone\n"),
+            software.LINGERS: Answer("no\n"),
+            software.RUNTIMES: Answer('docker\n"nvidia"\n/etc/cdi/nvidia.yaml\n'),
+        }
+    )
+    assert found == software.Settings(
+        {"NCCL_IB_HCA": "=mlx5_0:1"},
+        frozenset({9000}),
+        keeps=True,
+        all_read=False,
+        lingers=False,
+        runtimes=frozenset({"docker"}),
+        nvidia_runtime=True,
+        cdi=True,
+    )
+
+
+def test_no_token_is_among_the_variables() -> None:
+    assert "TOKEN" not in software.VARIABLES
+    assert "KEY" not in software.VARIABLES
+
+
+def test_keeping() -> None:
+    found = software.leftovers(
+        said(
+            (software.SECRETS, "600 token\n644 api-key\n"),
+            (software.MEMBERSHIP, '"role": "head"\n"address": "10.0.0.1"\n'),
+            (software.SERVING, "8000\n"),
+            (software.PACKAGES, "vllm-cpu-41d8/lib/python3.11/site-packages/vllm-0.32.0+cpu.dist-info\n"),
+            (
+                software.OWN,
+                "bin/python\nbin/ray\nlib/python3.12/site-packages/nvidia_nccl_cu13-2.30.7.dist-info\n",
+            ),
+        )
+    )
+    assert found == software.Leftovers(
+        {"token": "600", "api-key": "644"},
+        {"role": "head", "address": "10.0.0.1"},
+        (8000,),
+        {"vllm-cpu-41d8": {"python": "3.11", "vllm": "0.32.0+cpu"}},
+        {"python": "3.12", "nvidia_nccl_cu13": "2.30.7"},
+        frozenset({"python", "ray"}),
+    )

@@ -1,0 +1,87 @@
+"""A bench goes into its file and comes back as it was."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medley.errors import Problem
+from medley.measurement.bench import record
+from medley.schema import EngineName
+from tests.measurement.bench.benches import bench
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_it_comes_back_as_it_was(engine: EngineName) -> None:
+    made = bench(engine=engine)
+    record.save(made)
+    assert record.find("last") == made
+
+
+def test_the_warm_up_is_kept_and_not_counted() -> None:
+    made = bench()
+    assert len(made.done) == 7
+    assert len(made.counted) == 6
+    assert made.spreads("served", 4)["output_tokens_per_s"].median == pytest.approx(387.02, abs=0.01)
+    assert made.rows == (("served", 1), ("served", 4))
+
+
+def test_measured_over_predicted() -> None:
+    told = bench().predicted("served", 4)
+    assert told
+    assert told[1] == pytest.approx(387.02 / 1200, abs=0.001)
+    assert replace(bench(), expected={}).predicted("served", 4) is None
+
+
+def test_programs_read_medians_and_ratios(tmp_path: Path) -> None:
+    del tmp_path
+    table = json.loads(record.save(bench()).read_text())
+    assert table["results"][1]["concurrency"] == 4
+    assert table["results"][1]["output_tokens_per_s"]["high"] == pytest.approx(398.63, abs=0.01)
+    assert table["results"][1]["measured/predicted"] == pytest.approx(0.3225, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("last", "20261122-3"),
+        ("last-0", "20261122-3"),
+        ("last-2", "20261121-1"),
+        ("20261121", "20261121-1"),
+        ("20261122-2", "20261122-2"),
+    ],
+)
+def test_a_bench_by_its_name(word: str, found: str) -> None:
+    for name in ("20261121-1", "20261122-2", "20261122-3"):
+        record.save(bench(name))
+    assert record.find(word).id == found
+
+
+@pytest.mark.parametrize("word", ["2026112", "20261122", "x", "last-3", "last-x", "./absent.json"])
+def test_no_bench_by_that_name(word: str) -> None:
+    for name in ("20261121-1", "20261122-2", "20261122-3"):
+        record.save(bench(name))
+    with pytest.raises(Problem) as raised:
+        record.find(word)
+    assert raised.value.fix == "medley bench history"
+
+
+def test_a_file_by_its_path(tmp_path: Path) -> None:
+    saved = record.save(bench())
+    other = tmp_path / "sent.json"
+    other.write_bytes(saved.read_bytes())
+    assert record.find(str(other)) == bench()
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"format": 1}', '{"format": 99}', "[]"])
+def test_what_another_wrote_is_passed_over(text: str) -> None:
+    saved = record.save(bench())
+    saved.with_name("0.json").write_text(text)
+    assert [each.id for each in record.every()] == [bench().id]

@@ -1,0 +1,141 @@
+"""Runs of a benchmark, by a small program that behaves as an engine's client does."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from medley.command import Command
+from medley.errors import Problem
+from medley.measurement.bench import BenchLoad, BenchRun, record
+from medley.measurement.bench.clients import ServedModel
+from medley.measurement.bench.run import Runner, measure
+from medley.measurement.bench.target import BenchTarget, require_room
+from medley.process_identity import descendants
+from medley.progress import SILENT, SilentProgress
+from tests.measurement.bench.benches import FILES
+
+RUN = BenchRun(4, 8, 32, 16, 7, 1)
+LOAD = BenchLoad((1, 4), repeats=1, input_tokens=32, output_tokens=16, seed=7, requests=8)
+# It writes what vLLM's benchmark wrote here, or does what its second argument says.
+PROGRAM = f"""
+import shutil, subprocess, sys, time
+result, how = sys.argv[1:]
+print("Starting main benchmark run...", flush=True)
+if how == "hangs":
+    subprocess.Popen(["sleep", "300"])
+    time.sleep(300)
+if how == "dies":
+    sys.exit("ValueError: no such tokenizer")
+if how == "all-refused":
+    print("Error: Bad Request")
+    open(result, "w").write('{{"duration": 0.1, "completed": 0, "failed": 8}}')
+if how == "well":
+    shutil.copy({str(FILES["vllm"])!r}, result)
+"""
+
+
+@dataclass(frozen=True)
+class Aimed(BenchTarget):
+    """At nothing: its client is that program, which behaves as it is told of each run."""
+
+    hows: tuple[str, ...] = ("well",)
+
+    def command(self, run: BenchRun, result: Path) -> Command:
+        how = self.hows[(run.seed - LOAD.seed) % len(self.hows)]
+        return Command((sys.executable, "-c", PROGRAM, str(result), how))
+
+
+def aimed(*hows: str) -> Aimed:
+    return Aimed("vllm", Path("/env/bin"), ServedModel("http://127.0.0.1:9", "/v1", "demo", "/m"), hows=hows)
+
+
+class Kept(SilentProgress):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+
+
+def run(how: str, limit_s: float = 60) -> None:
+    Runner(SILENT, limit_s).run(aimed(how), RUN)
+
+
+@pytest.mark.parametrize(
+    ("how", "what", "cause"),
+    [
+        ("dies", "measured nothing", "no such tokenizer"),
+        ("writes nothing", "measured nothing", "exit code 0"),
+        ("all-refused", "answered none of 8 requests", "Bad Request"),
+    ],
+)
+def test_a_run_that_measured_nothing_is_a_problem(how: str, what: str, cause: str) -> None:
+    with pytest.raises(Problem, match=what) as raised:
+        run(how)
+    assert cause in raised.value.cause
+
+
+def test_a_run_that_hangs_is_ended_with_its_children() -> None:
+    others = descendants(os.getpid())  # an earlier test's browser may still be ending
+    with pytest.raises(Problem, match="did not finish"):
+        run("hangs", limit_s=1)
+    assert descendants(os.getpid()) <= others
+
+
+def test_a_bench_is_kept_whole() -> None:
+    made = measure(aimed("well"), LOAD, 60, SILENT)
+    assert record.find("last") == made
+    assert made.whole
+    assert [each.run for each in made.done] == list(LOAD.runs())
+    assert made.model == "demo"
+
+
+def test_what_was_measured_before_a_failure_is_kept_and_named() -> None:
+    watch = Kept()
+    with pytest.raises(Problem, match="measured nothing"):
+        measure(aimed("well", "well", "dies"), LOAD, 60, watch)
+    kept = record.find("last")
+    assert (kept.whole, len(kept.counted)) == (False, 1)
+    assert f"stopped; 1 of its runs are kept: medley bench show {kept.id}" in watch.notes
+
+
+def test_ctrl_c_leaves_no_process_and_keeps_what_is_done() -> None:
+    def interrupt() -> None:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and not any(record.every()):
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    others = descendants(os.getpid())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=interrupt).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            measure(aimed("well", "well", "hangs"), LOAD, 60, SILENT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(record.find("last").counted) == 1
+    assert descendants(os.getpid()) <= others
+
+
+def test_a_load_larger_than_what_is_served_is_a_problem_at_once() -> None:
+    require_room(BenchLoad(input_tokens=1920, output_tokens=128), "demo", 2048)
+    require_room(BenchLoad(), "demo", None)
+    with pytest.raises(Problem, match="more than demo takes") as raised:
+        require_room(BenchLoad(input_tokens=1921, output_tokens=128), "demo", 2048)
+    assert raised.value.fix == "--input-len 1920"
+    with pytest.raises(Problem) as raised:
+        require_room(BenchLoad(input_tokens=8, output_tokens=4096), "demo", 2048)
+    assert raised.value.fix == "--input-len 1024 --output-len 512"

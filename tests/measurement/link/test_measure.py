@@ -1,0 +1,86 @@
+"""The far side serves for its time and no longer; small programs stand in for the tools."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from medley import process
+from medley.errors import Problem
+from medley.measurement import link
+from medley.measurement.link.tools import Adapter
+from medley.progress import SilentProgress
+from tests.measurement.link.test_tools import BANDWIDTH, LATENCY
+from tests.network import networks
+
+ROCE = Adapter("rocep1s0f0", 1, 3)
+
+
+class Notes(SilentProgress):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of programs, before the real ones on PATH."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path
+
+
+def put(folder: Path, name: str, script: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_it_serves_for_its_time_and_a_server_for_one_client_again(tools: Path) -> None:
+    put(tools, "iperf3", f"echo $$ >>{tools}/pids; exec sleep 60")
+    put(tools, "ib_write_bw", f"echo $$ >>{tools}/pids; echo bw >>{tools}/log; echo no memory; exit 3")
+    put(tools, "ib_write_lat", f"echo $$ >>{tools}/pids; echo lat >>{tools}/log; exec sleep 60")
+    ready: list[float] = []
+    notes = Notes()
+    began = time.monotonic()
+    link.serve(
+        link.endpoint(networks.spark(1), None),
+        ROCE,
+        limit_s=1.2,
+        ready=lambda: ready.append(time.monotonic() - began),
+        progress=notes,
+    )
+    assert 1 < time.monotonic() - began < 6
+    assert len(ready) == 1
+    assert notes.notes == ["ib_write_bw ended with 3: no memory"]
+    said = (tools / "log").read_text().split()
+    assert said.count("lat") == 1
+    assert said.count("bw") >= 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in (tools / "pids").read_text().split())
+
+
+def test_a_server_that_ends_is_a_problem(tools: Path) -> None:
+    put(tools, "iperf3", "echo unable to start listener: Address already in use; exit 1")
+    with pytest.raises(Problem, match=r"iperf3 does not serve at 192\.168\.100\.1:5201") as raised:
+        link.serve(
+            link.endpoint(networks.spark(1), None), None, limit_s=5, ready=lambda: pytest.fail("ready")
+        )
+    assert "Address already in use" in raised.value.cause
+
+
+def test_rdma_is_measured(tools: Path) -> None:
+    for name, text in (("ib_write_bw", BANDWIDTH), ("ib_write_lat", LATENCY)):
+        (tools / f"{name}.txt").write_text(text)
+        put(tools, name, f'echo "$0 $*" >>{tools}/log; cat {tools}/{name}.txt')
+    found = link.measure_rdma(ROCE, "10.0.0.2")
+    assert (found.device, round(found.mbit), found.latency_us) == ("rocep1s0f0", 98_020, 7.04)
+    assert all(line.endswith(" 10.0.0.2") for line in (tools / "log").read_text().splitlines())
+
+
+def test_what_is_missing_is_said_before_anything_runs(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tools))
+    put(tools, "ping", "")
+    with pytest.raises(Problem, match="iperf3 and ib_write_bw are not installed"):
+        link.require(("ping", "iperf3", "ib_write_bw"))
+    assert process.program("ping") == str(tools / "ping")

@@ -1,0 +1,133 @@
+"""Hosts as `medley top` sees them, made by hand: a Spark, a workstation, one that is gone, and odd names."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from medley.errors import Problem
+from medley.measurement.monitor import (
+    CpuSample,
+    EngineSample,
+    GpuSample,
+    LinkSample,
+    MemorySample,
+    Ray,
+    RdmaPortSample,
+    Sample,
+)
+from medley.measurement.monitor.rates import rates
+from medley.measurement.monitor.watch import Seen
+
+METRICS = Path(__file__).parents[2] / "measurement" / "monitor" / "metrics"
+EVIL = '<script>document.title="owned"</script>'
+GIB = 1 << 30
+COUNTERS = dict.fromkeys(("rx_bytes", "tx_bytes", "rx_errors", "tx_errors", "rx_dropped", "tx_dropped"), 0)
+RAY = Ray("head", "10.0.0.1:24000", alive=True, interface="enp1s0f0np0", slots=1.0, taken=1.0)
+FIGURES = {
+    "running": 3.0,
+    "waiting": 1.0,
+    "preempted_total": 2.0,
+    "kv_cache": 0.45,
+    "generated_tokens_total": 1000.0,
+    "prompt_tokens_total": 4000.0,
+    "first_token_s_total": 2.0,
+    "first_token_total": 10.0,
+}
+LOST = Problem(
+    "spark-2 does not answer", cause="ssh spark-2 was still silent", fix="try it by hand: ssh spark-2 true"
+)
+
+
+def spark() -> Sample:
+    return Sample(
+        at_s=100.0,
+        cpu=CpuSample(20, 1000.0, 9000.0, 2.5),
+        memory=MemorySample(121 * GIB, 60 * GIB),
+        gpus=(
+            GpuSample(0, "NVIDIA GB10", 0.98, None, None, 71.0, 42.4, None, 2405.0, 3003.0, ("power cap",)),
+        ),
+        links=(
+            LinkSample("enp1s0f0np0", 2, COUNTERS, up=True, mbit=200_000),
+            LinkSample("enP7s7", 3, COUNTERS, up=True, mbit=1_000),
+        ),
+        ports=(
+            RdmaPortSample(
+                "rocep1s0f0/1", {"rx_bytes": 0, "tx_bytes": 0, "symbol_error": 0}, active=True, mbit=200_000
+            ),
+        ),
+        retransmits=5,
+        ray=RAY,
+        engines=(EngineSample("gpt-oss-120b", "http://127.0.0.1:8000/v1", "ready", FIGURES),),
+    )
+
+
+def later(sample: Sample, seconds: float = 2.0) -> Sample:
+    """Half of its threads busy, 1 GB/s in and 250 MB/s out by its first wire, 100 tokens/s."""
+    grown = {**COUNTERS, "rx_bytes": round(1e9 * seconds), "tx_bytes": round(25e7 * seconds), "rx_dropped": 3}
+    tokens = {"generated_tokens_total": 100.0 * seconds, "prompt_tokens_total": 500.0 * seconds}
+    tokens |= {"first_token_s_total": 0.7, "first_token_total": 2.0}
+    busy = sample.cpu.threads * seconds / 2
+    engines = [
+        replace(each, figures={key: value + tokens.get(key, 0) for key, value in each.figures.items()})
+        for each in sample.engines
+    ]
+    ports = [
+        replace(port, counters={"rx_bytes": round(5e9 * seconds), "tx_bytes": 0, "symbol_error": 7})
+        for port in sample.ports
+    ]
+    return replace(
+        sample,
+        at_s=sample.at_s + seconds,
+        cpu=replace(sample.cpu, busy_s=sample.cpu.busy_s + busy, idle_s=sample.cpu.idle_s + busy),
+        links=tuple(replace(link, counters=grown) if link.index == 2 else link for link in sample.links),
+        ports=tuple(ports),
+        engines=tuple(engines),
+    )
+
+
+def seen(sample: Sample, problem: Problem | None = None, age_s: float = 1.0) -> Seen:
+    after = later(sample)
+    return Seen(rates(sample, sample, after), after, age_s, problem)
+
+
+def workstation(model: str = "qwen3-8b") -> Sample:
+    gpus = [
+        GpuSample(
+            nth,
+            "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
+            0.5,
+            96 * GIB,
+            80 * GIB,
+            88.0,
+            590.0,
+            600.0,
+        )
+        for nth in range(2)
+    ]
+    engine = EngineSample(model, "http://127.0.0.1:8000/v1", "ready", silent="timed out")
+    return replace(spark(), gpus=tuple(gpus), engines=(engine,), ray=None)
+
+
+def cluster() -> dict[str, Seen]:
+    """One is a Spark, one was lost 75 s ago, one was never reached, and one serves a model of an odd name."""
+    gone = replace(spark(), ray=replace(RAY, role="worker"), engines=())
+    return {
+        "spark-1": seen(spark()),
+        "spark-2": seen(gone, LOST, 75.0),
+        "thor-1": Seen(problem=LOST),
+        "workstation": seen(workstation(EVIL)),
+    }
+
+
+class Replayed:
+    """Hosts as they were seen."""
+
+    def __init__(self, seen: Mapping[str, Seen]) -> None:
+        self.now = seen
+
+    def seen(self) -> Mapping[str, Seen]:
+        return self.now
+
+    def fresh(self, limit_s: float) -> Mapping[str, Seen]:
+        del limit_s
+        return self.now

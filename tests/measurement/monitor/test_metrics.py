@@ -1,0 +1,128 @@
+"""What Prometheus scrapes: units, labels, one family each; and a dashboard and a page that name no more."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medley.measurement import monitor
+from medley.measurement.monitor import engine
+from medley.measurement.monitor.metrics import HELP, metrics
+from tests.documents import DOCS
+from tests.measurement.monitor.hosts import EVIL, LOST, METRICS, cluster, seen, spark, workstation
+
+DASHBOARD = json.loads((Path(monitor.__file__).parent / "dashboard.json").read_text())
+EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
+OWN = '# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{host="its own"} 5\n'
+"""An engine of another kind, with a label that is named as ours is."""
+RTX = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
+RANK = 'engine_type="unified",model_name="demo",moe_ep_rank="0",pp_rank="0",tp_rank="0"'
+QUOTED = EVIL.replace('"', '\\"')
+
+
+def everything() -> str:
+    """Of a cluster that has all that can be had, and engines that say what they said here."""
+    vllm, sglang = ((METRICS / f"{name}.txt").read_text() for name in ("vllm", "sglang"))
+    one, two = seen(spark()), seen(workstation(EVIL))
+    assert one.sample
+    assert two.sample
+    engine = replace(one.sample.engines[0], said=vllm)
+    other = replace(two.sample.engines[0], said=f"{sglang}{OWN}")
+    return metrics(
+        {
+            **cluster(),
+            "spark-1": replace(one, sample=replace(one.sample, engines=(engine,))),
+            "workstation": replace(two, sample=replace(two.sample, engines=(other,))),
+        }
+    )
+
+
+def samples(text: str) -> list[tuple[str, dict[str, str], float]]:
+    return [
+        (each.name, each.labels, each.value)
+        for family in engine.families(text.split("\n"))
+        for each in family.samples
+    ]
+
+
+def test_it_reads_as_it_was_written_and_no_family_comes_twice() -> None:
+    text = everything()
+    found = engine.families(text.split("\n"))
+    assert {family.name for family in found} > {name.removesuffix("_total") for name in HELP}
+    assert sum(len(family.samples) for family in found) == len(re.findall(r"^[^#]", text, re.MULTILINE))
+    declared = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
+    assert len(declared) == len(set(declared))
+    keys = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'medley_host_up{host="spark-1"} 1',
+        'medley_host_up{host="spark-2"} 0',
+        'medley_host_up{host="thor-1"} 0',
+        'medley_memory_unified{host="spark-1"} 1',
+        f'medley_gpu_memory_used_bytes{{host="workstation",gpu="1",name="{RTX}"}} 85899345920',
+        'medley_gpu_clock_hertz{host="spark-1",gpu="0",name="NVIDIA GB10"} 2405000000',
+        'medley_gpu_held_back{host="spark-1",gpu="0",name="NVIDIA GB10",reason="power cap"} 1',
+        'medley_link_receive_bytes_total{host="spark-1",link="enp1s0f0np0"} 2000000000',
+        'medley_link_speed_bytes_per_second{host="spark-1",link="enp1s0f0np0"} 25000000000',
+        'medley_rdma_errors_total{host="spark-1",port="rocep1s0f0/1",counter="symbol_error",sign="cable"} 7',
+        'medley_ray_up{host="spark-1",role="head"} 1',
+        f'medley_engine_up{{host="workstation",model="{QUOTED}",server="8000"}} 0',
+        'medley_engine_kv_cache_used_ratio{host="spark-1",model="gpt-oss-120b",server="8000"} 0.45',
+        'vllm:generation_tokens_total{host="spark-1",server="8000",engine="0",model_name="demo"} 28',
+        'vllm:num_requests_running{host="workstation",server="8000",exported_host="its own"} 5',
+        f'sglang:token_usage{{host="workstation",server="8000",{RANK}}} 0',
+    ],
+)
+def test_a_sample(line: str) -> None:
+    assert samples(line)[0] in samples(everything())
+
+
+def test_of_a_host_that_does_not_answer_there_are_no_old_figures() -> None:
+    assert (
+        metrics({"a": replace(seen(spark()), problem=LOST)}).splitlines()[-1]
+        == 'medley_host_up{host="a"} 0.0'
+    )
+
+
+def test_names_and_units() -> None:
+    text = everything()
+    for name, help_ in HELP.items():
+        assert re.fullmatch(r"medley_[a-z0-9]+(_[a-z0-9]+)*", name)
+        assert f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}\n" in text
+        assert help_.endswith(".")
+        assert not re.search(r"_(mib|gib|kb|mb|ms|percent|mhz|mbit)(_|$)", name)
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_the_dashboard_names_series_that_exist(expression: str) -> None:
+    names = {sample.name for family in engine.families(everything().split("\n")) for sample in family.samples}
+    named = set(re.findall(r"\b(?:medley_|vllm:|sglang:)[a-z0-9_]+", expression))
+    assert named
+    assert named <= names
+
+
+def test_the_dashboard_shows_every_host_and_its_panels_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not taken & cells
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    assert [each["name"] for each in DASHBOARD["templating"]["list"]] == ["datasource", "host"]
+
+
+def test_the_page_of_docs_has_every_series() -> None:
+    rows = re.findall(r"^\| `(medley_\w+)` \| (\w+) \| (.+) \|$", (DOCS / "top.md").read_text(), re.MULTILINE)
+    assert rows == [
+        (name, "counter" if name.endswith("_total") else "gauge", text) for name, text in HELP.items()
+    ]

@@ -1,0 +1,90 @@
+"""Rates by hand, and what becomes of counters that begin anew."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from medley.measurement.monitor import EngineSample, LinkSample, Sample
+from medley.measurement.monitor.rates import Rates, growth, rates
+from tests.measurement.monitor.hosts import COUNTERS, FIGURES, later, spark
+
+
+def between(before: Sample, after: Sample) -> Rates:
+    return rates(before, before, after)
+
+
+def test_a_sample_goes_through_json() -> None:
+    sample = later(spark())
+    assert Sample.of(json.loads(json.dumps(sample.table))) == sample
+
+
+def test_rates_by_hand() -> None:
+    found = between(spark(), later(spark()))
+    assert (found.seconds, found.cpu_busy) == (2.0, 0.5)
+    wire, quiet = found.links
+    assert (wire.in_bytes_per_s, wire.out_bytes_per_s) == (1e9, 2.5e8)
+    assert (wire.bad, quiet.bad, quiet.in_bytes_per_s) == ({"rx_dropped": 3}, {}, 0)
+    (port,) = found.ports
+    assert (port.in_bytes_per_s, port.bad) == (5e9, {"symbol_error": 7})
+    (served,) = found.engines
+    assert (served.running, served.waiting, served.kv_cache) == (3, 1, 0.45)
+    assert (served.generated_tokens_per_s, served.prompt_tokens_per_s) == (100, 500)
+    assert served.first_token_s == pytest.approx(0.35)
+
+
+def test_errors_are_counted_since_we_look() -> None:
+    first, before, after = spark(), later(spark()), later(later(spark()))
+    found = rates(first, before, after)
+    assert found.links[0].bad == {"rx_dropped": 3}
+    assert found.links[0].in_bytes_per_s == 0
+
+
+def test_where_no_first_token_came_since_it_is_that_of_all_since_we_look() -> None:
+    first, after = spark(), later(spark())
+    assert rates(first, after, after).engines[0].first_token_s == pytest.approx(0.35)
+    assert rates(first, first, first).engines[0].first_token_s is None
+
+
+def test_a_server_that_was_started_anew_counts_from_zero() -> None:
+    again = replace(spark(), at_s=101, engines=(engine({**FIGURES, "generated_tokens_total": 50}),))
+    assert between(spark(), again).engines[0].generated_tokens_per_s == 50
+    new = replace(spark(), at_s=101, engines=(engine(FIGURES, "http://127.0.0.1:9000/v1"),))
+    assert between(spark(), new).engines[0].generated_tokens_per_s == 0
+
+
+def test_what_it_does_not_tell_is_none() -> None:
+    bare = replace(spark(), at_s=101, engines=(engine({}),))
+    served = between(spark(), bare).engines[0]
+    assert (served.running, served.generated_tokens_per_s, served.first_token_s, served.preempted) == (
+        None,
+    ) * 4
+
+
+def test_a_new_link_of_an_old_name_has_no_rate() -> None:
+    after = replace(spark(), at_s=101, links=(LinkSample("enp1s0f0np0", 9, {**COUNTERS, "rx_bytes": 10**9}),))
+    assert between(spark(), after).links[0].in_bytes_per_s == 0
+
+
+def test_no_time_is_no_division_by_zero() -> None:
+    assert between(spark(), spark()).cpu_busy == 0
+
+
+def engine(figures: dict[str, float], url: str = "http://127.0.0.1:8000/v1") -> EngineSample:
+    return EngineSample("gpt-oss-120b", url, "ready", figures)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "expected"),
+    [
+        pytest.param(10, 10, 0, id="still"),
+        pytest.param(10, 15, 5, id="grown"),
+        pytest.param((1 << 32) - 6, 4, 10, id="32 bits wrapped"),
+        pytest.param((1 << 64) - 6, 4, 10, id="64 bits wrapped"),
+        pytest.param(3 << 30, 1 << 32, 1 << 30, id="past 32 bits, so it has more"),
+        pytest.param(1 << 20, 100, 100, id="begun anew"),
+        pytest.param(1 << 40, 100, 100, id="begun anew, with 64 bits"),
+    ],
+)
+def test_growth(was: int, now: int, expected: int) -> None:
+    assert growth(was, now) == expected

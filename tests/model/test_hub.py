@@ -1,0 +1,83 @@
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from medley.errors import Problem
+from medley.model import hub
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Answers as the model hub does: 401 for what does not exist."""
+
+    def do_GET(self) -> None:
+        known = {"/api/models/org/open": 200, "/api/models/org/broken": 500}
+        gated = self.path == "/api/models/org/gated" and self.headers.get("authorization") == "Bearer secret"
+        text = json.dumps({"path": self.path}).encode()
+        self.send_response(200 if gated else known.get(self.path, 401))
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(autouse=True)
+def endpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        monkeypatch.setenv("HF_HOME", str(tmp_path))
+        yield url
+        server.shutdown()
+
+
+def test_what_the_hub_has_can_be_had() -> None:
+    hub.require("org/open")
+
+
+def test_a_token_opens_what_is_gated(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Problem, match="may not read it"):
+        hub.require("org/gated")
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    hub.require("org/gated")
+
+
+@pytest.mark.parametrize(
+    ("repository", "what"),
+    [
+        pytest.param("org/none", "no model org/none", id="no such name"),
+        pytest.param("org/broken", "cannot say", id="the hub is unwell"),
+    ],
+)
+def test_what_cannot_be_had_is_a_problem(repository: str, what: str) -> None:
+    with pytest.raises(Problem) as caught:
+        hub.require(repository)
+    assert what in caught.value.what
+
+
+def test_what_is_cached_needs_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(Problem, match="cannot be fetched"):
+        hub.require("org/none")
+    snapshot = tmp_path / "hub" / "models--org--none" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    with pytest.raises(Problem, match="cannot be fetched"):
+        hub.require("org/none")  # config.json alone is no model
+    (snapshot / "model.safetensors").touch()
+    hub.require("org/none")
+
+
+def test_offline_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(Problem, match="not on this host") as caught:
+        hub.require("org/open")
+    assert "HF_HUB_OFFLINE" in caught.value.cause

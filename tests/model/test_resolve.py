@@ -1,0 +1,90 @@
+from pathlib import Path
+
+import pytest
+
+from medley import config
+from medley.errors import Problem
+from medley.model.resolve import weights
+from medley.schema import Model
+
+MODELS = {**config.models(), "qwen": Model(title="x", repository="Qwen/Qwen3-8B")}
+
+
+def test_a_model_that_is_made_lies_in_the_cache(tmp_path: Path) -> None:
+    found = weights("demo", MODELS, tmp_path)
+    assert (found.name, found.local) == ("demo", True)
+    assert Path(found.target).parent == tmp_path / "models"
+    made = MODELS["demo"].made
+    assert made is not None
+    other = {"demo": Model(title="x", made=made.model_copy(update={"seed": 1}))}
+    assert weights("demo", other, tmp_path).target != found.target, "another model lies elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("word", "name", "known"),
+    [
+        pytest.param("qwen", "qwen", True, id="by its table's name"),
+        pytest.param("Qwen/Qwen3-8B", "Qwen/Qwen3-8B", True, id="by its repository"),
+        pytest.param("org/other", "org/other", False, id="a repository nobody knows"),
+    ],
+)
+def test_a_repository(word: str, name: str, known: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    found = weights(word, MODELS, tmp_path)
+    assert (found.name, found.local, found.model is not None) == (name, False, known)
+    assert found.target.count("/") == 1
+
+
+def test_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    found = weights("./mine", MODELS, tmp_path)
+    assert (found.name, found.target, found.local) == ("mine", str(tmp_path / "mine"), True)
+
+
+@pytest.mark.parametrize(
+    ("word", "fix"),
+    [
+        pytest.param("dem", "medley serve demo", id="nearly"),
+        pytest.param("zzz", "medley serve demo", id="nothing like it"),
+        pytest.param("Qwen3-4B", "medley serve qwen3-4b-instruct-2507", id="the beginning of a name"),
+        pytest.param("gpt-oss-20", "medley serve gpt-oss-20b", id="but for a letter"),
+        pytest.param("lama", "medley serve llama-3.1-8b-instruct", id="like the beginning of a name"),
+        pytest.param("a/b/c", "medley serve", id="too deep for the hub"),
+    ],
+)
+def test_what_is_no_model_is_a_problem(word: str, fix: str, tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="there is no model") as caught:
+        weights(word, MODELS, tmp_path)
+    assert fix in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("typed", "fix"),
+    [
+        pytest.param("medley plan dem --hosts spark:2", "medley plan demo --hosts spark:2", id="plan"),
+        pytest.param("medley run dem -- x.py", "medley run demo -- x.py", id="run"),
+        pytest.param("medley doctor --model=dem", "medley doctor --model=demo", id="doctor"),
+    ],
+)
+def test_its_fix_is_what_was_typed(typed: str, fix: str, tmp_path: Path) -> None:
+    with pytest.raises(Problem) as caught:
+        weights("dem", MODELS, tmp_path, typed.split())
+    assert caught.value.fix == fix
+
+
+@pytest.mark.parametrize("word", ["./none/such", "/tmp/none", "~/none", "../none"])
+def test_a_path_that_is_not_there_is_a_problem(word: str, tmp_path: Path) -> None:
+    with pytest.raises(Problem, match=f"there is no folder {word}"):
+        weights(word, MODELS, tmp_path)
+
+
+def test_a_file_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").touch()
+    with pytest.raises(Problem, match="is a file, and a model is a folder"):
+        weights(str(tmp_path / "model.gguf"), MODELS, tmp_path)
+
+
+def test_an_empty_folder_is_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="holds no model"):
+        weights(str(tmp_path), MODELS, tmp_path)

@@ -1,0 +1,218 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medley import storage
+from medley.errors import Problem
+from medley.model import remote_code, trust
+from medley.model.remote_code import Code
+from medley.model.resolve import Weights
+from medley.model.trust import Trust
+from medley.schema import Model, RemoteCode
+
+ONE, TWO = storage.hash_bytes(b"1"), storage.hash_bytes(b"2")
+FOLDER = Code("/models/x", {"a.py": ONE, "b.py": TWO})
+COMMIT = "1" * 40
+HUB = Code("org/x", {"a.py": ONE}, COMMIT)
+
+
+@pytest.fixture(autouse=True)
+def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+
+
+def require(code: Code, asked: str | None = None, listed: RemoteCode | None = None) -> None:
+    trust.require_pinned(code, asked, trust.read_pin(code.where), listed)
+
+
+def test_first_use_is_trusted_and_kept() -> None:
+    assert trust.read_pin(FOLDER.where) is None
+    require(FOLDER)
+    trust.keep_pin(FOLDER)
+    trust.keep_pin(HUB)
+    kept = trust.read_pin(FOLDER.where)
+    assert kept is not None
+    assert (kept.files, kept.commit) == (FOLDER.files, None)
+    assert getattr(trust.read_pin("org/x"), "commit", None) == COMMIT
+    require(FOLDER)
+
+
+def test_what_has_changed_is_a_problem_that_names_both() -> None:
+    trust.keep_pin(FOLDER)
+    now = replace(FOLDER, files={"a.py": ONE, "c.py": TWO})
+    with pytest.raises(Problem, match="has changed since you trusted it") as caught:
+        require(now)
+    assert FOLDER.fingerprint in caught.value.cause
+    assert now.fingerprint in caught.value.cause
+    assert "what differs: b.py, c.py" in caught.value.cause
+    assert caught.value.fix.endswith(f"--trust-remote-code --code-revision {now.fingerprint}")
+
+
+def test_naming_the_new_one_trusts_it() -> None:
+    trust.keep_pin(FOLDER)
+    now = replace(FOLDER, files={"a.py": TWO})
+    require(now, asked=now.fingerprint[:12])
+    trust.keep_pin(now)
+    require(now)
+    with pytest.raises(Problem):
+        require(FOLDER)
+
+
+def test_another_than_the_named_one_is_a_problem() -> None:
+    with pytest.raises(Problem, match="not the one that you named") as caught:
+        require(FOLDER, asked="0" * 64)
+    assert FOLDER.fingerprint in caught.value.cause
+
+
+def test_one_commit_has_one_content() -> None:
+    """Asked for by its name or not: else a hub could answer with anything."""
+    trust.keep_pin(HUB)
+    spoiled = replace(HUB, files={"a.py": TWO})
+    for asked in (None, COMMIT):
+        with pytest.raises(Problem, match="has changed"):
+            require(spoiled, asked=asked)
+    require(replace(spoiled, commit="2" * 40), asked="2" * 40)
+
+
+def test_what_a_table_lists_must_be_so() -> None:
+    require(HUB, listed=RemoteCode(needed=True, files={"a.py": ONE}))
+    for files, said in (({"a.py": TWO}, ONE), ({"z.py": TWO}, "missing")):
+        with pytest.raises(Problem, match="not the file that the model's table knows") as caught:
+            require(HUB, asked=COMMIT, listed=RemoteCode(needed=True, files=files))
+        assert TWO in caught.value.cause
+        assert said in caught.value.cause
+
+
+GIVEN = Trust(given=True)
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    for name in ("HF_HUB_CACHE", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Weights:
+    """A folder with code of its own."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"auto_map": {"AutoConfig": "configuration_x.X"}}))
+    (folder / "configuration_x.py").write_text("print('it runs')\n")
+    return Weights("own", str(folder), None)
+
+
+def test_code_that_nobody_trusts_is_shown_and_not_run(own: Weights) -> None:
+    code = remote_code.folder_code(Path(own.target))
+    assert code is not None
+    for starts in (True, False):
+        with pytest.raises(Problem, match="nobody said that it may run") as caught:
+            trust.trusted(own, Trust(), starts=starts)
+        assert f"{code.files['configuration_x.py']}  configuration_x.py" in caught.value.cause
+        assert f"--trust-remote-code --code-revision {code.fingerprint}" in caught.value.fix
+        assert f"medley serve {own.target} --no-remote-code" in caught.value.fix
+    assert trust.read_pin(own.target) is None
+
+
+def test_first_use_pins_it_and_a_change_is_a_problem(own: Weights) -> None:
+    seen = trust.trusted(own, GIVEN, starts=False)
+    assert trust.read_pin(own.target) is None, "a dry run trusts nothing"
+    assert trust.trusted(own, GIVEN, starts=True) == seen
+    assert trust.trusted(own, GIVEN, starts=True) == seen
+    (Path(own.target) / "configuration_x.py").write_text("print('other code')\n")
+    with pytest.raises(Problem, match="has changed since you trusted it"):
+        trust.trusted(own, GIVEN, starts=True)
+    now = remote_code.folder_code(Path(own.target))
+    assert now is not None
+    assert trust.trusted(own, Trust(given=True, pin=now.fingerprint[:16]), starts=True) == now
+    assert trust.trusted(own, GIVEN, starts=True) == now
+
+
+def test_who_wants_none_of_it_gets_none(own: Weights) -> None:
+    assert trust.trusted(own, Trust(refused=True), starts=True) is None
+
+
+def test_trust_where_there_is_no_code_is_nothing(own: Weights) -> None:
+    """So that no flag reaches the engine that would let it run what comes later."""
+    (Path(own.target) / "config.json").write_text("{}")
+    assert trust.trusted(own, GIVEN, starts=True) is None
+    assert trust.trusted(own, Trust(), starts=True) is None
+
+
+@pytest.mark.parametrize("word", ["abc", "main", "0123456789A"])
+def test_a_pin_that_pins_nothing(own: Weights, word: str) -> None:
+    for found in (own, Weights("org/x", "org/x", None)):
+        with pytest.raises(Problem, match="pins nothing"):
+            trust.trusted(found, Trust(given=True, pin=word), starts=True)
+
+
+def table(*, needed: bool) -> Weights:
+    model = Model(title="x", repository="org/x", remote_code=RemoteCode(needed=needed))
+    return Weights("x", "org/x", model)
+
+
+def test_a_table_that_says_so_is_enough_without_a_hub() -> None:
+    for starts in (True, False):
+        with pytest.raises(Problem, match="x has code of its own"):
+            trust.trusted(table(needed=True), Trust(), starts=starts)
+    assert trust.trusted(table(needed=False), Trust(), starts=True) is None
+    assert list(trust.warning(table(needed=True), Trust())) == [
+        "this model has code of its own, and serve runs it only with --trust-remote-code"
+    ]
+    for said in (GIVEN, Trust(refused=True)):
+        assert list(trust.warning(table(needed=True), said)) == []
+    assert list(trust.warning(table(needed=False), Trust())) == []
+
+
+def test_a_plan_names_the_files_that_it_knows(own: Weights) -> None:
+    (said,) = trust.warning(own, Trust())
+    assert "configuration_x.py" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--trust-remote-code",),
+        ("--trust_remote_code",),
+        ("--trust-remote-code=true",),
+        ("--trust",),
+        ("--max-model-len", "9", "--tru"),
+        ("--config", "FILE"),
+        ("--config=FILE",),
+    ],
+)
+def test_it_is_said_to_medley_and_not_to_the_engine(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "flags.yaml").write_text("trust_remote_code: true\n")
+    typed = tuple(word.replace("FILE", str(tmp_path / "flags.yaml")) for word in words)
+    for said in (Trust(), GIVEN, Trust(refused=True)):
+        with pytest.raises(Problem, match=r"whatever code the model has now|cannot go with"):
+            trust.require_through_us(said, typed)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "--revision=main",
+        "--code_revision",
+        "--tokenizer",
+        "--hf-over",
+        "-sc",
+        "--speculative-config.model=a/b",
+    ],
+)
+def test_nothing_that_reads_code_from_elsewhere_goes_with_it(word: str) -> None:
+    with pytest.raises(Problem, match="cannot go with --trust-remote-code"):
+        trust.require_through_us(GIVEN, (word, "x"))
+    trust.require_through_us(Trust(), (word, "x"))
+
+
+def test_other_flags_go_with_it(tmp_path: Path) -> None:
+    (tmp_path / "flags.yaml").write_text("max-model-len: 9\n")
+    words = ("--max-model-len", "9", "--tokenizer-mode", "slow", "-O3", "--dtype=float32", "--tp", "2")
+    trust.require_through_us(GIVEN, words)
+    trust.require_through_us(Trust(), (*words, "--config", str(tmp_path / "flags.yaml")))

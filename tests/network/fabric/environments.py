@@ -1,0 +1,44 @@
+"""The environments of a group, and those of single hosts as they are written by hand."""
+
+from medley.host.facts import Facts
+from medley.network.fabric import fabric
+from medley.network.fabric.types import LOCKED_NCCL, NetworkOptions
+from medley.network.fabric.variables import of_group, of_host
+
+
+def values(variables: object) -> dict[str, str]:
+    assert isinstance(variables, (list, tuple))
+    assert all(each.why for each in variables)
+    return {each.name: each.value for each in variables}
+
+
+def environments(
+    *hosts: Facts, wishes: NetworkOptions | None = None, nccl: tuple[int, ...] = LOCKED_NCCL
+) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """The group's, and each host's."""
+    named = {f"h{nth}": facts for nth, facts in enumerate(hosts, 1)}
+    found = fabric(named, wishes or NetworkOptions(nccl=nccl))
+    each = [values(tuple(of_host(found, name, facts))) for name, facts in named.items()]
+    return values(tuple(of_group(found, named))), each
+
+
+def cpu(address: str, interface: str) -> dict[str, str]:
+    return {"VLLM_HOST_IP": address, "GLOO_SOCKET_IFNAME": interface, "TP_SOCKET_IFNAME": interface}
+
+
+def tcp(address: str, interface: str, lanes: str = "") -> dict[str, str]:
+    return {
+        **cpu(address, interface),
+        "NCCL_SOCKET_IFNAME": f"={lanes or interface}",
+        "UCX_NET_DEVICES": interface,
+    }
+
+
+def rdma(address: str, interface: str, ports: str, *, gid: str | None = "3") -> dict[str, str]:
+    return {
+        **cpu(address, interface),
+        "NCCL_SOCKET_IFNAME": f"={interface}",
+        "UCX_NET_DEVICES": f"{ports},{interface}",
+        "NCCL_IB_HCA": f"={ports}",
+        **({"NCCL_IB_GID_INDEX": gid} if gid else {}),
+    }

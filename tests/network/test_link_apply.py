@@ -1,0 +1,149 @@
+"""A change is made whole or not at all, and is taken back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from medley import storage
+from medley.command import Command
+from medley.errors import Problem
+from medley.network import link_apply
+from medley.network.link_backends import Change, FileChange
+from medley.process import Process
+from medley.transcript import Answer
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    return tmp_path
+
+
+def written(folder: Path, text: str, *, commands: tuple[str, ...] = (), undo: tuple[str, ...] = ()) -> Change:
+    path = folder / "net.yaml"
+    old = path.read_text() if path.exists() else None
+    return Change(
+        "netplan",
+        tuple(Command(("sh", "-c", each)) for each in commands),
+        tuple(Command(("sh", "-c", each)) for each in undo),
+        FileChange(path, text, old),
+    )
+
+
+def test_changes_are_taken_back_newest_first(state: Path) -> None:
+    path = state / "net.yaml"
+    link_apply.apply(written(state, "one\n", undo=(f"echo first >>{state}/log",)))
+    link_apply.apply(written(state, "two\n", undo=(f"echo second >>{state}/log",)))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text() == "two\n"
+    link_apply.undo()
+    assert path.read_text() == "one\n"
+    link_apply.undo()
+    assert not path.exists()
+    assert (state / "log").read_text() == "second\nfirst\n"
+    with pytest.raises(Problem, match="there is nothing to undo"):
+        link_apply.undo()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        pytest.param("echo no such link; exit 2", "no such link", id="with a word"),
+        pytest.param("exit 3", "it ended with 3", id="without"),
+    ],
+)
+def test_a_step_that_fails_leaves_all_as_it_was(state: Path, command: str, said: str) -> None:
+    path = state / "net.yaml"
+    path.write_text("by hand\n")
+    with pytest.raises(Problem, match="the links are as they were") as raised:
+        link_apply.apply(written(state, "ours\n", commands=(command,), undo=(f"touch {state}/undone",)))
+    assert said in raised.value.cause
+    assert path.read_text() == "by hand\n"
+    assert (state / "undone").exists()
+    assert json.loads((storage.state() / "links.json").read_text()) == []
+
+
+def test_a_file_that_somebody_changed_is_not_overwritten(state: Path) -> None:
+    link_apply.apply(written(state, "ours\n"))
+    (state / "net.yaml").write_text("theirs\n")
+    with pytest.raises(Problem, match="is not as medley wrote it"):
+        link_apply.undo()
+    assert (state / "net.yaml").read_text() == "theirs\n"
+    link_apply.undo(force=True)
+    assert not (state / "net.yaml").exists()
+
+
+def test_what_cannot_be_taken_back_is_said(state: Path) -> None:
+    link_apply.apply(written(state, "ours\n", undo=("exit 2",)))
+    with pytest.raises(Problem, match="not everything") as raised:
+        link_apply.undo()
+    assert "sh -c 'exit 2'" in raised.value.fix
+
+
+def test_who_is_logged_in_is_found_by_any_process() -> None:
+    """As sudo would start it: our own environment has nothing of it."""
+    process = Process(
+        Command(("sleep", "30"), env={"SSH_CONNECTION": "fe80::1%eth7 5000 10.9.8.7 22"}), lambda _: None
+    )
+    try:
+        found = link_apply.sessions()
+    finally:
+        process.stop()
+    assert found["10.9.8.7"] == found["eth7"] == "fe80::1%eth7"
+
+
+OURS = "network:\n  version: 2\n"
+
+
+def asked(**said: str) -> dict[str, Answer]:
+    """Answers to the questions that `managers` names so; all others fail."""
+    known = {getattr(link_apply, name): Answer(text) for name, text in said.items()}
+    return {question: known.get(question, Answer("", 1)) for question in link_apply.MANAGER_QUESTIONS}
+
+
+PROGRAMS = "/usr/sbin/netplan\n/usr/bin/nmcli\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "named", "chosen"),
+    [
+        pytest.param({}, None, "ip", id="nobody"),
+        pytest.param({"PROGRAMS": PROGRAMS}, None, "ip", id="programs that keep nothing"),
+        pytest.param(
+            {"PROGRAMS": PROGRAMS, "NETPLANS": "/etc/netplan/01.yaml\n", "NETWORK_MANAGER": "running\n"},
+            None,
+            "netplan",
+            id="netplan before NetworkManager, which it may drive",
+        ),
+        pytest.param(
+            {"PROGRAMS": PROGRAMS, "NETWORK_MANAGER": "running\n"}, None, "networkmanager", id="a Jetson"
+        ),
+        pytest.param({"PROGRAMS": PROGRAMS, "NETWORK_MANAGER": "running\n"}, "ip", "ip", id="named"),
+        pytest.param({"MARKS": "/etc/NIXOS\n", "NETWORK_MANAGER": "running\n"}, None, "nixos", id="NixOS"),
+    ],
+)
+def test_who_keeps_addresses(said: dict[str, str], named: str | None, chosen: str) -> None:
+    assert link_apply.managers(asked(**said), named).chosen == chosen
+
+
+def test_a_manager_that_is_not_there_is_a_problem() -> None:
+    with pytest.raises(Problem, match="netplan does not keep this host's addresses"):
+        link_apply.managers(asked(), "netplan")
+
+
+def test_what_is_there_of_ours_is_read() -> None:
+    found = link_apply.managers(
+        asked(
+            NETPLANS="/etc/netplan/60-medley.yaml\n",
+            OUR_NETPLAN=OURS,
+            OUR_PROFILES="medley-eth1 10.9.0.1/24 4000 \n",
+            ACTIVE="11112222-aaaa:eth1\n",
+            UP="lo UNKNOWN 00:00\neth1@if4 UP 02:00\n",
+        )
+    )
+    assert (found.our_netplan, found.readable) == (OURS, True)
+    assert found.profiles == {"eth1": ("10.9.0.1/24", "4000")}
+    assert found.active == {"eth1": "11112222-aaaa"}
+    assert found.up == {"lo", "eth1"}
+    assert not link_apply.managers(asked(NETPLANS="/etc/netplan/60-medley.yaml\n")).readable

@@ -1,0 +1,171 @@
+"""Which links are set up, how, and which are left alone."""
+
+from dataclasses import replace
+
+import pytest
+
+from medley.errors import Problem
+from medley.host.facts import Facts
+from medley.host.facts.network import Address, Net, Route
+from medley.network.link_setup import LinkRequest, Setting, held, settings
+from tests.network import networks
+from tests.network.networks import default, host, link
+
+BARE = replace(networks.spark(10, first=None, second=None), gpus=())
+
+
+def brief(found: tuple[Setting, ...]) -> list[tuple[str, str, int, tuple[str, ...]]]:
+    return [(each.interface, each.address, each.mtu, each.drops) for each in found]
+
+
+def suggested(facts: Facts, asked: LinkRequest | None = None) -> tuple[Setting, ...]:
+    return settings(facts, asked or LinkRequest(), held(facts, {}))
+
+
+ETH = link("eth0", "10.0.0.7/24")
+FAST = link("eth1", mbit=100_000)
+PAIR = (("enp1s0f0np0", 9000), ("enP2p1s0f0np0", 9000))
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        pytest.param(
+            BARE,
+            [
+                ("enp1s0f0np0", "192.168.100.10/24", 9000, ()),
+                ("enP2p1s0f0np0", "192.168.101.10/24", 9000, ()),
+            ],
+            id="a Spark: a network for each half",
+        ),
+        pytest.param(
+            networks.spark(3, first="192.168.77", second="192.168.77", mtu=1500),
+            [
+                ("enp1s0f0np0", "192.168.77.3/24", 9000, ()),
+                ("enP2p1s0f0np0", "192.168.100.3/24", 9000, ("192.168.77.13/24",)),
+            ],
+            id="both halves in one network: the second one leaves it",
+        ),
+        pytest.param(
+            networks.spark(3, first="169.254.1", second="169.254.2"),
+            [
+                ("enp1s0f0np0", "192.168.100.3/24", 9000, ("169.254.1.3/24",)),
+                ("enP2p1s0f0np0", "192.168.101.3/24", 9000, ("169.254.2.3/24",)),
+            ],
+            id="link-local goes",
+        ),
+        pytest.param(
+            networks.spark(3, first=None, second=None, lan="192.168.100"),
+            [
+                ("enp1s0f0np0", "192.168.101.3/24", 9000, ()),
+                ("enP2p1s0f0np0", "192.168.102.3/24", 9000, ()),
+            ],
+            id="a network that the LAN has is not taken",
+        ),
+        pytest.param(
+            host((ETH, FAST), routes=(default("eth0"), Route("192.168.100.0/22", "eth0", "10.0.0.1"))),
+            [("eth1", "192.168.104.7/24", 9000, ())],
+            id="nor one that a route leads to",
+        ),
+        pytest.param(
+            networks.thor(4, lanes=()),
+            [(f"mgbe{n}_0", f"192.168.{100 + n}.1/24", 9000, ()) for n in range(4)],
+            id="a Thor: four lanes; no default route, so the number is 1",
+        ),
+        pytest.param(
+            host((ETH, link("eth1", mbit=10_000)), routes=(default("eth0"),)),
+            [("eth1", "192.168.100.7/24", 1500, ())],
+            id="10 Gb/s keeps its MTU, for a switch may be between",
+        ),
+    ],
+)
+def test_suggestions(facts: Facts, expected: list[tuple[str, str, int, tuple[str, ...]]]) -> None:
+    assert brief(suggested(facts)) == expected
+
+
+def test_what_is_so_already_says_so() -> None:
+    assert [each.is_so for each in suggested(networks.spark(3))] == [True, True]
+    assert [each.is_so for each in suggested(networks.spark(3, mtu=1500))] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        pytest.param(LinkRequest("eth1"), ("eth1", "192.168.100.7/24", 9000, ()), id="an interface"),
+        pytest.param(LinkRequest("eth1", mtu=4000), ("eth1", "192.168.100.7/24", 4000, ()), id="an MTU"),
+        pytest.param(LinkRequest("eth1", number=9), ("eth1", "192.168.100.9/24", 9000, ()), id="a number"),
+        pytest.param(LinkRequest("eth1", "10.9.0.1/30"), ("eth1", "10.9.0.1/30", 9000, ()), id="an address"),
+        pytest.param(
+            LinkRequest("eth0", mtu=9000, force=True),
+            ("eth0", "10.0.0.7/24", 9000, ()),
+            id="held, but by force",
+        ),
+        pytest.param(
+            LinkRequest("eth1", "10.0.0.8/24", force=True),
+            ("eth1", "10.0.0.8/24", 9000, ()),
+            id="one network, by force",
+        ),
+    ],
+)
+def test_what_is_asked_for(asked: LinkRequest, expected: tuple[str, str, int, tuple[str, ...]]) -> None:
+    assert brief(suggested(host((ETH, FAST), routes=(default("eth0"),)), asked)) == [expected]
+
+
+PART = replace(link("eth2"), master="br0")
+
+
+@pytest.mark.parametrize(
+    ("asked", "what", "cause"),
+    [
+        pytest.param(LinkRequest("eth0"), "eth0 is not touched", "default route", id="the default route"),
+        pytest.param(LinkRequest("eth1"), "eth1 is not touched", "from 192.0.2.9", id="ssh by its interface"),
+        pytest.param(LinkRequest("eth9"), "eth9 is no link", "eth0, eth1", id="no such link"),
+        pytest.param(LinkRequest("docker0"), "docker0 is no link", "a container", id="a container's"),
+        pytest.param(
+            LinkRequest("lo", force=True), "lo is no link", "a loopback", id="the loopback, even by force"
+        ),
+        pytest.param(
+            LinkRequest("eth2", force=True), "no address of its own", "part of br0", id="of a bridge"
+        ),
+        pytest.param(
+            LinkRequest(address="10.1.0.1/24"), "nothing says which link", "--interface", id="no link"
+        ),
+        pytest.param(
+            LinkRequest("eth3", "10.1.0.1"), "no address with its network", "prefix", id="no prefix"
+        ),
+        pytest.param(LinkRequest("eth3", "10.1.0.1/33"), "is no address", "33", id="no such prefix"),
+        pytest.param(
+            LinkRequest("eth3", "10.1.0.0/24"), "is no host's address", "first or last", id="a network"
+        ),
+        pytest.param(LinkRequest("eth3", "10.0.0.9/16"), "another link", "MAC", id="another link's network"),
+        pytest.param(
+            LinkRequest(), "no fast link", "eth0: it carries the default route", id="nothing is free"
+        ),
+    ],
+)
+def test_what_is_refused(asked: LinkRequest, what: str, cause: str) -> None:
+    off = replace(link("eth3"), up=False)
+    facts = host((ETH, FAST, PART, off, networks.DOCKER), routes=(default("eth0"),))
+    with pytest.raises(Problem) as raised:
+        settings(facts, asked, held(facts, {"eth1": "192.0.2.9"}))
+    assert what in raised.value.what
+    assert cause in raised.value.cause
+
+
+def test_what_is_held() -> None:
+    """Below a bridge and a VLAN, too; an address tells the link as well as a name does."""
+    vlan = replace(link("eth1.7"), kind="vlan")
+    bridge = replace(link("br0", "10.2.0.1/24"), kind="bridge")
+    facts = host((ETH, FAST, PART, vlan, bridge), routes=(default("eth1.7"),))
+    assert held(facts, {"10.2.0.1": "192.0.2.9", "10.7.7.7": "192.0.2.1"}) == {
+        "eth1.7": "it carries the default route",
+        "eth1": "it is below eth1.7: it carries the default route",
+        "br0": "the ssh session from 192.0.2.9 comes in by it",
+        "eth2": "it is below br0: the ssh session from 192.0.2.9 comes in by it",
+    }
+
+
+def test_every_network_taken_is_a_problem() -> None:
+    wide = replace(ETH, addresses=(Address("192.168.0.1", 16),))
+    with pytest.raises(Problem, match="no free network for eth1"):
+        suggested(replace(BARE, net=Net((wide, FAST))), LinkRequest("eth1"))

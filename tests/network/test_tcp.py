@@ -1,0 +1,65 @@
+import os
+import socket
+
+import pytest
+
+from medley.errors import Problem
+from medley.network.tcp import ephemeral_range, outside_ports, require_free
+
+
+def test_a_free_port_is_no_problem() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    require_free("127.0.0.1", port)
+
+
+def test_a_port_in_use_names_who_holds_it() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        with pytest.raises(Problem, match=f"port {port} is in use") as caught:
+            require_free("127.0.0.1", port)
+    assert f"process {os.getpid()} listens there" in caught.value.cause
+    assert f"--port {port + 1}" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "what"),
+    [
+        pytest.param("127.0.0.1", 0, "there is no port 0", id="zero"),
+        pytest.param("127.0.0.1", 65_536, "there is no port 65536", id="past the last"),
+        pytest.param("192.0.2.1", 8000, "this host has no address 192.0.2.1", id="another host's address"),
+        pytest.param("no such", 8000, "no such is no address", id="no address"),
+    ],
+)
+def test_what_cannot_be_listened_on(address: str, port: int, what: str) -> None:
+    with pytest.raises(Problem) as caught:
+        require_free(address, port)
+    assert what in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("family", "address", "reached"),
+    [
+        pytest.param(socket.AF_INET, "127.0.0.1", False, id="loopback"),
+        pytest.param(socket.AF_INET, "127.1.2.3", False, id="all of the loopback"),
+        pytest.param(socket.AF_INET, "0.0.0.0", True, id="every address"),
+        pytest.param(socket.AF_INET6, "::ffff:127.0.0.1", False, id="loopback, as a v6 socket has it"),
+        pytest.param(socket.AF_INET6, "::", True, id="every address of both"),
+    ],
+)
+def test_what_others_reach(family: socket.AddressFamily, address: str, *, reached: bool) -> None:
+    with socket.socket(family) as server:
+        if family == socket.AF_INET6:
+            server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        server.bind((address, 0))
+        server.listen()
+        assert (server.getsockname()[1] in outside_ports()) is reached
+
+
+def test_a_port_that_is_picked_is_of_the_kernels_range() -> None:
+    first, last = ephemeral_range()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert first <= server.getsockname()[1] <= last

@@ -1,0 +1,206 @@
+from dataclasses import replace
+
+import pytest
+
+from medley.host.facts import GIB
+from medley.planner import Device, HostLink, hosts_of, named, sizes
+from medley.planner.candidates import LayoutRequirements, candidates
+from medley.planner.fit import fit
+from medley.planner.host_order import host_groups
+from medley.planner.partition import refusals
+from medley.schema import Shape
+from tests.planner.layouts import (
+    GPT_OSS_120B,
+    ONE,
+    QWEN_30B,
+    QWEN_30B_FP8,
+    QWEN_72B,
+    ROCE,
+    TEN,
+    cpu,
+    over,
+    pro6000,
+    rtx5090,
+    spark,
+    thor,
+    timed,
+    with_memory,
+)
+
+ASKED = LayoutRequirements(context=4096)
+
+
+def found(
+    shape: Shape, *devices: Device, link: HostLink | None = ROCE, asked: LayoutRequirements = ASKED
+) -> list[str]:
+    return [named(each) for each in candidates(shape, devices, over(link), asked).layouts]
+
+
+@pytest.mark.parametrize(
+    ("shape", "tensor", "way", "because"),
+    [
+        pytest.param(QWEN_72B, 8, False, (), id="8 heads each"),
+        pytest.param(QWEN_72B, 16, False, (), id="KV heads copied"),
+        # 152 064 = 64 · 2376 = 3 · 50 688: only the heads are in the way
+        pytest.param(
+            QWEN_72B,
+            3,
+            False,
+            ("64 attention heads are no multiple of 3", "8 KV heads neither divide by 3 nor divide it"),
+            id="thirds",
+        ),
+        # 768 rows over 4 are 192, which is no multiple of 128; whole experts are not cut
+        pytest.param(
+            QWEN_30B_FP8,
+            4,
+            False,
+            ("an expert's 768 rows over 4 are no multiple of fp8's block of 128",),
+            id="fp8 blocks",
+        ),
+        pytest.param(QWEN_30B_FP8, 4, True, (), id="fp8 blocks, whole experts"),
+        pytest.param(QWEN_30B_FP8, 2, False, (), id="384 = 3 blocks"),
+        pytest.param(GPT_OSS_120B, 4, False, (), id="the engine pads mxfp4"),
+        # 128 000 + 1 words are padded to 128 064 = 64 · 2001, an odd number of times 64
+        pytest.param(
+            QWEN_72B.model_copy(update={"vocabulary": 128_001, "heads": 128, "kv_heads": 128}),
+            128,
+            False,
+            ("a vocabulary of 128064 (padded to 64) is no multiple of 128",),
+            id="vocabulary",
+        ),
+        pytest.param(
+            QWEN_30B.model_copy(update={"experts": 60}),
+            8,
+            True,
+            ("60 experts are no multiple of 8",),
+            id="experts",
+        ),
+    ],
+)
+def test_limits(shape: Shape, tensor: int, *, way: bool, because: tuple[str, ...]) -> None:
+    assert refusals(shape, tensor, expert_parallel=way) == because
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        pytest.param((spark(2), thor(1), spark(1)), [["thor-1"], ["spark-1", "spark-2"]], id="by kind"),
+        pytest.param(
+            (pro6000(1, 0), rtx5090(), pro6000(1, 1), pro6000(2)),
+            [["rtx-1"], ["rtx-2"], ["pc"]],
+            id="by count",
+        ),
+    ],
+)
+def test_host_groups(devices: tuple[Device, ...], expected: list[list[str]]) -> None:
+    assert [[host[0].host for host in one.hosts] for one in host_groups(devices)] == expected
+
+
+def test_the_largest_of_equal_hosts_is_tried_alone() -> None:
+    more = with_memory(spark(2), spark().memory_bytes + 1)
+    assert "alone on spark-2" in found(QWEN_72B, spark(1), more)
+
+
+def test_replicas_are_cut_for_the_smaller() -> None:
+    """The second card has 10 GiB less, and holds 43 layers where the first holds 49."""
+    less = with_memory(pro6000(2), pro6000().memory_bytes - 10 * GIB)
+    made = candidates(QWEN_72B, (pro6000(1), less, spark(1), spark(2)), over(ROCE), ASKED).layouts
+    twice = next(each for each in made if sizes(each) == (1, 2, 2) and len(hosts_of(each)) == 4)
+    assert fit(QWEN_72B, twice, 4096, 1).fits
+
+
+def test_the_slowest_pair_decides() -> None:
+    slow = HostLink(mbit=25_000, latency_us=50)
+
+    def link_of(one: str, other: str) -> HostLink:
+        return slow if {one, other} == {"spark-1", "spark-3"} else ROCE
+
+    made = candidates(QWEN_72B, [spark(nth) for nth in (1, 2, 3)], link_of, ASKED).layouts
+    assert {each.link for each in made if len(each.stages) == 3} == {slow}
+
+
+def test_one_spark() -> None:
+    assert found(QWEN_72B, spark()) == ["alone on spark-1"]
+
+
+def test_two_equal_hosts() -> None:
+    asked = replace(ASKED, timed=timed(QWEN_72B))
+    assert found(QWEN_72B, spark(2), spark(1), asked=asked) == [
+        "alone on spark-1",
+        "2 replicas on spark-1, spark-2",
+        "2 stages of 41,39 layers on spark-1, spark-2",
+        "tensor parallel 2 on spark-1, spark-2",
+    ]
+
+
+def test_all_gpus_of_a_host() -> None:
+    assert "tensor parallel 4 on rtx-1 (0, 1, 2, 3)" in found(
+        QWEN_72B, *(pro6000(1, index) for index in range(4)), link=None
+    )
+
+
+def test_experts_may_stay_whole() -> None:
+    made = found(GPT_OSS_120B, spark(1), spark(2))
+    assert "tensor parallel 2, expert parallel on spark-1, spark-2" in made
+    assert "tensor parallel 2 on spark-1, spark-2" in made
+
+
+def test_tensor_parallel_in_a_pipeline_of_unlike_pairs() -> None:
+    """Each pair by itself, and the two pairs one after the other."""
+    made = candidates(QWEN_72B, (spark(1), spark(2), thor(1), thor(2)), over(TEN), ASKED).layouts
+    wide = [(sizes(each), sorted(hosts_of(each))) for each in made if sizes(each)[0] == 2]
+    assert (((2, 2, 1)), ["spark-1", "spark-2", "thor-1", "thor-2"]) in wide
+    assert (((2, 1, 1)), ["thor-1", "thor-2"]) in wide
+    assert all({"spark-1", "thor-1"} - set(where) for (_, deep, _), where in wide if deep == 1)
+
+
+def test_a_slow_link_is_for_pipelines() -> None:
+    made = candidates(QWEN_72B, (spark(1), spark(2)), over(ONE), ASKED)
+    assert {sizes(each)[0] for each in made.layouts} == {1}
+    assert [each.because for each in made.ruled] == [
+        "the link carries 1 Gbit/s, below 10, and it is used twice for each layer"
+    ]
+
+
+def test_hosts_that_cannot_talk_are_replicas_at_most() -> None:
+    made = candidates(QWEN_30B, (spark(1), spark(2)), over(None), ASKED)
+    assert {sizes(each) for each in made.layouts} == {(1, 1, 1), (1, 1, 2)}
+    assert {each.because for each in made.ruled} == {"spark-1 and spark-2 have no link"}
+
+
+def test_a_cpu_and_a_gpu_never_share_a_model() -> None:
+    made = candidates(QWEN_30B, (spark(1), cpu(1), cpu(2)), over(ROCE), ASKED).layouts
+    assert all(len({device.kind for stage in each.stages for device in stage.devices}) == 1 for each in made)
+
+
+def test_more_hosts_than_layers() -> None:
+    few = QWEN_30B.model_copy(update={"layers": 3})
+    made = candidates(few, [cpu(nth) for nth in range(4)], over(TEN), ASKED)
+    assert max(sizes(each)[1] for each in made.layouts) == 3
+    assert "4 stages are more than its 3 layers" in {each.because for each in made.ruled}
+
+
+def test_the_heads_stage_is_first() -> None:
+    asked = LayoutRequirements(context=4096, head="spark-2")
+    made = candidates(QWEN_72B, (pro6000(), spark(1), spark(2)), over(ROCE), asked).layouts
+    first = {
+        each.stages[0].devices[0].host for each in made if "spark-2" in hosts_of(each) and not each.replicas
+    }
+    assert first == {"spark-2"}
+
+
+def test_of_an_odd_number_the_head_is_not_left_over() -> None:
+    """It may have the least memory free: the command line runs there."""
+    head = with_memory(spark(3), 100 * GIB)
+    asked = LayoutRequirements(context=4096, head="spark-3")
+    made = candidates(QWEN_72B, (spark(1), spark(2), head), over(ROCE), asked).layouts
+    pairs = [hosts_of(each) for each in made if sizes(each) == (2, 1, 1)]
+    assert pairs
+    assert all("spark-3" in pair for pair in pairs)
+
+
+def test_64_hosts_stay_few() -> None:
+    """7 widths, at most 11 depths of each, alone or with replicas, experts cut or whole."""
+    small = QWEN_30B.model_copy(update={"layers": 4})
+    made = candidates(small, [spark(nth) for nth in range(64)], over(ROCE), ASKED).layouts
+    assert 20 < len(made) <= 7 * 11 * 2 * 2

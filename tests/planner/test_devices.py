@@ -1,0 +1,194 @@
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from medley import config
+from medley.host.facts import Facts
+from medley.host.hypothetical import imagined
+from medley.host.kind import Kind, match_kind
+from medley.network.fabric.types import NetworkOptions
+from medley.planner import Device, HostLink, group_links
+from medley.planner import devices as planner_devices
+from medley.planner.devices import (
+    NO_MEASUREMENTS,
+    DeviceSpeed,
+    LinkSpeed,
+    MeasuredDevice,
+    Measurements,
+    keep_measurements,
+    read_measurements,
+)
+
+GIB = 1 << 30
+CPU = DeviceSpeed(
+    "a (10.0.0.1)", 0, "Xeon", 24 * GIB, 12.5, 0.1, 0.9, "bfloat16", 2, "2026-11-22T03:00:00", "2.13", "2.60"
+)
+WIRE = LinkSpeed("a (10.0.0.1)", "b (10.0.0.2)", "gloo", 941.5, 70.0, "2026-11-22T03:00:00")
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    return tmp_path
+
+
+def test_what_is_kept_is_read_again() -> None:
+    keep_measurements([CPU], [WIRE])
+    assert read_measurements() == Measurements({("a (10.0.0.1)", 0): CPU}, {WIRE.ends: WIRE})
+
+
+def test_newer_figures_take_the_place_of_older_ones_and_of_no_others() -> None:
+    other = replace(CPU, index=1)
+    keep_measurements([CPU, other], [WIRE])
+    newer, back = replace(CPU, gb_s=3.0), replace(WIRE, one=WIRE.two, two=WIRE.one, mbit=100)
+    keep_measurements([newer], [back])
+    found = read_measurements()
+    assert set(found.speeds.values()) == {newer, other}
+    assert list(found.wires.values()) == [back]
+
+
+@pytest.mark.parametrize(
+    ("name", "gib", "known"),
+    [
+        pytest.param("Xeon", 24, True, id="the same"),
+        pytest.param("EPYC", 24, False, id="another processor"),
+        pytest.param("Xeon", 48, False, id="other memory"),
+    ],
+)
+def test_a_device_that_is_another_is_not_known(name: str, gib: int, known: bool) -> None:  # noqa: FBT001 - a table's cell
+    found = NO_MEASUREMENTS.having([CPU], [])
+    assert (found.speed(CPU.host, 0, name, gib * GIB) is not None) == known
+    assert found.speed(CPU.host, 1, name, gib * GIB) is None
+
+
+def test_a_wire_has_no_direction() -> None:
+    found = NO_MEASUREMENTS.having([], [WIRE])
+    assert found.wire(WIRE.two, WIRE.one) == found.wire(WIRE.one, WIRE.two) == WIRE
+    assert found.wire(WIRE.one, "c") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"speeds": [], "wire": []}', '{"speeds": [{}], "wires": []}']
+)
+def test_a_file_of_another_medley_is_as_good_as_none(state: Path, text: str) -> None:
+    (state / "measured.json").write_text(text)
+    assert read_measurements() == NO_MEASUREMENTS
+    keep_measurements([CPU], [])
+    assert list(read_measurements().speeds.values()) == [CPU]
+
+
+def hosts(asked: str) -> dict[str, tuple[Facts, Kind]]:
+    known = config.hosts()
+    return {name: (facts, match_kind(facts, known)) for name, facts in imagined(asked).items()}
+
+
+def devices(asked: str) -> list[Device]:
+    return list(planner_devices.devices(hosts(asked)))
+
+
+def reached(host: str, unit: MeasuredDevice, gb_s: float) -> DeviceSpeed:
+    when = "2026-11-22T03:00:00+00:00"
+    return DeviceSpeed(
+        host, unit.index, unit.name, unit.memory_bytes, gb_s, 0.1, 0.4, "bfloat16", 8, when, "2.13"
+    )
+
+
+def test_what_was_measured_counts_on_that_device_alone_and_a_plan_says_so() -> None:
+    found = hosts("cpu:2,spark")
+    (unit,) = planner_devices.units(*found["cpu-1"])
+    known = NO_MEASUREMENTS.having([reached("cpu-1", unit, 12.3)], [])
+    first, second, spark = planner_devices.devices(found, known)
+    assert (first.bandwidth_gb_s, first.bf16_tflops, first.measured) == (12.3, 0.4, True)
+    assert [second, spark] == list(planner_devices.devices(found))[1:]
+    assert list(planner_devices.reasons(found, known)) == [
+        "cpu-1 0: measured 12.3 GB/s and 0.4 TFLOPS on 2026-11-22; stated 30 and 0.5"
+    ]
+    other = NO_MEASUREMENTS.having([reached("cpu-1", replace(unit, memory_bytes=1), 12.3)], [])
+    assert list(planner_devices.devices(found, other)) == list(planner_devices.devices(found))
+    assert not list(planner_devices.reasons(found, other))
+
+
+@pytest.mark.parametrize(
+    ("asked", "backend", "counts"),
+    [
+        pytest.param("cpu:2", "gloo", True, id="CPUs talk over Gloo"),
+        pytest.param("spark:2", "nccl", True, id="GPUs over NCCL"),
+        pytest.param("spark:2", "gloo", False, id="what Gloo had beside a served model is not what NCCL has"),
+    ],
+)
+def test_a_measured_wire_counts_where_the_engine_takes_the_same(
+    asked: str,
+    backend: str,
+    counts: bool,  # noqa: FBT001 - a table's cell
+) -> None:
+    facts = imagined(asked)
+    one, other = facts
+    known = NO_MEASUREMENTS.having([], [LinkSpeed(one, other, backend, 941.5, 70.0, "2026-11-22")])
+    link = planner_devices.link_of(facts, NetworkOptions(), known)(other, one)
+    stated = planner_devices.link_of(facts, NetworkOptions())(other, one)
+    assert stated is not None
+    assert link == (HostLink(941, 70.0, stated.rdma, measured=True) if counts else stated)
+
+
+@pytest.mark.parametrize("pairs", [3, 2])
+def test_the_wire_of_three_hosts_is_measured_where_all_its_pairs_are(pairs: int) -> None:
+    facts = imagined("cpu:3")
+    when = "2026-11-22"
+    wires = [LinkSpeed(one, other, "gloo", 941.0, 70.0, when) for one, other in combinations(facts, 2)]
+    found = group_links(
+        planner_devices.link_of(facts, NetworkOptions(), NO_MEASUREMENTS.having([], wires[:pairs]))
+    )(facts)
+    assert isinstance(found, HostLink)
+    assert found.measured == (pairs == 3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "gib", "bandwidth"),
+    [
+        # 85 % of 121.69 GiB: above it unified hosts were seen to wedge.
+        pytest.param("spark", 103.4, 273, id="a Spark shares its memory"),
+        # The card's own 95.6 GiB, less vLLM's 8 %.
+        pytest.param("rtx", 87.9, 1792, id="a card has its own"),
+        pytest.param("rtx-5090", 29.3, 1792, id="a smaller card"),
+    ],
+)
+def test_a_device(asked: str, gib: float, bandwidth: float) -> None:
+    (found,) = devices(asked)
+    assert found.memory_bytes / GIB == pytest.approx(gib, abs=0.2)
+    assert found.bandwidth_gb_s == bandwidth
+    assert found.host == f"{asked}-1"
+
+
+def test_every_gpu_of_a_host_is_one_and_a_host_without_is_its_cpu() -> None:
+    found = devices("cpu,orin:2,thor")
+    assert [(each.host, each.index) for each in found] == [
+        ("cpu-1", 0),
+        ("orin-1", 0),
+        ("orin-2", 0),
+        ("thor-1", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "rdma", "mbit"),
+    [
+        pytest.param("spark:2", True, 200_000, id="both halves of a cable"),
+        pytest.param("spark,rtx", True, 100_000, id="as fast as the slower end"),
+        pytest.param("thor:2", False, 100_000, id="four lanes over sockets"),
+        pytest.param("spark,thor", False, 1_000, id="nothing in common but the LAN"),
+    ],
+)
+def test_a_link_is_what_the_fabric_of_the_two_is(asked: str, rdma: bool, mbit: int) -> None:  # noqa: FBT001 - a table's cell
+    hosts = imagined(asked)
+    one, other = hosts
+    link = planner_devices.link_of(hosts, NetworkOptions())(one, other)
+    assert link is not None
+    assert (link.rdma, link.mbit) == (rdma, mbit)
+    assert planner_devices.link_of(hosts, NetworkOptions())(other, one) == link
+
+
+def test_hosts_that_cannot_talk_have_no_link() -> None:
+    hosts = imagined("spark,rtx")
+    assert planner_devices.link_of(hosts, NetworkOptions(link="192.168.101.0/24"))(*hosts) is None

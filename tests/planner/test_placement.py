@@ -1,0 +1,219 @@
+"""Placements on imagined hosts, and on clusters whose Ray has an order of its own."""
+
+from dataclasses import replace
+
+import pytest
+
+from medley import config
+from medley.environment import engine_source
+from medley.errors import Problem
+from medley.host.hypothetical import imagined
+from medley.host.kind import kind_of
+from medley.model.shape import of_made
+from medley.planner import hosts_of, layers, named, pipelines, sizes
+from medley.planner.candidates import Sizes
+from medley.planner.memory import SNUG_BYTES
+from medley.planner.placement import PlacementOptions, placement, unplaced
+from medley.planner.topology import Topology
+from medley.schema import Shape
+from medley.serving import alternatives
+
+MODELS = config.models()
+
+
+def shape(model: str) -> Shape:
+    found = MODELS[model]
+    if found.made:
+        return of_made(found.made)
+    assert found.shape
+    return found.shape
+
+
+def site(kinds: str, *order: str) -> Topology:
+    """Imagined hosts; with an order they are a cluster, each with a slot."""
+    found = Topology({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
+    if order:
+        return replace(found, order=order, slots=dict.fromkeys(order, 1))
+    return alternatives.with_engine_sources(found, PlacementOptions(), engine_source.EngineRequest())
+
+
+def test_a_pipeline_is_cut_for_the_order_that_ray_has() -> None:
+    """Planned is the thor before the second spark; Ray gives the spark its ranks first."""
+    big = shape("qwen3.5-122b-a10b")
+    wanted = PlacementOptions(sizes=Sizes(1, 3, 1))
+    planned = placement(big, site("spark:2,thor", "spark-1", "thor-1", "spark-2"), wanted)
+    lain = placement(big, site("spark:2,thor", "spark-1", "spark-2", "thor-1"), wanted)
+    assert hosts_of(planned.layout) == ("spark-1", "thor-1", "spark-2")
+    assert hosts_of(lain.layout) == ("spark-1", "spark-2", "thor-1")
+    assert sum(stage.layers for stage in lain.layout.stages) == big.layers
+    assert lain.fit.fits
+    assert [rank.device.host for rank in lain.fit.ranks] == ["spark-1", "spark-2", "thor-1"]
+    assert any("lies as" in line for line in lain.why)
+    assert not any("lies as" in line for line in planned.why)
+
+
+def test_the_first_rank_is_where_the_engine_starts() -> None:
+    """An RTX PRO 6000 alone would be fastest, but the cluster's head is the Spark."""
+    small = shape("qwen3-8b")
+    free = placement(small, site("spark,rtx"), PlacementOptions())
+    headed = placement(small, site("spark,rtx", "spark-1", "rtx-1"), PlacementOptions())
+    assert hosts_of(free.layout) == ("rtx-1",)
+    assert "spark-1" in hosts_of(headed.layout)
+    because = [each.because for each in headed.rejected if each.what == "alone on rtx-1"]
+    assert because == ["the engine starts on spark-1 and needs a rank there; from that host: --hosts 1"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_so_many_hosts_as_asked_for(count: int) -> None:
+    names = tuple(f"cpu-{nth}" for nth in range(1, 5))
+    found = placement(shape("demo"), site("cpu:4", *names), PlacementOptions(hosts=count))
+    assert len(hosts_of(found.layout)) == count
+    assert hosts_of(found.layout)[0] == "cpu-1"
+
+
+def test_all_of_the_gpus_that_were_named() -> None:
+    two = placement(shape("qwen3-8b"), site("thor"), PlacementOptions(gpus="all"))
+    assert sizes(two.layout) == (1, 1, 1)
+
+
+def test_one_server_has_the_replicas_that_its_engine_can() -> None:
+    many = PlacementOptions(goal="throughput", concurrency=256, context=2048)
+    small = shape("qwen3-4b-instruct-2507")
+    assert sizes(placement(small, site("rtx:2"), many).layout)[2] == 2
+    one = replace(many, one_server=True)
+    assert sizes(placement(small, site("rtx:2"), one).layout)[2] == 2, "vLLM has one address for both"
+    other = placement(small, site("rtx:2"), replace(one, engine="sglang"))
+    assert sizes(other.layout)[2] == 1
+    assert any("SGLang's replicas are on one host" in each.because for each in other.rejected)
+
+
+def test_a_cluster_has_one_pipeline_over_several_hosts() -> None:
+    names = tuple(f"spark-{nth}" for nth in range(1, 5))
+    wanted = PlacementOptions(
+        goal="throughput", concurrency=64, context=2048, sizes=Sizes(tensor=2, replicas=2)
+    )
+    assert sizes(placement(shape("qwen3-8b"), site("spark:4"), wanted).layout) == (2, 1, 2)
+    with pytest.raises(Problem) as caught:
+        placement(shape("qwen3-8b"), site("spark:4", *names), wanted)
+    assert "needs a cluster of its own" in caught.value.cause
+
+
+def test_the_users_own_split_is_obeyed_and_priced() -> None:
+    big, two = shape("qwen3-32b"), site("spark,thor", "spark-1", "thor-1")
+    wanted = PlacementOptions(concurrency=8, sizes=Sizes(stages=2))
+    planned = placement(big, two, wanted)
+    forced = placement(big, two, replace(wanted, partition="10,54"))
+    assert layers(forced.layout) == "10,54" != layers(planned.layout)
+    assert forced.prediction.tokens_per_s < planned.prediction.tokens_per_s
+
+
+@pytest.mark.parametrize(
+    ("wanted", "what"),
+    [
+        pytest.param(
+            PlacementOptions(partition="5,2", sizes=Sizes(stages=2)), "does not cut", id="too many layers"
+        ),
+        pytest.param(PlacementOptions(partition="6", sizes=Sizes(stages=2)), "does not cut", id="one stage"),
+        pytest.param(
+            PlacementOptions(partition="x,y", sizes=Sizes(stages=2)), "does not cut", id="no numbers"
+        ),
+        pytest.param(
+            PlacementOptions(partition="6,0", sizes=Sizes(stages=2)), "does not cut", id="an empty stage"
+        ),
+        pytest.param(PlacementOptions(context=4096), "more than this model can do", id="too long"),
+        pytest.param(PlacementOptions(hosts=3), "no layout is as asked for", id="more hosts than there are"),
+    ],
+)
+def test_problems(wanted: PlacementOptions, what: str) -> None:
+    with pytest.raises(Problem) as caught:
+        placement(shape("demo"), site("cpu:2", "cpu-1", "cpu-2"), wanted)
+    assert what in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        pytest.param(PlacementOptions(), [["b"]], id="alone on the first"),
+        pytest.param(PlacementOptions(sizes=Sizes(tensor=2)), [["b", "a"]], id="tensor parallel"),
+        pytest.param(PlacementOptions(sizes=Sizes(stages=2)), [["b"], ["a"]], id="stages"),
+    ],
+)
+def test_a_model_of_which_nothing_is_known(wanted: PlacementOptions, expected: list[list[str]]) -> None:
+    renamed = dict(zip("ab", imagined("spark:2").values(), strict=True))
+    two = Topology({name: (facts, kind_of(facts)) for name, facts in renamed.items()})
+    found = unplaced(replace(two, order=("b", "a"), slots={"a": 1, "b": 1}), wanted)
+    assert [[device.host for device in stage.devices] for stage in found.stages] == expected
+
+
+def test_so_many_hosts_of_a_model_of_which_nothing_is_known() -> None:
+    assert hosts_of(unplaced(site("spark:2"), PlacementOptions(hosts=2, sizes=Sizes(stages=2)))) == (
+        "spark-1",
+        "spark-2",
+    )
+    with pytest.raises(Problem, match="1 ranks do not lie on 2 hosts"):
+        unplaced(site("spark:2"), PlacementOptions(hosts=2))
+
+
+def test_the_users_own_split_is_that_of_every_replica() -> None:
+    wanted = PlacementOptions(sizes=Sizes(1, 2, 2), partition="10,54")
+    found = placement(shape("qwen3-32b"), site("spark:4"), wanted).layout
+    assert [[stage.layers for stage in stages] for stages in pipelines(found)] == [[10, 54], [10, 54]]
+
+
+def changed(on: Topology, memory_bytes: int | None, available_bytes: int) -> Topology:
+    """The same hosts with other memory; None: nobody says what the GPU has."""
+    hosts = {}
+    for name, (facts, kind) in on.hosts.items():
+        gpus = tuple(replace(gpu, memory_bytes=memory_bytes, memory_free_bytes=None) for gpu in facts.gpus)
+        memory = replace(facts.memory, available_bytes=available_bytes)
+        hosts[name] = (replace(facts, gpus=gpus, memory=memory), kind)
+    return replace(on, hosts=hosts)
+
+
+@pytest.mark.parametrize(
+    ("on", "what"),
+    [
+        pytest.param(changed(site("spark"), None, 7 << 30), "too little memory free on spark-1 0", id="full"),
+        pytest.param(
+            changed(site("cpu"), None, 1 << 30), "too little memory free on cpu-1 0", id="a full CPU"
+        ),
+        pytest.param(changed(site("rtx"), None, 64 << 30), "the memory of rtx-1 0", id="not said"),
+    ],
+)
+def test_memory_that_is_not_there(on: Topology, what: str) -> None:
+    with pytest.raises(Problem) as caught:
+        placement(shape("demo"), on, PlacementOptions())
+    assert what in caught.value.what
+
+
+def test_the_largest_gpu_takes_a_model_of_which_nothing_is_known() -> None:
+    one = site("rtx")
+    facts, kind = one.hosts["rtx-1"]
+    small = replace(facts.gpus[0], memory_bytes=8 << 30, memory_free_bytes=8 << 30)
+    two = Topology({"rtx-1": (replace(facts, gpus=(small, replace(facts.gpus[0], index=1))), kind)})
+    assert unplaced(two, PlacementOptions()).stages[0].devices[0].index == 1
+
+
+def test_what_is_said_of_a_split_is_said_of_it_as_it_lies() -> None:
+    on = site("spark:2", "spark-1", "spark-2")
+    forced = placement(shape("gpt-oss-120b"), on, PlacementOptions(sizes=Sizes(1, 2, 1), partition="30,6"))
+    (tightest,) = [line for line in forced.why if line.startswith("tightest: ")]
+    assert tightest == f"tightest: {forced.fit.worst}"
+    (predicted,) = [line for line in forced.why if line.startswith("predicted ")]
+    assert f"{forced.prediction.tokens_per_s:.1f} tokens/s" in predicted
+
+
+def test_more_ranks_than_there_are() -> None:
+    with pytest.raises(Problem, match="4 ranks cannot be made of the 2"):
+        unplaced(site("spark:2"), PlacementOptions(sizes=Sizes(2, 2)))
+    assert named(unplaced(site("spark:2"), PlacementOptions())) == "alone on spark-1"
+
+
+def test_a_layout_that_leaves_shared_memory_free_beats_one_as_fast_that_fills_it() -> None:
+    """Two cuts of one speed: one leaves a Thor half a GiB, the other ten."""
+    found = placement(
+        shape("qwen3-235b-a22b-instruct-2507"), site("spark:2,thor:2,rtx:1"), PlacementOptions()
+    )
+    shared = [rank for rank in found.fit.ranks if rank.device.kind != "rtx"]
+    assert min(rank.free_bytes for rank in shared) > SNUG_BYTES
+    assert any("about as fast, and leaves 0." in each.because for each in found.rejected)

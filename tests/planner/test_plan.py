@@ -1,0 +1,253 @@
+"""What an engine is told, from a placement."""
+
+from dataclasses import replace
+
+import pytest
+
+from medley import config
+from medley.engine import Serving, vllm
+from medley.engine.launch import ENGINES
+from medley.errors import Problem
+from medley.host.facts import GIB
+from medley.planner import Device
+from medley.planner.candidates import Sizes
+from medley.planner.placement import PlacementOptions, cached, placement, unplaced
+from medley.planner.plan import Launcher, Plan, balanced, plan, understood, unplanned
+from medley.planner.topology import Topology
+from medley.schema import EngineName
+from tests.planner.test_placement import MODELS, shape, site
+
+KINDS = config.hosts()
+NEMOTRON = "nemotron-3-super-120b-a12b-nvfp4"
+SERVING = Serving("x/y", "y")
+
+
+def planned(
+    model: str, on: Topology, wanted: PlacementOptions | None = None, *, launcher: Launcher = "solo"
+) -> Plan:
+    asked = wanted or PlacementOptions()
+    choice = placement(shape(model), on, asked)
+    return plan(
+        cached(shape(model), asked), choice, on.facts, MODELS[model], context=asked.context, launcher=launcher
+    )
+
+
+def available(on: Topology, gib: int) -> Topology:
+    """The same hosts with so much memory available."""
+    hosts = {
+        name: (replace(facts, memory=replace(facts.memory, available_bytes=gib * GIB)), kind)
+        for name, (facts, kind) in on.hosts.items()
+    }
+    return replace(on, hosts=hosts)
+
+
+def test_unified_memory_keeps_its_limit() -> None:
+    """vLLM's default of 0.92 is never free there."""
+    found = planned("qwen3-8b", site("spark"))
+    assert found.memory_utilization is not None
+    assert 0.5 < found.memory_utilization <= 0.85
+    assert found.gpus == (0,)
+    assert (found.sequences, found.batch_tokens, found.context) == (64, 4096, None)
+
+
+def test_unified_memory_keeps_its_limit_whatever_the_model() -> None:
+    spark = site("spark")
+    found = unplanned(unplaced(spark, PlacementOptions()), spark.facts)
+    assert found.memory_utilization == planned("qwen3-8b", spark).memory_utilization
+    assert found.sequences is None, "the engine's own: nothing is known of the model"
+
+
+def test_what_is_free_is_what_it_may_take() -> None:
+    spark = site("spark")
+    total = spark.facts["spark-1"].memory.total_bytes
+    found = planned("qwen3-8b", available(spark, 48))
+    assert found.memory_utilization == pytest.approx(40 * GIB / total, abs=0.011)
+
+
+def test_unlike_hosts_are_told_one_cache_for_all() -> None:
+    found = planned(
+        "qwen2.5-72b-instruct", site("spark,thor"), PlacementOptions(sizes=Sizes(1, 2, 1)), launcher="ray"
+    )
+    assert (found.stages, found.gpus) == (2, ())
+    assert found.partition is not None
+    assert sum(map(int, found.partition.split(","))) == 80
+    told = f"{(found.kv_cache_bytes or 0) / GIB:.1f} GiB"
+    assert found.kv_cache_bytes is None or any(told in line for line in found.why)
+
+
+def test_a_cpus_cache_is_what_can_be_of_use() -> None:
+    """The demo: 64 sequences of 2048 tokens, 6 layers of 2 KV heads of 32 in 16 bits."""
+    found = planned("demo", available(site("cpu"), 20))
+    assert found.kv_cache_bytes == 64 * 2048 * 6 * 2 * 2 * 32 * 2
+    assert found.memory_utilization is None
+    assert any("64 sequences of 2048 tokens need no more" in line for line in found.why)
+
+
+def test_a_cpu_leaves_the_host_its_memory() -> None:
+    found = planned("qwen3-4b-instruct-2507", available(site("cpu"), 20))
+    assert found.kv_cache_bytes == 5 * GIB
+    assert any("a quarter of the 20.0 GiB available" in line for line in found.why)
+
+
+def test_what_was_asked_for_is_held() -> None:
+    """More than a quarter, where the user's context needs it."""
+    wanted = PlacementOptions(context=40_960)
+    found = planned("qwen3-4b-instruct-2507", available(site("cpu"), 20), wanted)
+    assert found.context == 40_960
+    assert (found.kv_cache_bytes or 0) >= 40_960 * 36 * 2 * 8 * 128 * 2
+    assert any("what was asked for needs no less" in line for line in found.why)
+
+
+def test_a_model_with_recurrent_layers_gets_larger_batches() -> None:
+    assert planned("qwen3.5-122b-a10b-fp8", site("spark:2"), launcher="ray").batch_tokens == 8192
+
+
+@pytest.mark.parametrize(
+    ("programs", "eager"),
+    [pytest.param({}, True, id="without"), pytest.param({"g++": "/usr/bin/g++"}, False, id="with")],
+)
+def test_a_cpu_without_a_compiler_compiles_nothing(programs: dict[str, str], eager: bool) -> None:  # noqa: FBT001
+    one = site("cpu")
+    facts, kind = one.hosts["cpu-1"]
+    bare = replace(facts, software=replace(facts.software, programs=programs))
+    found = planned("qwen3-4b-instruct-2507", replace(available(one, 20), hosts={"cpu-1": (bare, kind)}))
+    assert found.eager is eager
+    assert any("has no C++ compiler" in line for line in found.why) is eager
+
+
+def test_a_gpus_host_needs_no_compiler_for_that() -> None:
+    assert not planned("qwen3-8b", site("spark")).eager
+
+
+def test_a_model_of_which_nothing_is_known_is_cut_as_the_user_says() -> None:
+    two = site("spark:2")
+    found = unplanned(unplaced(two, PlacementOptions(sizes=Sizes(stages=2))), two.facts, launcher="ray")
+    assert found == Plan(stages=2, launcher="ray", hosts=2, memory_utilization=0.85)
+
+
+def test_gpus_of_one_host() -> None:
+    device = Device("rtx", 3, "rtx", 90 * GIB, 1792, 500)
+    layout = replace(unplaced(site("rtx"), PlacementOptions()))
+    stage = replace(layout.stages[0], devices=(device,))
+    assert unplanned(replace(layout, stages=(stage,)), site("rtx").facts).gpus == (3,)
+
+
+def test_experts_are_balanced_where_there_are_some_to_balance() -> None:
+    two = site("spark:2")
+    moe = planned("qwen3.5-122b-a10b-fp8", two, PlacementOptions(sizes=Sizes(tensor=2)), launcher="ray")
+    found = balanced(moe, shape("qwen3.5-122b-a10b-fp8"))
+    assert (found.expert_parallel, found.balanced) == (True, True)
+    assert any("256 experts of a layer" in line for line in found.why)
+    for model, plan_, why in (
+        ("qwen3-32b", planned("qwen3-32b", two), "this model has none"),
+        ("gpt-oss-20b", Plan(), "all of them are on one rank"),
+    ):
+        with pytest.raises(Problem) as caught:
+            balanced(plan_, shape(model))
+        assert caught.value.cause == why
+
+
+def test_a_cache_of_8_bits_holds_twice_as_much() -> None:
+    spark, context = site("spark"), 32_768
+    half = planned("qwen3-32b", spark, PlacementOptions(kv_type="fp8", context=context, concurrency=4))
+    whole = planned("qwen3-32b", spark, PlacementOptions(context=context, concurrency=4))
+    assert (half.kv_type, whole.kv_type) == ("fp8", "auto")
+    asked = PlacementOptions(concurrency=1, context=context)
+    more = placement(shape("qwen3-32b"), spark, replace(asked, kv_type="fp8")).fit.concurrency
+    assert more == pytest.approx(2 * placement(shape("qwen3-32b"), spark, asked).fit.concurrency, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("version", "finds"),
+    [
+        pytest.param("0.12.0", False, id="before the length could be left to vLLM"),
+        pytest.param("0.14.0", True, id="since then"),
+        pytest.param("0.32.0+cpu", True, id="a build of a later one"),
+        pytest.param("1.0.0", True, id="any later"),
+        pytest.param(None, True, id="as in the lock"),
+        pytest.param("", True, id="not said"),
+    ],
+)
+def test_an_older_vllm_is_told_the_longest_context(version: str | None, *, finds: bool) -> None:
+    found = understood(planned("qwen3-8b", site("orin")), "vllm", version, None)
+    assert found.finds_longest is finds
+    assert found.longest == shape("qwen3-8b").context
+    assert any("does not find the longest" in each for each in found.why) is not finds
+    assert understood(found, "sglang", "0.1.0", None) == found
+
+
+def test_the_longest_context_leaves_room_where_memory_is_short() -> None:
+    tight = planned("qwen3-8b", available(site("orin"), 28))
+    assert tight.longest is not None
+    assert tight.longest < shape("qwen3-8b").context
+    asked = planned("qwen3-8b", site("orin"), PlacementOptions(context=2048))
+    assert understood(asked, "vllm", "0.12.0", None).finds_longest, "what was asked for is told anyway"
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "unread"),
+    [
+        pytest.param("gpt-oss-20b", "0.10.1.1", ["openai"], id="before there was one for gpt-oss"),
+        pytest.param("gpt-oss-20b", "0.10.2", [], id="since then"),
+        pytest.param("gpt-oss-20b", None, [], id="as in the lock"),
+        pytest.param("glm-4.5-air", "0.10.0", ["glm45"], id="calls and thoughts of one form"),
+    ],
+)
+def test_an_older_vllm_is_not_told_of_parsers_it_lacks(
+    model: str, version: str | None, unread: list[str]
+) -> None:
+    found = understood(Plan(), "vllm", version, MODELS[model])
+    assert list(found.unread) == unread
+    assert any("has no parser" in each for each in found.why) is bool(unread)
+    flags = {flag.names[0] for flag in vllm.flags(SERVING, found, KINDS["spark"], MODELS[model])}
+    assert ("--tool-call-parser" in flags) is not bool(unread)
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "kinds", "told"),
+    [
+        pytest.param("vllm", "gpt-oss-120b", "thor", {"--moe-backend": "marlin"}, id="MXFP4 on a Thor"),
+        pytest.param("vllm", "gpt-oss-120b", "spark", {}, id="MXFP4 on a Spark"),
+        pytest.param("vllm", "gpt-oss-120b", "spark,thor", {"--moe-backend": "marlin"}, id="any rank on one"),
+        pytest.param(
+            "sglang",
+            "nemotron-3-super-120b-a12b-nvfp4",
+            "thor",
+            {"--moe-runner-backend": "marlin"},
+            id="NVFP4, SGLang",
+        ),
+        pytest.param("vllm", "qwen3-32b", "thor", {}, id="no experts"),
+    ],
+)
+def test_a_kind_of_host_may_need_arguments(
+    engine: EngineName, model: str, kinds: str, told: dict[str, str]
+) -> None:
+    on = site(kinds)
+    needed = on.arguments(on.hosts, engine, shape(model))
+    made = ENGINES[engine].flags(SERVING, Plan(arguments=needed), KINDS["thor"], MODELS[model])
+    found = {flag.names[0]: flag for flag in made if "backend" in flag.names[0]}
+    assert {name: flag.value for name, flag in found.items() if "moe" in name} == told
+    assert all("Thor" in flag.why for name, flag in found.items() if "moe" in name)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "gib", "jobs"),
+    [
+        pytest.param("spark", None, 4, id="3 GiB for each, beside all that the engine may take"),
+        pytest.param("spark", 96, 2, id="8 GiB for each, beside the weights and 16 GiB"),
+        pytest.param("spark", 84, 1, id="there is always one"),
+        pytest.param("rtx", None, 12, id="a GPU with memory of its own leaves the host's alone"),
+    ],
+)
+def test_compilers_are_bounded_by_the_memory_beside_the_weights(
+    kinds: str, gib: int | None, jobs: int
+) -> None:
+    on = site(kinds)
+    made = planned(
+        "gpt-oss-120b", available(on, gib) if gib else on, PlacementOptions(sizes=Sizes(len(on.hosts)))
+    )
+    assert made.compile_jobs == jobs
+
+
+def test_a_cpu_bounds_no_compilers() -> None:
+    assert planned("demo", site("cpu")).compile_jobs is None

@@ -1,0 +1,280 @@
+"""The prediction is near what is published, never rewards a slower part, and says what bounds it."""
+
+from dataclasses import replace
+from itertools import product
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import fitting, predictor, published
+from benchmarks.models import bits, guessed, shape
+from benchmarks.published import Case
+from medley.planner import Device, HostLink, Layout, Stage
+from medley.planner.device_specs import SHIPPED, reached
+from medley.planner.prediction import Given, Load, TokenBatch, collectives_s, predict, stage_pass, timed
+from medley.schema import Shape
+from tests.planner.layouts import QWEN_30B
+
+ROWS = [each for each in published.read(predictor.DATA) if isinstance(each, Case)]
+ROCE, TCP = HostLink(200_000, 2.0, rdma=True), HostLink(10_000, 30.0)
+BF16, MXFP4 = bits("bf16", "vllm"), bits("mxfp4", "vllm")
+assert BF16 is not None
+assert MXFP4 is not None
+DENSE = shape("Llama-3.1-8B", 8.03, 8.03, BF16)
+EXPERTS = shape("gpt-oss-120b", 116.8, 5.1, MXFP4)
+SPARK = Device("spark-1", 0, "spark", 1 << 37, 273, 125)
+SPARK2 = replace(SPARK, host="spark-2")
+
+
+def said(case: Case) -> float:
+    return fitting.figure(case, SHIPPED)
+
+
+@pytest.mark.parametrize("model", [DENSE, EXPERTS], ids=["dense", "experts"])
+@pytest.mark.parametrize("link", [ROCE, TCP], ids=["RoCE", "TCP"])
+@pytest.mark.parametrize("streams", [64, 128, 256])
+def test_two_sparks_serve_many_streams_best_as_replicas(model: Shape, link: HostLink, streams: int) -> None:
+    load = Load(concurrency=streams)
+    stage = Stage((SPARK,), model.layers)
+    copies = Layout((stage,), link, ((Stage((SPARK2,), model.layers),),))
+    together = Layout((Stage((SPARK, SPARK2), model.layers),), link)
+    assert predict(model, copies, load).tokens_per_s > predict(model, together, load).tokens_per_s
+    alone = predict(model, Layout((stage,)), load).tokens_per_s
+    assert predict(model, copies, load).tokens_per_s > 1.2 * alone
+
+
+@pytest.mark.parametrize(("streams", "least", "most"), [(1, 0.49, 0.51), (16, 0.8, 0.95), (10_000, 0.98, 1)])
+def test_streams_fall_on_replicas_by_chance(streams: int, least: float, most: float) -> None:
+    """Of what two copies would do with half of them each; of one stream one does all."""
+    one = Stage((SPARK,), EXPERTS.layers)
+    copies = Layout((one,), ROCE, ((replace(one, devices=(SPARK2,)),),))
+    even = 2 * predict(EXPERTS, Layout((one,)), Load(max(1, streams // 2))).tokens_per_s
+    assert least < predict(EXPERTS, copies, Load(streams)).tokens_per_s / even < most
+
+
+def test_a_pipeline_gains_from_many_streams_alone() -> None:
+    half = DENSE.layers // 2
+    piped = Layout((Stage((SPARK,), half), Stage((SPARK2,), half)), ROCE)
+    one = Layout((Stage((SPARK,), DENSE.layers),))
+    assert predict(DENSE, piped, Load(1)).tokens_per_s < predict(DENSE, one, Load(1)).tokens_per_s
+    # Each half is read once for either group of streams, so weights cost as before; all else is shared.
+    assert predict(DENSE, piped, Load(32)).tokens_per_s > 1.15 * predict(DENSE, one, Load(32)).tokens_per_s
+    assert predict(DENSE, piped, Load(256)).tokens_per_s > 1.5 * predict(DENSE, one, Load(256)).tokens_per_s
+
+
+def test_a_pipeline_is_as_fast_as_its_slowest_stage() -> None:
+    slow = replace(SPARK2, bandwidth_gb_s=90, bf16_tflops=40)
+    even = Layout((Stage((SPARK,), 16), Stage((slow,), 16)), ROCE)
+    cut = Layout((Stage((SPARK,), 24), Stage((slow,), 8)), ROCE)
+    assert predict(DENSE, cut, Load(8)).tokens_per_s > 1.2 * predict(DENSE, even, Load(8)).tokens_per_s
+    assert "stage 2 of 2 is always busy" in predict(DENSE, even, Load(8)).bound
+
+
+@pytest.mark.parametrize(
+    ("layout", "load", "words"),
+    [
+        pytest.param(Layout((Stage((SPARK,), 32),)), Load(), "GB of weights at 273 GB/s", id="weights"),
+        pytest.param(Layout((Stage((SPARK,), 32),)), Load(32, context_tokens=32768), "KV cache", id="cache"),
+        pytest.param(Layout((Stage((SPARK, SPARK2), 32),), TCP), Load(), "all-reduces", id="wire"),
+        pytest.param(Layout((Stage((SPARK,), 32),)), Load(512, 64, 64), "multiplying", id="operations"),
+    ],
+)
+def test_bound(layout: Layout, load: Load, words: str) -> None:
+    found = predict(DENSE, layout, load)
+    assert words in found.bound
+    assert " ms a step" in found.bound
+    assert found.low < found.tokens_per_s < found.high
+    assert found.per_stream * load.concurrency == pytest.approx(found.tokens_per_s)
+
+
+def test_of_what_was_measured_all_is_reached() -> None:
+    """Llama 3.1 8B reads 15.0 GB at 50 GB/s: 300 ms; 32 layers' kernels and a step are 4.4 ms."""
+    cpu = Device("a", 0, "cpu", 1 << 36, 50, 1)
+    load = Load(context_tokens=1)
+    there = Layout((Stage((replace(cpu, measured=True),), 32),))
+    found = predict(DENSE, there, load)
+    read = 32 * DENSE.layer_bytes + (DENSE.head_bytes or DENSE.embedding_bytes)
+    assert read == pytest.approx(15.0e9, rel=0.01)
+    reading = 1 / found.tokens_per_s - 0.0044 - 2 * 7.0e9 / 1e12
+    assert reading == pytest.approx(read / 50e9, rel=0.01)
+    assert "at 50 GB/s measured" in found.bound
+    stated = predict(DENSE, Layout((Stage((cpu,), 32),)), load)
+    assert found.tokens_per_s > 1.1 * stated.tokens_per_s
+    assert found.prefill_tokens_per_s > 3 * stated.prefill_tokens_per_s
+
+
+def test_a_measured_wire_costs_what_it_was_measured_at() -> None:
+    """Two stages: the hop is 500 us and 2 tensors of 4096 in 16 bits at 1 Gbit/s, 131 us; nothing besides."""
+    cpu = Device("a", 0, "cpu", 1 << 36, 50, 1, measured=True)
+    stages = (Stage((cpu,), 16), Stage((replace(cpu, host="b"),), 16))
+    step = {
+        link: 1 / predict(DENSE, Layout(stages, link), Load()).tokens_per_s
+        for link in (
+            HostLink(1000, 500.0, measured=True),
+            HostLink(1000, 500.0),
+            HostLink(1000, 0.0, measured=True),
+        )
+    }
+    wire, stated, free = step.values()
+    assert wire - free == pytest.approx(500e-6)
+    assert stated - wire == pytest.approx(SHIPPED.tcp_us * 1e-6 + 131e-6 * (1 / 0.9 - 1), rel=0.01)
+
+
+def test_the_shipped_constants_are_near_what_is_published() -> None:
+    errors = [
+        abs(said(case) / case.value - 1) for case in ROWS if case.scored and case.what == published.DECODE
+    ]
+    found = predictor.quantiles(errors)
+    assert found["rows"] == 132
+    assert (found["median"] or 1) < 0.20
+    assert (found["p90"] or 1) < 0.50
+
+
+@pytest.mark.slow
+def test_the_shipped_constants_are_those_that_fit() -> None:
+    best = fitting.fit(ROWS)
+    for name in fitting.GUESSES:
+        assert getattr(SHIPPED, name) == pytest.approx(getattr(best, name), rel=0.03), name
+    assert len(fitting.GUESSES) <= sum(case.scored for case in ROWS) / 8
+
+
+@pytest.mark.parametrize("billions", [(0.5, 0.5), (8, 8), (405, 405), (30, 3), (1000, 32)], ids=str)
+def test_an_unknown_model_is_guessed_whole(billions: tuple[float, float]) -> None:
+    total, active = billions
+    assert BF16 is not None
+    made = shape("Never-Heard-Of", total, active, BF16)
+    stored = made.layers * made.layer_bytes + made.embedding_bytes + made.head_bytes
+    assert stored == pytest.approx(2e9 * total, rel=0.15)
+    read = made.layers * made.active_layer_bytes + (made.head_bytes or made.embedding_bytes)
+    assert read == pytest.approx(2e9 * active, rel=0.25)
+    assert guessed(total, active).layers == made.layers
+
+
+# --- properties
+
+devices = st.builds(
+    Device,
+    host=st.sampled_from(["a", "b", "c"]),
+    index=st.integers(0, 3),
+    kind=st.sampled_from(["spark", "orin", "thor", "rtx", "cuda", "cpu"]),
+    memory_bytes=st.just(1 << 36),
+    bandwidth_gb_s=st.floats(5, 8000),
+    bf16_tflops=st.floats(0.1, 2000),
+)
+groups = st.lists(devices, min_size=1, max_size=4)
+links = st.builds(
+    HostLink, mbit=st.integers(100, 400_000), latency_us=st.floats(0.5, 500), rdma=st.booleans()
+)
+loads = st.builds(
+    Load,
+    concurrency=st.integers(1, 300),
+    prompt_tokens=st.integers(1, 100_000),
+    context_tokens=st.integers(1, 200_000),
+)
+shapes = st.sampled_from([DENSE, EXPERTS, ROWS[2].shape])
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    def pipeline() -> tuple[Stage, ...]:
+        return tuple(Stage(tuple(each), 8) for each in draw(st.lists(groups, min_size=1, max_size=3)))
+
+    return Layout(pipeline(), draw(links), tuple(pipeline() for _ in range(draw(st.integers(0, 2)))))
+
+
+def faster(layout: Layout, times: float, wire: float) -> Layout:
+    def stages(of: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        return tuple(
+            Stage(
+                tuple(replace(d, bandwidth_gb_s=d.bandwidth_gb_s * times) for d in each.devices), each.layers
+            )
+            for each in of
+        )
+
+    link = layout.link and replace(layout.link, mbit=int(layout.link.mbit * wire))
+    return Layout(stages(layout.stages), link, tuple(stages(copy) for copy in layout.replicas))
+
+
+bounded = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+@bounded
+@given(shapes, layouts(), loads)
+def test_a_prediction_is_positive_and_finite(model: Shape, layout: Layout, load: Load) -> None:
+    found = predict(model, layout, load)
+    for each in (found.ttft_s, found.low, found.high, found.prefill_tokens_per_s, *found.stage_s):
+        assert 0 < each < float("inf")
+    assert len(found.stage_s) == len(layout.stages)
+
+
+@bounded
+@given(shapes, layouts(), loads, st.floats(1, 10), st.floats(1, 10))
+def test_more_bandwidth_is_never_slower(
+    model: Shape, layout: Layout, load: Load, times: float, wire: float
+) -> None:
+    before, after = predict(model, layout, load), predict(model, faster(layout, times, wire), load)
+    assert after.tokens_per_s >= before.tokens_per_s * (1 - 1e-12)
+    assert after.ttft_s <= before.ttft_s * (1 + 1e-12)
+
+
+@bounded
+@given(shapes, layouts(), loads, st.randoms(use_true_random=False))
+def test_the_order_of_a_stages_devices_says_nothing(
+    model: Shape, layout: Layout, load: Load, random: Random
+) -> None:
+    mixed = replace(
+        layout,
+        stages=tuple(
+            Stage(tuple(random.sample(each.devices, len(each.devices))), each.layers)
+            for each in layout.stages
+        ),
+    )
+    assert predict(model, mixed, load).tokens_per_s == predict(model, layout, load).tokens_per_s
+
+
+@bounded
+@given(shapes, groups, links, loads)
+def test_layers_are_cut_by_the_predictions_own_time(
+    model: Shape, devices: list[Device], link: HostLink, load: Load
+) -> None:
+    """Also of hosts of the same sorts, and of another number of layers, that were never worked out."""
+    sequences = load.concurrency
+    seconds = timed(model, load)(sequences, link)
+    given_, batch = Given(model, link, SHIPPED), TokenBatch(sequences, sequences, load.context_tokens)
+    moved = [replace(each, host=f"{each.host}-2", memory_bytes=1) for each in devices]
+    for laid in (devices, moved):
+        for layers, last in product((1, 3, model.layers), (False, True)):
+            stage = Stage(tuple(laid), layers)
+            whole = stage_pass(given_, stage, batch, last=last).seconds
+            assert seconds(stage, last) == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])
+@pytest.mark.parametrize("kind", ["orin", "spark", "rtx", "cpu"])
+def test_no_share_of_what_was_measured_is_taken(kind: str, weights: str) -> None:
+    device = Device("a", 0, kind, 1 << 36, 100, 2, "RTX 5090", measured=True)
+    found = reached(device, weights, SHIPPED)
+    assert (found.weights, found.cache, found.operations) == (100e9, 100e9, 2e12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "hosts", "slow", "fast"),
+    [("rtx", ("pc", "pc"), "RTX 4090", "RTX 6000 Ada"), ("cpu", ("a", "b"), "", "")],
+    ids=["GeForce on one host", "CPUs of two hosts"],
+)
+def test_who_reaches_the_others_data_stages_nothing(
+    kind: str, hosts: tuple[str, str], slow: str, fast: str
+) -> None:
+    """A GeForce does not reach another's memory on its own host; a CPU's data lies where it is sent from."""
+
+    def pair(kind: str, name: str) -> float:
+        ranks = tuple(Device(host, nth, kind, 1 << 35, 1008, 165, name) for nth, host in enumerate(hosts))
+        return collectives_s(
+            Given(QWEN_30B, ROCE, SHIPPED), Stage(ranks, 48), TokenBatch(64, 64, 1), last=False
+        )
+
+    staged = 97 * 64 * 2048 * 2 / (SHIPPED.staged_gb_s * 1e9)
+    other = "thor" if kind == "cpu" else kind
+    assert pair(other, slow) - pair(kind, fast) == pytest.approx(staged)

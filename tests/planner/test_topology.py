@@ -1,0 +1,202 @@
+"""Which hosts cannot be in one cluster for where their engines come from, and what is said of it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medley import config, transcript
+from medley.engine import Serving
+from medley.engine.launch import Order
+from medley.environment.engine_source import EngineRequest
+from medley.errors import Problem
+from medley.host.facts import Facts, facts
+from medley.host.kind import kind_of
+from medley.model.resolve import Weights
+from medley.planner import hosts_of, topology
+from medley.planner.candidates import Sizes
+from medley.planner.placement import PlacementOptions, placement
+from medley.planner.topology import Topology
+from medley.serving import alternatives
+from medley.serving.alternatives import placed
+from tests.planner import test_placement
+from tests.planner.test_placement import MODELS, shape
+
+IMAGE = config.hosts()["orin"].container.image
+ONE = EngineRequest(image="maker/vllm:1")
+
+
+def order(name: str, wanted: PlacementOptions | None = None) -> Order:
+    weights = Weights(name, str(MODELS[name].repository), MODELS[name])
+    return Order(weights, Serving(weights.target, name), wanted or PlacementOptions())
+
+
+def test_an_orin_on_jetpack_6_is_in_no_cluster_with_the_lock_of_others() -> None:
+    mixed = test_placement.site("spark:2,orin:2")
+    found = placement(shape("qwen2.5-72b-instruct"), mixed, PlacementOptions())
+    assert set(hosts_of(found.layout)) <= {"spark-1", "spark-2"}
+    (warning,) = found.warnings
+    assert warning.startswith(
+        "orin-1, orin-2 and spark-1, spark-2 cannot be in one cluster: vLLM 0.12.0 and "
+    )
+    assert "JetPack 7.2 on orin-1, orin-2 or one image on all of them (--image NAME)" in warning
+    apart = [each.because for each in found.rejected if "orin-1 and spark-1 cannot be" in each.because]
+    assert apart
+
+
+def test_a_model_that_an_image_is_too_old_for_is_placed_elsewhere() -> None:
+    model = MODELS["nemotron-3-super-120b-a12b-nvfp4"]
+    there = alternatives.with_engine_sources(
+        test_placement.site("spark,orin:2"), PlacementOptions(), EngineRequest(), model
+    )
+    found = placement(shape("nemotron-3-super-120b-a12b-nvfp4"), there, PlacementOptions())
+    assert hosts_of(found.layout) == ("spark-1",)
+    assert any("0.17.1 is the first that does" in each.because for each in found.rejected)
+    alone = alternatives.with_engine_sources(
+        test_placement.site("orin:2"), PlacementOptions(), EngineRequest(), model
+    )
+    with pytest.raises(Problem) as caught:
+        placed(order("nemotron-3-super-120b-a12b-nvfp4"), shape("nemotron-3-super-120b-a12b-nvfp4"), alone)
+    assert "on orin-1, orin-2: JetPack 7.2, or --image NAME of a newer one" in caught.value.fix
+    own = alternatives.with_engine_sources(test_placement.site("orin:2"), PlacementOptions(), ONE, model)
+    assert placement(shape("nemotron-3-super-120b-a12b-nvfp4"), own, PlacementOptions()).layout
+
+
+def test_who_asks_for_both_is_told_the_way() -> None:
+    with pytest.raises(Problem) as caught:
+        placed(
+            order("qwen3-8b", PlacementOptions(sizes=Sizes(1, 2, 1))),
+            shape("qwen3-8b"),
+            test_placement.site("spark,orin"),
+        )
+    assert "vLLM 0.12.0 and 0.32.0, Python 3.10 and 3.12" in caught.value.cause
+    assert "orin-1 with spark-1: JetPack 7.2 on orin-1 or one image on all" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("kinds", "asked"),
+    [
+        pytest.param("spark,orin-r39", EngineRequest(), id="JetPack 7.2, with Nix"),
+        pytest.param("spark,orin", ONE, id="one image on all"),
+        pytest.param("spark,orin", EngineRequest(environment="VENV"), id="the user's own on all"),
+        pytest.param("orin:2", EngineRequest(), id="both out of their image"),
+        pytest.param("spark,cpu", EngineRequest(), id="a CPU takes no part with GPUs anyway"),
+    ],
+)
+def test_they_come_together(kinds: str, asked: EngineRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_FLAKE", "/flake")
+    there = alternatives.with_engine_sources(test_placement.site(kinds), PlacementOptions(), asked)
+    assert list(topology.incompatible_warnings(there.origins)) == []
+    if "cpu" not in kinds:
+        found = placement(shape("qwen3-8b"), there, PlacementOptions(sizes=Sizes(1, 2, 1)))
+        assert len(hosts_of(found.layout)) == 2
+
+
+def test_a_plan_says_who_knows_what_is_in_an_image() -> None:
+    found = placement(shape("qwen3-8b"), test_placement.site("orin"), PlacementOptions())
+    assert found.why[-1] == (
+        f"orin-1: out of the image {IMAGE}: vLLM 0.12.0, Python 3.10, CUDA 12.6, by its tag; "
+        "nobody says which Ray it has"
+    )
+
+
+def test_without_lock_and_image_it_is_the_users_own() -> None:
+    wanted = PlacementOptions(engine="sglang")
+    found = placement(
+        shape("qwen3-8b"),
+        alternatives.with_engine_sources(test_placement.site("orin-r39"), wanted, EngineRequest()),
+        wanted,
+    )
+    assert "orin-r39-1: no lock has this engine" in found.why[-1]
+
+
+def test_hosts_that_have_joined_agree() -> None:
+    running = test_placement.site("spark,orin", "spark-1", "orin-1")
+    assert alternatives.with_engine_sources(running, PlacementOptions(), EngineRequest()).origins == {}
+    found = placement(shape("qwen3-8b"), running, PlacementOptions(sizes=Sizes(1, 2, 1)))
+    assert not any("one cluster" in each for each in found.warnings)
+
+
+def test_without_nix_the_nccl_of_an_orin_starts_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEDLEY_FLAKE", raising=False)
+    there = alternatives.with_engine_sources(
+        test_placement.site("orin-r39:2"), PlacementOptions(), EngineRequest()
+    )
+    alone = placement(shape("qwen3-8b"), there, PlacementOptions())
+    assert len(hosts_of(alone.layout)) == 1
+    assert any("cannot be in one cluster: the NCCL that PyPI has" in each for each in alone.warnings)
+    order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), Serving("Qwen/Qwen3-8B", "qwen3-8b"))
+    order = replace(order, wanted=PlacementOptions(sizes=Sizes(2)))
+    with pytest.raises(Problem) as caught:
+        placed(order, shape("qwen3-8b"), there)
+    assert "nix run .#ray-head" in caught.value.fix
+    assert "--nccl FILE" in caught.value.fix
+    monkeypatch.setenv("VLLM_NCCL_SO_PATH", "/opt/nccl/libnccl.so.2")
+    given = alternatives.with_engine_sources(there, PlacementOptions(), EngineRequest())
+    assert len(hosts_of(placed(order, shape("qwen3-8b"), given).layout)) == 2
+
+
+def recorded(name: str) -> Facts:
+    return facts(
+        transcript.parse((Path(__file__).parents[1] / "host" / "recorded" / f"{name}.txt").read_text())
+    )
+
+
+def site(*names: str) -> Topology:
+    found = {name: recorded(name) for name in names}
+    return Topology({name: (each, kind_of(each)) for name, each in found.items()})
+
+
+@pytest.mark.parametrize(
+    ("asked", "indexes"),
+    [
+        pytest.param(None, [0, 1], id="all there are"),
+        pytest.param("1", [1], id="the second"),
+        pytest.param("1,0", [1, 0], id="both"),
+        pytest.param("all", [0, 1], id="all"),
+    ],
+)
+def test_gpus(asked: str | None, indexes: list[int]) -> None:
+    assert [device.index for device in site("rtx-two").devices(asked)] == indexes
+
+
+@pytest.mark.parametrize(
+    ("hosts", "asked", "what"),
+    [
+        pytest.param(["rtx-two"], "2", "there is no GPU '2'", id="no such index"),
+        pytest.param(["rtx-two"], "0,0", "names a GPU twice", id="twice"),
+        pytest.param(["rtx-two"], "first", "there is no GPU 'first'", id="no number"),
+        pytest.param(["debian-vm"], "0", "cannot be had", id="no GPU at all"),
+        pytest.param(["spark", "rtx-two"], "0", "is for one host", id="two hosts"),
+    ],
+)
+def test_gpus_that_cannot_be(hosts: list[str], asked: str, what: str) -> None:
+    with pytest.raises(Problem) as caught:
+        site(*hosts).devices(asked)
+    assert what in caught.value.what
+
+
+def test_a_cluster_has_the_slots_that_are_free() -> None:
+    joined = replace(site("rtx-two", "spark"), order=("spark", "rtx-two"), slots={"spark": 0, "rtx-two": 1})
+    assert [(device.host, device.index) for device in joined.devices()] == [("rtx-two", 0)]
+    assert joined.head == "spark"
+
+
+def test_a_gpu_that_runs_a_model_is_not_given_again() -> None:
+    joined = replace(site("rtx-two"), order=("rtx-two",), slots={"rtx-two": 1}, busy={"rtx-two": 1})
+    assert [device.index for device in joined.devices()] == [1]
+    shared = replace(site("debian-vm"), order=("debian-vm",), slots={"debian-vm": 1}, busy={"debian-vm": 1})
+    assert len(shared.devices()) == 1, "a CPU has as many slots as it was given"
+    assert joined.only(["rtx-two"]).busy == {"rtx-two": 1}
+
+
+def test_a_part_of_a_cluster() -> None:
+    joined = replace(
+        site("rtx-two", "spark"),
+        order=("spark", "rtx-two"),
+        slots={"spark": 1, "rtx-two": 2},
+        addresses={"spark": "10.0.0.1", "rtx-two": "10.0.0.2"},
+    )
+    part = joined.only(["rtx-two"])
+    assert (list(part.hosts), part.order, part.slots) == (["rtx-two"], ("rtx-two",), {"rtx-two": 2})
+    assert part.addresses == {"rtx-two": "10.0.0.2"}

@@ -1,0 +1,72 @@
+"""A server started as a user starts it, watched from outside."""
+
+import json
+import os
+import re
+import signal
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from medley import process
+from medley.command import Command
+from medley.process_identity import descendants
+
+READY_LIMIT_S = 600
+
+
+class Served:
+    """`medley serve …`, typed in some way; its output is kept."""
+
+    def __init__(self, command: Command) -> None:
+        self.lines: list[str] = []
+        self.process = process.Process(command, self.lines.append)
+
+    def ready(self) -> str:
+        """Wait for the line that says so; returns the server's base URL."""
+        deadline = time.monotonic() + READY_LIMIT_S
+        while time.monotonic() < deadline:
+            for line in list(self.lines):
+                if match := re.search(r"^ready after \d+ s: .* at (\S+), and it answered", line):
+                    return match[1]
+            assert self.process.wait(0.2) is None, self.tail()
+        raise AssertionError(self.tail())
+
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Ctrl-C; returns the exit status, and checks that nothing it started is left."""
+        family = descendants(self.process.pid)
+        assert family, "an engine has processes"
+        os.kill(self.process.pid, number)
+        finished = self.process.wait(30)
+        assert finished is not None, self.tail()
+        assert [each for each in family if each.alive] == []
+        return finished.status
+
+    def tail(self) -> str:
+        return "\n".join(self.lines[-40:])
+
+
+Start = Callable[[Command], Served]
+
+
+def alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def chat(url: str, text: str = "Hello", tokens: int = 16) -> dict[str, Any]:
+    """One chat completion, by nothing of ours."""
+    body = {
+        "model": "demo",
+        "messages": [{"role": "user", "content": text}],
+        "max_tokens": tokens,
+        "temperature": 0,
+    }
+    request = urllib.request.Request(
+        f"{url}/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        said: dict[str, Any] = json.load(answer)
+    return said

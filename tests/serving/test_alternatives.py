@@ -1,0 +1,113 @@
+"""What is said to type instead of what does not fit is really a plan that fits."""
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medley.cli.plan import PlanVerb
+from medley.engine import Serving
+from medley.engine.launch import Order
+from medley.errors import Problem
+from medley.model.resolve import Weights
+from medley.planner.candidates import Sizes
+from medley.planner.placement import PlacementOptions
+from medley.serving.alternatives import placed
+from tests.host.recordings import HOSTS
+from tests.planner.test_placement import shape, site
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+
+
+def run(*words: str) -> int:
+    _, status = PlanVerb.run(["medley plan", *words], exit=False)
+    return int(status)
+
+
+def fixes(*words: str) -> list[str]:
+    with pytest.raises(Problem) as caught:
+        run(*words)
+    return caught.value.fix.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        pytest.param(
+            "gpt-oss-120b --hosts spark --context 131072 --concurrency 64",
+            [
+                "medley plan gpt-oss-120b --hosts spark --concurrency 64 --context 14336",
+                "medley plan gpt-oss-120b --hosts spark --context 131072 --concurrency 8",
+                "medley plan gpt-oss-120b --hosts spark:4 --context 131072 --concurrency 64",
+            ],
+            id="less, or more hosts",
+        ),
+        pytest.param(
+            "glm-4.5-air --hosts=spark",
+            [
+                "medley plan glm-4.5-air-awq-fp16mix --hosts=spark",
+                "medley plan glm-4.5-air --hosts spark:2",
+            ],
+            id="in fewer bits, by its name",
+        ),
+        pytest.param(
+            "qwen3-8b --tp 3 --hosts spark:3",
+            ["medley plan qwen3-8b --hosts spark:3", "medley plan qwen3-8b --hosts spark:3 --pp 3"],
+            id="it does not divide so",
+        ),
+        pytest.param(
+            "qwen3-8b --hosts spark:2 --dp 3",
+            ["medley plan qwen3-8b --hosts spark:2"],
+            id="too few hosts for that",
+        ),
+        pytest.param(
+            "qwen3-8b --hosts spark --context 1000000",
+            ["medley plan qwen3-8b --hosts spark --context 40960"],
+            id="longer than the model can",
+        ),
+    ],
+)
+def test_each_command_fits(typed: str, expected: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    said = [line.partition("  #")[0] for line in fixes(*typed.split())]
+    assert said == expected
+    for line in said:
+        assert run(*shlex.split(line)[2:], "--json") == 0, line
+        assert json.loads(capsys.readouterr().out)["fit"]["short_bytes"] == 0
+
+
+def test_of_a_recorded_host(capsys: pytest.CaptureFixture[str]) -> None:
+    """As many like it as it takes, by what --hosts calls it."""
+    file = str(HOSTS / "spark-pair-a.txt")
+    *_, last = fixes("qwen2.5-72b-instruct", "--from", file, "--concurrency", "2")
+    command, _, why = last.partition("  # ")
+    assert command == "medley plan qwen2.5-72b-instruct --hosts spark:2 --concurrency 2"
+    assert why == "what 2 hosts like spark-pair-a would do"
+    assert run(*shlex.split(command)[2:]) == 0
+    assert "2 on spark-1, spark-2" in capsys.readouterr().out
+
+
+def test_what_no_table_has_in_fewer_bits() -> None:
+    command, _, why = fixes("qwen3-32b", "--hosts", "rtx-5090")[0].partition("  # ")
+    assert command == "medley plan ORG/NAME --hosts rtx-5090"
+    assert why == "a repository that has it in nvfp4: about 19.2 GiB, which fits"
+
+
+def test_hosts_of_the_cluster_that_are_missing_are_brought_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text("[hosts.spark-1]\n[hosts.spark-2]\n")
+    monkeypatch.setenv("MEDLEY_CLUSTER", str(file))
+    order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), Serving("Qwen/Qwen3-8B", "qwen3-8b"))
+    order = replace(
+        order, wanted=PlacementOptions(sizes=Sizes(stages=2)), typed=("medley", "serve", "qwen3-8b")
+    )
+    with pytest.raises(Problem) as caught:
+        placed(order, shape("qwen3-8b"), site("spark", "spark-1"))
+    first, *_ = caught.value.fix.splitlines()
+    assert first == "medley up  # 1 of the 2 hosts of cluster.toml are here; then the same again"

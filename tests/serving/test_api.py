@@ -1,0 +1,69 @@
+import pytest
+
+from medley.errors import Problem
+from medley.serving import api
+
+
+def test_nobody_listens_yet(free_port: int) -> None:
+    assert api.answered(f"http://127.0.0.1:{free_port}/v1", "tiny") is None
+
+
+def test_a_completion_is_answered(server: str) -> None:
+    completion = api.answered(server, "tiny")
+    assert completion is not None
+    assert (completion.text, completion.tokens) == (" ba lu", 2)
+    assert 0 < completion.seconds < 10
+
+
+def test_a_chat_comes_in_pieces_and_ends_with_its_speed(server: str) -> None:
+    *pieces, speed = api.chat(server, "tiny", "Hello", max_tokens=9)
+    assert pieces == ["so ", "it ", "is"]
+    assert isinstance(speed, api.AnswerSpeed)
+    assert (speed.prompt_tokens, speed.tokens) == (5, 3)
+    assert 0 < speed.first_token_s < speed.total_s
+    rate = speed.tokens_per_second
+    assert rate is not None
+    assert rate < 100, "three words, 20 ms after each"
+
+
+@pytest.mark.parametrize("server", ["breaks-off"], indirect=True)
+def test_an_answer_that_breaks_off_is_a_problem(server: str) -> None:
+    with pytest.raises(Problem, match="broke off") as caught:
+        list(api.chat(server, "tiny", "Hello", max_tokens=None))
+    assert "engine is gone" in caught.value.cause
+
+
+def test_another_models_name_is_a_problem(server: str) -> None:
+    with pytest.raises(Problem, match="refused") as caught:
+        list(api.chat(server, "huge", "Hello", max_tokens=None))
+    assert "404: The model `huge` does not exist." in caught.value.cause
+    with pytest.raises(Problem, match="refused"):
+        api.answered(server, "huge")
+
+
+@pytest.mark.parametrize(
+    ("written", "url"),
+    [
+        ("http://spark:8000/v1/", "http://spark:8000/v1"),
+        ("http://spark:8000", "http://spark:8000/v1"),
+        ("spark:8000", "http://spark:8000/v1"),
+        ("https://host/openai", "https://host/openai"),
+    ],
+)
+def test_base(written: str, url: str) -> None:
+    assert api.base(written) == url
+
+
+def test_models(server: str) -> None:
+    assert api.models(server) == ["tiny"]
+
+
+def test_no_server_is_a_problem(free_port: int) -> None:
+    with pytest.raises(Problem, match="no server answers") as caught:
+        api.models(f"http://127.0.0.1:{free_port}/v1")
+    assert "medley serve demo" in caught.value.fix
+
+
+def test_one_token_has_no_rate() -> None:
+    assert api.AnswerSpeed(5, 1, 0.5, 0.5).tokens_per_second is None
+    assert api.AnswerSpeed(5, 11, 0.5, 1.5).tokens_per_second == 10

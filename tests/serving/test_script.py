@@ -1,0 +1,130 @@
+"""What a script is started with: alone, on the ranks of a torchrun, and beside other replicas."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medley import config
+from medley.engine import Serving
+from medley.engine.launch import ENGINES, Launch, Order
+from medley.environment.tools import Tools
+from medley.model.resolve import Weights
+from medley.planner.placement import PlacementOptions
+from medley.planner.plan import Nodes, Plan
+from medley.schema import EngineName
+from medley.serving.script import PLAN, Script, described
+
+SCRIPT = Script(Path("/home/me/answers.py"), "print(1)\n", ("--limit", "5"))
+NODES = Nodes(2, 1, "10.0.0.1", 24_020, "10.0.0.2")
+
+
+@pytest.fixture(autouse=True)
+def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+
+
+def launch(plan: Plan, engine: EngineName = "vllm", script: Script = SCRIPT, kind: str = "cuda") -> Launch:
+    order = Order(
+        Weights("ORG/model", "ORG/model", None),
+        Serving("ORG/model", "ORG/model"),
+        PlacementOptions(engine=engine),
+    )
+    return script.launch(
+        order,
+        plan,
+        config.hosts()[kind],
+        tools=Tools(Path("/env/bin")),
+        environ={"PATH": "/usr/bin"},
+    )
+
+
+def plans(found: Launch) -> list[dict[str, Any]]:
+    return [json.loads(text) for name, text in found.files.items() if name.endswith(".json")]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_alone_it_is_python_with_a_plan(engine: EngineName, tmp_path: Path) -> None:
+    found = launch(Plan(tensor_parallel=2, gpus=(0, 1), why=("all fits",)), engine)
+    command = found.command
+    assert command.argv == ("/env/bin/python", "/home/me/answers.py", "--limit", "5")
+    assert command.env["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert command.env["PATH"] == "/env/bin:/usr/bin"
+    (name,) = (each for each in found.files if each.endswith(".json"))
+    assert command.env[PLAN] == name
+    assert Path(name).parent == tmp_path / "runs", "a model of the hub has a slash in its name"
+    plan = described(found)
+    size = {"vllm": "tensor_parallel_size", "sglang": "tp_size"}[engine]
+    assert plan["arguments"][size] == 2
+    assert (plan["engine"], plan["model"], plan["replica"], plan["replicas"]) == (engine, "ORG/model", 0, 1)
+    assert ("plan", "all fits") in found.why()
+    assert (f"{size}=2", "so many ranks share each layer") in found.why()
+
+
+def test_the_same_plan_is_the_same_file() -> None:
+    first, second = launch(Plan(sequences=4)), launch(Plan(sequences=4, why=("said otherwise",)))
+    assert first.files == second.files
+    assert first.files != launch(Plan(sequences=5)).files
+
+
+def test_over_ray_the_class_is_told_so() -> None:
+    found = launch(Plan(launcher="ray", stages=2, partition="3,3"))
+    assert described(found)["arguments"]["distributed_executor_backend"] == "ray"
+    assert found.command.env["VLLM_PP_LAYER_PARTITION"] == "3,3"
+
+
+def test_torchrun_starts_it_for_each_rank_of_this_host() -> None:
+    found = launch(Plan(launcher="mp", tensor_parallel=4, gpus=(0, 1), nodes=NODES))
+    assert found.command.argv == (
+        *("/env/bin/torchrun", "--nnodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.1"),
+        *("--master-port", "24020", "--nproc-per-node", "2", "/home/me/answers.py", "--limit", "5"),
+    )
+    told = described(found)["arguments"]
+    assert told["distributed_executor_backend"] == "external_launcher"
+    assert told["tensor_parallel_size"] == 4
+    assert not {"nnodes", "node_rank", "master_addr", "headless"} & set(told)
+    assert found.files["/home/me/answers.py"] == "print(1)\n", "it goes to the other hosts"
+
+
+def test_replicas_are_processes_with_gpus_of_their_own() -> None:
+    found = launch(Plan(tensor_parallel=2, replicas=2, gpus=(0, 1, 2, 3)))
+    python, program, *words = found.command.argv
+    assert (python, Path(program).name) == ("/env/bin/python", "replicas.py")
+    assert found.files[program], "it goes to the other hosts too"
+    assert words[2:] == ["--", "/home/me/answers.py", "--limit", "5"]
+    assert [found.files[name] for name in words[:2]] == [json.dumps(each, indent=1) for each in plans(found)]
+    assert [(each["replica"], each["replicas"]) for each in plans(found)] == [(0, 2), (1, 2)]
+    shown = [each["variables"]["CUDA_VISIBLE_DEVICES"] for each in plans(found)]
+    assert shown == ["0,1", "2,3"]
+    assert not [name for name in described(found)["arguments"] if "data_parallel" in name]
+
+
+def test_replicas_on_several_hosts_count_on() -> None:
+    plan = Plan(launcher="mp", replicas=4, replicas_here=2, replicas_before=2, gpus=(0, 1), nodes=NODES)
+    assert [each["replica"] for each in plans(launch(plan))] == [2, 3]
+    assert all("VLLM_DP_RANK" not in each["variables"] for each in plans(launch(plan)))
+
+
+def test_those_of_a_model_with_experts_know_of_each_other() -> None:
+    plan = Plan(launcher="mp", replicas=4, replicas_here=2, replicas_before=2, gpus=(0, 1), nodes=NODES)
+    first, second = plans(launch(plan, script=replace(SCRIPT, experts=True)))
+    assert first["variables"] == {
+        "VLLM_DP_SIZE": "4",
+        "VLLM_DP_RANK": "2",
+        "VLLM_DP_RANK_LOCAL": "0",
+        "VLLM_DP_MASTER_IP": "10.0.0.1",
+        "VLLM_DP_MASTER_PORT": "24020",
+    }
+    assert second["variables"]["VLLM_DP_RANK"] == "3"
+    (here, _) = plans(launch(Plan(replicas=2), script=replace(SCRIPT, experts=True, port=7)))
+    assert here["variables"]["VLLM_DP_MASTER_IP"] == "127.0.0.1"
+    assert here["variables"]["VLLM_DP_MASTER_PORT"] == "7"
+
+
+def test_sglangs_class_starts_its_own_replicas() -> None:
+    found = launch(Plan(replicas=2), "sglang")
+    assert described(found)["arguments"]["dp_size"] == 2
+    assert found.command.argv[0] == "/env/bin/python"
+    assert (described(found)["replica"], described(found)["replicas"]) == (0, 1)

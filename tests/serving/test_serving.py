@@ -1,0 +1,105 @@
+"""What a server runs stands beside its note, and comes back as it was."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from medley import config, serving
+from medley.engine import Serving
+from medley.engine.launch import Order, launch
+from medley.errors import Problem
+from medley.model.resolve import Weights
+from medley.planner import Device, HostLink, Layout, Stage
+from medley.planner.plan import Plan
+from medley.serving import Description
+
+LAYOUT = Layout((Stage((Device("vm", 0, "cpu", 1 << 30, 20.0, 0.5),), 6),), HostLink(1000, 50.0))
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    return tmp_path
+
+
+def made(*extra: str) -> Description:
+    host = config.hosts()["cpu"]
+    order = Order(Weights("demo", "/models/demo", None), Serving("/models/demo", "demo"), extra=extra)
+    started = launch(order, Plan(), host)
+    return serving.description(order, started, LAYOUT)
+
+
+def test_it_stands_there_while_its_server_runs() -> None:
+    with serving.keep_description(8123, made()):
+        assert serving.description_of(8123) == made()
+    assert serving.description_of(8123) is None
+    assert list(serving.folder().glob("*")) == []
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"engine": "other"}', "[1]"])
+def test_what_another_medley_wrote_is_not_known(text: str) -> None:
+    with serving.keep_description(8123, made()):
+        (serving.folder() / "8123.what").write_text(text)
+        assert serving.description_of(8123) is None
+
+
+@pytest.mark.parametrize("extra", [("--api-key", "sk-mine"), ("--api-key=sk-mine",)])
+def test_a_users_own_key_goes_no_further(extra: tuple[str, ...]) -> None:
+    found = made(*extra)
+    assert "sk-mine" not in str(dataclasses.asdict(found))
+    assert "API-KEY" in " ".join(found.argv)
+
+
+def test_a_note_lasts_as_long_as_its_server() -> None:
+    assert serving.newest() is None
+    with serving.note_server("http://127.0.0.1:1/v1", "a", 1):
+        found = serving.newest()
+        assert found is not None
+        assert (found.url, found.model) == ("http://127.0.0.1:1/v1", "a")
+    assert serving.newest() is None
+
+
+def test_the_note_of_a_process_that_is_gone_does_not_count(state: Path) -> None:
+    with serving.note_server("http://127.0.0.1:1/v1", "a", 1):
+        dead = {"url": "http://127.0.0.1:2/v1", "model": "b", "pid": 2**22 + 1}
+        (state / "serving" / "2.json").write_text(json.dumps(dead))
+        found = serving.newest()
+    assert found is not None
+    assert found.model == "a"
+
+
+def test_a_port_of_another_serve_is_a_problem() -> None:
+    serving.require_none(1)
+    with serving.note_server("http://127.0.0.1:1/v1", "a", 1):
+        with pytest.raises(Problem, match="taken by another medley serve") as caught:
+            serving.require_none(1)
+        serving.require_none(2)
+    assert "--port 2" in caught.value.fix
+
+
+def test_a_log_keeps_lines_as_they_come_and_the_log_before_it(state: Path) -> None:
+    path = state / "logs" / "serve.log"
+    for text in ("old", "new"):
+        with serving.log(path) as keep:
+            keep(text)
+            assert path.read_text() == f"{text}\n"
+    assert (path.with_name("serve.log.1")).read_text() == "old\n"
+
+
+def test_a_disk_that_is_full_costs_lines_and_not_the_server(tmp_path: Path) -> None:
+    """/dev/full says what a full disk does; the log's writer ended the server with a traceback."""
+    (tmp_path / "logs").mkdir()
+    log = tmp_path / "logs" / "serve-8000.log"
+    with serving.log(log) as keep:
+        keep("first")
+        os.dup2(os.open("/dev/full", os.O_WRONLY), handle_of(log))
+        keep("lost")
+    assert log.read_text() == "first\n"
+
+
+def handle_of(path: Path) -> int:
+    links = Path("/proc/self/fd")
+    return next(int(each.name) for each in links.iterdir() if each.exists() and each.samefile(path))

@@ -1,0 +1,120 @@
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from medley.command import Command
+from medley.engine.vllm import fatal, last_error
+from medley.errors import Problem
+from medley.explain import died
+from medley.process import Finished
+from medley.serving import api
+from medley.serving.supervise import supervise
+
+PROGRAM = Path(__file__).parents[1] / "engine_program.py"
+
+
+class Watched:
+    """One supervised run of the small engine."""
+
+    def __init__(self, port: int, behaviour: str, limit_s: float = 20) -> None:
+        self.lines: list[str] = []
+        self.ready: list[api.Completion] = []
+        self._command = Command((sys.executable, str(PROGRAM), str(port), behaviour))
+        self._url = f"http://127.0.0.1:{port}/v1"
+        self._limit_s = limit_s
+
+    def run(self, *, end: bool = False) -> None:
+        def ready(completion: api.Completion, _: float) -> None:
+            self.ready.append(completion)
+            if end:
+                raise KeyboardInterrupt
+
+        supervise(
+            self._command,
+            url=self._url,
+            model="tiny",
+            limit_s=self._limit_s,
+            log=Path("serve.log"),
+            on_line=self.lines.append,
+            on_ready=ready,
+            last_error=last_error,
+            fatal=fatal,
+        )
+
+
+def test_ctrl_c_after_it_is_ready_leaves_nothing(free_port: int) -> None:
+    watched = Watched(free_port, "well")
+    with pytest.raises(KeyboardInterrupt):
+        watched.run(end=True)
+    assert [completion.text for completion in watched.ready] == [" ba lu"]
+    assert watched.lines == ["starting"]
+    assert api.answered(f"http://127.0.0.1:{free_port}/v1", "tiny") is None
+    assert not _children()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "status", "what", "cause"),
+    [
+        pytest.param(
+            "dies-at-start", 4, "exit code 4 before it was ready", "RuntimeError: Engine core", id="at once"
+        ),
+        pytest.param(
+            "dies-at-first-request", 3, "exit code 3 before", "KeyError: 'cmpl-1'", id="at the first request"
+        ),
+    ],
+)
+def test_an_engine_that_dies_is_a_problem(
+    free_port: int, behaviour: str, status: int, what: str, cause: str
+) -> None:
+    with pytest.raises(Problem) as caught:
+        Watched(free_port, behaviour).run()
+    assert what in caught.value.what
+    assert cause in caught.value.cause
+    assert "serve.log" in caught.value.fix
+    assert caught.value.status == status
+
+
+def test_an_engine_that_dies_later_is_a_problem_too(free_port: int) -> None:
+    watched = Watched(free_port, "well")
+
+    def kill() -> None:
+        while not watched.ready:
+            time.sleep(0.02)
+        for pid in _children():
+            os.kill(pid, 9)
+
+    threading.Thread(target=kill).start()
+    with pytest.raises(Problem, match=r"exit code 137\n") as caught:
+        watched.run()
+    assert "killed it (SIGKILL)" in caught.value.cause
+    assert caught.value.status == 137
+
+
+def test_a_line_that_says_all_is_lost_ends_an_engine_that_goes_on(free_port: int) -> None:
+    watched = Watched(free_port, "loses-a-rank")
+    with pytest.raises(Problem, match="exit code 1") as caught:
+        watched.run()
+    assert caught.value.cause == "RayWorkerProc rank=[1] died unexpectedly"
+    assert watched.ready
+    assert not _children()
+
+
+def test_an_engine_that_is_never_ready_is_ended(free_port: int) -> None:
+    with pytest.raises(Problem, match=r"not ready after 0\.4 s") as caught:
+        Watched(free_port, "never-ready", limit_s=0.4).run()
+    assert caught.value.cause == "starting"
+    assert not _children()
+
+
+def test_a_quiet_end_is_still_a_failure() -> None:
+    problem = died(Finished(0, ()), ready=True, log=Path("x.log"), last_error=last_error)
+    assert (problem.status, problem.cause) == (1, "it said nothing")
+
+
+def _children() -> list[int]:
+    text = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
+    return [int(pid) for pid in text.split() if "engine_program" in Path(f"/proc/{pid}/cmdline").read_text()]

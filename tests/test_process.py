@@ -1,0 +1,105 @@
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from medley import process
+from medley.command import Command
+from medley.errors import Problem
+from medley.process import Process
+
+# A parent that starts a child in a session of its own, writes both pids and outlives SIGTERM.
+STUBBORN = """
+import os, pathlib, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()} {child.pid}")
+time.sleep(60)
+"""
+
+
+def test_a_transcript_of_this_host() -> None:
+    answers = process.ask(["echo one; echo two", "false", "medley-has-no-such-program", "cat"])
+    assert answers["echo one; echo two"].text == "one\ntwo\n"
+    assert answers["false"].status == 1
+    assert answers["medley-has-no-such-program"].status == 127
+    assert answers["cat"].status == 0, "a question must not read our own input"
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "lines"),
+    [
+        pytest.param("echo out; echo err >&2", 0, ("out", "err"), id="both streams"),
+        pytest.param("exit 7", 7, (), id="exit code"),
+        pytest.param("kill -9 $$", 137, (), id="killed"),
+    ],
+)
+def test_run(script: str, status: int, lines: tuple[str, ...]) -> None:
+    assert process.run(Command(("sh", "-c", script))) == process.Finished(status, lines)
+
+
+def test_lines_come_as_they_are_said() -> None:
+    said: list[str] = []
+    process.run(Command(("printf", "a\\nb\\n")), on_line=said.append)
+    assert said == ["a", "b"]
+
+
+def test_a_missing_program_is_a_problem() -> None:
+    with pytest.raises(Problem, match="cannot be started"):
+        process.run(Command(("medley-has-no-such-program",)))
+
+
+def test_past_its_limit_a_command_is_ended() -> None:
+    began = time.monotonic()
+    with pytest.raises(Problem, match="did not finish"):
+        process.run(Command(("sleep", "60")), limit_s=0.2)
+    assert time.monotonic() - began < 10
+
+
+def test_stop_ends_a_family_that_does_not_want_to(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    process = Process(Command((sys.executable, "-c", STUBBORN, str(pids))), lambda _: None)
+    _wait_for(pids)
+    process.stop(grace_s=0.3)
+    assert [pid for pid in pids.read_text().split() if _alive(int(pid))] == []
+
+
+def test_what_we_started_dies_with_us(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    parent = f"""
+import pathlib, time
+from medley import process as started
+from medley.command import Command
+process = started.Process(Command(("sleep", "60")), lambda _: None)
+pathlib.Path({str(pids)!r}).write_text(str(process.pid))
+time.sleep(60)
+"""
+    process = Process(Command((sys.executable, "-c", parent)), lambda _: None)
+    _wait_for(pids)
+    os.kill(process.pid, 9)
+    process.wait()
+    deadline = time.monotonic() + 5
+    while _alive(int(pids.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _alive(int(pids.read_text()))
+
+
+def _wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 10
+    while not (path.exists() and path.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert path.read_text()
+
+
+def _alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_waiting_ends_with_the_answer_or_with_its_time() -> None:
+    answers = iter((None, "", "yes", "never asked"))
+    assert process.wait_until(lambda: next(answers), 10, every_s=0.01) == "yes"
+    assert process.wait_until(lambda: 0, 0.05, every_s=0.01) == 0
+    assert process.wait_until(lambda: "at once", 0) == "at once"

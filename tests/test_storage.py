@@ -1,0 +1,165 @@
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from medley import storage
+from medley.errors import Problem
+
+
+def test_it_is_what_sha256sum_says(tmp_path: Path) -> None:
+    """So that a user can see for himself what was pinned."""
+    for name, text in (("b.py", "2\n"), ("a.py", "1\n")):
+        (tmp_path / name).write_text(text)
+    files = {name: storage.hash_file(tmp_path / name) for name in ("b.py", "a.py")}
+    said = subprocess.run(
+        "sha256sum a.py b.py | sha256sum",
+        shell=True,
+        check=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert storage.hash_all(files) == said.stdout.split()[0]
+
+
+def test_another_name_or_content_is_another() -> None:
+    one = storage.hash_bytes(b"1")
+    assert storage.hash_all({"a": one}) != storage.hash_all({"b": one})
+    assert storage.hash_all({"a": one}) != storage.hash_all({"a": storage.hash_bytes(b"2")})
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from medley import storage
+with storage.lock(Path(sys.argv[1])) as got:
+    print(got, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(
+    ("environ", "cache", "state"),
+    [
+        pytest.param({}, "{home}/.cache/medley", "{home}/.local/state/medley", id="usual"),
+        pytest.param({"XDG_CACHE_HOME": "/c", "XDG_STATE_HOME": "/s"}, "/c/medley", "/s/medley", id="XDG"),
+        pytest.param(
+            {"XDG_CACHE_HOME": "c", "XDG_STATE_HOME": ""},
+            "{home}/.cache/medley",
+            "{home}/.local/state/medley",
+            id="XDG that is relative or empty",
+        ),
+        pytest.param(
+            {"MEDLEY_CACHE": "/c", "MEDLEY_STATE": "/s", "XDG_CACHE_HOME": "/x"}, "/c", "/s", id="own"
+        ),
+    ],
+)
+def test_folders(environ: dict[str, str], cache: str, state: str) -> None:
+    home = Path.home()
+    assert (str(storage.cache(environ)), str(storage.state(environ))) == (
+        cache.format(home=home),
+        state.format(home=home),
+    )
+
+
+@pytest.mark.parametrize(("secret", "mode"), [(False, 0o644), (True, 0o600)], ids=["open", "secret"])
+def test_write(tmp_path: Path, mode: int, *, secret: bool) -> None:
+    path = tmp_path / "new" / "token"
+    storage.write(path, "one", secret=secret)
+    storage.write(path, "two", secret=secret)
+    assert path.read_text() == "two"
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert [each.name for each in path.parent.iterdir()] == ["token"]
+
+
+def test_a_write_that_fails_leaves_what_was(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    storage.write(path, "before")
+    with pytest.raises(UnicodeEncodeError):
+        storage.write(path, "after \ud800")
+    assert path.read_text() == "before"
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Problem, match="cannot be made"):
+        storage.make(tmp_path / "file" / "below")
+
+
+def hold(path: Path) -> "subprocess.Popen[str]":
+    env = os.environ | {"PYTHONPATH": str(Path(storage.__file__).parents[1])}
+    command = [sys.executable, "-c", HOLD, str(path)]
+    process = subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout
+    assert process.stdout.readline() == "True\n"
+    return process
+
+
+def test_a_lock_is_held_once_and_ends_with_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / "locks" / "one"
+    process = hold(path)
+    with storage.lock(path) as got:
+        assert not got
+    process.kill()
+    process.communicate()
+    with storage.lock(path) as got:
+        assert got
+
+
+def test_a_lock_is_waited_for_even_when_its_file_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "one"
+    process = hold(path)
+    waits = threading.Event()
+    got = threading.Event()
+
+    def wait() -> None:
+        with storage.lock(path, waits=waits.set):
+            got.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert waits.wait(10)
+    assert not got.is_set()
+    path.unlink()
+    process.communicate("")
+    thread.join(10)
+    assert got.is_set()
+    assert path.exists(), "it locked the file of that name, not the one that was removed"
+
+
+def test_sizes(tmp_path: Path) -> None:
+    assert storage.free_bytes(tmp_path / "not" / "there") > 0
+    (tmp_path / "a").write_bytes(b"x" * 100_000)
+    (tmp_path / "b").hardlink_to(tmp_path / "a")
+    assert 100_000 <= storage.size_bytes(tmp_path) < 150_000
+
+
+def test_remove(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "file").touch()
+    storage.remove(folder)
+    storage.remove(folder)
+    assert not folder.exists()
+
+
+def test_a_link_is_made_once_and_replaced_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "link"
+    storage.link(path, "/a")
+    first = path.lstat().st_ino
+    storage.link(path, "/a")
+    assert path.lstat().st_ino == first
+    (path.parent / f".link.{os.getpid()}").symlink_to("/left/by/one/that/was/killed")
+    storage.link(path, "/b")
+    assert str(path.readlink()) == "/b"
+    path.unlink()
+    path.write_text("a file in its place")
+    storage.link(path, "/c")
+    assert str(path.readlink()) == "/c"
+    assert [each.name for each in path.parent.iterdir()] == ["link"]
