@@ -128,6 +128,7 @@ def test_a_silent_one() -> None:
         there.greeted()
         with pytest.raises(Problem, match="b did not answer in time"):
             there.ask("look", {}, 0.5)
+        there.close(limit_s=0.2)
     with spoken("", hello="no greeting") as there, pytest.raises(Problem, match="b does not answer"):
         there.greeted(limit_s=0.5)
 
