@@ -5,6 +5,7 @@ python -m tests.architecture   write both into docs/architecture.md again
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -29,10 +30,7 @@ def modules() -> str:
         *sorted(PACKAGE.glob("*.py")),
         *(file for area in AREAS for file in sorted((PACKAGE / area).rglob("*.py"))),
     ]
-    rows = (
-        (file, (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n")[0])
-        for file in files
-    )
+    rows = ((file, (ast.get_docstring(_parsed(file)) or "").partition("\n")[0]) for file in files)
     names = (
         (str(file.relative_to(PACKAGE)).removesuffix("__init__.py").removesuffix(".py"), line)
         for file, line in rows
@@ -66,9 +64,14 @@ def _areas() -> Iterator[str]:
         yield f"{area:<12} {len(files):>2} modules  -> {' '.join(below) or '-'}"
 
 
+@lru_cache(maxsize=512)
+def _parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def _imported(file: Path) -> Iterator[str]:
     """The areas and plain modules that a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(_parsed(file)):
         if isinstance(node, ast.ImportFrom) and node.module:
             top, *rest = node.module.split(".")
             if top == "medley":
