@@ -1,3 +1,4 @@
+import gc
 import os
 import signal
 import socket
@@ -20,6 +21,12 @@ PROGRAM = Path(__file__).parent / "engine_program.py"
 # Many tests start medley: without bytecode each of its processes takes half a second to compile all modules.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_finish() -> None:
+    """What the collected tests hold stays to the end: the garbage collector need not look there again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
