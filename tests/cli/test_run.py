@@ -1,7 +1,6 @@
 """`medley run` with a real script in a virtualenv of one's own, which needs no engine to print something."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -31,9 +30,17 @@ time.sleep(600)
 """
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the demo model is made, once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def environment(tmp_path: Path) -> Path:
+def environment(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What --env takes for an environment with vLLM."""
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("MEDLEY_CACHE", str(cache))
     programs = tmp_path / "env" / "bin"
     programs.mkdir(parents=True)
     (programs / "python").symlink_to(sys.executable)
@@ -51,11 +58,6 @@ def verb(environment: Path, text: str, *words: str, switches: tuple[str, ...] = 
     return ["run", "--kind", "cpu", "--env", str(environment), *switches, "demo", str(script), *words]
 
 
-def own(environment: Path) -> dict[str, str]:
-    folder = environment.parent
-    return {"MEDLEY_STATE": f"{folder}/state", "MEDLEY_CACHE": f"{folder}/cache"}
-
-
 @pytest.fixture
 def typed(run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch) -> Typed:
     """Run the verb with TELLS in this process."""
@@ -63,18 +65,17 @@ def typed(run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPa
     def typed(
         environment: Path, *words: str, switches: tuple[str, ...] = (), **more: str
     ) -> tuple[int, str, str]:
-        for name, value in (own(environment) | more).items():
+        for name, value in more.items():
             monkeypatch.setenv(name, value)
         return run(*verb(environment, TELLS, *words, switches=switches))
 
     return typed
 
 
-def test_a_script_has_its_words_its_plan_and_its_own_stdout(environment: Path) -> None:
+def test_a_script_has_its_words_its_plan_and_its_own_stdout(environment: Path, cache: Path) -> None:
     words = ("--limit", "5", "--", "--help")
     run = subprocess.run(
         command(environment, TELLS, *words),
-        env=os.environ | own(environment),
         capture_output=True,
         text=True,
         check=False,
@@ -83,7 +84,7 @@ def test_a_script_has_its_words_its_plan_and_its_own_stdout(environment: Path) -
     (line,) = run.stdout.splitlines()
     said = json.loads(line)
     assert said["words"] == list(words)
-    assert said["plan"]["arguments"]["model"].startswith(f"{environment.parent}/cache/models/demo-")
+    assert said["plan"]["arguments"]["model"].startswith(f"{cache}/models/demo-")
     assert said["plan"]["arguments"]["enforce_eager"] is True
     assert "a note\n" in run.stderr
     assert "medley: $ env -u PYTHONPATH" in run.stderr
@@ -102,7 +103,6 @@ def test_ending_it_ends_what_it_started(environment: Path, number: signal.Signal
     # A shell ignores SIGINT in what it starts with &: this test may be part of that.
     run = subprocess.Popen(
         ["env", "--default-signal=INT", *command(environment, WAITS)],
-        env=os.environ | own(environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

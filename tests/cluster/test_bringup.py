@@ -107,7 +107,7 @@ def connections() -> Iterator[dict[tuple[str, ...], Kept]]:
 
 @pytest.fixture
 def kept(connections: dict[tuple[str, ...], Kept], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connect to the agents that earlier tests have started: these tests leave nothing behind in them."""
+    """Connect to the agents that earlier tests have started: a test leaves nothing behind in them."""
 
     def connected(name: str, target: str, command: Command) -> Kept:
         key = (name, *command.argv)
@@ -220,6 +220,7 @@ def test_a_port_of_ray_that_is_taken_keeps_its_host_out(desk: Desk) -> None:
         assert bringup.to_begin == ["one"]
 
 
+@pytest.mark.usefixtures("kept")
 def test_a_host_where_ray_does_not_start_is_withdrawn_and_the_others_go_on(desk: Desk) -> None:
     broken = desk.folder / "broken"
     copytree(desk.folder / "env", broken)
