@@ -5,6 +5,7 @@ python -m tests.architecture   write both into docs/architecture.md again
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -29,10 +30,7 @@ def modules() -> str:
         *sorted(PACKAGE.glob("*.py")),
         *(file for area in AREAS for file in sorted((PACKAGE / area).rglob("*.py"))),
     ]
-    rows = (
-        (file, (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n")[0])
-        for file in files
-    )
+    rows = ((file, _read(file)[0]) for file in files)
     names = (
         (str(file.relative_to(PACKAGE)).removesuffix("__init__.py").removesuffix(".py"), line)
         for file, line in rows
@@ -61,14 +59,21 @@ def plain() -> list[str]:
 def _areas() -> Iterator[str]:
     for area in AREAS:
         files = sorted((PACKAGE / area).rglob("*.py"))
-        used = {each for file in files for each in _imported(file)}
+        used = {each for file in files for each in _read(file)[1]}
         below = [each for each in AREAS if each in used and each != area]
         yield f"{area:<12} {len(files):>2} modules  -> {' '.join(below) or '-'}"
 
 
-def _imported(file: Path) -> Iterator[str]:
+@cache
+def _read(file: Path) -> tuple[str, frozenset[str]]:
+    """The first line of a file's docstring, and what it imports."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return (ast.get_docstring(tree) or "").partition("\n")[0], frozenset(_imported(tree))
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
     """The areas and plain modules that a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             top, *rest = node.module.split(".")
             if top == "medley":

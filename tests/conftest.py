@@ -1,16 +1,19 @@
+import gc
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from medley import process
 from medley.__main__ import main
 from medley.command import Command
 from medley.process import Process
 from medley.serving import api
+from medley.transcript import Transcript
 from tests.servers import Served, Start
 
 PROGRAM = Path(__file__).parent / "engine_program.py"
@@ -18,6 +21,12 @@ PROGRAM = Path(__file__).parent / "engine_program.py"
 # Many tests start medley: without bytecode each of its processes takes half a second to compile all modules.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_finish() -> None:
+    """What the collected tests hold stays to the end: the garbage collector need not look there again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -40,25 +49,50 @@ def run(
     return run
 
 
+@pytest.fixture(scope="module")
+def answers() -> dict[object, Transcript]:
+    return {}
+
+
 @pytest.fixture
-def free_port() -> int:
+def asked_once(answers: dict[object, Transcript], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask this host each question once for all tests of a module, which change nothing that it answers."""
+    really = process.ask
+
+    def ask(
+        questions: Iterable[str], variables: Mapping[str, str] | None = None, **limit: float
+    ) -> Transcript:
+        asked = (tuple(questions), frozenset((variables or {}).items()))
+        if asked not in answers:
+            answers[asked] = really(asked[0], variables, **limit)
+        return answers[asked]
+
+    monkeypatch.setattr(process, "ask", ask)
+
+
+def unused_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 @pytest.fixture
-def server(free_port: int, request: pytest.FixtureRequest) -> Iterator[str]:
+def free_port() -> int:
+    return unused_port()
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest) -> Iterator[str]:
     """The base URL of a small real server; a parameter says how it behaves."""
-    behaviour = getattr(request, "param", "well")
-    process = Process(Command((sys.executable, str(PROGRAM), str(free_port), behaviour)), lambda _: None)
-    url = f"http://127.0.0.1:{free_port}/v1"
+    behaviour, port = getattr(request, "param", "well"), unused_port()
+    engine = Process(Command((sys.executable, str(PROGRAM), str(port), behaviour)), lambda _: None)
+    url = f"http://127.0.0.1:{port}/v1"
     try:
         while not api.answered(url, "tiny"):
-            assert process.wait(0.05) is None
+            assert engine.wait(0.05) is None
         yield url
     finally:
-        process.stop()
+        engine.stop()
 
 
 @pytest.fixture

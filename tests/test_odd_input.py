@@ -27,7 +27,7 @@ def test_a_traceback_is_found() -> None:
 
 
 def test_a_slow_pattern_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(odd_input, "_GIVE_UP_S", 0.5)
+    monkeypatch.setattr(odd_input, "_GIVE_UP_S", 0.1)
     with pytest.raises(AssertionError, match=r"processor time|s$"):
         hold(lambda text: re.search(r"(a+)+$", text + "b"), texts(["aaa"]), 300)
 

@@ -11,6 +11,8 @@ from medley.errors import Problem
 from medley.measurement.bench import record
 from tests.measurement.bench.benches import bench
 
+pytestmark = pytest.mark.usefixtures("asked_once")
+
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

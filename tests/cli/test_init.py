@@ -10,6 +10,8 @@ import pytest
 from medley.cli.init import InitVerb
 from medley.errors import Problem
 
+pytestmark = pytest.mark.usefixtures("asked_once")
+
 
 @pytest.fixture(autouse=True)
 def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

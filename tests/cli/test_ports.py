@@ -8,6 +8,8 @@ from medley.cli import Usage
 from medley.cli.ports import PortsVerb
 from medley.errors import Problem
 
+pytestmark = pytest.mark.usefixtures("asked_once")
+
 
 def run(*words: str) -> None:
     PortsVerb.run(["medley ports", *words], exit=False)

@@ -1,11 +1,11 @@
 """`medley run` with a real script in a virtualenv of one's own, which needs no engine to print something."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from medley.cli.run import RunVerb
 from medley.errors import Problem
 from tests.servers import alive
 
+Typed = Callable[..., tuple[int, str, str]]
 TELLS = """
 import json, os, sys
 plan = json.load(open(os.environ["MEDLEY_PLAN"]))
@@ -22,16 +23,24 @@ print("a note", file=sys.stderr)
 sys.exit(int(os.environ.get("CODE", "0")))
 """
 WAITS = """
-import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+import subprocess, time
+child = subprocess.Popen(["sleep", "600"])
 print(child.pid, flush=True)
 time.sleep(600)
 """
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the demo model is made, once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def environment(tmp_path: Path) -> Path:
+def environment(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What --env takes for an environment with vLLM."""
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("MEDLEY_CACHE", str(cache))
     programs = tmp_path / "env" / "bin"
     programs.mkdir(parents=True)
     (programs / "python").symlink_to(sys.executable)
@@ -39,23 +48,34 @@ def environment(tmp_path: Path) -> Path:
     return programs.parent
 
 
-def command(environment: Path, text: str, *words: str, switches: tuple[str, ...] = ()) -> list[str]:
+def command(environment: Path, text: str, *words: str) -> list[str]:
+    return [sys.executable, "-m", "medley", *verb(environment, text, *words)]
+
+
+def verb(environment: Path, text: str, *words: str, switches: tuple[str, ...] = ()) -> list[str]:
     script = environment.parent / "script.py"
     script.write_text(text)
-    start = (sys.executable, "-m", "medley", "run", "--kind", "cpu", "--env", str(environment))
-    return [*start, *switches, "demo", str(script), *words]
+    return ["run", "--kind", "cpu", "--env", str(environment), *switches, "demo", str(script), *words]
 
 
-def variables(environment: Path, **more: str) -> dict[str, str]:
-    folder = environment.parent
-    return os.environ | {"MEDLEY_STATE": f"{folder}/state", "MEDLEY_CACHE": f"{folder}/cache", **more}
+@pytest.fixture
+def typed(run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """Run the verb with TELLS in this process."""
+
+    def typed(
+        environment: Path, *words: str, switches: tuple[str, ...] = (), **more: str
+    ) -> tuple[int, str, str]:
+        for name, value in more.items():
+            monkeypatch.setenv(name, value)
+        return run(*verb(environment, TELLS, *words, switches=switches))
+
+    return typed
 
 
-def test_a_script_has_its_words_its_plan_and_its_own_stdout(environment: Path) -> None:
+def test_a_script_has_its_words_its_plan_and_its_own_stdout(environment: Path, cache: Path) -> None:
     words = ("--limit", "5", "--", "--help")
     run = subprocess.run(
         command(environment, TELLS, *words),
-        env=variables(environment),
         capture_output=True,
         text=True,
         check=False,
@@ -64,7 +84,7 @@ def test_a_script_has_its_words_its_plan_and_its_own_stdout(environment: Path) -
     (line,) = run.stdout.splitlines()
     said = json.loads(line)
     assert said["words"] == list(words)
-    assert said["plan"]["arguments"]["model"].startswith(f"{environment.parent}/cache/models/demo-")
+    assert said["plan"]["arguments"]["model"].startswith(f"{cache}/models/demo-")
     assert said["plan"]["arguments"]["enforce_eager"] is True
     assert "a note\n" in run.stderr
     assert "medley: $ env -u PYTHONPATH" in run.stderr
@@ -72,12 +92,10 @@ def test_a_script_has_its_words_its_plan_and_its_own_stdout(environment: Path) -
     assert {line, "a note"} <= set(log.splitlines())
 
 
-def test_its_exit_code_is_ours(environment: Path) -> None:
-    run = subprocess.run(
-        command(environment, TELLS), env=variables(environment, CODE="7"), capture_output=True, check=False
-    )
-    assert run.returncode == 7
-    assert b"medley: script.py ended with exit code 7\n  cause: a note\n" in run.stderr
+def test_its_exit_code_is_ours(environment: Path, typed: Typed) -> None:
+    status, _, err = typed(environment, CODE="7")
+    assert status == 7
+    assert "medley: script.py ended with exit code 7\n  cause: a note\n" in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -85,7 +103,6 @@ def test_ending_it_ends_what_it_started(environment: Path, number: signal.Signal
     # A shell ignores SIGINT in what it starts with &: this test may be part of that.
     run = subprocess.Popen(
         ["env", "--default-signal=INT", *command(environment, WAITS)],
-        env=variables(environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -101,23 +118,14 @@ def test_ending_it_ends_what_it_started(environment: Path, number: signal.Signal
     assert not alive(child)
 
 
-def test_what_is_shown_can_be_run(environment: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    shown = subprocess.run(
-        command(environment, TELLS, "x", switches=("--dry-run", "--json")),
-        env=variables(environment),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    told = json.loads(shown.stdout)
+def test_what_is_shown_can_be_run(environment: Path, typed: Typed) -> None:
+    status, out, _ = typed(environment, "x", switches=("--dry-run", "--json"))
+    assert status == 0
+    told = json.loads(out)
     assert "enforce_eager=True" in [each["what"] for each in told["why"]]
-    subprocess.run(told["command"], shell=True, check=True)
-    said = json.loads(capfd.readouterr().out)
+    ran = subprocess.run(told["command"], shell=True, check=True, capture_output=True, text=True)
+    said = json.loads(ran.stdout)
     assert said == {"words": ["x"], "plan": told["plan"]}
-
-
-def run(*words: str) -> None:
-    RunVerb.run(["medley run", *words], exit=False)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +152,7 @@ def test_problems(
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path))
     with pytest.raises(Problem) as caught:
-        run(*words)
+        RunVerb.run(["medley run", *words], exit=False)
     assert problem in caught.value.what
 
 

@@ -3,12 +3,14 @@
 import io
 import os
 import pty
-import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from medley.__main__ import main
 from medley.cli import terminal
 from medley.cli.progress import Spinner
 from tests.odd_input import COUNTS, MEBIBYTE, hold, texts
@@ -52,35 +54,41 @@ def test_what_is_no_markup_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[/red] said" in capsys.readouterr().err
 
 
-def on_a_terminal(*words: str, home: Path) -> bytes:
-    """What a program writes to a terminal of its own."""
+def typed_on_a_terminal(monkeypatch: pytest.MonkeyPatch, *words: str) -> bytes:
+    """What `medley WORDS` writes where its output and its errors are a terminal."""
     ours, theirs = pty.openpty()
-    env = {**os.environ, "MEDLEY_STATE": str(home), "TERM": "xterm-256color"}
-    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
-        os.close(theirs)
-        said = b""
-        while True:
-            try:
-                chunk = os.read(ours, 4096)
-            except OSError:
-                break
-            if not chunk:
-                break
-            said += chunk
-        process.wait(30)
+    said: list[bytes] = []
+
+    def hear() -> None:
+        with suppress(OSError):  # its other end is closed
+            while chunk := os.read(ours, 4096):
+                said.append(chunk)
+
+    ear = threading.Thread(target=hear)
+    ear.start()
+    with os.fdopen(theirs, "w", encoding="utf-8") as stream, monkeypatch.context() as patched:
+        for name in ("stdout", "stderr"):
+            patched.setattr(sys, name, stream)
+        patched.setattr(sys, "argv", ["medley", *words])
+        main()
+        assert stream.isatty()
+        for each in (sys.stdout, sys.stderr):
+            each.flush()
+    ear.join(30)
     os.close(ours)
-    return said
+    return b"".join(said)
 
 
 @pytest.mark.parametrize("verb", ["facts", "doctor", "plan"])
-def test_a_transcript_that_somebody_sent(verb: str, tmp_path: Path) -> None:
+def test_a_transcript_that_somebody_sent(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (Path(__file__).parents[1] / "host" / "recorded" / "spark.txt").read_text(encoding="utf-8")
     hostile = text.replace("NVIDIA GB10", f"NVIDIA GB10{TITLE}{CLIPBOARD}").replace("MT2910", f"MT{TITLE}")
     assert hostile != text
     (tmp_path / "sent.txt").write_text(hostile, encoding="utf-8")
     model = ("gpt-oss-20b",) if verb == "plan" else ()
-    words = (sys.executable, "-m", "medley", verb, *model, "--from", str(tmp_path / "sent.txt"))
-    said = on_a_terminal(*words, home=tmp_path)
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    said = typed_on_a_terminal(monkeypatch, verb, *model, "--from", str(tmp_path / "sent.txt"))
     assert b"GB10" in said
     assert b"\x1b]" not in said
     assert b"\x07" not in said

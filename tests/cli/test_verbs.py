@@ -7,6 +7,7 @@ import pytest
 from medley.cli import VERBS
 
 Run = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("asked_once")
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 
 import pytest
 
-from medley.cluster import Cluster, ClusterHost, membership
+from medley.cluster import Cluster, ClusterHost, fleet, membership
 from medley.cluster.bringup import Bringup
 from medley.cluster.fleet import Fleet
+from medley.cluster.remote import Remote
+from medley.command import Command
 from medley.errors import Problem
 from medley.network import ports
 from medley.progress import SILENT
@@ -59,20 +61,61 @@ class Desk:
         return self.folder / f"s{name}"
 
 
-@pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+class Kept(Remote):
+    """A connection that one test leaves to the next."""
+
+    def hang_up(self) -> None: ...
+
+    def close(self, limit_s: float = 0) -> None: ...
+
+    def end(self) -> None:
+        super().hang_up()
+        super().close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("desk")
     programs = {"bin/ssh": SSH, "env/bin/ray": RAY, "env/bin/vllm": "", "env/bin/python": PYTHON}
     for name, text in programs.items():
-        program = tmp_path / name
+        program = folder / name
         program.parent.mkdir(parents=True, exist_ok=True)
         program.write_text(text)
         program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.setenv("MEDLEY_UNITS", "own")
-    yield Desk(tmp_path)
-    for state in tmp_path.glob("s?"):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
+        patched.setenv("MEDLEY_UNITS", "own")
+        yield folder
+
+
+@pytest.fixture
+def desk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    yield Desk(folder)
+    for state in folder.glob("s?"):
         monkeypatch.setenv("MEDLEY_STATE", str(state))
         membership.stop()
+        rmtree(state)
+
+
+@pytest.fixture(scope="module")
+def connections() -> Iterator[dict[tuple[str, ...], Kept]]:
+    found: dict[tuple[str, ...], Kept] = {}
+    yield found
+    for each in found.values():
+        each.end()
+
+
+@pytest.fixture
+def kept(connections: dict[tuple[str, ...], Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connect to the agents that earlier tests have started: a test leaves nothing behind in them."""
+
+    def connected(name: str, target: str, command: Command) -> Kept:
+        key = (name, *command.argv)
+        if key not in connections:
+            connections[key] = Kept(name, target, command)
+        return connections[key]
+
+    monkeypatch.setattr(fleet, "Remote", connected)
 
 
 @contextmanager
@@ -112,6 +155,7 @@ def test_a_cluster_is_brought_up_and_then_stands(desk: Desk) -> None:
             assert again.begun == []
 
 
+@pytest.mark.usefixtures("kept")
 def test_the_command_of_each_host_is_foretold(desk: Desk) -> None:
     with bringing_up(one=desk.host(7), two=desk.host(8, slots=3)) as bringup:
         told = wired(bringup).foretold()
@@ -120,6 +164,7 @@ def test_the_command_of_each_host_is_foretold(desk: Desk) -> None:
         assert not (desk.state(7) / "units").exists()
 
 
+@pytest.mark.usefixtures("kept")
 def test_a_host_that_shares_no_network_is_left_out(desk: Desk) -> None:
     with bringing_up(one=desk.host(7), two=desk.host(8), far=desk.host(9, *FAR)) as bringup:
         wired(bringup)
@@ -128,6 +173,7 @@ def test_a_host_that_shares_no_network_is_left_out(desk: Desk) -> None:
         assert list(bringup.ends) == ["one", "two"]
 
 
+@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize(
     ("engine", "rdma"),
     [
@@ -145,15 +191,17 @@ def test_the_links_are_those_that_the_engine_s_nccl_can_use(
         assert ["NCCL_IB_HCA" in each for each in named] == [rdma] * 3
 
 
-def test_a_host_with_another_medley_is_left_out(desk: Desk) -> None:
-    with bringing_up(one=desk.host(7), old=desk.host(8)) as bringup:
-        there = bringup.everyone.remotes["old"]
-        there.greeting = {**there.greeting, "medley": "0123456789abcdef"}
+@pytest.mark.usefixtures("kept")
+def test_a_host_with_another_medley_is_left_out(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    with bringing_up(one=desk.host(7), two=desk.host(8)) as bringup:
+        there = bringup.everyone.remotes["two"]
+        monkeypatch.setattr(there, "greeting", {**there.greeting, "medley": "0123456789abcdef"})
         wired(bringup)
-        assert bringup.everyone.failed["old"].what == "old runs another medley than this host"
+        assert bringup.everyone.failed["two"].what == "two runs another medley than this host"
         assert list(bringup.looks) == ["one"]
 
 
+@pytest.mark.usefixtures("kept")
 def test_without_its_head_there_is_no_cluster(desk: Desk) -> None:
     with bringing_up(one=desk.host(7, env=str(desk.folder / "none")), two=desk.host(8)) as bringup:
         wired(bringup)
@@ -161,6 +209,7 @@ def test_without_its_head_there_is_no_cluster(desk: Desk) -> None:
             bringup.prepare()
 
 
+@pytest.mark.usefixtures("kept")
 def test_a_port_of_ray_that_is_taken_keeps_its_host_out(desk: Desk) -> None:
     with bringing_up(one=desk.host(7), two=desk.host(8)) as bringup:
         wired(bringup)
@@ -171,6 +220,7 @@ def test_a_port_of_ray_that_is_taken_keeps_its_host_out(desk: Desk) -> None:
         assert bringup.to_begin == ["one"]
 
 
+@pytest.mark.usefixtures("kept")
 def test_a_host_where_ray_does_not_start_is_withdrawn_and_the_others_go_on(desk: Desk) -> None:
     broken = desk.folder / "broken"
     copytree(desk.folder / "env", broken)
@@ -184,6 +234,7 @@ def test_a_host_where_ray_does_not_start_is_withdrawn_and_the_others_go_on(desk:
         assert (desk.state(7) / "units/medley-ray.json").exists()
 
 
+@pytest.mark.usefixtures("kept")
 def test_a_host_that_ray_does_not_know_in_the_end_has_not_joined(desk: Desk) -> None:
     with bringing_up(one=desk.host(7), two=desk.host(8)) as bringup:
         wired(bringup)

@@ -78,7 +78,8 @@ def spoken(rest: str, hello: str = HELLO) -> Remote:
     return Remote("b", "b", Command(("python3", "-c", SAYS + rest, hello)))
 
 
-def test_it_says_what_it_is_and_answers() -> None:
+def test_it_says_what_it_is_and_answers_and_a_verb_is_typed_there() -> None:
+    said: list[str] = []
     with remote.local_remote("me") as there:
         greeting = there.greeted()
         assert greeting["medley"] == self_command.source_digest()
@@ -91,12 +92,6 @@ def test_it_says_what_it_is_and_answers() -> None:
         with pytest.raises(Problem, match="me: medley here knows no errand 'dance'"):
             there.ask("dance", {}, 10)
         assert there.ask("listen", {"address": "127.0.0.1", "starts": False, "head": False}, 10)["ports"]
-
-
-def test_a_verb_is_typed_there() -> None:
-    said: list[str] = []
-    with remote.local_remote("me") as there:
-        there.greeted()
         done = there.ask("type", {"words": ["plan"]}, 60, said.append)
     assert done["status"] == 2
     assert said[0].startswith("2medley plan: ")
@@ -128,6 +123,7 @@ def test_a_silent_one() -> None:
         there.greeted()
         with pytest.raises(Problem, match="b did not answer in time"):
             there.ask("look", {}, 0.5)
+        there.close(limit_s=0.2)
     with spoken("", hello="no greeting") as there, pytest.raises(Problem, match="b does not answer"):
         there.greeted(limit_s=0.5)
 

@@ -20,6 +20,7 @@ from tests.servers import alive
 
 LIMIT_S = 20
 SLEEPS = ("sh", "-c", "echo begun; exec sleep 600")
+HALF = '{"name": "medl'
 
 
 @pytest.fixture(autouse=True)
@@ -77,11 +78,6 @@ def test_started_again_it_takes_the_place_of_the_first() -> None:
     assert [state.name for state in units.states()] == ["medley-x"]
 
 
-def test_what_it_runs_has_its_variables() -> None:
-    units.start(unit("sh", "-c", 'echo "$WHO"; sleep 600'))
-    assert within(lambda: units.said("medley-x") == ["é x"])
-
-
 def test_killed_it_starts_anew_later_each_time() -> None:
     units.start(unit(*SLEEPS, restart=Restart(first_s=0.1, longest_s=0.2, limit=2)))
     for restarts in (1, 2, 2):
@@ -125,20 +121,21 @@ def test_a_keeper_that_is_killed_takes_it_along_and_a_boot_brings_it_back() -> N
     assert units.resume() == []
 
 
-def test_after_it_has_started_something_is_run() -> None:
-    units.start(unit(*SLEEPS, after=Command(("sh", "-c", "sleep 0.1; echo after"))))
-    assert within(lambda: units.said("medley-x") == ["begun", "after"])
+def test_it_has_its_variables_and_after_it_has_started_something_is_run() -> None:
+    says = ("sh", "-c", 'echo "$WHO"; exec sleep 600')
+    units.start(unit(*says, after=Command(("sh", "-c", "sleep 0.1; echo after"))))
+    assert within(lambda: units.said("medley-x") == ["é x", "after"])
 
 
-@pytest.mark.parametrize("suffix", ["state", "json"])
-@pytest.mark.parametrize("text", ["", '{"name": "medl'], ids=["empty", "half"])
-def test_a_file_that_lost_a_part_keeps_nothing_from_ending(suffix: str, text: str) -> None:
+@pytest.mark.parametrize(("suffix", "texts"), [("state", (HALF, "")), ("json", ("", HALF))])
+def test_a_file_that_lost_a_part_keeps_nothing_from_ending(suffix: str, texts: tuple[str, str]) -> None:
     units.start(unit(*SLEEPS))
     assert within(running)
     pid = running()
     assert pid
-    (units.folder() / f"medley-x.{suffix}").write_text(text)
-    assert (units.state("medley-x") or none()).running
+    for text in texts:
+        (units.folder() / f"medley-x.{suffix}").write_text(text)
+        assert (units.state("medley-x") or none()).running
     assert units.stop("medley-x")
     assert not alive(pid)
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -35,24 +35,30 @@ return JSON.stringify({
 })"""
 
 
+class Look(NamedTuple):
+    page: str
+    width: int
+    dark: bool = False
+
+
 def laid_out(
-    pages: Mapping[str, str], looks: list[tuple[str, int]], folder: Path, *, dark: bool = False
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """For each look (a page's name and a width) what the browser made of it; and what it asked of any server.
+    pages: Mapping[str, str], looks: list[Look], folder: Path
+) -> tuple[dict[Look, dict[str, Any]], list[str]]:
+    """What the browser made of each look, and what it asked of any server.
 
     Every name in the world leads to a server here, so a page that asks for anything is seen to do so.
     """
     asked: list[str] = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(pages, asked))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    port, found = server.server_address[1], []
+    port, found = server.server_address[1], {}
     try:
         with browser(folder, f"--host-resolver-rules=MAP * 127.0.0.1:{port}") as shown:
-            for number, (name, width) in enumerate(looks):
-                shown.size(width, _HEIGHT, dark=dark)
-                shown.goes(f"http://here.test:{port}/{name}?{number}")
+            for number, look in enumerate(looks):
+                shown.size(look.width, _HEIGHT, dark=look.dark)
+                shown.goes(f"http://here.test:{port}/{look.page}?{number}")
                 shown.waits(f"location.search === '?{number}' && document.readyState === 'complete'")
-                found.append(json.loads(shown.says(f"(() => {{{_SEEN}}})()")))
+                found[look] = json.loads(shown.says(f"(() => {{{_SEEN}}})()"))
     finally:
         server.shutdown()
         server.server_close()

@@ -66,14 +66,15 @@ def running(seen: Seen) -> Iterator[Seen]:
         thread.join()
 
 
-@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate, and is not here")
-@pytest.mark.parametrize("scheme", ["https", "HTTPS", "Https"])
-def test_a_server_with_its_own_certificate_gets_no_key(scheme: str, tmp_path: Path) -> None:
-    (tmp_path / "openssl.cnf").write_text("[req]\ndistinguished_name = name\n[name]\n")
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A server's own, and its key."""
+    folder = tmp_path_factory.mktemp("certificate")
+    (folder / "openssl.cnf").write_text("[req]\ndistinguished_name = name\n[name]\n")
     words = (
         "req",
         "-config",
-        str(tmp_path / "openssl.cnf"),
+        str(folder / "openssl.cnf"),
         "-x509",
         "-newkey",
         "rsa:2048",
@@ -83,11 +84,17 @@ def test_a_server_with_its_own_certificate_gets_no_key(scheme: str, tmp_path: Pa
         "-days",
         "2",
     )
-    files = ("-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "cert"))
+    files = ("-keyout", str(folder / "key"), "-out", str(folder / "cert"))
     subprocess.run(("openssl", *words, *files), check=True, capture_output=True)
+    return folder / "cert", folder / "key"
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate, and is not here")
+@pytest.mark.parametrize("scheme", ["https", "HTTPS", "Https"])
+def test_a_server_with_its_own_certificate_gets_no_key(scheme: str, certificate: tuple[Path, Path]) -> None:
     with running(Seen(json.dumps(MODELS).encode())) as seen:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+        context.load_cert_chain(*certificate)
         seen.server.socket = context.wrap_socket(seen.server.socket, server_side=True)
         seen.server.handle_error = lambda *_: None  # type: ignore[method-assign] # the client hangs up, rightly
         with pytest.raises(Problem, match="no server answers") as problem:

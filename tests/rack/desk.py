@@ -1,6 +1,5 @@
 """A desk is a rack whose hosts let one another in by ssh, and a cluster.toml that names them."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -73,10 +72,14 @@ class Desk:
 
     def become(self, true: Callable[[dict[str, str]], bool], limit_s: float = 120) -> dict[str, str]:
         """The first `status` of which that is true."""
-        deadline = time.monotonic() + limit_s
-        while not true(found := self.states()):
-            assert time.monotonic() < deadline, found
-            time.sleep(0.5)
+        found: dict[str, str] = {}
+
+        def is_true() -> bool:
+            found.clear()
+            found.update(self.states())
+            return true(found)
+
+        assert within(limit_s, is_true), found
         return found
 
     def all_up(self, limit_s: float = 120) -> None:

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from tests.rack.conftest import Up
+from tests.rack.conftest import Alone, Up
 from tests.rack.matrix import CELLS, Cell, Matrix, Running, rows
 from tests.rack.patience import within
-from tests.rack.tokens import CLEAR_NATS, PROMPTS, TOKENS, Answer, asked
+from tests.rack.tokens import CLEAR_NATS, PROMPTS, TOKENS, asked
 
 pytestmark = pytest.mark.rack
 LOSS_LIMIT_S = 30
@@ -18,15 +18,12 @@ SOME = (
 )
 
 
-def test_some_give_the_tokens_of_one_host_and_name_a_rank_that_is_killed(rack: Up) -> None:
+def test_some_give_the_tokens_of_one_host_and_name_a_rank_that_is_killed(rack: Up, alone: Alone) -> None:
+    tokens = {cell.engine: alone(cell.engine).tokens for cell, _ in SOME}
     matrix = Matrix(rack(2))
-    alone: dict[str, Answer] = {}
     for cell, rank in SOME:
-        if cell.engine not in alone:
-            alone[cell.engine], _ = matrix.answer(Cell(cell.engine, "solo"))
-            assert alone[cell.engine].margin > CLEAR_NATS
         with matrix.running(cell) as run:
-            assert asked(matrix.rack.hosts[0]).tokens == alone[cell.engine].tokens, cell.name
+            assert asked(matrix.rack.hosts[0]).tokens == tokens[cell.engine], cell.name
             matrix.rack.hosts[1].says("pkill", "-KILL", "-f", rank)
             named_for_loss(matrix, run)
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from medley import config
 from medley.errors import Problem
@@ -155,10 +156,16 @@ def locked() -> dict[str, Versions]:
 
 
 def _pinned(lock: str, alias: Mapping[str, str]) -> dict[str, str]:
-    pins = dict(_PIN.findall(lock))
+    pins = _pins(lock)
     found = {name: pins.get(name) or pins.get(alias.get(name, "")) for name in (*TITLES, "ray")}
     found["nccl"] = next((version for name, version in pins.items() if _NCCL.match(name)), None)
     return {name: version.partition("+")[0] for name, version in found.items() if version}
+
+
+@lru_cache(maxsize=16)
+def _pins(lock: str) -> Mapping[str, str]:
+    """Every version in a lock, read once per process, because each hypothetical host asks for some."""
+    return dict(_PIN.findall(lock))
 
 
 def nccl(engine: EngineName, sources: Iterable[EngineSource] = ()) -> tuple[int, ...]:

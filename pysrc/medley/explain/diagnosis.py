@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -73,7 +74,13 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
 def check() -> dict[Path, Problem | None]:
     """Every file of known failures, and what is wrong with it."""
     own, shipped = patterns.files()
-    return _checked(own, patterns.load()) | _checked(shipped, patterns.load(user=False))
+    return _checked(own, patterns.load()) | _shipped_checked(tuple(shipped))
+
+
+@cache
+def _shipped_checked(shipped: tuple[Path, ...]) -> dict[Path, Problem | None]:
+    """Once per process: what comes with medley does not change meanwhile."""
+    return _checked(shipped, patterns.load(user=False))
 
 
 def _checked(paths: Iterable[Path], known: Known) -> dict[Path, Problem | None]:

@@ -1,12 +1,14 @@
 """`medley agent` as another host talks to it: a real process, one JSON object a line."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,15 @@ from medley.cluster import self_command
 
 
 class Agent:
-    def __init__(self) -> None:
-        words = (sys.executable, "-m", "medley", "agent")
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.process = subprocess.Popen(
+            (sys.executable, "-m", "medley", "agent"),
+            env=os.environ | {"MEDLEY_STATE": str(state)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def heard(self) -> dict[str, Any]:
         assert self.process.stdout
@@ -42,10 +50,9 @@ class Agent:
         return self.process.wait(20)
 
 
-@pytest.fixture
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
-    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
-    found = Agent()
+@contextmanager
+def greeted(state: Path) -> Iterator[Agent]:
+    found = Agent(state)
     greeting = found.heard()
     assert (greeting["medley"], greeting["host"]) == (self_command.source_digest(), socket.gethostname())
     assert abs(greeting["epoch_s"] - time.time()) < 10
@@ -55,8 +62,16 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
         pass
 
 
-def test_it_ends_with_its_input(agent: Agent) -> None:
-    assert agent.hang_up() == 128 + signal.SIGTERM, "as in the middle of an errand"
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    """One for all errands: whatever one asks, the next is answered."""
+    with greeted(tmp_path_factory.mktemp("agent") / "state") as found:
+        yield found
+
+
+def test_it_ends_with_its_input(tmp_path: Path) -> None:
+    with greeted(tmp_path) as agent:
+        assert agent.hang_up() == 128 + signal.SIGTERM, "as in the middle of an errand"
 
 
 @pytest.mark.parametrize(
@@ -90,27 +105,28 @@ def test_what_cannot_be_mended_is_a_problem_with_its_last_words(agent: Agent) ->
     assert (problem["what"], problem["cause"]) == ("it could not be mended: sh -c echo no; exit 4", "no")
 
 
-def test_hung_up_on_in_the_middle_it_ends_what_it_runs(agent: Agent) -> None:
+def test_hung_up_on_in_the_middle_it_ends_what_it_runs(tmp_path: Path) -> None:
     words = ["sh", "-c", "echo $$; exec sleep 600"]
-    child = process_identity.of(int(agent.asked("mend", words=words, unasked=[], root=False)["note"]))
-    assert child
-    agent.hang_up()
-    assert child.ends_within(10)
+    with greeted(tmp_path) as agent:
+        child = process_identity.of(int(agent.asked("mend", words=words, unasked=[], root=False)["note"]))
+        assert child
+        agent.hang_up()
+        assert child.ends_within(10)
 
 
-def test_the_token_of_a_head_and_where_there_is_none(agent: Agent, tmp_path: Path) -> None:
+def test_the_token_of_a_head_and_where_there_is_none(agent: Agent) -> None:
     assert "problem" in agent.asked("token")
-    (tmp_path / "state").mkdir(exist_ok=True)
-    (tmp_path / "state/token").write_text(f"{'ab' * 32}\n")
-    (tmp_path / "state/token").chmod(0o600)
+    agent.state.mkdir(exist_ok=True)
+    (agent.state / "token").write_text(f"{'ab' * 32}\n")
+    (agent.state / "token").chmod(0o600)
     assert agent.asked("token") == {"said": {"token": "ab" * 32}}
 
 
-def test_all_of_it_is_ended_and_its_files_go(agent: Agent, tmp_path: Path) -> None:
+def test_all_of_it_is_ended_and_its_files_go(agent: Agent) -> None:
     for name in ("token", "gathered.json", "sglang-8000.yaml", "units/old.state", "vllm/x"):
-        file = tmp_path / "state" / name
+        file = agent.state / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("{}")
     assert agent.asked("end", part=False) == {"note": "end Ray …"}
     assert agent.heard() == {"said": {"ended": 0, "left": []}}
-    assert [file for file in (tmp_path / "state").rglob("*") if file.is_file()] == []
+    assert [file for file in agent.state.rglob("*") if file.is_file()] == []

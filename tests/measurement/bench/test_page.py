@@ -5,7 +5,6 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from medley.measurement.bench.page import (
 )
 from tests.measurement import pages
 from tests.measurement.bench.benches import about, bench
-from tests.measurement.pages import laid_out
+from tests.measurement.pages import Look, laid_out
 
 MANY = bench(load=BenchLoad((1, 2, 4, 8, 16, 32), 3, 32, 16, requests=8), factors=(1, 0.97, 1.05))
 OTHER = bench("20261122-154510-demo-cd34", factors=(1.2, 1.1, 1.35))
@@ -50,15 +49,27 @@ def test_its_data_is_the_record_whatever_stands_in_that() -> None:
     assert json.loads(found[1]) == [json.loads(json.dumps(made.table))]
 
 
+LIGHT = [Look(name, width) for name in ("one", "many", "two") for width in (PHONE, DESKTOP)]
+DARK = [Look(name, PHONE, dark=True) for name in ("one", "asking", "open")]
+Shown = tuple[dict[Look, dict[str, Any]], list[str]]
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    """Every page in one browser, and what was asked of any server."""
+    made = page(bench())
+    asking = made.replace("<main>", '<main><img src="http://elsewhere.test/x.png">')
+    open_ = re.sub(r"<meta http-equiv[^>]*>", "", asking)
+    of_ours = {"one": made, "many": page(MANY), "two": comparison(bench(), OTHER)}
+    folder = tmp_path_factory.mktemp("browser")
+    return laid_out({**of_ours, "asking": asking, "open": open_}, LIGHT + DARK, folder)
+
+
 @pages.needed
-def test_a_browser_shows_all_of_it_on_a_phone_and_on_a_desk(tmp_path: Path) -> None:
-    pages = {"one": page(bench()), "many": page(MANY), "two": comparison(bench(), OTHER)}
-    looks = [(name, width) for name in pages for width in (PHONE, DESKTOP)]
-    found, asked = laid_out(pages, looks, tmp_path)
-    assert {each.partition("/")[2] for each in asked} == set(pages)
-    assert {each.partition("/")[0] for each in asked} == {"here.test"}
-    for (name, width), seen in zip(looks, found, strict=True):
-        told = f"{name} at {width}"
+def test_a_browser_shows_all_of_it_on_a_phone_and_on_a_desk(shown: Shown) -> None:
+    found = [shown[0][look] for look in LIGHT]
+    for look, seen in zip(LIGHT, found, strict=True):
+        told = f"{look.page} at {look.width}"
         assert seen["scrolls"] <= 0, told
         assert seen["outside"] == [], told
         assert len(seen["plots"]) == 3, told
@@ -79,16 +90,18 @@ def test_a_browser_shows_all_of_it_on_a_phone_and_on_a_desk(tmp_path: Path) -> N
 
 
 @pages.needed
-def test_in_the_dark_it_is_dark_and_what_a_page_asks_for_is_seen_here(tmp_path: Path) -> None:
-    made = page(bench())
-    asking = made.replace("<main>", '<main><img src="http://elsewhere.test/x.png">')
-    open_ = re.sub(r"<meta http-equiv[^>]*>", "", asking)
-    looks = [("made", PHONE), ("asking", PHONE), ("open", PHONE)]
-    found, asked = laid_out({"made": made, "asking": asking, "open": open_}, looks, tmp_path, dark=True)
-    ink, paper = brightness(found[0])
+def test_in_the_dark_it_is_dark(shown: Shown) -> None:
+    ink, paper = brightness(shown[0][DARK[0]])
     assert ink - paper > 180
-    # Without its policy it would ask, so that with it nothing is asked says something.
-    assert [each for each in asked if "elsewhere" in each] == ["elsewhere.test/x.png"]
+
+
+@pages.needed
+def test_a_page_asks_for_nothing_else_and_without_its_policy_it_would(shown: Shown) -> None:
+    asked = [each.partition("/") for each in shown[1]]
+    here = {name for host, _, name in asked if host == "here.test"}
+    assert here == {look.page for look in LIGHT + DARK}
+    # Of the page without its policy alone: that it is seen says that of the others nothing was asked.
+    assert ["".join(each) for each in asked if each[0] != "here.test"] == ["elsewhere.test/x.png"]
 
 
 def brightness(seen: dict[str, Any]) -> tuple[float, float]:

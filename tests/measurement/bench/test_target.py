@@ -16,6 +16,7 @@ from medley.progress import SILENT, SilentProgress
 from medley.serving import Description
 
 LOAD = BenchLoad((1, 4))
+pytestmark = pytest.mark.usefixtures("asked_once")
 
 
 @pytest.fixture(autouse=True)

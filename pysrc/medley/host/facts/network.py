@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from ipaddress import IPv4Interface, IPv4Network
 from typing import Any
 
@@ -79,7 +80,7 @@ class Address:
     prefix: int
     secondary: bool = False
 
-    @property
+    @cached_property
     def at(self) -> IPv4Interface:
         """With its network; as text `10.0.0.1/24`."""
         return IPv4Interface(f"{self.ip}/{self.prefix}")
