@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import psutil
 
 from medley.host.facts.network import link_kind
-from medley.measurement.monitor import CpuSample, LinkSample, MemorySample, RdmaPortSample, Sample
+from medley.measurement.monitor import CpuSample, LinkSample, MemorySample, Sample
 from medley.measurement.monitor.gpu import GpuSampler
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def retransmits(snmp: str) -> int | None:
     return int(count) if count.isdecimal() else None
 
 
-def _port(folder: Path, files: list[Path]) -> RdmaPortSample:
+def _port(folder: Path, files: list[Path]) -> LinkSample:
     """Data in bytes, and only counters that are known here."""
     state, rate = _text(folder / "state"), _text(folder / "rate").split()
     counters = {}
@@ -159,11 +159,13 @@ def _port(folder: Path, files: list[Path]) -> RdmaPortSample:
         if (count := _number(file)) is not None:
             words = _WORDS.get(file.name)
             counters[words or file.name] = count * _WORD_BYTES if words else count
-    return RdmaPortSample(
+    return LinkSample(
         name=f"{folder.parents[1].name}/{folder.name}",
+        index=0,
         counters=counters,
-        active=state.endswith(" ACTIVE") if state else None,
+        up=state.endswith(" ACTIVE") if state else None,
         mbit=round(float(rate[0]) * 1000) if rate[1:2] == ["Gb/sec"] else None,
+        kind="rdma",
     )
 
 
