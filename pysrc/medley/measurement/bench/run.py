@@ -2,8 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,13 +34,15 @@ def measure(target: BenchTarget, load: BenchLoad, limit_s: float, progress: Prog
         expected=target.expected(load, progress),
     )
     runner = Runner(progress, limit_s, _have_gpus(target.transcripts))
-    with _saving(made, progress) as save:
+
+    def results() -> Iterator[tuple[Done]]:
         for run in load.runs():
             done = runner.run(target, run)
             rate = done.figures.output_tokens_per_s
             progress.note(f"{run}: {rate:.1f} tokens/s" if rate else str(run))
-            made = save(replace(made, done=(*made.done, done)))
-        return save(replace(made, whole=True))
+            yield (done,)
+
+    return _kept(made, results(), progress)
 
 
 def measure_offline(target: OfflineTarget, load: BenchLoad, limit_s: float, progress: Progress) -> Record:
@@ -54,10 +55,8 @@ def measure_offline(target: OfflineTarget, load: BenchLoad, limit_s: float, prog
         about=conditions(what.engine, what.programs, target.transcripts, what),
     )
     runner = Runner(progress, limit_s, _have_gpus(target.transcripts))
-    with _saving(made, progress) as save:
-        for mode, run in target.runs(load, progress):
-            made = save(replace(made, done=(*made.done, *runner.run_offline(target, mode, run))))
-        return save(replace(made, whole=True))
+    results = (runner.run_offline(target, mode, run) for mode, run in target.runs(load, progress))
+    return _kept(made, results, progress)
 
 
 def _new_id(model: str) -> tuple[str, str, str]:
@@ -71,23 +70,20 @@ def _have_gpus(transcripts: Mapping[str, Transcript]) -> bool:
     return any(facts.facts(each).gpus for each in transcripts.values())
 
 
-@contextmanager
-def _saving(made: Record, progress: Progress) -> Iterator[Callable[[Record], Record]]:
-    """Yield a function that keeps a record; where the body breaks off, note what is kept."""
-    last = made
-
-    def save(made: Record) -> Record:
-        nonlocal last
-        record.save(made)
-        last = made
-        return made
-
+def _kept(made: Record, results: Iterable[tuple[Done, ...]], progress: Progress) -> Record:
+    """The record with these results, saved after each; where they break off, note what is kept."""
     try:
-        yield save
+        for done in results:
+            more = replace(made, done=(*made.done, *done))
+            record.save(more)
+            made = more
+        whole = replace(made, whole=True)
+        record.save(whole)
     except BaseException:
-        if count := len(last.counted):
-            progress.note(f"stopped; {count} of its runs are kept: medley bench show {last.id}")
+        if count := len(made.counted):
+            progress.note(f"stopped; {count} of its runs are kept: medley bench show {made.id}")
         raise
+    return whole
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from medley.host.facts import GIB
-from medley.measurement.monitor import GpuSample
 from medley.measurement.monitor.rates import EngineRates, Flow, Rates
 from medley.planner.report import printable
 
@@ -113,7 +112,9 @@ def gpus(hosts: RatesByHost) -> Iterator[Row]:
             Cell(f"{printable(host)} {gpu.index}"),
             Cell(printable(gpu.name.removeprefix("NVIDIA "))),
             share(gpu.busy),
-            _gpu_memory(gpu),
+            Cell("the host's", "dim")
+            if gpu.memory_total_bytes is None
+            else memory(gpu.memory_used_bytes or 0, gpu.memory_total_bytes),
             Cell(f"{gpu.temperature_c:.0f} °C", "warn" if gpu.temperature_c >= _HOT_C else "")
             if gpu.temperature_c is not None
             else NOTHING,
@@ -121,12 +122,6 @@ def gpus(hosts: RatesByHost) -> Iterator[Row]:
             _limited(gpu.clock_mhz, gpu.clock_most_mhz, "MHz"),
             Cell(", ".join(gpu.held_back), "warn") if gpu.held_back else NOTHING,
         )
-
-
-def _gpu_memory(gpu: GpuSample) -> Cell:
-    if gpu.memory_total_bytes is None:
-        return Cell("the host's", "dim")
-    return memory(gpu.memory_used_bytes or 0, gpu.memory_total_bytes)
 
 
 def links(hosts: RatesByHost) -> Iterator[Row]:

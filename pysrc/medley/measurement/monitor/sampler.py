@@ -83,10 +83,16 @@ class HostSampler:
 
     def network(self) -> Sample:
         """A sample without GPUs and engines, but with every link."""
-        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+        memory, swap, spent = psutil.virtual_memory(), psutil.swap_memory(), psutil.cpu_times()
         return Sample(
             at_s=time.clock_gettime(time.CLOCK_BOOTTIME),
-            cpu=_cpu(),
+            # Guest time is counted in user time already.
+            cpu=CpuSample(
+                threads=psutil.cpu_count() or 1,
+                busy_s=spent.user + spent.nice + spent.system + spent.irq + spent.softirq + spent.steal,
+                idle_s=spent.idle + spent.iowait,
+                load=psutil.getloadavg()[0],
+            ),
             memory=MemorySample(memory.total, memory.available, swap.total, swap.free),
             links=tuple(self._links()),
             ports=tuple(_port(folder, files) for folder, files in self._ports()),
@@ -132,14 +138,6 @@ def _kind(folder: Path) -> str:
         made_as=uevent.get("DEVTYPE", ""),
         driver=driver.resolve().name if driver.exists() else None,
     )
-
-
-def _cpu() -> CpuSample:
-    """Guest time is counted in user time already."""
-    spent = psutil.cpu_times()
-    idle = spent.idle + spent.iowait
-    busy = spent.user + spent.nice + spent.system + spent.irq + spent.softirq + spent.steal
-    return CpuSample(threads=psutil.cpu_count() or 1, busy_s=busy, idle_s=idle, load=psutil.getloadavg()[0])
 
 
 def retransmits(snmp: str) -> int | None:
