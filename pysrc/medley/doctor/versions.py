@@ -173,7 +173,6 @@ def _listed(by_host: Mapping[str, str]) -> str:
 
 @host_check("own-environment", "the virtualenv that cluster.toml names")
 def own_environment(host: ExaminedHost) -> Iterator[Check]:
-    """Ray and an engine are in it."""
     named, keeping = host.member.env, host.health.keeping
     if not named or "/" not in named:
         return

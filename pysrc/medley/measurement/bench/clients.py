@@ -25,8 +25,6 @@ _ODD_RESULT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticErr
 
 @dataclass(frozen=True)
 class ServedModel:
-    """The server that is measured."""
-
     base: str
     """Its address, without /v1."""
     path: str
@@ -38,7 +36,6 @@ class ServedModel:
     key: str | None = None
     """The file of its key."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the client."""
 
     def command(self, *argv: str) -> Command:
         secrets = {KEY: self.key} if self.key else {}
@@ -47,8 +44,6 @@ class ServedModel:
 
 
 class Client(ABC):
-    """The benchmark client of an engine."""
-
     SERVER_FLAGS: frozenset[str]
     """Flags that mean something to a server alone, so that the offline modes do not know them."""
     LATENCY_IDS = 0

@@ -25,7 +25,6 @@ _SHOWN_LINES = 12
 
 
 def measure(target: BenchTarget, load: BenchLoad, limit_s: float, progress: Progress) -> Record:
-    """All runs of the load."""
     made = Record(
         *_new_id(target.model),
         engine=target.engine,

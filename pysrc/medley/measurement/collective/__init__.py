@@ -20,8 +20,6 @@ _SMALLEST_BYTES, _LARGEST_BYTES = 4, 4 << 30
 
 @dataclass(frozen=True)
 class Participant:
-    """A host that takes part."""
-
     address: str
     name: str
     interface: str | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from medley.host.facts import GIB
-from medley.measurement.monitor.rates import EngineRates, Flow, Rates
+from medley.measurement.monitor.rates import Flow, Rates
 from medley.planner.report import printable
 
 Mood = Literal["", "good", "warn", "bad", "dim"]
@@ -89,7 +89,9 @@ def engines(hosts: RatesByHost) -> Iterator[Row]:
         yield (
             Cell(printable(host)),
             Cell(printable(each.model)),
-            _state(each),
+            Cell("tells nothing", "bad")
+            if each.silent
+            else Cell(printable(each.state), "good" if each.state == "ready" else "warn"),
             _count(each.running),
             _count(each.waiting, "warn"),
             _count(each.preempted, "warn"),
@@ -98,12 +100,6 @@ def engines(hosts: RatesByHost) -> Iterator[Row]:
             _rate(each.prompt_tokens_per_s),
             Cell(f"{each.first_token_s:.2f} s") if each.first_token_s is not None else NOTHING,
         )
-
-
-def _state(each: EngineRates) -> Cell:
-    if each.silent:
-        return Cell("tells nothing", "bad")
-    return Cell(printable(each.state), "good" if each.state == "ready" else "warn")
 
 
 def gpus(hosts: RatesByHost) -> Iterator[Row]:

@@ -24,8 +24,6 @@ Connect = Callable[[], Remote]
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a host."""
-
     rates: Rates | None = None
     sample: Sample | None = None
     age_s: float | None = None
@@ -166,7 +164,6 @@ class Watching:
 
 
 def table(seen: Mapping[str, Seen]) -> dict[str, Any]:
-    """As programs read it."""
     return {"epoch_s": time.time(), "hosts": {name: each.table for name, each in seen.items()}}
 
 
