@@ -115,7 +115,6 @@ class LayerKinds:
     full: int
     windowed: int = 0
     window: int | None = None
-    recurrent: int = 0
     state_bytes: int = 0
 
 
@@ -131,14 +130,12 @@ def layer_kinds(fields: Fields, layers: int) -> LayerKinds:
     unknown = set(counts) - _FULL - _WINDOWED - _RECURRENT - _NEITHER
     if unknown:
         raise fields.problem("layer_types", f"medley does not know layers of the kind {min(unknown)!r}")
-    full, windowed, recurrent = (
-        sum(counts[kind] for kind in kinds) for kinds in (_FULL, _WINDOWED, _RECURRENT)
-    )
+    full, windowed = (sum(counts[kind] for kind in kinds) for kinds in (_FULL, _WINDOWED))
     window = _window(fields) if windowed else None
     if windowed and (window is None or window >= fields.whole(*CONTEXT)):
         full, windowed, window = full + windowed, 0, None
     state = sum(counts[kind] * _state_bytes(fields, kind) for kind in _RECURRENT if counts[kind])
-    return LayerKinds(full, windowed, window, recurrent, state)
+    return LayerKinds(full, windowed, window, state)
 
 
 def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:

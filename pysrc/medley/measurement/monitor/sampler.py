@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,7 @@ import psutil
 
 from medley.host.facts.network import link_kind
 from medley.measurement.monitor import CpuSample, LinkSample, MemorySample, Sample
-from medley.measurement.monitor.gpu import GpuSampler
+from medley.measurement.monitor.gpu import GpuSampler, file_text
 
 if TYPE_CHECKING:
     from medley.measurement.monitor.engine import ServedMetrics
@@ -96,7 +95,7 @@ class HostSampler:
             memory=MemorySample(memory.total, memory.available, swap.total, swap.free),
             links=tuple(self._links()),
             ports=tuple(_port(folder, files) for folder, files in self._ports()),
-            retransmits=retransmits(_text(Path("/proc/net/snmp"))),
+            retransmits=retransmits(file_text(Path("/proc/net/snmp"))),
         )
 
     def end(self) -> None:
@@ -104,7 +103,7 @@ class HostSampler:
 
     def _links(self) -> Iterator[LinkSample]:
         for name, found in psutil.net_io_counters(pernic=True, nowrap=False).items():
-            state = _text(self._net / name / "operstate")
+            state = file_text(self._net / name / "operstate")
             yield LinkSample(
                 name=name,
                 index=_number(self._net / name / "ifindex") or 0,
@@ -130,11 +129,11 @@ class HostSampler:
 
 
 def _kind(folder: Path) -> str:
-    uevent = dict(line.partition("=")[::2] for line in _text(folder / "uevent").splitlines())
+    uevent = dict(line.partition("=")[::2] for line in file_text(folder / "uevent").splitlines())
     driver = folder / "device/driver"
     return link_kind(
         folder.name,
-        link_type=_text(folder / "type"),
+        link_type=file_text(folder / "type"),
         made_as=uevent.get("DEVTYPE", ""),
         driver=driver.resolve().name if driver.exists() else None,
     )
@@ -151,7 +150,7 @@ def retransmits(snmp: str) -> int | None:
 
 def _port(folder: Path, files: list[Path]) -> LinkSample:
     """Data in bytes, and only counters that are known here."""
-    state, rate = _text(folder / "state"), _text(folder / "rate").split()
+    state, rate = file_text(folder / "state"), file_text(folder / "rate").split()
     counters = {}
     for file in files:
         if (count := _number(file)) is not None:
@@ -168,12 +167,5 @@ def _port(folder: Path, files: list[Path]) -> LinkSample:
 
 
 def _number(path: Path) -> int | None:
-    text = _text(path)
+    text = file_text(path)
     return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
-
-
-def _text(path: Path) -> str:
-    """Nothing where it is not there, or its driver does not answer."""
-    with suppress(OSError):
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    return ""
