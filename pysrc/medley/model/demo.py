@@ -178,11 +178,6 @@ def _weights(name: str, shape: tuple[int, ...], source: random.Random) -> bytes:
     return bytes(weights)
 
 
-def _quantiles() -> tuple[bytes, bytes]:
-    """The low and the high byte of each quantile as bfloat16, which is the upper half of a float32."""
-    normal = NormalDist(0, _DEVIATION)
-    halves = [struct.pack("<f", normal.inv_cdf((step + 0.5) / 256))[2:] for step in range(256)]
-    return bytes(half[0] for half in halves), bytes(half[1] for half in halves)
-
-
-_LOW, _HIGH = _quantiles()
+# The low and the high byte of each quantile as bfloat16, which is the upper half of a float32.
+_QUANTILES = (NormalDist(0, _DEVIATION).inv_cdf((step + 0.5) / 256) for step in range(256))
+_LOW, _HIGH = map(bytes, zip(*(struct.pack("<f", each)[2:] for each in _QUANTILES), strict=True))

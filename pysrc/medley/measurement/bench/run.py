@@ -111,7 +111,12 @@ class Runner:
         if figures is None:
             raise _nothing_measured(ended)
         if not figures.completed:
-            raise _none_answered(run, ended.finished)
+            reasons = [line for line in ended.finished.lines if "rror" in line]
+            raise Problem(
+                f"the server answered none of {run.requests} requests",
+                cause=reasons[-1][:300] if reasons else "the engine's benchmark does not say why",
+                fix='ask it once: medley ask "Hello"; its log is what medley logs shows',
+            )
         return Done(run, figures, table, ended.clocks)
 
     def run_offline(self, target: OfflineTarget, mode: Offline, run: BenchRun) -> tuple[Done, ...]:
@@ -166,13 +171,4 @@ def _nothing_measured(ended: _Ended) -> Problem:
         "the engine's benchmark measured nothing",
         cause="\n".join([f"it ended with exit code {ended.finished.status}:", *shown]),
         fix=f"run it by itself: {ended.command}",
-    )
-
-
-def _none_answered(run: BenchRun, finished: Finished) -> Problem:
-    reasons = [line for line in finished.lines if "rror" in line]
-    return Problem(
-        f"the server answered none of {run.requests} requests",
-        cause=reasons[-1][:300] if reasons else "the engine's benchmark does not say why",
-        fix='ask it once: medley ask "Hello"; its log is what medley logs shows',
     )
