@@ -1,8 +1,7 @@
 """Compute rates between two samples."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, MemorySample, Ray, Sample
 
@@ -66,10 +65,6 @@ class Rates:
     ray: Ray | None
     engines: tuple[EngineRates, ...]
     cost_s: float
-
-    @property
-    def table(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def rates(first: Sample, before: Sample, after: Sample) -> Rates:

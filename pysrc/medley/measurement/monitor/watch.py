@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from medley.cluster.remote import Remote
@@ -37,7 +37,7 @@ class Seen:
             "answers": self.problem is None and self.sample is not None,
             "age_s": self.age_s,
             "problem": self.problem.table if self.problem else None,
-            **(self.rates.table if self.rates else {}),
+            **(asdict(self.rates) if self.rates else {}),
         }
 
 
