@@ -183,7 +183,7 @@ def test_what_was_asked_once_leaves_no_model_in_the_cache() -> None:
     """Else `serve` would believe that it is all there."""
     hub.checkpoint("org/one")
     assert hub.snapshot("org/one") is None
-    assert not hub.cached("org/one")
+    assert not hub.snapshots("org/one")
 
 
 def test_a_model_in_the_cache_needs_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from medley.errors import Problem
 from medley.host import facts
 from medley.host.health import QUESTIONS, health
 from medley.host.health.software import OWN_VARIABLE
-from medley.host.kind import Kind, kind_of
+from medley.host.kind import kind_of
 from medley.model.resolve import weights
 from medley.network.fabric import fabric
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions
@@ -33,8 +33,6 @@ from medley.serving.alternatives import placed
 from medley.serving.prepare import shape_of
 from medley.transcript import Transcript
 
-KindOf = Callable[[facts.Facts, str | None], Kind]
-
 _PAIR = 2
 _EXAMINE_LIMIT_S = 15
 """A hub that does not answer and a driver that wakes up take seconds each, and are no reason to ask anew."""
@@ -45,7 +43,7 @@ MEND_LIMIT_S = MEND_COMMAND_LIMIT_S + 15
 
 
 def of_transcripts(answers: Mapping[str, Transcript]) -> Case:
-    return case({name: host(name, said, kind_of) for name, said in answers.items()})
+    return case({name: host(name, said) for name, said in answers.items()})
 
 
 def of_this(name: str) -> Case:
@@ -60,12 +58,9 @@ def of_cluster(fleet: Fleet, progress: Progress) -> Case:
     digest = self_command.source_digest()
     hosts = {}
     for name, each in said.items():
-        there = fleet.remotes[name]
-        answers, greeting = (
-            transcript.parse(each["transcript"]),
-            {**there.greeting, "ahead_s": there.clock_ahead_s},
-        )
-        hosts[name] = host(name, answers, kind_of, member=wanted.member(name), greeting=greeting)
+        there, answers = fleet.remotes[name], transcript.parse(each["transcript"])
+        greeting = {**there.greeting, "ahead_s": there.clock_ahead_s}
+        hosts[name] = host(name, answers, member=wanted.member(name), greeting=greeting)
     members = {name: (each.kind, wanted.member(name)) for name, each in hosts.items() if each.kind}
     sources = checks.sources_of_members(members, wanted.engine)
     found = case(
@@ -91,12 +86,10 @@ def examined(env: str | None) -> Transcript:
 def host(
     name: str,
     answers: Transcript,
-    kind_of: KindOf,
     *,
     member: ClusterHost | None = None,
     greeting: Mapping[str, Any] | None = None,
 ) -> ExaminedHost:
-    """`kind_of` knows the tables of kinds."""
     found, member = facts.facts(answers), member or ClusterHost()
     kind, problem = None, None
     try:

@@ -159,16 +159,11 @@ def _strange(
 ) -> tuple[str, str, str | None] | None:
     """A variable that names one that is too old, or not there: from 3.7 on Triton reads another of them."""
     said = host.health.settings.variables if host.health.settings else {}
-    new = _at_least(capability, _BLACKWELL)
-    for variable in ("TRITON_PTXAS_BLACKWELL_PATH", "TRITON_PTXAS_PATH"):
-        path = said.get(variable)
-        older = variable == "TRITON_PTXAS_PATH" and "TRITON_PTXAS_BLACKWELL_PATH" in said
-        if not path or (variable == "TRITON_PTXAS_BLACKWELL_PATH" and not new) or (older and new):
-            continue
-        cuda = dict(compilers.ptxas).get(path)
-        if cuda is None or not _at_least(cuda, needs):
-            return variable, path, cuda
-    return None
+    newer = "TRITON_PTXAS_BLACKWELL_PATH"
+    variable = newer if newer in said and _at_least(capability, _BLACKWELL) else "TRITON_PTXAS_PATH"
+    path = said.get(variable)
+    cuda = dict(compilers.ptxas).get(path) if path else None
+    return (variable, path, cuda) if path and not (cuda and _at_least(cuda, needs)) else None
 
 
 def _at_least(cuda: str, needs: str) -> bool:

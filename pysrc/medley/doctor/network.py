@@ -8,7 +8,7 @@ from medley.doctor.checks import ExaminedHost as Host
 from medley.errors import Finding
 from medley.host.facts.network import Interface
 from medley.network.fabric.per_host import alone
-from medley.network.fabric.types import Endpoint, speed_text
+from medley.network.fabric.types import speed_text
 
 _TRANSPORTS = {"tcp": "TCP", "rdma": "RDMA", "none": "none needed"}
 _WIRES = {"ethernet", "infiniband", "bond"}
@@ -29,20 +29,18 @@ def common(case: Case) -> Iterator[Check]:
         return
     for name, end in case.fabric.ends.items():
         speed = speed_text(end.mbit) if end.mbit else "of a speed that its driver does not say"
-        yield Subject(name).ok(f"{end.interface} {end.address}, {speed}{_ports(end)}")
+        gid = f", GID {end.gid_index}" if end.gid_index is not None else ""
+        rdma = f", RDMA by {' and '.join(port.device for port in end.ports)}{gid}" if end.ports else ""
+        yield Subject(name).ok(f"{end.interface} {end.address}, {speed}{rdma}")
     yield ALL.ok(f"{_TRANSPORTS[case.fabric.transport]}: {'; '.join(case.fabric.why)}")
-
-
-def _ports(end: Endpoint) -> str:
-    gid = f", GID {end.gid_index}" if end.gid_index is not None else ""
-    return f", RDMA by {' and '.join(port.device for port in end.ports)}{gid}" if end.ports else ""
 
 
 @case_check("down", "links with a place in the group")
 def down(case: Case) -> Iterator[Check]:
     """A link that has an address where others are, and no carrier."""
     for host in case.hosts.values():
-        idle = [link for link in host.facts.net.links if not link.up and link.kind in _WIRES]
+        links = host.facts.net.links
+        idle = [link for link in links if not link.up and link.kind in _WIRES]
         lost = [(link, where) for link in idle if (where := _shared(link, case, host.name))]
         for link, where in lost:
             yield host.wrong(
@@ -51,13 +49,8 @@ def down(case: Case) -> Iterator[Check]:
                 fix=host.mend("ip", "link", "set", link.name, "up", root=True),
             )
         if not lost:
-            yield host.ok(f"{_up(host)} up")
-
-
-def _up(host: Host) -> str:
-    links = host.facts.net.links
-    names = [link.name for link in links if link.up and link.kind not in {"loopback", "container"}]
-    return f"{', '.join(names) or 'no link'} {'are' if len(names) > 1 else 'is'}"
+            names = [link.name for link in links if link.up and link.kind not in {"loopback", "container"}]
+            yield host.ok(f"{', '.join(names) or 'no link'} {'are' if len(names) > 1 else 'is'} up")
 
 
 def _shared(link: Interface, case: Case, name: str) -> str | None:

@@ -14,7 +14,6 @@ _RULE_LIMIT = 3
 
 @health_check("address", "the address its cluster knows", lambda health: health.keeping)
 def address(host: ExaminedHost, keeping: Leftovers) -> Iterator[Check]:
-    """The address by which a cluster knows this host is still its own."""
     noted = keeping.membership.get("address")
     links = {at.ip: link for link in host.facts.net.links for at in link.addresses}
     if not noted or not links:

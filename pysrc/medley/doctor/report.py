@@ -57,9 +57,8 @@ def _below(check: Check, wide: int, *, several: bool) -> Iterator[str]:
 def fix(check: Check, *, several: bool) -> str:
     """What to type, and where, if there is more than one host."""
     text = check.problem.fix if check.problem else ""
-    return (
-        text if not several or check.host == GROUP or text.startswith("on ") else f"on {check.host}: {text}"
-    )
+    said = not several or check.host == GROUP or text.startswith("on ")
+    return text if said else f"on {check.host}: {text}"
 
 
 def status(found: Found) -> int:

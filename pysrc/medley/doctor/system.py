@@ -83,7 +83,7 @@ def hub(host: ExaminedHost, found: HubAccess) -> Iterator[Check]:
 
 @health_check("containers", "docker and podman", lambda health: health.settings)
 def containers(host: ExaminedHost, settings: Settings) -> Iterator[Check]:
-    """Where an image is to be run: NVIDIA's part in docker or podman."""
+    """NVIDIA's part in docker or podman."""
     if (kind := host.gpu_kind) is None:
         return
     programs, table = settings.runtimes & {"docker", "podman"}, kind.host
@@ -134,7 +134,6 @@ def secrets(host: ExaminedHost, keeping: Leftovers) -> Iterator[Check]:
 
 
 def _is_readable(mode: str) -> bool:
-    """Whether other users may read it."""
     return bool(int(mode, 8) & 0o077)
 
 

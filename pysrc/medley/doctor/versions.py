@@ -4,7 +4,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from medley.cluster import checks
-from medley.doctor.checks import ALL, UNASKED, Case, Check, ExaminedHost, Subject, case_check, host_check
+from medley.doctor.checks import (
+    ALL,
+    UNASKED,
+    Case,
+    Check,
+    ExaminedHost,
+    Subject,
+    case_check,
+    health_check,
+    host_check,
+)
+from medley.host.health.access import Clock
 from medley.host.health.software import Leftovers
 from medley.schema import EngineName
 
@@ -42,11 +53,10 @@ def _greeted(case: Case) -> Iterator[ExaminedHost]:
     yield from (host for host in case.hosts.values() if host.greeting and case.digest)
 
 
-@host_check("ntp", "who keeps the clock")
-def kept_time(host: ExaminedHost) -> Iterator[Check]:
-    clock = host.health.clock
-    if clock is None or clock.right is None:
-        yield host.unknown(UNASKED if clock is None else "there is no timedatectl to ask")
+@health_check("ntp", "who keeps the clock", lambda health: health.clock)
+def kept_time(host: ExaminedHost, clock: Clock) -> Iterator[Check]:
+    if clock.right is None:
+        yield host.unknown("there is no timedatectl to ask")
     elif clock.right:
         yield host.ok("it is kept by NTP")
     else:
@@ -163,7 +173,6 @@ def _listed(by_host: Mapping[str, str]) -> str:
 
 @host_check("own-environment", "the virtualenv that cluster.toml names")
 def own_environment(host: ExaminedHost) -> Iterator[Check]:
-    """Ray and an engine are in it."""
     named, keeping = host.member.env, host.health.keeping
     if not named or "/" not in named:
         return

@@ -31,8 +31,6 @@ _KEPT = ("gb_s", "few_tflops", "tflops", "dtype", "threads", "torch", "ray")
 
 @dataclass(frozen=True)
 class Measurable:
-    """A host that is to be measured."""
-
     name: str
     units: tuple[MeasuredDevice, ...]
 
@@ -54,7 +52,6 @@ class Speeds:
     """The error of each host that could not be measured."""
 
     def table(self) -> dict[str, Any]:
-        """For programs."""
         return {"speeds": [asdict(each) for each in self.devices], "busy": self.busy, "failed": self.failed}
 
     def having(self, event: Mapping[str, Any], hosts: Mapping[str, Measurable], when: str) -> "Speeds":
@@ -127,7 +124,6 @@ def measure_host(progress: Progress) -> Speeds:
 
 
 def verdict(found: Speeds) -> Problem | None:
-    """What is wrong, or None."""
     if found.failed:
         return Problem(
             f"{', '.join(found.failed)} cannot be measured",

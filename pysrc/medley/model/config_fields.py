@@ -115,17 +115,14 @@ class LayerKinds:
     full: int
     windowed: int = 0
     window: int | None = None
-    recurrent: int = 0
     state_bytes: int = 0
 
 
 def layer_count(fields: Fields) -> int:
     """The number, or the length of the list of kinds."""
     listed = fields.words("layers_block_type") or fields.word("hybrid_override_pattern")
-    said = fields.optional("num_hidden_layers", "n_layer", "num_layers")
-    if said is None and listed:
-        return len(listed)
-    return said or fields.whole("num_hidden_layers", "n_layer", "num_layers")
+    names = ("num_hidden_layers", "n_layer", "num_layers")
+    return len(listed) if listed and fields.optional(*names) is None else fields.whole(*names)
 
 
 def layer_kinds(fields: Fields, layers: int) -> LayerKinds:
@@ -133,14 +130,12 @@ def layer_kinds(fields: Fields, layers: int) -> LayerKinds:
     unknown = set(counts) - _FULL - _WINDOWED - _RECURRENT - _NEITHER
     if unknown:
         raise fields.problem("layer_types", f"medley does not know layers of the kind {min(unknown)!r}")
-    full, windowed, recurrent = (
-        sum(counts[kind] for kind in kinds) for kinds in (_FULL, _WINDOWED, _RECURRENT)
-    )
+    full, windowed = (sum(counts[kind] for kind in kinds) for kinds in (_FULL, _WINDOWED))
     window = _window(fields) if windowed else None
     if windowed and (window is None or window >= fields.whole(*CONTEXT)):
         full, windowed, window = full + windowed, 0, None
     state = sum(counts[kind] * _state_bytes(fields, kind) for kind in _RECURRENT if counts[kind])
-    return LayerKinds(full, windowed, window, recurrent, state)
+    return LayerKinds(full, windowed, window, state)
 
 
 def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:
@@ -191,18 +186,15 @@ def _state_bytes(fields: Fields, kind: str) -> int:
     """
     if kind == "linear_attention":
         heads, size = fields.whole("linear_num_value_heads"), fields.whole("linear_value_head_dim")
-        keys, key_size = fields.whole("linear_num_key_heads"), fields.whole("linear_key_head_dim")
+        groups, state = fields.whole("linear_num_key_heads"), fields.whole("linear_key_head_dim")
         kernel = fields.whole("linear_conv_kernel_dim")
-        wide = 2 * keys * key_size + heads * size
-        return wide * (kernel - 1) * _KERNEL_BYTES + heads * size * key_size * _width(fields)
-    heads = fields.whole("mamba_num_heads", "mamba_n_heads")
-    size = fields.whole("mamba_head_dim", "mamba_d_head")
-    state = fields.whole("ssm_state_size", "mamba_d_state")
-    groups, kernel = fields.whole("n_groups", "mamba_n_groups"), fields.whole("conv_kernel", "mamba_d_conv")
+    else:
+        heads = fields.whole("mamba_num_heads", "mamba_n_heads")
+        size = fields.whole("mamba_head_dim", "mamba_d_head")
+        state = fields.whole("ssm_state_size", "mamba_d_state")
+        groups = fields.whole("n_groups", "mamba_n_groups")
+        kernel = fields.whole("conv_kernel", "mamba_d_conv")
+    dtype = fields.word("mamba_ssm_cache_dtype") or fields.word("mamba_ssm_dtype")
+    each = 2 if dtype in {"float16", "bfloat16"} else _STATE_BYTES
     wide = heads * size + 2 * groups * state
-    return wide * (kernel - 1) * _KERNEL_BYTES + heads * size * state * _width(fields)
-
-
-def _width(fields: Fields) -> int:
-    said = fields.word("mamba_ssm_cache_dtype") or fields.word("mamba_ssm_dtype") or "float32"
-    return 2 if said in {"float16", "bfloat16"} else _STATE_BYTES
+    return wide * (kernel - 1) * _KERNEL_BYTES + heads * size * state * each

@@ -71,21 +71,18 @@ class _Fetching:
     def fetch(self) -> None:
         """Into a part beside it, with which a later run goes on; one that went wrong is begun anew, once."""
         part = self.path.with_name(f".{self.need.name}.part")
-        again = part.is_file()
-        self._load(part)
-        found = storage.hash_file(part)
-        if again and found != self.need.sha256:
-            part.unlink()
+        for _ in range(2 if part.is_file() else 1):
             self._load(part)
             found = storage.hash_file(part)
-        if found != self.need.sha256:
+            if found == self.need.sha256:
+                part.replace(self.path)
+                return
             part.unlink()
-            raise Problem(
-                f"{self.need.name} is not the file that the model's table knows",
-                cause=f"{self.url} has SHA-256 {found}; the table has {self.need.sha256}",
-                fix=f"do not use it before you know why; the right one can be put here: {self.path}",
-            )
-        part.replace(self.path)
+        raise Problem(
+            f"{self.need.name} is not the file that the model's table knows",
+            cause=f"{self.url} has SHA-256 {found}; the table has {self.need.sha256}",
+            fix=f"do not use it before you know why; the right one can be put here: {self.path}",
+        )
 
     def _load(self, part: Path) -> None:
         from httpx import HTTPError  # noqa: PLC0415 - a fifth of the time that a plan takes, and seldom needed

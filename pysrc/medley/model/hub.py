@@ -43,7 +43,7 @@ def require(repository: str) -> None:
 
     Honours the hub's own variables: HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE.
     """
-    if cached(repository):
+    if snapshots(repository):
         return
     refuse_offline(repository)
     # A fifth of the time that a plan takes, for what most plans never ask.
@@ -152,18 +152,13 @@ def file(api: "HfApi", repository: str, name: str, commit: str | None = None) ->
     return Path(found).read_bytes()
 
 
-def cached(repository: str) -> bool:
-    """Whether the hub's cache on this host has a snapshot of it with weights."""
-    return bool(snapshots(repository))
-
-
 def snapshot(repository: str) -> Path | None:
-    """The folder of such a snapshot that holds safetensors."""
+    """The folder of a snapshot in the hub's cache on this host that holds safetensors."""
     return next((each for each in snapshots(repository) if any(each.glob("*.safetensors"))), None)
 
 
 def snapshots(repository: str) -> list[Path]:
-    """The folders of all such, newest first; each is named by its commit."""
+    """The folders of all that have weights, newest first; each is named by its commit."""
     folder = cache() / f"models--{repository.replace('/', '--')}" / "snapshots"
     found = (each for each in folder.glob("*/") if _whole(each))
     return sorted(found, key=lambda each: each.stat().st_mtime, reverse=True)

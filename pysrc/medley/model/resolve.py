@@ -17,8 +17,6 @@ _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 @dataclass(frozen=True)
 class Weights:
-    """The model that the engine loads."""
-
     name: str
     """The name it is served under."""
     target: str

@@ -209,7 +209,6 @@ def case_of(hosts: Mapping[str, Said | None], **more: Any) -> Case:
         name: host(
             name,
             answers(name.partition(" ")[0], said, moves.get(name)),
-            kind_of,
             member=members.get(name),
             greeting=greetings.get(name),
         )
@@ -220,4 +219,4 @@ def case_of(hosts: Mapping[str, Said | None], **more: Any) -> Case:
 
 def old(name: str) -> Case:
     """A recorded host as it was recorded before there was a doctor."""
-    return case({name: host(name, _recorded(name), kind_of)})
+    return case({name: host(name, _recorded(name))})

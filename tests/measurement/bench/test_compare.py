@@ -15,7 +15,7 @@ from tests.measurement.bench.benches import about, bench
 
 def verdicts(first: tuple[float, ...], second: tuple[float, ...]) -> dict[str, str]:
     found = compare(bench(factors=first), bench(factors=second))
-    return {each.measure.name: each.verdict for each in found if each.concurrency == 4}
+    return {each.measure.name: each.verdict for each in found if each.row[1] == 4}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from medley.measurement.monitor import (
     LinkSample,
     MemorySample,
     Ray,
-    RdmaPortSample,
     Sample,
 )
 from medley.measurement.monitor.rates import rates
@@ -51,8 +50,13 @@ def spark() -> Sample:
             LinkSample("enP7s7", 3, COUNTERS, up=True, mbit=1_000),
         ),
         ports=(
-            RdmaPortSample(
-                "rocep1s0f0/1", {"rx_bytes": 0, "tx_bytes": 0, "symbol_error": 0}, active=True, mbit=200_000
+            LinkSample(
+                "rocep1s0f0/1",
+                0,
+                {"rx_bytes": 0, "tx_bytes": 0, "symbol_error": 0},
+                up=True,
+                mbit=200_000,
+                kind="rdma",
             ),
         ),
         retransmits=5,

@@ -72,7 +72,7 @@ def test_ports_count_bytes_and_know_their_state(tmp_path: Path) -> None:
         },
     )
     (port,) = HostSampler(2, root).sample().ports
-    assert (port.name, port.active, port.mbit) == ("rocep1s0f0/1", True, 200_000)
+    assert (port.name, port.up, port.mbit) == ("rocep1s0f0/1", True, 200_000)
     words = 18446744073709551615
     assert port.counters == {"rx_bytes": 4000, "tx_bytes": 4 * words, "symbol_error": 7, "out_of_sequence": 3}
 

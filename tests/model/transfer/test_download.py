@@ -96,7 +96,7 @@ def test_a_repository_is_in_the_cache_only_when_it_is_whole(
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "other"))
     seen: list[bool] = []
     held = Held(found, root("org/name"))
-    Fetching(held, [from_], SECRET, on_progress=lambda *_: seen.append(hub.cached("org/name"))).run()
+    Fetching(held, [from_], SECRET, on_progress=lambda *_: seen.append(bool(hub.snapshots("org/name")))).run()
     assert set(seen[:-1]) == {False}
     assert seen[-1]
     assert files(held.root) == files(top)

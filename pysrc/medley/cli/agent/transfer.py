@@ -32,7 +32,7 @@ def answer_transfer(asked: Table, note: Note) -> Table:
 def _has(asked: Table, _note: Note) -> Table:
     """Whether the whole model of this `target` seems to be here: a folder's path, or ORG/NAME."""
     target, top = asked["target"], root(asked["target"])
-    here = (top / "config.json").is_file() if Path(target).is_absolute() else hub.cached(target)
+    here = (top / "config.json").is_file() if Path(target).is_absolute() else bool(hub.snapshots(target))
     existing = next(each for each in (top, *top.parents) if each.exists())
     return {"here": here, "root": str(top), "free_bytes": shutil.disk_usage(existing).free}
 

@@ -112,8 +112,6 @@ class Figures:
 
 @dataclass(frozen=True)
 class Measure:
-    """One of the figures, as people read it."""
-
     name: str
     title: str
     """With its unit."""
@@ -133,8 +131,6 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class Spread:
-    """The median of some runs, and the lowest and the highest."""
-
     median: float
     low: float
     high: float

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from medley.command import UNSET, Command, Flag
+from medley.command import UNSET, Command
 from medley.measurement.bench import BenchRun, Figures, batch_figures
 from medley.schema import EngineName
 
 Offline = Literal["latency", "throughput"]
 KEY = "OPENAI_API_KEY"
 """Where both engines' clients look for the key of a server."""
-_LATENCY_IDS = 10_000
 _SGLANG_MODULES: Mapping[Offline, str] = {"latency": "one_batch", "throughput": "offline_throughput"}
 _SGLANG_WARM_UP = Path(__file__).with_name("sglang_warm_up.json")
 _ODD_RESULT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -26,8 +25,6 @@ _ODD_RESULT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticErr
 
 @dataclass(frozen=True)
 class ServedModel:
-    """The server that is measured."""
-
     base: str
     """Its address, without /v1."""
     path: str
@@ -39,7 +36,6 @@ class ServedModel:
     key: str | None = None
     """The file of its key."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the client."""
 
     def command(self, *argv: str) -> Command:
         secrets = {KEY: self.key} if self.key else {}
@@ -48,10 +44,10 @@ class ServedModel:
 
 
 class Client(ABC):
-    """The benchmark client of an engine."""
-
     SERVER_FLAGS: frozenset[str]
     """Flags that mean something to a server alone, so that the offline modes do not know them."""
+    LATENCY_IDS = 0
+    """How many token ids the latency mode sends, whatever the model knows."""
 
     @abstractmethod
     def command(self, binary: Path, served: ServedModel, run: BenchRun, result: Path) -> Command:
@@ -94,14 +90,14 @@ class Client(ABC):
 
     def unable(self, mode: Offline, vocabulary: int) -> str | None:
         """Why a model of so many tokens cannot be measured in this mode; None where it can."""
-        del mode, vocabulary
-        return None
-
-    def is_server_flag(self, flag: Flag) -> bool:
-        return flag.names[0] in self.SERVER_FLAGS
+        if mode != "latency" or vocabulary >= self.LATENCY_IDS:
+            return None
+        ids = f"token ids up to {self.LATENCY_IDS - 1}"
+        return f"vLLM's latency mode sends {ids}, and this model knows {vocabulary}"
 
 
 class VllmClient(Client):
+    LATENCY_IDS = 10_000
     SERVER_FLAGS = frozenset(
         (
             *("--host", "--port", "--api-server-count", "--headless"),
@@ -144,12 +140,6 @@ class VllmClient(Client):
             return [batch_figures(table["num_requests"], table["elapsed_time"], run)]
         return [batch_figures(run.concurrency, seconds, run) for seconds in table["latencies"]]
 
-    def unable(self, mode: Offline, vocabulary: int) -> str | None:
-        if mode == "latency" and vocabulary < _LATENCY_IDS:
-            ids = f"token ids up to {_LATENCY_IDS - 1}"
-            return f"vLLM's latency mode sends {ids}, and this model knows {vocabulary}"
-        return None
-
 
 class SglangClient(Client):
     SERVER_FLAGS = frozenset(("--host", "--port", "--config", "--tool-call-parser", "--reasoning-parser"))
@@ -181,14 +171,8 @@ class SglangClient(Client):
         words = (*program, "--model-path", model, "--result-filename", str(result))
         if mode == "latency":
             many = ("--batch-size", *([str(run.concurrency)] * run.requests))
-            return (
-                *words,
-                *many,
-                "--input-len",
-                str(run.input_tokens),
-                "--output-len",
-                str(run.output_tokens),
-            )
+            lens = ("--input-len", str(run.input_tokens), "--output-len", str(run.output_tokens))
+            return (*words, *many, *lens)
         half = run.input_tokens // 2
         return (
             *(*words, "--dataset-name", "generated-shared-prefix", "--gsp-prompts-per-group", "1"),

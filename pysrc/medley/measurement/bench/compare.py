@@ -28,18 +28,12 @@ _ADDRESS = ("--host", "--port")
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure at one concurrency."""
-
-    mode: Mode
-    concurrency: int
+    row: tuple[Mode, int]
+    """At which concurrency."""
     measure: Measure
     one: Spread
     two: Spread
     verdict: Verdict
-
-    @property
-    def row(self) -> tuple[Mode, int]:
-        return self.mode, self.concurrency
 
     @property
     def ratio(self) -> float:
@@ -56,7 +50,7 @@ class Comparison:
 
     @property
     def table(self) -> dict[str, Any]:
-        own = {"mode": self.mode, "concurrency": self.concurrency, "measure": self.measure.name}
+        own = {"mode": self.row[0], "concurrency": self.row[1], "measure": self.measure.name}
         ratio = {"ratio": self.ratio, "low": self.low, "high": self.high, "verdict": self.verdict}
         return {**own, **ratio, "one": asdict(self.one), "two": asdict(self.two)}
 
@@ -64,13 +58,13 @@ class Comparison:
 def compare(one: Record, two: Record) -> tuple[Comparison, ...]:
     """What both measured; a Problem where that is nothing."""
     found = []
-    for mode, many in (row for row in one.rows if row in two.rows):
-        before, after = one.spreads(mode, many), two.spreads(mode, many)
-        runs = min(len(each.runs(mode, many)) for each in (one, two))
+    for row in (row for row in one.rows if row in two.rows):
+        before, after = one.spreads(*row), two.spreads(*row)
+        runs = min(len(each.runs(*row)) for each in (one, two))
         for measure in MEASURES:
             if measure.name in before and measure.name in after and before[measure.name].low > 0:
                 pair = before[measure.name], after[measure.name]
-                found.append(Comparison(mode, many, measure, *pair, _verdict(measure, *pair, runs)))
+                found.append(Comparison(row, measure, *pair, _verdict(measure, *pair, runs)))
     if found:
         return tuple(found)
     raise Problem(

@@ -3,7 +3,7 @@
 import hashlib
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from medley.planner import Layout, devices, hosts_of, named, prediction
 from medley.planner.prediction import Prediction
 from medley.schema import EngineName, Shape
 from medley.serving import Description
-from medley.transcript import Answer, Transcript
+from medley.transcript import Transcript
 
 CLOCKS = (
     "nvidia-smi --query-gpu=index,clocks.sm,clocks.mem,clocks.max.sm,power.draw,temperature.gpu"
@@ -125,25 +125,23 @@ def _bare(name: str) -> str:
 
 def anonymous(table: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """The same, redacted as a transcript is; hosts are host-1, host-2 … wherever they stand."""
-    texts = {text: text for text in _texts(table)}
-    for nth, name in enumerate(dict.fromkeys(filter(None, names)), 1):
-        pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
-        texts = {key: pattern.sub(f"host-{nth}", text) for key, text in texts.items()}
-    redacted = redact.redactor_of_host().transcript({key: Answer(text) for key, text in texts.items()})
-    return dict(_replaced(table, {key: answer.text for key, answer in redacted.items()}))
+    redactor = redact.redactor_of_host()
+    hosts = [
+        re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])") for name in dict.fromkeys(filter(None, names))
+    ]
+
+    def concealed(text: str) -> str:
+        for nth, host in enumerate(hosts, 1):
+            text = host.sub(f"host-{nth}", text)
+        return redactor.text(text)
+
+    return dict(_mapped(table, concealed))
 
 
-def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - any JSON
+    """The same with each of its texts changed."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for part in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(part)
-
-
-def _replaced(value: Any, by: Mapping[str, str]) -> Any:  # noqa: ANN401 - any JSON
-    if isinstance(value, str):
-        return by.get(value, value)
+        return change(value)
     if isinstance(value, Mapping):
-        return {name: _replaced(part, by) for name, part in value.items()}
-    return [_replaced(part, by) for part in value] if isinstance(value, list | tuple) else value
+        return {name: _mapped(part, change) for name, part in value.items()}
+    return [_mapped(part, change) for part in value] if isinstance(value, list | tuple) else value

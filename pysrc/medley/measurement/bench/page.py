@@ -32,7 +32,6 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def page(record: Record) -> str:
-    """One benchmark as an HTML page."""
     first, *others = heading(record)
     rows = record.rows
     body = (row for row in figures(record, rows) if row[0] != RANGE)
@@ -47,7 +46,6 @@ def page(record: Record) -> str:
 
 
 def comparison(one: Record, two: Record) -> str:
-    """Two benchmarks as an HTML page."""
     differences = differing(one, two) or ("nothing that is known",)
     if not same_load(one, two):
         differences += ("Their loads differ, so their figures measure different things.",)

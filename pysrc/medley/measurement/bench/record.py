@@ -22,8 +22,6 @@ _LAST = "last"
 
 @dataclass(frozen=True)
 class Done:
-    """One run that came to its end."""
-
     run: BenchRun
     figures: Figures
     raw: Mapping[str, Any]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from medley.measurement.bench import MEASURES, Spread
+from medley.measurement.bench import MEASURES
 from medley.measurement.bench.record import Mode, Record
 
 _COLUMNS = 4
@@ -47,18 +47,17 @@ def figures(record: Record, rows: Sequence[tuple[Mode, int]]) -> Iterator[tuple[
     """A title and a cell for each of the rows: first what was measured, then the prediction."""
     found = [record.spreads(*row) for row in rows]
     for measure in MEASURES:
-        if any(measure.name in each for each in found):
-            yield (measure.title, *(_spread_text(each.get(measure.name)) for each in found))
+        spreads = [each.get(measure.name) for each in found]
+        if any(spreads):
+            yield (
+                measure.title,
+                *(f"{number(each.median)} ±{each.half:.0%}" if each else "" for each in spreads),
+            )
     predicted = [record.predicted(*row) for row in rows]
     if any(predicted):
-        yield (
-            "predicted, tokens/s",
-            *(number(each[0].output_tokens_per_s) if each else "" for each in predicted),
-        )
-        yield (
-            RANGE,
-            *(f"{number(each[0].low)}-{number(each[0].high)}" if each else "" for each in predicted),
-        )
+        told = [each and each[0] for each in predicted]
+        yield ("predicted, tokens/s", *(number(each.output_tokens_per_s) if each else "" for each in told))
+        yield (RANGE, *(f"{number(each.low)}-{number(each.high)}" if each else "" for each in told))
         yield ("measured/predicted", *(f"{each[1]:.2f}" if each else "" for each in predicted))
 
 
@@ -70,10 +69,6 @@ def bounds(record: Record) -> Iterator[str]:
             found.setdefault(predicted[0].bound, []).append(str(many))
     for bound, which in found.items():
         yield f"predicted bound at {', '.join(which)}: {bound}"
-
-
-def _spread_text(found: Spread | None) -> str:
-    return f"{number(found.median)} ±{found.half:.0%}" if found else ""
 
 
 def number(value: float) -> str:

@@ -2,8 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +25,6 @@ _SHOWN_LINES = 12
 
 
 def measure(target: BenchTarget, load: BenchLoad, limit_s: float, progress: Progress) -> Record:
-    """All runs of the load."""
     made = Record(
         *_new_id(target.model),
         engine=target.engine,
@@ -35,13 +33,15 @@ def measure(target: BenchTarget, load: BenchLoad, limit_s: float, progress: Prog
         expected=target.expected(load, progress),
     )
     runner = Runner(progress, limit_s, _have_gpus(target.transcripts))
-    with _saving(made, progress) as save:
+
+    def results() -> Iterator[tuple[Done]]:
         for run in load.runs():
             done = runner.run(target, run)
             rate = done.figures.output_tokens_per_s
             progress.note(f"{run}: {rate:.1f} tokens/s" if rate else str(run))
-            made = save(replace(made, done=(*made.done, done)))
-        return save(replace(made, whole=True))
+            yield (done,)
+
+    return _kept(made, results(), progress)
 
 
 def measure_offline(target: OfflineTarget, load: BenchLoad, limit_s: float, progress: Progress) -> Record:
@@ -54,10 +54,8 @@ def measure_offline(target: OfflineTarget, load: BenchLoad, limit_s: float, prog
         about=conditions(what.engine, what.programs, target.transcripts, what),
     )
     runner = Runner(progress, limit_s, _have_gpus(target.transcripts))
-    with _saving(made, progress) as save:
-        for mode, run in target.runs(load, progress):
-            made = save(replace(made, done=(*made.done, *runner.run_offline(target, mode, run))))
-        return save(replace(made, whole=True))
+    results = (runner.run_offline(target, mode, run) for mode, run in target.runs(load, progress))
+    return _kept(made, results, progress)
 
 
 def _new_id(model: str) -> tuple[str, str, str]:
@@ -71,23 +69,20 @@ def _have_gpus(transcripts: Mapping[str, Transcript]) -> bool:
     return any(facts.facts(each).gpus for each in transcripts.values())
 
 
-@contextmanager
-def _saving(made: Record, progress: Progress) -> Iterator[Callable[[Record], Record]]:
-    """Yield a function that keeps a record; where the body breaks off, note what is kept."""
-    last = made
-
-    def save(made: Record) -> Record:
-        nonlocal last
-        record.save(made)
-        last = made
-        return made
-
+def _kept(made: Record, results: Iterable[tuple[Done, ...]], progress: Progress) -> Record:
+    """The record with these results, saved after each; where they break off, note what is kept."""
     try:
-        yield save
+        for done in results:
+            more = replace(made, done=(*made.done, *done))
+            record.save(more)
+            made = more
+        whole = replace(made, whole=True)
+        record.save(whole)
     except BaseException:
-        if count := len(last.counted):
-            progress.note(f"stopped; {count} of its runs are kept: medley bench show {last.id}")
+        if count := len(made.counted):
+            progress.note(f"stopped; {count} of its runs are kept: medley bench show {made.id}")
         raise
+    return whole
 
 
 @dataclass(frozen=True)
@@ -116,7 +111,12 @@ class Runner:
         if figures is None:
             raise _nothing_measured(ended)
         if not figures.completed:
-            raise _none_answered(run, ended.finished)
+            reasons = [line for line in ended.finished.lines if "rror" in line]
+            raise Problem(
+                f"the server answered none of {run.requests} requests",
+                cause=reasons[-1][:300] if reasons else "the engine's benchmark does not say why",
+                fix='ask it once: medley ask "Hello"; its log is what medley logs shows',
+            )
         return Done(run, figures, table, ended.clocks)
 
     def run_offline(self, target: OfflineTarget, mode: Offline, run: BenchRun) -> tuple[Done, ...]:
@@ -171,13 +171,4 @@ def _nothing_measured(ended: _Ended) -> Problem:
         "the engine's benchmark measured nothing",
         cause="\n".join([f"it ended with exit code {ended.finished.status}:", *shown]),
         fix=f"run it by itself: {ended.command}",
-    )
-
-
-def _none_answered(run: BenchRun, finished: Finished) -> Problem:
-    reasons = [line for line in finished.lines if "rror" in line]
-    return Problem(
-        f"the server answered none of {run.requests} requests",
-        cause=reasons[-1][:300] if reasons else "the engine's benchmark does not say why",
-        fix='ask it once: medley ask "Hello"; its log is what medley logs shows',
     )

@@ -216,7 +216,7 @@ class OfflineTarget:
         """The plan's own flags, less those of a server alone."""
         client, made = CLIENTS[self.what.engine], self.launch.reasoned
         words = client.offline_argv(self.what.programs, self.what.target, mode, run, result)
-        flags = tuple(flag for flag in made.flags if not client.is_server_flag(flag))
+        flags = tuple(flag for flag in made.flags if flag.names[0] not in client.SERVER_FLAGS)
         return replace(made, words=words, flags=flags).command
 
 

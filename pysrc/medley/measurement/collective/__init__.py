@@ -20,8 +20,6 @@ _SMALLEST_BYTES, _LARGEST_BYTES = 4, 4 << 30
 
 @dataclass(frozen=True)
 class Participant:
-    """A host that takes part."""
-
     address: str
     name: str
     interface: str | None = None
@@ -116,9 +114,6 @@ class Result:
 
     def having(self, event: Mapping[str, Any]) -> "Result":
         """Add what one event of payload/allreduce.py tells."""
-        return replace(self, **self._changes(event))
-
-    def _changes(self, event: Mapping[str, Any]) -> dict[str, Any]:
         changes: dict[str, Any] = {}
         match event:
             case {"hosts": hosts, "backend": backend, "why": why}:
@@ -129,14 +124,14 @@ class Result:
             case {"size": size, "seconds": seconds}:
                 changes = {"rates": (*self.rates, AllReduceRate(size, seconds, len(self.members)))}
             case {"pair": _}:
-                changes = {"pairs": _with_pair(self.pairs, _pair(event))}
+                changes = {"pairs": _with_pair(self.pairs, event)}
             case {"skipped": [one, two]}:
                 changes = {"skipped": (*self.skipped, (one, two))}
             case {"broken": step, "errors": errors, "silent": silent}:
                 changes = {"broken": StepFailure(step, dict(errors), tuple(silent))}
             case _:
                 pass
-        return changes
+        return replace(self, **changes)
 
 
 def _described(member: Participant, about: Mapping[str, Any]) -> Participant:
@@ -155,20 +150,17 @@ def host_mbit(host: Facts, address: str) -> int | None:
     return None
 
 
-def _pair(event: Mapping[str, Any]) -> Pair:
-    one, two = event["pair"]
-    if event["said"]:
-        return Pair(one, two, said=event["said"])
-    there, back = (event["bytes"] * 8e-6 / seconds for seconds in event["seconds"])
-    return Pair(one, two, (there, back), event["latency_s"] * 1e6)
-
-
-def _with_pair(pairs: tuple[Pair, ...], new: Pair) -> tuple[Pair, ...]:
+def _with_pair(pairs: tuple[Pair, ...], event: Mapping[str, Any]) -> tuple[Pair, ...]:
     """Of two turns of a pair the faster one, or the one that failed."""
+    one, two = event["pair"]
+    new = Pair(one, two, said=event["said"])
+    if not new.said:
+        there, back = (event["bytes"] * 8e-6 / seconds for seconds in event["seconds"])
+        new = replace(new, mbit=(there, back), latency_us=event["latency_s"] * 1e6)
     by_ends = {(pair.one, pair.two): pair for pair in pairs}
-    before = by_ends.get((new.one, new.two))
+    before = by_ends.get((one, two))
     if before is None or new.said or (not before.said and before.slower_mbit < new.slower_mbit):
-        by_ends[new.one, new.two] = new
+        by_ends[one, two] = new
     return tuple(by_ends.values())
 
 

@@ -21,7 +21,6 @@ _START = "start the ranks"
 
 
 def verdict(result: Result) -> Problem | None:
-    """What is wrong, or None."""
     broken = result.broken
     if broken and broken.silent:
         return _silent(result, broken.step, broken.silent)

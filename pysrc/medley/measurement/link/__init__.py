@@ -222,10 +222,10 @@ def problems(found: LinkMeasurement) -> Iterator[Problem]:
     """What is wrong with the link; nothing, where it carries at least half of what it should."""
     if _are_too_long(found.ping, found.full_ping):
         yield _too_long(found.host, found.interface, found.mtu)
-    elif found.ping and 0 < found.ping.received < found.ping.sent:
+    elif (ping := found.ping) and 0 < ping.received < ping.sent:
         yield Problem(
             f"{found.interface} loses packets",
-            cause=f"{found.ping.lost} of {found.ping.sent} pings to {found.host} were not answered",
+            cause=f"{ping.sent - ping.received} of {ping.sent} pings to {found.host} were not answered",
             fix=f"reseat or change the cable; then see its errors on both hosts: medley link watch   "
             f"# or: ethtool -S {found.interface}",
         )

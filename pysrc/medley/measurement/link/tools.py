@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from medley.command import Command
@@ -161,10 +161,6 @@ class Ping:
     average_ms: float | None = None
     worst_ms: float | None = None
 
-    @property
-    def lost(self) -> int:
-        return self.sent - self.received
-
 
 def ping_command(host: str, *, source: str, count: int, mtu: int | None = None) -> Command:
     """With `mtu` each packet fills it and must not be split on the way."""
@@ -183,9 +179,8 @@ def ping(text: str) -> Ping | None:
     return Ping(sent, received, float(times[2]), float(times[3])) if times else Ping(sent, received)
 
 
-def missing(names: Iterable[str]) -> Problem:
+def missing(lacking: Sequence[str]) -> Problem:
     """One Problem of all programs that are not there."""
-    lacking = tuple(names)
     debian = dict.fromkeys(_PACKAGES[name][0] for name in lacking)
     nix = dict.fromkeys(f"nixpkgs#{_PACKAGES[name][1]}" for name in lacking)
     without = "; or leave RDMA out: --tcp" if all(name.startswith("ib_") for name in lacking) else ""

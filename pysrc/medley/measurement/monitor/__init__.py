@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-Counters = Mapping[str, int]
-
 
 @dataclass(frozen=True)
 class CpuSample:
@@ -52,43 +50,22 @@ class GpuSample:
 
 @dataclass(frozen=True)
 class LinkSample:
+    """A link, or a port of an RDMA device."""
+
     name: str
+    """Of a port DEVICE/PORT."""
     index: int
-    counters: Counters
-    """By the kernel's names: rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped."""
+    """A new link of an old name has another; 0 of a port."""
+    counters: Mapping[str, int]
+    """By the kernel's names: rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped.
+
+    Of a port by the driver's; what counts data counts bytes here.
+    """
     up: bool | None = None
     mbit: int | None = None
     """As the driver reports it, which for a Spark's half is twice what it carries."""
     kind: str = "ethernet"
-
-    @property
-    def key(self) -> object:
-        """A new link of an old name has another index."""
-        return self.name, self.index
-
-
-@dataclass(frozen=True)
-class RdmaPortSample:
-    """A port of an RDMA device."""
-
-    name: str
-    """DEVICE/PORT."""
-    counters: Counters
-    """By the driver's names; what counts data counts bytes here."""
-    active: bool | None = None
-    mbit: int | None = None
-
-    @property
-    def key(self) -> object:
-        return self.name
-
-    @property
-    def up(self) -> bool | None:
-        return self.active
-
-    @property
-    def kind(self) -> str:
-        return "rdma"
+    """`rdma` of a port."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +105,7 @@ class Sample:
     gpus_silent: str | None = None
     """Why its GPUs, which are there, do not show."""
     links: tuple[LinkSample, ...] = ()
-    ports: tuple[RdmaPortSample, ...] = ()
+    ports: tuple[LinkSample, ...] = ()
     retransmits: int | None = None
     """Segments that TCP sent again."""
     ray: Ray | None = None

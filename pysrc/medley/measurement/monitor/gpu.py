@@ -112,16 +112,18 @@ class GpuSampler:
     def _files(self, load: Path) -> dict[str, str]:
         files = {"load": load}
         for zone in (self._sys / "class/thermal").glob("thermal_zone*"):
-            with suppress(OSError):
-                if (zone / "type").read_text().strip() == ZONE:
-                    files["temp"] = zone / "temp"
+            if file_text(zone / "type") == ZONE:
+                files["temp"] = zone / "temp"
         for device in (self._sys / "class/devfreq").glob("*gpu*"):
             files |= {name: device / name for name in ("cur_freq", "max_freq")}
-        texts = {}
-        for name, file in files.items():
-            with suppress(OSError):
-                texts[name] = file.read_text().strip()
-        return texts
+        return {name: file_text(file) for name, file in files.items()}
+
+
+def file_text(path: Path) -> str:
+    """Nothing where it is not there, or its driver does not answer."""
+    with suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    return ""
 
 
 def query(fields: tuple[str, ...], every_s: float) -> Command:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from prometheus_client import Metric, generate_latest
 from prometheus_client.registry import Collector
 
-from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, RdmaPortSample, Sample, engine
+from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, Sample, engine
 from medley.measurement.monitor.gpu import REASONS
 from medley.measurement.monitor.sampler import BAD
 from medley.measurement.monitor.watch import Seen
@@ -172,9 +172,9 @@ def _of_link(link: LinkSample) -> Iterator[Point]:
         yield f"medley_link_{way}_drops_total", labels, link.counters.get(f"{short}_dropped")
 
 
-def _of_port(port: RdmaPortSample) -> Iterator[Point]:
+def _of_port(port: LinkSample) -> Iterator[Point]:
     labels = {"port": port.name}
-    yield "medley_rdma_up", labels, port.active
+    yield "medley_rdma_up", labels, port.up
     yield "medley_rdma_speed_bytes_per_second", labels, _bytes_per_s(port.mbit)
     yield "medley_rdma_receive_bytes_total", labels, port.counters.get("rx_bytes")
     yield "medley_rdma_transmit_bytes_total", labels, port.counters.get("tx_bytes")

@@ -1,18 +1,9 @@
 """Compute rates between two samples."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from medley.measurement.monitor import (
-    EngineSample,
-    GpuSample,
-    LinkSample,
-    MemorySample,
-    Ray,
-    RdmaPortSample,
-    Sample,
-)
+from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, MemorySample, Ray, Sample
 
 _DATA = ("rx_bytes", "tx_bytes")
 
@@ -75,10 +66,6 @@ class Rates:
     engines: tuple[EngineRates, ...]
     cost_s: float
 
-    @property
-    def table(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def rates(first: Sample, before: Sample, after: Sample) -> Rates:
     """`first` is the one since which errors are counted."""
@@ -103,15 +90,16 @@ def rates(first: Sample, before: Sample, after: Sample) -> Rates:
     )
 
 
-Carriers = Sequence[LinkSample] | Sequence[RdmaPortSample]
-
-
-def _flows(first: Carriers, before: Carriers, after: Carriers, seconds: float) -> Iterator[Flow]:
+def _flows(
+    first: Sequence[LinkSample], before: Sequence[LinkSample], after: Sequence[LinkSample], seconds: float
+) -> Iterator[Flow]:
     """One that was not there before has no rate."""
-    at_first, at_last = ({each.key: each.counters for each in which} for which in (first, before))
+    at_first, at_last = (
+        {(each.name, each.index): each.counters for each in which} for which in (first, before)
+    )
     for each in after:
-        now = each.counters
-        begun, was = at_first.get(each.key, now), at_last.get(each.key, now)
+        now, key = each.counters, (each.name, each.index)
+        begun, was = at_first.get(key, now), at_last.get(key, now)
         came, went = (growth(was.get(key, now.get(key, 0)), now.get(key, 0)) / seconds for key in _DATA)
         grown = {key: growth(begun.get(key, count), count) for key, count in now.items() if key not in _DATA}
         bad = {key: count for key, count in grown.items() if count}

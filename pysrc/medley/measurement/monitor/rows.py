@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from medley.host.facts import GIB
-from medley.measurement.monitor import GpuSample
-from medley.measurement.monitor.rates import EngineRates, Flow, Rates
+from medley.measurement.monitor.rates import Flow, Rates
 from medley.planner.report import printable
 
 Mood = Literal["", "good", "warn", "bad", "dim"]
@@ -90,7 +89,9 @@ def engines(hosts: RatesByHost) -> Iterator[Row]:
         yield (
             Cell(printable(host)),
             Cell(printable(each.model)),
-            _state(each),
+            Cell("tells nothing", "bad")
+            if each.silent
+            else Cell(printable(each.state), "good" if each.state == "ready" else "warn"),
             _count(each.running),
             _count(each.waiting, "warn"),
             _count(each.preempted, "warn"),
@@ -101,19 +102,15 @@ def engines(hosts: RatesByHost) -> Iterator[Row]:
         )
 
 
-def _state(each: EngineRates) -> Cell:
-    if each.silent:
-        return Cell("tells nothing", "bad")
-    return Cell(printable(each.state), "good" if each.state == "ready" else "warn")
-
-
 def gpus(hosts: RatesByHost) -> Iterator[Row]:
     for host, gpu in ((host, gpu) for host, found in hosts.items() for gpu in found.gpus):
         yield (
             Cell(f"{printable(host)} {gpu.index}"),
             Cell(printable(gpu.name.removeprefix("NVIDIA "))),
             share(gpu.busy),
-            _gpu_memory(gpu),
+            Cell("the host's", "dim")
+            if gpu.memory_total_bytes is None
+            else memory(gpu.memory_used_bytes or 0, gpu.memory_total_bytes),
             Cell(f"{gpu.temperature_c:.0f} °C", "warn" if gpu.temperature_c >= _HOT_C else "")
             if gpu.temperature_c is not None
             else NOTHING,
@@ -121,12 +118,6 @@ def gpus(hosts: RatesByHost) -> Iterator[Row]:
             _limited(gpu.clock_mhz, gpu.clock_most_mhz, "MHz"),
             Cell(", ".join(gpu.held_back), "warn") if gpu.held_back else NOTHING,
         )
-
-
-def _gpu_memory(gpu: GpuSample) -> Cell:
-    if gpu.memory_total_bytes is None:
-        return Cell("the host's", "dim")
-    return memory(gpu.memory_used_bytes or 0, gpu.memory_total_bytes)
 
 
 def links(hosts: RatesByHost) -> Iterator[Row]:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import psutil
 
 from medley.host.facts.network import link_kind
-from medley.measurement.monitor import CpuSample, LinkSample, MemorySample, RdmaPortSample, Sample
-from medley.measurement.monitor.gpu import GpuSampler
+from medley.measurement.monitor import CpuSample, LinkSample, MemorySample, Sample
+from medley.measurement.monitor.gpu import GpuSampler, file_text
 
 if TYPE_CHECKING:
     from medley.measurement.monitor.engine import ServedMetrics
@@ -83,14 +82,20 @@ class HostSampler:
 
     def network(self) -> Sample:
         """A sample without GPUs and engines, but with every link."""
-        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+        memory, swap, spent = psutil.virtual_memory(), psutil.swap_memory(), psutil.cpu_times()
         return Sample(
             at_s=time.clock_gettime(time.CLOCK_BOOTTIME),
-            cpu=_cpu(),
+            # Guest time is counted in user time already.
+            cpu=CpuSample(
+                threads=psutil.cpu_count() or 1,
+                busy_s=spent.user + spent.nice + spent.system + spent.irq + spent.softirq + spent.steal,
+                idle_s=spent.idle + spent.iowait,
+                load=psutil.getloadavg()[0],
+            ),
             memory=MemorySample(memory.total, memory.available, swap.total, swap.free),
             links=tuple(self._links()),
             ports=tuple(_port(folder, files) for folder, files in self._ports()),
-            retransmits=retransmits(_text(Path("/proc/net/snmp"))),
+            retransmits=retransmits(file_text(Path("/proc/net/snmp"))),
         )
 
     def end(self) -> None:
@@ -98,7 +103,7 @@ class HostSampler:
 
     def _links(self) -> Iterator[LinkSample]:
         for name, found in psutil.net_io_counters(pernic=True, nowrap=False).items():
-            state = _text(self._net / name / "operstate")
+            state = file_text(self._net / name / "operstate")
             yield LinkSample(
                 name=name,
                 index=_number(self._net / name / "ifindex") or 0,
@@ -124,22 +129,14 @@ class HostSampler:
 
 
 def _kind(folder: Path) -> str:
-    uevent = dict(line.partition("=")[::2] for line in _text(folder / "uevent").splitlines())
+    uevent = dict(line.partition("=")[::2] for line in file_text(folder / "uevent").splitlines())
     driver = folder / "device/driver"
     return link_kind(
         folder.name,
-        link_type=_text(folder / "type"),
+        link_type=file_text(folder / "type"),
         made_as=uevent.get("DEVTYPE", ""),
         driver=driver.resolve().name if driver.exists() else None,
     )
-
-
-def _cpu() -> CpuSample:
-    """Guest time is counted in user time already."""
-    spent = psutil.cpu_times()
-    idle = spent.idle + spent.iowait
-    busy = spent.user + spent.nice + spent.system + spent.irq + spent.softirq + spent.steal
-    return CpuSample(threads=psutil.cpu_count() or 1, busy_s=busy, idle_s=idle, load=psutil.getloadavg()[0])
 
 
 def retransmits(snmp: str) -> int | None:
@@ -151,29 +148,24 @@ def retransmits(snmp: str) -> int | None:
     return int(count) if count.isdecimal() else None
 
 
-def _port(folder: Path, files: list[Path]) -> RdmaPortSample:
+def _port(folder: Path, files: list[Path]) -> LinkSample:
     """Data in bytes, and only counters that are known here."""
-    state, rate = _text(folder / "state"), _text(folder / "rate").split()
+    state, rate = file_text(folder / "state"), file_text(folder / "rate").split()
     counters = {}
     for file in files:
         if (count := _number(file)) is not None:
             words = _WORDS.get(file.name)
             counters[words or file.name] = count * _WORD_BYTES if words else count
-    return RdmaPortSample(
+    return LinkSample(
         name=f"{folder.parents[1].name}/{folder.name}",
+        index=0,
         counters=counters,
-        active=state.endswith(" ACTIVE") if state else None,
+        up=state.endswith(" ACTIVE") if state else None,
         mbit=round(float(rate[0]) * 1000) if rate[1:2] == ["Gb/sec"] else None,
+        kind="rdma",
     )
 
 
 def _number(path: Path) -> int | None:
-    text = _text(path)
+    text = file_text(path)
     return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
-
-
-def _text(path: Path) -> str:
-    """Nothing where it is not there, or its driver does not answer."""
-    with suppress(OSError):
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    return ""

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from medley.cluster.remote import Remote
@@ -24,8 +24,6 @@ Connect = Callable[[], Remote]
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a host."""
-
     rates: Rates | None = None
     sample: Sample | None = None
     age_s: float | None = None
@@ -39,7 +37,7 @@ class Seen:
             "answers": self.problem is None and self.sample is not None,
             "age_s": self.age_s,
             "problem": self.problem.table if self.problem else None,
-            **(self.rates.table if self.rates else {}),
+            **(asdict(self.rates) if self.rates else {}),
         }
 
 
@@ -166,7 +164,6 @@ class Watching:
 
 
 def table(seen: Mapping[str, Seen]) -> dict[str, Any]:
-    """As programs read it."""
     return {"epoch_s": time.time(), "hosts": {name: each.table for name, each in seen.items()}}
 
 

@@ -185,7 +185,6 @@ def served(where: ListenAddress, watching: Watched, every_s: float) -> Iterator[
 
 
 def shown(seen: Mapping[str, Seen], every_s: float) -> dict[str, Any]:
-    """What the page shows."""
     tables = [asdict(each) for each in view.tables(seen)]
     return {"epoch_s": time.time(), "every_s": every_s, "title": view.title(seen, every_s), "tables": tables}
 
