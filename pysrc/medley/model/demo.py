@@ -15,7 +15,6 @@ from itertools import islice, product
 from math import prod
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
 
 from medley import storage
 from medley.errors import Problem, in_words
@@ -24,10 +23,11 @@ from medley.schema import Made
 # Byte-level BPE writes byte 0x20 as this letter (the table of GPT-2's tokenizer).
 _SPACE = "Ġ"
 _CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxyz", "aeiou"
-_FILES: dict[str, dict[str, Any]] = json.loads(
-    Path(__file__).with_name("demo.json").read_text(encoding="utf-8")
+_END_OF_TEXT, _START, _END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+_CHAT_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-"""What the files beside the weights hold; null is what the model's table says."""
 # A usual initialisation (0.02) gives near-equal logits; wider weights make greedy answers decisive, so that
 # two runs, or one and two hosts, can be compared token by token.
 _DEVIATION = 0.1
@@ -64,10 +64,22 @@ def make(made: Made, folder: Path) -> Path:
 def write(made: Made, folder: Path) -> None:
     tables = {
         "config.json": config(made),
-        # It never comes to an end by itself; this is what an answer has unless more is asked for.
-        "generation_config.json": _FILES["generation_config.json"] | {"max_new_tokens": 128},
+        "generation_config.json": {
+            # It never comes to an end by itself; this is what an answer has unless more is asked for.
+            "max_new_tokens": 128,
+            "do_sample": False,
+            "eos_token_id": 2,
+            "pad_token_id": 0,
+        },
         "tokenizer.json": tokenizer(made.vocabulary),
-        "tokenizer_config.json": _FILES["tokenizer_config.json"] | {"model_max_length": made.context},
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "chat_template": _CHAT_TEMPLATE,
+            "clean_up_tokenization_spaces": False,
+            "eos_token": _END,
+            "pad_token": _END_OF_TEXT,
+            "model_max_length": made.context,
+        },
     }
     for name, table in tables.items():
         (folder / name).write_text(json.dumps(table, ensure_ascii=False), encoding="utf-8")
@@ -79,17 +91,32 @@ def write(made: Made, folder: Path) -> None:
             file.write(_weights(name, shape, source))
 
 
-def config(made: Made) -> dict[str, Any]:
+def config(made: Made) -> dict[str, object]:
     """config.json of a Qwen3ForCausalLM."""
-    return _FILES["config.json"] | {
+    return {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
         "head_dim": made.head_dim,
+        "hidden_act": "silu",
         "hidden_size": made.hidden,
+        "initializer_range": 0.02,
         "intermediate_size": made.intermediate,
         "max_position_embeddings": made.context,
         "max_window_layers": made.layers,
         "num_attention_heads": made.heads,
         "num_hidden_layers": made.layers,
         "num_key_value_heads": made.kv_heads,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": False,
+        "dtype": "bfloat16",
+        "torch_dtype": "bfloat16",
+        "use_cache": True,
+        "use_sliding_window": False,
         "vocab_size": made.vocabulary,
     }
 
@@ -120,20 +147,43 @@ def shapes(made: Made) -> dict[str, tuple[int, ...]]:
     return tensors
 
 
-def tokenizer(size: int) -> dict[str, Any]:
+def tokenizer(size: int) -> dict[str, object]:
     """tokenizer.json: byte-level BPE of exactly `size` entries, so any text makes the round trip.
 
     Past the 256 bytes its entries are syllables ("ba") and pairs of them ("balu"), each a true merge.
     """
-    table = _FILES["tokenizer.json"]
-    known = [*(each["content"] for each in table["added_tokens"]), *_byte_letters()]
-    merges = list(islice(_merges(), size - len(known)))
-    vocabulary = [*known, *(left + right for left, right in merges)]
-    bpe = {
-        "vocab": {word: id_ for id_, word in enumerate(vocabulary)},
-        "merges": [list(pair) for pair in merges],
+    bytes_ = _byte_letters()
+    room = size - 3 - len(bytes_)
+    merges = list(islice(_merges(), room))
+    vocabulary = [_END_OF_TEXT, _START, _END, *bytes_, *(left + right for left, right in merges)]
+    special = [
+        {"id": id_, "content": word, "special": True, "normalized": False}
+        | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+        for id_, word in enumerate(vocabulary[:3])
+    ]
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": special,
+        "normalizer": None,
+        "pre_tokenizer": level,
+        "post_processor": None,
+        "decoder": level,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": {word: id_ for id_, word in enumerate(vocabulary)},
+            "merges": [list(pair) for pair in merges],
+        },
     }
-    return table | {"model": table["model"] | bpe}
 
 
 def _merges() -> Iterator[tuple[str, str]]:
