@@ -7,7 +7,7 @@ from math import prod
 from operator import attrgetter
 
 from medley.errors import Problem
-from medley.planner import Device, Layout, Stage, by_host, listed
+from medley.planner import Device, Layout, by_host, listed, pipeline
 from medley.schema import EngineName
 
 VARIABLE: Mapping[EngineName, str] = {
@@ -127,9 +127,7 @@ def landing(layout: Layout, order: Sequence[str]) -> tuple[Layout, tuple[int, ..
     if left:
         raise _elsewhere(made, found, layout, order)
     permutation = tuple(found[place] for place in range(len(made)))
-    stages = tuple(
-        Stage(devices, layout.stages[nth].layers) for devices, nth in zip(made, permutation, strict=True)
-    )
+    stages = pipeline(made, (layout.stages[nth].layers for nth in permutation))
     return replace(layout, stages=stages, replicas=()), permutation
 
 

@@ -3,91 +3,89 @@
 import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Literal
 
 from medley.model.shape import BLOCK, known_feed_forward
-from medley.planner import Device, HostLink, Layout, Stage, pipelines
+from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, pipeline, pipelines
 from medley.planner.memory import MemoryNeed, PipelinePosition, need, padded_vocabulary
 from medley.schema import Shape
 
-By = Literal["speed", "turns", "memory"]
-"""What is made least: the slowest stage's time, the sum of all (one stream visits them in turn), or the share
-of the room for it that the KV cache takes."""
 Seconds = Callable[[Stage, bool], float]
 """A step's time on a stage; True: it is the last, which has the head. More layers are never quicker."""
 Timed = Callable[[int, HostLink | None], Seconds]
 """The same for so many sequences at once, where this link joins the hosts."""
 
 
-def recut(
-    shape: Shape,
-    layout: Layout,
-    *,
-    context: int = 1,
-    concurrency: int = 1,
-    by: By = "speed",
-    timed: Timed | None = None,
-) -> Layout:
+@dataclass(frozen=True)
+class Workload:
+    """A model and what is asked of it: what its layers are cut for, and its memory is counted for."""
+
+    shape: Shape
+    context: int = 1
+    """Tokens that each sequence may have."""
+    load: Load = field(default_factory=Load)
+    goal: Goal = "latency"
+    timed: Timed | None = field(default=None, compare=False)
+    """How fast stages are; None where layers are cut by memory only."""
+
+
+def recut(work: Workload, layout: Layout) -> Layout:
     """Cut the layers of the same stages again, for each replica."""
-    copies = pipelines(layout)
-    each = -(-concurrency // len(copies))
-    seconds = timed and timed(-(-each // len(layout.stages)), layout.link)
-
-    def again(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        layers = split(
-            shape,
-            [stage.devices for stage in stages],
-            context=context,
-            concurrency=each,
-            by=by,
-            expert_parallel=layout.expert_parallel,
-            seconds=seconds,
+    first, *others = (
+        pipeline(
+            units := [stage.devices for stage in stages],
+            split(
+                work,
+                units,
+                layout.link,
+                replicas=1 + len(layout.replicas),
+                expert_parallel=layout.expert_parallel,
+            ),
         )
-        return tuple(Stage(stage.devices, count) for stage, count in zip(stages, layers, strict=True))
-
-    first, *others = map(again, copies)
+        for stages in pipelines(layout)
+    )
     return replace(layout, stages=first, replicas=tuple(others))
 
 
 def split(
-    shape: Shape,
-    stages: Sequence[Sequence[Device]],
+    work: Workload,
+    stages: Sequence[tuple[Device, ...]],
+    link: HostLink | None = None,
     *,
-    context: int = 1,
-    concurrency: int = 1,
-    by: By = "speed",
+    replicas: int = 1,
     expert_parallel: bool = False,
-    seconds: Seconds | None = None,
+    turns: bool = False,
 ) -> tuple[int, ...]:
     """Layers of each stage: the slowest is as fast as can be, and none holds more than it can.
 
-    By turns: their sum is least. By memory: the KV cache of the tightest is as large as can be. Where it
-    does not fit at all: what the tightest is short of is as little as can be. There must be at least a layer
-    for each stage. Where no `seconds` says how fast stages are, it is by memory.
+    By `turns`, as one stream visits them: their sum is least. For context: the KV cache of the tightest is as
+    large as can be. Where it does not fit at all: what the tightest is short of is as little as can be. There
+    must be at least a layer for each stage.
     """
-    last = len(stages) - 1
+    shape, last = work.shape, len(stages) - 1
+    each = -(-work.load.concurrency // replicas)
     rooms = [
         _Room(
             shape,
             tuple(dict.fromkeys(replace(device, host="", index=0) for device in devices)),
             PipelinePosition(1, len(devices), nth == 0, nth == last, expert_parallel),
-            context,
-            concurrency,
+            work.context,
+            each,
         )
         for nth, devices in enumerate(stages)
     ]
     most = [_most(room) for room in rooms]
     if any(count < 1 for count in most) or sum(most) < shape.layers:
         return cut(shape.layers, [partial(_short, room) for room in rooms], [shape.layers] * len(rooms))
-    if by == "memory" or seconds is None:
+    if work.goal == "context" or work.timed is None:
         return cut(shape.layers, [partial(_fill, room) for room in rooms], most)
+    seconds = work.timed(-(-each // len(stages)), link)
 
     def cost(nth: int, layers: int) -> float:
         """A step on this stage; by turns, what the last of these layers adds."""
-        devices = tuple(stages[nth])
-        rest = seconds(Stage(devices, layers - 1), nth == last) if by == "turns" else 0.0
+        devices = stages[nth]
+        rest = seconds(Stage(devices, layers - 1), nth == last) if turns else 0.0
         return seconds(Stage(devices, layers), nth == last) - rest
 
     return cut(shape.layers, [partial(cost, nth) for nth in range(len(stages))], most)

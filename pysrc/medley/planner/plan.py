@@ -112,7 +112,6 @@ class Plan:
 
 
 def plan(
-    shape: Shape,
     choice: Choice,
     facts: Mapping[str, Facts],
     model: Model | None = None,
@@ -122,7 +121,7 @@ def plan(
     arguments: Arguments = (),
 ) -> Plan:
     """How an engine runs this choice; `facts`: its hosts', `context`: as asked for."""
-    layout, fit, cpu = choice.layout, choice.fit, _is_cpu(choice.layout)
+    shape, layout, fit, cpu = choice.work.shape, choice.layout, choice.fit, _is_cpu(choice.layout)
     bare = unplanned(layout, facts, model, launcher=launcher)
     cached, reason = _cpu_cache(shape, fit, _cpu_share(layout, facts)) if cpu else _gpu_cache(fit)
     return replace(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from statistics import NormalDist
 
-from medley.planner import Device, HostLink, Layout, Stage, pipelines
+from medley.planner import Device, HostLink, Layout, Load, Stage, pipelines
 from medley.planner.device_specs import (
     CHUNK_TOKENS,
     LOCAL_GB_S,
@@ -30,18 +30,6 @@ _LOW, _HIGH = 0.65, 1.4
 _GIGA, _MICRO = 1e9, 1e-6
 _WIDE = 2  # bytes of an activation
 _16_BITS = 16
-
-
-@dataclass(frozen=True)
-class Load:
-    """What is asked of a server all the time."""
-
-    concurrency: int = 1
-    prompt_tokens: int = 512
-    context_tokens: int = 1024
-    """What a stream has behind it while it is answered, on average."""
-    cached_tokens: int = 0
-    """What stands before the prompt and was read earlier."""
 
 
 @dataclass(frozen=True)

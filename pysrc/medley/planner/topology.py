@@ -84,6 +84,16 @@ class Topology:
         asked = replace(asked, nccl=self.nccl or nccl(engine, self.origins.values()))
         return replace(asked, link=None, joined=dict(self.addresses)) if self.addresses else asked
 
+    def link_of(self, asked: NetworkOptions, engine: EngineName) -> LinkOf:
+        """The links of hosts that can be in one cluster; of others, what differs."""
+        known, of = devices.link_of(self.facts, self.wishes(asked, engine), self.measured), self.origins
+
+        def link(one: str, other: str) -> HostLink | str | None:
+            differ = of[one].differences(of[other]) if one in of and other in of else []
+            return f"cannot be in one cluster: {', '.join(differ)}" if differ else known(one, other)
+
+        return link
+
     def only(self, hosts: Iterable[str]) -> "Topology":
         """Without its other hosts."""
         part = set(hosts)
@@ -181,16 +191,6 @@ def _addressed(facts: Facts, wanted: tuple[Setting, ...]) -> Facts:
 
     net = replace(facts.net, links=tuple(map(link, facts.net.links)))
     return replace(facts, net=net, rdma=tuple(map(port, facts.rdma)))
-
-
-def compatible_links(link_of: LinkOf, of: Mapping[str, EngineSource]) -> LinkOf:
-    """The links of those that can be in one cluster; of others, what differs."""
-
-    def link(one: str, other: str) -> HostLink | str | None:
-        differ = of[one].differences(of[other]) if one in of and other in of else []
-        return f"cannot be in one cluster: {', '.join(differ)}" if differ else link_of(one, other)
-
-    return link
 
 
 def incompatible_warnings(of: Mapping[str, EngineSource]) -> Iterator[str]:

@@ -35,7 +35,7 @@ from medley.network.ports import RENDEZVOUS_PORT
 from medley.planner import Layout, devices, devices_of, hosts_of, pipelines
 from medley.planner.choose import Choice
 from medley.planner.host_order import VARIABLE
-from medley.planner.placement import PlacementOptions, cached, unplaced
+from medley.planner.placement import PlacementOptions, unplaced
 from medley.planner.plan import Launcher, Plan, balanced, plan, understood, unplanned
 from medley.planner.topology import Topology
 from medley.progress import SILENT, Output, Progress
@@ -249,7 +249,7 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
         return layout, unplanned(layout, site.facts, found.model, launcher=_of_layout(layout, order))
     choice = placed(order, made, site)
     layout, by = choice.layout, _of_layout(choice.layout, order)
-    told = plan_of(order, cached(made, wanted), choice, site, by)
+    told = plan_of(order, choice, site, by)
     if by != "solo":
         told = replace(told, why=(*told.why, job.why))
     if by != "ray":
@@ -259,11 +259,11 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     return layout, replace(told, places=places, replicas_here=first.count(places[0]))
 
 
-def plan_of(order: Order, shape: Shape, choice: Choice, site: Topology, by: Launcher) -> Plan:
+def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
     """Return the plan of a choice on these hosts; `by` starts its ranks."""
-    wanted, model = order.wanted, order.weights.model
+    wanted, model, shape = order.wanted, order.weights.model, choice.work.shape
     needed = site.arguments(hosts_of(choice.layout), wanted.engine, shape)
-    found = plan(shape, choice, site.facts, model, context=wanted.context, launcher=by, arguments=needed)
+    found = plan(choice, site.facts, model, context=wanted.context, launcher=by, arguments=needed)
     return balanced(found, shape) if wanted.balanced else found
 
 

@@ -18,14 +18,13 @@ from medley.network import ports
 from medley.network.fabric import fabric, per_host
 from medley.network.fabric.types import Endpoint, NetworkOptions
 from medley.planner import Layout, devices_of, hosts_of, pipelines
-from medley.planner.choose import CONTEXT, Choice
+from medley.planner.choose import Choice
 from medley.planner.fit import fit
 from medley.planner.host_order import VARIABLE
-from medley.planner.placement import cached
 from medley.planner.plan import understood
 from medley.planner.topology import Topology
 from medley.progress import Output
-from medley.schema import EngineName, Shape
+from medley.schema import EngineName
 from medley.serving.alternatives import placed, with_engine_sources
 from medley.serving.prepare import Job, plan_of, shape_of
 
@@ -52,32 +51,31 @@ def hypothetical(job: Job, site: Topology, output: Output) -> Iterator[Step]:
     site = with_engine_sources(site, order.wanted, asked, order.weights.model)
     one = order.wanted.launcher == "mp"
     order = replace(order, wanted=replace(order.wanted, one_server=one))
-    made = shape_of(order.weights, output.watch)
-    return steps(order, made, placed(order, made, site), site)
+    return steps(order, placed(order, shape_of(order.weights, output.watch), site), site)
 
 
-def steps(order: Order, shape: Shape, choice: Choice, site: Topology) -> Iterator[Step]:
+def steps(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
     """In the order in which they are to be typed, a replica after the other."""
-    shape, copies = cached(shape, order.wanted), pipelines(choice.layout)
+    copies = pipelines(choice.layout)
     if order.wanted.launcher == "mp" and len(hosts_of(choice.layout)) > 1:
-        yield from _without_ray(order, shape, choice, site)
+        yield from _without_ray(order, choice, site)
         return
     if len(copies) == 1:
-        yield from _of_pipeline(order, shape, choice, site)
+        yield from _of_pipeline(order, choice, site)
         return
     each = replace(order.wanted, concurrency=-(-order.wanted.concurrency // len(copies)), one_server=True)
-    context = each.context or min(shape.context, CONTEXT)
+    work = replace(choice.work, load=replace(choice.work.load, concurrency=each.concurrency))
     ports = dict.fromkeys(site.hosts, order.serving.port)
     for stages in copies:
         layout = replace(choice.layout, stages=stages, replicas=())
         host = hosts_of(layout)[0]
         serving = replace(order.serving, port=ports[host])
         ports[host] += 1
-        one = replace(choice, layout=layout, fit=fit(shape, layout, context, each.concurrency))
-        yield from _of_pipeline(replace(order, wanted=each, serving=serving), shape, one, site)
+        one = replace(choice, layout=layout, fit=fit(work, layout))
+        yield from _of_pipeline(replace(order, wanted=each, serving=serving), one, site)
 
 
-def _of_pipeline(order: Order, shape: Shape, choice: Choice, site: Topology) -> Iterator[Step]:
+def _of_pipeline(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
     used = hosts_of(choice.layout)
     facts = {host: site.hosts[host][0] for host in used}
     cluster: tuple[Variable, ...] = ()
@@ -92,7 +90,7 @@ def _of_pipeline(order: Order, shape: Shape, choice: Choice, site: Topology) -> 
         _, wired = per_host.running_cluster_network(facts, addresses, used[0], wishes, {})
         cluster = tuple(over_ray(order.wanted.engine, _gcs(ends[used[0]]), credentials.token_path(), wired))
     kind = site.hosts[used[0]][1]
-    told = plan_of(order, shape, choice, site, "ray" if len(used) > 1 else "solo")
+    told = plan_of(order, choice, site, "ray" if len(used) > 1 else "solo")
     version = site.version(used[0], order.wanted.engine)
     told = understood(told, order.wanted.engine, version, order.weights.model)
     if told.launcher == "ray":
@@ -106,13 +104,13 @@ def _of_pipeline(order: Order, shape: Shape, choice: Choice, site: Topology) -> 
     yield Step(used[0], typed, started.reasoned, site.image(used[0]), told.why)
 
 
-def _without_ray(order: Order, shape: Shape, choice: Choice, site: Topology) -> Iterator[Step]:
+def _without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
     """The server on the first host, which waits for the others; then what each of those runs for it."""
     wanted, used = order.wanted, hosts_of(choice.layout)
     facts = {host: site.facts[host] for host in used}
     wishes = site.wishes(wanted.wishes, wanted.engine)
     addresses = {host: end.address for host, end in fabric(facts, wishes).ends.items()}
-    told = plan_of(order, shape, choice, site, "mp")
+    told = plan_of(order, choice, site, "mp")
     join = f"ssh {shlex.quote(used[0])} cat {_TOKEN} | medley join {addresses[used[0]]} --token-file -"
     for host, own in nodes(told, choice.layout, addresses, RANKS_PORT).items():
         _, wired = per_host.running_cluster_network(facts, addresses, host, wishes, {})
