@@ -62,6 +62,8 @@ class Request:
     sizes: Sizes = FREE
     head: str | None = None
     """The host where the engine starts: its stage is the first."""
+    refusal: Callable[[Layout], str | None] = lambda _: None
+    """Why a layout is not what was asked for."""
 
 
 @dataclass(frozen=True)

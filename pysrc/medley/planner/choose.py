@@ -34,17 +34,13 @@ class Choice:
     """What is unwise about the sizes that were forced, and their price."""
 
 
-def choose(
-    request: Request,
-    predict: Callable[[Shape, Layout, Load], Prediction],
-    only: Callable[[Layout], str | None] = lambda _: None,
-) -> Choice:
+def choose(request: Request, predict: Callable[[Shape, Layout, Load], Prediction]) -> Choice:
     """Return the layout for this work; raise a Problem with the numbers where none fits.
 
-    `predict` should agree with what layers are cut by. `only` says why a layout is not what was asked for.
+    `predict` should agree with what layers are cut by.
     """
     work, found = request.work, candidates(request)
-    refused = {each: only(each) for each in dict.fromkeys((*found.layouts, *found.free))}
+    refused = {each: request.refusal(each) for each in dict.fromkeys((*found.layouts, *found.free))}
     usual = frozenset(found.free)
     rows = []
     for layout, because in refused.items():

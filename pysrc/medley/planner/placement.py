@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from medley.errors import Problem
 from medley.network.fabric.types import NetworkOptions, speed_text
@@ -72,11 +73,12 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
             cause=f"it was made for {shape.context} tokens",
             fix=f"--context {shape.context}, or less",
         )
-    found = site.devices(wanted.gpus)
-    _require_memory(found)
+    work, found = _workload(shape, wanted), site.devices(wanted.gpus)
     links = site.link_of(wanted.wishes, wanted.engine)
-    request = Request(_workload(shape, wanted), found, links, wanted.sizes, site.head)
-    chosen = choose(request, predict, lambda layout: _refusal(layout, site, wanted, len(found)))
+    _require_memory(found)
+    refusal = partial(_refusal, site, wanted, len(found))
+    request = Request(work, found, links, wanted.sizes, site.head, refusal)
+    chosen = choose(request, predict)
     layout = chosen.layout
     why = [
         *chosen.why,
@@ -122,7 +124,7 @@ def _require_memory(found: Sequence[Device]) -> None:
     )
 
 
-def _refusal(layout: Layout, site: Topology, wanted: PlacementOptions, ranks: int) -> str | None:
+def _refusal(site: Topology, wanted: PlacementOptions, ranks: int, layout: Layout) -> str | None:
     """Why this layout is not what was asked for."""
     used = hosts_of(layout)
     if lacks := site.lacks(used):
@@ -219,11 +221,12 @@ def unplaced(site: Topology, wanted: PlacementOptions) -> Layout:
 
 def idle_ports_gain(shape: Shape, site: Topology, wanted: PlacementOptions, choice: Choice) -> Iterator[str]:
     """In a sentence what to type and how fast it would be; nothing where it would be no faster."""
-    found = site.idle_ports(site.wishes(wanted.wishes, wanted.engine))
+    found = site.idle_ports(wanted.wishes, wanted.engine)
     if not found or wanted.wishes.transport == "tcp":
         return
+    addressed = site.with_addresses(found)
     try:
-        better = placement(shape, site.with_addresses(found), wanted)
+        better = placement(shape, addressed, wanted)
     except Problem:
         return
     now, then = (score(wanted.goal, each.prediction) for each in (choice, better))

@@ -129,12 +129,12 @@ class Topology:
             skipped = 0 if held[0].kind == "cpu" else self.busy.get(host, 0)
             yield from held[skipped : skipped + self.slots.get(host, 0)]
 
-    def idle_ports(self, wishes: NetworkOptions) -> dict[str, tuple[Interface, ...]]:
+    def idle_ports(self, asked: NetworkOptions, engine: EngineName) -> dict[str, tuple[Interface, ...]]:
         """Of hosts that can talk already; those that cannot have a Problem that says how to join them."""
         if len(self.hosts) == 1:
             return {}
         try:
-            ends = fabric(self.facts, wishes).ends
+            ends = fabric(self.facts, self.wishes(asked, engine)).ends
         except Problem:
             ends = {}
         return idle_ports(self.facts, ends)
