@@ -49,8 +49,7 @@ def hypothetical(job: Job, site: Topology, output: Output) -> Iterator[Step]:
     options, order = job.options, job.order
     asked = EngineRequest(options.image.image if options.image else None, options.environment)
     site = with_engine_sources(site, order.wanted, asked, order.weights.model)
-    one = order.wanted.launcher == "mp"
-    order = replace(order, wanted=replace(order.wanted, one_server=one))
+    order = replace(order, wanted=replace(order.wanted, one_server=order.wanted.launcher == "mp"))
     return steps(order, placed(order, shape_of(order.weights, output.watch), site), site)
 
 
@@ -76,32 +75,28 @@ def steps(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
 
 
 def _of_pipeline(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
-    used = hosts_of(choice.layout)
-    facts = {host: site.hosts[host][0] for host in used}
+    wanted, (first, *others) = order.wanted, hosts_of(choice.layout)
     cluster: tuple[Variable, ...] = ()
-    ends: Mapping[str, Endpoint] = {}
-    if len(used) > 1:
-        wishes = site.wishes(order.wanted.wishes, order.wanted.engine)
+    addresses: dict[str, str] = {}
+    if others:
+        facts = {host: site.facts[host] for host in (first, *others)}
+        wishes = site.wishes(wanted.wishes, wanted.engine)
         found = fabric(facts, wishes).ends
-        ends = {host: found[host] for host in used}
+        ends = {host: found[host] for host in facts}
         if not site.order:
-            yield from _joining(wishes, site, ends, order.wanted.engine)
+            yield from _joining(wishes, site, ends, wanted.engine)
         addresses = {host: end.address for host, end in ends.items()}
-        _, wired = per_host.running_cluster_network(facts, addresses, used[0], wishes, {})
-        cluster = tuple(over_ray(order.wanted.engine, _gcs(ends[used[0]]), credentials.token_path(), wired))
-    kind = site.hosts[used[0]][1]
-    told = plan_of(order, choice, site, "ray" if len(used) > 1 else "solo")
-    version = site.version(used[0], order.wanted.engine)
-    told = understood(told, order.wanted.engine, version, order.weights.model)
-    if told.launcher == "ray":
-        addresses = {host: end.address for host, end in ends.items()}
+        _, wired = per_host.running_cluster_network(facts, addresses, first, wishes, {})
+        cluster = tuple(over_ray(wanted.engine, _gcs(addresses[first]), credentials.token_path(), wired))
+    told = plan_of(order, choice, site, "ray" if others else "solo")
+    told = understood(told, wanted.engine, site.version(first, wanted.engine), order.weights.model)
+    if others:
         told = replace(told, places=tuple(addresses[device.host] for device in devices_of(choice.layout)))
-    started = launch(order, told, kind.host, cluster=cluster)
-    split = f"{VARIABLE[order.wanted.engine]}={order.wanted.partition} " if order.wanted.partition else ""
+    started = launch(order, told, site.hosts[first][1].host, cluster=cluster)
+    split = f"{VARIABLE[wanted.engine]}={wanted.partition} " if wanted.partition else ""
     # Over a cluster it is of what its Ray runs from.
-    environment = site.typed(used[0]) if len(used) == 1 else ()
-    typed = split + shlex.join((*_serve(order, choice.layout, site), *environment, *_engines(order)))
-    yield Step(used[0], typed, started.reasoned, site.image(used[0]), told.why)
+    typed = split + _serve(order, choice.layout, site, () if others else site.typed(first))
+    yield Step(first, typed, started.reasoned, site.image(first), told.why)
 
 
 def _without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
@@ -114,12 +109,12 @@ def _without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
     join = f"ssh {shlex.quote(used[0])} cat {_TOKEN} | medley join {addresses[used[0]]} --token-file -"
     for host, own in nodes(told, choice.layout, addresses, RANKS_PORT).items():
         _, wired = per_host.running_cluster_network(facts, addresses, host, wishes, {})
-        kind = site.hosts[host][1]
-        started = launch(order, own, kind.host, cluster=wired)
+        started = launch(order, own, site.hosts[host][1].host, cluster=wired).reasoned
         environment = site.typed(host)
-        serve = shlex.join((*_serve(order, choice.layout, site), *environment, *_engines(order)))
-        typed = serve if host == used[0] else " ".join((join, shlex.join(environment))).rstrip()
-        yield Step(host, typed, started.reasoned, why=told.why if host == used[0] else ())
+        if host == used[0]:
+            yield Step(host, _serve(order, choice.layout, site, environment), started, why=told.why)
+        else:
+            yield Step(host, " ".join((join, shlex.join(environment))).rstrip(), started)
 
 
 def _joining(
@@ -143,9 +138,7 @@ def _joining(
         both = {name: site.facts[name] for name in (head, host)}
         wired = per_host.worker_network(both, host, (head, at), wishes, {})
         ours = _part(host, site, engine)
-        start = ray.worker(
-            place, ours.node(wired), ports.RayPorts(), to=_gcs(ends[head]), more=ours.on(wired)
-        )
+        start = ray.worker(place, ours.node(wired), ports.RayPorts(), to=_gcs(at), more=ours.on(wired))
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN} | medley ray-worker {at} --token-file -"
         typed = " ".join((typed, *named, shlex.join(site.typed(host)))).rstrip()
         yield Step(host, typed, start, site.image(host))
@@ -156,16 +149,17 @@ def _part(host: str, site: Topology, engine: EngineName) -> NodeSpec:
     return part(facts, kind, BARE, slots=None, path="", engine=engine)
 
 
-def _engines(order: Order) -> tuple[str, ...]:
-    return ("--", *order.extra) if order.extra else ()
+def _gcs(head: str) -> str:
+    return f"{head}:{ports.RayPorts().gcs}"
 
 
-def _gcs(head: Endpoint) -> str:
-    return f"{head.address}:{ports.RayPorts().gcs}"
+def _serve(order: Order, layout: Layout, site: Topology, environment: tuple[str, ...]) -> str:
+    """The verb that leads to this layout on these hosts, as it is typed."""
+    engines = ("--", *order.extra) if order.extra else ()
+    return shlex.join((*_switches(order, layout, site), *environment, *engines))
 
 
-def _serve(order: Order, layout: Layout, site: Topology) -> Iterator[str]:
-    """The verb and the switches that lead to this layout on these hosts."""
+def _switches(order: Order, layout: Layout, site: Topology) -> Iterator[str]:
     wanted, used = order.wanted, hosts_of(layout)
     found = order.weights
     # A folder by its path: its name alone may be that of a known model, and says nothing elsewhere.
