@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from typing import NamedTuple
 
@@ -102,12 +101,9 @@ class Evaluation:
         return [row for row in self.rows if row.fit.fits and sizes.allow(*sizes_of(row.layout))]
 
 
-@dataclass(frozen=True)
-class Candidates:
+class Candidates(NamedTuple):
     layouts: tuple[Layout, ...]
     ruled: tuple[Rejected, ...]
-    free: tuple[Layout, ...]
-    """Where no sizes were forced; the same layouts unless some are."""
 
 
 class Uncut(NamedTuple):
@@ -122,23 +118,16 @@ class Uncut(NamedTuple):
 
 def candidates(request: Request) -> Candidates:
     """List layouts, the fastest hosts first, each cut once; neither memory nor speed counts yet."""
-    groups, between = host_groups(request.devices), group_links(request.link_of)
-    cut = cache(lambda uncut: _cut(request.work, between, uncut))
-
-    def made(sizes: Sizes) -> tuple[dict[Layout, None], dict[Rejected, None]]:
-        forced = () if sizes == FREE else _forced(request)
-        every = [
-            each if isinstance(each, Rejected) else cut(each)
-            for each in (*_arranged(request, groups, between, sizes), *forced)
-        ]
-        return (
-            dict.fromkeys(each for each in every if isinstance(each, Layout)),
-            dict.fromkeys(each for each in every if isinstance(each, Rejected)),
-        )
-
-    layouts, ruled = made(request.sizes)
-    free = layouts if request.sizes == FREE else made(FREE)[0]
-    return Candidates(tuple(layouts), tuple(ruled), tuple(free))
+    between = group_links(request.link_of)
+    forced = () if request.sizes == FREE else _forced(request)
+    made = dict.fromkeys(
+        each if isinstance(each, Rejected) else _cut(request.work, between, each)
+        for each in dict.fromkeys((*_arranged(request, between), *forced))
+    )
+    return Candidates(
+        tuple(each for each in made if isinstance(each, Layout)),
+        tuple(each for each in made if isinstance(each, Rejected)),
+    )
 
 
 def expert_ways(shape: Shape, tensor: int) -> list[bool]:
@@ -154,10 +143,9 @@ def expert_ways(shape: Shape, tensor: int) -> list[bool]:
 _Between = Callable[[Iterable[str]], HostLink | str | None]
 
 
-def _arranged(
-    request: Request, groups: Sequence[HostGroup], between: _Between, sizes: Sizes
-) -> Iterator[Uncut | Rejected]:
-    work, shape, head = request.work, request.work.shape, request.head
+def _arranged(request: Request, between: _Between) -> Iterator[Uncut | Rejected]:
+    work, shape, sizes, head = request.work, request.work.shape, request.sizes, request.head
+    groups = host_groups(request.devices)
     for tensor in _tensors(groups) if sizes.tensor is None else [sizes.tensor]:
         if not (able := expert_ways(shape, tensor)):
             yield Rejected(f"tensor parallel {tensor}", "; ".join(refusals(shape, tensor)))

@@ -1,7 +1,7 @@
 """Best layout for a goal; why not the others."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from medley.planner import Device, Goal, Layout, Load, fast, hosts_of, named, pipelines, speed_and_transport
 from medley.planner import devices_of as ranks_of
@@ -40,8 +40,9 @@ def choose(request: Request, predict: Callable[[Shape, Layout, Load], Prediction
     `predict` should agree with what layers are cut by.
     """
     work, found = request.work, candidates(request)
-    refused = {each: request.refusal(each) for each in dict.fromkeys((*found.layouts, *found.free))}
-    usual = frozenset(found.free)
+    free = found if request.sizes == FREE else candidates(replace(request, sizes=FREE))
+    refused = {each: request.refusal(each) for each in dict.fromkeys((*found.layouts, *free.layouts))}
+    usual = frozenset(free.layouts)
     rows = []
     for layout, because in refused.items():
         if because is None:

@@ -122,12 +122,11 @@ def _ranks(work: Workload, layout: Layout, sequences: int) -> tuple[Rank, ...]:
                 stage.layers, len(stage.devices), nth == 0, nth == len(stages) - 1, layout.expert_parallel
             )
             # The API server runs beside the first rank; which device of the first stage that is, Ray decides.
-            by_kind = {
-                device.kind: need(work.shape, place, device, head=nth == 0)
-                for device in {device.kind: device for device in stage.devices}.values()
+            needs = {
+                kind: need(work.shape, place, kind) for kind in {device.kind for device in stage.devices}
             }
             for device in stage.devices:
-                one = by_kind[device.kind]
+                one = needs[device.kind]
                 kv, overhead = one.kv_bytes(work.context, sequences), one.overhead_bytes(sequences)
                 found.append(Rank(device, replica, nth, one, one.weights_bytes, kv, overhead))
     return tuple(found)

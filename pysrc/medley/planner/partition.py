@@ -68,7 +68,7 @@ def split(
     rooms = [
         _Room(
             shape,
-            tuple(dict.fromkeys(replace(device, host="", index=0) for device in devices)),
+            frozenset((device.kind, device.memory_bytes) for device in devices),
             PipelinePosition(1, len(devices), nth == 0, nth == last, expert_parallel),
             work.context,
             each,
@@ -113,8 +113,8 @@ class _Room:
     """A stage before it is known how many layers it carries."""
 
     shape: Shape
-    devices: tuple[Device, ...]
-    """One of each sort, less their names, so that equal stages are equal."""
+    sorts: frozenset[tuple[str, int]]
+    """Kind and memory of its devices."""
     place: PipelinePosition
     context: int
     concurrency: int
@@ -129,8 +129,8 @@ def _most(room: _Room) -> int:
 def _short(room: _Room, layers: int) -> int:
     """What it is short of, in bytes; below 0: what it has left."""
     return max(
-        found.total_bytes(room.context, room.concurrency) - device.memory_bytes
-        for device, found in _needs(room, layers)
+        found.total_bytes(room.context, room.concurrency) - memory_bytes
+        for memory_bytes, found in _needs(room, layers)
     )
 
 
@@ -138,16 +138,16 @@ def _fill(room: _Room, layers: int) -> float:
     """The part of what is left for the KV cache that it takes."""
     return max(
         found.kv_bytes(room.context, room.concurrency)
-        / max(1, device.memory_bytes - found.weights_bytes - found.overhead_bytes(room.concurrency))
-        for device, found in _needs(room, layers)
+        / max(1, memory_bytes - found.weights_bytes - found.overhead_bytes(room.concurrency))
+        for memory_bytes, found in _needs(room, layers)
     )
 
 
 @lru_cache(maxsize=16_384)
-def _needs(room: _Room, layers: int) -> list[tuple[Device, MemoryNeed]]:
+def _needs(room: _Room, layers: int) -> list[tuple[int, MemoryNeed]]:
     """Equal stages of other candidates ask the same again."""
     place = replace(room.place, layers=layers)
-    return [(device, need(room.shape, place, device, head=place.first)) for device in room.devices]
+    return [(memory_bytes, need(room.shape, place, kind)) for kind, memory_bytes in room.sorts]
 
 
 def too_many_stages(shape: Shape, stages: int) -> str | None:
