@@ -45,11 +45,6 @@ class Topology:
         return self.order[0] if self.order else None
 
     @property
-    def first(self) -> tuple[Facts, Kind]:
-        """The host of the first rank, where the engine starts."""
-        return next(iter(self.hosts.values()))
-
-    @property
     def facts(self) -> dict[str, Facts]:
         return {name: facts for name, (facts, _) in self.hosts.items()}
 

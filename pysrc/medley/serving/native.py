@@ -53,7 +53,7 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
         "model": order.weights.name,
         "target": order.weights.target,
         "beside": order.beside.table(),
-        "script": job.script.path.name if job.script else None,
+        "script": options.script.path.name if options.script else None,
     }
     met = Meeting(options.join_port, secure_channel.read_secret(secret), terms, watch)
     try:

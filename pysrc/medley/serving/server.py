@@ -13,6 +13,7 @@ from medley.cluster import membership, model_files, ray_serving, ray_watch
 from medley.engine import Serving
 from medley.engine.launch import ENGINES, Launch
 from medley.errors import Problem
+from medley.planner import hosts_of
 from medley.planner.topology import Topology
 from medley.process import Process
 from medley.progress import Output
@@ -149,7 +150,7 @@ class Served:
                 if self.then:
                     self.then(Answering(where, listens.name, key))
                     raise Ended
-                self.on_ready(found.hosts)
+                self.on_ready(len(hosts_of(found.layout)))
                 report("ready")
                 self.announce(listens, completion, seconds)
 
