@@ -71,8 +71,6 @@ class Rejected:
 
     what: str
     because: str
-    layout: Layout | None = None
-    """None where it was ruled out before its layers were cut."""
 
 
 @dataclass(frozen=True)

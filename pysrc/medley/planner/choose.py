@@ -1,5 +1,6 @@
 """Best layout for a goal; why not the others."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -7,7 +8,7 @@ from medley.planner import Device, Goal, Layout, Load, fast, hosts_of, named, pi
 from medley.planner import devices_of as ranks_of
 from medley.planner import sizes as sizes_of
 from medley.planner.candidates import FREE, Evaluated, Evaluation, Rejected, Request, candidates
-from medley.planner.fit import Fit, Rank, fit, gib
+from medley.planner.fit import Fit, fit, gib
 from medley.planner.memory import SNUG_BYTES, is_unified
 from medley.planner.partition import Workload
 from medley.planner.prediction import Prediction
@@ -69,9 +70,9 @@ def _chosen(table: Evaluation) -> Choice:
     first = _first(able, goal)
     others = sorted((row for row in able if row is not first), key=lambda row: -row.score)
     rejected = (
-        *(Rejected(named(row.layout), _worse(row, first, goal), row.layout) for row in others),
+        *(Rejected(named(row.layout), _worse(row, first, goal)) for row in others),
         *(
-            Rejected(named(row.layout), f"does not fit: {row.fit.worst}", row.layout)
+            Rejected(named(row.layout), f"does not fit: {row.fit.worst}")
             for row in sorted(tight, key=lambda row: row.fit.short_bytes)
         ),
         *table.ruled,
@@ -121,12 +122,12 @@ def _plainest(one: Evaluated) -> tuple[int, int, int, bool, float, tuple[tuple[s
 
 def _snug(one: Evaluated) -> bool:
     """Whether a rank in memory that the system shares has less left than an estimate may err by."""
-    return any(rank.free_bytes < SNUG_BYTES for rank in _shared(one))
+    return _spare_bytes(one) < SNUG_BYTES
 
 
-def _shared(one: Evaluated) -> list[Rank]:
-    """Its ranks in memory that the system shares."""
-    return [rank for rank in one.fit.ranks if is_unified(rank.device.kind)]
+def _spare_bytes(one: Evaluated) -> float:
+    """The least that its ranks leave of memory that the system shares."""
+    return min((rank.free_bytes for rank in one.fit.ranks if is_unified(rank.device.kind)), default=math.inf)
 
 
 def _arrangement(layout: Layout) -> tuple[frozenset[Device], tuple[int, int, int], bool]:
@@ -149,8 +150,8 @@ def _worse(one: Evaluated, first: Evaluated, goal: Goal) -> str:
     if room < roomier and _arrangement(one.layout) == _arrangement(first.layout):
         return f"{numbers}: about as fast, holds {room} at once, the chosen {roomier}"
     if _snug(one) and not _snug(first):
-        left = min(rank.free_bytes for rank in _shared(one))
-        return f"{numbers}: about as fast, and leaves {gib(left)} GiB of the memory that a system shares"
+        left = gib(_spare_bytes(one))
+        return f"{numbers}: about as fast, and leaves {left} GiB of the memory that a system shares"
     used, chosen = (
         f"{_counted(len(hosts_of(each.layout)), 'host')} and {_counted(len(ranks_of(each.layout)), 'rank')}"
         for each in (one, first)

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -112,12 +113,8 @@ def _site(found: Mapping[str, Facts], kind: Kind, addresses: Mapping[str, str]) 
     """These hosts as a cluster: the head first, and all their devices free."""
     head, *others = found
     hosts = {head: (found[head], kind), **{name: (found[name], kind_of(found[name])) for name in others}}
-    counts = dict.fromkeys(hosts, 0)
-    for device in devices.devices(hosts, devices.NO_MEASUREMENTS):
-        counts[device.host] += 1
-    return Topology(
-        hosts, tuple(hosts), counts, dict.fromkeys(hosts, 0), dict(addresses), devices.read_measurements()
-    )
+    counts = Counter(device.host for device in devices.devices(hosts))
+    return Topology(hosts, tuple(hosts), counts, addresses=addresses, measured=devices.read_measurements())
 
 
 def _free_port(address: str) -> int:
