@@ -117,8 +117,8 @@ class Served:
 
     limit_s: float
     """Until it must be ready."""
-    announce: Callable[[Serving, api.Completion, float], None]
-    """Is told when it is ready, and after how many seconds."""
+    announce: Callable[[Serving, str, float], None]
+    """Is told when it is ready, by which completion, and after how many seconds."""
     then: Callable[[Answering], None] | None = None
     """What is to be done once it is ready; then it ends."""
     on_ready: Callable[[int], None] = lambda _: None
@@ -143,7 +143,7 @@ class Served:
                 keep(line)
                 output.error(line)
 
-            def on_ready(completion: api.Completion, seconds: float) -> None:
+            def on_ready(completion: str, seconds: float) -> None:
                 ranks.placed()
                 if key or not credentials.is_open(listens.address):
                     api.require_guarded(where, key)
