@@ -231,11 +231,11 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     except Problem as problem:
         output.say(f"not planned: {problem.what}: {problem.cause}")
         made = None
-    if made is None:
-        layout = unplaced(site, wanted)
-        return layout, unplanned(layout, site.facts, found.model, launcher=_of_layout(layout, order))
-    choice = placed(order, made, site)
-    layout, by = choice.layout, _of_layout(choice.layout, order)
+    choice = placed(order, made, site) if made else None
+    layout = choice.layout if choice else unplaced(site, wanted)
+    by: Launcher = "solo" if len(hosts_of(layout)) == 1 else wanted.launcher or "ray"
+    if choice is None:
+        return layout, unplanned(layout, site.facts, found.model, launcher=by)
     told = plan_of(order, choice, site, by)
     if by != "solo":
         told = replace(told, why=(*told.why, job.why))
@@ -252,10 +252,6 @@ def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
     needed = site.arguments(hosts_of(choice.layout), wanted.engine, shape)
     found = plan(choice, site.facts, model, context=wanted.context, launcher=by, arguments=needed)
     return balanced(found, shape) if wanted.balanced else found
-
-
-def _of_layout(layout: Layout, order: Order) -> Launcher:
-    return "solo" if len(hosts_of(layout)) == 1 else order.wanted.launcher or "ray"
 
 
 def shape_of(found: Weights, watch: Progress) -> Shape:

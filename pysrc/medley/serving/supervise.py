@@ -149,12 +149,8 @@ class Restarter:
         lasted_s = None if self.ready_since is None else time.monotonic() - self.ready_since
         due = self.rule.due(self.done, lasted_s)
         if due is None:
-            raise Problem(
-                f"{problem.what}, and it was started anew {self.done} times in vain",
-                cause=problem.cause,
-                fix=problem.fix,
-                status=problem.status,
-            )
+            problem.what += f", and it was started anew {self.done} times in vain"
+            raise problem
         self.ready_since, (self.done, wait_s) = None, due
         return wait_s
 
