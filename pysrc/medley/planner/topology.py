@@ -20,6 +20,8 @@ from medley.planner.devices import NO_MEASUREMENTS, Measurements
 from medley.planner.plan import Arguments
 from medley.schema import EngineName, Shape
 
+_JOINED = EngineSource(())
+
 
 @dataclass(frozen=True)
 class Topology:
@@ -48,22 +50,17 @@ class Topology:
     def facts(self) -> dict[str, Facts]:
         return {name: facts for name, (facts, _) in self.hosts.items()}
 
-    def typed(self, host: str) -> tuple[str, ...]:
-        """The switches that lead to this host's engine; none where its Ray runs already."""
-        return self.origins[host].typed if host in self.origins else ()
-
-    def version(self, host: str, engine: EngineName) -> str | None:
-        """Of its engine, where that is known before anything is asked."""
-        return self.origins[host].versions.get(engine) if host in self.origins else None
+    def origin(self, host: str) -> EngineSource:
+        """Where it has its engine from; nothing is to be chosen, or known, where its Ray runs already."""
+        return self.origins.get(host, _JOINED)
 
     def image(self, host: str) -> str | None:
         """That this host's part runs in."""
-        found = self.origins.get(host)
-        return found.name if found and found.image else None
+        return self.origin(host).name if self.origin(host).image else None
 
     def lacks(self, hosts: Iterable[str]) -> str | None:
         """Why the engine of one of these cannot serve the model that is asked for."""
-        why = ((host, self.origins[host].lacks) for host in hosts if host in self.origins)
+        why = ((host, self.origin(host).lacks) for host in hosts)
         return next((f"{host}: {lacks}" for host, lacks in why if lacks), None)
 
     def arguments(self, hosts: Iterable[str], engine: EngineName, shape: Shape) -> Arguments:
@@ -81,10 +78,10 @@ class Topology:
 
     def link_of(self, asked: NetworkOptions, engine: EngineName) -> LinkOf:
         """The links of hosts that can be in one cluster; of others, what differs."""
-        known, of = devices.link_of(self.facts, self.wishes(asked, engine), self.measured), self.origins
+        known = devices.link_of(self.facts, self.wishes(asked, engine), self.measured)
 
         def link(one: str, other: str) -> HostLink | str | None:
-            differ = of[one].differences(of[other]) if one in of and other in of else []
+            differ = self.origin(one).differences(self.origin(other))
             return f"cannot be in one cluster: {', '.join(differ)}" if differ else known(one, other)
 
         return link

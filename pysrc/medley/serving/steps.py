@@ -89,13 +89,15 @@ def _of_pipeline(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
         _, wired = per_host.running_cluster_network(facts, addresses, first, wishes, {})
         cluster = tuple(over_ray(wanted.engine, _gcs(addresses[first]), credentials.token_path(), wired))
     told = plan_of(order, choice, site, "ray" if others else "solo")
-    told = understood(told, wanted.engine, site.version(first, wanted.engine), order.weights.model)
+    told = understood(
+        told, wanted.engine, site.origin(first).versions.get(wanted.engine), order.weights.model
+    )
     if others:
         told = replace(told, places=tuple(addresses[device.host] for device in devices_of(choice.layout)))
     started = launch(order, told, site.hosts[first][1].host, cluster=cluster)
     split = f"{VARIABLE[wanted.engine]}={wanted.partition} " if wanted.partition else ""
     # Over a cluster it is of what its Ray runs from.
-    typed = split + _serve(order, choice.layout, site, () if others else site.typed(first))
+    typed = split + _serve(order, choice.layout, site, () if others else site.origin(first).typed)
     yield Step(first, typed, started.reasoned, site.image(first), told.why)
 
 
@@ -110,7 +112,7 @@ def _without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
     for host, own in nodes(told, choice.layout, addresses, RANKS_PORT).items():
         _, wired = per_host.running_cluster_network(facts, addresses, host, wishes, {})
         started = launch(order, own, site.hosts[host][1].host, cluster=wired).reasoned
-        environment = site.typed(host)
+        environment = site.origin(host).typed
         if host == used[0]:
             yield Step(host, _serve(order, choice.layout, site, environment), started, why=told.why)
         else:
@@ -132,7 +134,7 @@ def _joining(
         own = per_host.head_network(head, site.facts[head], replace(wishes, link=link[1]), {})
     ours = _part(head, site, engine)
     start = ray.head(place, ours.node(own), ports.RayPorts(), dashboard=False, more=ours.on(own))
-    typed = shlex.join(("medley", "ray-head", *link, *named, *site.typed(head)))
+    typed = shlex.join(("medley", "ray-head", *link, *named, *site.origin(head).typed))
     yield Step(head, typed, start, site.image(head))
     for host in others:
         both = {name: site.facts[name] for name in (head, host)}
@@ -140,7 +142,7 @@ def _joining(
         ours = _part(host, site, engine)
         start = ray.worker(place, ours.node(wired), ports.RayPorts(), to=_gcs(at), more=ours.on(wired))
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN} | medley ray-worker {at} --token-file -"
-        typed = " ".join((typed, *named, shlex.join(site.typed(host)))).rstrip()
+        typed = " ".join((typed, *named, shlex.join(site.origin(host).typed))).rstrip()
         yield Step(host, typed, start, site.image(host))
 
 
