@@ -100,6 +100,11 @@ def hosts_of(layout: Layout) -> tuple[str, ...]:
     return tuple(dict.fromkeys(device.host for device in devices_of(layout)))
 
 
+def on_cpu(layout: Layout) -> bool:
+    """Whether CPUs run it: no engine runs on CPUs and GPUs at once."""
+    return layout.stages[0].devices[0].kind == "cpu"
+
+
 def sizes(layout: Layout) -> tuple[int, int, int]:
     """Tensor parallel, stages, replicas."""
     return max(len(stage.devices) for stage in layout.stages), len(layout.stages), 1 + len(layout.replicas)

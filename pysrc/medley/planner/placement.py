@@ -18,6 +18,7 @@ from medley.planner import (
     hosts_of,
     listed,
     named,
+    on_cpu,
     pipeline,
     pipelines,
     topology,
@@ -89,7 +90,7 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
     if not site.order and any(len(stages) > _ANY_ORDER for stages in pipelines(layout)):
         why.append("the order of the stages after the first is Ray's choice; serve cuts the layers for it")
     warnings = [*chosen.warnings, *topology.incompatible_warnings(site.origins)]
-    if shape.weights != "bf16" and layout.stages[0].devices[0].kind == "cpu":
+    if shape.weights != "bf16" and on_cpu(layout):
         untried = f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
         warnings.insert(len(chosen.warnings), untried)
     chosen = replace(chosen, why=tuple(why), warnings=tuple(warnings))
