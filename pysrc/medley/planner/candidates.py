@@ -160,7 +160,7 @@ def _arranged(request: Request, between: _Between) -> Iterator[Uncut | Rejected]
             unlike = len({(unit[0].kind, unit[0].name, unit[0].bandwidth_gb_s) for unit in first}) > 1
             few = work.goal != "context" and work.load.concurrency < len(first) * len(pipelines)
             ways = product(able, (False, True) if unlike and few else (False,))
-            yield from (Uncut(pipelines, whole, turns) for whole, turns in ways)
+            yield from (Uncut(pipelines, way, turns) for way, turns in ways)
 
 
 def _tensors(groups: Sequence[HostGroup]) -> list[int]:
@@ -238,7 +238,7 @@ def _forced(request: Request) -> Iterator[Uncut]:
                     _stages(ordered[copy * size : (copy + 1) * size], tensor, request.head)
                     for copy in range(replicas)
                 )
-                yield from (Uncut(chosen, whole) for whole in able)
+                yield from (Uncut(chosen, way) for way in able)
 
 
 def _stages(chosen: Iterable[Device], tensor: int, head: str | None) -> tuple[Unit, ...]:

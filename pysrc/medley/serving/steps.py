@@ -88,16 +88,14 @@ def _of_pipeline(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
         addresses = {host: end.address for host, end in ends.items()}
         _, wired = per_host.running_cluster_network(facts, addresses, first, wishes, {})
         cluster = tuple(over_ray(wanted.engine, _gcs(addresses[first]), credentials.token_path(), wired))
-    told = plan_of(order, choice, site, "ray" if others else "solo")
-    told = understood(
-        told, wanted.engine, site.origin(first).versions.get(wanted.engine), order.weights.model
-    )
+    told, origin = plan_of(order, choice, site, "ray" if others else "solo"), site.origin(first)
+    told = understood(told, wanted.engine, origin.versions.get(wanted.engine), order.weights.model)
     if others:
         told = replace(told, places=tuple(addresses[device.host] for device in devices_of(choice.layout)))
     started = launch(order, told, site.hosts[first][1].host, cluster=cluster)
     split = f"{VARIABLE[wanted.engine]}={wanted.partition} " if wanted.partition else ""
     # Over a cluster it is of what its Ray runs from.
-    typed = split + _serve(order, choice.layout, site, () if others else site.origin(first).typed)
+    typed = split + _serve(order, choice.layout, site, () if others else origin.typed)
     yield Step(first, typed, started.reasoned, site.image(first), told.why)
 
 
