@@ -7,8 +7,7 @@ from pathlib import Path
 
 from benchmarks import models
 from benchmarks.hardware import layout
-from medley.planner import Layout
-from medley.planner.prediction import Load
+from medley.planner import Layout, Load
 from medley.schema import Shape
 
 DECODE, PREFILL, TTFT, OTHER = "decode", "prefill", "ttft", "other"

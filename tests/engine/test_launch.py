@@ -98,7 +98,7 @@ def told(spec: str, sizes: Sizes, model: str = "qwen3-32b") -> dict[str, Plan]:
     choice = placement(shape(model), on, PlacementOptions(sizes=sizes, concurrency=4))
     used = hosts_of(choice.layout)
     addresses = {host: f"10.0.0.{nth + 1}" for nth, host in enumerate(used)}
-    one = plan(shape(model), choice, on.facts, MODELS[model], launcher="mp")
+    one = plan(choice, on.facts, MODELS[model], launcher="mp")
     return nodes(one, choice.layout, addresses, 24_020)
 
 

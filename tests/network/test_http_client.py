@@ -107,9 +107,7 @@ def test_a_server_with_its_own_certificate_gets_no_key(scheme: str, certificate:
 def test_no_proxy_sees_what_is_for_this_host(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(Seen(b"", 502)) as proxy, running(Seen(json.dumps(COMPLETION).encode())) as server:
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        found = api.answered(f"http://127.0.0.1:{server.port}/v1", "demo")
-        assert found
-        assert found.tokens == 8
+        assert api.answered(f"http://127.0.0.1:{server.port}/v1", "demo")
         assert not proxy.asked
         # A host of elsewhere is asked by way of it, as the environment says.
         assert http_client.ask("GET", "http://far.invalid/", limit_s=5).status == 502

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from medley.host.facts import GIB
-from medley.planner import Device, HostLink, Layout, Stage
+from medley.planner import Device, Goal, HostLink, Layout, Load, Stage
+from medley.planner.choose import CONTEXT
 from medley.planner.memory import usable_bytes
-from medley.planner.partition import Seconds, Timed
-from medley.planner.prediction import Load, Prediction
+from medley.planner.partition import Seconds, Timed, Workload
+from medley.planner.prediction import Prediction
 from medley.schema import Shape
 
 # config.json of Qwen/Qwen2.5-72B-Instruct. A layer: q and o 2·8192², k and v 2·8192·1024, biases 8192 +
@@ -130,6 +131,16 @@ def over(link: HostLink | None) -> Callable[[str, str], HostLink | None]:
 
 def pipeline(*stages: tuple[int, tuple[Device, ...]], link: HostLink | None = ROCE) -> Layout:
     return Layout(tuple(Stage(devices, layers) for layers, devices in stages), link)
+
+
+def workload(
+    shape: Shape,
+    load: Load | None = None,
+    goal: Goal = "latency",
+    timed: Timed | None = None,
+    context: int | None = None,
+) -> Workload:
+    return Workload(shape, context or min(shape.context, CONTEXT), load or Load(), goal, timed)
 
 
 def predict(shape: Shape, layout: Layout, load: Load) -> Prediction:

@@ -1,13 +1,11 @@
-from dataclasses import replace
-
 import pytest
 
 from medley.host.facts import GIB
 from medley.planner import Device, HostLink, hosts_of, named, sizes
-from medley.planner.candidates import LayoutRequirements, candidates
+from medley.planner.candidates import Request, candidates
 from medley.planner.fit import fit
 from medley.planner.host_order import host_groups
-from medley.planner.partition import refusals
+from medley.planner.partition import Timed, Workload, refusals
 from medley.schema import Shape
 from tests.planner.layouts import (
     GPT_OSS_120B,
@@ -27,13 +25,12 @@ from tests.planner.layouts import (
     with_memory,
 )
 
-ASKED = LayoutRequirements(context=4096)
-
 
 def found(
-    shape: Shape, *devices: Device, link: HostLink | None = ROCE, asked: LayoutRequirements = ASKED
+    shape: Shape, *devices: Device, link: HostLink | None = ROCE, timed: Timed | None = None
 ) -> list[str]:
-    return [named(each) for each in candidates(shape, devices, over(link), asked).layouts]
+    request = Request(Workload(shape, 4096, timed=timed), devices, over(link))
+    return [named(each) for each in candidates(request).layouts]
 
 
 @pytest.mark.parametrize(
@@ -104,9 +101,11 @@ def test_the_largest_of_equal_hosts_is_tried_alone() -> None:
 def test_replicas_are_cut_for_the_smaller() -> None:
     """The second card has 10 GiB less, and holds 43 layers where the first holds 49."""
     less = with_memory(pro6000(2), pro6000().memory_bytes - 10 * GIB)
-    made = candidates(QWEN_72B, (pro6000(1), less, spark(1), spark(2)), over(ROCE), ASKED).layouts
+    made = candidates(
+        Request(Workload(QWEN_72B, 4096), (pro6000(1), less, spark(1), spark(2)), over(ROCE))
+    ).layouts
     twice = next(each for each in made if sizes(each) == (1, 2, 2) and len(hosts_of(each)) == 4)
-    assert fit(QWEN_72B, twice, 4096, 1).fits
+    assert fit(Workload(QWEN_72B, 4096), twice).fits
 
 
 def test_the_slowest_pair_decides() -> None:
@@ -115,7 +114,9 @@ def test_the_slowest_pair_decides() -> None:
     def link_of(one: str, other: str) -> HostLink:
         return slow if {one, other} == {"spark-1", "spark-3"} else ROCE
 
-    made = candidates(QWEN_72B, [spark(nth) for nth in (1, 2, 3)], link_of, ASKED).layouts
+    made = candidates(
+        Request(Workload(QWEN_72B, 4096), tuple(spark(nth) for nth in (1, 2, 3)), link_of)
+    ).layouts
     assert {each.link for each in made if len(each.stages) == 3} == {slow}
 
 
@@ -124,8 +125,7 @@ def test_one_spark() -> None:
 
 
 def test_two_equal_hosts() -> None:
-    asked = replace(ASKED, timed=timed(QWEN_72B))
-    assert found(QWEN_72B, spark(2), spark(1), asked=asked) == [
+    assert found(QWEN_72B, spark(2), spark(1), timed=timed(QWEN_72B)) == [
         "alone on spark-1",
         "2 replicas on spark-1, spark-2",
         "2 stages of 41,39 layers on spark-1, spark-2",
@@ -147,7 +147,9 @@ def test_experts_may_stay_whole() -> None:
 
 def test_tensor_parallel_in_a_pipeline_of_unlike_pairs() -> None:
     """Each pair by itself, and the two pairs one after the other."""
-    made = candidates(QWEN_72B, (spark(1), spark(2), thor(1), thor(2)), over(TEN), ASKED).layouts
+    made = candidates(
+        Request(Workload(QWEN_72B, 4096), (spark(1), spark(2), thor(1), thor(2)), over(TEN))
+    ).layouts
     wide = [(sizes(each), sorted(hosts_of(each))) for each in made if sizes(each)[0] == 2]
     assert (((2, 2, 1)), ["spark-1", "spark-2", "thor-1", "thor-2"]) in wide
     assert (((2, 1, 1)), ["thor-1", "thor-2"]) in wide
@@ -155,7 +157,7 @@ def test_tensor_parallel_in_a_pipeline_of_unlike_pairs() -> None:
 
 
 def test_a_slow_link_is_for_pipelines() -> None:
-    made = candidates(QWEN_72B, (spark(1), spark(2)), over(ONE), ASKED)
+    made = candidates(Request(Workload(QWEN_72B, 4096), (spark(1), spark(2)), over(ONE)))
     assert {sizes(each)[0] for each in made.layouts} == {1}
     assert [each.because for each in made.ruled] == [
         "the link carries 1 Gbit/s, below 10, and it is used twice for each layer"
@@ -163,26 +165,27 @@ def test_a_slow_link_is_for_pipelines() -> None:
 
 
 def test_hosts_that_cannot_talk_are_replicas_at_most() -> None:
-    made = candidates(QWEN_30B, (spark(1), spark(2)), over(None), ASKED)
+    made = candidates(Request(Workload(QWEN_30B, 4096), (spark(1), spark(2)), over(None)))
     assert {sizes(each) for each in made.layouts} == {(1, 1, 1), (1, 1, 2)}
     assert {each.because for each in made.ruled} == {"spark-1 and spark-2 have no link"}
 
 
 def test_a_cpu_and_a_gpu_never_share_a_model() -> None:
-    made = candidates(QWEN_30B, (spark(1), cpu(1), cpu(2)), over(ROCE), ASKED).layouts
+    made = candidates(Request(Workload(QWEN_30B, 4096), (spark(1), cpu(1), cpu(2)), over(ROCE))).layouts
     assert all(len({device.kind for stage in each.stages for device in stage.devices}) == 1 for each in made)
 
 
 def test_more_hosts_than_layers() -> None:
     few = QWEN_30B.model_copy(update={"layers": 3})
-    made = candidates(few, [cpu(nth) for nth in range(4)], over(TEN), ASKED)
+    made = candidates(Request(Workload(few, 4096), tuple(cpu(nth) for nth in range(4)), over(TEN)))
     assert max(sizes(each)[1] for each in made.layouts) == 3
     assert "4 stages are more than its 3 layers" in {each.because for each in made.ruled}
 
 
 def test_the_heads_stage_is_first() -> None:
-    asked = LayoutRequirements(context=4096, head="spark-2")
-    made = candidates(QWEN_72B, (pro6000(), spark(1), spark(2)), over(ROCE), asked).layouts
+    made = candidates(
+        Request(Workload(QWEN_72B, 4096), (pro6000(), spark(1), spark(2)), over(ROCE), head="spark-2")
+    ).layouts
     first = {
         each.stages[0].devices[0].host for each in made if "spark-2" in hosts_of(each) and not each.replicas
     }
@@ -192,8 +195,9 @@ def test_the_heads_stage_is_first() -> None:
 def test_of_an_odd_number_the_head_is_not_left_over() -> None:
     """It may have the least memory free: the command line runs there."""
     head = with_memory(spark(3), 100 * GIB)
-    asked = LayoutRequirements(context=4096, head="spark-3")
-    made = candidates(QWEN_72B, (spark(1), spark(2), head), over(ROCE), asked).layouts
+    made = candidates(
+        Request(Workload(QWEN_72B, 4096), (spark(1), spark(2), head), over(ROCE), head="spark-3")
+    ).layouts
     pairs = [hosts_of(each) for each in made if sizes(each) == (2, 1, 1)]
     assert pairs
     assert all("spark-3" in pair for pair in pairs)
@@ -202,5 +206,7 @@ def test_of_an_odd_number_the_head_is_not_left_over() -> None:
 def test_64_hosts_stay_few() -> None:
     """7 widths, at most 11 depths of each, alone or with replicas, experts cut or whole."""
     small = QWEN_30B.model_copy(update={"layers": 4})
-    made = candidates(small, [spark(nth) for nth in range(64)], over(ROCE), ASKED).layouts
+    made = candidates(
+        Request(Workload(small, 4096), tuple(spark(nth) for nth in range(64)), over(ROCE))
+    ).layouts
     assert 20 < len(made) <= 7 * 11 * 2 * 2

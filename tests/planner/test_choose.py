@@ -4,10 +4,10 @@ import pytest
 
 from medley.errors import Problem
 from medley.host.facts import GIB
-from medley.planner import Device, HostLink, Layout, Stage, hosts_of, sizes
-from medley.planner.candidates import Sizes
-from medley.planner.choose import Choice, Goal, choose
-from medley.planner.prediction import Load, Prediction
+from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, hosts_of, sizes
+from medley.planner.candidates import Request, Sizes
+from medley.planner.choose import Choice, choose
+from medley.planner.prediction import Prediction
 from medley.schema import Shape
 from tests.planner.layouts import (
     GPT_OSS_120B,
@@ -26,6 +26,7 @@ from tests.planner.layouts import (
     spark,
     thor,
     timed,
+    workload,
 )
 
 SPARKS = (spark(1), spark(2))
@@ -41,18 +42,8 @@ def chosen(
     context: int | None = None,
     forced: Sizes | None = None,
 ) -> Choice:
-    load = Load(concurrency)
-    return choose(
-        shape,
-        devices,
-        over(link),
-        goal=goal,
-        load=load,
-        predict=predict,
-        timed=timed(shape),
-        context=context,
-        sizes=forced,
-    )
+    work = workload(shape, Load(concurrency), goal, timed(shape), context)
+    return choose(Request(work, devices, over(link), forced or Sizes()), predict)
 
 
 @pytest.mark.parametrize(
@@ -103,9 +94,7 @@ def test_a_gain_below_the_predictions_error_is_not_worth_a_host() -> None:
         alone = predict(shape, Layout((Stage((spark(1),), shape.layers),)), load)
         return replace(alone, per_stream=alone.per_stream * (1.03 if len(layout.stages) > 1 else 1))
 
-    found = choose(
-        QWEN_30B, SPARKS, over(ONE), goal="latency", load=Load(), predict=told, timed=timed(QWEN_30B)
-    )
+    found = choose(Request(workload(QWEN_30B, timed=timed(QWEN_30B)), SPARKS, over(ONE)), told)
     assert hosts_of(found.layout) == ("spark-1",)
 
 

@@ -7,10 +7,12 @@ import pytest
 from benchmarks import fitting, predictor, published
 from benchmarks.models import bits, shape
 from benchmarks.published import Case
-from medley.planner import Device, HostLink, Layout, Stage, hosts_of, sizes
-from medley.planner.choose import Choice, Goal, choose
+from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, hosts_of, sizes
+from medley.planner.candidates import Request
+from medley.planner.choose import Choice, choose
 from medley.planner.device_specs import SHIPPED
-from medley.planner.prediction import Load, predict, timed
+from medley.planner.partition import Workload
+from medley.planner.prediction import predict, timed
 from medley.schema import Shape
 from tests.planner.layouts import GPT_OSS_120B, QWEN_30B, over, pro6000, spark
 
@@ -138,16 +140,8 @@ def test_replicas_beat_tensor_parallel_over_pcie(model: str) -> None:
 
 def chosen(model: Shape, *devices: Device, goal: Goal = "throughput", streams: int = 1) -> Choice:
     load = Load(streams, 1024, 1088)
-    return choose(
-        model,
-        devices,
-        over(ROCE),
-        goal=goal,
-        load=load,
-        predict=predict,
-        timed=timed(model, load),
-        context=2048,
-    )
+    work = Workload(model, 2048, load, goal, timed(model, load))
+    return choose(Request(work, devices, over(ROCE)), predict)
 
 
 MODELS = {

@@ -1,6 +1,5 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import product
 
 import pytest
@@ -8,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medley.host.facts import GIB
-from medley.planner import Device, Layout, Stage
+from medley.planner import Device, Layout, Load, Stage
 from medley.planner.fit import fit
-from medley.planner.partition import By, cut, split
-from tests.planner.layouts import GPT_OSS_120B, QWEN_72B, orin, pro6000, roofline, spark, with_memory
+from medley.planner.partition import Workload, cut, split
+from tests.planner.layouts import GPT_OSS_120B, QWEN_72B, orin, pro6000, roofline, spark, timed, with_memory
 
 HUGE = with_memory(pro6000(), 400 * GIB)
 SMALL = QWEN_72B.model_copy(update={"layers": 9})
@@ -55,9 +54,9 @@ devices = st.builds(
 )
 
 
-@given(st.lists(devices, min_size=1, max_size=3), st.sampled_from(("speed", "turns")), st.integers(1, 40))
+@given(found=st.lists(devices, min_size=1, max_size=3), turns=st.booleans(), concurrency=st.integers(1, 40))
 @settings(max_examples=15, deadline=None)
-def test_split_is_as_good_as_any(found: list[Device], by: By, concurrency: int) -> None:
+def test_split_is_as_good_as_any(found: list[Device], *, turns: bool, concurrency: int) -> None:
     """Against every way to cut 9 layers, each asked whether it fits."""
     stages = [(device,) for device in found]
     seconds = roofline(SMALL, -(-concurrency // len(stages)))
@@ -67,12 +66,13 @@ def test_split_is_as_good_as_any(found: list[Device], by: By, concurrency: int) 
 
     def cost(counts: Sequence[int]) -> float:
         times = [seconds(stage, nth == len(stages) - 1) for nth, stage in enumerate(laid(counts).stages)]
-        return max(times) if by == "speed" else sum(times)
+        return sum(times) if turns else max(times)
 
     def short(counts: Sequence[int]) -> int:
-        return fit(SMALL, laid(counts), 2048, concurrency).short_bytes
+        return fit(Workload(SMALL, 2048, Load(concurrency)), laid(counts)).short_bytes
 
-    chosen = split(SMALL, stages, context=2048, concurrency=concurrency, by=by, seconds=seconds)
+    work = Workload(SMALL, 2048, Load(concurrency), timed=timed(SMALL))
+    chosen = split(work, stages, turns=turns)
     every = {counts: short(counts) for counts in parts(9, len(stages))}
     able = [counts for counts, lacking in every.items() if not lacking]
     if able:
@@ -83,22 +83,20 @@ def test_split_is_as_good_as_any(found: list[Device], by: By, concurrency: int) 
 
 
 @pytest.mark.parametrize(
-    ("stages", "by", "expected"),
+    ("stages", "turns", "expected"),
     [
         # A layer takes 1.755/273 = 6.43 ms, the head 2.49/273 = 9.13: 41 layers 263.6, 39 and the head 259.9
-        pytest.param([(spark(1),), (spark(2),)], "speed", (41, 39), id="equal: the head is 1.4 layers"),
+        pytest.param([(spark(1),), (spark(2),)], False, (41, 39), id="equal: the head is 1.4 layers"),
         # 6.56 times the speed would carry 69; 88.0 GiB less 2.6 hold 49 layers of 1.64, embedding and cache
-        pytest.param([(pro6000(),), (spark(),)], "speed", (49, 31), id="as much as the fast one holds"),
+        pytest.param([(pro6000(),), (spark(),)], False, (49, 31), id="as much as the fast one holds"),
         # A card of 400 GiB: 70 layers take 68.6 ms and 10 with the head 73.4;
         # 71 take 69.5 and 9 with it 67.0
-        pytest.param(
-            [(with_memory(pro6000(), 400 * GIB),), (spark(),)], "speed", (71, 9), id="by speed alone"
-        ),
-        pytest.param([(with_memory(pro6000(), 400 * GIB),), (spark(),)], "turns", (79, 1), id="one stream"),
+        pytest.param([(with_memory(pro6000(), 400 * GIB),), (spark(),)], False, (71, 9), id="by speed alone"),
+        pytest.param([(with_memory(pro6000(), 400 * GIB),), (spark(),)], True, (79, 1), id="one stream"),
     ],
 )
-def test_split(stages: list[tuple[Device, ...]], by: By, expected: tuple[int, ...]) -> None:
-    assert split(QWEN_72B, stages, context=8192, by=by, seconds=roofline(QWEN_72B, 1)) == expected
+def test_split(stages: list[tuple[Device, ...]], expected: tuple[int, ...], *, turns: bool) -> None:
+    assert split(Workload(QWEN_72B, 8192, timed=timed(QWEN_72B)), stages, turns=turns) == expected
 
 
 def test_by_memory_the_cache_is_as_large_as_can_be() -> None:
@@ -106,10 +104,10 @@ def test_by_memory_the_cache_is_as_large_as_can_be() -> None:
 
     def longest(counts: tuple[int, ...]) -> int:
         laid = Layout(tuple(Stage(each, count) for each, count in zip(stages, counts, strict=True)))
-        return fit(endless, laid, 1024, 1).context
+        return fit(Workload(endless, 1024), laid).context
 
     endless = GPT_OSS_120B.model_copy(update={"context": 1 << 30})
-    chosen = split(endless, stages, context=1024, by="memory")
+    chosen = split(Workload(endless, 1024), stages)
     best = max(longest((first, 36 - first)) for first in range(1, 36))
     assert longest(chosen) >= 0.9 * best
 
@@ -120,5 +118,5 @@ def test_layers_are_cut_by_the_time_that_is_handed_in() -> None:
     def seconds(stage: Stage, last: bool) -> float:  # noqa: FBT001
         return stage.layers * (1.0 if last else 3.0)
 
-    handed = partial(split, GPT_OSS_120B, [(spark(1),), (spark(2),)])
-    assert handed(seconds=seconds) == (9, 27)
+    work = Workload(GPT_OSS_120B, timed=lambda _sequences, _link: seconds)
+    assert split(work, [(spark(1),), (spark(2),)]) == (9, 27)

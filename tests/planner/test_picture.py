@@ -8,13 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from medley.planner import Device, HostLink
-from medley.planner.candidates import Sizes
-from medley.planner.choose import Choice, Goal, choose
+from medley.planner import Device, Goal, HostLink, Load
+from medley.planner.candidates import Request, Sizes
+from medley.planner.choose import Choice, choose
 from medley.planner.picture import Bar, drawn
-from medley.planner.prediction import Load
 from medley.planner.report import printable
-from tests.planner.layouts import MODELS, ONE, ROCE, TEN, orin, over, predict, pro6000, spark, thor, timed
+from tests.planner.layouts import (
+    MODELS,
+    ONE,
+    ROCE,
+    TEN,
+    orin,
+    over,
+    predict,
+    pro6000,
+    spark,
+    thor,
+    timed,
+    workload,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 COLOURS = ("#2f6db3", "#e69f00", "#8e5ea2", "#dfe3ea")
@@ -50,16 +62,9 @@ CASES = {
 
 
 def chosen(case: Case) -> Choice:
-    return choose(
-        MODELS[case.model],
-        case.devices,
-        over(case.link),
-        goal=case.goal,
-        load=Load(case.streams),
-        predict=predict,
-        timed=timed(MODELS[case.model]),
-        sizes=case.sizes,
-    )
+    model = MODELS[case.model]
+    work = workload(model, Load(case.streams), case.goal, timed(model))
+    return choose(Request(work, case.devices, over(case.link), case.sizes or Sizes()), predict)
 
 
 def texts(page: ET.Element) -> list[str]:

@@ -11,7 +11,7 @@ from medley.errors import Problem
 from medley.host.facts import GIB
 from medley.planner import Device
 from medley.planner.candidates import Sizes
-from medley.planner.placement import PlacementOptions, cached, placement, unplaced
+from medley.planner.placement import PlacementOptions, placement, unplaced
 from medley.planner.plan import Launcher, Plan, balanced, plan, understood, unplanned
 from medley.planner.topology import Topology
 from medley.schema import EngineName
@@ -27,9 +27,7 @@ def planned(
 ) -> Plan:
     asked = wanted or PlacementOptions()
     choice = placement(shape(model), on, asked)
-    return plan(
-        cached(shape(model), asked), choice, on.facts, MODELS[model], context=asked.context, launcher=launcher
-    )
+    return plan(choice, on.facts, MODELS[model], context=asked.context, launcher=launcher)
 
 
 def available(on: Topology, gib: int) -> Topology:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from benchmarks import fitting, predictor, published
 from benchmarks.models import bits, guessed, shape
 from benchmarks.published import Case
-from medley.planner import Device, HostLink, Layout, Stage
+from medley.planner import Device, HostLink, Layout, Load, Stage
 from medley.planner.device_specs import SHIPPED, reached
-from medley.planner.prediction import Given, Load, TokenBatch, collectives_s, predict, stage_pass, timed
+from medley.planner.prediction import Given, TokenBatch, collectives_s, predict, stage_pass, timed
 from medley.schema import Shape
 from tests.planner.layouts import QWEN_30B
 

@@ -8,13 +8,27 @@ from hypothesis import strategies as st
 
 from medley.errors import Problem
 from medley.host.facts import GIB
-from medley.planner import Device, HostLink, Stage, pipelines
+from medley.planner import Device, Goal, HostLink, Load, Stage, named, pipelines
 from medley.planner import devices_of as ranks_of
-from medley.planner.choose import Choice, Goal, choose
+from medley.planner.candidates import Request
+from medley.planner.choose import Choice, choose
 from medley.planner.host_order import landing
-from medley.planner.prediction import Load, predict, timed
+from medley.planner.prediction import predict, timed
 from medley.schema import Shape
-from tests.planner.layouts import MODELS, ONE, ROCE, TEN, cpu, orin, over, pro6000, rtx5090, spark, thor
+from tests.planner.layouts import (
+    MODELS,
+    ONE,
+    ROCE,
+    TEN,
+    cpu,
+    orin,
+    over,
+    pro6000,
+    rtx5090,
+    spark,
+    thor,
+    workload,
+)
 
 MOST = (
     spark(1),
@@ -58,15 +72,8 @@ cases = st.builds(Case, shapes, clusters(), links, goals, loads)
 
 def chosen(case: Case) -> Choice | Problem:
     try:
-        return choose(
-            case.shape,
-            case.devices,
-            over(case.link),
-            goal=case.goal,
-            load=case.load,
-            predict=predict,
-            timed=timed(case.shape, case.load),
-        )
+        work = workload(case.shape, case.load, case.goal, timed(case.shape, case.load))
+        return choose(Request(work, tuple(case.devices), over(case.link)), predict)
     except Problem as problem:
         return problem
 
@@ -89,7 +96,7 @@ def test_a_choice_can_be_run(case: Case) -> None:
     for each in found.rejected:
         if each.because.startswith("does not fit"):
             assert each.because.endswith(" short")
-        assert each.layout != found.layout
+        assert each.what != named(found.layout)
 
 
 def _never_over(found: Choice) -> None:

@@ -9,10 +9,7 @@ def test_nobody_listens_yet(free_port: int) -> None:
 
 
 def test_a_completion_is_answered(server: str) -> None:
-    completion = api.answered(server, "tiny")
-    assert completion is not None
-    assert (completion.text, completion.tokens) == (" ba lu", 2)
-    assert 0 < completion.seconds < 10
+    assert api.answered(server, "tiny") == " ba lu"
 
 
 def test_a_chat_comes_in_pieces_and_ends_with_its_speed(server: str) -> None:

@@ -29,7 +29,7 @@ def recipe(model: str, on: Topology, wanted: PlacementOptions | None = None, *ex
     found = Weights(model, str(MODELS[model].repository or "/models/demo"), MODELS[model])
     order = Order(found, Serving(found.target, model), wanted or PlacementOptions(), extra)
     made = shape(model)
-    return list(steps(order, made, placement(made, on, order.wanted), on))
+    return list(steps(order, placement(made, on, order.wanted), on))
 
 
 def of(step: Step) -> tuple[str, list[str]]:
@@ -102,7 +102,7 @@ def test_a_folder_is_typed_by_its_path() -> None:
     serving = Serving(found.target, "mine", "0.0.0.0")
     order = Order(found, serving)
     on, made = site("rtx"), shape("qwen3-8b")
-    (one,) = steps(order, made, placement(made, on, order.wanted), on)
+    (one,) = steps(order, placement(made, on, order.wanted), on)
     assert of(one)[1] == [
         *("medley", "serve", "/models/my own/qwen3-8b"),
         *("--served-model-name", "mine", "--host", "0.0.0.0"),

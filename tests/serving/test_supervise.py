@@ -22,13 +22,13 @@ class Watched:
 
     def __init__(self, port: int, behaviour: str, limit_s: float = 20) -> None:
         self.lines: list[str] = []
-        self.ready: list[api.Completion] = []
+        self.ready: list[str] = []
         self._command = Command((sys.executable, str(PROGRAM), str(port), behaviour))
         self._url = f"http://127.0.0.1:{port}/v1"
         self._limit_s = limit_s
 
     def run(self, *, end: bool = False) -> None:
-        def ready(completion: api.Completion, _: float) -> None:
+        def ready(completion: str, _: float) -> None:
             self.ready.append(completion)
             if end:
                 raise KeyboardInterrupt
@@ -50,7 +50,7 @@ def test_ctrl_c_after_it_is_ready_leaves_nothing(free_port: int) -> None:
     watched = Watched(free_port, "well")
     with pytest.raises(KeyboardInterrupt):
         watched.run(end=True)
-    assert [completion.text for completion in watched.ready] == [" ba lu"]
+    assert watched.ready == [" ba lu"]
     assert watched.lines == ["starting"]
     assert api.answered(f"http://127.0.0.1:{free_port}/v1", "tiny") is None
     assert not _children()

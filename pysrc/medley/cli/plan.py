@@ -69,7 +69,7 @@ Examples:
         asked = engine_source.EngineRequest(self.image, self.environment)
         site = alternatives.with_engine_sources(self._site(more), order.wanted, asked, found.model)
         choice = placed(order, made, site)
-        to_do = tuple(launch_steps.steps(order, made, choice, site))
+        to_do = tuple(launch_steps.steps(order, choice, site))
         if self.picture is not None:
             from medley.planner.picture import drawn  # rich is for those who ask for a picture
 

@@ -32,7 +32,6 @@ from medley.serving.prepare import Job, Listens, Options, launched, prepare, thi
 from medley.serving.steps import hypothetical
 
 if TYPE_CHECKING:  # httpx: a fifth of what a plan takes, and most runs end before it is needed
-    from medley.serving import api
     from medley.serving.server import Served
 
 _HOSTS = cli.SwitchAttr(
@@ -196,7 +195,7 @@ def _restarted(job: Job, server: "Served", told: Output) -> NoReturn:
     Restarter(rule, job.order.serving, job.joined, told, here).run(attempt, topology(job, told))
 
 
-def ready(listens: Serving, completion: "api.Completion", seconds: float, *, as_json: bool) -> None:
+def ready(listens: Serving, completion: str, seconds: float, *, as_json: bool) -> None:
     where, model, key = url(listens), listens.name, listens.key
     if as_json:
         print(
@@ -207,7 +206,7 @@ def ready(listens: Serving, completion: "api.Completion", seconds: float, *, as_
     header = f""" -H "Authorization: Bearer $(cat {quote(str(key))})\"""" if key else ""
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
     print(
-        f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion.text!r}\n\n"
+        f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion!r}\n\n"
         f"    curl {where}/chat/completions -H 'Content-Type: application/json'{header} -d '{body}'\n"
         f'    medley ask "Hello"\n\nCtrl-C ends it.\n',
         flush=True,

@@ -1,15 +1,30 @@
-"""Devices, links, stages and layouts of the planner, and their names for people."""
+"""Devices, links, stages, layouts and loads of the planner, and their names for people."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
+from typing import Literal
 
 FAST_MBIT = 10_000
 """Tensor parallel communicates twice a layer: over 10GbE TCP it is known to work (two AGX Orin,
 jetson-containers' distributed-inference.md); below, nobody reports a gain."""
 _LISTED = 4
 _GBIT = 1000
+
+Goal = Literal["latency", "throughput", "context"]
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is asked of a server all the time."""
+
+    concurrency: int = 1
+    prompt_tokens: int = 512
+    context_tokens: int = 1024
+    """What a stream has behind it while it is answered, on average."""
+    cached_tokens: int = 0
+    """What stands before the prompt and was read earlier."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +86,11 @@ def pipelines(layout: Layout) -> tuple[tuple[Stage, ...], ...]:
     return (layout.stages, *layout.replicas)
 
 
+def pipeline(units: Iterable[tuple[Device, ...]], layers: Iterable[int]) -> tuple[Stage, ...]:
+    """Stages on these devices, each with so many layers."""
+    return tuple(Stage(devices, count) for devices, count in zip(units, layers, strict=True))
+
+
 def devices_of(layout: Layout) -> tuple[Device, ...]:
     """In order of ranks, a replica after the other."""
     return tuple(device for stages in pipelines(layout) for stage in stages for device in stage.devices)
@@ -78,6 +98,11 @@ def devices_of(layout: Layout) -> tuple[Device, ...]:
 
 def hosts_of(layout: Layout) -> tuple[str, ...]:
     return tuple(dict.fromkeys(device.host for device in devices_of(layout)))
+
+
+def on_cpu(layout: Layout) -> bool:
+    """Whether CPUs run it: no engine runs on CPUs and GPUs at once."""
+    return layout.stages[0].devices[0].kind == "cpu"
 
 
 def sizes(layout: Layout) -> tuple[int, int, int]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from typing import NamedTuple
 
@@ -12,17 +11,17 @@ from medley.planner import (
     HostLink,
     Layout,
     LinkOf,
-    Stage,
     by_host,
     fast,
     group_links,
     listed,
+    pipeline,
     slower,
 )
 from medley.planner import sizes as sizes_of
 from medley.planner.fit import Fit
 from medley.planner.host_order import HostGroup, counts, host_groups
-from medley.planner.partition import By, Timed, refusals, split, too_many_stages
+from medley.planner.partition import Workload, refusals, split, too_many_stages
 from medley.planner.prediction import Prediction
 from medley.schema import Shape
 
@@ -53,15 +52,17 @@ FREE = Sizes()
 
 
 @dataclass(frozen=True)
-class LayoutRequirements:
-    context: int
-    concurrency: int = 1
-    by: By = "speed"
+class Request:
+    """The work that a layout is sought for, and what it can be made of."""
+
+    work: Workload
+    devices: tuple[Device, ...]
+    link_of: LinkOf
+    sizes: Sizes = FREE
     head: str | None = None
     """The host where the engine starts: its stage is the first."""
-    sizes: Sizes = FREE
-    timed: Timed | None = None
-    """How fast stages are; None where layers are cut by memory only."""
+    refusal: Callable[[Layout], str | None] = lambda _: None
+    """Why a layout is not what was asked for."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,6 @@ class Rejected:
 
     what: str
     because: str
-    layout: Layout | None = None
-    """None where it was ruled out before its layers were cut."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,7 @@ class Evaluated:
 class Evaluation:
     """Every candidate of one request, evaluated once: choice, reasons and remedies are read from it."""
 
-    shape: Shape
-    asked: LayoutRequirements
+    request: Request
     rows: tuple[Evaluated, ...]
     ruled: tuple[Rejected, ...]
     """Candidates of the sizes asked for that were ruled out before any arithmetic of memory or speed."""
@@ -101,12 +99,9 @@ class Evaluation:
         return [row for row in self.rows if row.fit.fits and sizes.allow(*sizes_of(row.layout))]
 
 
-@dataclass(frozen=True)
-class Candidates:
+class Candidates(NamedTuple):
     layouts: tuple[Layout, ...]
     ruled: tuple[Rejected, ...]
-    free: tuple[Layout, ...]
-    """Where no sizes were forced; the same layouts unless some are."""
 
 
 class Uncut(NamedTuple):
@@ -115,30 +110,22 @@ class Uncut(NamedTuple):
     pipelines: tuple[tuple[Unit, ...], ...]
     """A pipeline, and the same again for each of its replicas."""
     expert_parallel: bool
-    by: By
+    turns: bool = False
+    """One stream visits its stages in turn."""
 
 
-def candidates(
-    shape: Shape, devices: Sequence[Device], link_of: LinkOf, asked: LayoutRequirements
-) -> Candidates:
+def candidates(request: Request) -> Candidates:
     """List layouts, the fastest hosts first, each cut once; neither memory nor speed counts yet."""
-    groups, between = host_groups(devices), group_links(link_of)
-    cut = cache(lambda uncut: _cut(shape, between, asked, uncut))
-
-    def made(sizes: Sizes) -> tuple[dict[Layout, None], dict[Rejected, None]]:
-        forced = () if sizes == FREE else _forced(shape, devices, asked)
-        every = [
-            each if isinstance(each, Rejected) else cut(each)
-            for each in (*_arranged(shape, groups, between, asked, sizes), *forced)
-        ]
-        return (
-            dict.fromkeys(each for each in every if isinstance(each, Layout)),
-            dict.fromkeys(each for each in every if isinstance(each, Rejected)),
-        )
-
-    layouts, ruled = made(asked.sizes)
-    free = layouts if asked.sizes == FREE else made(FREE)[0]
-    return Candidates(tuple(layouts), tuple(ruled), tuple(free))
+    between = group_links(request.link_of)
+    forced = () if request.sizes == FREE else _forced(request)
+    made = dict.fromkeys(
+        each if isinstance(each, Rejected) else _cut(request.work, between, each)
+        for each in dict.fromkeys((*_arranged(request, between), *forced))
+    )
+    return Candidates(
+        tuple(each for each in made if isinstance(each, Layout)),
+        tuple(each for each in made if isinstance(each, Rejected)),
+    )
 
 
 def expert_ways(shape: Shape, tensor: int) -> list[bool]:
@@ -154,26 +141,26 @@ def expert_ways(shape: Shape, tensor: int) -> list[bool]:
 _Between = Callable[[Iterable[str]], HostLink | str | None]
 
 
-def _arranged(
-    shape: Shape, groups: Sequence[HostGroup], between: _Between, asked: LayoutRequirements, sizes: Sizes
-) -> Iterator[Uncut | Rejected]:
+def _arranged(request: Request, between: _Between) -> Iterator[Uncut | Rejected]:
+    work, shape, sizes, head = request.work, request.work.shape, request.sizes, request.head
+    groups = host_groups(request.devices)
     for tensor in _tensors(groups) if sizes.tensor is None else [sizes.tensor]:
         if not (able := expert_ways(shape, tensor)):
             yield Rejected(f"tensor parallel {tensor}", "; ".join(refusals(shape, tensor)))
             continue
         units: list[list[Unit]] = []
         for group in groups:
-            made = list(_units(group, tensor, between, asked.head, forced=sizes.tensor is not None))
+            made = list(_units(group, tensor, between, head, forced=sizes.tensor is not None))
             whole = [each for each in made if not isinstance(each, Rejected)]
-            units.append(sorted(whole, key=lambda unit: unit[0].host != asked.head))
+            units.append(sorted(whole, key=lambda unit: unit[0].host != head))
             yield from (each for each in made if isinstance(each, Rejected))
-        for pipelines in _pipelines(groups, units, sizes, asked.head):
+        for pipelines in _pipelines(groups, units, sizes, head):
             # With fewer streams than stages, unlike ones take turns: then the fastest may carry all it can.
             first = pipelines[0]
             unlike = len({(unit[0].kind, unit[0].name, unit[0].bandwidth_gb_s) for unit in first}) > 1
-            turns = asked.by == "speed" and unlike and asked.concurrency < len(first) * len(pipelines)
-            bys: list[By] = ["speed", "turns"] if turns else [asked.by]
-            yield from (Uncut(pipelines, way, by) for way, by in product(able, bys))
+            few = work.goal != "context" and work.load.concurrency < len(first) * len(pipelines)
+            ways = product(able, (False, True) if unlike and few else (False,))
+            yield from (Uncut(pipelines, way, turns) for way, turns in ways)
 
 
 def _tensors(groups: Sequence[HostGroup]) -> list[int]:
@@ -236,22 +223,22 @@ _ORDERS: tuple[Callable[[Device], tuple[float, float, str, int]], ...] = (
 )
 
 
-def _forced(shape: Shape, devices: Iterable[Device], asked: LayoutRequirements) -> Iterator[Uncut]:
+def _forced(request: Request) -> Iterator[Uncut]:
     """The fastest devices, and the largest, as they come: a stage may have unlike ones."""
-    sizes = asked.sizes
+    sizes, shape = request.sizes, request.work.shape
     tensor, replicas = sizes.tensor or 1, sizes.replicas or 1
     able = expert_ways(shape, tensor)
     for cpu, order in product((False, True), _ORDERS):
-        ordered = sorted((device for device in devices if (device.kind == "cpu") == cpu), key=order)
+        ordered = sorted((one for one in request.devices if (one.kind == "cpu") == cpu), key=order)
         fit_in = len(ordered) // (tensor * replicas)
         for stages in [sizes.stages] if sizes.stages else range(1, min(_FEW, fit_in, shape.layers) + 1):
             if stages <= fit_in:
                 size = tensor * stages
                 chosen = tuple(
-                    _stages(ordered[copy * size : (copy + 1) * size], tensor, asked.head)
+                    _stages(ordered[copy * size : (copy + 1) * size], tensor, request.head)
                     for copy in range(replicas)
                 )
-                yield from (Uncut(chosen, way, asked.by) for way in able)
+                yield from (Uncut(chosen, way) for way in able)
 
 
 def _stages(chosen: Iterable[Device], tensor: int, head: str | None) -> tuple[Unit, ...]:
@@ -261,12 +248,12 @@ def _stages(chosen: Iterable[Device], tensor: int, head: str | None) -> tuple[Un
     return tuple(tuple(ordered[at : at + tensor]) for at in range(0, len(ordered), tensor))
 
 
-def _cut(shape: Shape, between: _Between, asked: LayoutRequirements, uncut: Uncut) -> Layout | Rejected:
+def _cut(work: Workload, between: _Between, uncut: Uncut) -> Layout | Rejected:
     """As a layout, its layers cut for its slowest replica."""
     pipelines = uncut.pipelines
     first = pipelines[0]
     what = f"a pipeline over {listed(dict.fromkeys(device.host for unit in first for device in unit))}"
-    if because := too_many_stages(shape, len(first)):
+    if because := too_many_stages(work.shape, len(first)):
         return Rejected(what, because)
     link: HostLink | None = None
     for units in pipelines:
@@ -274,20 +261,11 @@ def _cut(shape: Shape, between: _Between, asked: LayoutRequirements, uncut: Uncu
         if isinstance(found, str):
             return Rejected(what, found)
         link = found and slower(link, found)
-    each = -(-asked.concurrency // len(pipelines))
-    layers = split(
-        shape,
-        [
-            min(units, key=lambda unit: min(device.memory_bytes for device in unit))
-            for units in zip(*pipelines, strict=True)
-        ],
-        context=asked.context,
-        concurrency=each,
-        by=uncut.by,
-        expert_parallel=uncut.expert_parallel,
-        seconds=asked.timed and asked.timed(-(-each // len(first)), link),
-    )
-    stages = [
-        tuple(Stage(unit, count) for unit, count in zip(units, layers, strict=True)) for units in pipelines
+    smallest = [
+        min(units, key=lambda unit: min(device.memory_bytes for device in unit))
+        for units in zip(*pipelines, strict=True)
     ]
-    return Layout(stages[0], link, tuple(stages[1:]), uncut.expert_parallel)
+    whole, turns = uncut.expert_parallel, uncut.turns
+    layers = split(work, smallest, link, replicas=len(pipelines), expert_parallel=whole, turns=turns)
+    stages, *copies = (pipeline(units, layers) for units in pipelines)
+    return Layout(stages, link, tuple(copies), whole)

@@ -1,29 +1,20 @@
 """Best layout for a goal; why not the others."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from medley.planner import Device, Layout, LinkOf, fast, hosts_of, named, pipelines, speed_and_transport
+from medley.planner import Device, Goal, Layout, Load, fast, hosts_of, named, pipelines, speed_and_transport
 from medley.planner import devices_of as ranks_of
 from medley.planner import sizes as sizes_of
-from medley.planner.candidates import (
-    FREE,
-    Evaluated,
-    Evaluation,
-    LayoutRequirements,
-    Rejected,
-    Sizes,
-    candidates,
-)
-from medley.planner.fit import Fit, Rank, fit, gib
+from medley.planner.candidates import FREE, Evaluated, Evaluation, Rejected, Request, candidates
+from medley.planner.fit import Fit, fit, gib
 from medley.planner.memory import SNUG_BYTES, is_unified
-from medley.planner.partition import Timed
-from medley.planner.prediction import Load, Prediction
+from medley.planner.partition import Workload
+from medley.planner.prediction import Prediction
 from medley.planner.remedies import impossible, too_large
 from medley.schema import Shape
 
-Goal = Literal["latency", "throughput", "context"]
 CONTEXT = 8192
 """Tokens that must fit where nobody says how many."""
 UNFITTED = "no speed is predicted: none of the measurements that predictions are fitted to is of a CPU"
@@ -33,6 +24,8 @@ _AS_GOOD = 0.95
 
 @dataclass(frozen=True)
 class Choice:
+    work: Workload
+    """For which it was made."""
     layout: Layout
     fit: Fit
     prediction: Prediction
@@ -42,48 +35,25 @@ class Choice:
     """What is unwise about the sizes that were forced, and their price."""
 
 
-def choose(
-    shape: Shape,
-    devices: Iterable[Device],
-    link_of: LinkOf,
-    *,
-    goal: Goal,
-    load: Load,
-    predict: Callable[[Shape, Layout, Load], Prediction],
-    timed: Timed,
-    context: int | None = None,
-    sizes: Sizes | None = None,
-    head: str | None = None,
-    only: Callable[[Layout], str | None] = lambda _: None,
-) -> Choice:
-    """Return the layout for this goal and load; raise a Problem with the numbers where none fits.
+def choose(request: Request, predict: Callable[[Shape, Layout, Load], Prediction]) -> Choice:
+    """Return the layout for this work; raise a Problem with the numbers where none fits.
 
-    `head`: the host where the engine starts. `timed`: what layers are cut by; `predict` should agree with it.
-    `only` says why a layout is not what was asked for.
+    `predict` should agree with what layers are cut by.
     """
-    asked = LayoutRequirements(
-        context or min(shape.context, CONTEXT),
-        load.concurrency,
-        "memory" if goal == "context" else "speed",
-        head,
-        sizes or FREE,
-        timed,
-    )
-    every = sorted(devices, key=lambda device: (device.host, device.index))
-    found = candidates(shape, every, link_of, asked)
-    refused = {each: only(each) for each in dict.fromkeys((*found.layouts, *found.free))}
-    usual = frozenset(found.free)
+    work, found = request.work, candidates(request)
+    free = found if request.sizes == FREE else candidates(replace(request, sizes=FREE))
+    refused = {each: request.refusal(each) for each in dict.fromkeys((*found.layouts, *free.layouts))}
+    usual = frozenset(free.layouts)
     rows = []
     for layout, because in refused.items():
         if because is None:
-            told = predict(shape, layout, load)
-            fitted = fit(shape, layout, asked.context, asked.concurrency)
-            rows.append(Evaluated(layout, fitted, told, score(goal, told), layout in usual))
+            told = predict(work.shape, layout, work.load)
+            rows.append(Evaluated(layout, fit(work, layout), told, score(work.goal, told), layout in usual))
     refusals = (Rejected(named(each), because) for each in found.layouts if (because := refused[each]))
-    table = Evaluation(shape, asked, tuple(rows), (*found.ruled, *refusals))
-    if asked.sizes != FREE and not found.layouts:
-        raise impossible(table, every)
-    return _chosen(table, goal)
+    table = Evaluation(request, tuple(rows), (*found.ruled, *refusals))
+    if request.sizes != FREE and not found.layouts:
+        raise impossible(table)
+    return _chosen(table)
 
 
 def score(goal: Goal, told: Prediction) -> float:
@@ -91,18 +61,18 @@ def score(goal: Goal, told: Prediction) -> float:
     return told.tokens_per_s if goal == "throughput" else told.per_stream
 
 
-def _chosen(table: Evaluation, goal: Goal) -> Choice:
-    asked = table.asked
-    able = table.fitting(asked.sizes)
-    tight = [row for row in table.rows if not row.fit.fits and asked.sizes.allow(*sizes_of(row.layout))]
+def _chosen(table: Evaluation) -> Choice:
+    work, sizes, goal = table.request.work, table.request.sizes, table.request.work.goal
+    able = table.fitting(sizes)
+    tight = [row for row in table.rows if not row.fit.fits and sizes.allow(*sizes_of(row.layout))]
     if not able:
         raise too_large(table, tight)
     first = _first(able, goal)
     others = sorted((row for row in able if row is not first), key=lambda row: -row.score)
     rejected = (
-        *(Rejected(named(row.layout), _worse(row, first, goal), row.layout) for row in others),
+        *(Rejected(named(row.layout), _worse(row, first, goal)) for row in others),
         *(
-            Rejected(named(row.layout), f"does not fit: {row.fit.worst}", row.layout)
+            Rejected(named(row.layout), f"does not fit: {row.fit.worst}")
             for row in sorted(tight, key=lambda row: row.fit.short_bytes)
         ),
         *table.ruled,
@@ -115,10 +85,10 @@ def _chosen(table: Evaluation, goal: Goal) -> Choice:
     why = (
         f"{named(first.layout)}: {'; '.join(summary)}",
         *(f"next: {each.what}: {each.because}" for each in rejected[: min(1, len(others))]),
-        *figures(first.fit, first.prediction, asked.context, asked.concurrency),
+        *figures(work, first.fit, first.prediction),
     )
-    warnings = () if asked.sizes == FREE else tuple(_warnings(table, first, goal))
-    return Choice(first.layout, first.fit, first.prediction, why, rejected, warnings)
+    warnings = () if sizes == FREE else tuple(_warnings(table, first))
+    return Choice(work, first.layout, first.fit, first.prediction, why, rejected, warnings)
 
 
 def _first(able: Sequence[Evaluated], goal: Goal) -> Evaluated:
@@ -152,12 +122,12 @@ def _plainest(one: Evaluated) -> tuple[int, int, int, bool, float, tuple[tuple[s
 
 def _snug(one: Evaluated) -> bool:
     """Whether a rank in memory that the system shares has less left than an estimate may err by."""
-    return any(rank.free_bytes < SNUG_BYTES for rank in _shared(one))
+    return _spare_bytes(one) < SNUG_BYTES
 
 
-def _shared(one: Evaluated) -> list[Rank]:
-    """Its ranks in memory that the system shares."""
-    return [rank for rank in one.fit.ranks if is_unified(rank.device.kind)]
+def _spare_bytes(one: Evaluated) -> float:
+    """The least that its ranks leave of memory that the system shares."""
+    return min((rank.free_bytes for rank in one.fit.ranks if is_unified(rank.device.kind)), default=math.inf)
 
 
 def _arrangement(layout: Layout) -> tuple[frozenset[Device], tuple[int, int, int], bool]:
@@ -180,8 +150,8 @@ def _worse(one: Evaluated, first: Evaluated, goal: Goal) -> str:
     if room < roomier and _arrangement(one.layout) == _arrangement(first.layout):
         return f"{numbers}: about as fast, holds {room} at once, the chosen {roomier}"
     if _snug(one) and not _snug(first):
-        left = min(rank.free_bytes for rank in _shared(one))
-        return f"{numbers}: about as fast, and leaves {gib(left)} GiB of the memory that a system shares"
+        left = gib(_spare_bytes(one))
+        return f"{numbers}: about as fast, and leaves {left} GiB of the memory that a system shares"
     used, chosen = (
         f"{_counted(len(hosts_of(each.layout)), 'host')} and {_counted(len(ranks_of(each.layout)), 'rank')}"
         for each in (one, first)
@@ -194,8 +164,9 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def figures(fitted: Fit, told: Prediction, context: int, concurrency: int) -> tuple[str, ...]:
+def figures(work: Workload, fitted: Fit, told: Prediction) -> tuple[str, ...]:
     """Speed and memory, for a plan's reasons."""
+    concurrency = work.load.concurrency
     rate = f"{told.tokens_per_s:.1f} tokens/s ({told.low:.1f} to {told.high:.1f}) at {concurrency} at once"
     longest = f"up to {fitted.context} tokens at {concurrency} at once"
     return (
@@ -203,11 +174,11 @@ def figures(fitted: Fit, told: Prediction, context: int, concurrency: int) -> tu
         if told.fitted
         else UNFITTED,
         f"tightest: {fitted.worst}",
-        f"{longest}, up to {fitted.concurrency} at once of {context} tokens",
+        f"{longest}, up to {fitted.concurrency} at once of {work.context} tokens",
     )
 
 
-def _warnings(table: Evaluation, chosen: Evaluated, goal: Goal) -> Iterator[str]:
+def _warnings(table: Evaluation, chosen: Evaluated) -> Iterator[str]:
     """What is unwise about the sizes that were forced, and what they cost."""
     across = False
     for stage in (stage for stages in pipelines(chosen.layout) for stage in stages):
@@ -222,7 +193,7 @@ def _warnings(table: Evaluation, chosen: Evaluated, goal: Goal) -> Iterator[str]
     if across and link and not fast(link):
         yield f"tensor parallel over {speed_and_transport(link)[0]}: each layer waits for the wire twice"
     usual = [row for row in table.fitting(FREE) if row.usual]
-    if usual and (free := _first(usual, goal)) is not chosen:
+    if usual and (free := _first(usual, table.request.work.goal)) is not chosen:
         price = f"{chosen.score:.1f} tokens/s predicted, {free.score:.1f} without it"
         more = f"{chosen.score / free.score - 1:+.0%}"
-        yield f"{table.asked.sizes}, as asked: {price} ({more}): {named(free.layout)}"
+        yield f"{table.request.sizes}, as asked: {price} ({more}): {named(free.layout)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from medley.host.facts import GIB
 from medley.planner import Device, Layout, pipelines
 from medley.planner.memory import BLOCK_TOKENS, SEQUENCES, MemoryNeed, PipelinePosition, batch_tokens, need
-from medley.schema import Shape
+from medley.planner.partition import Workload
 
 MOST_SEQUENCES = 1024
 """Of one replica: vLLM's own largest default."""
@@ -82,10 +82,11 @@ class Fit:
         return min(self.ranks, key=lambda rank: (rank.free_bytes, rank.device.host, rank.device.index))
 
 
-def fit(shape: Shape, layout: Layout, context: int, concurrency: int) -> Fit:
-    replicas = 1 + len(layout.replicas)
-    each = -(-concurrency // replicas)
-    ranks = needed(shape, layout, context, concurrency)
+def fit(work: Workload, layout: Layout) -> Fit:
+    """What each rank needs for the sequences of this work, which replicas share, and how many it holds."""
+    shape, replicas = work.shape, 1 + len(layout.replicas)
+    each = -(-work.load.concurrency // replicas)
+    ranks = _ranks(work, layout, each)
     # Most ranks are alike: of those with equal needs, the one with the least memory decides.
     tightest: dict[MemoryNeed, int] = {}
     for rank in ranks:
@@ -102,7 +103,7 @@ def fit(shape: Shape, layout: Layout, context: int, concurrency: int) -> Fit:
         ranks=ranks,
         short_bytes=short,
         context=min(shape.context, blocks * BLOCK_TOKENS),
-        concurrency=replicas * largest(MOST_SEQUENCES, lambda count: holds(context, count)),
+        concurrency=replicas * largest(MOST_SEQUENCES, lambda count: holds(work.context, count)),
         kv_cache_bytes=None if short else _kv_cache_bytes(ranks),
         utilization=share,
         utilization_does=share is not None
@@ -112,9 +113,8 @@ def fit(shape: Shape, layout: Layout, context: int, concurrency: int) -> Fit:
     )
 
 
-def needed(shape: Shape, layout: Layout, context: int, concurrency: int) -> tuple[Rank, ...]:
-    """What each rank needs for so many sequences of this length, shared by the replicas."""
-    each = -(-concurrency // (1 + len(layout.replicas)))
+def _ranks(work: Workload, layout: Layout, sequences: int) -> tuple[Rank, ...]:
+    """Each with what it needs for so many sequences of its replica."""
     found = []
     for replica, stages in enumerate(pipelines(layout)):
         for nth, stage in enumerate(stages):
@@ -122,13 +122,12 @@ def needed(shape: Shape, layout: Layout, context: int, concurrency: int) -> tupl
                 stage.layers, len(stage.devices), nth == 0, nth == len(stages) - 1, layout.expert_parallel
             )
             # The API server runs beside the first rank; which device of the first stage that is, Ray decides.
-            by_kind = {
-                device.kind: need(shape, place, device, head=nth == 0)
-                for device in {device.kind: device for device in stage.devices}.values()
+            needs = {
+                kind: need(work.shape, place, kind) for kind in {device.kind for device in stage.devices}
             }
             for device in stage.devices:
-                one = by_kind[device.kind]
-                kv, overhead = one.kv_bytes(context, each), one.overhead_bytes(each)
+                one = needs[device.kind]
+                kv, overhead = one.kv_bytes(work.context, sequences), one.overhead_bytes(sequences)
                 found.append(Rank(device, replica, nth, one, one.weights_bytes, kv, overhead))
     return tuple(found)
 

@@ -7,7 +7,7 @@ from math import prod
 from operator import attrgetter
 
 from medley.errors import Problem
-from medley.planner import Device, Layout, Stage, by_host, listed
+from medley.planner import Device, Layout, by_host, listed, pipeline
 from medley.schema import EngineName
 
 VARIABLE: Mapping[EngineName, str] = {
@@ -127,20 +127,12 @@ def landing(layout: Layout, order: Sequence[str]) -> tuple[Layout, tuple[int, ..
     if left:
         raise _elsewhere(made, found, layout, order)
     permutation = tuple(found[place] for place in range(len(made)))
-    stages = tuple(
-        Stage(devices, layout.stages[nth].layers) for devices, nth in zip(made, permutation, strict=True)
-    )
+    stages = pipeline(made, (layout.stages[nth].layers for nth in permutation))
     return replace(layout, stages=stages, replicas=()), permutation
 
 
 def _made(layout: Layout, order: Sequence[str]) -> list[tuple[Device, ...]]:
     hosts = by_host(device for stage in layout.stages for device in stage.devices)
-    if absent := sorted(set(hosts) - set(order)):
-        raise Problem(
-            f"{listed(absent)} is not in the cluster",
-            cause=f"the hosts there are: {listed(order)}",
-            fix="medley ray-worker HEAD, on it",
-        )
     # Which of a host's GPUs takes which of its ranks is Ray's choice too, but they follow each other.
     ranks = [
         device for host in order for device in sorted(hosts.get(host, []), key=lambda device: device.index)

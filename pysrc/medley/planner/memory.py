@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from medley.host.facts import GIB
 from medley.model.shape import feed_forward
-from medley.planner import Device
 from medley.schema import Shape
 
 # What a launch must hand the engine (--max-num-seqs, and --max-num-batched-tokens below) for these numbers to
@@ -113,13 +112,13 @@ def usable_bytes(kind: str, total_bytes: int, available_bytes: int) -> int:
     return max(0, int(most))
 
 
-def need(shape: Shape, place: PipelinePosition, device: Device, *, head: bool = False) -> MemoryNeed:
-    """Of one rank; `head`: it is the first of its pipeline, beside which the API server runs."""
+def need(shape: Shape, place: PipelinePosition, kind: str) -> MemoryNeed:
+    """Of one rank on a host of this kind; the API server runs beside the first of a pipeline."""
     growing, windowed, recurrent = _layers(shape, place.layers)
     cache = token_layer_bytes(shape, place.tensor)
     all_recurrent = _layers(shape, shape.layers)[2]
-    graphs = 0 if device.kind == "cpu" or is_unified(device.kind) else _GPU_GRAPHS
-    api_server = _CPU_API_SERVER if head and device.kind == "cpu" else 0
+    graphs = 0 if kind == "cpu" or is_unified(kind) else _GPU_GRAPHS
+    api_server = _CPU_API_SERVER if place.first and kind == "cpu" else 0
     return MemoryNeed(
         weights_bytes=weights_bytes(shape, place),
         fixed_bytes=_RANK + graphs + api_server + activation_bytes(shape, place.tensor),

@@ -3,91 +3,89 @@
 import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Literal
 
 from medley.model.shape import BLOCK, known_feed_forward
-from medley.planner import Device, HostLink, Layout, Stage, pipelines
+from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, pipeline, pipelines
 from medley.planner.memory import MemoryNeed, PipelinePosition, need, padded_vocabulary
 from medley.schema import Shape
 
-By = Literal["speed", "turns", "memory"]
-"""What is made least: the slowest stage's time, the sum of all (one stream visits them in turn), or the share
-of the room for it that the KV cache takes."""
 Seconds = Callable[[Stage, bool], float]
 """A step's time on a stage; True: it is the last, which has the head. More layers are never quicker."""
 Timed = Callable[[int, HostLink | None], Seconds]
 """The same for so many sequences at once, where this link joins the hosts."""
 
 
-def recut(
-    shape: Shape,
-    layout: Layout,
-    *,
-    context: int = 1,
-    concurrency: int = 1,
-    by: By = "speed",
-    timed: Timed | None = None,
-) -> Layout:
+@dataclass(frozen=True)
+class Workload:
+    """A model and what is asked of it: what its layers are cut for, and its memory is counted for."""
+
+    shape: Shape
+    context: int = 1
+    """Tokens that each sequence may have."""
+    load: Load = field(default_factory=Load)
+    goal: Goal = "latency"
+    timed: Timed | None = field(default=None, compare=False)
+    """How fast stages are; None where layers are cut by memory only."""
+
+
+def recut(work: Workload, layout: Layout) -> Layout:
     """Cut the layers of the same stages again, for each replica."""
-    copies = pipelines(layout)
-    each = -(-concurrency // len(copies))
-    seconds = timed and timed(-(-each // len(layout.stages)), layout.link)
-
-    def again(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        layers = split(
-            shape,
-            [stage.devices for stage in stages],
-            context=context,
-            concurrency=each,
-            by=by,
-            expert_parallel=layout.expert_parallel,
-            seconds=seconds,
+    first, *others = (
+        pipeline(
+            units := [stage.devices for stage in stages],
+            split(
+                work,
+                units,
+                layout.link,
+                replicas=1 + len(layout.replicas),
+                expert_parallel=layout.expert_parallel,
+            ),
         )
-        return tuple(Stage(stage.devices, count) for stage, count in zip(stages, layers, strict=True))
-
-    first, *others = map(again, copies)
+        for stages in pipelines(layout)
+    )
     return replace(layout, stages=first, replicas=tuple(others))
 
 
 def split(
-    shape: Shape,
-    stages: Sequence[Sequence[Device]],
+    work: Workload,
+    stages: Sequence[tuple[Device, ...]],
+    link: HostLink | None = None,
     *,
-    context: int = 1,
-    concurrency: int = 1,
-    by: By = "speed",
+    replicas: int = 1,
     expert_parallel: bool = False,
-    seconds: Seconds | None = None,
+    turns: bool = False,
 ) -> tuple[int, ...]:
     """Layers of each stage: the slowest is as fast as can be, and none holds more than it can.
 
-    By turns: their sum is least. By memory: the KV cache of the tightest is as large as can be. Where it
-    does not fit at all: what the tightest is short of is as little as can be. There must be at least a layer
-    for each stage. Where no `seconds` says how fast stages are, it is by memory.
+    By `turns`, as one stream visits them: their sum is least. For context: the KV cache of the tightest is as
+    large as can be. Where it does not fit at all: what the tightest is short of is as little as can be. There
+    must be at least a layer for each stage.
     """
-    last = len(stages) - 1
+    shape, last = work.shape, len(stages) - 1
+    each = -(-work.load.concurrency // replicas)
     rooms = [
         _Room(
             shape,
-            tuple(dict.fromkeys(replace(device, host="", index=0) for device in devices)),
+            frozenset((device.kind, device.memory_bytes) for device in devices),
             PipelinePosition(1, len(devices), nth == 0, nth == last, expert_parallel),
-            context,
-            concurrency,
+            work.context,
+            each,
         )
         for nth, devices in enumerate(stages)
     ]
     most = [_most(room) for room in rooms]
     if any(count < 1 for count in most) or sum(most) < shape.layers:
         return cut(shape.layers, [partial(_short, room) for room in rooms], [shape.layers] * len(rooms))
-    if by == "memory" or seconds is None:
+    if work.goal == "context" or work.timed is None:
         return cut(shape.layers, [partial(_fill, room) for room in rooms], most)
+    seconds = work.timed(-(-each // len(stages)), link)
 
     def cost(nth: int, layers: int) -> float:
         """A step on this stage; by turns, what the last of these layers adds."""
-        devices = tuple(stages[nth])
-        rest = seconds(Stage(devices, layers - 1), nth == last) if by == "turns" else 0.0
+        devices = stages[nth]
+        rest = seconds(Stage(devices, layers - 1), nth == last) if turns else 0.0
         return seconds(Stage(devices, layers), nth == last) - rest
 
     return cut(shape.layers, [partial(cost, nth) for nth in range(len(stages))], most)
@@ -115,8 +113,8 @@ class _Room:
     """A stage before it is known how many layers it carries."""
 
     shape: Shape
-    devices: tuple[Device, ...]
-    """One of each sort, less their names, so that equal stages are equal."""
+    sorts: frozenset[tuple[str, int]]
+    """Kind and memory of its devices."""
     place: PipelinePosition
     context: int
     concurrency: int
@@ -131,8 +129,8 @@ def _most(room: _Room) -> int:
 def _short(room: _Room, layers: int) -> int:
     """What it is short of, in bytes; below 0: what it has left."""
     return max(
-        found.total_bytes(room.context, room.concurrency) - device.memory_bytes
-        for device, found in _needs(room, layers)
+        found.total_bytes(room.context, room.concurrency) - memory_bytes
+        for memory_bytes, found in _needs(room, layers)
     )
 
 
@@ -140,16 +138,16 @@ def _fill(room: _Room, layers: int) -> float:
     """The part of what is left for the KV cache that it takes."""
     return max(
         found.kv_bytes(room.context, room.concurrency)
-        / max(1, device.memory_bytes - found.weights_bytes - found.overhead_bytes(room.concurrency))
-        for device, found in _needs(room, layers)
+        / max(1, memory_bytes - found.weights_bytes - found.overhead_bytes(room.concurrency))
+        for memory_bytes, found in _needs(room, layers)
     )
 
 
 @lru_cache(maxsize=16_384)
-def _needs(room: _Room, layers: int) -> list[tuple[Device, MemoryNeed]]:
+def _needs(room: _Room, layers: int) -> list[tuple[int, MemoryNeed]]:
     """Equal stages of other candidates ask the same again."""
     place = replace(room.place, layers=layers)
-    return [(device, need(room.shape, place, device, head=place.first)) for device in room.devices]
+    return [(memory_bytes, need(room.shape, place, kind)) for kind, memory_bytes in room.sorts]
 
 
 def too_many_stages(shape: Shape, stages: int) -> str | None:

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from medley.errors import Problem
 from medley.network.fabric.types import NetworkOptions, speed_text
 from medley.planner import (
     Device,
+    Goal,
     Layout,
+    Load,
     Stage,
     by_host,
     devices,
@@ -15,16 +18,18 @@ from medley.planner import (
     hosts_of,
     listed,
     named,
+    on_cpu,
+    pipeline,
     pipelines,
     topology,
 )
-from medley.planner.candidates import Sizes
-from medley.planner.choose import CONTEXT, Choice, Goal, choose, figures, score
+from medley.planner.candidates import Request, Sizes
+from medley.planner.choose import CONTEXT, Choice, choose, figures, score
 from medley.planner.fit import fit, gib
 from medley.planner.host_order import VARIABLE, landing
-from medley.planner.partition import recut
+from medley.planner.partition import Workload, recut
 from medley.planner.plan import KvType, Launcher
-from medley.planner.prediction import Load, predict, timed
+from medley.planner.prediction import predict, timed
 from medley.planner.remedies import NoLayout
 from medley.planner.topology import Topology
 from medley.schema import EngineName, Shape
@@ -69,25 +74,12 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
             cause=f"it was made for {shape.context} tokens",
             fix=f"--context {shape.context}, or less",
         )
-    shape = cached(shape, wanted)
-    context = wanted.context or min(shape.context, CONTEXT)
-    load = Load(wanted.concurrency, context_tokens=min(wanted.context or _USUAL_CONTEXT, shape.context))
-    found = site.devices(wanted.gpus)
+    work, found = _workload(shape, wanted), site.devices(wanted.gpus)
+    links = site.link_of(wanted.wishes, wanted.engine)
     _require_memory(found)
-    link_of = devices.link_of(site.facts, site.wishes(wanted.wishes, wanted.engine), site.measured)
-    chosen = choose(
-        shape,
-        found,
-        topology.compatible_links(link_of, site.origins),
-        goal=wanted.goal,
-        load=load,
-        predict=predict,
-        timed=timed(shape, load),
-        context=context,
-        sizes=wanted.sizes,
-        head=site.head,
-        only=lambda layout: _refusal(layout, site, wanted, len(found)),
-    )
+    refusal = partial(_refusal, site, wanted, len(found))
+    request = Request(work, found, links, wanted.sizes, site.head, refusal)
+    chosen = choose(request, predict)
     layout = chosen.layout
     why = [
         *chosen.why,
@@ -98,16 +90,20 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
     if not site.order and any(len(stages) > _ANY_ORDER for stages in pipelines(layout)):
         why.append("the order of the stages after the first is Ray's choice; serve cuts the layers for it")
     warnings = [*chosen.warnings, *topology.incompatible_warnings(site.origins)]
-    if shape.weights != "bf16" and layout.stages[0].devices[0].kind == "cpu":
+    if shape.weights != "bf16" and on_cpu(layout):
         untried = f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
         warnings.insert(len(chosen.warnings), untried)
     chosen = replace(chosen, why=tuple(why), warnings=tuple(warnings))
-    return _landed(shape, chosen, site, wanted, context=context, load=load)
+    return _landed(chosen, site, wanted)
 
 
-def cached(shape: Shape, wanted: PlacementOptions) -> Shape:
-    """The model with the KV cache that was asked for."""
-    return shape.model_copy(update={"kv_bits": 8}) if wanted.kv_type == "fp8" else shape
+def _workload(shape: Shape, wanted: PlacementOptions) -> Workload:
+    """The model with the KV cache that was asked for, and what it is to carry."""
+    if wanted.kv_type == "fp8":
+        shape = shape.model_copy(update={"kv_bits": 8})
+    load = Load(wanted.concurrency, context_tokens=min(wanted.context or _USUAL_CONTEXT, shape.context))
+    context = wanted.context or min(shape.context, CONTEXT)
+    return Workload(shape, context, load, wanted.goal, timed(shape, load))
 
 
 def _require_memory(found: Sequence[Device]) -> None:
@@ -129,7 +125,7 @@ def _require_memory(found: Sequence[Device]) -> None:
     )
 
 
-def _refusal(layout: Layout, site: Topology, wanted: PlacementOptions, ranks: int) -> str | None:
+def _refusal(site: Topology, wanted: PlacementOptions, ranks: int, layout: Layout) -> str | None:
     """Why this layout is not what was asked for."""
     used = hosts_of(layout)
     if lacks := site.lacks(used):
@@ -158,28 +154,19 @@ def _of_one_server(layout: Layout, wanted: PlacementOptions) -> str | None:
     return None
 
 
-def _landed(
-    shape: Shape, chosen: Choice, site: Topology, wanted: PlacementOptions, *, context: int, load: Load
-) -> Choice:
+def _landed(chosen: Choice, site: Topology, wanted: PlacementOptions) -> Choice:
     """The same choice as Ray places its ranks, or with the layers that the user gave each stage."""
-    layout = chosen.layout
+    work, layout = chosen.work, chosen.layout
     if site.order and len(hosts_of(layout)) > 1 and not layout.replicas:
         layout, places = landing(layout, site.order)
         # Otherwise embedding and head are on other hosts.
         if list(places) != sorted(places):
-            layout = recut(
-                shape,
-                layout,
-                context=context,
-                concurrency=load.concurrency,
-                by="memory" if wanted.goal == "context" else "speed",
-                timed=timed(shape, load),
-            )
+            layout = recut(work, layout)
     if wanted.partition is not None:
-        layout = _partitioned(shape, layout, wanted.partition, VARIABLE[wanted.engine])
+        layout = _partitioned(work.shape, layout, wanted.partition, VARIABLE[wanted.engine])
     if layout == chosen.layout:
         return chosen
-    fitted, told = fit(shape, layout, context, load.concurrency), predict(shape, layout, load)
+    fitted, told = fit(work, layout), predict(work.shape, layout, work.load)
     if not fitted.fits:
         raise Problem(
             f"it does not fit as it would lie: {named(layout)}",
@@ -188,11 +175,11 @@ def _landed(
             if wanted.partition
             else "on a worker: medley ray-stop, then medley ray-worker HEAD, which gives it another place",
         )
-    stale = figures(chosen.fit, chosen.prediction, context, load.concurrency)
+    stale = figures(work, chosen.fit, chosen.prediction)
     why = (
         *(each for each in chosen.why if each not in stale),
         f"planned {named(chosen.layout)}; lies as {named(layout)}",
-        *figures(fitted, told, context, load.concurrency),
+        *figures(work, fitted, told),
     )
     return replace(chosen, layout=layout, fit=fitted, prediction=told, why=why)
 
@@ -206,10 +193,7 @@ def _partitioned(shape: Shape, layout: Layout, partition: str, variable: str) ->
             cause=f"it has {shape.layers} layers, and planned is {named(layout)}",
             fix=f"unset {variable}, or force so many stages as it names: --pp {len(words)}",
         )
-    first, *copies = (
-        tuple(Stage(stage.devices, count) for stage, count in zip(stages, layers, strict=True))
-        for stages in pipelines(layout)
-    )
+    first, *copies = (pipeline((stage.devices for stage in stages), layers) for stages in pipelines(layout))
     return replace(layout, stages=first, replicas=tuple(copies))
 
 
@@ -238,11 +222,12 @@ def unplaced(site: Topology, wanted: PlacementOptions) -> Layout:
 
 def idle_ports_gain(shape: Shape, site: Topology, wanted: PlacementOptions, choice: Choice) -> Iterator[str]:
     """In a sentence what to type and how fast it would be; nothing where it would be no faster."""
-    found = site.idle_ports(site.wishes(wanted.wishes, wanted.engine))
+    found = site.idle_ports(wanted.wishes, wanted.engine)
     if not found or wanted.wishes.transport == "tcp":
         return
+    addressed = site.with_addresses(found)
     try:
-        better = placement(shape, site.with_addresses(found), wanted)
+        better = placement(shape, addressed, wanted)
     except Problem:
         return
     now, then = (score(wanted.goal, each.prediction) for each in (choice, better))

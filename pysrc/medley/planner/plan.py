@@ -14,7 +14,7 @@ from typing import Literal
 
 from medley.errors import Problem
 from medley.host.facts import GIB, Facts
-from medley.planner import Layout, devices_of, hosts_of, layers, sizes
+from medley.planner import Layout, devices_of, hosts_of, layers, on_cpu, sizes
 from medley.planner.choose import Choice
 from medley.planner.fit import Fit, Rank, gib, utilization
 from medley.planner.memory import is_unified
@@ -112,7 +112,6 @@ class Plan:
 
 
 def plan(
-    shape: Shape,
     choice: Choice,
     facts: Mapping[str, Facts],
     model: Model | None = None,
@@ -122,7 +121,7 @@ def plan(
     arguments: Arguments = (),
 ) -> Plan:
     """How an engine runs this choice; `facts`: its hosts', `context`: as asked for."""
-    layout, fit, cpu = choice.layout, choice.fit, _is_cpu(choice.layout)
+    shape, layout, fit, cpu = choice.work.shape, choice.layout, choice.fit, on_cpu(choice.layout)
     bare = unplanned(layout, facts, model, launcher=launcher)
     cached, reason = _cpu_cache(shape, fit, _cpu_share(layout, facts)) if cpu else _gpu_cache(fit)
     return replace(
@@ -149,7 +148,7 @@ def unplanned(
     layout: Layout, facts: Mapping[str, Facts], model: Model | None = None, *, launcher: Launcher = "solo"
 ) -> Plan:
     """The ranks of a model of which no more is known: cut and fitted as the engine does by itself."""
-    (tensor, stages, replicas), hosts, cpu = sizes(layout), hosts_of(layout), _is_cpu(layout)
+    (tensor, stages, replicas), hosts, cpu = sizes(layout), hosts_of(layout), on_cpu(layout)
     # Code for a CPU is compiled with the host's own compiler.
     bare = [host for host in hosts if cpu and "g++" not in facts[host].software.programs]
     return Plan(
@@ -207,10 +206,6 @@ def compile_jobs(ranks: Sequence[Rank], facts: Mapping[str, Facts]) -> int:
             facts[host].cpu.threads,
         ]
     return max(1, min(bounds, default=1))
-
-
-def _is_cpu(layout: Layout) -> bool:
-    return layout.stages[0].devices[0].kind == "cpu"
 
 
 def _tokens(fit: Fit, cached: int | None) -> int | None:

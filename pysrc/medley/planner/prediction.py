@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from statistics import NormalDist
 
-from medley.planner import Device, HostLink, Layout, Stage, pipelines
+from medley.planner import Device, HostLink, Layout, Load, Stage, on_cpu, pipelines
 from medley.planner.device_specs import (
     CHUNK_TOKENS,
     LOCAL_GB_S,
@@ -33,18 +33,6 @@ _16_BITS = 16
 
 
 @dataclass(frozen=True)
-class Load:
-    """What is asked of a server all the time."""
-
-    concurrency: int = 1
-    prompt_tokens: int = 512
-    context_tokens: int = 1024
-    """What a stream has behind it while it is answered, on average."""
-    cached_tokens: int = 0
-    """What stands before the prompt and was read earlier."""
-
-
-@dataclass(frozen=True)
 class Prediction:
     ttft_s: float
     """From a prompt to its first token, when it need not wait for others."""
@@ -61,6 +49,7 @@ class Prediction:
     prefill_tokens_per_s: float
     """Prompts read when they queue up."""
     fitted: bool = True
+    """To measurements of such devices: none is of a CPU."""
 
 
 @dataclass(frozen=True)
@@ -138,13 +127,8 @@ def predict(shape: Shape, layout: Layout, load: Load, efficiency: Efficiency = S
         bound=_bound(found[0]),
         stage_s=tuple(each.seconds for each in found[0].passes),
         prefill_tokens_per_s=sum(each.prefill_tokens_per_s for each in found),
-        fitted=fitted(layout),
+        fitted=not on_cpu(layout),
     )
-
-
-def fitted(layout: Layout) -> bool:
-    """Whether predictions are fitted to measurements of such devices: none is of a CPU."""
-    return all(device.kind != "cpu" for stage in layout.stages for device in stage.devices)
 
 
 def timed(shape: Shape, load: Load, efficiency: Efficiency = SHIPPED) -> Timed:

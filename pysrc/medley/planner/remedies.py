@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from medley.errors import Problem
 from medley.model.shape import BYTES
-from medley.planner import Device, Layout, Stage, devices_of, named
+from medley.planner import Layout, Stage, devices_of, named
 from medley.planner.candidates import FREE, Evaluated, Evaluation, expert_ways
 from medley.planner.fit import fit, gib, largest
-from medley.planner.partition import recut, refusals, too_many_stages
+from medley.planner.partition import Workload, recut, refusals, too_many_stages
 from medley.schema import Shape, Weights
 
 _MOST_HOSTS = 64
@@ -67,21 +67,21 @@ class NoLayout(Problem):
 
 def too_large(table: Evaluation, tight: Sequence[Evaluated]) -> NoLayout:
     """By how much the nearest of these rows is too large, and what would fit instead."""
-    asked = table.asked
+    work, sizes = table.request.work, table.request.sizes
     reasons = [f"{each.what}: {each.because}" for each in table.ruled]
     if not tight:
         cause = "\n".join(reasons) or "there is no device"
         return NoLayout("no layout is as asked for", cause=cause, fix="ask for less", rows=table)
     least = min(tight, key=lambda row: (row.fit.short_bytes, named(row.layout)))
     found = replace(
-        remedies(table.shape, least.layout, asked.context, asked.concurrency),
+        remedies(work, least.layout),
         context=max(row.fit.context for row in tight),
         concurrency=max(row.fit.concurrency for row in tight),
     )
-    forced_by = "" if asked.sizes == FREE else f"; as {asked.sizes} says"
+    forced_by = "" if sizes == FREE else f"; as {sizes} says"
     nearest = f"{gib(least.fit.short_bytes)} GiB short in the nearest of {len(tight)} layouts{forced_by}"
     return NoLayout(
-        f"the model does not fit with {asked.concurrency} at once of {asked.context} tokens",
+        f"the model does not fit with {work.load.concurrency} at once of {work.context} tokens",
         cause="\n".join((nearest, f"{named(least.layout)}: {least.fit.worst}", *reasons)),
         fix="\n".join(found) or "a smaller model",
         remedies=found,
@@ -89,14 +89,15 @@ def too_large(table: Evaluation, tight: Sequence[Evaluated]) -> NoLayout:
     )
 
 
-def remedies(shape: Shape, layout: Layout, context: int, concurrency: int) -> Remedies:
+def remedies(work: Workload, layout: Layout) -> Remedies:
     """What would make this layout fit."""
-    found = fit(shape, layout, context, concurrency)
+    shape, found = work.shape, fit(work, layout)
     device = max(devices_of(layout), key=lambda device: (device.memory_bytes, device.host))
 
     def fits(shape: Shape, layout: Layout) -> bool:
-        cut = recut(shape, layout, context=context, concurrency=concurrency)
-        return fit(shape, cut, context, concurrency).fits
+        # By memory alone.
+        other = replace(work, shape=shape, timed=None)
+        return fit(other, recut(other, layout)).fits
 
     def variants() -> Iterator[Variant]:
         for weights in _VARIANTS:
@@ -118,9 +119,9 @@ def remedies(shape: Shape, layout: Layout, context: int, concurrency: int) -> Re
     return Remedies(found.context, found.concurrency, tuple(variants()), hosts, device.host)
 
 
-def impossible(table: Evaluation, devices: Sequence[Device]) -> NoLayout:
+def impossible(table: Evaluation) -> NoLayout:
     """Why there is no layout of the sizes asked for."""
-    shape, sizes = table.shape, table.asked.sizes
+    shape, sizes, devices = table.request.work.shape, table.request.sizes, table.request.devices
     tensor, stages = sizes.tensor or 1, sizes.stages or 1
     ranks = tensor * stages * (sizes.replicas or 1)
     if ranks > len(devices):

@@ -20,6 +20,8 @@ from medley.planner.devices import NO_MEASUREMENTS, Measurements
 from medley.planner.plan import Arguments
 from medley.schema import EngineName, Shape
 
+_JOINED = EngineSource(())
+
 
 @dataclass(frozen=True)
 class Topology:
@@ -45,30 +47,20 @@ class Topology:
         return self.order[0] if self.order else None
 
     @property
-    def first(self) -> tuple[Facts, Kind]:
-        """The host of the first rank, where the engine starts."""
-        return next(iter(self.hosts.values()))
-
-    @property
     def facts(self) -> dict[str, Facts]:
         return {name: facts for name, (facts, _) in self.hosts.items()}
 
-    def typed(self, host: str) -> tuple[str, ...]:
-        """The switches that lead to this host's engine; none where its Ray runs already."""
-        return self.origins[host].typed if host in self.origins else ()
-
-    def version(self, host: str, engine: EngineName) -> str | None:
-        """Of its engine, where that is known before anything is asked."""
-        return self.origins[host].versions.get(engine) if host in self.origins else None
+    def origin(self, host: str) -> EngineSource:
+        """Where it has its engine from; nothing is to be chosen, or known, where its Ray runs already."""
+        return self.origins.get(host, _JOINED)
 
     def image(self, host: str) -> str | None:
         """That this host's part runs in."""
-        found = self.origins.get(host)
-        return found.name if found and found.image else None
+        return self.origin(host).name if self.origin(host).image else None
 
     def lacks(self, hosts: Iterable[str]) -> str | None:
         """Why the engine of one of these cannot serve the model that is asked for."""
-        why = ((host, self.origins[host].lacks) for host in hosts if host in self.origins)
+        why = ((host, self.origin(host).lacks) for host in hosts)
         return next((f"{host}: {lacks}" for host, lacks in why if lacks), None)
 
     def arguments(self, hosts: Iterable[str], engine: EngineName, shape: Shape) -> Arguments:
@@ -83,6 +75,16 @@ class Topology:
         """With the NCCL of its engine; hosts that have joined keep the addresses they joined by."""
         asked = replace(asked, nccl=self.nccl or nccl(engine, self.origins.values()))
         return replace(asked, link=None, joined=dict(self.addresses)) if self.addresses else asked
+
+    def link_of(self, asked: NetworkOptions, engine: EngineName) -> LinkOf:
+        """The links of hosts that can be in one cluster; of others, what differs."""
+        known = devices.link_of(self.facts, self.wishes(asked, engine), self.measured)
+
+        def link(one: str, other: str) -> HostLink | str | None:
+            differ = self.origin(one).differences(self.origin(other))
+            return f"cannot be in one cluster: {', '.join(differ)}" if differ else known(one, other)
+
+        return link
 
     def only(self, hosts: Iterable[str]) -> "Topology":
         """Without its other hosts."""
@@ -119,12 +121,12 @@ class Topology:
             skipped = 0 if held[0].kind == "cpu" else self.busy.get(host, 0)
             yield from held[skipped : skipped + self.slots.get(host, 0)]
 
-    def idle_ports(self, wishes: NetworkOptions) -> dict[str, tuple[Interface, ...]]:
+    def idle_ports(self, asked: NetworkOptions, engine: EngineName) -> dict[str, tuple[Interface, ...]]:
         """Of hosts that can talk already; those that cannot have a Problem that says how to join them."""
         if len(self.hosts) == 1:
             return {}
         try:
-            ends = fabric(self.facts, wishes).ends
+            ends = fabric(self.facts, self.wishes(asked, engine)).ends
         except Problem:
             ends = {}
         return idle_ports(self.facts, ends)
@@ -181,16 +183,6 @@ def _addressed(facts: Facts, wanted: tuple[Setting, ...]) -> Facts:
 
     net = replace(facts.net, links=tuple(map(link, facts.net.links)))
     return replace(facts, net=net, rdma=tuple(map(port, facts.rdma)))
-
-
-def compatible_links(link_of: LinkOf, of: Mapping[str, EngineSource]) -> LinkOf:
-    """The links of those that can be in one cluster; of others, what differs."""
-
-    def link(one: str, other: str) -> HostLink | str | None:
-        differ = of[one].differences(of[other]) if one in of and other in of else []
-        return f"cannot be in one cluster: {', '.join(differ)}" if differ else link_of(one, other)
-
-    return link
 
 
 def incompatible_warnings(of: Mapping[str, EngineSource]) -> Iterator[str]:

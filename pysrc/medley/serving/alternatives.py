@@ -13,7 +13,7 @@ from medley.errors import Problem
 from medley.host.hypothetical import imagined
 from medley.host.kind import kind_of
 from medley.planner import Device, topology
-from medley.planner.candidates import FREE, Evaluation, Sizes
+from medley.planner.candidates import FREE, Sizes
 from medley.planner.choose import Choice
 from medley.planner.fit import gib
 from medley.planner.placement import PlacementOptions, idle_ports_gain, placement
@@ -54,13 +54,13 @@ def placed(order: Order, shape: Shape, site: Topology) -> Choice:
     """
     try:
         choice = placement(shape, site, order.wanted)
-        gained = idle_ports_gain(shape, site, order.wanted, choice)
-        return replace(choice, warnings=(*choice.warnings, *gained))
     except NoLayout as problem:
         changed = _changes(order, shape, site, problem)
         found = (*_missing_hosts(site), *changed, *topology.incompatible_remedies(site.origins))
-        fix = "\n".join(found) or problem.fix
-        raise Problem(problem.what, cause=problem.cause, fix=fix, status=problem.status) from problem
+        problem.fix = "\n".join(found) or problem.fix
+        raise
+    gained = idle_ports_gain(shape, site, order.wanted, choice)
+    return replace(choice, warnings=(*choice.warnings, *gained))
 
 
 def _missing_hosts(site: Topology) -> Iterator[str]:
@@ -78,10 +78,18 @@ def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> I
     # A running cluster, or the user, may lay the ranks otherwise than the planner's table has them.
     table = None if site.order or wanted.partition else problem.rows
     sizes, free = wanted.sizes, without(typed, _SIZES)
-    if sizes != FREE and _holds(table, FREE, shape, site, wanted):
+
+    def holds(sizes: Sizes) -> bool:
+        """Whether it fits with these: as the table has it, or else planned with them."""
+        rows = table.fitting(sizes) if table else []
+        return bool(rows) or (
+            not (table and sizes == FREE) and _fits(shape, site, replace(wanted, sizes=sizes))
+        )
+
+    if sizes != FREE and holds(FREE):
         yield join(free)
     stages = sizes.stages or sizes.tensor
-    if sizes.tensor and _holds(table, Sizes(stages=stages), shape, site, wanted):
+    if sizes.tensor and holds(Sizes(stages=stages)):
         yield join(switched(free, "--pp", str(stages)))
     if wanted.context and wanted.context > shape.context:
         yield join(switched(typed, "--context", str(shape.context)))
@@ -95,15 +103,6 @@ def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> I
         yield join(switched(typed, "--concurrency", str(many)))
     yield from _smaller(order, typed, site, remedies)
     yield from _more_hosts(order, shape, site, remedies)
-
-
-def _holds(
-    table: Evaluation | None, sizes: Sizes, shape: Shape, site: Topology, wanted: PlacementOptions
-) -> bool:
-    """Whether it fits with these sizes: as the table has it, or else planned with them."""
-    if table and (sizes == FREE or table.fitting(sizes)):
-        return bool(table.fitting(sizes))
-    return _fits(shape, site, replace(wanted, sizes=sizes))
 
 
 def _fits(shape: Shape, site: Topology, wanted: PlacementOptions) -> bool:
@@ -140,11 +139,10 @@ def _more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) 
         return
     kind = _typical(next(each for each in site.devices() if each.host == remedies.host))
     free = replace(order.wanted, sizes=Sizes(), hosts=None, gpus=None, partition=None)
+    request, model = engine_source.EngineRequest(), order.weights.model
     for number in range(remedies.hosts, min(remedies.hosts + _TRIED, _MOST_HOSTS + 1)) if kind else ():
         hosts = f"{kind}:{number}"
-        larger = with_engine_sources(
-            _site(hosts), order.wanted, engine_source.EngineRequest(), order.weights.model
-        )
+        larger = with_engine_sources(_site(hosts), order.wanted, request, model)
         if _fits(shape, larger, free):
             yield f"{_plan(order, hosts)}  # what {number} hosts like {remedies.host} would do"
             return
@@ -155,10 +153,9 @@ def _typical(device: Device) -> str | None:
     """What --hosts calls a host with this device."""
     for kind in config.files("hosts/typical", ".txt"):
         (other, *_) = _site(kind).devices()
-        alike = max(other.memory_bytes, device.memory_bytes) <= _NEAR * min(
-            other.memory_bytes, device.memory_bytes
-        )
-        if other.kind == device.kind and (alike if device.kind == "cpu" else other.name == device.name):
+        less, more = sorted((other.memory_bytes, device.memory_bytes))
+        alike = more <= _NEAR * less if device.kind == "cpu" else other.name == device.name
+        if other.kind == device.kind and alike:
             return kind
     return None
 

@@ -24,17 +24,9 @@ _FIRST_TOKEN_LIMIT_S = 300
 _LOOK_LIMIT_S = 10
 
 
-@dataclass(frozen=True)
-class Completion:
-    text: str
-    tokens: int
-    seconds: float
-
-
-def answered(url: str, model: str, key: str | None = None) -> Completion | None:
-    """One short completion, or None while nobody listens there yet; a Problem when it is refused."""
+def answered(url: str, model: str, key: str | None = None) -> str | None:
+    """A short completion, or None while nobody listens there yet; a Problem when it is refused."""
     body = {"model": model, "prompt": "Hello", "max_tokens": _PROBE_TOKENS, "temperature": 0}
-    began = time.monotonic()
     if key is not None:
         if not _listens(url):
             return None
@@ -55,8 +47,8 @@ def answered(url: str, model: str, key: str | None = None) -> Completion | None:
         return None
     _require_ok(answer, url, model)
     match answer.json():
-        case {"usage": {"completion_tokens": int(tokens)}, "choices": [{"text": str(text)}, *_]}:
-            return Completion(text, tokens, time.monotonic() - began)
+        case {"usage": {"completion_tokens": int()}, "choices": [{"text": str(text)}, *_]}:
+            return text
         case _:
             raise _odd(url, answer.text)
 

@@ -12,7 +12,8 @@ from typing import Any
 from medley import json_shape, storage
 from medley.errors import Problem
 
-URLS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+_NEEDED = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", "/v1/embeddings": "input"}
+"""By URL, what a body must have."""
 _LONGEST_ID = 512
 
 
@@ -66,16 +67,15 @@ def _wrong(table: dict[str, Any], custom_id: str | None) -> Iterator[str]:
         yield f"custom_id must be text of 1 to {_LONGEST_ID} characters"
     if table.get("method", "POST") != "POST":
         yield f"method {table['method']!r}: only POST is known"
-    if table.get("url") not in URLS:
-        yield f"url {table.get('url')!r}: known are {', '.join(URLS)}"
+    needed = _NEEDED.get(str(table.get("url")))
+    if needed is None:
+        yield f"url {table.get('url')!r}: known are {', '.join(_NEEDED)}"
     body = table.get("body")
     if not isinstance(body, dict):
         yield "body must be an object"
         return
     if body.get("stream"):
         yield "body.stream: a batch has whole answers"
-    wants = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", "/v1/embeddings": "input"}
-    needed = wants.get(str(table.get("url")))
     if needed and needed not in body:
         yield f"body has no {needed}"
 

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -53,7 +54,7 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
         "model": order.weights.name,
         "target": order.weights.target,
         "beside": order.beside.table(),
-        "script": job.script.path.name if job.script else None,
+        "script": options.script.path.name if options.script else None,
     }
     met = Meeting(options.join_port, secure_channel.read_secret(secret), terms, watch)
     try:
@@ -112,12 +113,8 @@ def _site(found: Mapping[str, Facts], kind: Kind, addresses: Mapping[str, str]) 
     """These hosts as a cluster: the head first, and all their devices free."""
     head, *others = found
     hosts = {head: (found[head], kind), **{name: (found[name], kind_of(found[name])) for name in others}}
-    counts = dict.fromkeys(hosts, 0)
-    for device in devices.devices(hosts, devices.NO_MEASUREMENTS):
-        counts[device.host] += 1
-    return Topology(
-        hosts, tuple(hosts), counts, dict.fromkeys(hosts, 0), dict(addresses), devices.read_measurements()
-    )
+    counts = Counter(device.host for device in devices.devices(hosts))
+    return Topology(hosts, tuple(hosts), counts, addresses=addresses, measured=devices.read_measurements())
 
 
 def _free_port(address: str) -> int:

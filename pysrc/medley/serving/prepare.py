@@ -25,6 +25,7 @@ from medley.environment.container_image import ContainerEnvironment, ImageSelect
 from medley.environment.tools import BARE, Tools
 from medley.errors import Problem
 from medley.host import facts
+from medley.host.facts import Facts
 from medley.host.kind import Kind, answers, kind_of
 from medley.model import extra_files, resolve, shape
 from medley.model.extra_files import ModelExtras
@@ -35,7 +36,7 @@ from medley.network.ports import RENDEZVOUS_PORT
 from medley.planner import Layout, devices, devices_of, hosts_of, pipelines
 from medley.planner.choose import Choice
 from medley.planner.host_order import VARIABLE
-from medley.planner.placement import PlacementOptions, cached, unplaced
+from medley.planner.placement import PlacementOptions, unplaced
 from medley.planner.plan import Launcher, Plan, balanced, plan, understood, unplanned
 from medley.planner.topology import Topology
 from medley.progress import SILENT, Output, Progress
@@ -112,12 +113,11 @@ class Job:
     """What starts its ranks; None on hosts that are elsewhere."""
     why: str = ""
     """The reason for this launcher."""
-    script: Script | None = None
 
     @property
     def launch(self) -> Callable[..., Launch]:
         """Make a launch of the order, a plan and a host."""
-        return self.script.launch if self.script else launch
+        return self.options.script.launch if self.options.script else launch
 
 
 @dataclass(frozen=True)
@@ -132,11 +132,6 @@ class Launched:
     """Of the cluster's slots."""
     meeting: Meeting | None = None
     """The hosts that joined it without Ray."""
-
-    @property
-    def hosts(self) -> int:
-        """How many have a rank."""
-        return len(hosts_of(self.layout))
 
     @property
     def over_ray(self) -> Membership | None:
@@ -168,16 +163,14 @@ def prepare(options: Options, output: Output) -> Job:
         launcher=by or options.launcher,
         one_server=True,
     )
-    script = options.script
-    if script:
+    if options.script:
         wanted = placeable(wanted, by)
         if (options.wanted.sizes.replicas or 1) > 1 or wanted.goal == "throughput":
             # Its replicas may have to find each other.
             experts = not options.unplanned and shape_of(found, watch).experts > 0
-            script = replace(script, experts=experts, port=tcp.free_port())
-    return Job(
-        options, Order(found, listens, wanted, options.flags, extra, options.typed), joined, by, why, script
-    )
+            options = replace(options, script=replace(options.script, experts=experts, port=tcp.free_port()))
+    order = Order(found, listens, wanted, options.flags, extra, options.typed)
+    return Job(options, order, joined, by, why)
 
 
 def topology(job: Job, output: Output) -> Topology:
@@ -202,33 +195,27 @@ def this_host(kind: str | None, say: Callable[[str], None]) -> Topology:
 def launched(job: Job, site: Topology, output: Output) -> Launched:
     """Plan it on these hosts, and return the command on the first of them that has a rank."""
     options, order, watch = job.options, job.order, output.watch
+    engine = order.wanted.engine
     layout, plan = planned(job, site, output)
     over_ray = job.joined if plan.launcher == "ray" else None
     used = site.only(hosts_of(layout))
-    _, kind = used.first
-    image, found = _image(job, used, over_ray, watch), BARE
+    _, kind = host = next(iter(used.hosts.values()))
+    image, found = _image(job, host, over_ray, watch), BARE
     if image is None:
         # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
         named = options.environment or (over_ray.environment if over_ray else None)
-        found = tools.ready(
-            kind,
-            named,
-            engine=order.wanted.engine,
-            joins=over_ray is not None,
-            dry_run=options.dry_run,
-            watch=watch,
-        )
-        engine, ask = ENGINES[order.wanted.engine], not options.dry_run
-        flags.require_known(engine, found.binary, order.extra, ask=ask, watch=watch)
+        dry_run, joins = options.dry_run, over_ray is not None
+        found = tools.ready(kind, named, engine=engine, joins=joins, dry_run=dry_run, watch=watch)
+        flags.require_known(ENGINES[engine], found.binary, order.extra, ask=not dry_run, watch=watch)
     cluster = tuple(ray_serving.settings(over_ray, used, order.wanted, os.environ, watch)) if over_ray else ()
-    version = _version(image, found, kind, order.wanted.engine)
-    if lacks := engine_source.unknown(order.weights.model, order.wanted.engine, version):
+    version = _version(image, found, kind, engine)
+    if lacks := engine_source.unknown(order.weights.model, engine, version):
         raise Problem(
-            f"{order.weights.name} cannot be served out of this {ENGINES[order.wanted.engine].TITLE}",
+            f"{order.weights.name} cannot be served out of this {ENGINES[engine].TITLE}",
             cause=lacks,
             fix="--image or --env with a newer one; a Jetson Orin on JetPack 6: docs/orin.md",
         )
-    plan = understood(plan, order.wanted.engine, version, order.weights.model)
+    plan = understood(plan, engine, version, order.weights.model)
     made = job.launch(order, plan, kind.host, tools=found, environ=os.environ, cluster=cluster)
     if image:
         made = out_of(image, made, order.serving, over_ray=over_ray is not None)
@@ -244,12 +231,12 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     except Problem as problem:
         output.say(f"not planned: {problem.what}: {problem.cause}")
         made = None
-    if made is None:
-        layout = unplaced(site, wanted)
-        return layout, unplanned(layout, site.facts, found.model, launcher=_of_layout(layout, order))
-    choice = placed(order, made, site)
-    layout, by = choice.layout, _of_layout(choice.layout, order)
-    told = plan_of(order, cached(made, wanted), choice, site, by)
+    choice = placed(order, made, site) if made else None
+    layout = choice.layout if choice else unplaced(site, wanted)
+    by: Launcher = "solo" if len(hosts_of(layout)) == 1 else wanted.launcher or "ray"
+    if choice is None:
+        return layout, unplanned(layout, site.facts, found.model, launcher=by)
+    told = plan_of(order, choice, site, by)
     if by != "solo":
         told = replace(told, why=(*told.why, job.why))
     if by != "ray":
@@ -259,16 +246,12 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     return layout, replace(told, places=places, replicas_here=first.count(places[0]))
 
 
-def plan_of(order: Order, shape: Shape, choice: Choice, site: Topology, by: Launcher) -> Plan:
+def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
     """Return the plan of a choice on these hosts; `by` starts its ranks."""
-    wanted, model = order.wanted, order.weights.model
+    wanted, model, shape = order.wanted, order.weights.model, choice.work.shape
     needed = site.arguments(hosts_of(choice.layout), wanted.engine, shape)
-    found = plan(shape, choice, site.facts, model, context=wanted.context, launcher=by, arguments=needed)
+    found = plan(choice, site.facts, model, context=wanted.context, launcher=by, arguments=needed)
     return balanced(found, shape) if wanted.balanced else found
-
-
-def _of_layout(layout: Layout, order: Order) -> Launcher:
-    return "solo" if len(hosts_of(layout)) == 1 else order.wanted.launcher or "ray"
 
 
 def shape_of(found: Weights, watch: Progress) -> Shape:
@@ -330,13 +313,13 @@ def _launcher(options: Options) -> tuple[Launcher, str]:
 
 
 def _image(
-    job: Job, site: Topology, over_ray: Membership | None, watch: Progress
+    job: Job, host: tuple[Facts, Kind], over_ray: Membership | None, watch: Progress
 ) -> ContainerEnvironment | None:
     """Return the image to run from: over a cluster the one whose Ray runs, without being named again."""
-    options, engine, host = job.options, job.order.wanted.engine, site.first
+    options, engine, dry_run = job.options, job.order.wanted.engine, job.options.dry_run
     cluster = job.joined if over_ray or not options.environment else None
-    dry_run, elsewhere = options.dry_run, options.elsewhere is not None
     if cluster is None:
+        elsewhere = options.elsewhere is not None
         return container_choice.imaged_on(
             options.image, host, engine, dry_run=dry_run, elsewhere=elsewhere, watch=watch
         )

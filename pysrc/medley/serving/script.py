@@ -25,6 +25,7 @@ _MOST_BYTES = 1 << 20
 """Of a script: it goes to other hosts in one message."""
 _REPLICAS = Path(__file__).parents[1] / "environment" / "payload" / "replicas.py"
 _LAUNCHED = Flag(("--distributed-executor-backend",), "external_launcher", "torchrun starts the ranks")
+_LOGGED = Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "stdout is the script's own")
 
 
 @dataclass(frozen=True)
@@ -52,21 +53,19 @@ class Script:
         name, weights = order.wanted.engine, order.weights
         engine = ENGINES[name]
         told = replace(plan, nodes=None, replicas=1) if name == "vllm" else plan
+        torchrun = tuple(_torchrun(plan)) if name == "vllm" and plan.replicas == 1 else ()
         flags = [*engine.flags(order.serving, told, host, weights.model), *order.beside.flags(name)]
-        if _by_torchrun(name, plan):
-            flags.append(_LAUNCHED)
-        found = arguments(name, weights.target, flags)
+        found = arguments(name, weights.target, [*flags, _LAUNCHED] if torchrun else flags)
         plans = dict(self._plans(name, weights.name, plan, found))
-        script, extra = (str(self.path), *self.words), order.extra
-        words, torchrun = (str(tools.binary / "python"), *script), tuple[Flag, ...]()
-        if _by_torchrun(name, plan):
-            words, torchrun, extra = (
-                (str(tools.binary / "torchrun"),),
-                tuple(_torchrun(plan)),
-                (*script, *extra),
-            )
+        files = {**plans, str(self.path): self.text}
+        words, extra = (str(self.path), *self.words), order.extra
+        if torchrun:
+            words, extra = (str(tools.binary / "torchrun"),), (*words, *extra)
         elif _side_by_side(name, plan):
-            words = (words[0], str(_REPLICAS), *plans, "--", *script)
+            words = (str(tools.binary / "python"), str(_REPLICAS), *plans, "--", *words)
+            files[str(_REPLICAS)] = _REPLICAS.read_text(encoding="utf-8")
+        else:
+            words = (str(tools.binary / "python"), *words)
         merged_variables = merged(
             (
                 *of_toolkit(tools.settings, tools.programs, environ.get("PATH", "")),
@@ -74,13 +73,11 @@ class Script:
                 *cluster,
                 *engine.variables(order.serving, told, host),
                 *order.beside.variables(),
-                *_of_script(name, next(iter(plans))),
+                Variable(PLAN, next(iter(plans)), "the script finds its arguments there"),
+                *((_LOGGED,) if name == "vllm" else ()),
             )
         )
         command = AnnotatedCommand(words, torchrun, merged_variables, extra)
-        files = {**plans, str(self.path): self.text}
-        if _side_by_side(name, plan):
-            files[str(_REPLICAS)] = _REPLICAS.read_text(encoding="utf-8")
         return Launch(plan, command, order.beside, files, tuple(why(found)))
 
     def _plans(
@@ -128,11 +125,8 @@ def _side_by_side(name: EngineName, plan: Plan) -> bool:
     return name == "vllm" and plan.replicas > 1
 
 
-def _by_torchrun(name: EngineName, plan: Plan) -> bool:
-    return name == "vllm" and plan.nodes is not None and plan.replicas == 1
-
-
 def _torchrun(plan: Plan) -> Iterator[Flag]:
+    """What starts the ranks of several hosts; nothing on one host, or over Ray."""
     if plan.nodes is None:
         return
     each = plan.tensor_parallel * plan.stages // plan.nodes.count
@@ -141,12 +135,6 @@ def _torchrun(plan: Plan) -> Iterator[Flag]:
     yield Flag(("--master-addr",), plan.nodes.address, "where the ranks find each other: the first host")
     yield Flag(("--master-port",), str(plan.nodes.port), "the same")
     yield Flag(("--nproc-per-node",), str(each), "the script runs once for each rank of this host")
-
-
-def _of_script(name: EngineName, plan: str) -> Iterator[Variable]:
-    yield Variable(PLAN, plan, "the script finds its arguments there")
-    if name == "vllm":
-        yield Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "stdout is the script's own")
 
 
 def described(found: Launch) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from medley.cluster import membership, model_files, ray_serving, ray_watch
 from medley.engine import Serving
 from medley.engine.launch import ENGINES, Launch
 from medley.errors import Problem
+from medley.planner import hosts_of
 from medley.planner.topology import Topology
 from medley.process import Process
 from medley.progress import Output
@@ -116,8 +117,8 @@ class Served:
 
     limit_s: float
     """Until it must be ready."""
-    announce: Callable[[Serving, api.Completion, float], None]
-    """Is told when it is ready, and after how many seconds."""
+    announce: Callable[[Serving, str, float], None]
+    """Is told when it is ready, by which completion, and after how many seconds."""
     then: Callable[[Answering], None] | None = None
     """What is to be done once it is ready; then it ends."""
     on_ready: Callable[[int], None] = lambda _: None
@@ -142,14 +143,14 @@ class Served:
                 keep(line)
                 output.error(line)
 
-            def on_ready(completion: api.Completion, seconds: float) -> None:
+            def on_ready(completion: str, seconds: float) -> None:
                 ranks.placed()
                 if key or not credentials.is_open(listens.address):
                     api.require_guarded(where, key)
                 if self.then:
                     self.then(Answering(where, listens.name, key))
                     raise Ended
-                self.on_ready(found.hosts)
+                self.on_ready(len(hosts_of(found.layout)))
                 report("ready")
                 self.announce(listens, completion, seconds)
 

@@ -18,14 +18,13 @@ from medley.network import ports
 from medley.network.fabric import fabric, per_host
 from medley.network.fabric.types import Endpoint, NetworkOptions
 from medley.planner import Layout, devices_of, hosts_of, pipelines
-from medley.planner.choose import CONTEXT, Choice
+from medley.planner.choose import Choice
 from medley.planner.fit import fit
 from medley.planner.host_order import VARIABLE
-from medley.planner.placement import cached
 from medley.planner.plan import understood
 from medley.planner.topology import Topology
 from medley.progress import Output
-from medley.schema import EngineName, Shape
+from medley.schema import EngineName
 from medley.serving.alternatives import placed, with_engine_sources
 from medley.serving.prepare import Job, plan_of, shape_of
 
@@ -50,78 +49,72 @@ def hypothetical(job: Job, site: Topology, output: Output) -> Iterator[Step]:
     options, order = job.options, job.order
     asked = EngineRequest(options.image.image if options.image else None, options.environment)
     site = with_engine_sources(site, order.wanted, asked, order.weights.model)
-    one = order.wanted.launcher == "mp"
-    order = replace(order, wanted=replace(order.wanted, one_server=one))
-    made = shape_of(order.weights, output.watch)
-    return steps(order, made, placed(order, made, site), site)
+    order = replace(order, wanted=replace(order.wanted, one_server=order.wanted.launcher == "mp"))
+    return steps(order, placed(order, shape_of(order.weights, output.watch), site), site)
 
 
-def steps(order: Order, shape: Shape, choice: Choice, site: Topology) -> Iterator[Step]:
+def steps(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
     """In the order in which they are to be typed, a replica after the other."""
-    shape, copies = cached(shape, order.wanted), pipelines(choice.layout)
+    copies = pipelines(choice.layout)
     if order.wanted.launcher == "mp" and len(hosts_of(choice.layout)) > 1:
-        yield from _without_ray(order, shape, choice, site)
+        yield from _without_ray(order, choice, site)
         return
     if len(copies) == 1:
-        yield from _of_pipeline(order, shape, choice, site)
+        yield from _of_pipeline(order, choice, site)
         return
     each = replace(order.wanted, concurrency=-(-order.wanted.concurrency // len(copies)), one_server=True)
-    context = each.context or min(shape.context, CONTEXT)
+    work = replace(choice.work, load=replace(choice.work.load, concurrency=each.concurrency))
     ports = dict.fromkeys(site.hosts, order.serving.port)
     for stages in copies:
         layout = replace(choice.layout, stages=stages, replicas=())
         host = hosts_of(layout)[0]
         serving = replace(order.serving, port=ports[host])
         ports[host] += 1
-        one = replace(choice, layout=layout, fit=fit(shape, layout, context, each.concurrency))
-        yield from _of_pipeline(replace(order, wanted=each, serving=serving), shape, one, site)
+        one = replace(choice, layout=layout, fit=fit(work, layout))
+        yield from _of_pipeline(replace(order, wanted=each, serving=serving), one, site)
 
 
-def _of_pipeline(order: Order, shape: Shape, choice: Choice, site: Topology) -> Iterator[Step]:
-    used = hosts_of(choice.layout)
-    facts = {host: site.hosts[host][0] for host in used}
+def _of_pipeline(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
+    wanted, (first, *others) = order.wanted, hosts_of(choice.layout)
     cluster: tuple[Variable, ...] = ()
-    ends: Mapping[str, Endpoint] = {}
-    if len(used) > 1:
-        wishes = site.wishes(order.wanted.wishes, order.wanted.engine)
+    addresses: dict[str, str] = {}
+    if others:
+        facts = {host: site.facts[host] for host in (first, *others)}
+        wishes = site.wishes(wanted.wishes, wanted.engine)
         found = fabric(facts, wishes).ends
-        ends = {host: found[host] for host in used}
+        ends = {host: found[host] for host in facts}
         if not site.order:
-            yield from _joining(wishes, site, ends, order.wanted.engine)
+            yield from _joining(wishes, site, ends, wanted.engine)
         addresses = {host: end.address for host, end in ends.items()}
-        _, wired = per_host.running_cluster_network(facts, addresses, used[0], wishes, {})
-        cluster = tuple(over_ray(order.wanted.engine, _gcs(ends[used[0]]), credentials.token_path(), wired))
-    kind = site.hosts[used[0]][1]
-    told = plan_of(order, shape, choice, site, "ray" if len(used) > 1 else "solo")
-    version = site.version(used[0], order.wanted.engine)
-    told = understood(told, order.wanted.engine, version, order.weights.model)
-    if told.launcher == "ray":
-        addresses = {host: end.address for host, end in ends.items()}
+        _, wired = per_host.running_cluster_network(facts, addresses, first, wishes, {})
+        cluster = tuple(over_ray(wanted.engine, _gcs(addresses[first]), credentials.token_path(), wired))
+    told, origin = plan_of(order, choice, site, "ray" if others else "solo"), site.origin(first)
+    told = understood(told, wanted.engine, origin.versions.get(wanted.engine), order.weights.model)
+    if others:
         told = replace(told, places=tuple(addresses[device.host] for device in devices_of(choice.layout)))
-    started = launch(order, told, kind.host, cluster=cluster)
-    split = f"{VARIABLE[order.wanted.engine]}={order.wanted.partition} " if order.wanted.partition else ""
+    started = launch(order, told, site.hosts[first][1].host, cluster=cluster)
+    split = f"{VARIABLE[wanted.engine]}={wanted.partition} " if wanted.partition else ""
     # Over a cluster it is of what its Ray runs from.
-    environment = site.typed(used[0]) if len(used) == 1 else ()
-    typed = split + shlex.join((*_serve(order, choice.layout, site), *environment, *_engines(order)))
-    yield Step(used[0], typed, started.reasoned, site.image(used[0]), told.why)
+    typed = split + _serve(order, choice.layout, site, () if others else origin.typed)
+    yield Step(first, typed, started.reasoned, site.image(first), told.why)
 
 
-def _without_ray(order: Order, shape: Shape, choice: Choice, site: Topology) -> Iterator[Step]:
+def _without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
     """The server on the first host, which waits for the others; then what each of those runs for it."""
     wanted, used = order.wanted, hosts_of(choice.layout)
     facts = {host: site.facts[host] for host in used}
     wishes = site.wishes(wanted.wishes, wanted.engine)
     addresses = {host: end.address for host, end in fabric(facts, wishes).ends.items()}
-    told = plan_of(order, shape, choice, site, "mp")
+    told = plan_of(order, choice, site, "mp")
     join = f"ssh {shlex.quote(used[0])} cat {_TOKEN} | medley join {addresses[used[0]]} --token-file -"
     for host, own in nodes(told, choice.layout, addresses, RANKS_PORT).items():
         _, wired = per_host.running_cluster_network(facts, addresses, host, wishes, {})
-        kind = site.hosts[host][1]
-        started = launch(order, own, kind.host, cluster=wired)
-        environment = site.typed(host)
-        serve = shlex.join((*_serve(order, choice.layout, site), *environment, *_engines(order)))
-        typed = serve if host == used[0] else " ".join((join, shlex.join(environment))).rstrip()
-        yield Step(host, typed, started.reasoned, why=told.why if host == used[0] else ())
+        started = launch(order, own, site.hosts[host][1].host, cluster=wired).reasoned
+        environment = site.origin(host).typed
+        if host == used[0]:
+            yield Step(host, _serve(order, choice.layout, site, environment), started, why=told.why)
+        else:
+            yield Step(host, " ".join((join, shlex.join(environment))).rstrip(), started)
 
 
 def _joining(
@@ -139,17 +132,15 @@ def _joining(
         own = per_host.head_network(head, site.facts[head], replace(wishes, link=link[1]), {})
     ours = _part(head, site, engine)
     start = ray.head(place, ours.node(own), ports.RayPorts(), dashboard=False, more=ours.on(own))
-    typed = shlex.join(("medley", "ray-head", *link, *named, *site.typed(head)))
+    typed = shlex.join(("medley", "ray-head", *link, *named, *site.origin(head).typed))
     yield Step(head, typed, start, site.image(head))
     for host in others:
         both = {name: site.facts[name] for name in (head, host)}
         wired = per_host.worker_network(both, host, (head, at), wishes, {})
         ours = _part(host, site, engine)
-        start = ray.worker(
-            place, ours.node(wired), ports.RayPorts(), to=_gcs(ends[head]), more=ours.on(wired)
-        )
+        start = ray.worker(place, ours.node(wired), ports.RayPorts(), to=_gcs(at), more=ours.on(wired))
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN} | medley ray-worker {at} --token-file -"
-        typed = " ".join((typed, *named, shlex.join(site.typed(host)))).rstrip()
+        typed = " ".join((typed, *named, shlex.join(site.origin(host).typed))).rstrip()
         yield Step(host, typed, start, site.image(host))
 
 
@@ -158,16 +149,17 @@ def _part(host: str, site: Topology, engine: EngineName) -> NodeSpec:
     return part(facts, kind, BARE, slots=None, path="", engine=engine)
 
 
-def _engines(order: Order) -> tuple[str, ...]:
-    return ("--", *order.extra) if order.extra else ()
+def _gcs(head: str) -> str:
+    return f"{head}:{ports.RayPorts().gcs}"
 
 
-def _gcs(head: Endpoint) -> str:
-    return f"{head.address}:{ports.RayPorts().gcs}"
+def _serve(order: Order, layout: Layout, site: Topology, environment: tuple[str, ...]) -> str:
+    """The verb that leads to this layout on these hosts, as it is typed."""
+    engines = ("--", *order.extra) if order.extra else ()
+    return shlex.join((*_switches(order, layout, site), *environment, *engines))
 
 
-def _serve(order: Order, layout: Layout, site: Topology) -> Iterator[str]:
-    """The verb and the switches that lead to this layout on these hosts."""
+def _switches(order: Order, layout: Layout, site: Topology) -> Iterator[str]:
     wanted, used = order.wanted, hosts_of(layout)
     found = order.weights
     # A folder by its path: its name alone may be that of a known model, and says nothing elsewhere.

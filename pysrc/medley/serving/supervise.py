@@ -33,7 +33,7 @@ def supervise(
     limit_s: float,
     log: Path,
     on_line: Callable[[str], None],
-    on_ready: Callable[[api.Completion, float], None],
+    on_ready: Callable[[str, float], None],
     last_error: LastError,
     fatal: Callable[[str], bool] = lambda _: False,
     key: str | None = None,
@@ -71,11 +71,11 @@ def supervise(
 
 def _first_completion(
     engine: Process,
-    answered: Callable[[], api.Completion | None],
+    answered: Callable[[], str | None],
     model: str,
     limit_s: float,
     check: Callable[[], None],
-) -> api.Completion | None:
+) -> str | None:
     """Return the first completion, or None when the engine ended instead."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
@@ -149,12 +149,8 @@ class Restarter:
         lasted_s = None if self.ready_since is None else time.monotonic() - self.ready_since
         due = self.rule.due(self.done, lasted_s)
         if due is None:
-            raise Problem(
-                f"{problem.what}, and it was started anew {self.done} times in vain",
-                cause=problem.cause,
-                fix=problem.fix,
-                status=problem.status,
-            )
+            problem.what += f", and it was started anew {self.done} times in vain"
+            raise problem
         self.ready_since, (self.done, wait_s) = None, due
         return wait_s
 

@@ -13,7 +13,7 @@ from medley.cluster import self_command
 from medley.environment import virtualenv
 from medley.host import redact
 from medley.measurement.bench import BenchLoad
-from medley.planner import Layout, devices, hosts_of, named, prediction
+from medley.planner import Layout, Load, devices, hosts_of, named, prediction
 from medley.planner.prediction import Prediction
 from medley.schema import EngineName, Shape
 from medley.serving import Description
@@ -45,10 +45,10 @@ def expected(shape: Shape, layout: Layout, load: BenchLoad, concurrency: int) ->
     )
 
 
-def planner_load(load: BenchLoad, concurrency: int) -> prediction.Load:
+def planner_load(load: BenchLoad, concurrency: int) -> Load:
     """The same load, as the prediction has it: halfway through an answer, on average."""
     context = load.input_tokens + load.output_tokens // 2
-    return prediction.Load(concurrency, prompt_tokens=load.input_tokens, context_tokens=context)
+    return Load(concurrency, prompt_tokens=load.input_tokens, context_tokens=context)
 
 
 def of_prediction(found: Prediction, load: BenchLoad, concurrency: int) -> Expected:

@@ -22,10 +22,9 @@ from medley.measurement.bench.context import Expected, expected
 from medley.model.resolve import ready, weights
 from medley.model.shape import shape
 from medley.network import http_client
-from medley.planner import hosts_of
+from medley.planner import hosts_of, on_cpu
 from medley.planner.choose import CONTEXT, UNFITTED
 from medley.planner.placement import PlacementOptions
-from medley.planner.prediction import fitted
 from medley.progress import Output, Progress
 from medley.schema import EngineName
 from medley.serving import Description, api, description
@@ -72,7 +71,7 @@ class BenchTarget:
         if self.what is None or layout is None:
             progress.note("not predicted: nothing here says how that server's model lies on its hosts")
             return {}
-        if not fitted(layout):
+        if on_cpu(layout):
             progress.note(f"not predicted: {UNFITTED}")
             return {}
         try:
