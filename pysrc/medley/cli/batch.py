@@ -45,16 +45,11 @@ Examples:
     HINT = "the engine's own flags come after --: medley batch MODEL IN OUT -- --max-model-len 8192"
 
     options: ServeOptions = group(
-        ServeOptions,
-        port=cli.SwitchAttr(
-            "--port", int, 0, argname="PORT", help="where its server listens; default: any free"
-        ),
+        ServeOptions, port=switch("--port PORT", "where its server listens; default: any free", default=0)
     )
-    url: str | None = switch(
-        "--url", argname="URL", help="a server that runs already, instead of one of its own"
-    )
+    url: str | None = switch("--url URL", "a server that runs already, instead of one of its own")
     at_once: int = switch(
-        "--at-once", cli.Range(1, 4096), 64, argname="N", help="requests that are under way at once"
+        "--at-once N", "requests that are under way at once", cli.Range(1, 4096), default=64
     )
 
     def main(self, model: str, source: str, answers: str, *flags: str) -> None:

@@ -20,10 +20,8 @@ from medley.schema import EngineName
 
 @dataclass(frozen=True)
 class Plots:
-    svg: str | None = switch("--svg", argname="FILE", help="write plots to this file, as a picture")
-    html: str | None = switch(
-        "--html", argname="FILE", help="write a page to this file, which needs no network"
-    )
+    svg: str | None = switch("--svg FILE", "write plots to this file, as a picture")
+    html: str | None = switch("--html FILE", "write a page to this file, which needs no network")
 
     def draw(self, *records: Record) -> None:
         """Of one, or of two compared."""
@@ -35,54 +33,38 @@ class Plots:
 
 @dataclass(frozen=True)
 class BenchOptions:
-    url: str | None = switch("--url", argname="URL", help="the server's base; default: what this host serves")
+    url: str | None = switch("--url URL", "the server's base; default: what this host serves")
     engine: EngineName | None = switch(
-        "--engine",
-        cli.Set("vllm", "sglang"),
-        argname="ENGINE",
-        help="whose benchmark, with --url: vllm (the default) or sglang",
+        "--engine ENGINE", "whose benchmark, with --url: vllm (the default) or sglang"
     )
     environment: str | None = switch(
-        "--env", argname="ENV", help="of the benchmark: an engine environment, or your own virtualenv"
+        "--env ENV", "of the benchmark: an engine environment, or your own virtualenv"
     )
     tokenizer: str | None = switch(
-        "--tokenizer", argname="MODEL", help="a folder or ORG/NAME; default: what the server says it serves"
+        "--tokenizer MODEL", "a folder or ORG/NAME; default: what the server says it serves"
     )
-    model: str | None = switch(
-        "--model", argname="NAME", help="which of the server's models; default: its first"
-    )
+    model: str | None = switch("--model NAME", "which of the server's models; default: its first")
     key_file: str | None = switch(
-        "--api-key",
-        argname="FILE",
-        help="the file of the server's key; default: its own, or MEDLEY_API_KEY",
+        "--api-key FILE", "the file of the server's key; default: its own, or MEDLEY_API_KEY"
     )
-    concurrency: str = switch("--concurrency", str, "1,4,16", argname="LIST", help="streams at once")
-    repeats: int = switch("--repeats", cli.Range(1, 100), 3, argname="N", help="runs of each")
-    input_len: int = switch(
-        "--input-len", cli.Range(1, 10_000_000), 512, argname="TOKENS", help="of each prompt"
-    )
-    output_len: int = switch(
-        "--output-len", cli.Range(2, 1_000_000), 128, argname="TOKENS", help="of each answer"
-    )
+    concurrency: str = switch("--concurrency LIST", "streams at once", default="1,4,16")
+    repeats: int = switch("--repeats N", "runs of each", cli.Range(1, 100), default=3)
+    input_len: int = switch("--input-len TOKENS", "of each prompt", cli.Range(1, 10_000_000), default=512)
+    output_len: int = switch("--output-len TOKENS", "of each answer", cli.Range(2, 1_000_000), default=128)
     requests: int | None = switch(
-        "--requests",
-        cli.Range(1, 1_000_000),
-        argname="N",
-        help="in each run; default: 4 a stream, at least 8",
+        "--requests N", "in each run; default: 4 a stream, at least 8", cli.Range(1, 1_000_000)
     )
-    seed: int | None = switch(
-        "--seed", cli.Range(0, 1 << 31), argname="N", help="of the prompts; default: by chance"
-    )
+    seed: int | None = switch("--seed N", "of the prompts; default: by chance", cli.Range(0, 1 << 31))
     timeout_s: int = switch(
-        "--timeout", cli.Range(5, 86_400), 1800, argname="SECONDS", help="how long a run may take"
+        "--timeout SECONDS", "how long a run may take", cli.Range(5, 86_400), default=1800
     )
     offline: bool = flag(
         "--offline",
+        "no server: the engine's latency and throughput modes, as it would serve MODEL on this host",
         excludes=["--url", "--tokenizer", "--model", "--api-key"],
-        help="no server: the engine's latency and throughput modes, as it would serve MODEL on this host",
     )
-    dry_run: bool = flag("--dry-run", help="print the commands; start nothing")
-    as_json: bool = flag("--json", help="print one JSON object: the whole record")
+    dry_run: bool = flag("--dry-run", "print the commands; start nothing")
+    as_json: bool = flag("--json", "print one JSON object: the whole record")
     plots: Plots = group(Plots)
 
     def load(self) -> BenchLoad:
@@ -195,7 +177,7 @@ Examples:
 """
     USAGE = "    {progname} [SWITCHES] FIRST SECOND\n"
     plots: Plots = group(Plots)
-    as_json: bool = flag("--json", help="print one JSON object")
+    as_json: bool = flag("--json", "print one JSON object")
 
     def main(self, first: str, second: str) -> None:
         one, two = record.find(first), record.find(second)
@@ -217,7 +199,7 @@ Examples:
     /medley bench history --json
 
 """
-    as_json: bool = flag("--json", help="print one JSON list")
+    as_json: bool = flag("--json", "print one JSON list")
 
     def main(self) -> None:
         known = list(record.every())
@@ -243,7 +225,7 @@ Examples:
 """
     USAGE = "    {progname} [SWITCHES] [ID]\n"
     plots: Plots = group(Plots)
-    as_json: bool = flag("--json", help="print one JSON object: the whole record")
+    as_json: bool = flag("--json", "print one JSON object: the whole record")
 
     def main(self, word: str = "last") -> None:
         found = record.find(word)

@@ -15,9 +15,9 @@ from medley.errors import Problem
 
 class Clustered(Verb):
     cluster: str | None = switch(
-        "--cluster", argname="FILE", help="the cluster's table; default: ./cluster.toml, or your own"
+        "--cluster FILE", "the cluster's table; default: ./cluster.toml, or your own"
     )
-    without: list[str] = switch("--without", list=True, argname="HOST", help="leave it out")
+    without: list[str] = switch("--without HOST", "leave it out")
 
     def wanted(self, *, alone: bool = False) -> Cluster:
         """The cluster of cluster.toml; where there is none and `alone`, this host."""
@@ -50,7 +50,7 @@ def tables(problems: Mapping[str, Problem]) -> dict[str, dict[str, str]]:
 @dataclass(frozen=True)
 class AtHead:
     cluster: str | None = switch(
-        "--cluster", argname="FILE", help="the cluster's table; default: ./cluster.toml, or your own"
+        "--cluster FILE", "the cluster's table; default: ./cluster.toml, or your own"
     )
 
     def elsewhere(self) -> Remote | None:

@@ -42,22 +42,13 @@ Examples:
     /medley collective-test --json
 
 """
-    hosts: int | None = switch(
-        "--hosts", cli.Range(2, 1024), argname="N", help="over so many, this one first; default: all"
-    )
-    sizes: str = switch(
-        "--sizes", str, "8,64K,1M,16M", argname="SIZES", help="of messages, in bytes; K, M and G"
-    )
-    limit: int = switch("--limit", cli.Range(5, 3600), 60, argname="SECONDS", help="of each step")
+    hosts: int | None = switch("--hosts N", "over so many, this one first; default: all", cli.Range(2, 1024))
+    sizes: str = switch("--sizes SIZES", "of messages, in bytes; K, M and G", default="8,64K,1M,16M")
+    limit: int = switch("--limit SECONDS", "of each step", cli.Range(5, 3600), default=60)
     only: Literal["speed", "wire"] | None = switch(
-        "--only",
-        cli.Set("speed", "wire"),
-        argname="WHAT",
-        help="speed: of each host alone; wire: between them",
+        "--only WHAT", "speed: of each host alone; wire: between them"
     )
-    as_json: bool = flag(
-        "--json", help="print one JSON object: speeds, members, rates, pairs, and what is wrong"
-    )
+    as_json: bool = flag("--json", "print one JSON object: speeds, members, rates, pairs, and what is wrong")
 
     def main(self) -> None:
         sizes, seen = collective.sizes(self.sizes), watch()

@@ -34,13 +34,13 @@ Examples:
     /medley doctor --from spark-1.txt spark-2.txt
 
 """
-    replayed: list[str] = switch("--from", list=True, argname="FILE", help="replay transcripts; ask nobody")
-    model: str | None = switch("--model", argname="NAME", help="look at what this model asks for, too")
-    brief: bool = flag("--brief", help="leave out what is well or not known")
-    as_json: bool = flag("--json", help="print one JSON object: checks, and how many are of each state")
-    fix: bool = flag("--fix", help="make the safe changes after asking, and look again", excludes=["--from"])
-    yes: bool = flag("--yes", help="with --fix: do not ask", requires=["--fix"])
-    dry_run: bool = flag("--dry-run", help="with --fix: show the changes; change nothing", requires=["--fix"])
+    replayed: list[str] = switch("--from FILE", "replay transcripts; ask nobody")
+    model: str | None = switch("--model NAME", "look at what this model asks for, too")
+    brief: bool = flag("--brief", "leave out what is well or not known")
+    as_json: bool = flag("--json", "print one JSON object: checks, and how many are of each state")
+    fix: bool = flag("--fix", "make the safe changes after asking, and look again", excludes=["--from"])
+    yes: bool = flag("--yes", "with --fix: do not ask", requires=["--fix"])
+    dry_run: bool = flag("--dry-run", "with --fix: show the changes; change nothing", requires=["--fix"])
 
     def main(self, *more: str) -> int:
         files = (*self.replayed, *more)

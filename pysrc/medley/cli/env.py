@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from plumbum import cli
-
 from medley import config, storage
 from medley.cli import Verb, VerbOfVerbs, flag, switch
 from medley.cli.progress import watch
@@ -47,8 +45,8 @@ Examples:
     /medley env build --dry-run
 
 """
-    dry_run: bool = flag("--dry-run", help="print the commands; start nothing")
-    as_json: bool = flag("--json", help="print one JSON object: name, digest, path")
+    dry_run: bool = flag("--dry-run", "print the commands; start nothing")
+    as_json: bool = flag("--json", "print one JSON object: name, digest, path")
 
     def main(self, name: str = "") -> int:
         name, chain, driver = _wanted(name)
@@ -63,7 +61,7 @@ Examples:
 
 class EnvListVerb(Verb):
     DESCRIPTION_MORE = "\nExamples:\n    /medley env list\n    /medley env list --json\n\n"
-    as_json: bool = flag("--json", help="print one JSON array")
+    as_json: bool = flag("--json", "print one JSON array")
 
     def main(self) -> int:
         found = list(virtualenv.every())
@@ -96,7 +94,7 @@ class EnvPathVerb(Verb):
 class EnvCheckVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [NAME]\n"
     DESCRIPTION_MORE = "\nExamples:\n    /medley env check vllm-cpu\n    /medley env check --json\n\n"
-    as_json: bool = flag("--json", help="print one JSON object")
+    as_json: bool = flag("--json", "print one JSON object")
 
     def main(self, name: str = "") -> int:
         environment, chain = _finished(name)
@@ -121,8 +119,8 @@ Examples:
     /medley env clean vllm-cpu
 
 """
-    everything: bool = flag("--all", help="all there are")
-    dry_run: bool = flag("--dry-run", help="print the commands; remove nothing")
+    everything: bool = flag("--all", "all there are")
+    dry_run: bool = flag("--dry-run", "print the commands; remove nothing")
 
     def main(self, name: str = "") -> int:
         self._require_clear(name)
@@ -179,35 +177,24 @@ Examples:
 
 """
     requirements: list[str] = switch(
-        ["-r", "--requirement"],
-        list=True,
+        "-r, --requirement WHAT",
+        "a requirement as pip writes it, an engine among them; Ray too, for a cluster",
         mandatory=True,
-        argname="WHAT",
-        help="a requirement as pip writes it, an engine among them; Ray too, for a cluster",
     )
-    overrides: list[str] = switch(
-        "--override", list=True, argname="WHAT", help="this version, whatever packages ask for"
-    )
+    overrides: list[str] = switch("--override WHAT", "this version, whatever packages ask for")
     indexes: list[str] = switch(
-        "--index",
-        list=True,
-        argname="ADDRESS",
-        help="a package index, looked into first; kept in the table, so that all hosts find it",
+        "--index ADDRESS", "a package index, looked into first; kept in the table, so that all hosts find it"
     )
     python: str | None = switch(
-        "--python",
-        argname="VERSION",
-        help="3.10 or such; default: the newest that Nix brings for engines, else the one that runs medley",
+        "--python VERSION",
+        "3.10 or such; default: the newest that Nix brings for engines, else the one that runs medley",
     )
     device: Literal["cuda", "cpu"] | None = switch(
-        "--device",
-        cli.Set("cuda", "cpu"),
-        argname="cuda|cpu",
-        help="what it is for; default: what this host has",
+        "--device cuda|cpu", "what it is for; default: what this host has"
     )
-    unproven: bool = flag("--unproven", help="only choose and write: build and prove nothing")
-    dry_run: bool = flag("--dry-run", help="print the command; start and write nothing")
-    as_json: bool = flag("--json", help="print one JSON object: name, lock, packages, path")
+    unproven: bool = flag("--unproven", "only choose and write: build and prove nothing")
+    dry_run: bool = flag("--dry-run", "print the command; start and write nothing")
+    as_json: bool = flag("--json", "print one JSON object: name, lock, packages, path")
 
     def main(self, name: str) -> int:
         _, here = recognise()

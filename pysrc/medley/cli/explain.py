@@ -29,12 +29,8 @@ Examples:
 """
     USAGE = "    {progname} [SWITCHES] [LOG...]\n"
 
-    as_json: bool = flag(
-        "--json", help="print one JSON object: a list of problems, empty where there is none"
-    )
-    report: str | None = switch(
-        "--report", argname="FILE", help="write a report to attach: this host, the log, no secrets"
-    )
+    as_json: bool = flag("--json", "print one JSON object: a list of problems, empty where there is none")
+    report: str | None = switch("--report FILE", "write a report to attach: this host, the log, no secrets")
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         """Plumbum takes - for a switch."""

@@ -29,11 +29,9 @@ Examples:
 
 """
 
-    as_json: bool = flag("--json", help="print one JSON object; of several files, a list")
-    as_transcript: bool = flag("--transcript", help="print the transcript, redacted", excludes=["--json"])
-    replayed: list[str] = switch(
-        "--from", list=True, argname="FILE", help="replay transcripts; ask nothing of this host"
-    )
+    as_json: bool = flag("--json", "print one JSON object; of several files, a list")
+    as_transcript: bool = flag("--transcript", "print the transcript, redacted", excludes=["--json"])
+    replayed: list[str] = switch("--from FILE", "replay transcripts; ask nothing of this host")
 
     def main(self, *more: str) -> int:
         files = (*self.replayed, *more)
@@ -92,7 +90,7 @@ Examples:
 
 """
 
-    as_json: bool = flag("--json", help="print one JSON object: each file, and what is wrong with it")
+    as_json: bool = flag("--json", "print one JSON object: each file, and what is wrong with it")
 
     def main(self) -> int:
         from medley import cluster
@@ -123,7 +121,7 @@ Examples:
 
 """
 
-    as_json: bool = flag("--json", help="print one JSON object")
+    as_json: bool = flag("--json", "print one JSON object")
 
     def main(self) -> None:
         about = {
@@ -187,7 +185,4 @@ Examples:
             "zsh": shell_scripts.zsh_script,
             "fish": shell_scripts.fish_script,
         }
-        print(
-            command_tree.manual_page(tree, own_version()) if what == "man" else written[what](tree),
-            end="",
-        )
+        print(command_tree.manual_page(tree, own_version()) if what == "man" else written[what](tree), end="")

@@ -47,21 +47,13 @@ Examples:
 
 """
 
-    as_json: bool = flag(
-        "--json", help="print one JSON object, with the variables of each host and the group"
-    )
-    replayed: list[str] = switch(
-        "--from", list=True, argname="FILE", help="replay transcripts; ask nothing of this host"
-    )
+    as_json: bool = flag("--json", "print one JSON object, with the variables of each host and the group")
+    replayed: list[str] = switch("--from FILE", "replay transcripts; ask nothing of this host")
     link: str | None = switch(
-        "--link", argname="LINK", help="take this one: an interface, an address, or a network as in CIDR"
+        "--link LINK", "take this one: an interface, an address, or a network as in CIDR"
     )
-    exclude: list[str] = switch(
-        "--exclude", list=True, argname="IF", help="never take this interface, on any host"
-    )
-    transport: Literal["tcp", "rdma"] | None = switch(
-        "--transport", cli.Set("tcp", "rdma"), argname="tcp|rdma", help="what the data is to go by"
-    )
+    exclude: list[str] = switch("--exclude IF", "never take this interface, on any host")
+    transport: Literal["tcp", "rdma"] | None = switch("--transport tcp|rdma", "what the data is to go by")
 
     def main(self, *more: str) -> int:
         options = NetworkOptions(self.link, frozenset(self.exclude), self.transport)
@@ -97,13 +89,13 @@ Examples:
     /medley link test 192.168.100.10 --tcp --seconds 10
 
 """
-    serve: bool = flag("--serve", help="be the far side, for some minutes")
-    link: str | None = switch("--link", argname="LINK", help="--serve on this interface or address")
-    minutes: int = switch("--minutes", cli.Range(1, 1440), 10, argname="N", help="--serve this long")
-    seconds: int = switch("--seconds", cli.Range(1, 300), 5, argname="N", help="of TCP in each direction")
-    streams: int = switch("--streams", cli.Range(1, 64), 4, argname="N", help="of TCP side by side")
-    tcp: bool = flag("--tcp", help="leave RDMA out; say it on both hosts")
-    as_json: bool = flag("--json", help="print one JSON object")
+    serve: bool = flag("--serve", "be the far side, for some minutes")
+    link: str | None = switch("--link LINK", "--serve on this interface or address")
+    minutes: int = switch("--minutes N", "--serve this long", cli.Range(1, 1440), default=10)
+    seconds: int = switch("--seconds N", "of TCP in each direction", cli.Range(1, 300), default=5)
+    streams: int = switch("--streams N", "of TCP side by side", cli.Range(1, 64), default=4)
+    tcp: bool = flag("--tcp", "leave RDMA out; say it on both hosts")
+    as_json: bool = flag("--json", "print one JSON object")
 
     def main(self, host: str = "") -> int:
         if self.serve == bool(host):

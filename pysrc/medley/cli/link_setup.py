@@ -40,20 +40,19 @@ Examples:
     /sudo medley link setup --undo
 
 """
-    interface: str | None = switch("--interface", argname="X", help="this link, and no other")
-    address: str | None = switch("--address", argname="CIDR", help="its address, as in 192.168.100.10/24")
-    mtu: int | None = switch("--mtu", cli.Range(576, 65_535), argname="N", help="9000 for 25 Gb/s and more")
-    number: int | None = switch("--number", cli.Range(1, 254), argname="N", help="this host's last number")
+    interface: str | None = switch("--interface X", "this link, and no other")
+    address: str | None = switch("--address CIDR", "its address, as in 192.168.100.10/24")
+    mtu: int | None = switch("--mtu N", "9000 for 25 Gb/s and more", cli.Range(576, 65_535))
+    number: int | None = switch("--number N", "this host's last number", cli.Range(1, 254))
     manager: Literal["netplan", "networkmanager", "nixos", "ip"] | None = switch(
-        "--with",
+        "--with WHO",
+        "who keeps it; ip forgets it at the next start",
         cli.Set("netplan", "networkmanager", "nixos", "ip", case_sensitive=True),
-        argname="WHO",
-        help="who keeps it; ip forgets it at the next start",
     )
-    undo: bool = flag("--undo", help="take the last change back")
-    yes: bool = flag("--yes", help="do not ask")
-    dry_run: bool = flag("--dry-run", help="show the change; change nothing")
-    force: bool = flag("--force", help="also a link that this host is reached by, if --interface names it")
+    undo: bool = flag("--undo", "take the last change back")
+    yes: bool = flag("--yes", "do not ask")
+    dry_run: bool = flag("--dry-run", "show the change; change nothing")
+    force: bool = flag("--force", "also a link that this host is reached by, if --interface names it")
 
     def main(self) -> int:
         if self.undo:
@@ -131,10 +130,10 @@ Examples:
     /medley link watch --json --interval 5
 
 """
-    interval: int = switch("--interval", cli.Range(1, 3600), 2, argname="S", help="seconds between lines")
-    once: bool = flag("--once", help="show one interval, and end")
-    everything: bool = flag("--all", help="loopback, containers and tunnels, too")
-    as_json: bool = flag("--json", help="print one JSON object an interval")
+    interval: int = switch("--interval S", "seconds between lines", cli.Range(1, 3600), default=2)
+    once: bool = flag("--once", "show one interval, and end")
+    everything: bool = flag("--all", "loopback, containers and tunnels, too")
+    as_json: bool = flag("--json", "print one JSON object an interval")
 
     def main(self) -> None:
         found = self._intervals()

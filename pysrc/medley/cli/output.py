@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from medley.serving.steps import Step
 
 
+def print_result(table: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print what a verb found: as one JSON value, or as lines, which are made only then."""
+    for line in [json.dumps(table)] if as_json else lines:
+        print(line, flush=True)
+
+
 def show(command: Command, why: Iterable[tuple[str, str]], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(command_table(command, why)))

@@ -45,27 +45,19 @@ Examples:
 
 """
     USAGE = "    {progname} [SWITCHES] [ROLE...]\n"
-    as_json: bool = flag("--json", help="print one JSON object", excludes=["--firewall"])
+    as_json: bool = flag("--json", "print one JSON object", excludes=["--firewall"])
     firewall: Literal["nftables", "ufw", "iptables"] | None = switch(
-        "--firewall",
-        cli.Set("nftables", "ufw", "iptables"),
-        argname="nftables|ufw|iptables",
-        help="print rules for it; iptables is for kernels without nftables, as some Jetsons' are",
+        "--firewall nftables|ufw|iptables",
+        "print rules for it; iptables is for kernels without nftables, as some Jetsons' are",
     )
     link: list[str] = switch(
-        "--link",
-        list=True,
-        argname="LINK",
+        "--link LINK",
+        "a cluster's wire: an interface, an address or a network; none: no wire",
         requires=["--firewall"],
-        help="a cluster's wire: an interface, an address or a network; none: no wire",
     )
-    opened: list[int] = switch(
-        "--open", _PORT, list=True, argname="PORT", requires=["--firewall"], help="leave it open to everyone"
-    )
-    api: list[int] = switch(
-        "--port", _PORT, list=True, argname="PORT", help="where a model is served, if not at 8000"
-    )
-    undo: bool = flag("--undo", requires=["--firewall"], help="print what takes the rules back")
+    opened: list[int] = switch("--open PORT", "leave it open to everyone", _PORT, requires=["--firewall"])
+    api: list[int] = switch("--port PORT", "where a model is served, if not at 8000", _PORT)
+    undo: bool = flag("--undo", "print what takes the rules back", requires=["--firewall"])
 
     def main(self, *roles: str) -> None:
         wrong = set(roles) - set(ports.ROLES)

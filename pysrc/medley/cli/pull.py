@@ -30,9 +30,9 @@ Examples:
 
 """
     USAGE = "    {progname} [SWITCHES] MODEL\n"
-    origin: str | None = switch("--from", argname="HOST", help="the host to take it from, or to fetch it on")
-    verify: bool = flag("--verify", help="bring nothing: compare every host's copy, piece by piece")
-    as_json: bool = flag("--json", help="print one JSON object: bytes by host, seconds, problems")
+    origin: str | None = switch("--from HOST", "the host to take it from, or to fetch it on")
+    verify: bool = flag("--verify", "bring nothing: compare every host's copy, piece by piece")
+    as_json: bool = flag("--json", "print one JSON object: bytes by host, seconds, problems")
 
     def main(self, model: str) -> int:
         wanted, origin = self.wanted(alone=True), self.origin

@@ -17,13 +17,7 @@ from medley.cli import Verb, flag, group, switch
 from medley.cli.launch_options import Container
 from medley.cli.output import only_dry_run, output, say, show
 from medley.cli.progress import watch
-from medley.cluster import (
-    checks,
-    membership,
-    node,
-    ray,
-    ray_watch,
-)
+from medley.cluster import checks, membership, node, ray, ray_watch
 from medley.cluster.node import NodeSpec
 from medley.environment import container_choice, engine_source, tools
 from medley.environment.tools import BARE
@@ -43,7 +37,7 @@ from medley.transcript import text
 
 @dataclass(frozen=True)
 class TokenFile:
-    file: str | None = switch("--token-file", argname="FILE", help="the head's token; - is standard input")
+    file: str | None = switch("--token-file FILE", "the head's token; - is standard input")
 
     def path(self) -> Path:
         """The file it lies in; it takes the place of one given before once the head has taken it."""
@@ -64,22 +58,18 @@ class TokenFile:
 @dataclass(frozen=True)
 class TakingPart:
     container: Container = group(Container)
-    link: str | None = switch(
-        "--link", argname="LINK", help="the wire to take: an interface, an address or a network"
-    )
-    exclude: tuple[str, ...] = switch("--exclude", list=True, argname="INTERFACE", help="never take it")
-    kind: str | None = switch("--kind", argname="KIND", help="take this host for that kind; see hosts/")
+    link: str | None = switch("--link LINK", "the wire to take: an interface, an address or a network")
+    exclude: tuple[str, ...] = switch("--exclude INTERFACE", "never take it")
+    kind: str | None = switch("--kind KIND", "take this host for that kind; see hosts/")
     environment: str | None = switch(
-        "--env", argname="ENV", help="an engine environment, or your own virtualenv with Ray and vLLM"
+        "--env ENV", "an engine environment, or your own virtualenv with Ray and vLLM"
     )
-    engine: EngineName = switch(
-        "--engine", cli.Set("vllm", "sglang"), "vllm", argname="ENGINE", help="whose environment"
-    )
+    engine: EngineName = switch("--engine ENGINE", "whose environment", default="vllm")
     slots: int | None = switch(
-        "--slots", cli.Range(1, 64), argname="N", help="ranks this host takes; default: one for each GPU"
+        "--slots N", "ranks this host takes; default: one for each GPU", cli.Range(1, 64)
     )
-    stay: bool = flag("--stay", help="stay until Ray ends here, which is then said, and end it with Ctrl-C")
-    dry_run: bool = flag("--dry-run", help="print the command, and why it is as it is; start nothing")
+    stay: bool = flag("--stay", "stay until Ray ends here, which is then said, and end it with Ctrl-C")
+    dry_run: bool = flag("--dry-run", "print the command, and why it is as it is; start nothing")
 
     def wishes(self, nccl: tuple[int, ...]) -> NetworkOptions:
         return NetworkOptions(self.link, frozenset(self.exclude), nccl=nccl)
@@ -120,11 +110,9 @@ Examples:
 
 """
     part: TakingPart = group(TakingPart)
-    dashboard: bool = flag("--dashboard", help="start Ray's dashboard, on 127.0.0.1")
-    replayed: str | None = switch(
-        "--from", argname="FILE", help="with --dry-run: as the host of this transcript would"
-    )
-    as_json: bool = flag("--json", help="print one JSON object: address, token's file, slots; or the command")
+    dashboard: bool = flag("--dashboard", "start Ray's dashboard, on 127.0.0.1")
+    replayed: str | None = switch("--from FILE", "with --dry-run: as the host of this transcript would")
+    as_json: bool = flag("--json", "print one JSON object: address, token's file, slots; or the command")
 
     def main(self) -> None:
         asked = self.part
@@ -186,7 +174,7 @@ Examples:
     USAGE = "    {progname} [SWITCHES] HEAD\n"
     part: TakingPart = group(TakingPart)
     token_file: TokenFile = group(TokenFile)
-    as_json: bool = flag("--json", help="print one JSON object: head, address, slots; or the command")
+    as_json: bool = flag("--json", "print one JSON object: head, address, slots; or the command")
 
     def main(self, head: str) -> None:
         asked = self.part
@@ -267,12 +255,12 @@ Examples:
 """
     USAGE = "    {progname} [SWITCHES] HEAD[:PORT]\n"
     token_file: TokenFile = group(TokenFile)
-    kind: str | None = switch("--kind", argname="KIND", help="take this host for that kind; see hosts/")
-    own: str | None = switch("--env", argname="ENV", help="an engine environment, or your own virtualenv")
+    kind: str | None = switch("--kind KIND", "take this host for that kind; see hosts/")
+    own: str | None = switch("--env ENV", "an engine environment, or your own virtualenv")
     wait: int = switch(
-        "--wait", cli.Range(0, 86_400), 60, argname="SECONDS", help="how long the head may take to listen"
+        "--wait SECONDS", "how long the head may take to listen", cli.Range(0, 86_400), default=60
     )
-    dry_run: bool = flag("--dry-run", help="say what the head asks of this host, and leave again")
+    dry_run: bool = flag("--dry-run", "say what the head asks of this host, and leave again")
 
     def main(self, head: str) -> None:
         name, colon, number = head.partition(":")

@@ -17,7 +17,7 @@ from plumbum import cli
 from medley import serving
 from medley.cli import Verb, flag, group, switch
 from medley.cli.cluster_options import AtHead, typed_at, without
-from medley.cli.launch_options import Container, Hosting, ModelCode, Planning, site
+from medley.cli.launch_options import TRUST, Container, Hosting, Planning, site
 from medley.cli.output import only_dry_run, output, show, show_steps
 from medley.cli.progress import watch
 from medley.cluster import self_command, unit_file, units
@@ -25,6 +25,7 @@ from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.engine import Serving
 from medley.errors import Problem
+from medley.model.trust import Trust
 from medley.planner.topology import Topology
 from medley.progress import Output
 from medley.serving import url
@@ -35,46 +36,38 @@ if TYPE_CHECKING:  # httpx: a fifth of what a plan takes, and most runs end befo
     from medley.serving import api
     from medley.serving.server import Served
 
-_HOSTS = cli.SwitchAttr(
-    "--hosts",
-    str,
-    argname="N|KINDS",
+_HOSTS = switch(
+    "--hosts N|KINDS",
+    "so many hosts of the cluster, 1: this one alone; with --dry-run also spark:2,thor:1",
     excludes=["--from"],
-    help="so many hosts of the cluster, 1: this one alone; with --dry-run also spark:2,thor:1",
 )
 
 
 @dataclass(frozen=True)
 class ServeOptions:
     planning: Planning = group(Planning)
-    code: ModelCode = group(ModelCode)
+    trust: Trust = group(Trust, **TRUST)
     hosting: Hosting = group(Hosting, hosts=_HOSTS)
     container: Container = group(Container)
-    port: int = switch("--port", int, 8000, argname="PORT", help="where it listens")
+    port: int = switch("--port PORT", "where it listens", default=8000)
     host: str = switch(
-        "--host",
+        "--host ADDRESS",
+        "0.0.0.0 opens it to the network; requests then need an API key",
         str,
-        "127.0.0.1",
-        argname="ADDRESS",
-        help="0.0.0.0 opens it to the network; requests then need an API key",
+        default="127.0.0.1",
     )
     api_key: str | None = switch(
-        "--api-key",
-        argname="FILE",
-        help="requests must give the key in this file; none: no key; default: made where --host opens it",
+        "--api-key FILE",
+        "requests must give the key in this file; none: no key; default: made where --host opens it",
     )
-    served_name: str | None = switch(
-        "--served-model-name", argname="NAME", help="the name that requests give"
-    )
+    served_name: str | None = switch("--served-model-name NAME", "the name that requests give")
     timeout_s: int = switch(
-        "--timeout", cli.Range(1, 86_400), 1800, argname="SECONDS", help="how long until it must be ready"
+        "--timeout SECONDS", "how long until it must be ready", cli.Range(1, 86_400), default=1800
     )
-    replayed: tuple[str, ...] = switch(
-        "--from", list=True, argname="FILE", help="with --dry-run: on the hosts of these transcripts"
-    )
-    dry_run: bool = flag("--dry-run", help="print the command, and why it is as it is; start nothing")
+    replayed: tuple[str, ...] = switch("--from FILE", "with --dry-run: on the hosts of these transcripts")
+    dry_run: bool = flag("--dry-run", "print the command, and why it is as it is; start nothing")
     as_json: bool = flag(
-        "--json", help="print one JSON object: the command, or where the server is once it is ready"
+        "--json", "print one JSON object: the command, or where the server is once it is ready"
     )
 
     @property
@@ -97,7 +90,7 @@ class ServeOptions:
         if elsewhere and not self.dry_run:
             raise only_dry_run("serve MODEL", "--from FILE" if self.replayed else f"--hosts {self.imagined}")
         return replace(
-            self.hosting.options(model, self.planning, self.code, typed),
+            self.hosting.options(model, self.planning, self.trust, typed),
             flags=flags,
             image=self.container.wanted(),
             dry_run=self.dry_run,
@@ -142,8 +135,8 @@ Examples:
 
     options: ServeOptions = group(ServeOptions)
     at_head: AtHead = group(AtHead)
-    detach: bool = flag("--detach", help="leave it to run, and return once it is ready; medley stop ends it")
-    restart: bool = flag("--restart", help="when it is lost, start it anew once the hosts it needs are back")
+    detach: bool = flag("--detach", "leave it to run, and return once it is ready; medley stop ends it")
+    restart: bool = flag("--restart", "when it is lost, start it anew once the hosts it needs are back")
 
     def main(self, model: str, *flags: str) -> int:
         asked = self.options

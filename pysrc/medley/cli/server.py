@@ -32,18 +32,12 @@ Examples:
 
 """
 
-    url: str | None = switch("--url", argname="URL", help="the server's base, such as http://spark-1:8000/v1")
-    model: str | None = switch(
-        "--model", argname="NAME", help="which of the server's models; default: its first"
-    )
-    max_tokens: int | None = switch(
-        "--max-tokens", cli.Range(1, 1_000_000), argname="N", help="the answer's limit"
-    )
-    key_file: str | None = switch(
-        "--api-key", argname="FILE", help="the file of the server's key; default: MEDLEY_API_KEY"
-    )
-    stdin: bool = flag("--stdin", help="add what stands on standard input to the message")
-    as_json: bool = flag("--json", help="print one JSON object: the answer and how fast it came")
+    url: str | None = switch("--url URL", "the server's base, such as http://spark-1:8000/v1")
+    model: str | None = switch("--model NAME", "which of the server's models; default: its first")
+    max_tokens: int | None = switch("--max-tokens N", "the answer's limit", cli.Range(1, 1_000_000))
+    key_file: str | None = switch("--api-key FILE", "the file of the server's key; default: MEDLEY_API_KEY")
+    stdin: bool = flag("--stdin", "add what stands on standard input to the message")
+    as_json: bool = flag("--json", "print one JSON object: the answer and how fast it came")
 
     def main(self, *text: str) -> int:
         words = (*text, sys.stdin.read()) if self.stdin else text
@@ -121,10 +115,8 @@ Examples:
 
 """
     USAGE = "    {progname} [SWITCHES] [HOST...]\n"
-    follow: bool = flag(["-f", "--follow"], help="go on with what comes, until Ctrl-C")
-    lines: int = switch(
-        ["-n", "--lines"], cli.Range(0, 100_000), 40, argname="N", help="so many of each host"
-    )
+    follow: bool = flag("-f, --follow", "go on with what comes, until Ctrl-C")
+    lines: int = switch("-n, --lines N", "so many of each host", cli.Range(0, 100_000), default=40)
 
     def main(self, *hosts: str) -> int:
         found = self.wanted(alone=True)
@@ -193,9 +185,7 @@ Examples:
 
 """
     at_head: AtHead = group(AtHead)
-    port: int | None = switch(
-        "--port", cli.Range(1, 65_535), argname="PORT", help="that one alone; default: all"
-    )
+    port: int | None = switch("--port PORT", "that one alone; default: all", cli.Range(1, 65_535))
 
     def main(self) -> int:
         if head := self.at_head.elsewhere():

@@ -45,9 +45,9 @@ Examples:
     /sudo medley service install head --user ann --set MEDLEY_CACHE=/data/medley
 
 """
-    user: str | None = switch("--user", argname="NAME", help="who it runs as; default: you, also by sudo")
-    settings: list[str] = switch("--set", list=True, argname="NAME=VALUE", help="a variable for it")
-    dry_run: bool = flag("--dry-run", help="print the unit; write and start nothing")
+    user: str | None = switch("--user NAME", "who it runs as; default: you, also by sudo")
+    settings: list[str] = switch("--set NAME=VALUE", "a variable for it")
+    dry_run: bool = flag("--dry-run", "print the unit; write and start nothing")
 
     def main(self, role: str, *words: str) -> None:
         found = systemd.require_complete(role, words)
@@ -113,7 +113,7 @@ Examples:
     /medley service show --json
 
 """
-    as_json: bool = flag("--json", help="print one JSON object: each service, and how it is")
+    as_json: bool = flag("--json", "print one JSON object: each service, and how it is")
 
     def main(self, role: str = "") -> None:
         found = {name: systemd.state(name, system=True) for name in service_names(role or None)}

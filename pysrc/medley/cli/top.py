@@ -49,15 +49,15 @@ Examples:
 
 """
     USAGE = "    {progname} [SWITCHES] [ADDRESS:PORT]\n"
-    every: int = switch("--every", cli.Range(1, 3600), 2, argname="S", help="seconds between looks")
-    once: bool = flag("--once", help="show one screen, of two looks a second apart, and end")
-    as_json: bool = flag("--json", help="print one JSON object a look; with --once one")
-    web: bool = flag("--web", excludes=_ALONE, help="serve it to browsers and to Prometheus at ADDRESS:PORT")
-    opened: bool = flag("--open", requires=["--web"], help="also where others reach it, without a key")
+    every: int = switch("--every S", "seconds between looks", cli.Range(1, 3600), default=2)
+    once: bool = flag("--once", "show one screen, of two looks a second apart, and end")
+    as_json: bool = flag("--json", "print one JSON object a look; with --once one")
+    web: bool = flag("--web", "serve it to browsers and to Prometheus at ADDRESS:PORT", excludes=_ALONE)
+    opened: bool = flag("--open", "also where others reach it, without a key", requires=["--web"])
     metrics_once: bool = flag(
-        "--metrics-once", excludes=["--once", "--json"], help="print what Prometheus scrapes"
+        "--metrics-once", "print what Prometheus scrapes", excludes=["--once", "--json"]
     )
-    dashboard: bool = flag("--dashboard", excludes=["--once", "--json"], help="print a dashboard for Grafana")
+    dashboard: bool = flag("--dashboard", "print a dashboard for Grafana", excludes=["--once", "--json"])
 
     def main(self, *places: str) -> int:
         if places[(1 if self.web else 0) :]:
