@@ -137,6 +137,9 @@ class Verb(cli.Application):
     def __init_subclass__(cls) -> None:
         """Take the description, and the verbs below this one, from the table; make switches of its fields."""
         super().__init_subclass__()
+        if more := vars(cls).get("DESCRIPTION_MORE"):
+            # plumbum starts a line of its help anew only at a bullet; of these, / alone is not printed.
+            cls.DESCRIPTION_MORE = re.sub(r"(?m)^ {4}(?!/)", "    /", f"{more}\n")
         for name, each in list(vars(cls).items()):
             if isinstance(each, Field):
                 setattr(cls, name, part := each.metadata["switch"](cls.__annotations__[name]))
@@ -285,14 +288,12 @@ class Medley(Verb):
     PROGNAME = "medley"
     VERSION = property(lambda _: own_version())  # it is read from a file: only where it is shown
     DESCRIPTION = "One LLM server out of the NVIDIA boxes you own."
-    # plumbum starts a line of its help anew only at a bullet; of these, / alone is not printed.
     DESCRIPTION_MORE = """
 Examples:
-    /medley facts            what this host is
-    /medley serve demo       serve a tiny model made on the spot, without a GPU
-    /medley ask "Hello"      talk to it, from another terminal
-    /medley serve --help     more about a verb
-
+    medley facts            what this host is
+    medley serve demo       serve a tiny model made on the spot, without a GPU
+    medley ask "Hello"      talk to it, from another terminal
+    medley serve --help     more about a verb
 """
     USAGE = "    {progname} VERB [SWITCHES] ...\n"
 

@@ -36,10 +36,9 @@ refuses, by number. The same command again goes on where the last one stopped, h
 answered twice, none is lost. MODEL is planned for throughput and served as serve does it, for this run alone.
 
 Examples:
-    /medley batch demo in.jsonl out.jsonl
-    /medley batch gpt-oss-120b in.jsonl out.jsonl --at-once 128 --context 8192
-    /medley batch gpt-oss-120b in.jsonl out.jsonl --url http://127.0.0.1:8000/v1
-
+    medley batch demo in.jsonl out.jsonl
+    medley batch gpt-oss-120b in.jsonl out.jsonl --at-once 128 --context 8192
+    medley batch gpt-oss-120b in.jsonl out.jsonl --url http://127.0.0.1:8000/v1
 """
     USAGE = "    {progname} [SWITCHES] MODEL IN OUT [-- ENGINE FLAGS]\n"
     HINT = "the engine's own flags come after --: medley batch MODEL IN OUT -- --max-model-len 8192"

@@ -86,16 +86,15 @@ read again what it has read before. What was measured is kept after each run, wi
 the hosts' facts (redacted) and the load, in ~/.local/state/medley/bench; Ctrl-C loses nothing of it.
 
 Examples:
-    /medley bench
-    /medley bench --concurrency 1,8,64 --input-len 2048 --output-len 256
-    /medley bench --url http://spark-1:8000/v1 --tokenizer Qwen/Qwen3-8B
-    /medley bench --html bench.html
-    /medley bench demo --offline --concurrency 1,8
-    /medley bench --dry-run
-    /medley bench history
-    /medley bench show last
-    /medley bench compare last-1 last
-
+    medley bench
+    medley bench --concurrency 1,8,64 --input-len 2048 --output-len 256
+    medley bench --url http://spark-1:8000/v1 --tokenizer Qwen/Qwen3-8B
+    medley bench --html bench.html
+    medley bench demo --offline --concurrency 1,8
+    medley bench --dry-run
+    medley bench history
+    medley bench show last
+    medley bench compare last-1 last
 """
     USAGE = (
         "    {progname} [SWITCHES]\n"
@@ -170,10 +169,9 @@ A ratio is the second's by the first's, with the least and the most that their r
 one lie among those of the other it is "within the spread": no difference that these runs could show.
 
 Examples:
-    /medley bench compare last-1 last
-    /medley bench compare last-1 last --html compared.html
-    /medley bench compare 20261121 ./sent-by-ann.json --json
-
+    medley bench compare last-1 last
+    medley bench compare last-1 last --html compared.html
+    medley bench compare 20261121 ./sent-by-ann.json --json
 """
     USAGE = "    {progname} [SWITCHES] FIRST SECOND\n"
     plots: Plots = group(Plots)
@@ -195,9 +193,8 @@ class BenchHistoryVerb(Verb):
 Each is a file in ~/.local/state/medley/bench; to forget one, remove it.
 
 Examples:
-    /medley bench history
-    /medley bench history --json
-
+    medley bench history
+    medley bench history --json
 """
     as_json: bool = flag("--json", "print one JSON list")
 
@@ -217,11 +214,10 @@ class BenchShowVerb(Verb):
 ID is the beginning of an id, last, last-1 (the one before) …, or a file that somebody sent.
 
 Examples:
-    /medley bench show last
-    /medley bench show 20261122
-    /medley bench show last --html bench.html
-    /medley bench show last --json > bench.json
-
+    medley bench show last
+    medley bench show 20261122
+    medley bench show last --html bench.html
+    medley bench show last --json > bench.json
 """
     USAGE = "    {progname} [SWITCHES] [ID]\n"
     plots: Plots = group(Plots)

@@ -23,11 +23,10 @@ whether they reach each other on it, and starts Ray as a unit that outlives this
 unsure: what runs as it should is left alone. A host that cannot take part is named, and the others go on.
 
 Examples:
-    /medley up
-    /medley up --dry-run            what would be started on each host, and why
-    /medley up --without spark-2
-    /medley up --cluster desk.toml --json
-
+    medley up
+    medley up --dry-run            what would be started on each host, and why
+    medley up --without spark-2
+    medley up --cluster desk.toml --json
 """
     dry_run: bool = flag("--dry-run", "print the command of each host; build and start nothing")
     as_json: bool = flag("--json", "print one JSON object: hosts, addresses, slots, problems")
@@ -95,9 +94,8 @@ Logs, engine environments and models stay. It can be said twice; a host that doe
 others are ended.
 
 Examples:
-    /medley down
-    /medley down --without spark-2
-
+    medley down
+    medley down --without spark-2
 """
     as_json: bool = flag("--json", "print one JSON object: processes ended by host, problems")
 
@@ -119,10 +117,9 @@ class StatusVerb(Clustered):
 Without a cluster.toml it shows the cluster that this host is in, and what is served here.
 
 Examples:
-    /medley status
-    /medley status --watch
-    /medley status --json
-
+    medley status
+    medley status --watch
+    medley status --json
 """
     watch: bool = flag("--watch", "look again every 3 seconds, until Ctrl-C")
     as_json: bool = flag("--json", "print one JSON object; with --watch one a line")

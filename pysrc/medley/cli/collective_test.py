@@ -35,12 +35,11 @@ The results are kept in ~/.local/state/medley: collective.json, and measured.jso
 serve count on this host. Outside of a cluster --only speed measures this host.
 
 Examples:
-    /medley collective-test
-    /medley collective-test --only speed
-    /medley collective-test --hosts 2 --sizes 64K,1M
-    /medley collective-test --limit 300         over a slow network
-    /medley collective-test --json
-
+    medley collective-test
+    medley collective-test --only speed
+    medley collective-test --hosts 2 --sizes 64K,1M
+    medley collective-test --limit 300         over a slow network
+    medley collective-test --json
 """
     hosts: int | None = switch("--hosts N", "over so many, this one first; default: all", cli.Range(2, 1024))
     sizes: str = switch("--sizes SIZES", "of messages, in bytes; K, M and G", default="8,64K,1M,16M")

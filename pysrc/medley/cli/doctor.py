@@ -27,12 +27,11 @@ It asks the hosts of cluster.toml, or this one where there is none; or it reads 
 wrote, as in a bug report. The exit code is 1 when something is wrong; what is better otherwise is no error.
 
 Examples:
-    /medley doctor
-    /medley doctor --brief                 what is not well alone
-    /medley doctor --fix                   make the safe changes, each after asking
-    /medley doctor --model gpt-oss-120b    and whether that would fit
-    /medley doctor --from spark-1.txt spark-2.txt
-
+    medley doctor
+    medley doctor --brief                 what is not well alone
+    medley doctor --fix                   make the safe changes, each after asking
+    medley doctor --model gpt-oss-120b    and whether that would fit
+    medley doctor --from spark-1.txt spark-2.txt
 """
     replayed: list[str] = switch("--from FILE", "replay transcripts; ask nobody")
     model: str | None = switch("--model NAME", "look at what this model asks for, too")

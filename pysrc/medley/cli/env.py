@@ -26,12 +26,11 @@ An engine environment is a virtualenv with an engine and Ray, made by uv from a 
 the one it needs by itself. Where NAME is left out, it is the one for this kind of host.
 
 Examples:
-    /medley env build             the one for this host
-    /medley env build vllm-cpu
-    /medley env check vllm-cpu    prove it: imports, and a real kernel
-    /medley env list
-    /medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
-
+    medley env build             the one for this host
+    medley env build vllm-cpu
+    medley env check vllm-cpu    prove it: imports, and a real kernel
+    medley env list
+    medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
 """
 
 
@@ -41,9 +40,8 @@ class EnvBuildVerb(Verb):
 Every file is checked against the lock's hash. What is finished is used again; what is killed leaves nothing.
 
 Examples:
-    /medley env build vllm-cpu
-    /medley env build --dry-run
-
+    medley env build vllm-cpu
+    medley env build --dry-run
 """
     dry_run: bool = flag("--dry-run", "print the commands; start nothing")
     as_json: bool = flag("--json", "print one JSON object: name, digest, path")
@@ -60,7 +58,7 @@ Examples:
 
 
 class EnvListVerb(Verb):
-    DESCRIPTION_MORE = "\nExamples:\n    /medley env list\n    /medley env list --json\n\n"
+    DESCRIPTION_MORE = "\nExamples:\n    medley env list\n    medley env list --json\n"
     as_json: bool = flag("--json", "print one JSON array")
 
     def main(self) -> int:
@@ -84,7 +82,7 @@ class EnvListVerb(Verb):
 
 class EnvPathVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [NAME]\n"
-    DESCRIPTION_MORE = "\nExamples:\n    /$(medley env path vllm-cpu)/bin/vllm --version\n\n"
+    DESCRIPTION_MORE = "\nExamples:\n    $(medley env path vllm-cpu)/bin/vllm --version\n"
 
     def main(self, name: str = "") -> int:
         print(_finished(name)[0].path)
@@ -93,7 +91,7 @@ class EnvPathVerb(Verb):
 
 class EnvCheckVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [NAME]\n"
-    DESCRIPTION_MORE = "\nExamples:\n    /medley env check vllm-cpu\n    /medley env check --json\n\n"
+    DESCRIPTION_MORE = "\nExamples:\n    medley env check vllm-cpu\n    medley env check --json\n"
     as_json: bool = flag("--json", "print one JSON object")
 
     def main(self, name: str = "") -> int:
@@ -115,9 +113,8 @@ class EnvCleanVerb(Verb):
 With NAME, all of that name; with --all, all there are. Nothing that a build holds is removed.
 
 Examples:
-    /medley env clean --dry-run
-    /medley env clean vllm-cpu
-
+    medley env clean --dry-run
+    medley env clean vllm-cpu
 """
     everything: bool = flag("--all", "all there are")
     dry_run: bool = flag("--dry-run", "print the commands; remove nothing")
@@ -171,10 +168,9 @@ and its table go to ~/.config/medley/locks; copy both to hosts that are alike. T
 compares every file with its hash, and proved. Then NAME is an environment like any other.
 
 Examples:
-    /medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
-    /medley env lock newer --python 3.12 -r vllm==0.33.0 -r 'ray[default]'
-    /medley env lock jp6 --unproven --index ADDRESS --python 3.10 -r vllm
-
+    medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
+    medley env lock newer --python 3.12 -r vllm==0.33.0 -r 'ray[default]'
+    medley env lock jp6 --unproven --index ADDRESS --python 3.10 -r vllm
 """
     requirements: list[str] = switch(
         "-r, --requirement WHAT",

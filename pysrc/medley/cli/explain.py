@@ -20,12 +20,11 @@ Several logs are those of several hosts or ranks: what came first is named. With
 itself kept last on this host; - is standard input. The exit code is 1 where something is wrong.
 
 Examples:
-    /medley explain
-    /medley explain head.log spark-2.log
-    /docker logs vllm 2>&1 | medley explain -
-    /medley explain --json serve.log
-    /medley explain --report report.txt serve.log
-
+    medley explain
+    medley explain head.log spark-2.log
+    docker logs vllm 2>&1 | medley explain -
+    medley explain --json serve.log
+    medley explain --report report.txt serve.log
 """
     USAGE = "    {progname} [SWITCHES] [LOG...]\n"
 

@@ -21,12 +21,11 @@ A transcript is the text of the questions asked and of the host's answers. It re
 with a bug report; serial numbers, addresses and names in it are replaced.
 
 Examples:
-    /medley facts
-    /medley facts --json
-    /medley facts --transcript > spark-1.txt
-    /medley facts --from spark-1.txt
-    /medley facts --json --from spark-1.txt spark-2.txt
-
+    medley facts
+    medley facts --json
+    medley facts --transcript > spark-1.txt
+    medley facts --from spark-1.txt
+    medley facts --json --from spark-1.txt spark-2.txt
 """
 
     as_json: bool = flag("--json", "print one JSON object; of several files, a list")
@@ -85,9 +84,8 @@ Your own tables are in ~/.config/medley/{hosts,models,locks,failures}; they win 
 medley. cluster.toml is the one that medley up would take here.
 
 Examples:
-    /medley check
-    /medley check --json
-
+    medley check
+    medley check --json
 """
 
     as_json: bool = flag("--json", "print one JSON object: each file, and what is wrong with it")
@@ -116,9 +114,8 @@ Examples:
 class VersionVerb(Verb):
     DESCRIPTION_MORE = """
 Examples:
-    /medley version
-    /medley version --json
-
+    medley version
+    medley version --json
 """
 
     as_json: bool = flag("--json", "print one JSON object")
@@ -142,9 +139,8 @@ Examples:
 class HelpVerb(Verb):
     DESCRIPTION_MORE = """
 Examples:
-    /medley help serve         the same as medley serve --help
-    /medley help env build
-
+    medley help serve         the same as medley serve --help
+    medley help env build
 """
     USAGE = "    {progname} [VERB...]\n"
 
@@ -164,11 +160,10 @@ WHAT is bash, zsh, fish or man. Nix's package has all four installed; elsewhere 
 script is text, so that Tab starts no Python: make it anew when medley is another.
 
 Examples:
-    /medley completion bash > ~/.local/share/bash-completion/completions/medley
-    /medley completion zsh > ~/.zfunc/_medley         where fpath=(~/.zfunc $fpath)
-    /medley completion fish > ~/.config/fish/completions/medley.fish
-    /medley completion man > ~/.local/share/man/man1/medley.1
-
+    medley completion bash > ~/.local/share/bash-completion/completions/medley
+    medley completion zsh > ~/.zfunc/_medley         where fpath=(~/.zfunc $fpath)
+    medley completion fish > ~/.config/fish/completions/medley.fish
+    medley completion man > ~/.local/share/man/man1/medley.1
 """
     USAGE = "    {progname} WHAT\n"
 

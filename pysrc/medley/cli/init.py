@@ -24,11 +24,10 @@ cluster could use; it tries no other address. A HOST is what ssh takes: spark-2,
 that does not answer is written all the same, with the reason beside it.
 
 Examples:
-    /medley init
-    /medley init spark-1 spark-2 --yes
-    /medley init spark-1 nvidia@192.168.100.11 --keys    give them your ssh key
-    /medley init --dry-run                               change nothing
-
+    medley init
+    medley init spark-1 spark-2 --yes
+    medley init spark-1 nvidia@192.168.100.11 --keys    give them your ssh key
+    medley init --dry-run                               change nothing
 """
     head: str | None = switch("--head HOST", "the one that the others join")
     output: str | None = switch("--output FILE", "default: ./cluster.toml")

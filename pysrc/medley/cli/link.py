@@ -24,12 +24,11 @@ from medley.network.fabric.types import NetworkOptions, speed_text
 class LinkVerb(VerbOfVerbs):
     DESCRIPTION_MORE = """
 Examples:
-    /medley link show             which link would be taken, and why
-    /medley link test --serve     on one host; it says what to type on the other
-    /medley link test 10.0.0.2    there: bandwidth and latency, below NCCL
-    /medley link setup            addresses and MTU for the fast links
-    /medley link watch            what each link and RDMA port carries
-
+    medley link show             which link would be taken, and why
+    medley link test --serve     on one host; it says what to type on the other
+    medley link test 10.0.0.2    there: bandwidth and latency, below NCCL
+    medley link setup            addresses and MTU for the fast links
+    medley link watch            what each link and RDMA port carries
 """
 
 
@@ -40,11 +39,10 @@ Each FILE is what `medley facts --transcript` wrote on one host, which is then c
 any, it is about the links of this host: what it would bring to a group, the best first.
 
 Examples:
-    /medley link show
-    /medley link show --from spark-1.txt spark-2.txt
-    /medley link show --link enP7s7 --from spark-1.txt spark-2.txt
-    /medley link show --json --from spark-1.txt spark-2.txt
-
+    medley link show
+    medley link show --from spark-1.txt spark-2.txt
+    medley link show --link enP7s7 --from spark-1.txt spark-2.txt
+    medley link show --json --from spark-1.txt spark-2.txt
 """
 
     as_json: bool = flag("--json", "print one JSON object, with the variables of each host and the group")
@@ -84,10 +82,9 @@ The other host serves meanwhile: medley link test --serve. HOST is an address on
 halves it measures the one that has this address.
 
 Examples:
-    /medley link test --serve            on the one host
-    /medley link test 192.168.100.10     on the other
-    /medley link test 192.168.100.10 --tcp --seconds 10
-
+    medley link test --serve            on the one host
+    medley link test 192.168.100.10     on the other
+    medley link test 192.168.100.10 --tcp --seconds 10
 """
     serve: bool = flag("--serve", "be the far side, for some minutes")
     link: str | None = switch("--link LINK", "--serve on this interface or address")

@@ -34,11 +34,10 @@ Without --interface it takes the fastest wires that are up: both halves of a Spa
 network of its own. A link with the default route or an ssh session on it is left alone. Run it on both hosts.
 
 Examples:
-    /medley link setup --dry-run
-    /sudo medley link setup
-    /sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24
-    /sudo medley link setup --undo
-
+    medley link setup --dry-run
+    sudo medley link setup
+    sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24
+    sudo medley link setup --undo
 """
     interface: str | None = switch("--interface X", "this link, and no other")
     address: str | None = switch("--address CIDR", "its address, as in 192.168.100.10/24")
@@ -125,10 +124,9 @@ On a terminal a live table; elsewhere a line for each link that carried somethin
 RDMA does not show in the counters of its Ethernet link, so RoCE ports have lines of their own.
 
 Examples:
-    /medley link watch
-    /medley link watch --once
-    /medley link watch --json --interval 5
-
+    medley link watch
+    medley link watch --once
+    medley link watch --json --interval 5
 """
     interval: int = switch("--interval S", "seconds between lines", cli.Range(1, 3600), default=2)
     once: bool = flag("--once", "show one interval, and end")

@@ -32,11 +32,10 @@ says, but for replicas, which are servers of their own. Speeds are predicted fro
 owners have published, with their range; no model is fetched, for its weights' headers are enough.
 
 Examples:
-    /medley plan gpt-oss-120b --hosts spark:2
-    /medley plan qwen2.5-72b-instruct --hosts spark:2,thor:2 --concurrency 16
-    /medley plan gpt-oss-20b --from orin-1.txt rtx.txt --context 32768
-    /medley plan gpt-oss-20b --hosts orin:2 --tp 2 --json
-
+    medley plan gpt-oss-120b --hosts spark:2
+    medley plan qwen2.5-72b-instruct --hosts spark:2,thor:2 --concurrency 16
+    medley plan gpt-oss-20b --from orin-1.txt rtx.txt --context 32768
+    medley plan gpt-oss-20b --hosts orin:2 --tp 2 --json
 """
     USAGE = "    {progname} [SWITCHES] MODEL\n"
     planning: Planning = group(Planning)

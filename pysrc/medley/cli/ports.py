@@ -36,13 +36,12 @@ and nobody else reaches any of ours. ssh and what is connected already stay as t
 that this host's cluster has, or that medley would take.
 
 Examples:
-    /medley ports
-    /medley ports head worker --json
-    /medley ports --firewall nftables --link 192.168.100.0/24 | sudo nft -f -
-    /medley ports --firewall nftables --open 8000 | sudo nft -f -
-    /medley ports --firewall ufw --link enp1s0f0np0 | sudo sh -e
-    /medley ports --firewall nftables --undo | sudo nft -f -
-
+    medley ports
+    medley ports head worker --json
+    medley ports --firewall nftables --link 192.168.100.0/24 | sudo nft -f -
+    medley ports --firewall nftables --open 8000 | sudo nft -f -
+    medley ports --firewall ufw --link enp1s0f0np0 | sudo sh -e
+    medley ports --firewall nftables --undo | sudo nft -f -
 """
     USAGE = "    {progname} [SWITCHES] [ROLE...]\n"
     as_json: bool = flag("--json", "print one JSON object", excludes=["--firewall"])

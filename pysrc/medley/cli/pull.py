@@ -24,10 +24,9 @@ comes, and so on. Every piece is verified by its hash. What was cut off goes on 
 cluster.toml this host fetches it for itself.
 
 Examples:
-    /medley pull gpt-oss-120b
-    /medley pull /models/mine --from spark-1
-    /medley pull Qwen/Qwen3-8B --verify    read every copy again
-
+    medley pull gpt-oss-120b
+    medley pull /models/mine --from spark-1
+    medley pull Qwen/Qwen3-8B --verify    read every copy again
 """
     USAGE = "    {progname} [SWITCHES] MODEL\n"
     origin: str | None = switch("--from HOST", "the host to take it from, or to fetch it on")

@@ -101,13 +101,12 @@ ray-stop ends it. Nobody joins without the token, which lies in a file that only
 No dashboard is started unless asked for, and then for this host alone.
 
 Examples:
-    /medley ray-head
-    /medley ray-head --link 192.168.100.0/24
-    /medley ray-head --link enp1s0f0np0
-    /medley ray-head --image default
-    /medley ray-head --dry-run
-    /medley ray-head --dry-run --from spark-1.txt
-
+    medley ray-head
+    medley ray-head --link 192.168.100.0/24
+    medley ray-head --link enp1s0f0np0
+    medley ray-head --image default
+    medley ray-head --dry-run
+    medley ray-head --dry-run --from spark-1.txt
 """
     part: TakingPart = group(TakingPart)
     dashboard: bool = flag("--dashboard", "start Ray's dashboard, on 127.0.0.1")
@@ -164,12 +163,11 @@ Ray, Python and engine must be the head's own; that is compared first. The token
 input (-), and is kept for the next time.
 
 Examples:
-    /medley ray-worker spark-1 --token-file token
-    /ssh spark-1 cat .local/state/medley/token |
-    /    medley ray-worker spark-1 --token-file -
-    /medley ray-worker spark-1                    with the token it has already
-    /medley ray-worker spark-1 --image default    in a container of the head's image
-
+    medley ray-worker spark-1 --token-file token
+    ssh spark-1 cat .local/state/medley/token |
+        medley ray-worker spark-1 --token-file -
+    medley ray-worker spark-1                    with the token it has already
+    medley ray-worker spark-1 --image default    in a container of the head's image
 """
     USAGE = "    {progname} [SWITCHES] HEAD\n"
     part: TakingPart = group(TakingPart)
@@ -229,8 +227,7 @@ class RayStopVerb(Verb):
 Only processes that medley started are ended; another Ray on this host goes on. It can be said twice.
 
 Examples:
-    /medley ray-stop
-
+    medley ray-stop
 """
 
     def main(self) -> None:
@@ -246,12 +243,11 @@ What this host runs is asked of it; the engine and its environment must be the s
 It ends when the model does, or with Ctrl-C.
 
 Examples:
-    /medley join spark-1 --token-file token
-    /ssh spark-1 cat .local/state/medley/token |
-    /    medley join spark-1 --token-file -
-    /medley join spark-1                     with the token it was given before
-    /medley join spark-1:24011 --wait 600    another port; its head may come later
-
+    medley join spark-1 --token-file token
+    ssh spark-1 cat .local/state/medley/token |
+        medley join spark-1 --token-file -
+    medley join spark-1                     with the token it was given before
+    medley join spark-1:24011 --wait 600    another port; its head may come later
 """
     USAGE = "    {progname} [SWITCHES] HEAD[:PORT]\n"
     token_file: TokenFile = group(TokenFile)

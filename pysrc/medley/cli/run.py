@@ -17,20 +17,19 @@ class RunVerb(Verb):
     DESCRIPTION_MORE = """
 The plan is that of medley serve MODEL, as the arguments of vllm.LLM or sglang.Engine. The script reads them:
 
-/    if __name__ == "__main__":   # the engine's processes read it again
-/        llm = LLM(**json.load(open(os.environ["MEDLEY_PLAN"]))["arguments"])
+    if __name__ == "__main__":   # the engine's processes read it again
+        llm = LLM(**json.load(open(os.environ["MEDLEY_PLAN"]))["arguments"])
 
 What stands after SCRIPT.py is the script's. Its exit code and its stdout are medley's; all else is on stderr.
 With --launcher mp it runs on every host, once for each rank, under torchrun; with --dp N once for each
 replica.
 
 Examples:
-    /medley run demo answers.py
-    /medley run demo answers.py --limit 5          its own words
-    /medley run --dry-run demo answers.py          the arguments, and why
-    /medley run --hosts 2 --launcher mp demo answers.py
-    /medley run --dp 4 qwen3-8b answers.py prompts.jsonl
-
+    medley run demo answers.py
+    medley run demo answers.py --limit 5          its own words
+    medley run --dry-run demo answers.py          the arguments, and why
+    medley run --hosts 2 --launcher mp demo answers.py
+    medley run --dp 4 qwen3-8b answers.py prompts.jsonl
 """
     USAGE = "    {progname} [SWITCHES] MODEL SCRIPT.py [WORDS]\n"
     HINT = "the script's own words come after its name: medley run MODEL SCRIPT.py --limit 5"

@@ -119,16 +119,15 @@ a cluster (up, ray-head) it runs over those of the cluster's hosts that serve it
 shows. Where cluster.toml names another host as the head, it is served from there, and its output comes here.
 
 Examples:
-    /medley serve demo
-    /medley serve demo --dry-run
-    /medley serve Qwen/Qwen3-8B --port 9000 --gpus 0,1
-    /medley serve Qwen/Qwen3-32B --concurrency 16 --context 32768
-    /medley serve Qwen/Qwen3-32B --hosts 2 --tp 2 --wait 60
-    /medley serve gpt-oss-120b --hosts spark:2,thor:1 --dry-run
-    /medley serve gpt-oss-120b --detach --restart
-    /medley serve Qwen/Qwen3-8B --image default
-    /medley serve ./my-model --served-model-name mine -- --max-model-len 8192
-
+    medley serve demo
+    medley serve demo --dry-run
+    medley serve Qwen/Qwen3-8B --port 9000 --gpus 0,1
+    medley serve Qwen/Qwen3-32B --concurrency 16 --context 32768
+    medley serve Qwen/Qwen3-32B --hosts 2 --tp 2 --wait 60
+    medley serve gpt-oss-120b --hosts spark:2,thor:1 --dry-run
+    medley serve gpt-oss-120b --detach --restart
+    medley serve Qwen/Qwen3-8B --image default
+    medley serve ./my-model --served-model-name mine -- --max-model-len 8192
 """
     USAGE = "    {progname} [SWITCHES] MODEL [-- ENGINE FLAGS]\n"
     HINT = "the engine's own flags come after --: medley serve MODEL -- --max-model-len 8192"

@@ -25,11 +25,10 @@ class AskVerb(Verb):
 It asks the model that `medley serve` serves on this host, or the server that --url or MEDLEY_URL names.
 
 Examples:
-    /medley ask "Why is the sky blue?"
-    /medley ask --max-tokens 32 "Hello"
-    /medley ask --url http://spark-1:8000/v1 --model demo "Hello"
-    /git diff | medley ask --stdin "Review this change:"
-
+    medley ask "Why is the sky blue?"
+    medley ask --max-tokens 32 "Hello"
+    medley ask --url http://spark-1:8000/v1 --model demo "Hello"
+    git diff | medley ask --stdin "Review this change:"
 """
 
     url: str | None = switch("--url URL", "the server's base, such as http://spark-1:8000/v1")
@@ -109,10 +108,9 @@ class LogsVerb(Clustered):
 Without a cluster.toml it shows those of this host.
 
 Examples:
-    /medley logs
-    /medley logs spark-2 -n 200
-    /medley logs -f
-
+    medley logs
+    medley logs spark-2 -n 200
+    medley logs -f
 """
     USAGE = "    {progname} [SWITCHES] [HOST...]\n"
     follow: bool = flag("-f, --follow", "go on with what comes, until Ctrl-C")
@@ -180,9 +178,8 @@ class StopVerb(Verb):
 It ends what serve started, in a terminal or with --detach, and returns when nothing of it is left.
 
 Examples:
-    /medley stop
-    /medley stop --port 8001
-
+    medley stop
+    medley stop --port 8001
 """
     at_head: AtHead = group(AtHead)
     port: int | None = switch("--port PORT", "that one alone; default: all", cli.Range(1, 65_535))

@@ -22,11 +22,10 @@ _ROLES = "ROLE is head, worker or serve."
 class ServiceVerb(VerbOfVerbs):
     DESCRIPTION_MORE = """
 Examples:
-    /medley service install head --dry-run
-    /sudo medley service install worker spark-1
-    /medley service show
-    /sudo medley service remove worker
-
+    medley service install head --dry-run
+    sudo medley service install worker spark-1
+    medley service show
+    sudo medley service remove worker
 """
 
 
@@ -38,12 +37,11 @@ hand first. It is started anew whenever it ends, also until its head is there. I
 systemd, which --dry-run prints; remove takes all of it back.
 
 Examples:
-    /medley service install head --dry-run
-    /sudo medley service install head -- --link 192.168.100.0/24
-    /sudo medley service install worker spark-1
-    /sudo medley service install serve demo -- --port 9000 -- --max-num-seqs 8
-    /sudo medley service install head --user ann --set MEDLEY_CACHE=/data/medley
-
+    medley service install head --dry-run
+    sudo medley service install head -- --link 192.168.100.0/24
+    sudo medley service install worker spark-1
+    sudo medley service install serve demo -- --port 9000 -- --max-num-seqs 8
+    sudo medley service install head --user ann --set MEDLEY_CACHE=/data/medley
 """
     user: str | None = switch("--user NAME", "who it runs as; default: you, also by sudo")
     settings: list[str] = switch("--set NAME=VALUE", "a variable for it")
@@ -77,9 +75,8 @@ class ServiceRemoveVerb(Verb):
 {_ROLES} Of several servers NAME is one, as show has it. It can be said twice.
 
 Examples:
-    /sudo medley service remove worker
-    /sudo medley service remove medley-serve-8000
-
+    sudo medley service remove worker
+    sudo medley service remove medley-serve-8000
 """
 
     def main(self, role: str) -> None:
@@ -95,8 +92,7 @@ For hosts without systemd, at boot: `@reboot /path/to/medley service start` in c
 left alone.
 
 Examples:
-    /medley service start
-
+    medley service start
 """
 
     def main(self) -> None:
@@ -108,10 +104,9 @@ class ServiceShowVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [ROLE|NAME]\n"
     DESCRIPTION_MORE = """
 Examples:
-    /medley service show
-    /medley service show worker
-    /medley service show --json
-
+    medley service show
+    medley service show worker
+    medley service show --json
 """
     as_json: bool = flag("--json", "print one JSON object: each service, and how it is")
 

@@ -40,13 +40,12 @@ serves a page with the same, and /metrics for Prometheus, at a port of 127.0.0.1
 told. Beyond this host, where whoever reaches it reads along, it goes with --open alone.
 
 Examples:
-    /medley top
-    /medley top --every 5
-    /medley top --once --json
-    /medley top --web
-    /medley top --web 127.0.0.1:9180
-    /medley top --dashboard > grafana.json
-
+    medley top
+    medley top --every 5
+    medley top --once --json
+    medley top --web
+    medley top --web 127.0.0.1:9180
+    medley top --dashboard > grafana.json
 """
     USAGE = "    {progname} [SWITCHES] [ADDRESS:PORT]\n"
     every: int = switch("--every S", "seconds between looks", cli.Range(1, 3600), default=2)
