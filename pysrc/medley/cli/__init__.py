@@ -207,10 +207,9 @@ class VerbOfVerbs(Verb):
 
     USAGE = "    {progname} SUBCOMMAND [SWITCHES] ...\n"
 
-    def main(self) -> int:
+    def main(self) -> None:
         if not self.nested_command:
             self.help()
-        return 0
 
 
 class Group(Generic[T]):
@@ -282,7 +281,7 @@ def group(of: type[T], **instead: Any) -> Any:  # noqa: ANN401 - as above
 Verb.unbind_switches("completions")
 
 
-class Medley(Verb):
+class Medley(VerbOfVerbs):
     """One LLM server out of the NVIDIA boxes you own."""
 
     PROGNAME = "medley"
@@ -296,12 +295,3 @@ Examples:
     medley serve --help     more about a verb
 """
     USAGE = "    {progname} VERB [SWITCHES] ...\n"
-
-    def main(self, *words: str) -> int:
-        """Without a verb; plumbum calls this before a verb's own main, too."""
-        if self.nested_command:
-            return 0
-        if words:
-            raise self.no_verb(words[0])
-        self.help()
-        return 0

@@ -1,6 +1,5 @@
 """`medley batch`."""
 
-import json
 import os
 import sys
 import time
@@ -14,7 +13,7 @@ from plumbum import cli
 
 from medley import credentials
 from medley.cli import Verb, group, switch
-from medley.cli.output import output, say
+from medley.cli.output import output, print_result, say
 from medley.cli.serve import ServeOptions, ready, show_job
 from medley.cli.terminal import console
 from medley.errors import Problem, in_words
@@ -98,13 +97,12 @@ Examples:
     def _end(self, book: Book, progress: BatchProgress, bad: int) -> None:
         refused = book.refused + progress.refused
         done = len(book.done) - refused
-        if self.options.as_json:
-            files = {"answers": str(book.answers), "errors": str(book.errors)}
-            print(json.dumps({"answered": done, "refused": refused, "wrong": bad, **files}))
-            return
-        print(f"{done} answered in {book.answers}")
+        files = {"answers": str(book.answers), "errors": str(book.errors)}
+        lines = [f"{done} answered in {book.answers}"]
         if refused or bad:
-            print(f"wrong lines: {bad}, refused requests: {refused}; {book.errors} says which and why")
+            lines += [f"wrong lines: {bad}, refused requests: {refused}; {book.errors} says which and why"]
+        table = {"answered": done, "refused": refused, "wrong": bad, **files}
+        print_result(table, lines, as_json=self.options.as_json)
 
 
 @contextmanager

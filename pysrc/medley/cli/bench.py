@@ -1,6 +1,5 @@
 """`medley bench`: measure; `history`, `show` and `compare` what was measured."""
 
-import json
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from plumbum import cli
 
 from medley.cli import Verb, flag, group, output, switch
 from medley.cli.cluster_options import columns
+from medley.cli.output import print_result
 from medley.cli.progress import watch
 from medley.errors import Problem
 from medley.measurement.bench import BenchLoad, compare, concurrencies, page, record, report
@@ -104,15 +104,14 @@ Examples:
 
     options: BenchOptions = group(BenchOptions)
 
-    def main(self, *words: str) -> int:
+    def main(self, *words: str) -> None:
         if self.nested_command:
-            return 0
+            return
         asked = self.options
         found = _offline(asked, words, self.typed) if asked.offline else _served(asked, words)
         if found:
             asked.plots.draw(found)
-            _print_record(found, as_json=asked.as_json)
-        return 0
+            print_result(found.table, report.lines(found), as_json=asked.as_json)
 
 
 def _served(asked: BenchOptions, words: tuple[str, ...]) -> Record | None:
@@ -159,10 +158,6 @@ def _offline(asked: BenchOptions, words: tuple[str, ...], typed: tuple[str, ...]
     return None
 
 
-def _print_record(found: Record, *, as_json: bool) -> None:
-    print(json.dumps(found.table) if as_json else "\n".join(report.lines(found)))
-
-
 class BenchCompareVerb(Verb):
     DESCRIPTION_MORE = """
 A ratio is the second's by the first's, with the least and the most that their runs allow. Where runs of the
@@ -181,11 +176,9 @@ Examples:
         one, two = record.find(first), record.find(second)
         found = compare.compare(one, two)
         self.plots.draw(one, two)
-        if self.as_json:
-            table = {"first": one.id, "second": two.id, "differs": compare.differing(one, two)}
-            print(json.dumps({**table, "results": [each.table for each in found]}))
-            return
-        print("\n".join(compare.lines(one, two, found)))
+        about = {"first": one.id, "second": two.id, "differs": compare.differing(one, two)}
+        table = {**about, "results": [each.table for each in found]}
+        print_result(table, compare.lines(one, two, found), as_json=self.as_json)
 
 
 class BenchHistoryVerb(Verb):
@@ -200,13 +193,8 @@ Examples:
 
     def main(self) -> None:
         known = list(record.every())
-        if self.as_json:
-            print(json.dumps([report.summary(each) for each in known]))
-            return
-        if not known:
-            print("no bench is kept here; medley bench makes one")
-            return
-        print("\n".join(columns(report.history(known))))
+        rows = columns(report.history(known)) if known else ["no bench is kept here; medley bench makes one"]
+        print_result([report.summary(each) for each in known], rows, as_json=self.as_json)
 
 
 class BenchShowVerb(Verb):
@@ -226,8 +214,5 @@ Examples:
     def main(self, word: str = "last") -> None:
         found = record.find(word)
         self.plots.draw(found)
-        _print_record(found, as_json=self.as_json)
-        if not self.as_json:
-            print()
-            for name, said in report.about(found):
-                print(f"{name:<8}{said}")
+        about = (f"{name:<8}{said}" for name, said in report.about(found))
+        print_result(found.table, (*report.lines(found), "", *about), as_json=self.as_json)

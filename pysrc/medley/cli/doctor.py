@@ -1,13 +1,12 @@
 """`medley doctor`."""
 
-import json
 import platform
 import sys
 from dataclasses import replace
 
 from medley.cli import flag, switch, terminal
 from medley.cli.cluster_options import Clustered, print_problems
-from medley.cli.output import fit
+from medley.cli.output import fit, print_result
 from medley.cli.progress import watch
 from medley.cluster.fleet import Fleet
 from medley.doctor import report
@@ -75,10 +74,8 @@ Examples:
         return tuple(checks(case))
 
     def _print(self, found: Found) -> int:
-        if self.as_json:
-            print(json.dumps(report.table(found)))
-        else:
-            print(fit("\n".join(report.lines(found, brief=self.brief))))
+        lines = map(fit, report.lines(found, brief=self.brief))
+        print_result(report.table(found), lines, as_json=self.as_json)
         return report.status(found)
 
     def _mended(self, found: Found, fleet: Fleet | None) -> int:

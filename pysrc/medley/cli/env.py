@@ -1,6 +1,5 @@
 """`medley env build|list|path|check|clean|lock`."""
 
-import json
 import os
 import shlex
 import sys
@@ -9,6 +8,7 @@ from typing import Literal
 
 from medley import config, storage
 from medley.cli import Verb, VerbOfVerbs, flag, switch
+from medley.cli.output import print_result
 from medley.cli.progress import watch
 from medley.environment import build, interpreter, lock, toolkit, uv, verify, virtualenv
 from medley.environment.toolkit import Toolkit, with_libcuda
@@ -46,47 +46,45 @@ Examples:
     dry_run: bool = flag("--dry-run", "print the commands; start nothing")
     as_json: bool = flag("--json", "print one JSON object: name, digest, path")
 
-    def main(self, name: str = "") -> int:
+    def main(self, name: str = "") -> None:
         name, chain, driver = _wanted(name)
         if self.dry_run:
             for command in build.commands(virtualenv.blueprint(name, chain, driver=driver)):
                 print(command)
-            return 0
+            return
         found = virtualenv.ready(name, chain, driver=driver, watch=watch())
-        print(json.dumps(_table(found)) if self.as_json else found.path)
-        return 0
+        print_result(_table(found), [str(found.path)], as_json=self.as_json)
 
 
 class EnvListVerb(Verb):
     DESCRIPTION_MORE = "\nExamples:\n    medley env list\n    medley env list --json\n"
     as_json: bool = flag("--json", "print one JSON array")
 
-    def main(self) -> int:
+    def main(self) -> None:
         found = list(virtualenv.every())
         missing = sorted(set(config.recipes()) - {each.name for each in found})
         building = {
             path.name.rpartition("-")[0] for path in virtualenv.unfinished() if virtualenv.is_held(path)
         }
-        if self.as_json:
-            others = [{"name": name, "built": None, "building": name in building} for name in missing]
-            print(json.dumps([*map(_table, found), *others]))
-            return 0
-        for each in found:
-            state = "current" if virtualenv.is_current(each) else "old: its lock has changed"
-            print(f"{each.name}  {each.digest}  {each.parts['python']}  {state}  {each.path}")
-        for name in missing:
-            state = "being built" if name in building else "not built"
-            print(f"{name}  {state}  {config.recipes()[name].title}")
-        return 0
+        others = [{"name": name, "built": None, "building": name in building} for name in missing]
+        lines = [
+            f"{each.name}  {each.digest}  {each.parts['python']}  "
+            f"{'current' if virtualenv.is_current(each) else 'old: its lock has changed'}  {each.path}"
+            for each in found
+        ]
+        lines += [
+            f"{name}  {'being built' if name in building else 'not built'}  {config.recipes()[name].title}"
+            for name in missing
+        ]
+        print_result([*map(_table, found), *others], lines, as_json=self.as_json)
 
 
 class EnvPathVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [NAME]\n"
     DESCRIPTION_MORE = "\nExamples:\n    $(medley env path vllm-cpu)/bin/vllm --version\n"
 
-    def main(self, name: str = "") -> int:
+    def main(self, name: str = "") -> None:
         print(_finished(name)[0].path)
-        return 0
 
 
 class EnvCheckVerb(Verb):
@@ -94,17 +92,12 @@ class EnvCheckVerb(Verb):
     DESCRIPTION_MORE = "\nExamples:\n    medley env check vllm-cpu\n    medley env check --json\n"
     as_json: bool = flag("--json", "print one JSON object")
 
-    def main(self, name: str = "") -> int:
+    def main(self, name: str = "") -> None:
         environment, chain = _finished(name)
         proof = _proof(environment, chain)
-        if self.as_json:
-            print(json.dumps(proof))
-        else:
-            for label, value in verify.rows(proof):
-                print(f"{label:<10} {value}")
+        print_result(proof, _proof_lines(proof), as_json=self.as_json)
         if problem := verify.problem(proof, environment.name):
             raise problem
-        return 0
 
 
 class EnvCleanVerb(Verb):
@@ -119,29 +112,18 @@ Examples:
     everything: bool = flag("--all", "all there are")
     dry_run: bool = flag("--dry-run", "print the commands; remove nothing")
 
-    def main(self, name: str = "") -> int:
+    def main(self, name: str = "") -> None:
         self._require_clear(name)
-        freed = 0
         found = list(virtualenv.removable(name, everything=self.everything))
         if not found:
             print("there is nothing to remove")
-            return 0
-        for path in found:
-            if self.dry_run:
+        elif self.dry_run:
+            for path in found:
                 if not virtualenv.is_held(path):
                     print(shlex.join(("rm", "-rf", str(path))))
-                continue
-            size = storage.size_bytes(path)
-            if virtualenv.remove(path):
-                freed += size
-                print(f"removed {path} ({size / _GB:.1f} GB)")
-            else:
-                print(f"kept {path}: a build holds it")
-        if not self.dry_run:
-            print(
-                f"{freed / _GB:.1f} GB in files; those that uv's cache shares are free after: uv cache prune"
-            )
-        return 0
+        else:
+            freed = sum(map(_removed_bytes, found)) / _GB
+            print(f"{freed:.1f} GB in files; those that uv's cache shares are free after: uv cache prune")
 
     def _require_clear(self, name: str) -> None:
         """One environment or all: where both are said, neither is done."""
@@ -158,6 +140,15 @@ Examples:
                 cause=f"locks/ and this host have {', '.join(known)}",
                 fix="medley env list",
             )
+
+
+def _removed_bytes(path: Path) -> int:
+    size = storage.size_bytes(path)
+    if not virtualenv.remove(path):
+        print(f"kept {path}: a build holds it")
+        return 0
+    print(f"removed {path} ({size / _GB:.1f} GB)")
+    return size
 
 
 class EnvLockVerb(Verb):
@@ -192,7 +183,7 @@ Examples:
     dry_run: bool = flag("--dry-run", "print the command; start and write nothing")
     as_json: bool = flag("--json", "print one JSON object: name, lock, packages, path")
 
-    def main(self, name: str) -> int:
+    def main(self, name: str) -> None:
         _, here = recognise()
         chain = toolkit.find(here.name, watch=watch())
         tool = uv.binary(chain.uv if chain else None)
@@ -202,33 +193,34 @@ Examples:
         python = interpreter.find(version, pythons=chain.pythons if chain else {}, uv=tool)
         if self.dry_run:
             print(lock.lock_command(order, python, tool, Path("SCRATCH")))
-            return 0
+            return
         found = lock.resolve(order, python, tool, watch=watch())
         made = None
         with lock.keep_lock(found) as path:
             if not self.unproven:
                 made = virtualenv.ready(name, chain, driver=here.host.driver, watch=watch())
                 lock.note_disk_use(found, made.path)
-        if self.as_json:
-            built = made and str(made.path)
-            print(json.dumps({"name": name, "lock": str(path), "packages": len(found.pins), "path": built}))
-        else:
-            print(f"{path}: {len(found.pins)} packages for {found.python}")
-            print(f'medley serve MODEL --env {name}   # cluster.toml: env = "{name}"')
+        built = made and str(made.path)
+        table = {"name": name, "lock": str(path), "packages": len(found.pins), "path": built}
+        use = f'medley serve MODEL --env {name}   # cluster.toml: env = "{name}"'
+        lines = (f"{path}: {len(found.pins)} packages for {found.python}", use)
+        print_result(table, lines, as_json=self.as_json)
         if made:
             # What it lacks on this host is a Problem; the lock is right about its files, and stays.
             proof = _proof(made, chain)
-            for label, value in verify.rows(proof):
-                print(f"{label:<10} {value}", file=sys.stderr)
+            print("\n".join(_proof_lines(proof)), file=sys.stderr)
             if problem := verify.problem(proof, name):
                 raise problem
-        return 0
 
 
 def _proof(environment: Environment, chain: Toolkit | None) -> verify.Proof:
     recipe = config.recipes()[environment.name]
     path = os.environ.get("PATH", "")
     return verify.prove(environment, chain, recipe, path=path, watch=watch())
+
+
+def _proof_lines(proof: verify.Proof) -> list[str]:
+    return [f"{label:<10} {value}" for label, value in verify.rows(proof)]
 
 
 def _table(environment: Environment) -> dict[str, object]:

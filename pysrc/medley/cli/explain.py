@@ -1,12 +1,12 @@
 """`medley explain`."""
 
-import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from medley.cli import Verb, flag, switch
-from medley.cli.output import fit
+from medley.cli.output import fit, print_result
 from medley.doctor.report import write as write_report
 from medley.errors import Problem
 from medley.explain import diagnosis
@@ -43,17 +43,9 @@ Examples:
         written = None
         if self.report or found.unknown:
             written = write_report(found, Path(self.report) if self.report else None)
-        if self.as_json:
-            table = {"problems": [each.table for each in found.problems]}
-            print(json.dumps({**table, **({"report": str(written)} if written else {})}))
-            return 1 if found.problems else 0
-        for each in found.problems:
-            print(fit(_text(each)))
-        if not found.problems:
-            lines = sum(scan.lines for scan in found.scans)
-            print(fit(f"no failure is in {', '.join(scan.name for scan in found.scans)} ({lines} lines)"))
-        if written:
-            print(fit(f"a report to attach, without secrets: {written}"))
+        table = {"problems": [each.table for each in found.problems]}
+        report = {"report": str(written)} if written else {}
+        print_result({**table, **report}, map(fit, _lines(found, written)), as_json=self.as_json)
         return 1 if found.problems else 0
 
     def _say_what_is_empty(self, found: Explained) -> None:
@@ -69,6 +61,15 @@ Examples:
             )
         for name in empty:
             print(f"medley: {name} is empty", file=sys.stderr)
+
+
+def _lines(found: Explained, written: Path | None) -> Iterator[str]:
+    yield from map(_text, found.problems)
+    if not found.problems:
+        lines = sum(scan.lines for scan in found.scans)
+        yield f"no failure is in {', '.join(scan.name for scan in found.scans)} ({lines} lines)"
+    if written:
+        yield f"a report to attach, without secrets: {written}"
 
 
 def _text(found: FoundFailure) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from medley import config, own_version, transcript
 from medley.cli import Medley, Verb, command_tree, flag, shell_scripts, switch, terminal
+from medley.cli.output import print_result
 from medley.errors import Problem
 from medley.host.facts import Facts as Found
 from medley.host.kind import Kind, answers, facts_of, match_kind
@@ -32,7 +33,7 @@ Examples:
     as_transcript: bool = flag("--transcript", "print the transcript, redacted", excludes=["--json"])
     replayed: list[str] = switch("--from FILE", "replay transcripts; ask nothing of this host")
 
-    def main(self, *more: str) -> int:
+    def main(self, *more: str) -> None:
         files = (*self.replayed, *more)
         if self.as_transcript:
             from medley.doctor.case import examined
@@ -58,7 +59,6 @@ Examples:
                 for row in summary(found, _kind(found)):
                     table.add_row(*row)
                 terminal.console(sys.stdout).print(table)
-        return 0
 
 
 def _kind(found: Found) -> Kind | Problem:
@@ -102,12 +102,11 @@ Examples:
             except Problem as problem:
                 wrong[path] = problem
         bad = {path: problem for path, problem in wrong.items() if problem}
-        if self.as_json:
-            print(json.dumps({str(path): each and each.table for path, each in wrong.items()}))
-        else:
+        if not self.as_json:
             for each in bad.values():
                 print(f"medley: {each}", file=sys.stderr)
-            print(f"{len(wrong)} tables, {len(bad)} wrong")
+        table = {str(path): each and each.table for path, each in wrong.items()}
+        print_result(table, [f"{len(wrong)} tables, {len(bad)} wrong"], as_json=self.as_json)
         return 1 if bad else 0
 
 
@@ -121,19 +120,19 @@ Examples:
     as_json: bool = flag("--json", "print one JSON object")
 
     def main(self) -> None:
+        folders = config.folders()
         about = {
             "medley": own_version(),
             "python": platform.python_version(),
             "executable": sys.executable,
-            "tables": [str(folder) for folder in config.folders()],
+            "tables": [str(folder) for folder in folders],
         }
-        if self.as_json:
-            print(json.dumps(about))
-            return
-        print(f"medley {about['medley']} (Python {about['python']} at {about['executable']})")
-        print("tables are looked for in, first to last:")
-        for folder in config.folders():
-            print(f"  {folder}{'' if folder.is_dir() else '  (not there)'}")
+        lines = (
+            f"medley {about['medley']} (Python {about['python']} at {about['executable']})",
+            "tables are looked for in, first to last:",
+            *(f"  {folder}{'' if folder.is_dir() else '  (not there)'}" for folder in folders),
+        )
+        print_result(about, lines, as_json=self.as_json)
 
 
 class HelpVerb(Verb):
@@ -175,9 +174,5 @@ Examples:
                 fix="medley completion --help",
             )
         tree = command_tree.read_tree(Medley, (), command_tree.known_words())
-        written = {
-            "bash": shell_scripts.bash_script,
-            "zsh": shell_scripts.zsh_script,
-            "fish": shell_scripts.fish_script,
-        }
-        print(command_tree.manual_page(tree, own_version()) if what == "man" else written[what](tree), end="")
+        script = shell_scripts.SCRIPTS.get(what)
+        print(script(tree) if script else command_tree.manual_page(tree, own_version()), end="")

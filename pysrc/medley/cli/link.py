@@ -10,6 +10,7 @@ from plumbum import cli
 
 from medley import process
 from medley.cli import Verb, VerbOfVerbs, flag, switch
+from medley.cli.output import print_result
 from medley.cli.progress import Plain, watch
 from medley.errors import Problem
 from medley.host import facts
@@ -53,7 +54,7 @@ Examples:
     exclude: list[str] = switch("--exclude IF", "never take this interface, on any host")
     transport: Literal["tcp", "rdma"] | None = switch("--transport tcp|rdma", "what the data is to go by")
 
-    def main(self, *more: str) -> int:
+    def main(self, *more: str) -> None:
         options = NetworkOptions(self.link, frozenset(self.exclude), self.transport)
         hosts = facts_by_host((*self.replayed, *more))
         one = None if len(hosts) > 1 else alone(*next(iter(hosts.items())), options)
@@ -63,7 +64,6 @@ Examples:
             print(json.dumps({**table, **(report.table_of_one(one) if one else {})}))
         else:
             _print(report.lines_of_one(one) if one else report.lines(fabric(hosts, options)))
-        return 0
 
 
 def _print(lines: Iterable[tuple[str, str]]) -> None:
@@ -123,13 +123,10 @@ Examples:
             host, _facts(), seconds=self.seconds, streams=self.streams, tcp_only=self.tcp, progress=watch()
         )
         problems = tuple(link_test.problems(found))
-        if self.as_json:
-            told = [each.table for each in problems]
-            print(json.dumps({**dataclasses.asdict(found), "problems": told}))
-        else:
-            print("\n".join(lines(found)))
-            for problem in problems:
-                print(f"medley: {problem}", file=sys.stderr)
+        table = {**dataclasses.asdict(found), "problems": [each.table for each in problems]}
+        print_result(table, lines(found), as_json=self.as_json)
+        for problem in () if self.as_json else problems:
+            print(f"medley: {problem}", file=sys.stderr)
         return 1 if problems else 0
 
 

@@ -1,9 +1,9 @@
 """`medley ports`."""
 
 import dataclasses
-import json
 import os
 import sys
+from collections.abc import Iterator
 from socket import gethostname
 from typing import Literal
 
@@ -11,7 +11,7 @@ from plumbum import cli
 
 from medley import process_identity
 from medley.cli import Verb, flag, switch
-from medley.cli.output import fit
+from medley.cli.output import fit, print_result
 from medley.cluster import membership
 from medley.errors import Problem
 from medley.host import facts
@@ -98,21 +98,20 @@ Examples:
 
 def _show(found: tuple[Port, ...], *, as_json: bool) -> None:
     outside = sorted(tcp.outside_ports())
-    if as_json:
-        rows = [
-            {
-                **dataclasses.asdict(each),
-                "outside": each.outside,
-                "now": [number for number in outside if each.outside and each.first <= number <= each.last],
-            }
-            for each in found
-        ]
-        print(json.dumps({"ports": rows}))
-        return
+    rows = [
+        {
+            **dataclasses.asdict(each),
+            "outside": each.outside,
+            "now": [number for number in outside if each.outside and each.first <= number <= each.last],
+        }
+        for each in found
+    ]
+    print_result({"ports": rows}, map(fit, _lines(found)), as_json=as_json)
+
+
+def _lines(found: tuple[Port, ...]) -> Iterator[str]:
     wide = max(len(each.numbers) for each in found), max(len(each.bound) for each in found)
     for each in found:
-        print(
-            fit(f"{each.numbers:<{wide[0]}}  {each.bound:<{wide[1]}}  {each.what} ({', '.join(each.roles)})")
-        )
-        print(fit(f"{'':<{wide[0]}}  for {each.by}: {each.why}"))
-    print(fit("TCP, all of them. What is bound to the wire's address, others reach too: see --firewall."))
+        yield f"{each.numbers:<{wide[0]}}  {each.bound:<{wide[1]}}  {each.what} ({', '.join(each.roles)})"
+        yield f"{'':<{wide[0]}}  for {each.by}: {each.why}"
+    yield "TCP, all of them. What is bound to the wire's address, others reach too: see --firewall."

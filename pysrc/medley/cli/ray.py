@@ -1,6 +1,5 @@
 """`medley ray-head`, `ray-worker`, `ray-stop`, `join`: this host's part of a cluster."""
 
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from plumbum import cli
 from medley import credentials, transcript
 from medley.cli import Verb, flag, group, switch
 from medley.cli.launch_options import Container
-from medley.cli.output import only_dry_run, output, say, show
+from medley.cli.output import only_dry_run, output, print_result, say, show
 from medley.cli.progress import watch
 from medley.cluster import checks, membership, node, ray, ray_watch
 from medley.cluster.node import NodeSpec
@@ -146,15 +145,13 @@ Examples:
         asked.stayed()
 
     def _say(self, address: str, secret: str, slots: int) -> None:
-        if self.as_json:
-            print(json.dumps({"head": address, "token": secret, "slots": slots}))
-            return
         more = f" --engine {self.part.engine}" if self.part.engine != "vllm" else ""
-        print(
+        text = (
             f"Ray head at {address}, {slots} slot{'s' if slots != 1 else ''} here. On each other host:\n\n"
             f"    ssh {address} cat {secret} | medley ray-worker {address} --token-file -{more}\n\n"
             "medley status shows who has joined; medley ray-stop ends it."
         )
+        print_result({"head": address, "token": secret, "slots": slots}, [text], as_json=self.as_json)
 
 
 class RayWorkerVerb(Verb):
@@ -202,13 +199,9 @@ Examples:
         with watch().stage(f"join {at}"), membership.begun(start.command, noted):
             ray_watch.require_reach(ours.environment, secret, end.address, at)
             membership.tell(ours.environment, secret, at, end.address, said)
-        if self.as_json:
-            print(json.dumps({"head": at, "address": end.address, "slots": ours.slots}))
-        else:
-            print(
-                f"joined {at} as {end.address} ({end.interface}) with {ours.slots} slot(s); "
-                "medley ray-stop leaves it"
-            )
+        table = {"head": at, "address": end.address, "slots": ours.slots}
+        place = f"{at} as {end.address} ({end.interface}) with {ours.slots} slot(s)"
+        print_result(table, [f"joined {place}; medley ray-stop leaves it"], as_json=self.as_json)
         asked.stayed()
 
     def _wired(self, found: Facts, there: Mapping[str, Any], nccl: tuple[int, ...]) -> HostNetwork:

@@ -53,7 +53,6 @@ class ServeOptions:
     host: str = switch(
         "--host ADDRESS",
         "0.0.0.0 opens it to the network; requests then need an API key",
-        str,
         default="127.0.0.1",
     )
     api_key: str | None = switch(

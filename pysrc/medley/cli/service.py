@@ -1,16 +1,15 @@
 """`medley service`."""
 
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Mapping
 from getpass import getuser
-from pathlib import Path
 
 import psutil
 
 from medley.cli import Verb, VerbOfVerbs, flag, switch
+from medley.cli.output import print_result
 from medley.cli.terminal import require_root
 from medley.cluster import self_command, systemd, units
 from medley.cluster.systemd import UNIT_FOLDER, service_names
@@ -112,15 +111,13 @@ Examples:
 
     def main(self, role: str = "") -> None:
         found = {name: systemd.state(name, system=True) for name in service_names(role or None)}
-        if self.as_json:
-            print(json.dumps({name: how and dataclasses.asdict(how) for name, how in found.items()}))
-            return
+        lines = []
         for name, how in found.items():
-            print(f"{name}: {_said(how)}")
-            if role:
-                print(Path(UNIT_FOLDER / f"{name}.service").read_text(encoding="utf-8"), end="")
-        if not found:
-            print("no service of medley's is installed here")
+            lines += [f"{name}: {_said(how)}"]
+            if role and not self.as_json:
+                lines += (UNIT_FOLDER / f"{name}.service").read_text(encoding="utf-8").splitlines()
+        table = {name: how and dataclasses.asdict(how) for name, how in found.items()}
+        print_result(table, lines or ["no service of medley's is installed here"], as_json=self.as_json)
 
 
 def _said(how: systemd.Shown | None) -> str:
