@@ -240,8 +240,9 @@ class Group(Generic[T]):
 def switch(
     typed: str,
     about: str,
-    check: Any = None,  # noqa: ANN401 - one of plumbum's checks of a word; None: as the field's type says
+    within: tuple[int, int] | None = None,
     *,
+    check: Any = None,  # noqa: ANN401 - one of plumbum's checks of a word; None: as the field's type says
     default: Any = None,  # noqa: ANN401 - of the field's own type
     **more: Any,  # noqa: ANN401 - plumbum's own, passed on
 ) -> Any:  # noqa: ANN401 - the field has its type
@@ -253,7 +254,7 @@ def switch(
 
     def made(its_type: Any) -> "cli.SwitchAttr[Any]":  # noqa: ANN401 - any type
         repeats = get_origin(its_type) in {list, tuple}
-        checked = check or _check(its_type)
+        checked = cli.Range(*within) if within else check or _check(its_type)
         return cli.SwitchAttr(names.split(", "), checked, default, repeats, argname, help=about, **more)
 
     return field(metadata={"switch": made})

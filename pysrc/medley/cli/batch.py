@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from plumbum import cli
-
 from medley import credentials
 from medley.cli import Verb, group, switch
 from medley.cli.output import output, print_result, say
@@ -46,17 +44,14 @@ Examples:
         ServeOptions, port=switch("--port PORT", "where its server listens; default: any free", default=0)
     )
     url: str | None = switch("--url URL", "a server that runs already, instead of one of its own")
-    at_once: int = switch(
-        "--at-once N", "requests that are under way at once", cli.Range(1, 4096), default=64
-    )
+    at_once: int = switch("--at-once N", "requests that are under way at once", (1, 4096), default=64)
 
     def main(self, model: str, source: str, answers: str, *flags: str) -> None:
         asked = self.options
         planning = replace(asked.planning, goal="throughput", concurrency=self.at_once)
         asked = replace(asked, port=asked.port or tcp.free_port(), planning=planning)
         if asked.dry_run:
-            told = output()
-            show_job(prepare(asked.of(model, flags, self.typed), told), told, as_json=asked.as_json)
+            show_job(asked.of(model, flags, self.typed), as_json=asked.as_json)
             return
         try:
             text = Path(source).read_bytes()

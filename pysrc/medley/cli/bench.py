@@ -4,8 +4,6 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from plumbum import cli
-
 from medley.cli import Verb, flag, group, output, switch
 from medley.cli.cluster_options import columns
 from medley.cli.output import print_result
@@ -29,53 +27,6 @@ class Plots:
             output.save(self.svg, page.document(records))
         if self.html is not None:
             output.save(self.html, page.page(*records) if len(records) == 1 else page.comparison(*records))
-
-
-@dataclass(frozen=True)
-class BenchOptions:
-    url: str | None = switch("--url URL", "the server's base; default: what this host serves")
-    engine: EngineName | None = switch(
-        "--engine ENGINE", "whose benchmark, with --url: vllm (the default) or sglang"
-    )
-    environment: str | None = switch(
-        "--env ENV", "of the benchmark: an engine environment, or your own virtualenv"
-    )
-    tokenizer: str | None = switch(
-        "--tokenizer MODEL", "a folder or ORG/NAME; default: what the server says it serves"
-    )
-    model: str | None = switch("--model NAME", "which of the server's models; default: its first")
-    key_file: str | None = switch(
-        "--api-key FILE", "the file of the server's key; default: its own, or MEDLEY_API_KEY"
-    )
-    concurrency: str = switch("--concurrency LIST", "streams at once", default="1,4,16")
-    repeats: int = switch("--repeats N", "runs of each", cli.Range(1, 100), default=3)
-    input_len: int = switch("--input-len TOKENS", "of each prompt", cli.Range(1, 10_000_000), default=512)
-    output_len: int = switch("--output-len TOKENS", "of each answer", cli.Range(2, 1_000_000), default=128)
-    requests: int | None = switch(
-        "--requests N", "in each run; default: 4 a stream, at least 8", cli.Range(1, 1_000_000)
-    )
-    seed: int | None = switch("--seed N", "of the prompts; default: by chance", cli.Range(0, 1 << 31))
-    timeout_s: int = switch(
-        "--timeout SECONDS", "how long a run may take", cli.Range(5, 86_400), default=1800
-    )
-    offline: bool = flag(
-        "--offline",
-        "no server: the engine's latency and throughput modes, as it would serve MODEL on this host",
-        excludes=["--url", "--tokenizer", "--model", "--api-key"],
-    )
-    dry_run: bool = flag("--dry-run", "print the commands; start nothing")
-    as_json: bool = flag("--json", "print one JSON object: the whole record")
-    plots: Plots = group(Plots)
-
-    def load(self) -> BenchLoad:
-        return BenchLoad(
-            concurrencies(self.concurrency),
-            self.repeats,
-            self.input_len,
-            self.output_len,
-            secrets.randbelow(1 << 30) if self.seed is None else self.seed,
-            self.requests,
-        )
 
 
 class BenchVerb(Verb):
@@ -102,60 +53,97 @@ Examples:
         "    {progname} history|show|compare [SWITCHES] …\n"
     )
 
-    options: BenchOptions = group(BenchOptions)
+    url: str | None = switch("--url URL", "the server's base; default: what this host serves")
+    engine: EngineName | None = switch(
+        "--engine ENGINE", "whose benchmark, with --url: vllm (the default) or sglang"
+    )
+    environment: str | None = switch(
+        "--env ENV", "of the benchmark: an engine environment, or your own virtualenv"
+    )
+    tokenizer: str | None = switch(
+        "--tokenizer MODEL", "a folder or ORG/NAME; default: what the server says it serves"
+    )
+    model: str | None = switch("--model NAME", "which of the server's models; default: its first")
+    key_file: str | None = switch(
+        "--api-key FILE", "the file of the server's key; default: its own, or MEDLEY_API_KEY"
+    )
+    concurrency: str = switch("--concurrency LIST", "streams at once", default="1,4,16")
+    repeats: int = switch("--repeats N", "runs of each", (1, 100), default=3)
+    input_len: int = switch("--input-len TOKENS", "of each prompt", (1, 10_000_000), default=512)
+    output_len: int = switch("--output-len TOKENS", "of each answer", (2, 1_000_000), default=128)
+    requests: int | None = switch(
+        "--requests N", "in each run; default: 4 a stream, at least 8", (1, 1_000_000)
+    )
+    seed: int | None = switch("--seed N", "of the prompts; default: by chance", (0, 1 << 31))
+    timeout_s: int = switch("--timeout SECONDS", "how long a run may take", (5, 86_400), default=1800)
+    offline: bool = flag(
+        "--offline",
+        "no server: the engine's latency and throughput modes, as it would serve MODEL on this host",
+        excludes=["--url", "--tokenizer", "--model", "--api-key"],
+    )
+    dry_run: bool = flag("--dry-run", "print the commands; start nothing")
+    as_json: bool = flag("--json", "print one JSON object: the whole record")
+    plots: Plots = group(Plots)
 
     def main(self, *words: str) -> None:
         if self.nested_command:
             return
-        asked = self.options
-        found = _offline(asked, words, self.typed) if asked.offline else _served(asked, words)
+        found = self._offline(words) if self.offline else self._served(words)
         if found:
-            asked.plots.draw(found)
-            print_result(found.table, report.lines(found), as_json=asked.as_json)
+            self.plots.draw(found)
+            print_result(found.table, report.lines(found), as_json=self.as_json)
 
+    def _served(self, words: tuple[str, ...]) -> Record | None:
+        if words:
+            raise Problem(
+                f"bench takes no model, and {words[0]!r} was given",
+                cause="it measures what is served already",
+                fix=f"medley serve {words[0]}, and in another terminal: medley bench; "
+                f"or: medley bench {words[0]} --offline",
+            )
+        load, seen = self._load(), watch()
+        server = (self.url, self.engine, self.environment, self.tokenizer, self.model, self.key_file)
+        found = find_target(TargetOptions(*server), seen)
+        require_room(load, found.served.model, found.longest)
+        if not self.dry_run:
+            return measure(found, load, self.timeout_s, seen)
+        for run in load.runs():
+            print(found.command(run, Path(f"bench-{run.concurrency}-{run.repeat}.json")))
+        return None
 
-def _served(asked: BenchOptions, words: tuple[str, ...]) -> Record | None:
-    if words:
-        raise Problem(
-            f"bench takes no model, and {words[0]!r} was given",
-            cause="it measures what is served already",
-            fix=f"medley serve {words[0]}, and in another terminal: medley bench; "
-            f"or: medley bench {words[0]} --offline",
+    def _offline(self, words: tuple[str, ...]) -> Record | None:
+        if not words or words[0].startswith("-"):
+            raise Problem(
+                "nothing says what is to be measured",
+                cause="without a server bench starts the engine itself",
+                fix="medley bench demo --offline",
+            )
+        load, seen = self._load(), watch()
+        found = offline_target(
+            words[0],
+            load,
+            self.engine or "vllm",
+            self.environment,
+            words[1:],
+            dry_run=self.dry_run,
+            typed=self.typed,
+            output=output.output(),
         )
-    load, seen = asked.load(), watch()
-    server = (asked.url, asked.engine, asked.environment, asked.tokenizer, asked.model, asked.key_file)
-    found = find_target(TargetOptions(*server), seen)
-    require_room(load, found.served.model, found.longest)
-    if not asked.dry_run:
-        return measure(found, load, asked.timeout_s, seen)
-    for run in load.runs():
-        print(found.command(run, Path(f"bench-{run.concurrency}-{run.repeat}.json")))
-    return None
+        if not self.dry_run:
+            return measure_offline(found, load, self.timeout_s, seen)
+        for mode, run in found.runs(load, seen):
+            print(found.command(mode, run, Path(f"{mode}-{run.concurrency}-{run.repeat}.json")))
+        return None
 
-
-def _offline(asked: BenchOptions, words: tuple[str, ...], typed: tuple[str, ...]) -> Record | None:
-    if not words or words[0].startswith("-"):
-        raise Problem(
-            "nothing says what is to be measured",
-            cause="without a server bench starts the engine itself",
-            fix="medley bench demo --offline",
+    def _load(self) -> BenchLoad:
+        return BenchLoad(
+            concurrencies(self.concurrency),
+            self.repeats,
+            self.input_len,
+            self.output_len,
+            secrets.randbelow(1 << 30) if self.seed is None else self.seed,
+            self.requests,
         )
-    load, seen = asked.load(), watch()
-    found = offline_target(
-        words[0],
-        load,
-        asked.engine or "vllm",
-        asked.environment,
-        words[1:],
-        dry_run=asked.dry_run,
-        typed=typed,
-        output=output.output(),
-    )
-    if not asked.dry_run:
-        return measure_offline(found, load, asked.timeout_s, seen)
-    for mode, run in found.runs(load, seen):
-        print(found.command(mode, run, Path(f"{mode}-{run.concurrency}-{run.repeat}.json")))
-    return None
 
 
 class BenchCompareVerb(Verb):

@@ -4,7 +4,6 @@ import json
 import sys
 from typing import Any, Literal
 
-from plumbum import cli
 from rich.table import Table
 
 from medley.cli import Verb, flag, switch
@@ -41,9 +40,9 @@ Examples:
     medley collective-test --limit 300         over a slow network
     medley collective-test --json
 """
-    hosts: int | None = switch("--hosts N", "over so many, this one first; default: all", cli.Range(2, 1024))
+    hosts: int | None = switch("--hosts N", "over so many, this one first; default: all", (2, 1024))
     sizes: str = switch("--sizes SIZES", "of messages, in bytes; K, M and G", default="8,64K,1M,16M")
-    limit: int = switch("--limit SECONDS", "of each step", cli.Range(5, 3600), default=60)
+    limit: int = switch("--limit SECONDS", "of each step", (5, 3600), default=60)
     only: Literal["speed", "wire"] | None = switch(
         "--only WHAT", "speed: of each host alone; wire: between them"
     )

@@ -32,24 +32,16 @@ class Planning:
         "--for GOAL", "latency (one stream's speed, the default), throughput, or context", default="latency"
     )
     concurrency: int | None = switch(
-        "--concurrency N",
-        f"streams at once; default: 1, and {THROUGHPUT_STREAMS} for throughput",
-        cli.Range(1, 4096),
+        "--concurrency N", f"streams at once; default: 1, and {THROUGHPUT_STREAMS} for throughput", (1, 4096)
     )
     context: int | None = switch(
         "--context TOKENS",
         "that must fit for each stream; default: 8192 must, and more is used where it fits",
-        cli.Range(16, 10_000_000),
+        (16, 10_000_000),
     )
-    tensor: int | None = switch(
-        "--tp N", "force tensor parallel: so many ranks share each layer", cli.Range(1, 64)
-    )
-    stages: int | None = switch(
-        "--pp N", "force pipeline parallel: stages of some layers each", cli.Range(1, 64)
-    )
-    replicas: int | None = switch(
-        "--dp N", "force replicas (data parallel): so many copies of all", cli.Range(1, 64)
-    )
+    tensor: int | None = switch("--tp N", "force tensor parallel: so many ranks share each layer", (1, 64))
+    stages: int | None = switch("--pp N", "force pipeline parallel: stages of some layers each", (1, 64))
+    replicas: int | None = switch("--dp N", "force replicas (data parallel): so many copies of all", (1, 64))
     transport: Literal["tcp", "rdma"] | None = switch(
         "--transport KIND", "tcp or rdma; default: what all hosts can"
     )
@@ -106,14 +98,10 @@ class Hosting:
     launcher: Launcher | None = switch(
         "--launcher LAUNCHER",
         "of ranks on several hosts: ray, the cluster's (the default on its head), or mp, by medley join",
-        cli.Set("ray", "mp", "solo"),  # those of several hosts first
+        check=cli.Set("ray", "mp", "solo"),  # those of several hosts first
     )
-    wait_s: int | None = switch(
-        "--wait SECONDS", "how long to wait for these hosts to join", cli.Range(0, 86_400)
-    )
-    join_port: int = switch(
-        "--join-port PORT", "where hosts join without Ray", cli.Range(1, 65_535), default=24_010
-    )
+    wait_s: int | None = switch("--wait SECONDS", "how long to wait for these hosts to join", (0, 86_400))
+    join_port: int = switch("--join-port PORT", "where hosts join without Ray", (1, 65_535), default=24_010)
     unplanned: bool = flag(
         "--unplanned", "cut it as --tp and --pp say, and leave it to the engine whether it fits"
     )

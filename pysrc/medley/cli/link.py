@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from plumbum import cli
-
 from medley import process
 from medley.cli import Verb, VerbOfVerbs, flag, switch
 from medley.cli.output import print_result
@@ -88,9 +86,9 @@ Examples:
 """
     serve: bool = flag("--serve", "be the far side, for some minutes")
     link: str | None = switch("--link LINK", "--serve on this interface or address")
-    minutes: int = switch("--minutes N", "--serve this long", cli.Range(1, 1440), default=10)
-    seconds: int = switch("--seconds N", "of TCP in each direction", cli.Range(1, 300), default=5)
-    streams: int = switch("--streams N", "of TCP side by side", cli.Range(1, 64), default=4)
+    minutes: int = switch("--minutes N", "--serve this long", (1, 1440), default=10)
+    seconds: int = switch("--seconds N", "of TCP in each direction", (1, 300), default=5)
+    streams: int = switch("--streams N", "of TCP side by side", (1, 64), default=4)
     tcp: bool = flag("--tcp", "leave RDMA out; say it on both hosts")
     as_json: bool = flag("--json", "print one JSON object")
 

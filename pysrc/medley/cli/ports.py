@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from socket import gethostname
 from typing import Literal
 
-from plumbum import cli
-
 from medley import process_identity
 from medley.cli import Verb, flag, switch
 from medley.cli.output import fit, print_result
@@ -23,7 +21,7 @@ from medley.network.fabric.types import NetworkOptions
 from medley.network.firewall import ClusterInterface, Program, Ranges
 from medley.network.ports import Port
 
-_PORT = cli.Range(1, 65_535)
+_PORT = (1, 65_535)
 
 
 class PortsVerb(Verb):

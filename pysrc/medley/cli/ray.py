@@ -9,8 +9,6 @@ from pathlib import Path
 from socket import gethostname
 from typing import Any
 
-from plumbum import cli
-
 from medley import credentials, transcript
 from medley.cli import Verb, flag, group, switch
 from medley.cli.launch_options import Container
@@ -64,9 +62,7 @@ class TakingPart:
         "--env ENV", "an engine environment, or your own virtualenv with Ray and vLLM"
     )
     engine: EngineName = switch("--engine ENGINE", "whose environment", default="vllm")
-    slots: int | None = switch(
-        "--slots N", "ranks this host takes; default: one for each GPU", cli.Range(1, 64)
-    )
+    slots: int | None = switch("--slots N", "ranks this host takes; default: one for each GPU", (1, 64))
     stay: bool = flag("--stay", "stay until Ray ends here, which is then said, and end it with Ctrl-C")
     dry_run: bool = flag("--dry-run", "print the command, and why it is as it is; start nothing")
 
@@ -246,9 +242,7 @@ Examples:
     token_file: TokenFile = group(TokenFile)
     kind: str | None = switch("--kind KIND", "take this host for that kind; see hosts/")
     own: str | None = switch("--env ENV", "an engine environment, or your own virtualenv")
-    wait: int = switch(
-        "--wait SECONDS", "how long the head may take to listen", cli.Range(0, 86_400), default=60
-    )
+    wait: int = switch("--wait SECONDS", "how long the head may take to listen", (0, 86_400), default=60)
     dry_run: bool = flag("--dry-run", "say what the head asks of this host, and leave again")
 
     def main(self, head: str) -> None:

@@ -4,21 +4,19 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
-from plumbum import cli
-
 from medley import serving
 from medley.cli import Verb, flag, group, switch
 from medley.cli.cluster_options import AtHead, typed_at, without
 from medley.cli.launch_options import TRUST, Container, Hosting, Planning, site
-from medley.cli.output import only_dry_run, output, show, show_steps
+from medley.cli.output import only_dry_run, output, print_result, show, show_steps
 from medley.cli.progress import watch
 from medley.cluster import self_command, unit_file, units
 from medley.cluster.unit_file import Restart, Unit
@@ -60,9 +58,7 @@ class ServeOptions:
         "requests must give the key in this file; none: no key; default: made where --host opens it",
     )
     served_name: str | None = switch("--served-model-name NAME", "the name that requests give")
-    timeout_s: int = switch(
-        "--timeout SECONDS", "how long until it must be ready", cli.Range(1, 86_400), default=1800
-    )
+    timeout_s: int = switch("--timeout SECONDS", "how long until it must be ready", (1, 86_400), default=1800)
     replayed: tuple[str, ...] = switch("--from FILE", "with --dry-run: on the hosts of these transcripts")
     dry_run: bool = flag("--dry-run", "print the command, and why it is as it is; start nothing")
     as_json: bool = flag(
@@ -98,13 +94,15 @@ class ServeOptions:
         )
 
 
-def show_job(job: Job, output: Output, *, as_json: bool) -> None:
+def show_job(options: Options, *, as_json: bool) -> None:
     """Print what would be started, and why."""
-    site = topology(job, output)
+    told = output()
+    job = prepare(options, told)
+    site = topology(job, told)
     if len(site.hosts) > 1 and not job.joined:
-        show_steps(hypothetical(job, site, output), as_json=as_json)
+        show_steps(hypothetical(job, site, told), as_json=as_json)
     else:
-        launch = launched(job, site, output).launch
+        launch = launched(job, site, told).launch
         show(launch.command, launch.why(), as_json=as_json)
 
 
@@ -143,36 +141,28 @@ Examples:
         )
         if elsewhere and (head := self.at_head.elsewhere()):
             return typed_at(head)
-        if self.detach and not asked.dry_run:
+        if asked.dry_run:
+            show_job(asked.of(model, flags, self.typed), as_json=asked.as_json)
+            return 0
+        if self.detach:
             return detached(asked.port, restart=self.restart)
-        restarts = self.restart and not asked.dry_run
-        with _resumed(asked.of(model, flags, self.typed), restarts=restarts) as options:
-            return _serve(options, asked, restarts=restarts)
-
-
-@contextmanager
-def _resumed(options: Options, *, restarts: bool) -> Iterator[Options]:
-    """Wait for as many hosts as the server ran over before it was cut off, where it restarts."""
-    from medley.serving.supervise import HOSTS_LIMIT_S, resumed
-
-    with resumed(options.listens.port, output().say) if restarts else nullcontext() as hosts:
-        if hosts and options.hosts is None:
-            options = replace(options, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)
-        yield options
+        return _serve(asked.of(model, flags, self.typed), asked, restarts=self.restart)
 
 
 def _serve(options: Options, asked: ServeOptions, *, restarts: bool) -> int:
-    told = output()
-    job = prepare(options, told)
-    from medley.serving.server import Served, run
+    from medley.serving.supervise import HOSTS_LIMIT_S, resumed
 
-    server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json))
-    if asked.dry_run:
-        show_job(job, told, as_json=asked.as_json)
-        return 0
-    if restarts and job.by != "mp":
-        _restarted(job, server, told)
-    return run(job, server, told)
+    told = output()
+    with resumed(options.listens.port, told.say) if restarts else nullcontext() as hosts:
+        if hosts and options.hosts is None:  # as many as it ran over before it was cut off
+            options = replace(options, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)
+        job = prepare(options, told)
+        from medley.serving.server import Served, run
+
+        server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json))
+        if restarts and job.by != "mp":
+            _restarted(job, server, told)
+        return run(job, server, told)
 
 
 def _restarted(job: Job, server: "Served", told: Output) -> NoReturn:
@@ -189,20 +179,15 @@ def _restarted(job: Job, server: "Served", told: Output) -> NoReturn:
 
 def ready(listens: Serving, completion: "api.Completion", seconds: float, *, as_json: bool) -> None:
     where, model, key = url(listens), listens.name, listens.key
-    if as_json:
-        print(
-            json.dumps({"url": where, "model": model, "pid": os.getpid(), "key": str(key) if key else None}),
-            flush=True,
-        )
-        return
+    table = {"url": where, "model": model, "pid": os.getpid(), "key": str(key) if key else None}
     header = f""" -H "Authorization: Bearer $(cat {quote(str(key))})\"""" if key else ""
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
-    print(
+    text = (
         f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion.text!r}\n\n"
         f"    curl {where}/chat/completions -H 'Content-Type: application/json'{header} -d '{body}'\n"
-        f'    medley ask "Hello"\n\nCtrl-C ends it.\n',
-        flush=True,
+        f'    medley ask "Hello"\n\nCtrl-C ends it.\n'
     )
+    print_result(table, [text], as_json=as_json)
 
 
 _LOOK_EVERY_S = 0.2

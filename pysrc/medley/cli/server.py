@@ -3,15 +3,13 @@
 import json
 import os
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
-
-from plumbum import cli
 
 from medley import credentials, serving
 from medley.cli import Verb, flag, group, switch
 from medley.cli.cluster_options import AtHead, Clustered, print_problems, typed_at
+from medley.cli.output import print_line
 from medley.cli.terminal import console as terminal
 from medley.cluster.fleet import Fleet
 from medley.errors import Problem
@@ -33,7 +31,7 @@ Examples:
 
     url: str | None = switch("--url URL", "the server's base, such as http://spark-1:8000/v1")
     model: str | None = switch("--model NAME", "which of the server's models; default: its first")
-    max_tokens: int | None = switch("--max-tokens N", "the answer's limit", cli.Range(1, 1_000_000))
+    max_tokens: int | None = switch("--max-tokens N", "the answer's limit", (1, 1_000_000))
     key_file: str | None = switch("--api-key FILE", "the file of the server's key; default: MEDLEY_API_KEY")
     stdin: bool = flag("--stdin", "add what stands on standard input to the message")
     as_json: bool = flag("--json", "print one JSON object: the answer and how fast it came")
@@ -114,7 +112,7 @@ Examples:
 """
     USAGE = "    {progname} [SWITCHES] [HOST...]\n"
     follow: bool = flag("-f, --follow", "go on with what comes, until Ctrl-C")
-    lines: int = switch("-n, --lines N", "so many of each host", cli.Range(0, 100_000), default=40)
+    lines: int = switch("-n, --lines N", "so many of each host", (0, 100_000), default=40)
 
     def main(self, *hosts: str) -> int:
         found = self.wanted(alone=True)
@@ -126,36 +124,22 @@ Examples:
             )
         if hosts:
             found = found.without(tuple(name for name in found.hosts if name not in hosts))
-        show = _Shown(list(found.hosts), sort=not self.follow)
-        with Fleet(found, on_note=show.line) as everyone:
+        width, paint = max(map(len, found.hosts)), _painted(list(found.hosts))
+        kept: list[tuple[str, str]] = []
+
+        def show(host: str, text: str) -> None:
+            """With the host before it."""
+            print_line(f"{paint(host)}{' ' * (width - len(host))}  {text}")
+
+        def keep(host: str, text: str) -> None:
+            kept.append((host, text))
+
+        with Fleet(found, on_note=show if self.follow else keep) as everyone:
             asked = {"lines": self.lines, "follow": self.follow}
             everyone.ask("log", lambda _: asked, limit_s=float("inf") if self.follow else 60)
-            show.rest()
+            for host, text in sorted(kept, key=lambda each: each[1].partition(" ")[0]):
+                show(host, text)
             return print_problems(everyone.failed.values())
-
-
-class _Shown:
-    """Each line with its host before it; sorted by time where all are there before the first is printed."""
-
-    def __init__(self, hosts: list[str], *, sort: bool) -> None:
-        self._width = max(map(len, hosts))
-        self._paint = _painted(hosts)
-        self._kept: list[tuple[str, str]] | None = [] if sort else None
-        self._lock = threading.Lock()
-
-    def line(self, host: str, text: str) -> None:
-        with self._lock:
-            if self._kept is None:
-                self._print(host, text)
-            else:
-                self._kept.append((host, text))
-
-    def rest(self) -> None:
-        for host, text in sorted(self._kept or (), key=lambda each: each[1].partition(" ")[0]):
-            self._print(host, text)
-
-    def _print(self, host: str, text: str) -> None:
-        print(f"{self._paint(host)}{' ' * (self._width - len(host))}  {text}", flush=True)
 
 
 def _painted(hosts: list[str]) -> Callable[[str], str]:
@@ -182,7 +166,7 @@ Examples:
     medley stop --port 8001
 """
     at_head: AtHead = group(AtHead)
-    port: int | None = switch("--port PORT", "that one alone; default: all", cli.Range(1, 65_535))
+    port: int | None = switch("--port PORT", "that one alone; default: all", (1, 65_535))
 
     def main(self) -> int:
         if head := self.at_head.elsewhere():

@@ -13,8 +13,6 @@ from pathlib import Path
 from shutil import get_terminal_size
 from socket import gethostname
 
-from plumbum import cli
-
 from medley import cluster
 from medley.cli import flag, switch, terminal
 from medley.cli.cluster_options import Clustered, print_problems
@@ -48,7 +46,7 @@ Examples:
     medley top --dashboard > grafana.json
 """
     USAGE = "    {progname} [SWITCHES] [ADDRESS:PORT]\n"
-    every: int = switch("--every S", "seconds between looks", cli.Range(1, 3600), default=2)
+    every: int = switch("--every S", "seconds between looks", (1, 3600), default=2)
     once: bool = flag("--once", "show one screen, of two looks a second apart, and end")
     as_json: bool = flag("--json", "print one JSON object a look; with --once one")
     web: bool = flag("--web", "serve it to browsers and to Prometheus at ADDRESS:PORT", excludes=_ALONE)
