@@ -26,6 +26,12 @@ class Clustered(Verb):
         return cluster.only(cluster.alone() if absent else cluster.read(self.cluster), tuple(self.without))
 
 
+def require_hosts(found: Cluster, names: Iterable[str], fix: str) -> None:
+    if unknown := [name for name in names if name not in found.hosts]:
+        cause = f"its hosts are {', '.join(found.hosts)}"
+        raise Problem(f"the cluster has no host {unknown[0]}", cause=cause, fix=fix)
+
+
 def print_problems(problems: Iterable[Problem]) -> int:
     """Print them all; the exit code is that of the first."""
     found = list(problems)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from medley.cli import flag, switch, terminal
 from medley.cli.cluster_options import Clustered, print_problems
-from medley.cli.output import fit, print_result
+from medley.cli.output import fit, print_result, say
 from medley.cli.progress import watch
 from medley.cluster.fleet import Fleet
 from medley.doctor import report
@@ -64,7 +64,7 @@ Examples:
 
         found = examined()
         if self.fix and self._mended(found, fleet):
-            print("medley: looking again", file=sys.stderr)
+            say("looking again")
             found = examined()
         return self._print(found)
 

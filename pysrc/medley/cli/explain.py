@@ -1,12 +1,11 @@
 """`medley explain`."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from medley.cli import Verb, flag, switch
-from medley.cli.output import fit, print_result
+from medley.cli.output import fit, print_result, say
 from medley.doctor.report import write as write_report
 from medley.errors import Problem
 from medley.explain import diagnosis
@@ -38,7 +37,7 @@ Examples:
     def main(self, *logs: str) -> int:
         found = explained(diagnosis.named_logs(logs) if logs else diagnosis.newest_logs())
         for warning in found.warnings:
-            print(f"medley: {warning}", file=sys.stderr)
+            say(warning)
         self._say_what_is_empty(found)
         written = None
         if self.report or found.unknown:
@@ -60,7 +59,7 @@ Examples:
                 "journalctl -u UNIT | medley explain -",
             )
         for name in empty:
-            print(f"medley: {name} is empty", file=sys.stderr)
+            say(f"{name} is empty")
 
 
 def _lines(found: Explained, written: Path | None) -> Iterator[str]:

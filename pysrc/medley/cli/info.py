@@ -8,7 +8,7 @@ from typing import Any
 
 from medley import config, own_version, transcript
 from medley.cli import Medley, Verb, command_tree, flag, shell_scripts, switch, terminal
-from medley.cli.output import print_result
+from medley.cli.output import print_result, say
 from medley.errors import Problem
 from medley.host.facts import Facts as Found
 from medley.host.kind import Kind, answers, facts_of, match_kind
@@ -104,7 +104,7 @@ Examples:
         bad = {path: problem for path, problem in wrong.items() if problem}
         if not self.as_json:
             for each in bad.values():
-                print(f"medley: {each}", file=sys.stderr)
+                say(each)
         table = {str(path): each and each.table for path, each in wrong.items()}
         print_result(table, [f"{len(wrong)} tables, {len(bad)} wrong"], as_json=self.as_json)
         return 1 if bad else 0

@@ -2,13 +2,12 @@
 
 import dataclasses
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from medley import process
 from medley.cli import Verb, VerbOfVerbs, flag, switch
-from medley.cli.output import print_result
+from medley.cli.output import print_result, say
 from medley.cli.progress import Plain, watch
 from medley.errors import Problem
 from medley.host import facts
@@ -124,7 +123,7 @@ Examples:
         table = {**dataclasses.asdict(found), "problems": [each.table for each in problems]}
         print_result(table, lines(found), as_json=self.as_json)
         for problem in () if self.as_json else problems:
-            print(f"medley: {problem}", file=sys.stderr)
+            say(problem)
         return 1 if problems else 0
 
 

@@ -86,7 +86,7 @@ def output() -> Output:
     return Output(watch(), say, print_line, _error)
 
 
-def say(text: str) -> None:
+def say(text: object) -> None:
     _error(f"medley: {text}")
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from medley import process_identity
 from medley.cli import Verb, flag, switch
-from medley.cli.output import fit, print_result
+from medley.cli.output import fit, print_result, say
 from medley.cluster import membership
 from medley.errors import Problem
 from medley.host import facts
@@ -77,9 +77,9 @@ Examples:
         rules = firewall.Rules(self._wires(found), closed, tuple(sorted(opened)))
         print(firewall.text(program, rules, undo=self.undo), end="")
         for note in () if self.undo else firewall.notes(rules, found.net, tcp.outside_ports()):
-            print(f"medley: {note}", file=sys.stderr)
+            say(note)
         if sys.stdout.isatty():
-            print(f"medley: nothing was changed; for that: … | {firewall.APPLIED[program]}", file=sys.stderr)
+            say(f"nothing was changed; for that: … | {firewall.APPLIED[program]}")
 
     def _wires(self, found: Facts) -> tuple[ClusterInterface, ...]:
         """Those that were named; else the one that the cluster is on, or would be."""
@@ -90,7 +90,7 @@ Examples:
         if joined := membership.noted():
             return firewall.wires([joined.interface], found.net)
         wired = per_host.head_network(gethostname(), found, NetworkOptions(), os.environ)
-        print(f"medley: {next(wired.said())}", file=sys.stderr)
+        say(next(wired.said()))
         return firewall.wires(wired.end.lanes or (wired.end.interface,), found.net)
 
 

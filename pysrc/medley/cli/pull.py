@@ -5,7 +5,7 @@ from pathlib import Path
 
 from medley import config, storage
 from medley.cli import flag, switch
-from medley.cli.cluster_options import Clustered, columns, print_problems, tables
+from medley.cli.cluster_options import Clustered, columns, print_problems, require_hosts, tables
 from medley.cli.output import print_result
 from medley.cli.progress import Bars
 from medley.cluster.bringup import Bringup
@@ -45,12 +45,7 @@ Examples:
                     cause="it is made on the spot, on each host by itself",
                     fix=f"medley serve {found.name}",
                 )
-        if origin and origin not in wanted.hosts:
-            raise Problem(
-                f"the cluster has no host {origin}",
-                cause=f"its hosts are {', '.join(wanted.hosts)}",
-                fix=f"--from {wanted.head}",
-            )
+        require_hosts(wanted, [origin] if origin else [], f"--from {wanted.head}")
         began, bars = time.monotonic(), Bars()
         with bars, Fleet(wanted, on_note=bars.of_host) as everyone:
             bringup = Bringup(everyone, bars)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from medley import credentials, serving
 from medley.cli import Verb, flag, group, switch
-from medley.cli.cluster_options import AtHead, Clustered, print_problems, typed_at
+from medley.cli.cluster_options import AtHead, Clustered, print_problems, require_hosts, typed_at
 from medley.cli.output import print_line
 from medley.cli.terminal import console as terminal
 from medley.cluster.fleet import Fleet
@@ -116,12 +116,7 @@ Examples:
 
     def main(self, *hosts: str) -> int:
         found = self.wanted(alone=True)
-        if unknown := [name for name in hosts if name not in found.hosts]:
-            raise Problem(
-                f"the cluster has no host {unknown[0]}",
-                cause=f"its hosts are {', '.join(found.hosts)}",
-                fix=f"medley logs {next(iter(found.hosts))}",
-            )
+        require_hosts(found, hosts, f"medley logs {next(iter(found.hosts))}")
         if hosts:
             found = found.without(tuple(name for name in found.hosts if name not in hosts))
         width, paint = max(map(len, found.hosts)), _painted(list(found.hosts))

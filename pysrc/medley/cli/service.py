@@ -2,14 +2,13 @@
 
 import dataclasses
 import os
-import sys
 from collections.abc import Mapping
 from getpass import getuser
 
 import psutil
 
 from medley.cli import Verb, VerbOfVerbs, flag, switch
-from medley.cli.output import print_result
+from medley.cli.output import print_result, say
 from medley.cli.terminal import require_root
 from medley.cluster import self_command, systemd, units
 from medley.cluster.systemd import UNIT_FOLDER, service_names
@@ -58,10 +57,10 @@ Examples:
             )
         made = systemd.Service(found, words, user, self_command.own_command(), env)
         if self.dry_run:
-            print(f"medley: {made.file}:", file=sys.stderr)
+            say(f"{made.file}:")
             print(made.text, end="")
             for command in systemd.install_commands(made.name):
-                print(f"medley: then: {command}", file=sys.stderr)
+                say(f"then: {command}")
             return
         require_root("install a service")
         systemd.install_service(made)

@@ -16,6 +16,7 @@ from socket import gethostname
 from medley import cluster
 from medley.cli import flag, switch, terminal
 from medley.cli.cluster_options import Clustered, print_problems
+from medley.cli.output import say
 from medley.cluster import remote
 from medley.cluster.fleet import connection
 from medley.errors import Problem
@@ -90,7 +91,7 @@ Examples:
         ):
             print(f"{found.url}  for browsers; {found.url}metrics for Prometheus; Ctrl-C ends it", flush=True)
             if self.opened:
-                print(f"medley: {monitor_web.opens(found)}", file=sys.stderr)
+                say(monitor_web.opens(found))
             while True:
                 time.sleep(3600)
 
@@ -150,7 +151,7 @@ def show(screen: Callable[[], view.Screen]) -> None:
 def _unseen_typing() -> Iterator[Callable[[float], bytes]]:
     """Keys come at once and are not shown; the function waits so long for some. Ctrl-C interrupts as ever."""
     if not sys.stdin.isatty():
-        yield _none
+        yield partial(_typed, [])
         return
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
@@ -159,18 +160,13 @@ def _unseen_typing() -> Iterator[Callable[[float], bytes]]:
     changed[6][termios.VSUSP] = b"\0"  # a shell would be shown in the middle of our screen
     termios.tcsetattr(keyboard, termios.TCSADRAIN, changed)
     try:
-        yield lambda limit_s: _typed(keyboard, limit_s)
+        yield partial(_typed, [keyboard])
     finally:
         # What was typed to us is not for the shell.
         termios.tcsetattr(keyboard, termios.TCSAFLUSH, before)
 
 
-def _typed(keyboard: int, limit_s: float) -> bytes:
-    if not select.select([keyboard], [], [], limit_s)[0]:
-        return b""
-    return os.read(keyboard, 64) or b"q"  # the terminal is gone
-
-
-def _none(limit_s: float) -> bytes:
-    time.sleep(limit_s)
+def _typed(keyboards: list[int], limit_s: float) -> bytes:
+    for keyboard in select.select(keyboards, [], [], limit_s)[0]:
+        return os.read(keyboard, 64) or b"q"  # the terminal is gone
     return b""

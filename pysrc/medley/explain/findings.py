@@ -90,9 +90,9 @@ class FoundFailure:
     def confidence(self) -> Confidence:
         return "low" if self.hit.failure.symptom else self.hit.failure.confidence
 
-    def problem(self, status: int = 1) -> Problem:
+    def problem(self) -> Problem:
         what, cause, fix = self.hit.failure.told(self.hit.found)
-        return Problem(what, cause=cause or shown(self.hit.line.text), fix=fix, status=status)
+        return Problem(what, cause=cause or shown(self.hit.line.text), fix=fix)
 
     @property
     def table(self) -> dict[str, Any]:
