@@ -1,4 +1,4 @@
-"""Switches for cluster.toml, token file, wire, detaching and running on the head."""
+"""The switches for cluster.toml; a verb typed at the head; problems and tables of several hosts."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence

@@ -69,7 +69,16 @@ Examples:
             self._close(self.firewall, ports.closed(found))
             return
         chosen = tuple(each for each in found if not roles or set(each.roles) & set(roles))
-        _show(chosen, as_json=self.as_json)
+        outside = sorted(tcp.outside_ports())
+        rows = [
+            {
+                **dataclasses.asdict(each),
+                "outside": each.outside,
+                "now": [number for number in outside if each.outside and each.first <= number <= each.last],
+            }
+            for each in chosen
+        ]
+        print_result({"ports": rows}, map(fit, _lines(chosen)), as_json=self.as_json)
 
     def _close(self, program: Program, closed: Ranges) -> None:
         found = facts.facts(answers())
@@ -92,19 +101,6 @@ Examples:
         wired = per_host.head_network(gethostname(), found, NetworkOptions(), os.environ)
         say(next(wired.said()))
         return firewall.wires(wired.end.lanes or (wired.end.interface,), found.net)
-
-
-def _show(found: tuple[Port, ...], *, as_json: bool) -> None:
-    outside = sorted(tcp.outside_ports())
-    rows = [
-        {
-            **dataclasses.asdict(each),
-            "outside": each.outside,
-            "now": [number for number in outside if each.outside and each.first <= number <= each.last],
-        }
-        for each in found
-    ]
-    print_result({"ports": rows}, map(fit, _lines(found)), as_json=as_json)
 
 
 def _lines(found: tuple[Port, ...]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from getpass import getuser
 
 import psutil
@@ -13,8 +14,6 @@ from medley.cli.terminal import require_root
 from medley.cluster import self_command, systemd, units
 from medley.cluster.systemd import UNIT_FOLDER, service_names
 from medley.errors import Problem
-
-_ROLES = "ROLE is head, worker or serve."
 
 
 class ServiceVerb(VerbOfVerbs):
@@ -69,8 +68,8 @@ Examples:
 
 class ServiceRemoveVerb(Verb):
     USAGE = "    {progname} ROLE|NAME\n"
-    DESCRIPTION_MORE = f"""
-{_ROLES} Of several servers NAME is one, as show has it. It can be said twice.
+    DESCRIPTION_MORE = """
+ROLE is head, worker or serve. Of several servers NAME is one, as show has it. It can be said twice.
 
 Examples:
     sudo medley service remove worker
@@ -129,12 +128,10 @@ def _said(how: systemd.Shown | None) -> str:
 
 def _typed_in() -> Mapping[str, str]:
     """The environment of who typed it, which is sudo's own; what sudo starts has little of it."""
-    if "SUDO_USER" not in os.environ:
-        return os.environ
-    try:
-        return psutil.Process(os.getppid()).environ()
-    except psutil.Error:  # it is another user's
-        return os.environ
+    if "SUDO_USER" in os.environ:
+        with suppress(psutil.Error):  # it is another user's
+            return psutil.Process(os.getppid()).environ()
+    return os.environ
 
 
 def _variables(given: list[str]) -> dict[str, str]:
