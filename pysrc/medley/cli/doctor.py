@@ -2,6 +2,7 @@
 
 import platform
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 
 from medley.cli import flag, switch, terminal
@@ -51,9 +52,7 @@ Examples:
         if files:
             return self._print(self._examined(of_transcripts(answers_by_host(files)), files))
         meant = wanted(self.cluster, tuple(self.without))
-        if meant is None:
-            return self._answer(None)
-        with Fleet(meant, watch()) as fleet:
+        with Fleet(meant, watch()) if meant else nullcontext() as fleet:
             return self._answer(fleet)
 
     def _answer(self, fleet: Fleet | None) -> int:
