@@ -3,7 +3,8 @@
 import difflib
 import re
 from dataclasses import Field, field, fields
-from typing import Any, Generic, TypeVar
+from types import NoneType
+from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
 from plumbum import cli
 from plumbum.cli import switches
@@ -136,9 +137,12 @@ class Verb(cli.Application):
     def __init_subclass__(cls) -> None:
         """Take the description, and the verbs below this one, from the table; make switches of its fields."""
         super().__init_subclass__()
+        if more := vars(cls).get("DESCRIPTION_MORE"):
+            # plumbum starts a line of its help anew only at a bullet; of these, / alone is not printed.
+            cls.DESCRIPTION_MORE = re.sub(r"(?m)^ {4}(?!/)", "    /", f"{more}\n")
         for name, each in list(vars(cls).items()):
             if isinstance(each, Field):
-                setattr(cls, name, part := each.metadata["switch"])
+                setattr(cls, name, part := each.metadata["switch"](cls.__annotations__[name]))
                 if isinstance(part, Group):
                     part.__set_name__(cls, name)
         for words, about in VERBS.items():
@@ -203,21 +207,21 @@ class VerbOfVerbs(Verb):
 
     USAGE = "    {progname} SUBCOMMAND [SWITCHES] ...\n"
 
-    def main(self) -> int:
+    def main(self) -> None:
         if not self.nested_command:
             self.help()
-        return 0
 
 
 class Group(Generic[T]):
     """Declare the fields of a dataclass as switches of a verb; read, it is their values.
 
-    Each field is a `switch`, a `flag` or a `group`; `instead` has another switch for a field in this verb.
+    Each field is a `switch`, a `flag` or a `group`, or `instead` has one for it in this verb.
     """
 
-    def __init__(self, of: type[T], **instead: "cli.SwitchAttr[Any]") -> None:
+    def __init__(self, of: type[T], **instead: "Field[Any]") -> None:
         self._of = of
-        self._parts = {each.name: instead.get(each.name) or each.metadata["switch"] for each in fields(of)}  # type: ignore[arg-type]  # always a dataclass
+        own = {each.name: (instead.get(each.name, each), each.type) for each in fields(of)}  # type: ignore[arg-type]  # always a dataclass
+        self._parts = {name: part.metadata["switch"](its_type) for name, (part, its_type) in own.items()}
 
     def __set_name__(self, verb: type, name: str) -> None:
         for part_name, part in self._parts.items():
@@ -234,52 +238,61 @@ class Group(Generic[T]):
 
 
 def switch(
-    name: str | list[str],
-    argtype: Any = str,  # noqa: ANN401 - a type, or one of plumbum's checks of a word
+    typed: str,
+    about: str,
+    within: tuple[int, int] | None = None,
+    *,
+    check: Any = None,  # noqa: ANN401 - one of plumbum's checks of a word; None: as the field's type says
     default: Any = None,  # noqa: ANN401 - of the field's own type
     **more: Any,  # noqa: ANN401 - plumbum's own, passed on
 ) -> Any:  # noqa: ANN401 - the field has its type
-    """Return a dataclass's field that is a switch of a verb."""
-    found = cli.SwitchAttr(name, argtype, default, **more)
-    return field(default=() if more.get("list") else default, metadata={"switch": found})
+    """Return a field that is a switch of a verb, `typed` as in "-n, --lines N".
+
+    Where the field is a list or a tuple it may be typed several times.
+    """
+    names, _, argname = typed.rpartition(" ")
+
+    def made(its_type: Any) -> "cli.SwitchAttr[Any]":  # noqa: ANN401 - any type
+        repeats = get_origin(its_type) in {list, tuple}
+        checked = cli.Range(*within) if within else check or _check(its_type)
+        return cli.SwitchAttr(names.split(", "), checked, default, repeats, argname, help=about, **more)
+
+    return field(metadata={"switch": made})
 
 
-def flag(name: str | list[str], **more: Any) -> Any:  # noqa: ANN401 - as above
-    """Return a dataclass's field that is a switch without a word."""
-    return field(default=False, metadata={"switch": cli.Flag(name, **more)})
+def _check(its_type: Any) -> Any:  # noqa: ANN401 - any type
+    """Return what reads a word as this type, or as what it is a list or an option of."""
+    if get_origin(its_type) is Literal:
+        return cli.Set(*get_args(its_type))
+    inner = [each for each in get_args(its_type) if each not in {NoneType, ...}]
+    return _check(inner[0]) if inner else its_type
 
 
-def group(of: type[T], **instead: "cli.SwitchAttr[Any]") -> Any:  # noqa: ANN401 - as above
-    """Return a dataclass's field that is a group of switches."""
-    return field(default_factory=of, metadata={"switch": Group(of, **instead)})
+def flag(typed: str, about: str, **more: Any) -> Any:  # noqa: ANN401 - as above
+    """Return a field that is a switch without a word."""
+    return field(metadata={"switch": lambda _: cli.Flag(typed.split(", "), help=about, **more)})
+
+
+def group(of: type[T], **instead: Any) -> Any:  # noqa: ANN401 - as above
+    """Return a field that is a group of switches."""
+    return field(metadata={"switch": lambda _: Group(of, **instead)})
 
 
 # plumbum's own knows the switches of `medley` alone, whatever the verb: see `medley completion`.
 Verb.unbind_switches("completions")
 
 
-class Medley(Verb):
+class Medley(VerbOfVerbs):
     """One LLM server out of the NVIDIA boxes you own."""
 
     PROGNAME = "medley"
     VERSION = property(lambda _: own_version())  # it is read from a file: only where it is shown
     DESCRIPTION = "One LLM server out of the NVIDIA boxes you own."
-    # plumbum starts a line of its help anew only at a bullet; of these, / alone is not printed.
     DESCRIPTION_MORE = """
 Examples:
-    /medley facts            what this host is
-    /medley serve demo       serve a tiny model made on the spot, without a GPU
-    /medley ask "Hello"      talk to it, from another terminal
-    /medley serve --help     more about a verb
-
+    medley facts            what this host is
+    medley serve demo       serve a tiny model made on the spot, without a GPU
+    medley ask "Hello"      talk to it, from another terminal
+    medley serve --help     more about a verb
 """
     USAGE = "    {progname} VERB [SWITCHES] ...\n"
-
-    def main(self, *words: str) -> int:
-        """Without a verb; plumbum calls this before a verb's own main, too."""
-        if self.nested_command:
-            return 0
-        if words:
-            raise self.no_verb(words[0])
-        self.help()
-        return 0

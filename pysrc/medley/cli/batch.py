@@ -1,6 +1,5 @@
 """`medley batch`."""
 
-import json
 import os
 import sys
 import time
@@ -10,11 +9,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from plumbum import cli
-
 from medley import credentials
 from medley.cli import Verb, group, switch
-from medley.cli.output import output, say
+from medley.cli.output import output, print_result, say
 from medley.cli.serve import ServeOptions, ready, show_job
 from medley.cli.terminal import console
 from medley.errors import Problem, in_words
@@ -36,34 +33,25 @@ refuses, by number. The same command again goes on where the last one stopped, h
 answered twice, none is lost. MODEL is planned for throughput and served as serve does it, for this run alone.
 
 Examples:
-    /medley batch demo in.jsonl out.jsonl
-    /medley batch gpt-oss-120b in.jsonl out.jsonl --at-once 128 --context 8192
-    /medley batch gpt-oss-120b in.jsonl out.jsonl --url http://127.0.0.1:8000/v1
-
+    medley batch demo in.jsonl out.jsonl
+    medley batch gpt-oss-120b in.jsonl out.jsonl --at-once 128 --context 8192
+    medley batch gpt-oss-120b in.jsonl out.jsonl --url http://127.0.0.1:8000/v1
 """
     USAGE = "    {progname} [SWITCHES] MODEL IN OUT [-- ENGINE FLAGS]\n"
     HINT = "the engine's own flags come after --: medley batch MODEL IN OUT -- --max-model-len 8192"
 
     options: ServeOptions = group(
-        ServeOptions,
-        port=cli.SwitchAttr(
-            "--port", int, 0, argname="PORT", help="where its server listens; default: any free"
-        ),
+        ServeOptions, port=switch("--port PORT", "where its server listens; default: any free", default=0)
     )
-    url: str | None = switch(
-        "--url", argname="URL", help="a server that runs already, instead of one of its own"
-    )
-    at_once: int = switch(
-        "--at-once", cli.Range(1, 4096), 64, argname="N", help="requests that are under way at once"
-    )
+    url: str | None = switch("--url URL", "a server that runs already, instead of one of its own")
+    at_once: int = switch("--at-once N", "requests that are under way at once", (1, 4096), default=64)
 
     def main(self, model: str, source: str, answers: str, *flags: str) -> None:
         asked = self.options
         planning = replace(asked.planning, goal="throughput", concurrency=self.at_once)
         asked = replace(asked, port=asked.port or tcp.free_port(), planning=planning)
         if asked.dry_run:
-            told = output()
-            show_job(prepare(asked.of(model, flags, self.typed), told), told, as_json=asked.as_json)
+            show_job(asked.of(model, flags, self.typed), as_json=asked.as_json)
             return
         try:
             text = Path(source).read_bytes()
@@ -104,13 +92,12 @@ Examples:
     def _end(self, book: Book, progress: BatchProgress, bad: int) -> None:
         refused = book.refused + progress.refused
         done = len(book.done) - refused
-        if self.options.as_json:
-            files = {"answers": str(book.answers), "errors": str(book.errors)}
-            print(json.dumps({"answered": done, "refused": refused, "wrong": bad, **files}))
-            return
-        print(f"{done} answered in {book.answers}")
+        files = {"answers": str(book.answers), "errors": str(book.errors)}
+        lines = [f"{done} answered in {book.answers}"]
         if refused or bad:
-            print(f"wrong lines: {bad}, refused requests: {refused}; {book.errors} says which and why")
+            lines += [f"wrong lines: {bad}, refused requests: {refused}; {book.errors} says which and why"]
+        table = {"answered": done, "refused": refused, "wrong": bad, **files}
+        print_result(table, lines, as_json=self.options.as_json)
 
 
 @contextmanager

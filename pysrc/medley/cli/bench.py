@@ -1,14 +1,12 @@
 """`medley bench`: measure; `history`, `show` and `compare` what was measured."""
 
-import json
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from plumbum import cli
-
 from medley.cli import Verb, flag, group, output, switch
 from medley.cli.cluster_options import columns
+from medley.cli.output import print_result
 from medley.cli.progress import watch
 from medley.errors import Problem
 from medley.measurement.bench import BenchLoad, compare, concurrencies, page, record, report
@@ -20,10 +18,8 @@ from medley.schema import EngineName
 
 @dataclass(frozen=True)
 class Plots:
-    svg: str | None = switch("--svg", argname="FILE", help="write plots to this file, as a picture")
-    html: str | None = switch(
-        "--html", argname="FILE", help="write a page to this file, which needs no network"
-    )
+    svg: str | None = switch("--svg FILE", "write plots to this file, as a picture")
+    html: str | None = switch("--html FILE", "write a page to this file, which needs no network")
 
     def draw(self, *records: Record) -> None:
         """Of one, or of two compared."""
@@ -31,69 +27,6 @@ class Plots:
             output.save(self.svg, page.document(records))
         if self.html is not None:
             output.save(self.html, page.page(*records) if len(records) == 1 else page.comparison(*records))
-
-
-@dataclass(frozen=True)
-class BenchOptions:
-    url: str | None = switch("--url", argname="URL", help="the server's base; default: what this host serves")
-    engine: EngineName | None = switch(
-        "--engine",
-        cli.Set("vllm", "sglang"),
-        argname="ENGINE",
-        help="whose benchmark, with --url: vllm (the default) or sglang",
-    )
-    environment: str | None = switch(
-        "--env", argname="ENV", help="of the benchmark: an engine environment, or your own virtualenv"
-    )
-    tokenizer: str | None = switch(
-        "--tokenizer", argname="MODEL", help="a folder or ORG/NAME; default: what the server says it serves"
-    )
-    model: str | None = switch(
-        "--model", argname="NAME", help="which of the server's models; default: its first"
-    )
-    key_file: str | None = switch(
-        "--api-key",
-        argname="FILE",
-        help="the file of the server's key; default: its own, or MEDLEY_API_KEY",
-    )
-    concurrency: str = switch("--concurrency", str, "1,4,16", argname="LIST", help="streams at once")
-    repeats: int = switch("--repeats", cli.Range(1, 100), 3, argname="N", help="runs of each")
-    input_len: int = switch(
-        "--input-len", cli.Range(1, 10_000_000), 512, argname="TOKENS", help="of each prompt"
-    )
-    output_len: int = switch(
-        "--output-len", cli.Range(2, 1_000_000), 128, argname="TOKENS", help="of each answer"
-    )
-    requests: int | None = switch(
-        "--requests",
-        cli.Range(1, 1_000_000),
-        argname="N",
-        help="in each run; default: 4 a stream, at least 8",
-    )
-    seed: int | None = switch(
-        "--seed", cli.Range(0, 1 << 31), argname="N", help="of the prompts; default: by chance"
-    )
-    timeout_s: int = switch(
-        "--timeout", cli.Range(5, 86_400), 1800, argname="SECONDS", help="how long a run may take"
-    )
-    offline: bool = flag(
-        "--offline",
-        excludes=["--url", "--tokenizer", "--model", "--api-key"],
-        help="no server: the engine's latency and throughput modes, as it would serve MODEL on this host",
-    )
-    dry_run: bool = flag("--dry-run", help="print the commands; start nothing")
-    as_json: bool = flag("--json", help="print one JSON object: the whole record")
-    plots: Plots = group(Plots)
-
-    def load(self) -> BenchLoad:
-        return BenchLoad(
-            concurrencies(self.concurrency),
-            self.repeats,
-            self.input_len,
-            self.output_len,
-            secrets.randbelow(1 << 30) if self.seed is None else self.seed,
-            self.requests,
-        )
 
 
 class BenchVerb(Verb):
@@ -104,16 +37,15 @@ read again what it has read before. What was measured is kept after each run, wi
 the hosts' facts (redacted) and the load, in ~/.local/state/medley/bench; Ctrl-C loses nothing of it.
 
 Examples:
-    /medley bench
-    /medley bench --concurrency 1,8,64 --input-len 2048 --output-len 256
-    /medley bench --url http://spark-1:8000/v1 --tokenizer Qwen/Qwen3-8B
-    /medley bench --html bench.html
-    /medley bench demo --offline --concurrency 1,8
-    /medley bench --dry-run
-    /medley bench history
-    /medley bench show last
-    /medley bench compare last-1 last
-
+    medley bench
+    medley bench --concurrency 1,8,64 --input-len 2048 --output-len 256
+    medley bench --url http://spark-1:8000/v1 --tokenizer Qwen/Qwen3-8B
+    medley bench --html bench.html
+    medley bench demo --offline --concurrency 1,8
+    medley bench --dry-run
+    medley bench history
+    medley bench show last
+    medley bench compare last-1 last
 """
     USAGE = (
         "    {progname} [SWITCHES]\n"
@@ -121,65 +53,97 @@ Examples:
         "    {progname} history|show|compare [SWITCHES] …\n"
     )
 
-    options: BenchOptions = group(BenchOptions)
-
-    def main(self, *words: str) -> int:
-        if self.nested_command:
-            return 0
-        asked = self.options
-        found = _offline(asked, words, self.typed) if asked.offline else _served(asked, words)
-        if found:
-            asked.plots.draw(found)
-            _print_record(found, as_json=asked.as_json)
-        return 0
-
-
-def _served(asked: BenchOptions, words: tuple[str, ...]) -> Record | None:
-    if words:
-        raise Problem(
-            f"bench takes no model, and {words[0]!r} was given",
-            cause="it measures what is served already",
-            fix=f"medley serve {words[0]}, and in another terminal: medley bench; "
-            f"or: medley bench {words[0]} --offline",
-        )
-    load, seen = asked.load(), watch()
-    server = (asked.url, asked.engine, asked.environment, asked.tokenizer, asked.model, asked.key_file)
-    found = find_target(TargetOptions(*server), seen)
-    require_room(load, found.served.model, found.longest)
-    if not asked.dry_run:
-        return measure(found, load, asked.timeout_s, seen)
-    for run in load.runs():
-        print(found.command(run, Path(f"bench-{run.concurrency}-{run.repeat}.json")))
-    return None
-
-
-def _offline(asked: BenchOptions, words: tuple[str, ...], typed: tuple[str, ...]) -> Record | None:
-    if not words or words[0].startswith("-"):
-        raise Problem(
-            "nothing says what is to be measured",
-            cause="without a server bench starts the engine itself",
-            fix="medley bench demo --offline",
-        )
-    load, seen = asked.load(), watch()
-    found = offline_target(
-        words[0],
-        load,
-        asked.engine or "vllm",
-        asked.environment,
-        words[1:],
-        dry_run=asked.dry_run,
-        typed=typed,
-        output=output.output(),
+    url: str | None = switch("--url URL", "the server's base; default: what this host serves")
+    engine: EngineName | None = switch(
+        "--engine ENGINE", "whose benchmark, with --url: vllm (the default) or sglang"
     )
-    if not asked.dry_run:
-        return measure_offline(found, load, asked.timeout_s, seen)
-    for mode, run in found.runs(load, seen):
-        print(found.command(mode, run, Path(f"{mode}-{run.concurrency}-{run.repeat}.json")))
-    return None
+    environment: str | None = switch(
+        "--env ENV", "of the benchmark: an engine environment, or your own virtualenv"
+    )
+    tokenizer: str | None = switch(
+        "--tokenizer MODEL", "a folder or ORG/NAME; default: what the server says it serves"
+    )
+    model: str | None = switch("--model NAME", "which of the server's models; default: its first")
+    key_file: str | None = switch(
+        "--api-key FILE", "the file of the server's key; default: its own, or MEDLEY_API_KEY"
+    )
+    concurrency: str = switch("--concurrency LIST", "streams at once", default="1,4,16")
+    repeats: int = switch("--repeats N", "runs of each", (1, 100), default=3)
+    input_len: int = switch("--input-len TOKENS", "of each prompt", (1, 10_000_000), default=512)
+    output_len: int = switch("--output-len TOKENS", "of each answer", (2, 1_000_000), default=128)
+    requests: int | None = switch(
+        "--requests N", "in each run; default: 4 a stream, at least 8", (1, 1_000_000)
+    )
+    seed: int | None = switch("--seed N", "of the prompts; default: by chance", (0, 1 << 31))
+    timeout_s: int = switch("--timeout SECONDS", "how long a run may take", (5, 86_400), default=1800)
+    offline: bool = flag(
+        "--offline",
+        "no server: the engine's latency and throughput modes, as it would serve MODEL on this host",
+        excludes=["--url", "--tokenizer", "--model", "--api-key"],
+    )
+    dry_run: bool = flag("--dry-run", "print the commands; start nothing")
+    as_json: bool = flag("--json", "print one JSON object: the whole record")
+    plots: Plots = group(Plots)
 
+    def main(self, *words: str) -> None:
+        if self.nested_command:
+            return
+        found = self._offline(words) if self.offline else self._served(words)
+        if found:
+            self.plots.draw(found)
+            print_result(found.table, report.lines(found), as_json=self.as_json)
 
-def _print_record(found: Record, *, as_json: bool) -> None:
-    print(json.dumps(found.table) if as_json else "\n".join(report.lines(found)))
+    def _served(self, words: tuple[str, ...]) -> Record | None:
+        if words:
+            raise Problem(
+                f"bench takes no model, and {words[0]!r} was given",
+                cause="it measures what is served already",
+                fix=f"medley serve {words[0]}, and in another terminal: medley bench; "
+                f"or: medley bench {words[0]} --offline",
+            )
+        load, seen = self._load(), watch()
+        server = (self.url, self.engine, self.environment, self.tokenizer, self.model, self.key_file)
+        found = find_target(TargetOptions(*server), seen)
+        require_room(load, found.served.model, found.longest)
+        if not self.dry_run:
+            return measure(found, load, self.timeout_s, seen)
+        for run in load.runs():
+            print(found.command(run, Path(f"bench-{run.concurrency}-{run.repeat}.json")))
+        return None
+
+    def _offline(self, words: tuple[str, ...]) -> Record | None:
+        if not words or words[0].startswith("-"):
+            raise Problem(
+                "nothing says what is to be measured",
+                cause="without a server bench starts the engine itself",
+                fix="medley bench demo --offline",
+            )
+        load, seen = self._load(), watch()
+        found = offline_target(
+            words[0],
+            load,
+            self.engine or "vllm",
+            self.environment,
+            words[1:],
+            dry_run=self.dry_run,
+            typed=self.typed,
+            output=output.output(),
+        )
+        if not self.dry_run:
+            return measure_offline(found, load, self.timeout_s, seen)
+        for mode, run in found.runs(load, seen):
+            print(found.command(mode, run, Path(f"{mode}-{run.concurrency}-{run.repeat}.json")))
+        return None
+
+    def _load(self) -> BenchLoad:
+        return BenchLoad(
+            concurrencies(self.concurrency),
+            self.repeats,
+            self.input_len,
+            self.output_len,
+            secrets.randbelow(1 << 30) if self.seed is None else self.seed,
+            self.requests,
+        )
 
 
 class BenchCompareVerb(Verb):
@@ -188,24 +152,21 @@ A ratio is the second's by the first's, with the least and the most that their r
 one lie among those of the other it is "within the spread": no difference that these runs could show.
 
 Examples:
-    /medley bench compare last-1 last
-    /medley bench compare last-1 last --html compared.html
-    /medley bench compare 20261121 ./sent-by-ann.json --json
-
+    medley bench compare last-1 last
+    medley bench compare last-1 last --html compared.html
+    medley bench compare 20261121 ./sent-by-ann.json --json
 """
     USAGE = "    {progname} [SWITCHES] FIRST SECOND\n"
     plots: Plots = group(Plots)
-    as_json: bool = flag("--json", help="print one JSON object")
+    as_json: bool = flag("--json", "print one JSON object")
 
     def main(self, first: str, second: str) -> None:
         one, two = record.find(first), record.find(second)
         found = compare.compare(one, two)
         self.plots.draw(one, two)
-        if self.as_json:
-            table = {"first": one.id, "second": two.id, "differs": compare.differing(one, two)}
-            print(json.dumps({**table, "results": [each.table for each in found]}))
-            return
-        print("\n".join(compare.lines(one, two, found)))
+        about = {"first": one.id, "second": two.id, "differs": compare.differing(one, two)}
+        table = {**about, "results": [each.table for each in found]}
+        print_result(table, compare.lines(one, two, found), as_json=self.as_json)
 
 
 class BenchHistoryVerb(Verb):
@@ -213,21 +174,15 @@ class BenchHistoryVerb(Verb):
 Each is a file in ~/.local/state/medley/bench; to forget one, remove it.
 
 Examples:
-    /medley bench history
-    /medley bench history --json
-
+    medley bench history
+    medley bench history --json
 """
-    as_json: bool = flag("--json", help="print one JSON list")
+    as_json: bool = flag("--json", "print one JSON list")
 
     def main(self) -> None:
         known = list(record.every())
-        if self.as_json:
-            print(json.dumps([report.summary(each) for each in known]))
-            return
-        if not known:
-            print("no bench is kept here; medley bench makes one")
-            return
-        print("\n".join(columns(report.history(known))))
+        rows = columns(report.history(known)) if known else ["no bench is kept here; medley bench makes one"]
+        print_result([report.summary(each) for each in known], rows, as_json=self.as_json)
 
 
 class BenchShowVerb(Verb):
@@ -235,21 +190,17 @@ class BenchShowVerb(Verb):
 ID is the beginning of an id, last, last-1 (the one before) …, or a file that somebody sent.
 
 Examples:
-    /medley bench show last
-    /medley bench show 20261122
-    /medley bench show last --html bench.html
-    /medley bench show last --json > bench.json
-
+    medley bench show last
+    medley bench show 20261122
+    medley bench show last --html bench.html
+    medley bench show last --json > bench.json
 """
     USAGE = "    {progname} [SWITCHES] [ID]\n"
     plots: Plots = group(Plots)
-    as_json: bool = flag("--json", help="print one JSON object: the whole record")
+    as_json: bool = flag("--json", "print one JSON object: the whole record")
 
     def main(self, word: str = "last") -> None:
         found = record.find(word)
         self.plots.draw(found)
-        _print_record(found, as_json=self.as_json)
-        if not self.as_json:
-            print()
-            for name, said in report.about(found):
-                print(f"{name:<8}{said}")
+        about = (f"{name:<8}{said}" for name, said in report.about(found))
+        print_result(found.table, (*report.lines(found), "", *about), as_json=self.as_json)

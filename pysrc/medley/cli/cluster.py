@@ -3,12 +3,13 @@
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from medley import cluster, serving
 from medley.cli import flag, terminal
 from medley.cli.cluster_options import Clustered, columns, print_problems, tables
+from medley.cli.output import print_result, say
 from medley.cli.progress import watch as progress
 from medley.cluster import membership, ray_serving, status
 from medley.cluster.bringup import Bringup
@@ -22,14 +23,13 @@ whether they reach each other on it, and starts Ray as a unit that outlives this
 unsure: what runs as it should is left alone. A host that cannot take part is named, and the others go on.
 
 Examples:
-    /medley up
-    /medley up --dry-run            what would be started on each host, and why
-    /medley up --without spark-2
-    /medley up --cluster desk.toml --json
-
+    medley up
+    medley up --dry-run            what would be started on each host, and why
+    medley up --without spark-2
+    medley up --cluster desk.toml --json
 """
-    dry_run: bool = flag("--dry-run", help="print the command of each host; build and start nothing")
-    as_json: bool = flag("--json", help="print one JSON object: hosts, addresses, slots, problems")
+    dry_run: bool = flag("--dry-run", "print the command of each host; build and start nothing")
+    as_json: bool = flag("--json", "print one JSON object: hosts, addresses, slots, problems")
 
     def main(self) -> int:
         seen = progress()
@@ -47,54 +47,45 @@ Examples:
     def _steps(self, bringup: Bringup) -> None:
         bringup.look()
         bringup.wire()
-        self.stood = bringup.standing
         for line in bringup.why:
-            print(f"medley: {line}", file=sys.stderr)
-        if bringup.to_begin and not self.dry_run:
+            say(line)
+        if self.dry_run:
+            told = bringup.foretold()
+            print_result(told, _commands(told), as_json=self.as_json)
+            return
+        if bringup.to_begin:
             bringup.prepare()
             bringup.clear()
             bringup.reach()
-        if self.dry_run:
-            self._foretell(bringup)
-            return
         bringup.begin()
         bringup.gather()
         bringup.settle_accounts()
 
-    def _foretell(self, bringup: Bringup) -> None:
-        told = bringup.foretold()
-        if self.as_json:
-            print(json.dumps(told))
-            return
-        for name, each in told.items():
-            print(f"{name}: {each['command']}\n")
-            for what, why in each["why"]:
-                print(f"    {what}\n        {why}")
-        if not told:
-            print("all of it runs already")
-
     def _show(self, bringup: Bringup) -> None:
-        nodes = {node["address"]: node for node in bringup.nodes if node["alive"]}
-        if self.as_json:
-            hosts = {
-                name: {"address": end.address, "slots": nodes[end.address]["slots"]}
-                for name, end in bringup.ends.items()
-                if end.address in nodes
-            }
-            failed = tables(bringup.everyone.failed)
-            print(json.dumps({"head": bringup.at, "hosts": hosts, "problems": failed}))
-            return
-        table = [("host", "role", "address", "wire", "slots", "state")]
+        failed = bringup.everyone.failed
+        slots = {node["address"]: node["slots"] for node in bringup.nodes if node["alive"]}
+        hosts = {
+            name: {"address": end.address, "slots": slots[end.address]}
+            for name, end in bringup.ends.items()
+            if end.address in slots
+        }
+        rows = [("host", "role", "address", "wire", "slots", "state")]
         for name in bringup.everyone.cluster.hosts:
             end = bringup.ends.get(name)
-            node = nodes.get(end.address) if end else None
-            state = "failed" if name in bringup.everyone.failed else "was up" if name in self.stood else "up"
-            wire = end.interface if end else "-"
-            slots = str(node["slots"]) if node else "-"
-            table.append((name, bringup.role(name), end.address if end else "-", wire, slots, state))
-        print("\n".join(columns(table)))
-        if not bringup.everyone.failed:
-            print("\nmedley serve MODEL serves over it, medley status shows it, medley down ends it")
+            place = (end.address, end.interface, str(slots.get(end.address, "-"))) if end else ("-", "-", "-")
+            state = "failed" if name in failed else "up" if name in bringup.begun else "was up"
+            rows.append((name, bringup.role(name), *place, state))
+        more = "\nmedley serve MODEL serves over it, medley status shows it, medley down ends it"
+        table = {"head": bringup.at, "hosts": hosts, "problems": tables(failed)}
+        print_result(table, [*columns(rows), *([] if failed else [more])], as_json=self.as_json)
+
+
+def _commands(told: Mapping[str, Any]) -> Iterator[str]:
+    for name, each in told.items():
+        yield f"{name}: {each['command']}\n"
+        yield from (f"    {what}\n        {why}" for what, why in each["why"])
+    if not told:
+        yield "all of it runs already"
 
 
 class DownVerb(Clustered):
@@ -103,22 +94,21 @@ Logs, engine environments and models stay. It can be said twice; a host that doe
 others are ended.
 
 Examples:
-    /medley down
-    /medley down --without spark-2
-
+    medley down
+    medley down --without spark-2
 """
-    as_json: bool = flag("--json", help="print one JSON object: processes ended by host, problems")
+    as_json: bool = flag("--json", "print one JSON object: processes ended by host, problems")
 
     def main(self) -> int:
         seen, found = progress(), cluster.read(self.cluster)
         with Fleet(found.without(tuple(self.without)), seen) as fleet, seen.stage("end the cluster"):
             ended = fleet.ask("end", lambda _: {"part": False}, limit_s=180)
-        if self.as_json:
-            print(json.dumps({"ended": ended, "problems": tables(fleet.failed)}))
-        else:
-            for name, each in ended.items():
-                left = f", left are {each['left']}" if each["left"] else ""
-                print(f"{name}: {'ended' if each['ended'] else 'nothing of medley ran'}{left}")
+        lines = (
+            f"{name}: {'ended' if each['ended'] else 'nothing of medley ran'}"
+            + (f", left are {each['left']}" if each["left"] else "")
+            for name, each in ended.items()
+        )
+        print_result({"ended": ended, "problems": tables(fleet.failed)}, lines, as_json=self.as_json)
         return print_problems(fleet.failed.values())
 
 
@@ -127,13 +117,12 @@ class StatusVerb(Clustered):
 Without a cluster.toml it shows the cluster that this host is in, and what is served here.
 
 Examples:
-    /medley status
-    /medley status --watch
-    /medley status --json
-
+    medley status
+    medley status --watch
+    medley status --json
 """
-    watch: bool = flag("--watch", help="look again every 3 seconds, until Ctrl-C")
-    as_json: bool = flag("--json", help="print one JSON object; with --watch one a line")
+    watch: bool = flag("--watch", "look again every 3 seconds, until Ctrl-C")
+    as_json: bool = flag("--json", "print one JSON object; with --watch one a line")
 
     def main(self) -> int:
         if not self.cluster and cluster.file() is None:
@@ -172,18 +161,21 @@ Examples:
     def _here(self) -> None:
         found, server = membership.noted(), serving.newest()
         nodes = ray_serving.nodes(found) if found else []
-        if self.as_json:
-            table = {"role": found and found.role, "head": found and found.head, "nodes": nodes}
-            print(json.dumps({**table, "serving": server and {"url": server.url, "model": server.model}}))
-            return
-        print(
-            f"this host is the {found.role} of the cluster at {found.head}"
-            if found
-            else "this host is in no cluster"
-        )
-        for node in nodes:
-            role, state = ("head" if node["head"] else "worker"), ("alive" if node["alive"] else "gone")
-            slots = f"{node['slots']} slots, {node['free']} free"
-            print(f"  {node['address']:<15}  {node['name']:<16}  {role:<6}  {slots}  {state}")
+        serves = server and {"url": server.url, "model": server.model}
+        table = {
+            "role": found and found.role,
+            "head": found and found.head,
+            "nodes": nodes,
+            "serving": serves,
+        }
+        part = f"the {found.role} of the cluster at {found.head}" if found else "in no cluster"
         how = f" ({server.state})" if server and server.state != "ready" else ""
-        print(f"serving {server.model} at {server.url}{how}" if server else "nothing is served here")
+        served = f"serving {server.model} at {server.url}{how}" if server else "nothing is served here"
+        lines = (f"this host is {part}", *map(_node_line, nodes), served)
+        print_result(table, lines, as_json=self.as_json)
+
+
+def _node_line(node: Mapping[str, Any]) -> str:
+    role, state = ("head" if node["head"] else "worker"), ("alive" if node["alive"] else "gone")
+    slots = f"{node['slots']} slots, {node['free']} free"
+    return f"  {node['address']:<15}  {node['name']:<16}  {role:<6}  {slots}  {state}"

@@ -1,9 +1,8 @@
-"""Switches for cluster.toml, token file, wire, detaching and running on the head."""
+"""The switches for cluster.toml; a verb typed at the head; problems and tables of several hosts."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from medley.cli import Verb, switch
 from medley.cli.output import fit, say
@@ -12,20 +11,25 @@ from medley.cluster.fleet import connection, is_here
 from medley.cluster.remote import Remote
 from medley.errors import Problem
 
+_CLUSTER = switch("--cluster FILE", "the cluster's table; default: ./cluster.toml, or your own")
+
 
 class Clustered(Verb):
-    cluster: str | None = switch(
-        "--cluster", argname="FILE", help="the cluster's table; default: ./cluster.toml, or your own"
-    )
-    without: list[str] = switch("--without", list=True, argname="HOST", help="leave it out")
+    cluster: str | None = _CLUSTER
+    without: list[str] = switch("--without HOST", "leave it out")
 
     def wanted(self, *, alone: bool = False) -> Cluster:
         """The cluster of cluster.toml; where there is none and `alone`, this host."""
         from medley import cluster
 
-        without: Any = self.without
         absent = alone and cluster.file(self.cluster) is None
-        return cluster.only(cluster.alone() if absent else cluster.read(self.cluster), tuple(without))
+        return cluster.only(cluster.alone() if absent else cluster.read(self.cluster), tuple(self.without))
+
+
+def require_hosts(found: Cluster, names: Iterable[str], fix: str) -> None:
+    if unknown := [name for name in names if name not in found.hosts]:
+        cause = f"its hosts are {', '.join(found.hosts)}"
+        raise Problem(f"the cluster has no host {unknown[0]}", cause=cause, fix=fix)
 
 
 def print_problems(problems: Iterable[Problem]) -> int:
@@ -49,9 +53,7 @@ def tables(problems: Mapping[str, Problem]) -> dict[str, dict[str, str]]:
 
 @dataclass(frozen=True)
 class AtHead:
-    cluster: str | None = switch(
-        "--cluster", argname="FILE", help="the cluster's table; default: ./cluster.toml, or your own"
-    )
+    cluster: str | None = _CLUSTER
 
     def elsewhere(self) -> Remote | None:
         """The head of cluster.toml's cluster, where that is another host and this one heads none."""

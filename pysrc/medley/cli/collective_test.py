@@ -4,7 +4,6 @@ import json
 import sys
 from typing import Any, Literal
 
-from plumbum import cli
 from rich.table import Table
 
 from medley.cli import Verb, flag, switch
@@ -35,29 +34,19 @@ The results are kept in ~/.local/state/medley: collective.json, and measured.jso
 serve count on this host. Outside of a cluster --only speed measures this host.
 
 Examples:
-    /medley collective-test
-    /medley collective-test --only speed
-    /medley collective-test --hosts 2 --sizes 64K,1M
-    /medley collective-test --limit 300         over a slow network
-    /medley collective-test --json
-
+    medley collective-test
+    medley collective-test --only speed
+    medley collective-test --hosts 2 --sizes 64K,1M
+    medley collective-test --limit 300         over a slow network
+    medley collective-test --json
 """
-    hosts: int | None = switch(
-        "--hosts", cli.Range(2, 1024), argname="N", help="over so many, this one first; default: all"
-    )
-    sizes: str = switch(
-        "--sizes", str, "8,64K,1M,16M", argname="SIZES", help="of messages, in bytes; K, M and G"
-    )
-    limit: int = switch("--limit", cli.Range(5, 3600), 60, argname="SECONDS", help="of each step")
+    hosts: int | None = switch("--hosts N", "over so many, this one first; default: all", (2, 1024))
+    sizes: str = switch("--sizes SIZES", "of messages, in bytes; K, M and G", default="8,64K,1M,16M")
+    limit: int = switch("--limit SECONDS", "of each step", (5, 3600), default=60)
     only: Literal["speed", "wire"] | None = switch(
-        "--only",
-        cli.Set("speed", "wire"),
-        argname="WHAT",
-        help="speed: of each host alone; wire: between them",
+        "--only WHAT", "speed: of each host alone; wire: between them"
     )
-    as_json: bool = flag(
-        "--json", help="print one JSON object: speeds, members, rates, pairs, and what is wrong"
-    )
+    as_json: bool = flag("--json", "print one JSON object: speeds, members, rates, pairs, and what is wrong")
 
     def main(self) -> None:
         sizes, seen = collective.sizes(self.sizes), watch()

@@ -1,13 +1,13 @@
 """`medley doctor`."""
 
-import json
 import platform
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 
 from medley.cli import flag, switch, terminal
 from medley.cli.cluster_options import Clustered, print_problems
-from medley.cli.output import fit
+from medley.cli.output import fit, print_result, say
 from medley.cli.progress import watch
 from medley.cluster.fleet import Fleet
 from medley.doctor import report
@@ -27,20 +27,19 @@ It asks the hosts of cluster.toml, or this one where there is none; or it reads 
 wrote, as in a bug report. The exit code is 1 when something is wrong; what is better otherwise is no error.
 
 Examples:
-    /medley doctor
-    /medley doctor --brief                 what is not well alone
-    /medley doctor --fix                   make the safe changes, each after asking
-    /medley doctor --model gpt-oss-120b    and whether that would fit
-    /medley doctor --from spark-1.txt spark-2.txt
-
+    medley doctor
+    medley doctor --brief                 what is not well alone
+    medley doctor --fix                   make the safe changes, each after asking
+    medley doctor --model gpt-oss-120b    and whether that would fit
+    medley doctor --from spark-1.txt spark-2.txt
 """
-    replayed: list[str] = switch("--from", list=True, argname="FILE", help="replay transcripts; ask nobody")
-    model: str | None = switch("--model", argname="NAME", help="look at what this model asks for, too")
-    brief: bool = flag("--brief", help="leave out what is well or not known")
-    as_json: bool = flag("--json", help="print one JSON object: checks, and how many are of each state")
-    fix: bool = flag("--fix", help="make the safe changes after asking, and look again", excludes=["--from"])
-    yes: bool = flag("--yes", help="with --fix: do not ask", requires=["--fix"])
-    dry_run: bool = flag("--dry-run", help="with --fix: show the changes; change nothing", requires=["--fix"])
+    replayed: list[str] = switch("--from FILE", "replay transcripts; ask nobody")
+    model: str | None = switch("--model NAME", "look at what this model asks for, too")
+    brief: bool = flag("--brief", "leave out what is well or not known")
+    as_json: bool = flag("--json", "print one JSON object: checks, and how many are of each state")
+    fix: bool = flag("--fix", "make the safe changes after asking, and look again", excludes=["--from"])
+    yes: bool = flag("--yes", "with --fix: do not ask", requires=["--fix"])
+    dry_run: bool = flag("--dry-run", "with --fix: show the changes; change nothing", requires=["--fix"])
 
     def main(self, *more: str) -> int:
         files = (*self.replayed, *more)
@@ -53,9 +52,7 @@ Examples:
         if files:
             return self._print(self._examined(of_transcripts(answers_by_host(files)), files))
         meant = wanted(self.cluster, tuple(self.without))
-        if meant is None:
-            return self._answer(None)
-        with Fleet(meant, watch()) as fleet:
+        with Fleet(meant, watch()) if meant else nullcontext() as fleet:
             return self._answer(fleet)
 
     def _answer(self, fleet: Fleet | None) -> int:
@@ -66,7 +63,7 @@ Examples:
 
         found = examined()
         if self.fix and self._mended(found, fleet):
-            print("medley: looking again", file=sys.stderr)
+            say("looking again")
             found = examined()
         return self._print(found)
 
@@ -76,10 +73,8 @@ Examples:
         return tuple(checks(case))
 
     def _print(self, found: Found) -> int:
-        if self.as_json:
-            print(json.dumps(report.table(found)))
-        else:
-            print(fit("\n".join(report.lines(found, brief=self.brief))))
+        lines = map(fit, report.lines(found, brief=self.brief))
+        print_result(report.table(found), lines, as_json=self.as_json)
         return report.status(found)
 
     def _mended(self, found: Found, fleet: Fleet | None) -> int:

@@ -1,16 +1,14 @@
 """`medley env build|list|path|check|clean|lock`."""
 
-import json
 import os
 import shlex
 import sys
 from pathlib import Path
 from typing import Literal
 
-from plumbum import cli
-
 from medley import config, storage
 from medley.cli import Verb, VerbOfVerbs, flag, switch
+from medley.cli.output import print_result
 from medley.cli.progress import watch
 from medley.environment import build, interpreter, lock, toolkit, uv, verify, virtualenv
 from medley.environment.toolkit import Toolkit, with_libcuda
@@ -28,12 +26,11 @@ An engine environment is a virtualenv with an engine and Ray, made by uv from a 
 the one it needs by itself. Where NAME is left out, it is the one for this kind of host.
 
 Examples:
-    /medley env build             the one for this host
-    /medley env build vllm-cpu
-    /medley env check vllm-cpu    prove it: imports, and a real kernel
-    /medley env list
-    /medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
-
+    medley env build             the one for this host
+    medley env build vllm-cpu
+    medley env check vllm-cpu    prove it: imports, and a real kernel
+    medley env list
+    medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
 """
 
 
@@ -43,72 +40,64 @@ class EnvBuildVerb(Verb):
 Every file is checked against the lock's hash. What is finished is used again; what is killed leaves nothing.
 
 Examples:
-    /medley env build vllm-cpu
-    /medley env build --dry-run
-
+    medley env build vllm-cpu
+    medley env build --dry-run
 """
-    dry_run: bool = flag("--dry-run", help="print the commands; start nothing")
-    as_json: bool = flag("--json", help="print one JSON object: name, digest, path")
+    dry_run: bool = flag("--dry-run", "print the commands; start nothing")
+    as_json: bool = flag("--json", "print one JSON object: name, digest, path")
 
-    def main(self, name: str = "") -> int:
+    def main(self, name: str = "") -> None:
         name, chain, driver = _wanted(name)
         if self.dry_run:
             for command in build.commands(virtualenv.blueprint(name, chain, driver=driver)):
                 print(command)
-            return 0
+            return
         found = virtualenv.ready(name, chain, driver=driver, watch=watch())
-        print(json.dumps(_table(found)) if self.as_json else found.path)
-        return 0
+        print_result(_table(found), [str(found.path)], as_json=self.as_json)
 
 
 class EnvListVerb(Verb):
-    DESCRIPTION_MORE = "\nExamples:\n    /medley env list\n    /medley env list --json\n\n"
-    as_json: bool = flag("--json", help="print one JSON array")
+    DESCRIPTION_MORE = "\nExamples:\n    medley env list\n    medley env list --json\n"
+    as_json: bool = flag("--json", "print one JSON array")
 
-    def main(self) -> int:
+    def main(self) -> None:
         found = list(virtualenv.every())
         missing = sorted(set(config.recipes()) - {each.name for each in found})
         building = {
             path.name.rpartition("-")[0] for path in virtualenv.unfinished() if virtualenv.is_held(path)
         }
-        if self.as_json:
-            others = [{"name": name, "built": None, "building": name in building} for name in missing]
-            print(json.dumps([*map(_table, found), *others]))
-            return 0
-        for each in found:
-            state = "current" if virtualenv.is_current(each) else "old: its lock has changed"
-            print(f"{each.name}  {each.digest}  {each.parts['python']}  {state}  {each.path}")
-        for name in missing:
-            state = "being built" if name in building else "not built"
-            print(f"{name}  {state}  {config.recipes()[name].title}")
-        return 0
+        others = [{"name": name, "built": None, "building": name in building} for name in missing]
+        lines = [
+            f"{each.name}  {each.digest}  {each.parts['python']}  "
+            f"{'current' if virtualenv.is_current(each) else 'old: its lock has changed'}  {each.path}"
+            for each in found
+        ]
+        lines += [
+            f"{name}  {'being built' if name in building else 'not built'}  {config.recipes()[name].title}"
+            for name in missing
+        ]
+        print_result([*map(_table, found), *others], lines, as_json=self.as_json)
 
 
 class EnvPathVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [NAME]\n"
-    DESCRIPTION_MORE = "\nExamples:\n    /$(medley env path vllm-cpu)/bin/vllm --version\n\n"
+    DESCRIPTION_MORE = "\nExamples:\n    $(medley env path vllm-cpu)/bin/vllm --version\n"
 
-    def main(self, name: str = "") -> int:
+    def main(self, name: str = "") -> None:
         print(_finished(name)[0].path)
-        return 0
 
 
 class EnvCheckVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [NAME]\n"
-    DESCRIPTION_MORE = "\nExamples:\n    /medley env check vllm-cpu\n    /medley env check --json\n\n"
-    as_json: bool = flag("--json", help="print one JSON object")
+    DESCRIPTION_MORE = "\nExamples:\n    medley env check vllm-cpu\n    medley env check --json\n"
+    as_json: bool = flag("--json", "print one JSON object")
 
-    def main(self, name: str = "") -> int:
+    def main(self, name: str = "") -> None:
         environment, chain = _finished(name)
         proof = _proof(environment, chain)
-        if self.as_json:
-            print(json.dumps(proof))
-        else:
-            for label, value in verify.rows(proof):
-                print(f"{label:<10} {value}")
+        print_result(proof, _proof_lines(proof), as_json=self.as_json)
         if problem := verify.problem(proof, environment.name):
             raise problem
-        return 0
 
 
 class EnvCleanVerb(Verb):
@@ -117,36 +106,24 @@ class EnvCleanVerb(Verb):
 With NAME, all of that name; with --all, all there are. Nothing that a build holds is removed.
 
 Examples:
-    /medley env clean --dry-run
-    /medley env clean vllm-cpu
-
+    medley env clean --dry-run
+    medley env clean vllm-cpu
 """
-    everything: bool = flag("--all", help="all there are")
-    dry_run: bool = flag("--dry-run", help="print the commands; remove nothing")
+    everything: bool = flag("--all", "all there are")
+    dry_run: bool = flag("--dry-run", "print the commands; remove nothing")
 
-    def main(self, name: str = "") -> int:
+    def main(self, name: str = "") -> None:
         self._require_clear(name)
-        freed = 0
         found = list(virtualenv.removable(name, everything=self.everything))
         if not found:
             print("there is nothing to remove")
-            return 0
-        for path in found:
-            if self.dry_run:
+        elif self.dry_run:
+            for path in found:
                 if not virtualenv.is_held(path):
                     print(shlex.join(("rm", "-rf", str(path))))
-                continue
-            size = storage.size_bytes(path)
-            if virtualenv.remove(path):
-                freed += size
-                print(f"removed {path} ({size / _GB:.1f} GB)")
-            else:
-                print(f"kept {path}: a build holds it")
-        if not self.dry_run:
-            print(
-                f"{freed / _GB:.1f} GB in files; those that uv's cache shares are free after: uv cache prune"
-            )
-        return 0
+        else:
+            freed = sum(map(_removed_bytes, found)) / _GB
+            print(f"{freed:.1f} GB in files; those that uv's cache shares are free after: uv cache prune")
 
     def _require_clear(self, name: str) -> None:
         """One environment or all: where both are said, neither is done."""
@@ -165,6 +142,15 @@ Examples:
             )
 
 
+def _removed_bytes(path: Path) -> int:
+    size = storage.size_bytes(path)
+    if not virtualenv.remove(path):
+        print(f"kept {path}: a build holds it")
+        return 0
+    print(f"removed {path} ({size / _GB:.1f} GB)")
+    return size
+
+
 class EnvLockVerb(Verb):
     USAGE = "    {progname} [SWITCHES] NAME\n"
     DESCRIPTION_MORE = """
@@ -173,43 +159,31 @@ and its table go to ~/.config/medley/locks; copy both to hosts that are alike. T
 compares every file with its hash, and proved. Then NAME is an environment like any other.
 
 Examples:
-    /medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
-    /medley env lock newer --python 3.12 -r vllm==0.33.0 -r 'ray[default]'
-    /medley env lock jp6 --unproven --index ADDRESS --python 3.10 -r vllm
-
+    medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
+    medley env lock newer --python 3.12 -r vllm==0.33.0 -r 'ray[default]'
+    medley env lock jp6 --unproven --index ADDRESS --python 3.10 -r vllm
 """
     requirements: list[str] = switch(
-        ["-r", "--requirement"],
-        list=True,
+        "-r, --requirement WHAT",
+        "a requirement as pip writes it, an engine among them; Ray too, for a cluster",
         mandatory=True,
-        argname="WHAT",
-        help="a requirement as pip writes it, an engine among them; Ray too, for a cluster",
     )
-    overrides: list[str] = switch(
-        "--override", list=True, argname="WHAT", help="this version, whatever packages ask for"
-    )
+    overrides: list[str] = switch("--override WHAT", "this version, whatever packages ask for")
     indexes: list[str] = switch(
-        "--index",
-        list=True,
-        argname="ADDRESS",
-        help="a package index, looked into first; kept in the table, so that all hosts find it",
+        "--index ADDRESS", "a package index, looked into first; kept in the table, so that all hosts find it"
     )
     python: str | None = switch(
-        "--python",
-        argname="VERSION",
-        help="3.10 or such; default: the newest that Nix brings for engines, else the one that runs medley",
+        "--python VERSION",
+        "3.10 or such; default: the newest that Nix brings for engines, else the one that runs medley",
     )
     device: Literal["cuda", "cpu"] | None = switch(
-        "--device",
-        cli.Set("cuda", "cpu"),
-        argname="cuda|cpu",
-        help="what it is for; default: what this host has",
+        "--device cuda|cpu", "what it is for; default: what this host has"
     )
-    unproven: bool = flag("--unproven", help="only choose and write: build and prove nothing")
-    dry_run: bool = flag("--dry-run", help="print the command; start and write nothing")
-    as_json: bool = flag("--json", help="print one JSON object: name, lock, packages, path")
+    unproven: bool = flag("--unproven", "only choose and write: build and prove nothing")
+    dry_run: bool = flag("--dry-run", "print the command; start and write nothing")
+    as_json: bool = flag("--json", "print one JSON object: name, lock, packages, path")
 
-    def main(self, name: str) -> int:
+    def main(self, name: str) -> None:
         _, here = recognise()
         chain = toolkit.find(here.name, watch=watch())
         tool = uv.binary(chain.uv if chain else None)
@@ -219,33 +193,34 @@ Examples:
         python = interpreter.find(version, pythons=chain.pythons if chain else {}, uv=tool)
         if self.dry_run:
             print(lock.lock_command(order, python, tool, Path("SCRATCH")))
-            return 0
+            return
         found = lock.resolve(order, python, tool, watch=watch())
         made = None
         with lock.keep_lock(found) as path:
             if not self.unproven:
                 made = virtualenv.ready(name, chain, driver=here.host.driver, watch=watch())
                 lock.note_disk_use(found, made.path)
-        if self.as_json:
-            built = made and str(made.path)
-            print(json.dumps({"name": name, "lock": str(path), "packages": len(found.pins), "path": built}))
-        else:
-            print(f"{path}: {len(found.pins)} packages for {found.python}")
-            print(f'medley serve MODEL --env {name}   # cluster.toml: env = "{name}"')
+        built = made and str(made.path)
+        table = {"name": name, "lock": str(path), "packages": len(found.pins), "path": built}
+        use = f'medley serve MODEL --env {name}   # cluster.toml: env = "{name}"'
+        lines = (f"{path}: {len(found.pins)} packages for {found.python}", use)
+        print_result(table, lines, as_json=self.as_json)
         if made:
             # What it lacks on this host is a Problem; the lock is right about its files, and stays.
             proof = _proof(made, chain)
-            for label, value in verify.rows(proof):
-                print(f"{label:<10} {value}", file=sys.stderr)
+            print("\n".join(_proof_lines(proof)), file=sys.stderr)
             if problem := verify.problem(proof, name):
                 raise problem
-        return 0
 
 
 def _proof(environment: Environment, chain: Toolkit | None) -> verify.Proof:
     recipe = config.recipes()[environment.name]
     path = os.environ.get("PATH", "")
     return verify.prove(environment, chain, recipe, path=path, watch=watch())
+
+
+def _proof_lines(proof: verify.Proof) -> list[str]:
+    return [f"{label:<10} {value}" for label, value in verify.rows(proof)]
 
 
 def _table(environment: Environment) -> dict[str, object]:

@@ -1,12 +1,11 @@
 """`medley explain`."""
 
-import json
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from medley.cli import Verb, flag, switch
-from medley.cli.output import fit
+from medley.cli.output import fit, print_result, say
 from medley.doctor.report import write as write_report
 from medley.errors import Problem
 from medley.explain import diagnosis
@@ -20,21 +19,16 @@ Several logs are those of several hosts or ranks: what came first is named. With
 itself kept last on this host; - is standard input. The exit code is 1 where something is wrong.
 
 Examples:
-    /medley explain
-    /medley explain head.log spark-2.log
-    /docker logs vllm 2>&1 | medley explain -
-    /medley explain --json serve.log
-    /medley explain --report report.txt serve.log
-
+    medley explain
+    medley explain head.log spark-2.log
+    docker logs vllm 2>&1 | medley explain -
+    medley explain --json serve.log
+    medley explain --report report.txt serve.log
 """
     USAGE = "    {progname} [SWITCHES] [LOG...]\n"
 
-    as_json: bool = flag(
-        "--json", help="print one JSON object: a list of problems, empty where there is none"
-    )
-    report: str | None = switch(
-        "--report", argname="FILE", help="write a report to attach: this host, the log, no secrets"
-    )
+    as_json: bool = flag("--json", "print one JSON object: a list of problems, empty where there is none")
+    report: str | None = switch("--report FILE", "write a report to attach: this host, the log, no secrets")
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         """Plumbum takes - for a switch."""
@@ -43,22 +37,14 @@ Examples:
     def main(self, *logs: str) -> int:
         found = explained(diagnosis.named_logs(logs) if logs else diagnosis.newest_logs())
         for warning in found.warnings:
-            print(f"medley: {warning}", file=sys.stderr)
+            say(warning)
         self._say_what_is_empty(found)
         written = None
         if self.report or found.unknown:
             written = write_report(found, Path(self.report) if self.report else None)
-        if self.as_json:
-            table = {"problems": [each.table for each in found.problems]}
-            print(json.dumps({**table, **({"report": str(written)} if written else {})}))
-            return 1 if found.problems else 0
-        for each in found.problems:
-            print(fit(_text(each)))
-        if not found.problems:
-            lines = sum(scan.lines for scan in found.scans)
-            print(fit(f"no failure is in {', '.join(scan.name for scan in found.scans)} ({lines} lines)"))
-        if written:
-            print(fit(f"a report to attach, without secrets: {written}"))
+        table = {"problems": [each.table for each in found.problems]}
+        report = {"report": str(written)} if written else {}
+        print_result({**table, **report}, map(fit, _lines(found, written)), as_json=self.as_json)
         return 1 if found.problems else 0
 
     def _say_what_is_empty(self, found: Explained) -> None:
@@ -73,7 +59,16 @@ Examples:
                 "journalctl -u UNIT | medley explain -",
             )
         for name in empty:
-            print(f"medley: {name} is empty", file=sys.stderr)
+            say(f"{name} is empty")
+
+
+def _lines(found: Explained, written: Path | None) -> Iterator[str]:
+    yield from map(_text, found.problems)
+    if not found.problems:
+        lines = sum(scan.lines for scan in found.scans)
+        yield f"no failure is in {', '.join(scan.name for scan in found.scans)} ({lines} lines)"
+    if written:
+        yield f"a report to attach, without secrets: {written}"
 
 
 def _text(found: FoundFailure) -> str:

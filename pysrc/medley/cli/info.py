@@ -8,6 +8,7 @@ from typing import Any
 
 from medley import config, own_version, transcript
 from medley.cli import Medley, Verb, command_tree, flag, shell_scripts, switch, terminal
+from medley.cli.output import print_result, say
 from medley.errors import Problem
 from medley.host.facts import Facts as Found
 from medley.host.kind import Kind, answers, facts_of, match_kind
@@ -21,21 +22,18 @@ A transcript is the text of the questions asked and of the host's answers. It re
 with a bug report; serial numbers, addresses and names in it are replaced.
 
 Examples:
-    /medley facts
-    /medley facts --json
-    /medley facts --transcript > spark-1.txt
-    /medley facts --from spark-1.txt
-    /medley facts --json --from spark-1.txt spark-2.txt
-
+    medley facts
+    medley facts --json
+    medley facts --transcript > spark-1.txt
+    medley facts --from spark-1.txt
+    medley facts --json --from spark-1.txt spark-2.txt
 """
 
-    as_json: bool = flag("--json", help="print one JSON object; of several files, a list")
-    as_transcript: bool = flag("--transcript", help="print the transcript, redacted", excludes=["--json"])
-    replayed: list[str] = switch(
-        "--from", list=True, argname="FILE", help="replay transcripts; ask nothing of this host"
-    )
+    as_json: bool = flag("--json", "print one JSON object; of several files, a list")
+    as_transcript: bool = flag("--transcript", "print the transcript, redacted", excludes=["--json"])
+    replayed: list[str] = switch("--from FILE", "replay transcripts; ask nothing of this host")
 
-    def main(self, *more: str) -> int:
+    def main(self, *more: str) -> None:
         files = (*self.replayed, *more)
         if self.as_transcript:
             from medley.doctor.case import examined
@@ -61,7 +59,6 @@ Examples:
                 for row in summary(found, _kind(found)):
                     table.add_row(*row)
                 terminal.console(sys.stdout).print(table)
-        return 0
 
 
 def _kind(found: Found) -> Kind | Problem:
@@ -87,12 +84,11 @@ Your own tables are in ~/.config/medley/{hosts,models,locks,failures}; they win 
 medley. cluster.toml is the one that medley up would take here.
 
 Examples:
-    /medley check
-    /medley check --json
-
+    medley check
+    medley check --json
 """
 
-    as_json: bool = flag("--json", help="print one JSON object: each file, and what is wrong with it")
+    as_json: bool = flag("--json", "print one JSON object: each file, and what is wrong with it")
 
     def main(self) -> int:
         from medley import cluster
@@ -106,47 +102,44 @@ Examples:
             except Problem as problem:
                 wrong[path] = problem
         bad = {path: problem for path, problem in wrong.items() if problem}
-        if self.as_json:
-            print(json.dumps({str(path): each and each.table for path, each in wrong.items()}))
-        else:
+        if not self.as_json:
             for each in bad.values():
-                print(f"medley: {each}", file=sys.stderr)
-            print(f"{len(wrong)} tables, {len(bad)} wrong")
+                say(each)
+        table = {str(path): each and each.table for path, each in wrong.items()}
+        print_result(table, [f"{len(wrong)} tables, {len(bad)} wrong"], as_json=self.as_json)
         return 1 if bad else 0
 
 
 class VersionVerb(Verb):
     DESCRIPTION_MORE = """
 Examples:
-    /medley version
-    /medley version --json
-
+    medley version
+    medley version --json
 """
 
-    as_json: bool = flag("--json", help="print one JSON object")
+    as_json: bool = flag("--json", "print one JSON object")
 
     def main(self) -> None:
+        folders = config.folders()
         about = {
             "medley": own_version(),
             "python": platform.python_version(),
             "executable": sys.executable,
-            "tables": [str(folder) for folder in config.folders()],
+            "tables": [str(folder) for folder in folders],
         }
-        if self.as_json:
-            print(json.dumps(about))
-            return
-        print(f"medley {about['medley']} (Python {about['python']} at {about['executable']})")
-        print("tables are looked for in, first to last:")
-        for folder in config.folders():
-            print(f"  {folder}{'' if folder.is_dir() else '  (not there)'}")
+        lines = (
+            f"medley {about['medley']} (Python {about['python']} at {about['executable']})",
+            "tables are looked for in, first to last:",
+            *(f"  {folder}{'' if folder.is_dir() else '  (not there)'}" for folder in folders),
+        )
+        print_result(about, lines, as_json=self.as_json)
 
 
 class HelpVerb(Verb):
     DESCRIPTION_MORE = """
 Examples:
-    /medley help serve         the same as medley serve --help
-    /medley help env build
-
+    medley help serve         the same as medley serve --help
+    medley help env build
 """
     USAGE = "    {progname} [VERB...]\n"
 
@@ -166,11 +159,10 @@ WHAT is bash, zsh, fish or man. Nix's package has all four installed; elsewhere 
 script is text, so that Tab starts no Python: make it anew when medley is another.
 
 Examples:
-    /medley completion bash > ~/.local/share/bash-completion/completions/medley
-    /medley completion zsh > ~/.zfunc/_medley         where fpath=(~/.zfunc $fpath)
-    /medley completion fish > ~/.config/fish/completions/medley.fish
-    /medley completion man > ~/.local/share/man/man1/medley.1
-
+    medley completion bash > ~/.local/share/bash-completion/completions/medley
+    medley completion zsh > ~/.zfunc/_medley         where fpath=(~/.zfunc $fpath)
+    medley completion fish > ~/.config/fish/completions/medley.fish
+    medley completion man > ~/.local/share/man/man1/medley.1
 """
     USAGE = "    {progname} WHAT\n"
 
@@ -182,12 +174,5 @@ Examples:
                 fix="medley completion --help",
             )
         tree = command_tree.read_tree(Medley, (), command_tree.known_words())
-        written = {
-            "bash": shell_scripts.bash_script,
-            "zsh": shell_scripts.zsh_script,
-            "fish": shell_scripts.fish_script,
-        }
-        print(
-            command_tree.manual_page(tree, own_version()) if what == "man" else written[what](tree),
-            end="",
-        )
+        script = shell_scripts.SCRIPTS.get(what)
+        print(script(tree) if script else command_tree.manual_page(tree, own_version()), end="")

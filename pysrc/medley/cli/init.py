@@ -24,19 +24,18 @@ cluster could use; it tries no other address. A HOST is what ssh takes: spark-2,
 that does not answer is written all the same, with the reason beside it.
 
 Examples:
-    /medley init
-    /medley init spark-1 spark-2 --yes
-    /medley init spark-1 nvidia@192.168.100.11 --keys    give them your ssh key
-    /medley init --dry-run                               change nothing
-
+    medley init
+    medley init spark-1 spark-2 --yes
+    medley init spark-1 nvidia@192.168.100.11 --keys    give them your ssh key
+    medley init --dry-run                               change nothing
 """
-    head: str | None = switch("--head", argname="HOST", help="the one that the others join")
-    output: str | None = switch("--output", argname="FILE", help="default: ./cluster.toml")
-    keys: bool = flag("--keys", help="set up ssh keys and names where ssh does not get in")
-    only_reached: bool = flag("--only-reached", help="leave out hosts that are not reached")
-    yes: bool = flag("--yes", help="ask nothing; takes no host key that ssh does not know")
-    force: bool = flag("--force", help="replace the file; the old one is kept as FILE.1")
-    dry_run: bool = flag("--dry-run", help="print what would be done and written; change nothing")
+    head: str | None = switch("--head HOST", "the one that the others join")
+    output: str | None = switch("--output FILE", "default: ./cluster.toml")
+    keys: bool = flag("--keys", "set up ssh keys and names where ssh does not get in")
+    only_reached: bool = flag("--only-reached", "leave out hosts that are not reached")
+    yes: bool = flag("--yes", "ask nothing; takes no host key that ssh does not know")
+    force: bool = flag("--force", "replace the file; the old one is kept as FILE.1")
+    dry_run: bool = flag("--dry-run", "print what would be done and written; change nothing")
 
     def main(self, *hosts: str) -> int:
         self.asks = terminal.is_possible() and not self.yes

@@ -17,6 +17,7 @@ from medley.network.fabric.types import NetworkOptions
 from medley.planner.candidates import Sizes
 from medley.planner.host_order import VARIABLE
 from medley.planner.placement import PlacementOptions
+from medley.planner.plan import Launcher
 from medley.planner.topology import Topology
 from medley.schema import EngineName
 from medley.serving.prepare import Options, this_host
@@ -28,49 +29,30 @@ THROUGHPUT_STREAMS = 32
 @dataclass(frozen=True)
 class Planning:
     goal: Literal["latency", "throughput", "context"] = switch(
-        "--for",
-        cli.Set("latency", "throughput", "context"),
-        "latency",
-        argname="GOAL",
-        help="latency (one stream's speed, the default), throughput, or context",
+        "--for GOAL", "latency (one stream's speed, the default), throughput, or context", default="latency"
     )
     concurrency: int | None = switch(
-        "--concurrency",
-        cli.Range(1, 4096),
-        argname="N",
-        help=f"streams at once; default: 1, and {THROUGHPUT_STREAMS} for throughput",
+        "--concurrency N", f"streams at once; default: 1, and {THROUGHPUT_STREAMS} for throughput", (1, 4096)
     )
     context: int | None = switch(
-        "--context",
-        cli.Range(16, 10_000_000),
-        argname="TOKENS",
-        help="that must fit for each stream; default: 8192 must, and more is used where it fits",
+        "--context TOKENS",
+        "that must fit for each stream; default: 8192 must, and more is used where it fits",
+        (16, 10_000_000),
     )
-    tensor: int | None = switch(
-        "--tp", cli.Range(1, 64), argname="N", help="force tensor parallel: so many ranks share each layer"
-    )
-    stages: int | None = switch(
-        "--pp", cli.Range(1, 64), argname="N", help="force pipeline parallel: stages of some layers each"
-    )
-    replicas: int | None = switch(
-        "--dp", cli.Range(1, 64), argname="N", help="force replicas (data parallel): so many copies of all"
-    )
+    tensor: int | None = switch("--tp N", "force tensor parallel: so many ranks share each layer", (1, 64))
+    stages: int | None = switch("--pp N", "force pipeline parallel: stages of some layers each", (1, 64))
+    replicas: int | None = switch("--dp N", "force replicas (data parallel): so many copies of all", (1, 64))
     transport: Literal["tcp", "rdma"] | None = switch(
-        "--transport", cli.Set("tcp", "rdma"), argname="KIND", help="tcp or rdma; default: what all hosts can"
+        "--transport KIND", "tcp or rdma; default: what all hosts can"
     )
     engine: EngineName | None = switch(
-        "--engine",
-        cli.Set("vllm", "sglang"),
-        argname="ENGINE",
-        help="vllm or sglang; default: vllm, or what the cluster has",
+        "--engine ENGINE", "vllm or sglang; default: vllm, or what the cluster has"
     )
-    eplb: bool = flag("--eplb", help="expert parallel, with the load balancer that moves busy experts")
+    eplb: bool = flag("--eplb", "expert parallel, with the load balancer that moves busy experts")
     kv_type: Literal["auto", "fp8"] = switch(
-        "--kv-type",
-        cli.Set("auto", "fp8"),
-        "auto",
-        argname="TYPE",
-        help="of the KV cache: auto (the model's own, the default), or fp8, half of 16 bits",
+        "--kv-type TYPE",
+        "of the KV cache: auto (the model's own, the default), or fp8, half of 16 bits",
+        default="auto",
     )
 
     def wanted(self, *, link: str | None = None, gpus: str | None = None) -> PlacementOptions:
@@ -89,58 +71,48 @@ class Planning:
         )
 
 
-@dataclass(frozen=True)
-class ModelCode:
-    given: bool = flag(
+TRUST = {
+    "given": flag(
         "--trust-remote-code",
+        "run the code that comes with the model, pinned at first use",
         excludes=["--no-remote-code"],
-        help="run the code that comes with the model, pinned at first use",
-    )
-    revision: str | None = switch(
-        "--code-revision",
-        argname="PIN",
+    ),
+    "pin": switch(
+        "--code-revision PIN",
+        "the commit of that code; for a folder, the SHA-256 that serve shows",
         requires=["--trust-remote-code"],
-        help="the commit of that code; for a folder, the SHA-256 that serve shows",
-    )
-    refused: bool = flag("--no-remote-code", help="run none of it: the engine must know the model by itself")
-
-    def trust(self) -> Trust:
-        return Trust(self.given, self.revision, self.refused)
+    ),
+    "refused": flag("--no-remote-code", "run none of it: the engine must know the model by itself"),
+}
+"""The switches of a Trust."""
 
 
 @dataclass(frozen=True)
 class Hosting:
-    gpus: str | None = switch("--gpus", argname="LIST", help="GPUs by nvidia-smi's index: 0 or 0,1 or all")
-    kind: str | None = switch("--kind", argname="KIND", help="take this host for that kind; see hosts/")
-    environment: str | None = switch(
-        "--env", argname="ENV", help="an engine environment, or your own virtualenv"
-    )
+    gpus: str | None = switch("--gpus LIST", "GPUs by nvidia-smi's index: 0 or 0,1 or all")
+    kind: str | None = switch("--kind KIND", "take this host for that kind; see hosts/")
+    environment: str | None = switch("--env ENV", "an engine environment, or your own virtualenv")
     hosts: str | None = switch(
-        "--hosts", argname="N", help="so many hosts of the cluster, or that will join; 1: this one alone"
+        "--hosts N", "so many hosts of the cluster, or that will join; 1: this one alone"
     )
-    launcher: Literal["ray", "mp", "solo"] | None = switch(
-        "--launcher",
-        cli.Set("ray", "mp", "solo"),
-        argname="LAUNCHER",
-        help="of ranks on several hosts: ray, the cluster's (the default on its head), or mp, by medley join",
+    launcher: Launcher | None = switch(
+        "--launcher LAUNCHER",
+        "of ranks on several hosts: ray, the cluster's (the default on its head), or mp, by medley join",
+        check=cli.Set("ray", "mp", "solo"),  # those of several hosts first
     )
-    wait_s: int | None = switch(
-        "--wait", cli.Range(0, 86_400), argname="SECONDS", help="how long to wait for these hosts to join"
-    )
-    join_port: int = switch(
-        "--join-port", cli.Range(1, 65_535), 24_010, argname="PORT", help="where hosts join without Ray"
-    )
+    wait_s: int | None = switch("--wait SECONDS", "how long to wait for these hosts to join", (0, 86_400))
+    join_port: int = switch("--join-port PORT", "where hosts join without Ray", (1, 65_535), default=24_010)
     unplanned: bool = flag(
-        "--unplanned", help="cut it as --tp and --pp say, and leave it to the engine whether it fits"
+        "--unplanned", "cut it as --tp and --pp say, and leave it to the engine whether it fits"
     )
 
-    def options(self, model: str, planning: Planning, code: ModelCode, typed: tuple[str, ...]) -> Options:
+    def options(self, model: str, planning: Planning, trust: Trust, typed: tuple[str, ...]) -> Options:
         """Return what is to be started, as these switches say it; `typed` is the whole command."""
         return Options(
             model,
             planning.wanted(gpus=self.gpus),
             typed=typed,
-            trust=code.trust(),
+            trust=trust,
             engine=planning.engine,
             launcher=self.launcher,
             hosts=self.hosts,
@@ -158,30 +130,20 @@ _NEEDS = ["--image"]
 @dataclass(frozen=True)
 class Container:
     image: str | None = switch(
-        "--image",
-        argname="IMAGE",
+        "--image IMAGE",
+        "run it in a container of this image; default: the one that hosts/ names for this kind of host",
         excludes=["--env"],
-        help="run it in a container of this image; default: the one that hosts/ names for this kind of host",
     )
     program: Literal["docker", "podman"] | None = switch(
-        "--container",
-        cli.Set("docker", "podman"),
-        argname="PROGRAM",
+        "--container PROGRAM",
+        "docker or podman; default: the one that has the image, else docker where it answers",
         requires=_NEEDS,
-        help="docker or podman; default: the one that has the image, else docker where it answers",
     )
     nccl: str | None = switch(
-        "--nccl",
-        argname="FILE",
-        requires=_NEEDS,
-        help="this host's libnccl.so.2 in the place of the image's own",
+        "--nccl FILE", "this host's libnccl.so.2 in the place of the image's own", requires=_NEEDS
     )
     mounts: tuple[str, ...] = switch(
-        "--mount",
-        list=True,
-        argname="PATH[:INSIDE]",
-        requires=_NEEDS,
-        help="what the engine shall find in the container too",
+        "--mount PATH[:INSIDE]", "what the engine shall find in the container too", requires=_NEEDS
     )
 
     def wanted(self) -> ImageRequest | None:

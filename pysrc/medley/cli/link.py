@@ -2,14 +2,12 @@
 
 import dataclasses
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from plumbum import cli
-
 from medley import process
 from medley.cli import Verb, VerbOfVerbs, flag, switch
+from medley.cli.output import print_result, say
 from medley.cli.progress import Plain, watch
 from medley.errors import Problem
 from medley.host import facts
@@ -24,12 +22,11 @@ from medley.network.fabric.types import NetworkOptions, speed_text
 class LinkVerb(VerbOfVerbs):
     DESCRIPTION_MORE = """
 Examples:
-    /medley link show             which link would be taken, and why
-    /medley link test --serve     on one host; it says what to type on the other
-    /medley link test 10.0.0.2    there: bandwidth and latency, below NCCL
-    /medley link setup            addresses and MTU for the fast links
-    /medley link watch            what each link and RDMA port carries
-
+    medley link show             which link would be taken, and why
+    medley link test --serve     on one host; it says what to type on the other
+    medley link test 10.0.0.2    there: bandwidth and latency, below NCCL
+    medley link setup            addresses and MTU for the fast links
+    medley link watch            what each link and RDMA port carries
 """
 
 
@@ -40,30 +37,21 @@ Each FILE is what `medley facts --transcript` wrote on one host, which is then c
 any, it is about the links of this host: what it would bring to a group, the best first.
 
 Examples:
-    /medley link show
-    /medley link show --from spark-1.txt spark-2.txt
-    /medley link show --link enP7s7 --from spark-1.txt spark-2.txt
-    /medley link show --json --from spark-1.txt spark-2.txt
-
+    medley link show
+    medley link show --from spark-1.txt spark-2.txt
+    medley link show --link enP7s7 --from spark-1.txt spark-2.txt
+    medley link show --json --from spark-1.txt spark-2.txt
 """
 
-    as_json: bool = flag(
-        "--json", help="print one JSON object, with the variables of each host and the group"
-    )
-    replayed: list[str] = switch(
-        "--from", list=True, argname="FILE", help="replay transcripts; ask nothing of this host"
-    )
+    as_json: bool = flag("--json", "print one JSON object, with the variables of each host and the group")
+    replayed: list[str] = switch("--from FILE", "replay transcripts; ask nothing of this host")
     link: str | None = switch(
-        "--link", argname="LINK", help="take this one: an interface, an address, or a network as in CIDR"
+        "--link LINK", "take this one: an interface, an address, or a network as in CIDR"
     )
-    exclude: list[str] = switch(
-        "--exclude", list=True, argname="IF", help="never take this interface, on any host"
-    )
-    transport: Literal["tcp", "rdma"] | None = switch(
-        "--transport", cli.Set("tcp", "rdma"), argname="tcp|rdma", help="what the data is to go by"
-    )
+    exclude: list[str] = switch("--exclude IF", "never take this interface, on any host")
+    transport: Literal["tcp", "rdma"] | None = switch("--transport tcp|rdma", "what the data is to go by")
 
-    def main(self, *more: str) -> int:
+    def main(self, *more: str) -> None:
         options = NetworkOptions(self.link, frozenset(self.exclude), self.transport)
         hosts = facts_by_host((*self.replayed, *more))
         one = None if len(hosts) > 1 else alone(*next(iter(hosts.items())), options)
@@ -73,7 +61,6 @@ Examples:
             print(json.dumps({**table, **(report.table_of_one(one) if one else {})}))
         else:
             _print(report.lines_of_one(one) if one else report.lines(fabric(hosts, options)))
-        return 0
 
 
 def _print(lines: Iterable[tuple[str, str]]) -> None:
@@ -92,18 +79,17 @@ The other host serves meanwhile: medley link test --serve. HOST is an address on
 halves it measures the one that has this address.
 
 Examples:
-    /medley link test --serve            on the one host
-    /medley link test 192.168.100.10     on the other
-    /medley link test 192.168.100.10 --tcp --seconds 10
-
+    medley link test --serve            on the one host
+    medley link test 192.168.100.10     on the other
+    medley link test 192.168.100.10 --tcp --seconds 10
 """
-    serve: bool = flag("--serve", help="be the far side, for some minutes")
-    link: str | None = switch("--link", argname="LINK", help="--serve on this interface or address")
-    minutes: int = switch("--minutes", cli.Range(1, 1440), 10, argname="N", help="--serve this long")
-    seconds: int = switch("--seconds", cli.Range(1, 300), 5, argname="N", help="of TCP in each direction")
-    streams: int = switch("--streams", cli.Range(1, 64), 4, argname="N", help="of TCP side by side")
-    tcp: bool = flag("--tcp", help="leave RDMA out; say it on both hosts")
-    as_json: bool = flag("--json", help="print one JSON object")
+    serve: bool = flag("--serve", "be the far side, for some minutes")
+    link: str | None = switch("--link LINK", "--serve on this interface or address")
+    minutes: int = switch("--minutes N", "--serve this long", (1, 1440), default=10)
+    seconds: int = switch("--seconds N", "of TCP in each direction", (1, 300), default=5)
+    streams: int = switch("--streams N", "of TCP side by side", (1, 64), default=4)
+    tcp: bool = flag("--tcp", "leave RDMA out; say it on both hosts")
+    as_json: bool = flag("--json", "print one JSON object")
 
     def main(self, host: str = "") -> int:
         if self.serve == bool(host):
@@ -134,13 +120,10 @@ Examples:
             host, _facts(), seconds=self.seconds, streams=self.streams, tcp_only=self.tcp, progress=watch()
         )
         problems = tuple(link_test.problems(found))
-        if self.as_json:
-            told = [each.table for each in problems]
-            print(json.dumps({**dataclasses.asdict(found), "problems": told}))
-        else:
-            print("\n".join(lines(found)))
-            for problem in problems:
-                print(f"medley: {problem}", file=sys.stderr)
+        table = {**dataclasses.asdict(found), "problems": [each.table for each in problems]}
+        print_result(table, lines(found), as_json=self.as_json)
+        for problem in () if self.as_json else problems:
+            say(problem)
         return 1 if problems else 0
 
 

@@ -1,6 +1,5 @@
 """`medley link setup`, `watch`."""
 
-import json
 import sys
 import textwrap
 import time
@@ -16,6 +15,7 @@ from rich.text import Text
 
 from medley import process
 from medley.cli import Verb, flag, switch, terminal
+from medley.cli.output import print_result
 from medley.cli.terminal import require_root
 from medley.errors import Problem
 from medley.host import facts
@@ -34,26 +34,24 @@ Without --interface it takes the fastest wires that are up: both halves of a Spa
 network of its own. A link with the default route or an ssh session on it is left alone. Run it on both hosts.
 
 Examples:
-    /medley link setup --dry-run
-    /sudo medley link setup
-    /sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24
-    /sudo medley link setup --undo
-
+    medley link setup --dry-run
+    sudo medley link setup
+    sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24
+    sudo medley link setup --undo
 """
-    interface: str | None = switch("--interface", argname="X", help="this link, and no other")
-    address: str | None = switch("--address", argname="CIDR", help="its address, as in 192.168.100.10/24")
-    mtu: int | None = switch("--mtu", cli.Range(576, 65_535), argname="N", help="9000 for 25 Gb/s and more")
-    number: int | None = switch("--number", cli.Range(1, 254), argname="N", help="this host's last number")
+    interface: str | None = switch("--interface X", "this link, and no other")
+    address: str | None = switch("--address CIDR", "its address, as in 192.168.100.10/24")
+    mtu: int | None = switch("--mtu N", "9000 for 25 Gb/s and more", (576, 65_535))
+    number: int | None = switch("--number N", "this host's last number", (1, 254))
     manager: Literal["netplan", "networkmanager", "nixos", "ip"] | None = switch(
-        "--with",
-        cli.Set("netplan", "networkmanager", "nixos", "ip", case_sensitive=True),
-        argname="WHO",
-        help="who keeps it; ip forgets it at the next start",
+        "--with WHO",
+        "who keeps it; ip forgets it at the next start",
+        check=cli.Set("netplan", "networkmanager", "nixos", "ip", case_sensitive=True),
     )
-    undo: bool = flag("--undo", help="take the last change back")
-    yes: bool = flag("--yes", help="do not ask")
-    dry_run: bool = flag("--dry-run", help="show the change; change nothing")
-    force: bool = flag("--force", help="also a link that this host is reached by, if --interface names it")
+    undo: bool = flag("--undo", "take the last change back")
+    yes: bool = flag("--yes", "do not ask")
+    dry_run: bool = flag("--dry-run", "show the change; change nothing")
+    force: bool = flag("--force", "also a link that this host is reached by, if --interface names it")
 
     def main(self) -> int:
         if self.undo:
@@ -96,13 +94,9 @@ Examples:
         change = link_apply.change(todo, found)
         print(f"with {found.chosen}: {found.why}", file=sys.stderr)
         print(change.shown, end="")
-        for note in change.notes:
+        unread = "the file that is there cannot be read, so this is not the whole change"
+        for note in (*change.notes, *([] if found.readable else [unread])):
             print(f"note: {note}", file=sys.stderr)
-        if not found.readable:
-            print(
-                "note: the file that is there cannot be read, so this is not the whole change",
-                file=sys.stderr,
-            )
         return change
 
 
@@ -126,31 +120,25 @@ On a terminal a live table; elsewhere a line for each link that carried somethin
 RDMA does not show in the counters of its Ethernet link, so RoCE ports have lines of their own.
 
 Examples:
-    /medley link watch
-    /medley link watch --once
-    /medley link watch --json --interval 5
-
+    medley link watch
+    medley link watch --once
+    medley link watch --json --interval 5
 """
-    interval: int = switch("--interval", cli.Range(1, 3600), 2, argname="S", help="seconds between lines")
-    once: bool = flag("--once", help="show one interval, and end")
-    everything: bool = flag("--all", help="loopback, containers and tunnels, too")
-    as_json: bool = flag("--json", help="print one JSON object an interval")
+    interval: int = switch("--interval S", "seconds between lines", (1, 3600), default=2)
+    once: bool = flag("--once", "show one interval, and end")
+    everything: bool = flag("--all", "loopback, containers and tunnels, too")
+    as_json: bool = flag("--json", "print one JSON object an interval")
 
     def main(self) -> None:
         found = self._intervals()
         if sys.stdout.isatty() and not self.once and not self.as_json:
-            live = Live(
-                Text("reading counters …"),
-                console=terminal.console(sys.stdout),
-                auto_refresh=False,
-                vertical_overflow="crop",
-            )
-            with live:
+            console, begin = terminal.console(sys.stdout), Text("reading counters …")
+            with Live(begin, console=console, auto_refresh=False, vertical_overflow="crop") as live:
                 for each in found:
                     live.update(table(each), refresh=True)
             return
         for each in found:
-            print(json.dumps(told(each)) if self.as_json else "\n".join(lines(each)), flush=True)
+            print_result(told(each), lines(each), as_json=self.as_json)
 
     def _intervals(self) -> Iterator[Rates]:
         here = HostSampler(self.interval)

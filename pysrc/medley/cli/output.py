@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from medley.serving.steps import Step
 
 
+def print_result(table: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print what a verb found: as one JSON value, or as lines, which are made only then."""
+    for line in [json.dumps(table)] if as_json else lines:
+        print(line, flush=True)
+
+
 def show(command: Command, why: Iterable[tuple[str, str]], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(command_table(command, why)))
@@ -77,14 +83,14 @@ def only_dry_run(verb: str, switch: str) -> Problem:
 
 def output() -> Output:
     """Where a launch reports when a verb starts one."""
-    return Output(watch(), say, _line, _error)
+    return Output(watch(), say, print_line, _error)
 
 
-def say(text: str) -> None:
+def say(text: object) -> None:
     _error(f"medley: {text}")
 
 
-def _line(text: str) -> None:
+def print_line(text: str) -> None:
     """In one write, also where PYTHONUNBUFFERED is set: both streams may be one pipe."""
     print(f"{text}\n", end="", flush=True)
 
@@ -185,20 +191,17 @@ def _plain(text: str) -> Iterator[tuple[str, str]]:
 
 def save(name: str, text: str) -> None:
     """Whole, and only over a file: as root, /dev/null too could be replaced."""
+    wrong = None
     try:
         path = Path(name).resolve()
         if path.exists() and not path.is_file():
-            raise _unwritable(name, "it is a folder or a device, not a file")
-        if not path.parent.is_dir():
-            raise _unwritable(name, f"there is no folder {path.parent}")
-        storage.write(path, text)
+            wrong = "it is a folder or a device, not a file"
+        elif not path.parent.is_dir():
+            wrong = f"there is no folder {path.parent}"
+        else:
+            storage.write(path, text)
     except OSError as error:
-        raise _unwritable(name, in_words(error)) from error
-
-
-def _unwritable(name: str, cause: str) -> Problem:
-    return Problem(
-        f"{name or 'a file without a name'} cannot be written",
-        cause=cause,
-        fix="name a file in a folder that you can write: --svg plan.svg",
-    )
+        wrong = in_words(error)
+    if wrong:
+        fix = "name a file in a folder that you can write: --svg plan.svg"
+        raise Problem(f"{name or 'a file without a name'} cannot be written", cause=wrong, fix=fix)

@@ -1,21 +1,21 @@
 """`medley plan`."""
 
 import dataclasses
-import json
 from collections.abc import Iterable, Iterator
 from shlex import quote
 
 from medley import config, engine, storage
 from medley.cli import Verb, flag, group, output, switch
-from medley.cli.launch_options import ModelCode, Planning, site
-from medley.cli.output import fit, step_table, wide
+from medley.cli.launch_options import TRUST, Planning, site
+from medley.cli.output import fit, print_result, step_table, wide
 from medley.cli.progress import watch
 from medley.cluster import membership, ray_serving
 from medley.command import Command
 from medley.engine.launch import Order
-from medley.environment import engine_source
+from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
 from medley.model.resolve import weights
+from medley.model.trust import Trust
 from medley.planner.report import lines
 from medley.planner.topology import Topology
 from medley.progress import SILENT
@@ -32,41 +32,39 @@ says, but for replicas, which are servers of their own. Speeds are predicted fro
 owners have published, with their range; no model is fetched, for its weights' headers are enough.
 
 Examples:
-    /medley plan gpt-oss-120b --hosts spark:2
-    /medley plan qwen2.5-72b-instruct --hosts spark:2,thor:2 --concurrency 16
-    /medley plan gpt-oss-20b --from orin-1.txt rtx.txt --context 32768
-    /medley plan gpt-oss-20b --hosts orin:2 --tp 2 --json
-
+    medley plan gpt-oss-120b --hosts spark:2
+    medley plan qwen2.5-72b-instruct --hosts spark:2,thor:2 --concurrency 16
+    medley plan gpt-oss-20b --from orin-1.txt rtx.txt --context 32768
+    medley plan gpt-oss-20b --hosts orin:2 --tp 2 --json
 """
     USAGE = "    {progname} [SWITCHES] MODEL\n"
     planning: Planning = group(Planning)
-    code: ModelCode = group(ModelCode)
-    replayed: list[str] = switch("--from", list=True, argname="FILE", help="the hosts of these transcripts")
+    trust: Trust = group(Trust, **TRUST)
+    replayed: list[str] = switch("--from FILE", "the hosts of these transcripts")
     imagined: str | None = switch(
-        "--hosts", argname="KINDS", help="hosts one need not own: spark:2,thor:1", excludes=["--from"]
+        "--hosts KINDS", "hosts one need not own: spark:2,thor:1", excludes=["--from"]
     )
-    link: str | None = switch("--link", argname="LINK", help="the wire: an interface, address or network")
+    link: str | None = switch("--link LINK", "the wire: an interface, address or network")
     image: str | None = switch(
-        "--image",
-        argname="IMAGE",
+        "--image IMAGE",
+        "out of a container of this image on every host; default: each kind's own, which hosts/ names",
         excludes=["--env"],
-        help="out of a container of this image on every host; default: each kind's own, which hosts/ names",
     )
     environment: str | None = switch(
-        "--env", argname="ENV", help="an engine environment, or your own virtualenv, on every host"
+        "--env ENV", "an engine environment, or your own virtualenv, on every host"
     )
-    all_: bool = flag("--all", help="list every rejected layout")
-    as_json: bool = flag("--json", help="print one JSON object")
-    picture: str | None = switch("--svg", argname="FILE", help="write the plan to this file as a picture too")
+    all_: bool = flag("--all", "list every rejected layout")
+    as_json: bool = flag("--json", "print one JSON object")
+    picture: str | None = switch("--svg FILE", "write the plan to this file as a picture too")
 
     def main(self, model: str, *more: str) -> None:
         found = weights(model, config.models(), storage.cache(), self.typed)
         listens = engine.Serving(found.target, found.name)
         wanted = self.planning.wanted(link=self.link)
-        beside = extras(found, self.code.trust(), (), wanted.engine, starts=False, refuses=False)
+        beside = extras(found, self.trust, (), wanted.engine, starts=False, refuses=False)
         order = Order(found, listens, wanted, beside=beside, typed=self.typed)
         made = shape_of(found, watch())
-        asked = engine_source.EngineRequest(self.image, self.environment)
+        asked = EngineRequest(self.image, self.environment)
         site = alternatives.with_engine_sources(self._site(more), order.wanted, asked, found.model)
         choice = placed(order, made, site)
         to_do = tuple(launch_steps.steps(order, choice, site))
@@ -74,23 +72,20 @@ Examples:
             from medley.planner.picture import drawn  # rich is for those who ask for a picture
 
             output.save(self.picture, drawn(found.name, choice))
-        if self.as_json:
-            table = {
-                "model": found.name,
-                "layout": dataclasses.asdict(choice.layout),
-                "fit": dataclasses.asdict(choice.fit),
-                "prediction": dataclasses.asdict(choice.prediction),
-                "why": choice.why,
-                "warnings": choice.warnings,
-                "rejected": [{"what": each.what, "because": each.because} for each in choice.rejected],
-                "beside": list(beside.why()),
-                "steps": [step_table(each) for each in to_do],
-            }
-            print(json.dumps(table))
-            return
+        table = {
+            "model": found.name,
+            "layout": dataclasses.asdict(choice.layout),
+            "fit": dataclasses.asdict(choice.fit),
+            "prediction": dataclasses.asdict(choice.prediction),
+            "why": choice.why,
+            "warnings": choice.warnings,
+            "rejected": [{"what": each.what, "because": each.because} for each in choice.rejected],
+            "beside": list(beside.why()),
+            "steps": [step_table(each) for each in to_do],
+        }
         told = (f"beside the weights: {each}" for each in beside.why())
-        for line in (*lines(found.name, choice, everything=self.all_), *told, "", *typed(to_do, wide(WIDE))):
-            print(fit(line))
+        text = (*lines(found.name, choice, everything=self.all_), *told, "", *typed(to_do, wide(WIDE)))
+        print_result(table, map(fit, text), as_json=self.as_json)
 
     def _site(self, more: tuple[str, ...]) -> Topology:
         if more and not self.replayed:

@@ -1,17 +1,15 @@
 """`medley ports`."""
 
 import dataclasses
-import json
 import os
 import sys
+from collections.abc import Iterator
 from socket import gethostname
 from typing import Literal
 
-from plumbum import cli
-
 from medley import process_identity
 from medley.cli import Verb, flag, switch
-from medley.cli.output import fit
+from medley.cli.output import fit, print_result, say
 from medley.cluster import membership
 from medley.errors import Problem
 from medley.host import facts
@@ -23,7 +21,7 @@ from medley.network.fabric.types import NetworkOptions
 from medley.network.firewall import ClusterInterface, Program, Ranges
 from medley.network.ports import Port
 
-_PORT = cli.Range(1, 65_535)
+_PORT = (1, 65_535)
 
 
 class PortsVerb(Verb):
@@ -36,36 +34,27 @@ and nobody else reaches any of ours. ssh and what is connected already stay as t
 that this host's cluster has, or that medley would take.
 
 Examples:
-    /medley ports
-    /medley ports head worker --json
-    /medley ports --firewall nftables --link 192.168.100.0/24 | sudo nft -f -
-    /medley ports --firewall nftables --open 8000 | sudo nft -f -
-    /medley ports --firewall ufw --link enp1s0f0np0 | sudo sh -e
-    /medley ports --firewall nftables --undo | sudo nft -f -
-
+    medley ports
+    medley ports head worker --json
+    medley ports --firewall nftables --link 192.168.100.0/24 | sudo nft -f -
+    medley ports --firewall nftables --open 8000 | sudo nft -f -
+    medley ports --firewall ufw --link enp1s0f0np0 | sudo sh -e
+    medley ports --firewall nftables --undo | sudo nft -f -
 """
     USAGE = "    {progname} [SWITCHES] [ROLE...]\n"
-    as_json: bool = flag("--json", help="print one JSON object", excludes=["--firewall"])
+    as_json: bool = flag("--json", "print one JSON object", excludes=["--firewall"])
     firewall: Literal["nftables", "ufw", "iptables"] | None = switch(
-        "--firewall",
-        cli.Set("nftables", "ufw", "iptables"),
-        argname="nftables|ufw|iptables",
-        help="print rules for it; iptables is for kernels without nftables, as some Jetsons' are",
+        "--firewall nftables|ufw|iptables",
+        "print rules for it; iptables is for kernels without nftables, as some Jetsons' are",
     )
     link: list[str] = switch(
-        "--link",
-        list=True,
-        argname="LINK",
+        "--link LINK",
+        "a cluster's wire: an interface, an address or a network; none: no wire",
         requires=["--firewall"],
-        help="a cluster's wire: an interface, an address or a network; none: no wire",
     )
-    opened: list[int] = switch(
-        "--open", _PORT, list=True, argname="PORT", requires=["--firewall"], help="leave it open to everyone"
-    )
-    api: list[int] = switch(
-        "--port", _PORT, list=True, argname="PORT", help="where a model is served, if not at 8000"
-    )
-    undo: bool = flag("--undo", requires=["--firewall"], help="print what takes the rules back")
+    opened: list[int] = switch("--open PORT", "leave it open to everyone", _PORT, requires=["--firewall"])
+    api: list[int] = switch("--port PORT", "where a model is served, if not at 8000", _PORT)
+    undo: bool = flag("--undo", "print what takes the rules back", requires=["--firewall"])
 
     def main(self, *roles: str) -> None:
         wrong = set(roles) - set(ports.ROLES)
@@ -80,7 +69,16 @@ Examples:
             self._close(self.firewall, ports.closed(found))
             return
         chosen = tuple(each for each in found if not roles or set(each.roles) & set(roles))
-        _show(chosen, as_json=self.as_json)
+        outside = sorted(tcp.outside_ports())
+        rows = [
+            {
+                **dataclasses.asdict(each),
+                "outside": each.outside,
+                "now": [number for number in outside if each.outside and each.first <= number <= each.last],
+            }
+            for each in chosen
+        ]
+        print_result({"ports": rows}, map(fit, _lines(chosen)), as_json=self.as_json)
 
     def _close(self, program: Program, closed: Ranges) -> None:
         found = facts.facts(answers())
@@ -88,9 +86,9 @@ Examples:
         rules = firewall.Rules(self._wires(found), closed, tuple(sorted(opened)))
         print(firewall.text(program, rules, undo=self.undo), end="")
         for note in () if self.undo else firewall.notes(rules, found.net, tcp.outside_ports()):
-            print(f"medley: {note}", file=sys.stderr)
+            say(note)
         if sys.stdout.isatty():
-            print(f"medley: nothing was changed; for that: … | {firewall.APPLIED[program]}", file=sys.stderr)
+            say(f"nothing was changed; for that: … | {firewall.APPLIED[program]}")
 
     def _wires(self, found: Facts) -> tuple[ClusterInterface, ...]:
         """Those that were named; else the one that the cluster is on, or would be."""
@@ -101,27 +99,13 @@ Examples:
         if joined := membership.noted():
             return firewall.wires([joined.interface], found.net)
         wired = per_host.head_network(gethostname(), found, NetworkOptions(), os.environ)
-        print(f"medley: {next(wired.said())}", file=sys.stderr)
+        say(next(wired.said()))
         return firewall.wires(wired.end.lanes or (wired.end.interface,), found.net)
 
 
-def _show(found: tuple[Port, ...], *, as_json: bool) -> None:
-    outside = sorted(tcp.outside_ports())
-    if as_json:
-        rows = [
-            {
-                **dataclasses.asdict(each),
-                "outside": each.outside,
-                "now": [number for number in outside if each.outside and each.first <= number <= each.last],
-            }
-            for each in found
-        ]
-        print(json.dumps({"ports": rows}))
-        return
+def _lines(found: tuple[Port, ...]) -> Iterator[str]:
     wide = max(len(each.numbers) for each in found), max(len(each.bound) for each in found)
     for each in found:
-        print(
-            fit(f"{each.numbers:<{wide[0]}}  {each.bound:<{wide[1]}}  {each.what} ({', '.join(each.roles)})")
-        )
-        print(fit(f"{'':<{wide[0]}}  for {each.by}: {each.why}"))
-    print(fit("TCP, all of them. What is bound to the wire's address, others reach too: see --firewall."))
+        yield f"{each.numbers:<{wide[0]}}  {each.bound:<{wide[1]}}  {each.what} ({', '.join(each.roles)})"
+        yield f"{'':<{wide[0]}}  for {each.by}: {each.why}"
+    yield "TCP, all of them. What is bound to the wire's address, others reach too: see --firewall."

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from medley.cli import terminal
 from medley.cli.terminal import console
+from medley.progress import SilentProgress
 
 PROGRESS = "progress "
 """What a note of an agent begins with that has bytes done and bytes in all."""
@@ -17,43 +17,52 @@ _WORTH_SAYING_S = 2.0
 _WIDTH = 60
 
 
-class Plain:
+class Noted(SilentProgress):
+    """Where a stage is a note too."""
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        self.note(f"{name} …")
+        yield
+
+
+class Plain(Noted):
     """For logs and pipes: a line when a stage begins, and one when it is done if it took its time."""
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        start = time.monotonic()
-        self.note(f"{name} …")
-        yield
-        if (took := time.monotonic() - start) > _WORTH_SAYING_S:
-            self.note(f"{name}: {took:.0f} s")
-
-    def line(self, text: str) -> None: ...
+        with self._timed(name), super().stage(name):
+            yield
 
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
+    @contextlib.contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        start = time.monotonic()
+        yield
+        if (took := time.monotonic() - start) > _WORTH_SAYING_S:
+            self.note(f"{name}: {took:.0f} s")
 
-class Spinner:
+
+class Spinner(Plain):
     """For a terminal: the stage, how long it takes, and the last thing said."""
 
     def __init__(self) -> None:
-        self._console = terminal.console(sys.stderr)
+        self._console = console(sys.stderr)
         self._show: Callable[[str], None] = lambda _: None
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        start = time.monotonic()
         columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
         said = TextColumn("{task.fields[said]}", style="dim", markup=False)
-        with Progress(*columns, said, console=self._console, transient=True) as progress:
+        drawn = Progress(*columns, said, console=self._console, transient=True)
+        with self._timed(name), drawn as progress:
             task = progress.add_task(name, total=None, said="")
             self._show = lambda text: progress.update(task, said=text)
             yield
-        if (took := time.monotonic() - start) > _WORTH_SAYING_S:
-            self.note(f"{name}: {took:.0f} s")
 
     def line(self, text: str) -> None:
         words = text.strip()
@@ -66,7 +75,7 @@ class Spinner:
         self._console.print(Text(text))
 
 
-def watch() -> Plain | Spinner:
+def watch() -> Plain:
     """What suits stderr."""
     return Spinner() if sys.stderr.isatty() else Plain()
 
@@ -74,11 +83,11 @@ def watch() -> Plain | Spinner:
 _SAY_EVERY_S = 10
 
 
-class Bars:
+class Bars(Noted):
     """A watch too, of what comes before the transfer."""
 
-    def __init__(self, hosts: list[str]) -> None:
-        self._hosts, self._lock = hosts, threading.Lock()
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._said: dict[str, float] = {}
         self._progress: Any = None
         self._tasks: dict[str, Any] = {}
@@ -102,12 +111,14 @@ class Bars:
             self._progress.stop()
 
     def note(self, text: str) -> None:
-        """As a watch's."""
-        self._print(text)
+        if self._progress:
+            self._progress.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=sys.stderr)
 
     def of_host(self, host: str, text: str) -> None:
         if not text.startswith(PROGRESS):
-            self._print(f"{host}: {text}")
+            self.note(f"{host}: {text}")
             return
         done, total = map(int, text.removeprefix(PROGRESS).split())
         with self._lock:
@@ -117,20 +128,7 @@ class Bars:
                 self._said[host] = time.monotonic()
                 print(f"{host}: {done * 100 // max(1, total)} % of {total / 1e9:.2f} GB", file=sys.stderr)
 
-    @contextlib.contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        self._print(f"{name} …")
-        yield
-
-    def line(self, text: str) -> None: ...
-
     def _bar(self, host: str, done: int, total: int) -> None:
         if host not in self._tasks:
             self._tasks[host] = self._progress.add_task(host, total=total)
         self._progress.update(self._tasks[host], completed=done, total=total)
-
-    def _print(self, text: str) -> None:
-        if self._progress:
-            self._progress.console.print(text, markup=False, highlight=False)
-        else:
-            print(text, file=sys.stderr)

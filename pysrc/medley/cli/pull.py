@@ -1,17 +1,16 @@
 """`medley pull`."""
 
-import json
 import time
 from pathlib import Path
 
 from medley import config, storage
 from medley.cli import flag, switch
-from medley.cli.cluster_options import Clustered, columns, print_problems, tables
+from medley.cli.cluster_options import Clustered, columns, print_problems, require_hosts, tables
+from medley.cli.output import print_result
 from medley.cli.progress import Bars
-from medley.cluster import model_files
 from medley.cluster.bringup import Bringup
 from medley.cluster.fleet import Fleet
-from medley.cluster.model_files import ModelPull as Pulling
+from medley.cluster.model_files import ModelPull
 from medley.errors import Problem
 from medley.model import resolve
 
@@ -24,15 +23,14 @@ comes, and so on. Every piece is verified by its hash. What was cut off goes on 
 cluster.toml this host fetches it for itself.
 
 Examples:
-    /medley pull gpt-oss-120b
-    /medley pull /models/mine --from spark-1
-    /medley pull Qwen/Qwen3-8B --verify    read every copy again
-
+    medley pull gpt-oss-120b
+    medley pull /models/mine --from spark-1
+    medley pull Qwen/Qwen3-8B --verify    read every copy again
 """
     USAGE = "    {progname} [SWITCHES] MODEL\n"
-    origin: str | None = switch("--from", argname="HOST", help="the host to take it from, or to fetch it on")
-    verify: bool = flag("--verify", help="bring nothing: compare every host's copy, piece by piece")
-    as_json: bool = flag("--json", help="print one JSON object: bytes by host, seconds, problems")
+    origin: str | None = switch("--from HOST", "the host to take it from, or to fetch it on")
+    verify: bool = flag("--verify", "bring nothing: compare every host's copy, piece by piece")
+    as_json: bool = flag("--json", "print one JSON object: bytes by host, seconds, problems")
 
     def main(self, model: str) -> int:
         wanted, origin = self.wanted(alone=True), self.origin
@@ -47,57 +45,50 @@ Examples:
                     cause="it is made on the spot, on each host by itself",
                     fix=f"medley serve {found.name}",
                 )
-        if origin and origin not in wanted.hosts:
-            raise Problem(
-                f"the cluster has no host {origin}",
-                cause=f"its hosts are {', '.join(wanted.hosts)}",
-                fix=f"--from {wanted.head}",
-            )
-        began, bars = time.monotonic(), Bars(list(wanted.hosts))
+        require_hosts(wanted, [origin] if origin else [], f"--from {wanted.head}")
+        began, bars = time.monotonic(), Bars()
         with bars, Fleet(wanted, on_note=bars.of_host) as everyone:
             bringup = Bringup(everyone, bars)
             bringup.look()
             bringup.wire()
             addresses = {name: end.address for name, end in bringup.ends.items()}
-            pull = model_files.ModelPull(everyone, target, addresses, origin)
-            status = self._verified(pull) if self.verify else self._brought(pull, began)
-            return print_problems(everyone.failed.values()) or status
+            pull = ModelPull(everyone, target, addresses, origin)
+            damaged = self.verify and self._is_damaged(pull)
+            if not self.verify:
+                self._bring(pull, began)
+            return print_problems(everyone.failed.values()) or int(damaged)
 
-    def _brought(self, pull: Pulling, began: float) -> int:
+    def _bring(self, pull: ModelPull, began: float) -> None:
         if pull.find():
             pull.download()
         pull.describe()
         pull.bring()
         seconds = time.monotonic() - began
-        if self.as_json:
-            said = {"size_bytes": pull.size_bytes, "received_bytes": dict(pull.received), "seconds": seconds}
-            print(json.dumps({**said, "from": pull.having[0], "problems": tables(pull.everyone.failed)}))
-            return 0
-        table = [("host", "received", "state"), (pull.having[0], "-", "had it")]
-        table += [
-            (name, _gigabytes(size), "has it" if size else "had it") for name, size in pull.received.items()
-        ]
-        table += [(name, "-", "failed") for name in pull.everyone.failed]
-        print("\n".join(columns(table)))
-        print(f"\n{_gigabytes(pull.size_bytes)} in {seconds:.0f} s")
-        return 0
+        received, failed = dict(pull.received), pull.everyone.failed
+        said = {"size_bytes": pull.size_bytes, "received_bytes": received, "seconds": seconds}
+        rows = [("host", "received", "state"), (pull.having[0], "-", "had it")]
+        rows += [(name, _gigabytes(size), "has it" if size else "had it") for name, size in received.items()]
+        rows += [(name, "-", "failed") for name in failed]
+        lines = (*columns(rows), f"\n{_gigabytes(pull.size_bytes)} in {seconds:.0f} s")
+        table = {**said, "from": pull.having[0], "problems": tables(failed)}
+        print_result(table, lines, as_json=self.as_json)
 
-    def _verified(self, pull: Pulling) -> int:
+    def _is_damaged(self, pull: ModelPull) -> bool:
         if pull.find():
             raise Problem(
                 f"no host has {pull.target}", cause="there is nothing to compare", fix="medley pull MODEL"
             )
         pull.describe(fresh=True)
         found = pull.verify()
-        if self.as_json:
-            print(json.dumps({"damage": found, "problems": tables(pull.everyone.failed)}))
-        else:
-            for name, damage in found.items():
-                print(f"{name}: {'as on ' + pull.having[0] if not damage else 'damaged'}")
-                print("".join(f"    {each}\n" for each in damage), end="")
-        if any(found.values()) and not self.as_json:
-            print("\nmedley pull mends it: only what is wrong is sent")
-        return 1 if any(found.values()) else 0
+        lines = []
+        for name, damage in found.items():
+            lines += [f"{name}: {'damaged' if damage else f'as on {pull.having[0]}'}"]
+            lines += [f"    {each}" for each in damage]
+        if any(found.values()):
+            lines += ["\nmedley pull mends it: only what is wrong is sent"]
+        table = {"damage": found, "problems": tables(pull.everyone.failed)}
+        print_result(table, lines, as_json=self.as_json)
+        return any(found.values())
 
 
 def _gigabytes(size: int) -> str:

@@ -1,6 +1,5 @@
 """`medley ray-head`, `ray-worker`, `ray-stop`, `join`: this host's part of a cluster."""
 
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -10,20 +9,12 @@ from pathlib import Path
 from socket import gethostname
 from typing import Any
 
-from plumbum import cli
-
 from medley import credentials, transcript
 from medley.cli import Verb, flag, group, switch
 from medley.cli.launch_options import Container
-from medley.cli.output import only_dry_run, output, say, show
+from medley.cli.output import only_dry_run, output, print_result, say, show
 from medley.cli.progress import watch
-from medley.cluster import (
-    checks,
-    membership,
-    node,
-    ray,
-    ray_watch,
-)
+from medley.cluster import checks, membership, node, ray, ray_watch
 from medley.cluster.node import NodeSpec
 from medley.environment import container_choice, engine_source, tools
 from medley.environment.tools import BARE
@@ -43,7 +34,7 @@ from medley.transcript import text
 
 @dataclass(frozen=True)
 class TokenFile:
-    file: str | None = switch("--token-file", argname="FILE", help="the head's token; - is standard input")
+    file: str | None = switch("--token-file FILE", "the head's token; - is standard input")
 
     def path(self) -> Path:
         """The file it lies in; it takes the place of one given before once the head has taken it."""
@@ -64,22 +55,16 @@ class TokenFile:
 @dataclass(frozen=True)
 class TakingPart:
     container: Container = group(Container)
-    link: str | None = switch(
-        "--link", argname="LINK", help="the wire to take: an interface, an address or a network"
-    )
-    exclude: tuple[str, ...] = switch("--exclude", list=True, argname="INTERFACE", help="never take it")
-    kind: str | None = switch("--kind", argname="KIND", help="take this host for that kind; see hosts/")
+    link: str | None = switch("--link LINK", "the wire to take: an interface, an address or a network")
+    exclude: tuple[str, ...] = switch("--exclude INTERFACE", "never take it")
+    kind: str | None = switch("--kind KIND", "take this host for that kind; see hosts/")
     environment: str | None = switch(
-        "--env", argname="ENV", help="an engine environment, or your own virtualenv with Ray and vLLM"
+        "--env ENV", "an engine environment, or your own virtualenv with Ray and vLLM"
     )
-    engine: EngineName = switch(
-        "--engine", cli.Set("vllm", "sglang"), "vllm", argname="ENGINE", help="whose environment"
-    )
-    slots: int | None = switch(
-        "--slots", cli.Range(1, 64), argname="N", help="ranks this host takes; default: one for each GPU"
-    )
-    stay: bool = flag("--stay", help="stay until Ray ends here, which is then said, and end it with Ctrl-C")
-    dry_run: bool = flag("--dry-run", help="print the command, and why it is as it is; start nothing")
+    engine: EngineName = switch("--engine ENGINE", "whose environment", default="vllm")
+    slots: int | None = switch("--slots N", "ranks this host takes; default: one for each GPU", (1, 64))
+    stay: bool = flag("--stay", "stay until Ray ends here, which is then said, and end it with Ctrl-C")
+    dry_run: bool = flag("--dry-run", "print the command, and why it is as it is; start nothing")
 
     def wishes(self, nccl: tuple[int, ...]) -> NetworkOptions:
         return NetworkOptions(self.link, frozenset(self.exclude), nccl=nccl)
@@ -111,20 +96,17 @@ ray-stop ends it. Nobody joins without the token, which lies in a file that only
 No dashboard is started unless asked for, and then for this host alone.
 
 Examples:
-    /medley ray-head
-    /medley ray-head --link 192.168.100.0/24
-    /medley ray-head --link enp1s0f0np0
-    /medley ray-head --image default
-    /medley ray-head --dry-run
-    /medley ray-head --dry-run --from spark-1.txt
-
+    medley ray-head
+    medley ray-head --link 192.168.100.0/24
+    medley ray-head --link enp1s0f0np0
+    medley ray-head --image default
+    medley ray-head --dry-run
+    medley ray-head --dry-run --from spark-1.txt
 """
     part: TakingPart = group(TakingPart)
-    dashboard: bool = flag("--dashboard", help="start Ray's dashboard, on 127.0.0.1")
-    replayed: str | None = switch(
-        "--from", argname="FILE", help="with --dry-run: as the host of this transcript would"
-    )
-    as_json: bool = flag("--json", help="print one JSON object: address, token's file, slots; or the command")
+    dashboard: bool = flag("--dashboard", "start Ray's dashboard, on 127.0.0.1")
+    replayed: str | None = switch("--from FILE", "with --dry-run: as the host of this transcript would")
+    as_json: bool = flag("--json", "print one JSON object: address, token's file, slots; or the command")
 
     def main(self) -> None:
         asked = self.part
@@ -159,15 +141,13 @@ Examples:
         asked.stayed()
 
     def _say(self, address: str, secret: str, slots: int) -> None:
-        if self.as_json:
-            print(json.dumps({"head": address, "token": secret, "slots": slots}))
-            return
         more = f" --engine {self.part.engine}" if self.part.engine != "vllm" else ""
-        print(
+        text = (
             f"Ray head at {address}, {slots} slot{'s' if slots != 1 else ''} here. On each other host:\n\n"
             f"    ssh {address} cat {secret} | medley ray-worker {address} --token-file -{more}\n\n"
             "medley status shows who has joined; medley ray-stop ends it."
         )
+        print_result({"head": address, "token": secret, "slots": slots}, [text], as_json=self.as_json)
 
 
 class RayWorkerVerb(Verb):
@@ -176,17 +156,16 @@ Ray, Python and engine must be the head's own; that is compared first. The token
 input (-), and is kept for the next time.
 
 Examples:
-    /medley ray-worker spark-1 --token-file token
-    /ssh spark-1 cat .local/state/medley/token |
-    /    medley ray-worker spark-1 --token-file -
-    /medley ray-worker spark-1                    with the token it has already
-    /medley ray-worker spark-1 --image default    in a container of the head's image
-
+    medley ray-worker spark-1 --token-file token
+    ssh spark-1 cat .local/state/medley/token |
+        medley ray-worker spark-1 --token-file -
+    medley ray-worker spark-1                    with the token it has already
+    medley ray-worker spark-1 --image default    in a container of the head's image
 """
     USAGE = "    {progname} [SWITCHES] HEAD\n"
     part: TakingPart = group(TakingPart)
     token_file: TokenFile = group(TokenFile)
-    as_json: bool = flag("--json", help="print one JSON object: head, address, slots; or the command")
+    as_json: bool = flag("--json", "print one JSON object: head, address, slots; or the command")
 
     def main(self, head: str) -> None:
         asked = self.part
@@ -216,13 +195,9 @@ Examples:
         with watch().stage(f"join {at}"), membership.begun(start.command, noted):
             ray_watch.require_reach(ours.environment, secret, end.address, at)
             membership.tell(ours.environment, secret, at, end.address, said)
-        if self.as_json:
-            print(json.dumps({"head": at, "address": end.address, "slots": ours.slots}))
-        else:
-            print(
-                f"joined {at} as {end.address} ({end.interface}) with {ours.slots} slot(s); "
-                "medley ray-stop leaves it"
-            )
+        table = {"head": at, "address": end.address, "slots": ours.slots}
+        place = f"{at} as {end.address} ({end.interface}) with {ours.slots} slot(s)"
+        print_result(table, [f"joined {place}; medley ray-stop leaves it"], as_json=self.as_json)
         asked.stayed()
 
     def _wired(self, found: Facts, there: Mapping[str, Any], nccl: tuple[int, ...]) -> HostNetwork:
@@ -241,8 +216,7 @@ class RayStopVerb(Verb):
 Only processes that medley started are ended; another Ray on this host goes on. It can be said twice.
 
 Examples:
-    /medley ray-stop
-
+    medley ray-stop
 """
 
     def main(self) -> None:
@@ -258,21 +232,18 @@ What this host runs is asked of it; the engine and its environment must be the s
 It ends when the model does, or with Ctrl-C.
 
 Examples:
-    /medley join spark-1 --token-file token
-    /ssh spark-1 cat .local/state/medley/token |
-    /    medley join spark-1 --token-file -
-    /medley join spark-1                     with the token it was given before
-    /medley join spark-1:24011 --wait 600    another port; its head may come later
-
+    medley join spark-1 --token-file token
+    ssh spark-1 cat .local/state/medley/token |
+        medley join spark-1 --token-file -
+    medley join spark-1                     with the token it was given before
+    medley join spark-1:24011 --wait 600    another port; its head may come later
 """
     USAGE = "    {progname} [SWITCHES] HEAD[:PORT]\n"
     token_file: TokenFile = group(TokenFile)
-    kind: str | None = switch("--kind", argname="KIND", help="take this host for that kind; see hosts/")
-    own: str | None = switch("--env", argname="ENV", help="an engine environment, or your own virtualenv")
-    wait: int = switch(
-        "--wait", cli.Range(0, 86_400), 60, argname="SECONDS", help="how long the head may take to listen"
-    )
-    dry_run: bool = flag("--dry-run", help="say what the head asks of this host, and leave again")
+    kind: str | None = switch("--kind KIND", "take this host for that kind; see hosts/")
+    own: str | None = switch("--env ENV", "an engine environment, or your own virtualenv")
+    wait: int = switch("--wait SECONDS", "how long the head may take to listen", (0, 86_400), default=60)
+    dry_run: bool = flag("--dry-run", "say what the head asks of this host, and leave again")
 
     def main(self, head: str) -> None:
         name, colon, number = head.partition(":")

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from medley.cli import Verb, flag, group
-from medley.cli.launch_options import Hosting, ModelCode, Planning
+from medley.cli.launch_options import TRUST, Hosting, Planning
 from medley.cli.output import output, show
+from medley.model.trust import Trust
 from medley.serving.prepare import launched, prepare, topology
 from medley.serving.script import described, read_script
 from medley.serving.server import ScriptRun, keep_files, run
@@ -16,29 +17,28 @@ class RunVerb(Verb):
     DESCRIPTION_MORE = """
 The plan is that of medley serve MODEL, as the arguments of vllm.LLM or sglang.Engine. The script reads them:
 
-/    if __name__ == "__main__":   # the engine's processes read it again
-/        llm = LLM(**json.load(open(os.environ["MEDLEY_PLAN"]))["arguments"])
+    if __name__ == "__main__":   # the engine's processes read it again
+        llm = LLM(**json.load(open(os.environ["MEDLEY_PLAN"]))["arguments"])
 
 What stands after SCRIPT.py is the script's. Its exit code and its stdout are medley's; all else is on stderr.
 With --launcher mp it runs on every host, once for each rank, under torchrun; with --dp N once for each
 replica.
 
 Examples:
-    /medley run demo answers.py
-    /medley run demo answers.py --limit 5          its own words
-    /medley run --dry-run demo answers.py          the arguments, and why
-    /medley run --hosts 2 --launcher mp demo answers.py
-    /medley run --dp 4 qwen3-8b answers.py prompts.jsonl
-
+    medley run demo answers.py
+    medley run demo answers.py --limit 5          its own words
+    medley run --dry-run demo answers.py          the arguments, and why
+    medley run --hosts 2 --launcher mp demo answers.py
+    medley run --dp 4 qwen3-8b answers.py prompts.jsonl
 """
     USAGE = "    {progname} [SWITCHES] MODEL SCRIPT.py [WORDS]\n"
     HINT = "the script's own words come after its name: medley run MODEL SCRIPT.py --limit 5"
 
     planning: Planning = group(Planning)
-    code: ModelCode = group(ModelCode)
+    trust: Trust = group(Trust, **TRUST)
     hosting: Hosting = group(Hosting)
-    dry_run: bool = flag("--dry-run", help="print the command and its arguments, and why; start nothing")
-    as_json: bool = flag("--json", requires=["--dry-run"], help="print them as one JSON object")
+    dry_run: bool = flag("--dry-run", "print the command and its arguments, and why; start nothing")
+    as_json: bool = flag("--json", "print them as one JSON object", requires=["--dry-run"])
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         """As with python itself, what stands after the script is not ours."""
@@ -47,7 +47,7 @@ Examples:
 
     def main(self, model: str, script: str = "", *words: str) -> int:
         found, told = read_script(script, model, words), output()
-        options = self.hosting.options(model, self.planning, self.code, self.typed)
+        options = self.hosting.options(model, self.planning, self.trust, self.typed)
         job = prepare(replace(options, dry_run=self.dry_run, script=found), told)
         if not self.dry_run:
             return run(job, ScriptRun(found.path), told)

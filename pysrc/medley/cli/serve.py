@@ -4,27 +4,26 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
-from plumbum import cli
-
 from medley import serving
 from medley.cli import Verb, flag, group, switch
 from medley.cli.cluster_options import AtHead, typed_at, without
-from medley.cli.launch_options import Container, Hosting, ModelCode, Planning, site
-from medley.cli.output import only_dry_run, output, show, show_steps
+from medley.cli.launch_options import TRUST, Container, Hosting, Planning, site
+from medley.cli.output import only_dry_run, output, print_result, show, show_steps
 from medley.cli.progress import watch
 from medley.cluster import self_command, unit_file, units
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.engine import Serving
 from medley.errors import Problem
+from medley.model.trust import Trust
 from medley.planner.topology import Topology
 from medley.progress import Output
 from medley.serving import url
@@ -34,46 +33,35 @@ from medley.serving.steps import hypothetical
 if TYPE_CHECKING:  # httpx: a fifth of what a plan takes, and most runs end before it is needed
     from medley.serving.server import Served
 
-_HOSTS = cli.SwitchAttr(
-    "--hosts",
-    str,
-    argname="N|KINDS",
+_HOSTS = switch(
+    "--hosts N|KINDS",
+    "so many hosts of the cluster, 1: this one alone; with --dry-run also spark:2,thor:1",
     excludes=["--from"],
-    help="so many hosts of the cluster, 1: this one alone; with --dry-run also spark:2,thor:1",
 )
 
 
 @dataclass(frozen=True)
 class ServeOptions:
     planning: Planning = group(Planning)
-    code: ModelCode = group(ModelCode)
+    trust: Trust = group(Trust, **TRUST)
     hosting: Hosting = group(Hosting, hosts=_HOSTS)
     container: Container = group(Container)
-    port: int = switch("--port", int, 8000, argname="PORT", help="where it listens")
+    port: int = switch("--port PORT", "where it listens", default=8000)
     host: str = switch(
-        "--host",
-        str,
-        "127.0.0.1",
-        argname="ADDRESS",
-        help="0.0.0.0 opens it to the network; requests then need an API key",
+        "--host ADDRESS",
+        "0.0.0.0 opens it to the network; requests then need an API key",
+        default="127.0.0.1",
     )
     api_key: str | None = switch(
-        "--api-key",
-        argname="FILE",
-        help="requests must give the key in this file; none: no key; default: made where --host opens it",
+        "--api-key FILE",
+        "requests must give the key in this file; none: no key; default: made where --host opens it",
     )
-    served_name: str | None = switch(
-        "--served-model-name", argname="NAME", help="the name that requests give"
-    )
-    timeout_s: int = switch(
-        "--timeout", cli.Range(1, 86_400), 1800, argname="SECONDS", help="how long until it must be ready"
-    )
-    replayed: tuple[str, ...] = switch(
-        "--from", list=True, argname="FILE", help="with --dry-run: on the hosts of these transcripts"
-    )
-    dry_run: bool = flag("--dry-run", help="print the command, and why it is as it is; start nothing")
+    served_name: str | None = switch("--served-model-name NAME", "the name that requests give")
+    timeout_s: int = switch("--timeout SECONDS", "how long until it must be ready", (1, 86_400), default=1800)
+    replayed: tuple[str, ...] = switch("--from FILE", "with --dry-run: on the hosts of these transcripts")
+    dry_run: bool = flag("--dry-run", "print the command, and why it is as it is; start nothing")
     as_json: bool = flag(
-        "--json", help="print one JSON object: the command, or where the server is once it is ready"
+        "--json", "print one JSON object: the command, or where the server is once it is ready"
     )
 
     @property
@@ -96,7 +84,7 @@ class ServeOptions:
         if elsewhere and not self.dry_run:
             raise only_dry_run("serve MODEL", "--from FILE" if self.replayed else f"--hosts {self.imagined}")
         return replace(
-            self.hosting.options(model, self.planning, self.code, typed),
+            self.hosting.options(model, self.planning, self.trust, typed),
             flags=flags,
             image=self.container.wanted(),
             dry_run=self.dry_run,
@@ -105,13 +93,15 @@ class ServeOptions:
         )
 
 
-def show_job(job: Job, output: Output, *, as_json: bool) -> None:
+def show_job(options: Options, *, as_json: bool) -> None:
     """Print what would be started, and why."""
-    site = topology(job, output)
+    told = output()
+    job = prepare(options, told)
+    site = topology(job, told)
     if len(site.hosts) > 1 and not job.joined:
-        show_steps(hypothetical(job, site, output), as_json=as_json)
+        show_steps(hypothetical(job, site, told), as_json=as_json)
     else:
-        launch = launched(job, site, output).launch
+        launch = launched(job, site, told).launch
         show(launch.command, launch.why(), as_json=as_json)
 
 
@@ -125,24 +115,23 @@ a cluster (up, ray-head) it runs over those of the cluster's hosts that serve it
 shows. Where cluster.toml names another host as the head, it is served from there, and its output comes here.
 
 Examples:
-    /medley serve demo
-    /medley serve demo --dry-run
-    /medley serve Qwen/Qwen3-8B --port 9000 --gpus 0,1
-    /medley serve Qwen/Qwen3-32B --concurrency 16 --context 32768
-    /medley serve Qwen/Qwen3-32B --hosts 2 --tp 2 --wait 60
-    /medley serve gpt-oss-120b --hosts spark:2,thor:1 --dry-run
-    /medley serve gpt-oss-120b --detach --restart
-    /medley serve Qwen/Qwen3-8B --image default
-    /medley serve ./my-model --served-model-name mine -- --max-model-len 8192
-
+    medley serve demo
+    medley serve demo --dry-run
+    medley serve Qwen/Qwen3-8B --port 9000 --gpus 0,1
+    medley serve Qwen/Qwen3-32B --concurrency 16 --context 32768
+    medley serve Qwen/Qwen3-32B --hosts 2 --tp 2 --wait 60
+    medley serve gpt-oss-120b --hosts spark:2,thor:1 --dry-run
+    medley serve gpt-oss-120b --detach --restart
+    medley serve Qwen/Qwen3-8B --image default
+    medley serve ./my-model --served-model-name mine -- --max-model-len 8192
 """
     USAGE = "    {progname} [SWITCHES] MODEL [-- ENGINE FLAGS]\n"
     HINT = "the engine's own flags come after --: medley serve MODEL -- --max-model-len 8192"
 
     options: ServeOptions = group(ServeOptions)
     at_head: AtHead = group(AtHead)
-    detach: bool = flag("--detach", help="leave it to run, and return once it is ready; medley stop ends it")
-    restart: bool = flag("--restart", help="when it is lost, start it anew once the hosts it needs are back")
+    detach: bool = flag("--detach", "leave it to run, and return once it is ready; medley stop ends it")
+    restart: bool = flag("--restart", "when it is lost, start it anew once the hosts it needs are back")
 
     def main(self, model: str, *flags: str) -> int:
         asked = self.options
@@ -151,36 +140,28 @@ Examples:
         )
         if elsewhere and (head := self.at_head.elsewhere()):
             return typed_at(head)
-        if self.detach and not asked.dry_run:
+        if asked.dry_run:
+            show_job(asked.of(model, flags, self.typed), as_json=asked.as_json)
+            return 0
+        if self.detach:
             return detached(asked.port, restart=self.restart)
-        restarts = self.restart and not asked.dry_run
-        with _resumed(asked.of(model, flags, self.typed), restarts=restarts) as options:
-            return _serve(options, asked, restarts=restarts)
-
-
-@contextmanager
-def _resumed(options: Options, *, restarts: bool) -> Iterator[Options]:
-    """Wait for as many hosts as the server ran over before it was cut off, where it restarts."""
-    from medley.serving.supervise import HOSTS_LIMIT_S, resumed
-
-    with resumed(options.listens.port, output().say) if restarts else nullcontext() as hosts:
-        if hosts and options.hosts is None:
-            options = replace(options, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)
-        yield options
+        return _serve(asked.of(model, flags, self.typed), asked, restarts=self.restart)
 
 
 def _serve(options: Options, asked: ServeOptions, *, restarts: bool) -> int:
-    told = output()
-    job = prepare(options, told)
-    from medley.serving.server import Served, run
+    from medley.serving.supervise import HOSTS_LIMIT_S, resumed
 
-    server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json))
-    if asked.dry_run:
-        show_job(job, told, as_json=asked.as_json)
-        return 0
-    if restarts and job.by != "mp":
-        _restarted(job, server, told)
-    return run(job, server, told)
+    told = output()
+    with resumed(options.listens.port, told.say) if restarts else nullcontext() as hosts:
+        if hosts and options.hosts is None:  # as many as it ran over before it was cut off
+            options = replace(options, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)
+        job = prepare(options, told)
+        from medley.serving.server import Served, run
+
+        server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json))
+        if restarts and job.by != "mp":
+            _restarted(job, server, told)
+        return run(job, server, told)
 
 
 def _restarted(job: Job, server: "Served", told: Output) -> NoReturn:
@@ -197,20 +178,15 @@ def _restarted(job: Job, server: "Served", told: Output) -> NoReturn:
 
 def ready(listens: Serving, completion: str, seconds: float, *, as_json: bool) -> None:
     where, model, key = url(listens), listens.name, listens.key
-    if as_json:
-        print(
-            json.dumps({"url": where, "model": model, "pid": os.getpid(), "key": str(key) if key else None}),
-            flush=True,
-        )
-        return
+    table = {"url": where, "model": model, "pid": os.getpid(), "key": str(key) if key else None}
     header = f""" -H "Authorization: Bearer $(cat {quote(str(key))})\"""" if key else ""
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
-    print(
+    text = (
         f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion!r}\n\n"
         f"    curl {where}/chat/completions -H 'Content-Type: application/json'{header} -d '{body}'\n"
-        f'    medley ask "Hello"\n\nCtrl-C ends it.\n',
-        flush=True,
+        f'    medley ask "Hello"\n\nCtrl-C ends it.\n'
     )
+    print_result(table, [text], as_json=as_json)
 
 
 _LOOK_EVERY_S = 0.2

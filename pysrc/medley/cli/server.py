@@ -3,15 +3,13 @@
 import json
 import os
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from plumbum import cli
-
 from medley import credentials, serving
 from medley.cli import Verb, flag, group, switch
-from medley.cli.cluster_options import AtHead, Clustered, print_problems, typed_at
+from medley.cli.cluster_options import AtHead, Clustered, print_problems, require_hosts, typed_at
+from medley.cli.output import print_line
 from medley.cli.terminal import console as terminal
 from medley.cluster.fleet import Fleet
 from medley.errors import Problem
@@ -25,25 +23,18 @@ class AskVerb(Verb):
 It asks the model that `medley serve` serves on this host, or the server that --url or MEDLEY_URL names.
 
 Examples:
-    /medley ask "Why is the sky blue?"
-    /medley ask --max-tokens 32 "Hello"
-    /medley ask --url http://spark-1:8000/v1 --model demo "Hello"
-    /git diff | medley ask --stdin "Review this change:"
-
+    medley ask "Why is the sky blue?"
+    medley ask --max-tokens 32 "Hello"
+    medley ask --url http://spark-1:8000/v1 --model demo "Hello"
+    git diff | medley ask --stdin "Review this change:"
 """
 
-    url: str | None = switch("--url", argname="URL", help="the server's base, such as http://spark-1:8000/v1")
-    model: str | None = switch(
-        "--model", argname="NAME", help="which of the server's models; default: its first"
-    )
-    max_tokens: int | None = switch(
-        "--max-tokens", cli.Range(1, 1_000_000), argname="N", help="the answer's limit"
-    )
-    key_file: str | None = switch(
-        "--api-key", argname="FILE", help="the file of the server's key; default: MEDLEY_API_KEY"
-    )
-    stdin: bool = flag("--stdin", help="add what stands on standard input to the message")
-    as_json: bool = flag("--json", help="print one JSON object: the answer and how fast it came")
+    url: str | None = switch("--url URL", "the server's base, such as http://spark-1:8000/v1")
+    model: str | None = switch("--model NAME", "which of the server's models; default: its first")
+    max_tokens: int | None = switch("--max-tokens N", "the answer's limit", (1, 1_000_000))
+    key_file: str | None = switch("--api-key FILE", "the file of the server's key; default: MEDLEY_API_KEY")
+    stdin: bool = flag("--stdin", "add what stands on standard input to the message")
+    as_json: bool = flag("--json", "print one JSON object: the answer and how fast it came")
 
     def main(self, *text: str) -> int:
         words = (*text, sys.stdin.read()) if self.stdin else text
@@ -115,57 +106,35 @@ class LogsVerb(Clustered):
 Without a cluster.toml it shows those of this host.
 
 Examples:
-    /medley logs
-    /medley logs spark-2 -n 200
-    /medley logs -f
-
+    medley logs
+    medley logs spark-2 -n 200
+    medley logs -f
 """
     USAGE = "    {progname} [SWITCHES] [HOST...]\n"
-    follow: bool = flag(["-f", "--follow"], help="go on with what comes, until Ctrl-C")
-    lines: int = switch(
-        ["-n", "--lines"], cli.Range(0, 100_000), 40, argname="N", help="so many of each host"
-    )
+    follow: bool = flag("-f, --follow", "go on with what comes, until Ctrl-C")
+    lines: int = switch("-n, --lines N", "so many of each host", (0, 100_000), default=40)
 
     def main(self, *hosts: str) -> int:
         found = self.wanted(alone=True)
-        if unknown := [name for name in hosts if name not in found.hosts]:
-            raise Problem(
-                f"the cluster has no host {unknown[0]}",
-                cause=f"its hosts are {', '.join(found.hosts)}",
-                fix=f"medley logs {next(iter(found.hosts))}",
-            )
+        require_hosts(found, hosts, f"medley logs {next(iter(found.hosts))}")
         if hosts:
             found = found.without(tuple(name for name in found.hosts if name not in hosts))
-        show = _Shown(list(found.hosts), sort=not self.follow)
-        with Fleet(found, on_note=show.line) as everyone:
+        width, paint = max(map(len, found.hosts)), _painted(list(found.hosts))
+        kept: list[tuple[str, str]] = []
+
+        def show(host: str, text: str) -> None:
+            """With the host before it."""
+            print_line(f"{paint(host)}{' ' * (width - len(host))}  {text}")
+
+        def keep(host: str, text: str) -> None:
+            kept.append((host, text))
+
+        with Fleet(found, on_note=show if self.follow else keep) as everyone:
             asked = {"lines": self.lines, "follow": self.follow}
             everyone.ask("log", lambda _: asked, limit_s=float("inf") if self.follow else 60)
-            show.rest()
+            for host, text in sorted(kept, key=lambda each: each[1].partition(" ")[0]):
+                show(host, text)
             return print_problems(everyone.failed.values())
-
-
-class _Shown:
-    """Each line with its host before it; sorted by time where all are there before the first is printed."""
-
-    def __init__(self, hosts: list[str], *, sort: bool) -> None:
-        self._width = max(map(len, hosts))
-        self._paint = _painted(hosts)
-        self._kept: list[tuple[str, str]] | None = [] if sort else None
-        self._lock = threading.Lock()
-
-    def line(self, host: str, text: str) -> None:
-        with self._lock:
-            if self._kept is None:
-                self._print(host, text)
-            else:
-                self._kept.append((host, text))
-
-    def rest(self) -> None:
-        for host, text in sorted(self._kept or (), key=lambda each: each[1].partition(" ")[0]):
-            self._print(host, text)
-
-    def _print(self, host: str, text: str) -> None:
-        print(f"{self._paint(host)}{' ' * (self._width - len(host))}  {text}", flush=True)
 
 
 def _painted(hosts: list[str]) -> Callable[[str], str]:
@@ -188,14 +157,11 @@ class StopVerb(Verb):
 It ends what serve started, in a terminal or with --detach, and returns when nothing of it is left.
 
 Examples:
-    /medley stop
-    /medley stop --port 8001
-
+    medley stop
+    medley stop --port 8001
 """
     at_head: AtHead = group(AtHead)
-    port: int | None = switch(
-        "--port", cli.Range(1, 65_535), argname="PORT", help="that one alone; default: all"
-    )
+    port: int | None = switch("--port PORT", "that one alone; default: all", (1, 65_535))
 
     def main(self) -> int:
         if head := self.at_head.elsewhere():

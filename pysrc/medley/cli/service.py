@@ -1,32 +1,28 @@
 """`medley service`."""
 
 import dataclasses
-import json
 import os
-import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from getpass import getuser
-from pathlib import Path
 
 import psutil
 
 from medley.cli import Verb, VerbOfVerbs, flag, switch
+from medley.cli.output import print_result, say
 from medley.cli.terminal import require_root
 from medley.cluster import self_command, systemd, units
 from medley.cluster.systemd import UNIT_FOLDER, service_names
 from medley.errors import Problem
 
-_ROLES = "ROLE is head, worker or serve."
-
 
 class ServiceVerb(VerbOfVerbs):
     DESCRIPTION_MORE = """
 Examples:
-    /medley service install head --dry-run
-    /sudo medley service install worker spark-1
-    /medley service show
-    /sudo medley service remove worker
-
+    medley service install head --dry-run
+    sudo medley service install worker spark-1
+    medley service show
+    sudo medley service remove worker
 """
 
 
@@ -38,16 +34,15 @@ hand first. It is started anew whenever it ends, also until its head is there. I
 systemd, which --dry-run prints; remove takes all of it back.
 
 Examples:
-    /medley service install head --dry-run
-    /sudo medley service install head -- --link 192.168.100.0/24
-    /sudo medley service install worker spark-1
-    /sudo medley service install serve demo -- --port 9000 -- --max-num-seqs 8
-    /sudo medley service install head --user ann --set MEDLEY_CACHE=/data/medley
-
+    medley service install head --dry-run
+    sudo medley service install head -- --link 192.168.100.0/24
+    sudo medley service install worker spark-1
+    sudo medley service install serve demo -- --port 9000 -- --max-num-seqs 8
+    sudo medley service install head --user ann --set MEDLEY_CACHE=/data/medley
 """
-    user: str | None = switch("--user", argname="NAME", help="who it runs as; default: you, also by sudo")
-    settings: list[str] = switch("--set", list=True, argname="NAME=VALUE", help="a variable for it")
-    dry_run: bool = flag("--dry-run", help="print the unit; write and start nothing")
+    user: str | None = switch("--user NAME", "who it runs as; default: you, also by sudo")
+    settings: list[str] = switch("--set NAME=VALUE", "a variable for it")
+    dry_run: bool = flag("--dry-run", "print the unit; write and start nothing")
 
     def main(self, role: str, *words: str) -> None:
         found = systemd.require_complete(role, words)
@@ -61,10 +56,10 @@ Examples:
             )
         made = systemd.Service(found, words, user, self_command.own_command(), env)
         if self.dry_run:
-            print(f"medley: {made.file}:", file=sys.stderr)
+            say(f"{made.file}:")
             print(made.text, end="")
             for command in systemd.install_commands(made.name):
-                print(f"medley: then: {command}", file=sys.stderr)
+                say(f"then: {command}")
             return
         require_root("install a service")
         systemd.install_service(made)
@@ -73,13 +68,12 @@ Examples:
 
 class ServiceRemoveVerb(Verb):
     USAGE = "    {progname} ROLE|NAME\n"
-    DESCRIPTION_MORE = f"""
-{_ROLES} Of several servers NAME is one, as show has it. It can be said twice.
+    DESCRIPTION_MORE = """
+ROLE is head, worker or serve. Of several servers NAME is one, as show has it. It can be said twice.
 
 Examples:
-    /sudo medley service remove worker
-    /sudo medley service remove medley-serve-8000
-
+    sudo medley service remove worker
+    sudo medley service remove medley-serve-8000
 """
 
     def main(self, role: str) -> None:
@@ -95,8 +89,7 @@ For hosts without systemd, at boot: `@reboot /path/to/medley service start` in c
 left alone.
 
 Examples:
-    /medley service start
-
+    medley service start
 """
 
     def main(self) -> None:
@@ -108,24 +101,21 @@ class ServiceShowVerb(Verb):
     USAGE = "    {progname} [SWITCHES] [ROLE|NAME]\n"
     DESCRIPTION_MORE = """
 Examples:
-    /medley service show
-    /medley service show worker
-    /medley service show --json
-
+    medley service show
+    medley service show worker
+    medley service show --json
 """
-    as_json: bool = flag("--json", help="print one JSON object: each service, and how it is")
+    as_json: bool = flag("--json", "print one JSON object: each service, and how it is")
 
     def main(self, role: str = "") -> None:
         found = {name: systemd.state(name, system=True) for name in service_names(role or None)}
-        if self.as_json:
-            print(json.dumps({name: how and dataclasses.asdict(how) for name, how in found.items()}))
-            return
+        lines = []
         for name, how in found.items():
-            print(f"{name}: {_said(how)}")
-            if role:
-                print(Path(UNIT_FOLDER / f"{name}.service").read_text(encoding="utf-8"), end="")
-        if not found:
-            print("no service of medley's is installed here")
+            lines += [f"{name}: {_said(how)}"]
+            if role and not self.as_json:
+                lines += (UNIT_FOLDER / f"{name}.service").read_text(encoding="utf-8").splitlines()
+        table = {name: how and dataclasses.asdict(how) for name, how in found.items()}
+        print_result(table, lines or ["no service of medley's is installed here"], as_json=self.as_json)
 
 
 def _said(how: systemd.Shown | None) -> str:
@@ -138,12 +128,10 @@ def _said(how: systemd.Shown | None) -> str:
 
 def _typed_in() -> Mapping[str, str]:
     """The environment of who typed it, which is sudo's own; what sudo starts has little of it."""
-    if "SUDO_USER" not in os.environ:
-        return os.environ
-    try:
-        return psutil.Process(os.getppid()).environ()
-    except psutil.Error:  # it is another user's
-        return os.environ
+    if "SUDO_USER" in os.environ:
+        with suppress(psutil.Error):  # it is another user's
+            return psutil.Process(os.getppid()).environ()
+    return os.environ
 
 
 def _variables(given: list[str]) -> dict[str, str]:

@@ -13,11 +13,10 @@ from pathlib import Path
 from shutil import get_terminal_size
 from socket import gethostname
 
-from plumbum import cli
-
 from medley import cluster
 from medley.cli import flag, switch, terminal
 from medley.cli.cluster_options import Clustered, print_problems
+from medley.cli.output import say
 from medley.cluster import remote
 from medley.cluster.fleet import connection
 from medley.errors import Problem
@@ -40,24 +39,23 @@ serves a page with the same, and /metrics for Prometheus, at a port of 127.0.0.1
 told. Beyond this host, where whoever reaches it reads along, it goes with --open alone.
 
 Examples:
-    /medley top
-    /medley top --every 5
-    /medley top --once --json
-    /medley top --web
-    /medley top --web 127.0.0.1:9180
-    /medley top --dashboard > grafana.json
-
+    medley top
+    medley top --every 5
+    medley top --once --json
+    medley top --web
+    medley top --web 127.0.0.1:9180
+    medley top --dashboard > grafana.json
 """
     USAGE = "    {progname} [SWITCHES] [ADDRESS:PORT]\n"
-    every: int = switch("--every", cli.Range(1, 3600), 2, argname="S", help="seconds between looks")
-    once: bool = flag("--once", help="show one screen, of two looks a second apart, and end")
-    as_json: bool = flag("--json", help="print one JSON object a look; with --once one")
-    web: bool = flag("--web", excludes=_ALONE, help="serve it to browsers and to Prometheus at ADDRESS:PORT")
-    opened: bool = flag("--open", requires=["--web"], help="also where others reach it, without a key")
+    every: int = switch("--every S", "seconds between looks", (1, 3600), default=2)
+    once: bool = flag("--once", "show one screen, of two looks a second apart, and end")
+    as_json: bool = flag("--json", "print one JSON object a look; with --once one")
+    web: bool = flag("--web", "serve it to browsers and to Prometheus at ADDRESS:PORT", excludes=_ALONE)
+    opened: bool = flag("--open", "also where others reach it, without a key", requires=["--web"])
     metrics_once: bool = flag(
-        "--metrics-once", excludes=["--once", "--json"], help="print what Prometheus scrapes"
+        "--metrics-once", "print what Prometheus scrapes", excludes=["--once", "--json"]
     )
-    dashboard: bool = flag("--dashboard", excludes=["--once", "--json"], help="print a dashboard for Grafana")
+    dashboard: bool = flag("--dashboard", "print a dashboard for Grafana", excludes=["--once", "--json"])
 
     def main(self, *places: str) -> int:
         if places[(1 if self.web else 0) :]:
@@ -93,7 +91,7 @@ Examples:
         ):
             print(f"{found.url}  for browsers; {found.url}metrics for Prometheus; Ctrl-C ends it", flush=True)
             if self.opened:
-                print(f"medley: {monitor_web.opens(found)}", file=sys.stderr)
+                say(monitor_web.opens(found))
             while True:
                 time.sleep(3600)
 
@@ -153,7 +151,7 @@ def show(screen: Callable[[], view.Screen]) -> None:
 def _unseen_typing() -> Iterator[Callable[[float], bytes]]:
     """Keys come at once and are not shown; the function waits so long for some. Ctrl-C interrupts as ever."""
     if not sys.stdin.isatty():
-        yield _none
+        yield partial(_typed, [])
         return
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
@@ -162,18 +160,13 @@ def _unseen_typing() -> Iterator[Callable[[float], bytes]]:
     changed[6][termios.VSUSP] = b"\0"  # a shell would be shown in the middle of our screen
     termios.tcsetattr(keyboard, termios.TCSADRAIN, changed)
     try:
-        yield lambda limit_s: _typed(keyboard, limit_s)
+        yield partial(_typed, [keyboard])
     finally:
         # What was typed to us is not for the shell.
         termios.tcsetattr(keyboard, termios.TCSAFLUSH, before)
 
 
-def _typed(keyboard: int, limit_s: float) -> bytes:
-    if not select.select([keyboard], [], [], limit_s)[0]:
-        return b""
-    return os.read(keyboard, 64) or b"q"  # the terminal is gone
-
-
-def _none(limit_s: float) -> bytes:
-    time.sleep(limit_s)
+def _typed(keyboards: list[int], limit_s: float) -> bytes:
+    for keyboard in select.select(keyboards, [], [], limit_s)[0]:
+        return os.read(keyboard, 64) or b"q"  # the terminal is gone
     return b""

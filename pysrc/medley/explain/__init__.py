@@ -50,10 +50,9 @@ def _better(problem: Problem, blocks: Iterable[bytes], fix: str, *more: str) -> 
     """With what is known for sure, and which of the known failures could not be looked for."""
     from medley.explain.diagnosis import explained  # noqa: PLC0415 - only a failure needs what is known
     from medley.explain.findings import Log  # noqa: PLC0415 - the same
-    from medley.explain.patterns import HIGH  # noqa: PLC0415 - the same
 
     found, cause = explained([Log("output", blocks)]), problem.cause
-    if found.first and found.first.confidence == HIGH:
+    if found.first and found.first.confidence == "high":
         known = found.first.problem()
         cause, fix = f"{known.what}: {known.cause}", known.fix
     warnings = (f"{each}; medley check says more" for each in found.warnings)

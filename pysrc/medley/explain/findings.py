@@ -10,7 +10,7 @@ from medley.errors import Problem
 from medley.explain import events
 from medley.explain.events import NEAR, SILENT, UNKNOWN, Slip, last_words
 from medley.explain.lines import LogLine, line
-from medley.explain.patterns import LOW, RANK, Failure
+from medley.explain.patterns import RANK, Confidence, Failure
 
 TAIL = 200
 _AT_ONCE = 8
@@ -87,12 +87,12 @@ class FoundFailure:
     """Other logs, hosts and ranks that show the same."""
 
     @property
-    def confidence(self) -> str:
-        return LOW if self.hit.failure.symptom else self.hit.failure.confidence
+    def confidence(self) -> Confidence:
+        return "low" if self.hit.failure.symptom else self.hit.failure.confidence
 
-    def problem(self, status: int = 1) -> Problem:
+    def problem(self) -> Problem:
         what, cause, fix = self.hit.failure.told(self.hit.found)
-        return Problem(what, cause=cause or shown(self.hit.line.text), fix=fix, status=status)
+        return Problem(what, cause=cause or shown(self.hit.line.text), fix=fix)
 
     @property
     def table(self) -> dict[str, Any]:

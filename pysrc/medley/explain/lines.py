@@ -124,24 +124,22 @@ def _when(prefix: dict[str, str]) -> tuple[int, int, float] | None:
 
 @dataclass(frozen=True)
 class Block:
-    """A block's, with some of those before and after it."""
-
-    before: list[bytes]
     here: list[bytes]
-    after: list[bytes]
+    near: list[bytes]
+    """The same lines, with some of those before and after them."""
+    first: int
+    """Where the first of `here` is in `near`."""
 
     def preceding(self, at: int, count: int) -> list[bytes]:
-        found = self.here[max(0, at - count) : at]
-        return [*self.before[len(self.before) - count + len(found) :], *found] if at < count else found
+        return self.near[max(0, self.first + at - count) : self.first + at]
 
     def following(self, at: int, count: int) -> list[bytes]:
-        found = self.here[at + 1 : at + 1 + count]
-        return [*found, *self.after[: count - len(found)]]
+        after = self.first + at + 1
+        return self.near[after : after + count]
 
     def when(self, at: int) -> tuple[int, int, float] | None:
         """Of the last line before it that has a time."""
-        near = [*self.before, *self.here[max(0, at - _BEFORE) : at]][-_BEFORE:]
-        said = (line(decoded(each[:300])).when for each in reversed(near))
+        said = (line(decoded(each[:300])).when for each in reversed(self.preceding(at, _BEFORE)))
         return next((when for when in said if when), None)
 
 
@@ -150,7 +148,7 @@ def blocks(data: Iterable[bytes]) -> Iterator[Block]:
     here: list[bytes] = []
     for after in chain(_lines(data), ([],)):
         if here:
-            yield Block(before, here, after[:_AFTER])
+            yield Block(here, [*before, *here, *after[:_AFTER]], len(before))
             before = here[-_BEFORE:]
         here = after
 

@@ -18,8 +18,8 @@ from medley import config
 from medley.errors import Problem
 from medley.schema import StrictTable
 
-HIGH, MEDIUM, LOW = "high", "medium", "low"
-RANK = {HIGH: 0, MEDIUM: 1, LOW: 2}
+Confidence = Literal["high", "medium", "low"]
+RANK = {"high": 0, "medium": 1, "low": 2}
 # A scan removes these from a line to find its kind, so a needle must have other characters.
 VARYING = "0123456789abcdef"
 _SHORTEST = 3
@@ -60,7 +60,7 @@ class Failure(StrictTable):
     cause: _Text
     fix: _Text
     signs: Annotated[tuple[Sign, ...], Field(min_length=1)]
-    confidence: Literal["high", "medium", "low"] = "high"
+    confidence: Confidence = "high"
     symptom: bool = False
     """It follows from another failure, which is named instead where it is known."""
     any_level: bool = False

@@ -21,7 +21,7 @@ from medley.errors import Problem
 from medley.explain import events
 from medley.explain.findings import TAIL, Hit, Log, Scanned
 from medley.explain.lines import INFO, WARNING, Block, LogLine, blocks, decoded, line
-from medley.explain.patterns import HIGH, VARYING, Failure, Sign
+from medley.explain.patterns import VARYING, Failure, Sign
 
 _MOST_OF_ONE = 6
 _MOST_OF_KIND = 40
@@ -269,7 +269,7 @@ class _Scan:
         if failure.during_shutdown:
             if self.done.was_ready:
                 return False
-        elif self.done.stopped and (failure.symptom or failure.confidence != HIGH):
+        elif self.done.stopped and (failure.symptom or failure.confidence != "high"):
             return False
         return failure.any_level or said.level not in (INFO, WARNING) or (said.nccl and said.level == WARNING)
 

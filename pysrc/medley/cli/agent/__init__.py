@@ -15,12 +15,12 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from queue import Queue
 from typing import Any, TypedDict
 
 from medley import json_shape
+from medley.cli.progress import Noted
 from medley.cluster import self_command
 from medley.errors import Problem
 
@@ -49,18 +49,14 @@ def answer(name: str, asked: Table, note: Note) -> Table:
     return found
 
 
-class Notes:
+class Notes(Noted):
     """Progress whose stages and notes go to the host that asks."""
 
     def __init__(self, note: Note) -> None:
-        self.note = note
+        self._tell = note
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        self.note(f"{name} …")
-        yield
-
-    def line(self, text: str) -> None: ...
+    def note(self, text: str) -> None:
+        self._tell(text)
 
 
 _WAKE_EVERY_S = 0.2

@@ -5,7 +5,6 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict
 from getpass import getuser
 from heapq import merge
@@ -64,14 +63,8 @@ def _nodes(found: Membership) -> list[Mapping[str, Any]] | Mapping[str, str]:
 
 def _wire(interface: str) -> Table:
     """Whether it is up, and its speed, as the kernel has it now; a virtual one has none."""
-    folder = Path("/sys/class/net") / interface
-    said: dict[str, Any] = {"interface": interface, "up": False, "mbit": None}
-    with suppress(OSError):
-        said["up"] = (folder / "operstate").read_text().strip() in {"up", "unknown"}
-    with suppress(OSError, ValueError):
-        mbit = int((folder / "speed").read_text())
-        said["mbit"] = mbit if mbit > 0 else None
-    return said
+    found = psutil.net_if_stats().get(interface)
+    return {"interface": interface, "up": bool(found and found.isup), "mbit": (found and found.speed) or None}
 
 
 def _low() -> list[str]:
@@ -108,16 +101,18 @@ _TAIL_BYTES = 1 << 20
 
 def answer_log(asked: Table, note: Note) -> Table:
     """The last `lines` of all units, by time; with `follow` it goes on until nobody listens."""
-    files = {path: path.stat().st_size for path in _logs()}
-    last = deque(merge(*(_tail(path, size) for path, size in files.items())), maxlen=asked["lines"])
-    for line in last:
+    begins = {path: max(0, path.stat().st_size - _TAIL_BYTES) for path in _logs()}
+    ends = dict(begins)
+    # Where it does not begin at the top, the first line has lost a part.
+    tails = [list(_more(path, ends))[bool(begin) :] for path, begin in begins.items()]
+    for line in deque(merge(*tails), maxlen=asked["lines"]):
         note(line)
     while asked["follow"]:
         time.sleep(_LOOK_EVERY_S)
         for path in _logs():
-            for line in _more(path, files):
+            for line in _more(path, ends):
                 note(line)
-    return {"files": [str(path) for path in files]}
+    return {"files": [str(path) for path in ends]}
 
 
 def _logs() -> list[Path]:
@@ -125,31 +120,18 @@ def _logs() -> list[Path]:
     return sorted((storage.state() / "logs").glob("medley-*.log"))
 
 
-def _tail(path: Path, size: int) -> list[str]:
-    with path.open("rb") as file:
-        file.seek(max(0, size - _TAIL_BYTES))
-        lines = file.read(min(size, _TAIL_BYTES)).decode(errors="replace").splitlines()
-    return [_named(path, line) for line in (lines[1:] if size > _TAIL_BYTES else lines)]
-
-
-def _more(path: Path, files: dict[Path, int]) -> Iterator[str]:
-    """Whole lines that were added since; one that was put aside begins anew."""
-    size, seen = path.stat().st_size, files.get(path, 0)
+def _more(path: Path, ends: dict[Path, int]) -> Iterator[str]:
+    """Whole lines that were added since, as TIME UNIT TEXT; a log that was put aside begins anew."""
+    size, seen = path.stat().st_size, ends.get(path, 0)
     if size == seen:
         return
     with path.open("rb") as file:
         file.seek(seen if size > seen else 0)
-        said, end, part = file.read().rpartition(b"\n")
-        files[path] = file.tell() - len(part)
-    if end:
-        for line in said.decode(errors="replace").splitlines():
-            yield _named(path, line)
-
-
-def _named(path: Path, line: str) -> str:
-    """TIME UNIT TEXT."""
-    when, _, text = line.partition(" ")
-    return f"{when} {path.stem.removeprefix('medley-')} {text}"
+        said, _, part = file.read().rpartition(b"\n")
+        ends[path] = file.tell() - len(part)
+    for line in said.decode(errors="replace").splitlines():
+        when, _, text = line.partition(" ")
+        yield f"{when} {path.stem.removeprefix('medley-')} {text}"
 
 
 _TRIES = 100
