@@ -24,6 +24,8 @@ _PORT = 8000
 _BOOTED = Path("/run/systemd/system")
 """The folder is there where process 1 is systemd: sd_booted(3)."""
 _ANSWERS = {"initializing", "starting", "running", "degraded"}
+_NOT_EXECUTED = range(200, 246)
+"""What systemd itself gives as the status of a program that it could not execute: systemd.exec(5)."""
 _SHOWN = ("LoadState", "ActiveState", "SubState", "Result", "NRestarts", "MainPID", "ExecMainStatus")
 # PATH tells which Python is an environment's, so with another one a second would be built.
 _CARRIED = (
@@ -101,8 +103,16 @@ def start(unit: Unit) -> None:
     storage.write(_file(unit.name), text(whole))
     # One that was given up would not start for a while.
     process.run(systemctl("reset-failed", f"{unit.name}.service"), limit_s=_LIMIT_S)
-    for command in install_commands(unit.name, system=False):
+    *prepared, restart = install_commands(unit.name, system=False)
+    for command in prepared:
         _run(command)
+    try:
+        _run(restart)
+    except Problem:
+        # Of a program that ended at once systemd says now and then that it was not started, though it was.
+        now = state(unit.name)
+        if now is None or now.status in _NOT_EXECUTED:
+            raise
 
 
 def stop(name: str) -> bool:
