@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join
 
-from medley import cluster, storage
+from medley import storage
 from medley.cli import Verb, flag, switch, terminal
 from medley.cli.progress import watch
 from medley.cluster import discovery
-from medley.cluster.discovery import HostCandidate, sources, ssh_keys, visit
+from medley.cluster.discovery import HostCandidate, sources, ssh_keys, table, visit
 from medley.cluster.discovery.visit import HostSurvey
 from medley.cluster.ssh import HostKeyUnknown, KeyRefused
 from medley.errors import Problem, in_words
@@ -49,12 +49,8 @@ Examples:
         except (KeyboardInterrupt, EOFError):
             print(f"\nmedley: {path} was not written", file=sys.stderr)
             raise KeyboardInterrupt from None
-        rows = [
-            cluster.Row(name, each.target, name == head, each.about, each.parts, imaged=each.imaged)
-            for name, each in found.items()
-        ]
-        text = cluster.cluster_text(rows, *visit.shared_network(found))
-        cluster.read_back(text)
+        text = table.cluster_text(found, head, *visit.shared_network(found))
+        table.read_back(text)
         if self.dry_run:
             print(f"\n{text}", end="")
         else:

@@ -1,6 +1,6 @@
 """Look at each candidate over ssh, and choose head, names and network of a new cluster."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -61,13 +61,11 @@ class HostSurvey:
         return f"{what}, {ways[0].link.name} {ways[0].ip}, {speed_text(ways[0].mbit)}{rdma}"
 
     @property
-    def about(self) -> str:
-        """The same for readers of cluster.toml later."""
-        return self.said if self.facts else f"When this was written it was {self.said}"
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return (f"To mend it: {self.problem.fix}",) if self.problem else ()
+    def comments(self) -> Iterator[str]:
+        """Yield the same for readers of cluster.toml later, and how to mend what is wrong."""
+        yield self.said if self.facts else f"When this was written it was {self.said}"
+        if self.problem:
+            yield f"To mend it: {self.problem.fix}"
 
 
 def with_own_names(made: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
