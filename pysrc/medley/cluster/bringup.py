@@ -53,7 +53,8 @@ class Bringup:
         ours = self_command.source_digest()
         for name in self.everyone.present:
             there = self.everyone.remotes[name]
-            for problem in checks.differences(name, there.greeting, ours, there.clock_ahead_s):
+            problem = checks.clock_off(name, there.clock_ahead_s)
+            if problem := problem or checks.other_medley(name, there.greeting["medley"], ours):
                 self.everyone.fail(name, problem)
         self._need_head()
         with self.watch.stage(f"look at {counted(self.everyone.present)}"):

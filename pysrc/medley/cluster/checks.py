@@ -21,14 +21,6 @@ LEAST = 512 << 20
 """For Ray's logs and sockets; what an engine environment takes is seen when it is built."""
 
 
-def terms(parts: Mapping[str, Any], versions: Mapping[str, str], host: str) -> dict[str, Any]:
-    """Return what the head keeps for hosts that join: its versions, and the parts of its environment.
-
-    The head adds `address`, its own in the cluster.
-    """
-    return {"host": host, "parts": dict(parts), "python": parts["python"], **versions}
-
-
 def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, address: str) -> None:
     """Raise a Problem that names both sides, unless this host and the head can share a cluster."""
     if heads is None:
@@ -85,20 +77,25 @@ def sources_of_members(
     }
 
 
-def differences(name: str, greeting: Mapping[str, Any], ours: str, ahead_s: float) -> Iterator[Problem]:
-    """Yield what keeps the host from being asked any more; `ours` is the digest of our source."""
-    if greeting["medley"] != ours:
-        yield Problem(
-            f"{name} runs another medley than this host",
-            cause=f"the text of medley and its locks is {greeting['medley']} there and {ours} here",
-            fix="use the same on all hosts: git pull in both, or the same flake; then the same again",
-        )
-    if abs(ahead_s) > CLOCK_LIMIT_S:
-        yield Problem(
-            f"the clock of {name} is off",
-            cause=f"it is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} this host's",
-            fix=f"on {name}: sudo timedatectl set-ntp true; timedatectl",
-        )
+def other_medley(name: str, theirs: str, ours: str) -> Problem | None:
+    """Compare the digests of both hosts' source."""
+    if theirs == ours:
+        return None
+    return Problem(
+        f"{name} runs another medley than this host",
+        cause=f"the text of medley and its locks is {theirs} there and {ours} here",
+        fix="use the same on all hosts: git pull in both, or the same flake; then the same again",
+    )
+
+
+def clock_off(name: str, ahead_s: float) -> Problem | None:
+    if abs(ahead_s) <= CLOCK_LIMIT_S:
+        return None
+    return Problem(
+        f"the clock of {name} is off",
+        cause=f"it is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} this host's",
+        fix=f"on {name}: sudo timedatectl set-ntp true; timedatectl",
+    )
 
 
 def shortages(name: str, look: Mapping[str, Any]) -> Iterator[Problem]:
@@ -111,10 +108,9 @@ def shortages(name: str, look: Mapping[str, Any]) -> Iterator[Problem]:
         )
 
 
-def driver(name: str, found: Facts, kind: Kind) -> Iterator[Problem]:
-    """Yield the Problem of a driver that is older than the CUDA of this kind's engines."""
-    if problem := drivers.too_old(name, found.driver.version, cuda(found), kind.host):
-        yield problem
+def old_driver(name: str, found: Facts, kind: Kind) -> Problem | None:
+    """Return the Problem of a driver that is older than the CUDA of this kind's engines."""
+    return drivers.too_old(name, found.driver.version, cuda(found), kind.host)
 
 
 def cuda(found: Facts) -> str | None:
@@ -129,7 +125,8 @@ def unfit(
     """Yield the hosts to leave out by what is known of them, before anything is fetched or built."""
     members = {name: (kinds[name], cluster.member(name)) for name in found}
     for name, each in found.items():
-        yield from ((name, problem) for problem in driver(name, each, kinds[name]))
+        if problem := old_driver(name, each, kinds[name]):
+            yield name, problem
     yield from origins(members, cluster.engine, head)
 
 

@@ -62,6 +62,13 @@ class Membership:
         there, token = self.engine_environment(), Path(self.token)
         return ask(there, token, verb, self.head, *words, script=script, limit_s=limit_s)
 
+    def tell(self, answers: Transcript, *, note: Mapping[str, Any] | None = None) -> None:
+        """Keep this host's facts with the head, and with a head's own its terms (`note`)."""
+        file = folder() / "facts.txt"
+        storage.write(file, transcript.text(answers))
+        terms = [json.dumps(note)] if note else []
+        self.ask("note" if note else "tell", self.address, str(file), *terms)
+
 
 def folder() -> Path:
     """Return Ray's folder, whose path is short: Ray's sockets below it may have 107 letters."""
@@ -188,22 +195,6 @@ def ask(
     """Return what a script of payload/ reports of the cluster whose head is at `address`."""
     finished = process.run(asked(environment, token, script, verb, address, *rest), limit_s=limit_s)
     return _answer(finished.lines, token, address)
-
-
-def tell(
-    environment: EngineEnvironment,
-    token: Path,
-    head: str,
-    address: str,
-    answers: Transcript,
-    *,
-    note: Mapping[str, Any] | None = None,
-) -> None:
-    """Keep this host's facts with the head at HOST:PORT, and with a head's own its terms (`note`)."""
-    file = folder() / "facts.txt"
-    storage.write(file, transcript.text(answers))
-    terms = [json.dumps(note)] if note else []
-    ask(environment, token, "note" if note else "tell", head, address, str(file), *terms)
 
 
 @contextlib.contextmanager

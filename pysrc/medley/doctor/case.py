@@ -134,8 +134,8 @@ def _fabric(
 def _silence(fleet: Fleet, name: str, digest: str) -> Problem:
     """Another medley may know no such request: then that it is another is what there is to say."""
     there = fleet.remotes.get(name)
-    differs = checks.differences(name, there.greeting, digest, 0) if there and there.greeting else iter(())
-    return next(differs, fleet.failed[name])
+    differs = there and there.greeting and checks.other_medley(name, there.greeting["medley"], digest)
+    return differs or fleet.failed[name]
 
 
 def _closed(fleet: Fleet, ends: Mapping[str, Endpoint], head: str) -> Mapping[str, Problem]:
