@@ -2,10 +2,9 @@
 
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from medley import config, process, transcript
 from medley.errors import Problem, in_words
@@ -195,37 +194,28 @@ def kind_of(found: facts.Facts, named: str | None = None) -> Kind:
     return Kind(named, host, "as --kind says")
 
 
-T = TypeVar("T")
-
-
-def facts_of(files: Iterable[str]) -> Iterator[tuple[str, Facts]]:
+def facts_of(files: Sequence[str]) -> Iterator[tuple[str, Facts]]:
     """Each file's facts, by its name; with no file, this host's."""
-    files = tuple(files)
-    if not files:
-        yield platform.node(), facts.facts(answers())
-    for file in files:
-        yield file, facts.facts(answers(file))
+    for file in files or (None,):
+        yield file or platform.node(), facts.facts(answers(file))
 
 
 def answers_by_host(files: Iterable[str]) -> dict[str, Transcript]:
-    """What the hosts of these transcripts answered, each called after its file."""
-    return _named_after_files((file, answers(file)) for file in files)
+    """What the hosts of these transcripts answered, each called after its file; with no file, this host.
 
-
-def facts_by_host(files: Iterable[str]) -> dict[str, Facts]:
-    """The same as facts; with no file, this host's."""
-    files = tuple(files)
-    return _named_after_files(facts_of(files)) if files else dict(facts_of(()))
-
-
-def _named_after_files(found: Iterable[tuple[str, T]]) -> dict[str, T]:
-    """A number follows where two would be called alike."""
-    named: dict[str, T] = {}
-    for file, what in found:
+    A number follows where two would be called alike.
+    """
+    named: dict[str, Transcript] = {}
+    for file in files:
         name = first = Path(file).stem
         number = 1
         while name in named:
             number += 1
             name = f"{first}-{number}"
-        named[name] = what
-    return named
+        named[name] = answers(file)
+    return named or {platform.node(): answers()}
+
+
+def facts_by_host(files: Iterable[str]) -> dict[str, Facts]:
+    """The same as facts."""
+    return {name: facts.facts(said) for name, said in answers_by_host(files).items()}
