@@ -6,14 +6,13 @@ import os
 import sys
 from collections.abc import Mapping
 from getpass import getuser
-from pathlib import Path
 
 import psutil
 
 from medley.cli import Verb, VerbOfVerbs, flag, switch
 from medley.cli.terminal import require_root
 from medley.cluster import self_command, systemd, units
-from medley.cluster.systemd import UNIT_FOLDER, service_names
+from medley.cluster.systemd import service_names
 from medley.errors import Problem
 
 _ROLES = "ROLE is head, worker or serve."
@@ -61,7 +60,7 @@ Examples:
             )
         made = systemd.Service(found, words, user, self_command.own_command(), env)
         if self.dry_run:
-            print(f"medley: {made.file}:", file=sys.stderr)
+            print(f"medley: {systemd.file(made.name, system=True)}:", file=sys.stderr)
             print(made.text, end="")
             for command in systemd.install_commands(made.name):
                 print(f"medley: then: {command}", file=sys.stderr)
@@ -123,7 +122,7 @@ Examples:
         for name, how in found.items():
             print(f"{name}: {_said(how)}")
             if role:
-                print(Path(UNIT_FOLDER / f"{name}.service").read_text(encoding="utf-8"), end="")
+                print(systemd.file(name, system=True).read_text(encoding="utf-8"), end="")
         if not found:
             print("no service of medley's is installed here")
 
