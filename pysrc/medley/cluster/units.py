@@ -218,7 +218,11 @@ class _Keeper:
                 time.sleep(_LOOK_EVERY_S)
 
     def _once(self) -> Finished:
-        with _log_lines(log(self.unit.name)) as keep:
+        with storage.log(log(self.unit.name), longest_bytes=_LOG_BYTES) as write:
+
+            def keep(line: str) -> None:
+                write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {line}")
+
             # A container goes on where its client and its keeper were killed together.
             if undo := self.unit.command.undo:
                 process.run(Command(undo), limit_s=_CLEAR_LIMIT_S)
@@ -269,20 +273,3 @@ class _Keeper:
         self.state = replace(self.state, **changed)
         with suppress(OSError):  # the disk is full
             storage.write(folder() / f"{self.unit.name}.state", json.dumps(asdict(self.state)))
-
-
-@contextmanager
-def _log_lines(path: Path) -> Iterator[Callable[[str], None]]:
-    """Yield what writes lines, each with its time; beyond its size the log's older half is another file."""
-    storage.make(path.parent)
-    with suppress(FileNotFoundError):
-        if path.stat().st_size > _LOG_BYTES:
-            path.replace(path.with_name(f"{path.name}.1"))
-    # Without a buffer, so that a disk which is full costs lines of the log and not the unit.
-    with path.open("ab", buffering=0) as file:
-
-        def write(text: str) -> None:
-            with suppress(OSError, ValueError):  # closed: a reader that outlives its process
-                file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n".encode(errors="replace"))
-
-        yield write
