@@ -141,13 +141,17 @@ class Meeting:
         except Problem as problem:
             ended = time.monotonic()
             elsewhere = _ELSEWHERE.search(problem.cause) or _EMPTY.search(problem.cause)
-            while time.monotonic() < ended + SILENT_LIMIT_S:
-                for each in self.members:
-                    if each.ended and (
-                        each.ended_at < ended or (elsewhere and not _ELSEWHERE.search(each.ended))
-                    ):
-                        raise _lost(each) from problem
-                time.sleep(0.1)
+
+            def first_lost() -> list[JoinedHost]:
+                ended_too = ((each, each.ended) for each in self.members if each.ended)
+                return [
+                    each
+                    for each, how in ended_too
+                    if each.ended_at < ended or (elsewhere and not _ELSEWHERE.search(how))
+                ]
+
+            if lost := process.wait_until(first_lost, SILENT_LIMIT_S):
+                raise _lost(lost[0]) from problem
             raise
 
     def end(self) -> None:
