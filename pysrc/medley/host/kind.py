@@ -72,14 +72,14 @@ def match_kind(facts: Facts, hosts: Mapping[str, HostTable]) -> Kind:
     return Kind(best[0], hosts[best[0]], why, _warning(facts, hosts[best[0]]))
 
 
-def gpu_memory_bytes(gpu: Gpu, host: HostTable, facts: Facts) -> int | None:
-    """A GPU's memory: its own, or the host's where the two share it."""
-    return gpu.memory_bytes or (facts.memory.total_bytes if host.memory.unified else None)
+def gpu_memory_bytes(gpu: Gpu, host: HostTable | None, facts: Facts) -> int | None:
+    """A GPU's memory: its own, or the host's where its kind is known to share it."""
+    return gpu.memory_bytes or (facts.memory.total_bytes if host and host.memory.unified else None)
 
 
-def gpu_capability(gpu: Gpu, host: HostTable) -> str | None:
+def gpu_capability(gpu: Gpu, host: HostTable | None) -> str | None:
     """As the driver says, or as the kind's table does where the driver does not."""
-    return gpu.capability or host.capability
+    return gpu.capability or (host.capability if host else None)
 
 
 def _signs(facts: Facts, host: HostTable) -> Iterator[_Sign]:

@@ -44,7 +44,7 @@ class HostSurvey:
         if self.facts is None:
             return 0
         found, host = self.facts, self.kind.host if self.kind else None
-        own = [kind.gpu_memory_bytes(gpu, host, found) if host else gpu.memory_bytes for gpu in found.gpus]
+        own = [kind.gpu_memory_bytes(gpu, host, found) for gpu in found.gpus]
         # GPUs that share the host's memory have it once.
         shared = all(gpu.memory_bytes is None for gpu in found.gpus)
         return found.memory.total_bytes if shared else sum(each or 0 for each in own)
