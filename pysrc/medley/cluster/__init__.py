@@ -66,16 +66,17 @@ class Cluster(StrictTable):
 
     def image_of(self, name: str) -> Mapping[str, Any] | None:
         """Return the image of a host, in JSON; None where it has an engine environment."""
-        host = self.hosts[name]
-        image = host.image or (self.image if host.env is None else None)
-        if image is None:
+        host = self.member(name)
+        if not host.image:
             return None
-        return {"image": image, "container": host.container, "nccl": host.nccl, "mounts": host.mounts}
+        return {"image": host.image, "container": host.container, "nccl": host.nccl, "mounts": host.mounts}
 
     def member(self, name: str) -> ClusterHost:
         """Return a host with the image of all, where it has none of its own."""
-        image = self.image_of(name)
-        return self.hosts[name].model_copy(update={"image": image["image"] if image else None})
+        host = self.hosts[name]
+        if host.image or host.env is not None:
+            return host
+        return host.model_copy(update={"image": self.image})
 
     @property
     def head(self) -> str:

@@ -98,14 +98,14 @@ def clock_off(name: str, ahead_s: float) -> Problem | None:
     )
 
 
-def shortages(name: str, look: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what the host has too little of to take part."""
-    if look["free_bytes"] < LEAST:
-        yield Problem(
-            f"the disk of {name} is full",
-            cause=f"{look['free_bytes'] >> 20} MiB left at {look['state']}, and Ray needs {LEAST >> 20}",
-            fix=f"on {name}: df -h {look['state']}; medley env clean; or MEDLEY_STATE=/another/disk",
-        )
+def full_disk(name: str, look: Mapping[str, Any]) -> Problem | None:
+    if look["free_bytes"] >= LEAST:
+        return None
+    return Problem(
+        f"the disk of {name} is full",
+        cause=f"{look['free_bytes'] >> 20} MiB left at {look['state']}, and Ray needs {LEAST >> 20}",
+        fix=f"on {name}: df -h {look['state']}; medley env clean; or MEDLEY_STATE=/another/disk",
+    )
 
 
 def old_driver(name: str, found: Facts, kind: Kind) -> Problem | None:
@@ -152,11 +152,13 @@ def origins(
             )
 
 
-def advice(name: str, look: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what does not stop the host, but should be changed."""
-    if look["boots"] is False:
-        user = look["user"]
-        yield f"{name}: it does not come back by itself after a reboot: sudo loginctl enable-linger {user}"
+def advice(name: str, look: Mapping[str, Any]) -> str | None:
+    """Return what does not stop the host, but should be changed."""
+    if look["boots"] is not False:
+        return None
+    return (
+        f"{name}: it does not come back by itself after a reboot: sudo loginctl enable-linger {look['user']}"
+    )
 
 
 def stands(look: Mapping[str, Any], role: str, head: str, address: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medley import storage
-from medley.cluster.fleet import Asked, Fleet
+from medley.cluster.fleet import Asked, Fleet, Table
 from medley.cluster.membership import Membership
 from medley.errors import Problem
 from medley.model import extra_files, remote_code
@@ -23,7 +23,6 @@ from medley.schema import ExtraFile
 _ASK_LIMIT_S = 60
 _HASH_LIMIT_S = 24 * 3600
 _FETCH_LIMIT_S = 7 * 24 * 3600
-Table = Mapping[str, Any]
 
 
 @dataclass

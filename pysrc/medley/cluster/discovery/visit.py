@@ -140,7 +140,7 @@ def survey_hosts(chosen: Mapping[str, HostCandidate], watch: Progress) -> dict[s
     hosts = {name: {"ssh": each.target} for name, each in chosen.items()}
     cluster = config.build({"hosts": hosts}, Cluster, "the hosts")
     with watch.stage(f"look at {counted(chosen)}"), Fleet(cluster, watch) as everyone:
-        looks = everyone.ask("look", lambda _: {}, limit_s=_LOOK_LIMIT_S)
+        looks = everyone.ask("look", limit_s=_LOOK_LIMIT_S)
         made = {}
         for name, each in chosen.items():
             made[name] = HostSurvey(
