@@ -143,16 +143,12 @@ def survey_hosts(chosen: Mapping[str, HostCandidate], watch: Progress) -> dict[s
         looks = everyone.ask("look", limit_s=_LOOK_LIMIT_S)
         made = {}
         for name, each in chosen.items():
-            made[name] = HostSurvey(
-                name, each.target, is_here(cluster, name), problem=everyone.failed.get(name)
-            )
-            if name not in looks:
-                continue
-            called = str(everyone.remotes[name].greeting.get("host", ""))
-            found = facts.facts(transcript.parse(str(looks[name]["transcript"])))
-            made[name] = replace(made[name], called=called, facts=found)
-            try:
-                made[name] = replace(made[name], kind=kind.kind_of(found))
-            except Problem as problem:
-                made[name] = replace(made[name], problem=problem)
+            called, found, known = "", None, None
+            if name in looks:
+                called = str(everyone.remotes[name].greeting.get("host", ""))
+                found = facts.facts(transcript.parse(str(looks[name]["transcript"])))
+                with everyone.failing(name):
+                    known = kind.kind_of(found)
+            here, problem = is_here(cluster, name), everyone.failed.get(name)
+            made[name] = HostSurvey(name, each.target, here, called, found, known, problem)
     return made
