@@ -60,7 +60,7 @@ Examples:
 
     def _chosen(self, hosts: Sequence[str]) -> dict[str, HostCandidate]:
         """By the names that they will have."""
-        given = tuple(discovery.candidate_of(discovery.typed_host(word)) for word in hosts) or self._offered()
+        given = tuple(map(discovery.typed_host, hosts)) or self._offered()
         chosen = {each.name: each for each in given}
         if len(chosen) < len(given):
             double = next(each.name for each in given if each is not chosen[each.name])
