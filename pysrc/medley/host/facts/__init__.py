@@ -114,13 +114,18 @@ def cpu(answers: Transcript) -> Cpu:
     )
 
 
+def meminfo(text: str) -> dict[str, int]:
+    """Bytes by name, of what /proc/meminfo says."""
+    return {key: int(kib) << 10 for key, kib in _FIELD.findall(text)}
+
+
 def memory(answers: Transcript) -> Memory:
-    kib = {key: int(value) for key, value in _FIELD.findall(required(answers, MEMINFO))}
+    found = meminfo(required(answers, MEMINFO))
     # df's POSIX format: device, 1024-blocks, used, available, capacity, mount point.
     fields = " ".join(lines(answers, SHM)[1:2]).split()
     shm = number(fields[1]) if len(fields) > 1 else None
     return Memory(
-        total_bytes=kib.get("MemTotal", 0) << 10,
-        available_bytes=kib.get("MemAvailable", 0) << 10,
+        total_bytes=found.get("MemTotal", 0),
+        available_bytes=found.get("MemAvailable", 0),
         shm_bytes=None if shm is None else shm << 10,
     )

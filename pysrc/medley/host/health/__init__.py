@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from medley.host.driver_libraries import Seen
+from medley.host.facts import meminfo
 from medley.host.health import access, gpu, software
 from medley.host.health.access import Access, Clock, Firewall
 from medley.host.health.gpu import Compilers, GpuStates
@@ -62,14 +63,12 @@ class Pages:
 
 
 def pages(answers: Transcript) -> Pages | None:
-    kib = {key: int(value) for key, value in re.findall(r"(\w+):\s+([0-9]{1,15}) kB", answers[PAGES].text)}
-    if "MemFree" not in kib:
+    found = meminfo(answers[PAGES].text)
+    if "MemFree" not in found:
         return None
-    cached = sum(kib.get(key, 0) for key in ("Buffers", "Cached", "SReclaimable")) - kib.get("Shmem", 0)
-    swap = kib.get("SwapTotal", 0)
-    return Pages(
-        kib["MemFree"] << 10, max(0, cached) << 10, swap << 10, (swap - kib.get("SwapFree", swap)) << 10
-    )
+    cached = sum(found.get(key, 0) for key in ("Buffers", "Cached", "SReclaimable")) - found.get("Shmem", 0)
+    swap = found.get("SwapTotal", 0)
+    return Pages(found["MemFree"], max(0, cached), swap, swap - found.get("SwapFree", swap))
 
 
 @dataclass(frozen=True)
@@ -86,16 +85,14 @@ class ProcessUsage:
 
 def processes(answers: Transcript) -> tuple[ProcessUsage, ...] | None:
     """None where there is no ps."""
-    if answers[PROCESSES].status:
+    said = answers[PROCESSES]
+    if said.status:
         return None
     marked = {number(line) for line in lines(answers, MARKED)}
     found = []
-    for line in lines(answers, PROCESSES):
-        whose, _, rest = line.strip().partition(" ")
-        pid, _, name = rest.partition(" ")
-        sort = next((sort for sort, names in _NAMES.items() if re.fullmatch(names, name)), None)
-        if sort and (known := number(pid)) is not None:
-            found.append(ProcessUsage(known, name, sort, own=whose == "own", ours=known in marked))
+    for whose, pid, name in re.findall(r"^(own|other) ([0-9]{1,15}) (.+)$", said.text, re.MULTILINE):
+        if sort := next((sort for sort, names in _NAMES.items() if re.fullmatch(names, name)), None):
+            found.append(ProcessUsage(int(pid), name, sort, whose == "own", int(pid) in marked))
     return tuple(found)
 
 
@@ -109,13 +106,11 @@ class Disk:
 
 
 def disks(answers: Transcript) -> tuple[Disk, ...]:
-    found = []
-    for line in lines(answers, DISKS):
-        what, *rest = line.split()
-        total, free = (number(each) for each in (*rest[1:3], *("", "")[: 3 - len(rest)]))
-        if total is not None and free is not None:
-            found.append(Disk(what, rest[0] == "yes", total << 10, free << 10))
-    return tuple(found)
+    found = re.findall(r"^(\w+) (yes|no) ([0-9]{1,15}) ([0-9]{1,15})$", answers[DISKS].text, re.MULTILINE)
+    return tuple(
+        Disk(what, writable == "yes", int(total) << 10, int(free) << 10)
+        for what, writable, total, free in found
+    )
 
 
 @dataclass(frozen=True)
