@@ -189,7 +189,7 @@ Examples:
         found, kind = recognise(asked.kind, said)
         named = f"{ray_watch.require_listening(head, ports.gcs, found.net)}:{ports.gcs}"
         ours = asked.part((found, kind))
-        there = membership.ask(ours.environment, secret, "read", named)
+        there = membership.read(ours.environment, secret, named)
         checks.require_alike(ours.terms(), there["note"], named)
         wired = self._wired(found, there, ours.nccl)
         for line in wired.said():
