@@ -80,13 +80,14 @@ class Facts:
     @property
     def is_jetson(self) -> bool:
         """By board, or by kernel: a container does not see the device tree."""
-        return self.board.is_tegra or (self.software.kernel or "").endswith("-tegra")
+        known = self.board.l4t is not None or self.board.is_tegra
+        return known or (self.software.kernel or "").endswith("-tegra")
 
 
 def facts(answers: Transcript) -> Facts:
     board = system.board(answers)
     # L4T before r36 has no nvidia-smi.
-    integrated = (Gpu(0, f"{board.soc} integrated GPU"),) if (board.soc or "").startswith("tegra") else ()
+    integrated = (Gpu(0, f"{board.soc} integrated GPU"),) if board.is_tegra else ()
     return Facts(
         cpu=cpu(answers),
         memory=memory(answers),

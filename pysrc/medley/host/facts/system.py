@@ -58,7 +58,7 @@ class Board:
 
     @property
     def is_tegra(self) -> bool:
-        return self.l4t is not None or (self.soc or "").startswith("tegra")
+        return (self.soc or "").startswith("tegra")
 
 
 def board(answers: Transcript) -> Board:
