@@ -131,8 +131,8 @@ def test_an_orin_on_jetpack_6_is_left_out_before_anything_is_fetched(
 ) -> None:
     cluster = Cluster.model_validate({"hosts": {"spark": {}, "orin": orin}})
     found = {"spark": recorded("spark"), "orin": recorded("orin-r36")}
-    kinds = {name: kind_of(each) for name, each in found.items()}
-    unfit = dict(checks.unfit(found, kinds, cluster, "spark"))
+    members = {name: (kind_of(each), cluster.member(name)) for name, each in found.items()}
+    unfit = dict(checks.unfit(found, members, cluster.engine, "spark"))
     assert list(unfit) == left_out
     for problem in unfit.values():
         assert "vLLM 0.12.0 and 0.32.0, Python 3.10 and 3.12" in problem.cause
@@ -143,8 +143,8 @@ def test_an_orin_on_jetpack_6_is_left_out_before_anything_is_fetched(
 def test_two_orins_out_of_their_image_agree() -> None:
     cluster = Cluster.model_validate({"hosts": {"a": {}, "b": {}}, "image": "default"})
     found = dict.fromkeys(("a", "b"), recorded("orin-r36"))
-    kinds = {name: kind_of(each) for name, each in found.items()}
-    assert list(checks.unfit(found, kinds, cluster, "a")) == []
+    members = {name: (kind_of(each), cluster.member(name)) for name, each in found.items()}
+    assert list(checks.unfit(found, members, cluster.engine, "a")) == []
 
 
 PARTS = {"python": "cpython 3.12.3", "machine": "aarch64", "lock": "a" * 64, "libc": "glibc 2.39"}

@@ -69,13 +69,15 @@ class Bringup:
         found = {
             name: facts.facts(transcript.parse(looks[name]["transcript"])) for name in self.everyone.present
         }
-        kinds = {name: kind_of(each, cluster.hosts[name].kind) for name, each in found.items()}
-        for name, problem in checks.unfit(found, kinds, cluster, self.head):
+        members = {
+            name: (kind_of(each, cluster.hosts[name].kind), cluster.member(name))
+            for name, each in found.items()
+        }
+        for name, problem in checks.unfit(found, members, cluster.engine, self.head):
             self.everyone.failed[name] = problem
             found.pop(name, None)
         self._need_head()
-        members = {name: (kinds[name], cluster.member(name)) for name in found}
-        origins = checks.sources_of_members(members, cluster.engine)
+        origins = checks.sources_of_members({name: members[name] for name in found}, cluster.engine)
         wishes = replace(cluster.wishes, nccl=engine_source.nccl(cluster.engine, origins.values()))
         try:
             self.ends, self.variables, self.why = per_host.new_cluster_network(found, wishes)

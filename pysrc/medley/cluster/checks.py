@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from medley.cluster import Cluster, ClusterHost
+from medley.cluster import ClusterHost
 from medley.environment import driver as drivers
 from medley.environment.engine_source import EngineRequest, EngineSource, engine_source, locked
 from medley.errors import Problem
@@ -15,6 +15,8 @@ from medley.schema import EngineName
 # Ray itself compares versions, but says so in a log alone, and RAY_IGNORE_VERSION_MISMATCH does not help.
 # Libc, machine and what is preloaded may differ between hosts of different kinds, and do.
 _ALIKE = {"ray": "Ray", "python": "Python", "engine": "the engine"}
+Members = Mapping[str, tuple[Kind, ClusterHost]]
+"""Hosts of cluster.toml by name, each with its kind."""
 CLOCK_LIMIT_S = 10
 """Hours apart no certificate is valid and no log can be read beside another; ssh itself takes a second."""
 LEAST = 512 << 20
@@ -66,9 +68,7 @@ def _differences(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> Iterator[
         yield f"the engine environment's lock is {here} here and {there} on the head"
 
 
-def sources_of_members(
-    members: Mapping[str, tuple[Kind, "ClusterHost"]], engine: EngineName
-) -> dict[str, EngineSource]:
+def sources_of_members(members: Members, engine: EngineName) -> dict[str, EngineSource]:
     """Return the engine source of hosts in cluster.toml; whether one has Nix, it finds when it starts."""
     known = locked()
     return {
@@ -120,19 +120,16 @@ def cuda(found: Facts) -> str | None:
 
 
 def unfit(
-    found: Mapping[str, Facts], kinds: Mapping[str, Kind], cluster: Cluster, head: str
+    found: Mapping[str, Facts], members: Members, engine: EngineName, head: str
 ) -> Iterator[tuple[str, Problem]]:
     """Yield the hosts to leave out by what is known of them, before anything is fetched or built."""
-    members = {name: (kinds[name], cluster.member(name)) for name in found}
     for name, each in found.items():
-        if problem := old_driver(name, each, kinds[name]):
+        if problem := old_driver(name, each, members[name][0]):
             yield name, problem
-    yield from origins(members, cluster.engine, head)
+    yield from origins(members, engine, head)
 
 
-def origins(
-    members: Mapping[str, tuple[Kind, ClusterHost]], engine: EngineName, head: str
-) -> Iterator[tuple[str, Problem]]:
+def origins(members: Members, engine: EngineName, head: str) -> Iterator[tuple[str, Problem]]:
     """Yield the hosts whose engine is known to differ from the head's."""
     of = sources_of_members(members, engine)
     for name, found in of.items():
