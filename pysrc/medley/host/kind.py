@@ -14,19 +14,13 @@ from medley.host.facts.gpu import Gpu
 from medley.schema import HostTable
 from medley.transcript import Transcript
 
-_GPU_TROUBLE = (
-    # what nvidia-smi says, what helps
-    ("version mismatch", "reboot: the driver was upgraded under a running kernel module (sudo reboot)"),
-    ("gave no answer", "look for NVRM and Xid lines in `sudo dmesg`, then: sudo reboot"),
-    (
-        "No devices were found",
-        "look for NVRM lines in `sudo dmesg`; the module found no GPU that it can start",
-    ),
-    (
-        "couldn't communicate",
-        "load the module (sudo modprobe nvidia), or reinstall the driver for this kernel",
-    ),
-)
+_GPU_TROUBLE = {
+    "version mismatch": "reboot: the driver was upgraded under a running kernel module (sudo reboot)",
+    "gave no answer": "look for NVRM and Xid lines in `sudo dmesg`, then: sudo reboot",
+    "no devices were found": "look for NVRM lines in `sudo dmesg`; the module found no GPU that it can start",
+    "couldn't communicate": "load the module (sudo modprobe nvidia), or reinstall the driver for this kernel",
+}
+"""By what nvidia-smi says, what helps."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +112,7 @@ def _check_driver(facts: Facts) -> None:
     driver = facts.driver
     if facts.gpus or not (driver.installed and driver.error and driver.has_hardware):
         return
-    fixes = (fix for trouble, fix in _GPU_TROUBLE if trouble.lower() in (driver.error or "").lower())
+    fixes = (fix for trouble, fix in _GPU_TROUBLE.items() if trouble in driver.error.lower())
     loaded = f"; the loaded module is {driver.version}" if driver.version else ""
     raise Problem(
         "this host's NVIDIA GPU does not answer",
@@ -156,15 +150,13 @@ def answers(file: str | None = None) -> Transcript:
     if file is None:
         return process.ask(facts.QUESTIONS)
     try:
-        text = Path(file).read_text(encoding="utf-8")
+        return transcript.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
             f"{file} cannot be read",
             cause=in_words(error),
             fix="name a file that medley facts --transcript wrote",
         ) from error
-    try:
-        return transcript.parse(text)
     except Problem as problem:
         raise Problem(f"{file} is no transcript", cause=problem.cause, fix=problem.fix) from problem
 
