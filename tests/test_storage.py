@@ -163,3 +163,28 @@ def test_a_link_is_made_once_and_replaced_at_once(tmp_path: Path) -> None:
     storage.link(path, "/c")
     assert str(path.readlink()) == "/c"
     assert [each.name for each in path.parent.iterdir()] == ["link"]
+
+
+def test_a_log_keeps_lines_as_they_come_and_the_log_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "serve.log"
+    for text in ("old", "new"):
+        with storage.log(path) as keep:
+            keep(text)
+            assert path.read_text() == f"{text}\n"
+    assert (path.with_name("serve.log.1")).read_text() == "old\n"
+
+
+def test_a_disk_that_is_full_costs_lines_and_not_the_server(tmp_path: Path) -> None:
+    """/dev/full says what a full disk does; a log's writer once ended the server with a traceback."""
+    (tmp_path / "logs").mkdir()
+    log = tmp_path / "logs" / "serve-8000.log"
+    with storage.log(log) as keep:
+        keep("first")
+        os.dup2(os.open("/dev/full", os.O_WRONLY), handle_of(log))
+        keep("lost")
+    assert log.read_text() == "first\n"
+
+
+def handle_of(path: Path) -> int:
+    links = Path("/proc/self/fd")
+    return next(int(each.name) for each in links.iterdir() if each.exists() and each.samefile(path))

@@ -110,6 +110,23 @@ def make(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
+def log(path: Path, *, longest_bytes: int = 0) -> Iterator[Callable[[str], None]]:
+    """Yield what writes lines to a log; one that was there, or is longer than this, becomes NAME.1 first."""
+    make(path.parent)
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size >= longest_bytes:
+            path.replace(path.with_name(f"{path.name}.1"))
+    # Without a buffer, so that a disk which is full costs lines of the log and not what it is of.
+    with path.open("ab", buffering=0) as file:
+
+        def write(line: str) -> None:
+            with contextlib.suppress(OSError, ValueError):  # closed: a reader that outlives its process
+                file.write(f"{line}\n".encode(errors="replace"))
+
+        yield write
+
+
+@contextlib.contextmanager
 def lock(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[bool]:
     """Hold a lock file; it is free again when this process ends, however it ends.
 

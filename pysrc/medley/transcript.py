@@ -140,6 +140,12 @@ def readings(answers: Transcript, question: str) -> tuple[tuple[str, str], ...]:
     return tuple((path, value.strip()) for path, _, value in split if path and value.strip())
 
 
+def assignments(answers: Transcript, question: str) -> dict[str, str]:
+    """The NAME=VALUE lines, a value without its quotes."""
+    split = (line.partition("=") for line in lines(answers, question))
+    return {name: value.strip("\"'") for name, equals, value in split if equals}
+
+
 def objects(answers: Transcript, question: str) -> tuple[dict[str, Any], ...]:
     """The objects of a JSON list; none where the program is too old for JSON, or its answer is cut."""
     said = json_shape.loads(answers.get(question, NO_ANSWER).text)

@@ -5,32 +5,32 @@ import pytest
 
 from medley import config
 from medley.cluster import Cluster, checks
-from medley.cluster.checks import require_alike, terms
+from medley.cluster.checks import require_alike
 from medley.errors import Problem
 from medley.host.facts.gpu import NvidiaDriver
 from medley.host.kind import Kind, kind_of
 from tests.host.recordings import recorded
 
-OURS = {"medley": "aaaa"}
-
 
 @pytest.mark.parametrize(
-    ("greeting", "ahead_s", "said"),
-    [
-        pytest.param(OURS, 0.4, [], id="alike"),
-        pytest.param(OURS, -9.9, [], id="almost"),
-        pytest.param(OURS, 61, ["the clock of b is off"], id="ahead"),
-        pytest.param(OURS, -3600, ["the clock of b is off"], id="behind"),
-        pytest.param({"medley": "bbbb"}, 0, ["b runs another medley than this host"], id="another"),
-    ],
+    ("ahead_s", "off"), [pytest.param(0.4, False, id="alike"), (-9.9, False), (61, True), (-3600, True)]
 )
-def test_differences(greeting: dict[str, str], ahead_s: float, said: list[str]) -> None:
-    assert [each.what for each in checks.differences("b", greeting, "aaaa", ahead_s)] == said
+def test_a_clock(ahead_s: float, *, off: bool) -> None:
+    problem = checks.clock_off("b", ahead_s)
+    assert (problem is not None and problem.what == "the clock of b is off") is off
 
 
-@pytest.mark.parametrize(("free_mib", "count"), [(511, 1), (512, 0)])
-def test_shortages(free_mib: int, count: int) -> None:
-    assert len(list(checks.shortages("b", {"free_bytes": free_mib << 20, "state": "/s"}))) == count
+def test_another_medley() -> None:
+    assert checks.other_medley("b", "aaaa", "aaaa") is None
+    problem = checks.other_medley("b", "bbbb", "aaaa")
+    assert problem
+    assert problem.what == "b runs another medley than this host"
+
+
+@pytest.mark.parametrize(("free_mib", "full"), [(511, True), (512, False)])
+def test_a_full_disk(free_mib: int, *, full: bool) -> None:
+    problem = checks.full_disk("b", {"free_bytes": free_mib << 20, "state": "/s"})
+    assert (problem is not None) is full
 
 
 PART: dict[str, Any] = {"role": "worker", "head": "10.0.0.1:24000", "address": "10.0.0.2"}
@@ -72,32 +72,31 @@ def test_who_is_left_out(sees: str, misses: str, blamed: str) -> None:
     assert f"on {misses}: sudo ufw allow from {ADDRESSES[sees]}" in problem.fix
 
 
-@pytest.mark.parametrize(("boots", "count"), [(True, 0), (None, 0), (False, 1)])
-def test_advice(boots: Any, count: int) -> None:
-    assert len(list(checks.advice("b", {"boots": boots, "user": "ann"}))) == count
+@pytest.mark.parametrize(("boots", "told"), [(True, False), (None, False), (False, True)])
+def test_advice(boots: Any, *, told: bool) -> None:
+    assert (checks.advice("b", {"boots": boots, "user": "ann"}) is not None) is told
 
 
 @pytest.mark.parametrize(
-    ("runs", "needs", "count"),
+    ("runs", "needs", "too_old"),
     [
-        pytest.param("12.8", "13.0", 1, id="an older major"),
-        pytest.param("13.0", "13.2", 0, id="an older minor"),
-        pytest.param("13.0", "12.6", 0, id="a newer one"),
-        pytest.param(None, "13.0", 1, id="it does not say, and its version is too old"),
-        pytest.param(None, "12.6", 0, id="it does not say, and its version will do"),
-        pytest.param("12.8", None, 0, id="no toolkit"),
+        pytest.param("12.8", "13.0", True, id="an older major"),
+        pytest.param("13.0", "13.2", False, id="an older minor"),
+        pytest.param("13.0", "12.6", False, id="a newer one"),
+        pytest.param(None, "13.0", True, id="it does not say, and its version is too old"),
+        pytest.param(None, "12.6", False, id="it does not say, and its version will do"),
+        pytest.param("12.8", None, False, id="no toolkit"),
     ],
 )
-def test_the_driver(runs: str | None, needs: str | None, count: int) -> None:
+def test_the_driver(runs: str | None, needs: str | None, *, too_old: bool) -> None:
     found = replace(recorded("spark"), driver=NvidiaDriver("570.1", cuda=runs))
     known = config.hosts()["spark"]
     toolkit = known.toolkit and known.toolkit.model_copy(update={"cuda": needs})
     kind = Kind("spark", known.model_copy(update={"toolkit": toolkit if needs else None}), "")
-    said = list(checks.driver("b", found, kind))
-    assert len(said) == count
-    assert all(
-        "driver 570.1 runs CUDA 12.8 at most" in each.cause or "it is 570.1" in each.cause for each in said
-    )
+    problem = checks.old_driver("b", found, kind)
+    assert (problem is not None) is too_old
+    if problem:
+        assert "driver 570.1 runs CUDA 12.8 at most" in problem.cause or "it is 570.1" in problem.cause
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,8 @@ def test_what_the_driver_runs_is_known_of_a_jetson_too(host: str, runs: str) -> 
 def test_a_jetson_taken_for_a_newer_one_has_too_old_a_driver() -> None:
     found = recorded("orin-r36")
     silent = replace(found, driver=replace(found.driver, cuda=None, version=None))
-    (problem,) = checks.driver("b", silent, Kind("orin-r39", config.hosts()["orin-r39"], ""))
+    problem = checks.old_driver("b", silent, Kind("orin-r39", config.hosts()["orin-r39"], ""))
+    assert problem
     assert "runs CUDA 12.6 at most" in problem.cause
 
 
@@ -131,8 +131,8 @@ def test_an_orin_on_jetpack_6_is_left_out_before_anything_is_fetched(
 ) -> None:
     cluster = Cluster.model_validate({"hosts": {"spark": {}, "orin": orin}})
     found = {"spark": recorded("spark"), "orin": recorded("orin-r36")}
-    kinds = {name: kind_of(each) for name, each in found.items()}
-    unfit = dict(checks.unfit(found, kinds, cluster, "spark"))
+    members = {name: (kind_of(each), cluster.member(name)) for name, each in found.items()}
+    unfit = dict(checks.unfit(found, members, cluster.engine, "spark"))
     assert list(unfit) == left_out
     for problem in unfit.values():
         assert "vLLM 0.12.0 and 0.32.0, Python 3.10 and 3.12" in problem.cause
@@ -143,11 +143,17 @@ def test_an_orin_on_jetpack_6_is_left_out_before_anything_is_fetched(
 def test_two_orins_out_of_their_image_agree() -> None:
     cluster = Cluster.model_validate({"hosts": {"a": {}, "b": {}}, "image": "default"})
     found = dict.fromkeys(("a", "b"), recorded("orin-r36"))
-    kinds = {name: kind_of(each) for name, each in found.items()}
-    assert list(checks.unfit(found, kinds, cluster, "a")) == []
+    members = {name: (kind_of(each), cluster.member(name)) for name, each in found.items()}
+    assert list(checks.unfit(found, members, cluster.engine, "a")) == []
 
 
 PARTS = {"python": "cpython 3.12.3", "machine": "aarch64", "lock": "a" * 64, "libc": "glibc 2.39"}
+
+
+def terms(parts: dict[str, Any], versions: dict[str, str], host: str) -> dict[str, Any]:
+    return {"host": host, "parts": parts, "python": parts["python"], **versions}
+
+
 HEAD = terms(PARTS, {"ray": "2.60.0", "engine": "vLLM 0.32.0"}, "spark-1")
 
 

@@ -21,7 +21,7 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_is_left_out_is_ended_there_and_the_others_answer_on() -> None:
     with Fleet(HERE) as everyone:
         assert set(everyone.ask("connect", lambda _: NOBODY, limit_s=30)) == {"one", "two"}
-        everyone.fail("two", Problem("two is lost", cause="it is tried", fix="none"))
+        everyone.failed["two"] = Problem("two is lost", cause="it is tried", fix="none")
         withdraw(everyone, ["two"], SILENT)
         assert everyone.ask("connect", lambda _: NOBODY, limit_s=30) == {"one": {"closed": []}}
         assert list(everyone.failed) == ["two"]

@@ -6,7 +6,6 @@ import pytest
 from medley import storage
 from medley.cluster import model_files
 from medley.cluster.model_files import reference
-from medley.command import AnnotatedCommand, Flag, Variable
 from medley.errors import Problem
 from medley.model import extra_files
 from medley.model.extra_files import ModelExtras
@@ -70,20 +69,6 @@ def test_a_host_that_joins_has_it_in_its_own_cache(monkeypatch: pytest.MonkeyPat
         model_files.prepare_files(found, "head", SILENT)
     path.write_bytes(content)
     model_files.prepare_files(found, "head", SILENT)
-    told = AnnotatedCommand(
-        ("vllm",),
-        (
-            Flag(("--chat-template",), f"/head/cache/needs/{path.parent.name}/c.jinja", "x"),
-            Flag(("-x",), None, "x"),
-        ),
-        (
-            Variable("A", f"/head/cache/needs/{path.parent.name}", "x"),
-            Variable("B", "/head/cache/models/x", "x"),
-        ),
-    )
-    here = model_files.localized(told, table["cache"])
-    assert [each.value for each in here.flags] == [str(path.parent / "c.jinja"), None]
-    assert [each.value for each in here.variables] == [str(path.parent), "/head/cache/models/x"]
     assert storage.cache() == tmp_path
 
 

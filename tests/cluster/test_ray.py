@@ -4,12 +4,11 @@ from pathlib import Path
 import pytest
 
 from medley.cluster import ray
-from medley.cluster.ray import Node, RayPlace
+from medley.cluster.ray import Node
 from medley.command import Command
 from medley.network.ports import RENDEZVOUS_PORT, RayPorts
 
-NODE = Node("10.0.0.2", slots=1, threads=20, memory_bytes=128 << 30)
-PLACE = RayPlace(Path("/e/bin/ray"), Path("/s/ray"), Path("/s/token"))
+NODE = Node("10.0.0.2", 1, 20, 128 << 30, Path("/e/bin/ray"), Path("/s/ray"), Path("/s/token"))
 
 
 def flags(command: Command) -> dict[str, str]:
@@ -19,7 +18,7 @@ def flags(command: Command) -> dict[str, str]:
 
 
 def test_a_head() -> None:
-    command = ray.head(PLACE, NODE, RayPorts(), dashboard=False, more=()).command
+    command = ray.head(NODE, RayPorts(), dashboard=False, more=()).command
     given = flags(command)
     assert command.argv[:3] == ("/e/bin/ray", "start", "--head")
     assert given["--node-ip-address"] == "10.0.0.2"
@@ -29,14 +28,14 @@ def test_a_head() -> None:
 
 
 def test_a_worker() -> None:
-    given = flags(ray.worker(PLACE, NODE, RayPorts(), to="10.0.0.1:24000", more=()).command)
+    given = flags(ray.worker(NODE, RayPorts(), to="10.0.0.1:24000", more=()).command)
     assert given["--address"] == "10.0.0.1:24000"
     assert "--port" not in given
 
 
 def test_every_port_is_in_the_one_range_and_taken_once() -> None:
     ports = RayPorts(5000)
-    command = ray.head(PLACE, NODE, ports, dashboard=True, more=()).command
+    command = ray.head(NODE, ports, dashboard=True, more=()).command
     named = {**flags(command), **command.env}
     numbers = [int(value) for name, value in named.items() if name.lower().endswith("port")]
     assert len(numbers) == 13
@@ -46,7 +45,7 @@ def test_every_port_is_in_the_one_range_and_taken_once() -> None:
 
 
 def test_the_token_is_a_file_and_never_an_argument() -> None:
-    command = ray.head(PLACE, NODE, RayPorts(), dashboard=False, more=()).command
+    command = ray.head(NODE, RayPorts(), dashboard=False, more=()).command
     assert command.env["RAY_AUTH_MODE"] == "token"
     assert command.env["RAY_AUTH_TOKEN_PATH"] == "/s/token"
     assert not [word for word in command.argv if "token" in word]

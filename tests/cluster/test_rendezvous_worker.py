@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from medley.cluster import rendezvous_worker
-from medley.command import AnnotatedCommand, Variable
+from medley.command import AnnotatedCommand, Flag, Variable
 
 
 def test_files_of_the_head_are_found_where_they_are_here(tmp_path: Path) -> None:
@@ -36,3 +36,16 @@ def test_files_of_the_head_are_found_where_they_are_here(tmp_path: Path) -> None
 def test_an_order_without_files_stays_as_it_is(tmp_path: Path) -> None:
     sent = {"words": ["/b/vllm"], "flags": [], "variables": [], "extra": [], "files": {}}
     assert rendezvous_worker.localized_order(sent, tmp_path, {}) == sent
+
+
+def test_the_heads_cache_is_this_hosts_own(tmp_path: Path) -> None:
+    reasoned = AnnotatedCommand(
+        ("/head/bin/vllm",),
+        (Flag(("--chat-template",), "/head/cache/needs/x/c.jinja", "x"), Flag(("-x",), None, "x")),
+        (Variable("A", "/head/cache/needs/x", "x"), Variable("B", "/head/cache/models/x", "x")),
+    )
+    sent = json.loads(json.dumps({**rendezvous_worker.as_table(reasoned), "files": {}}))
+    order = rendezvous_worker.localized_order(sent, tmp_path, {"/head/cache/needs/": "/own/needs/"})
+    here = rendezvous_worker.from_table(order, Path("/own/bin"), ())
+    assert [each.value for each in here.flags] == ["/own/needs/x/c.jinja", None]
+    assert [each.value for each in here.variables] == ["/own/needs/x", "/head/cache/models/x"]

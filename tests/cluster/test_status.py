@@ -50,7 +50,7 @@ def rows(said: dict[str, dict[str, Any]], failed: dict[str, Problem] | None = No
 
 def test_as_it_was_wanted() -> None:
     found = rows({"a": HEAD, "b": WORKER})
-    assert found["a"].row == (
+    assert found["a"] == (
         "a", "head", "up", "10.0.0.1 (eth1, 200 Gb/s)", "1 of 1 taken", "5.0 of 8.0 GiB", "-"
     )  # fmt: skip
     assert found["b"].slots == "0 of 2 taken"

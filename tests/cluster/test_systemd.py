@@ -9,6 +9,7 @@ from medley.cluster.systemd import (
     Service,
     Shown,
     carried_variables,
+    file,
     install_commands,
     require_complete,
     service_names,
@@ -25,7 +26,7 @@ def lines(service: Service, *begins: str) -> list[str]:
 
 
 def test_a_head_stays_and_ends_first_what_was_left_of_another() -> None:
-    assert HEAD.file == Path("/etc/systemd/system/medley-head.service")
+    assert file(HEAD.name, system=True) == Path("/etc/systemd/system/medley-head.service")
     assert lines(HEAD, "Description", "Type", "Exec", "User", "Environment", "After", "StartLimit") == [
         "Description=medley ray-head --link eth0",
         "After=network-online.target",

@@ -1,6 +1,7 @@
 """An examination is told a line a check, with what to type below what is not well."""
 
 import json
+import platform
 import shlex
 from pathlib import Path
 
@@ -190,8 +191,9 @@ def test_what_is_told_is_secret_is_hidden_in_any_form(
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setenv("MY_SERVICE_PASSWORD", "tulips-in-may")
     (tmp_path / "token").write_text("a-plain-word-of-the-hub\n")
-    said = redact.redactor_of_host(["spark-1"]).text("tulips-in-may at spark-1, a-plain-word-of-the-hub")
-    assert said == f"{HIDDEN} at host-2, {HIDDEN}"
+    monkeypatch.setattr(platform, "node", lambda: "spark-1")
+    said = redact.redactor_of_host().text("tulips-in-may at spark-1, a-plain-word-of-the-hub")
+    assert said == f"{HIDDEN} at host-1, {HIDDEN}"
 
 
 @pytest.mark.parametrize("count", COUNTS)

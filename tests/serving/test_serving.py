@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -78,28 +77,3 @@ def test_a_port_of_another_serve_is_a_problem() -> None:
             serving.require_none(1)
         serving.require_none(2)
     assert "--port 2" in caught.value.fix
-
-
-def test_a_log_keeps_lines_as_they_come_and_the_log_before_it(state: Path) -> None:
-    path = state / "logs" / "serve.log"
-    for text in ("old", "new"):
-        with serving.log(path) as keep:
-            keep(text)
-            assert path.read_text() == f"{text}\n"
-    assert (path.with_name("serve.log.1")).read_text() == "old\n"
-
-
-def test_a_disk_that_is_full_costs_lines_and_not_the_server(tmp_path: Path) -> None:
-    """/dev/full says what a full disk does; the log's writer ended the server with a traceback."""
-    (tmp_path / "logs").mkdir()
-    log = tmp_path / "logs" / "serve-8000.log"
-    with serving.log(log) as keep:
-        keep("first")
-        os.dup2(os.open("/dev/full", os.O_WRONLY), handle_of(log))
-        keep("lost")
-    assert log.read_text() == "first\n"
-
-
-def handle_of(path: Path) -> int:
-    links = Path("/proc/self/fd")
-    return next(int(each.name) for each in links.iterdir() if each.exists() and each.samefile(path))

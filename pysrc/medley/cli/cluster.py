@@ -146,7 +146,7 @@ Examples:
             return [json.dumps({"head": head, "hosts": told, "problems": tables(fleet.failed)})]
         closed = self._closed(fleet, status.lost(found, told), told)
         more = list(status.findings(found, told, closed, head))
-        return [*columns([status.HEADINGS, *(each.row for each in found)]), *([""] if more else []), *more]
+        return [*columns([status.HEADINGS, *found]), *([""] if more else []), *more]
 
     def _closed(self, fleet: Fleet, lost: Iterable[str], told: Mapping[str, Any]) -> dict[str, str]:
         """Of hosts that the head lost, why they do not reach it."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join
 
-from medley import cluster, storage
+from medley import storage
 from medley.cli import Verb, flag, switch, terminal
 from medley.cli.progress import watch
 from medley.cluster import discovery
-from medley.cluster.discovery import HostCandidate, sources, ssh_keys, visit
+from medley.cluster.discovery import HostCandidate, sources, ssh_keys, table, visit
 from medley.cluster.discovery.visit import HostSurvey
 from medley.cluster.ssh import HostKeyUnknown, KeyRefused
 from medley.errors import Problem, in_words
@@ -48,12 +48,8 @@ Examples:
         except (KeyboardInterrupt, EOFError):
             print(f"\nmedley: {path} was not written", file=sys.stderr)
             raise KeyboardInterrupt from None
-        rows = [
-            cluster.Row(name, each.target, name == head, each.about, each.parts, imaged=each.imaged)
-            for name, each in found.items()
-        ]
-        text = cluster.cluster_text(rows, *visit.shared_network(found))
-        cluster.read_back(text)
+        text = table.cluster_text(found, head, *visit.shared_network(found))
+        table.read_back(text)
         if self.dry_run:
             print(f"\n{text}", end="")
         else:
@@ -63,7 +59,7 @@ Examples:
 
     def _chosen(self, hosts: Sequence[str]) -> dict[str, HostCandidate]:
         """By the names that they will have."""
-        given = tuple(discovery.candidate_of(discovery.typed_host(word)) for word in hosts) or self._offered()
+        given = tuple(map(discovery.typed_host, hosts)) or self._offered()
         chosen = {each.name: each for each in given}
         if len(chosen) < len(given):
             double = next(each.name for each in given if each is not chosen[each.name])

@@ -14,7 +14,7 @@ from medley.cli import Verb, flag, group, switch
 from medley.cli.launch_options import Container
 from medley.cli.output import only_dry_run, output, print_result, say, show
 from medley.cli.progress import watch
-from medley.cluster import checks, membership, node, ray, ray_watch
+from medley.cluster import checks, membership, node, ray_watch
 from medley.cluster.node import NodeSpec
 from medley.environment import container_choice, engine_source, tools
 from medley.environment.tools import BARE
@@ -122,10 +122,7 @@ Examples:
             say(line)
         ours = asked.part(host, dry_run=asked.dry_run, elsewhere=self.replayed is not None)
         ports, secret = RayPorts(), credentials.token_path() if asked.dry_run else credentials.made_token()
-        start = ray.head(
-            ours.place(secret), ours.node(wired), ports, dashboard=self.dashboard, more=ours.on(wired)
-        )
-        start = ours.started(start)
+        start = ours.started(ours.head(wired, secret, dashboard=self.dashboard))
         if asked.dry_run:
             show(start.command, start.why(), as_json=self.as_json)
             return
@@ -134,7 +131,7 @@ Examples:
         noted = ours.membership("head", at, end, secret)
         with watch().stage(f"Ray head at {at}"), membership.begun(start.command, noted):
             terms = {**ours.terms(), "address": end.address}
-            membership.tell(ours.environment, secret, at, end.address, said, note=terms)
+            noted.tell(said, note=terms)
         self._say(end.address, str(secret), ours.slots)
         if self.dashboard and not self.as_json:
             print(f"Ray's dashboard: http://127.0.0.1:{ports.dashboard} (RAY_AUTH token: {secret})")
@@ -177,7 +174,7 @@ Examples:
         found, kind = recognise(asked.kind, said)
         named = f"{ray_watch.require_listening(head, ports.gcs, found.net)}:{ports.gcs}"
         ours = asked.part((found, kind))
-        there = membership.ask(ours.environment, secret, "read", named)
+        there = membership.read(ours.environment, secret, named)
         checks.require_alike(ours.terms(), there["note"], named)
         wired = self._wired(found, there, ours.nccl)
         for line in wired.said():
@@ -185,16 +182,15 @@ Examples:
         secret = credentials.keep_token(secret)
         # By the wire that both are on, whatever address of the head was typed.
         at = f"{there['note']['address']}:{ports.gcs}"
-        start = ray.worker(ours.place(secret), ours.node(wired), ports, to=at, more=ours.on(wired))
-        start = ours.started(start)
+        start = ours.started(ours.worker(wired, secret, at))
         if asked.dry_run:
             show(start.command, start.why(), as_json=self.as_json)
             return
         end = wired.end
         noted = ours.membership("worker", at, end, secret)
         with watch().stage(f"join {at}"), membership.begun(start.command, noted):
-            ray_watch.require_reach(ours.environment, secret, end.address, at)
-            membership.tell(ours.environment, secret, at, end.address, said)
+            ray_watch.require_reach(noted)
+            noted.tell(said)
         table = {"head": at, "address": end.address, "slots": ours.slots}
         place = f"{at} as {end.address} ({end.interface}) with {ours.slots} slot(s)"
         print_result(table, [f"joined {place}; medley ray-stop leaves it"], as_json=self.as_json)

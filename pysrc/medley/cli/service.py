@@ -12,7 +12,7 @@ from medley.cli import Verb, VerbOfVerbs, flag, switch
 from medley.cli.output import print_result, say
 from medley.cli.terminal import require_root
 from medley.cluster import self_command, systemd, units
-from medley.cluster.systemd import UNIT_FOLDER, service_names
+from medley.cluster.systemd import service_names
 from medley.errors import Problem
 
 
@@ -56,7 +56,7 @@ Examples:
             )
         made = systemd.Service(found, words, user, self_command.own_command(), env)
         if self.dry_run:
-            say(f"{made.file}:")
+            say(f"{systemd.file(made.name, system=True)}:")
             print(made.text, end="")
             for command in systemd.install_commands(made.name):
                 say(f"then: {command}")
@@ -113,7 +113,7 @@ Examples:
         for name, how in found.items():
             lines += [f"{name}: {_said(how)}"]
             if role and not self.as_json:
-                lines += (UNIT_FOLDER / f"{name}.service").read_text(encoding="utf-8").splitlines()
+                lines += systemd.file(name, system=True).read_text(encoding="utf-8").splitlines()
         table = {name: how and dataclasses.asdict(how) for name, how in found.items()}
         print_result(table, lines or ["no service of medley's is installed here"], as_json=self.as_json)
 

@@ -3,11 +3,10 @@
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from medley import transcript
 from medley.cluster import checks, self_command
-from medley.cluster.fleet import END_LIMIT_S, Asked, Fleet, counted, withdraw
+from medley.cluster.fleet import END_LIMIT_S, Asked, Fleet, Table, counted, withdraw
 from medley.command import Variable
 from medley.environment import engine_source
 from medley.errors import Problem
@@ -22,8 +21,6 @@ _LOOK_LIMIT_S = 90
 _BUILD_LIMIT_S = 3600
 _REACH_LIMIT_S = 20
 _BEGIN_LIMIT_S = 120
-
-Table = Mapping[str, Any]
 
 
 @dataclass
@@ -53,16 +50,17 @@ class Bringup:
         ours = self_command.source_digest()
         for name in self.everyone.present:
             there = self.everyone.remotes[name]
-            for problem in checks.differences(name, there.greeting, ours, there.clock_ahead_s):
-                self.everyone.fail(name, problem)
+            problem = checks.clock_off(name, there.clock_ahead_s)
+            if problem := problem or checks.other_medley(name, there.greeting["medley"], ours):
+                self.everyone.failed[name] = problem
         self._need_head()
         with self.watch.stage(f"look at {counted(self.everyone.present)}"):
-            self.looks = self.everyone.ask("look", lambda _: {}, limit_s=_LOOK_LIMIT_S)
+            self.looks = self.everyone.ask("look", limit_s=_LOOK_LIMIT_S)
         for name, found in self.looks.items():
-            for problem in checks.shortages(name, found):
-                self.everyone.fail(name, problem)
-            for line in checks.advice(name, found):
-                self.watch.note(line)
+            if problem := checks.full_disk(name, found):
+                self.everyone.failed[name] = problem
+            if advice := checks.advice(name, found):
+                self.watch.note(advice)
         self._need_head()
 
     def wire(self) -> None:
@@ -71,13 +69,15 @@ class Bringup:
         found = {
             name: facts.facts(transcript.parse(looks[name]["transcript"])) for name in self.everyone.present
         }
-        kinds = {name: kind_of(each, cluster.hosts[name].kind) for name, each in found.items()}
-        for name, problem in checks.unfit(found, kinds, cluster, self.head):
-            self.everyone.fail(name, problem)
+        members = {
+            name: (kind_of(each, cluster.hosts[name].kind), cluster.member(name))
+            for name, each in found.items()
+        }
+        for name, problem in checks.unfit(found, members, cluster.engine, self.head):
+            self.everyone.failed[name] = problem
             found.pop(name, None)
         self._need_head()
-        members = {name: (kinds[name], cluster.member(name)) for name in found}
-        origins = checks.sources_of_members(members, cluster.engine)
+        origins = checks.sources_of_members({name: members[name] for name in found}, cluster.engine)
         wishes = replace(cluster.wishes, nccl=engine_source.nccl(cluster.engine, origins.values()))
         try:
             self.ends, self.variables, self.why = per_host.new_cluster_network(found, wishes)
@@ -87,7 +87,7 @@ class Bringup:
             )
             if apart is None:
                 raise
-            self.everyone.fail(apart, problem)
+            self.everyone.failed[apart] = problem
             self.wire()
 
     @property
@@ -112,10 +112,8 @@ class Bringup:
             self.prepared = self._ask("prepare", self.described, _BUILD_LIMIT_S, chosen)
         heads = self.prepared[self.head]["terms"]
         for name, found in self.prepared.items():
-            try:
+            with self.everyone.failing(name):
                 checks.require_alike(found["terms"], heads, self.at)
-            except Problem as problem:
-                self.everyone.fail(name, problem)
 
     def clear(self) -> None:
         """End what runs of medley's where it should not, or in another way: it has the ports."""
@@ -128,19 +126,11 @@ class Bringup:
         """Check that all hosts reach each other's ports, on which a model would hang otherwise."""
         begin, addresses = self.to_begin, {name: end.address for name, end in self.ends.items()}
         with self.watch.stage("reach each other"):
-            listening = self._ask(
-                "listen",
-                lambda name: {"address": addresses[name], "starts": name in begin, "head": name == self.head},
-                _REACH_LIMIT_S,
+            said = self.everyone.reach(
+                addresses, lambda name: {"starts": name in begin, "head": name == self.head}, _REACH_LIMIT_S
             )
-            places = [[name, addresses[name], at] for name, each in listening.items() for at in each["ports"]]
-
-            def others(name: str) -> Table:
-                return {"address": addresses[name], "places": [each for each in places if each[0] != name]}
-
-            said = self.everyone.ask("connect", others, limit_s=_REACH_LIMIT_S)
-        for name, problem in checks.unreached(said, self.head, addresses):
-            self.everyone.fail(name, problem)
+        self._need_head()
+        self.everyone.failed.update(checks.unreached(said, self.head, addresses))
         self._need_head()
 
     def begin(self) -> None:
@@ -174,7 +164,7 @@ class Bringup:
                     cause=f"Ray runs on it, and the head at {self.at} does not see {address}",
                     fix=f"medley logs {name}; then medley up again",
                 )
-                self.everyone.fail(name, problem)
+                self.everyone.failed[name] = problem
 
     def foretold(self) -> Mapping[str, Table]:
         """Return the command that would run on each host, and its reasons."""

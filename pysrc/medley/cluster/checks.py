@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from medley.cluster import Cluster, ClusterHost
+from medley.cluster import ClusterHost
 from medley.environment import driver as drivers
 from medley.environment.engine_source import EngineRequest, EngineSource, engine_source, locked
 from medley.errors import Problem
@@ -15,18 +15,12 @@ from medley.schema import EngineName
 # Ray itself compares versions, but says so in a log alone, and RAY_IGNORE_VERSION_MISMATCH does not help.
 # Libc, machine and what is preloaded may differ between hosts of different kinds, and do.
 _ALIKE = {"ray": "Ray", "python": "Python", "engine": "the engine"}
+Members = Mapping[str, tuple[Kind, ClusterHost]]
+"""Hosts of cluster.toml by name, each with its kind."""
 CLOCK_LIMIT_S = 10
 """Hours apart no certificate is valid and no log can be read beside another; ssh itself takes a second."""
 LEAST = 512 << 20
 """For Ray's logs and sockets; what an engine environment takes is seen when it is built."""
-
-
-def terms(parts: Mapping[str, Any], versions: Mapping[str, str], host: str) -> dict[str, Any]:
-    """Return what the head keeps for hosts that join: its versions, and the parts of its environment.
-
-    The head adds `address`, its own in the cluster.
-    """
-    return {"host": host, "parts": dict(parts), "python": parts["python"], **versions}
 
 
 def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, address: str) -> None:
@@ -74,9 +68,7 @@ def _differences(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> Iterator[
         yield f"the engine environment's lock is {here} here and {there} on the head"
 
 
-def sources_of_members(
-    members: Mapping[str, tuple[Kind, "ClusterHost"]], engine: EngineName
-) -> dict[str, EngineSource]:
+def sources_of_members(members: Members, engine: EngineName) -> dict[str, EngineSource]:
     """Return the engine source of hosts in cluster.toml; whether one has Nix, it finds when it starts."""
     known = locked()
     return {
@@ -85,36 +77,40 @@ def sources_of_members(
     }
 
 
-def differences(name: str, greeting: Mapping[str, Any], ours: str, ahead_s: float) -> Iterator[Problem]:
-    """Yield what keeps the host from being asked any more; `ours` is the digest of our source."""
-    if greeting["medley"] != ours:
-        yield Problem(
-            f"{name} runs another medley than this host",
-            cause=f"the text of medley and its locks is {greeting['medley']} there and {ours} here",
-            fix="use the same on all hosts: git pull in both, or the same flake; then the same again",
-        )
-    if abs(ahead_s) > CLOCK_LIMIT_S:
-        yield Problem(
-            f"the clock of {name} is off",
-            cause=f"it is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} this host's",
-            fix=f"on {name}: sudo timedatectl set-ntp true; timedatectl",
-        )
+def other_medley(name: str, theirs: str, ours: str) -> Problem | None:
+    """Compare the digests of both hosts' source."""
+    if theirs == ours:
+        return None
+    return Problem(
+        f"{name} runs another medley than this host",
+        cause=f"the text of medley and its locks is {theirs} there and {ours} here",
+        fix="use the same on all hosts: git pull in both, or the same flake; then the same again",
+    )
 
 
-def shortages(name: str, look: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what the host has too little of to take part."""
-    if look["free_bytes"] < LEAST:
-        yield Problem(
-            f"the disk of {name} is full",
-            cause=f"{look['free_bytes'] >> 20} MiB left at {look['state']}, and Ray needs {LEAST >> 20}",
-            fix=f"on {name}: df -h {look['state']}; medley env clean; or MEDLEY_STATE=/another/disk",
-        )
+def clock_off(name: str, ahead_s: float) -> Problem | None:
+    if abs(ahead_s) <= CLOCK_LIMIT_S:
+        return None
+    return Problem(
+        f"the clock of {name} is off",
+        cause=f"it is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} this host's",
+        fix=f"on {name}: sudo timedatectl set-ntp true; timedatectl",
+    )
 
 
-def driver(name: str, found: Facts, kind: Kind) -> Iterator[Problem]:
-    """Yield the Problem of a driver that is older than the CUDA of this kind's engines."""
-    if problem := drivers.too_old(name, found.driver.version, cuda(found), kind.host):
-        yield problem
+def full_disk(name: str, look: Mapping[str, Any]) -> Problem | None:
+    if look["free_bytes"] >= LEAST:
+        return None
+    return Problem(
+        f"the disk of {name} is full",
+        cause=f"{look['free_bytes'] >> 20} MiB left at {look['state']}, and Ray needs {LEAST >> 20}",
+        fix=f"on {name}: df -h {look['state']}; medley env clean; or MEDLEY_STATE=/another/disk",
+    )
+
+
+def old_driver(name: str, found: Facts, kind: Kind) -> Problem | None:
+    """Return the Problem of a driver that is older than the CUDA of this kind's engines."""
+    return drivers.too_old(name, found.driver.version, cuda(found), kind.host)
 
 
 def cuda(found: Facts) -> str | None:
@@ -124,18 +120,16 @@ def cuda(found: Facts) -> str | None:
 
 
 def unfit(
-    found: Mapping[str, Facts], kinds: Mapping[str, Kind], cluster: Cluster, head: str
+    found: Mapping[str, Facts], members: Members, engine: EngineName, head: str
 ) -> Iterator[tuple[str, Problem]]:
     """Yield the hosts to leave out by what is known of them, before anything is fetched or built."""
-    members = {name: (kinds[name], cluster.member(name)) for name in found}
     for name, each in found.items():
-        yield from ((name, problem) for problem in driver(name, each, kinds[name]))
-    yield from origins(members, cluster.engine, head)
+        if problem := old_driver(name, each, members[name][0]):
+            yield name, problem
+    yield from origins(members, engine, head)
 
 
-def origins(
-    members: Mapping[str, tuple[Kind, ClusterHost]], engine: EngineName, head: str
-) -> Iterator[tuple[str, Problem]]:
+def origins(members: Members, engine: EngineName, head: str) -> Iterator[tuple[str, Problem]]:
     """Yield the hosts whose engine is known to differ from the head's."""
     of = sources_of_members(members, engine)
     for name, found in of.items():
@@ -155,11 +149,13 @@ def origins(
             )
 
 
-def advice(name: str, look: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what does not stop the host, but should be changed."""
-    if look["boots"] is False:
-        user = look["user"]
-        yield f"{name}: it does not come back by itself after a reboot: sudo loginctl enable-linger {user}"
+def advice(name: str, look: Mapping[str, Any]) -> str | None:
+    """Return what does not stop the host, but should be changed."""
+    if look["boots"] is not False:
+        return None
+    return (
+        f"{name}: it does not come back by itself after a reboot: sudo loginctl enable-linger {look['user']}"
+    )
 
 
 def stands(look: Mapping[str, Any], role: str, head: str, address: str) -> bool:

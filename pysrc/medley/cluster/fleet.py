@@ -1,9 +1,9 @@
 """Ask all hosts of a cluster at once, and keep every failure."""
 
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from medley.cluster import Cluster, remote, ssh
@@ -13,7 +13,8 @@ from medley.errors import Problem
 from medley.progress import SILENT, Progress
 
 END_LIMIT_S = 60
-Asked = Callable[[str], Mapping[str, Any]]
+Table = Mapping[str, Any]
+Asked = Callable[[str], Table]
 
 
 class Fleet:
@@ -33,10 +34,8 @@ class Fleet:
         """Connect; leaving ends all connections, whatever they are at."""
         try:
             for name in self.cluster.hosts:
-                try:
+                with self.failing(name):  # there is no ssh here, and some of them may be this host
                     self.remotes[name] = connection(self.cluster, name)
-                except Problem as problem:  # there is no ssh here, and some of them may be this host
-                    self.fail(name, problem)
             self._each(self.remotes, lambda name: self.remotes[name].greeted())
         except BaseException:
             self.__exit__()
@@ -60,8 +59,8 @@ class Fleet:
         return [name for name in self.remotes if name not in self.failed]
 
     def ask(
-        self, errand: str, asked: Asked, *, limit_s: float, among: Iterable[str] | None = None
-    ) -> dict[str, Mapping[str, Any]]:
+        self, errand: str, asked: Asked = lambda _: {}, *, limit_s: float, among: Iterable[str] | None = None
+    ) -> dict[str, Table]:
         """Return by name the answers of those that give one; `asked` makes each host's request."""
         chosen = [name for name in self.present if among is None or name in set(among)]
         return self._each(
@@ -71,19 +70,34 @@ class Fleet:
             ),
         )
 
-    def fail(self, name: str, problem: Problem) -> None:
-        self.failed[name] = problem
+    def reach(self, addresses: Mapping[str, str], listen: Asked, limit_s: float) -> dict[str, Table]:
+        """Have these hosts listen, and connect to each other; returns what each finds closed."""
 
-    def _each(
-        self, names: Iterable[str], answer: Callable[[str], Mapping[str, Any]]
-    ) -> dict[str, Mapping[str, Any]]:
+        def own(name: str) -> Table:
+            return {"address": addresses[name], **listen(name)}
+
+        listening = self.ask("listen", own, limit_s=limit_s, among=addresses)
+        places = [[name, addresses[name], port] for name, each in listening.items() for port in each["ports"]]
+
+        def others(name: str) -> Table:
+            return {"address": addresses[name], "places": [each for each in places if each[0] != name]}
+
+        return self.ask("connect", others, limit_s=limit_s, among=listening)
+
+    @contextmanager
+    def failing(self, name: str) -> Iterator[None]:
+        """Keep a Problem of the body as this host's."""
+        try:
+            yield
+        except Problem as problem:
+            self.failed[name] = problem
+
+    def _each(self, names: Iterable[str], answer: Asked) -> dict[str, Table]:
         running = {name: self._pool.submit(answer, name) for name in names}
         found = {}
         for name, future in running.items():
-            try:
+            with self.failing(name):
                 found[name] = future.result()
-            except Problem as problem:
-                self.fail(name, problem)
         return found
 
 

@@ -59,8 +59,19 @@ class Membership:
         self, verb: str, *words: str, script: str = "ray_state.py", limit_s: float = _ASK_LIMIT_S
     ) -> Mapping[str, Any]:
         """Return what a script of payload/ reports of this cluster."""
-        there, token = self.engine_environment(), Path(self.token)
-        return ask(there, token, verb, self.head, *words, script=script, limit_s=limit_s)
+        finished = process.run(self.asked(script, verb, self.head, *words), limit_s=limit_s)
+        return _answer(finished.lines, Path(self.token), self.head)
+
+    def asked(self, script: str, *words: str) -> Command:
+        """Return the command that runs a script of payload/ on this cluster."""
+        return asked(self.engine_environment(), Path(self.token), script, *words)
+
+    def tell(self, answers: Transcript, *, note: Mapping[str, Any] | None = None) -> None:
+        """Keep this host's facts with the head, and with a head's own its terms (`note`)."""
+        file = folder() / "facts.txt"
+        storage.write(file, transcript.text(answers))
+        terms = [json.dumps(note)] if note else []
+        self.ask("note" if note else "tell", self.address, str(file), *terms)
 
 
 def folder() -> Path:
@@ -176,34 +187,10 @@ def _container_note() -> Path:
     return storage.state() / "ray-container"
 
 
-def ask(
-    environment: EngineEnvironment,
-    token: Path,
-    verb: str,
-    address: str,
-    *rest: str,
-    script: str = "ray_state.py",
-    limit_s: float = _ASK_LIMIT_S,
-) -> Mapping[str, Any]:
-    """Return what a script of payload/ reports of the cluster whose head is at `address`."""
-    finished = process.run(asked(environment, token, script, verb, address, *rest), limit_s=limit_s)
-    return _answer(finished.lines, token, address)
-
-
-def tell(
-    environment: EngineEnvironment,
-    token: Path,
-    head: str,
-    address: str,
-    answers: Transcript,
-    *,
-    note: Mapping[str, Any] | None = None,
-) -> None:
-    """Keep this host's facts with the head at HOST:PORT, and with a head's own its terms (`note`)."""
-    file = folder() / "facts.txt"
-    storage.write(file, transcript.text(answers))
-    terms = [json.dumps(note)] if note else []
-    ask(environment, token, "note" if note else "tell", head, address, str(file), *terms)
+def read(environment: EngineEnvironment, token: Path, head: str) -> Mapping[str, Any]:
+    """Return what the head at HOST:PORT knows, which this host has not joined."""
+    command = asked(environment, token, "ray_state.py", "read", head)
+    return _answer(process.run(command, limit_s=_ASK_LIMIT_S).lines, token, head)
 
 
 @contextlib.contextmanager
@@ -213,12 +200,11 @@ def held(found: Membership, slots: Mapping[str, int]) -> Iterator[None]:
         yield
         return
     lines: list[str] = []
-    token = Path(found.token)
     words = ("hold", found.head, found.address, *(f"{host}={count}" for host, count in slots.items()))
-    process = Process(asked(found.engine_environment(), token, "ray_state.py", *words), lines.append)
+    process = Process(found.asked("ray_state.py", *words), lines.append)
     try:
         wait_until(lambda: _object(lines) or process.poll(), _ASK_LIMIT_S)
-        _answer(lines, token, found.head)
+        _answer(lines, Path(found.token), found.head)
         yield
     finally:
         process.stop(grace_s=5)

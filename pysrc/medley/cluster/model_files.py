@@ -5,14 +5,13 @@ import secrets
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from medley import storage
-from medley.cluster.fleet import Asked, Fleet
+from medley.cluster.fleet import Asked, Fleet, Table
 from medley.cluster.membership import Membership
-from medley.command import AnnotatedCommand
 from medley.errors import Problem
 from medley.model import extra_files, remote_code
 from medley.model.extra_files import ModelExtras
@@ -24,7 +23,6 @@ from medley.schema import ExtraFile
 _ASK_LIMIT_S = 60
 _HASH_LIMIT_S = 24 * 3600
 _FETCH_LIMIT_S = 7 * 24 * 3600
-Table = Mapping[str, Any]
 
 
 @dataclass
@@ -148,29 +146,14 @@ def prepare_files(beside: ModelExtras, head: str, watch: Progress) -> None:
     extra_files.fetch_extras(tuple(need for need, _ in beside.files), watch)
     if beside.code and beside.code.commit is None:
         folder = beside.code.where
-        differ = _differences(remote_code.code_fingerprints(Path(folder)), beside.code.files)
-        if differ:
-            typed = shlex.quote(folder)
-            raise Problem(
-                f"this host has other code in {folder} than the head, which is what is trusted",
-                cause="\n".join(differ),
-                fix=f"bring the head's: rsync -a {head.partition(':')[0]}:{typed}/ {typed}/\n"
-                "and remove here what is missing there",
-            )
-
-
-def localized(reasoned: AnnotatedCommand, cache: str) -> AnnotatedCommand:
-    """Adapt a head's command to the files in this host's own cache; `cache` is the head's."""
-
-    def moved(value: str) -> str:
-        theirs = f"{cache}/needs/"
-        return f"{storage.cache()}/needs/{value.removeprefix(theirs)}" if value.startswith(theirs) else value
-
-    return replace(
-        reasoned,
-        flags=tuple(replace(each, value=each.value and moved(each.value)) for each in reasoned.flags),
-        variables=tuple(replace(each, value=moved(each.value)) for each in reasoned.variables),
-    )
+        ours, typed = remote_code.code_fingerprints(Path(folder)), shlex.quote(folder)
+        _require_code(
+            ours,
+            beside.code,
+            f"this host has other code in {folder} than the head, which is what is trusted",
+            f"bring the head's: rsync -a {head.partition(':')[0]}:{typed}/ {typed}/\n"
+            "and remove here what is missing there",
+        )
 
 
 def require_there(host: str, need: ExtraFile, said: Mapping[str, Any]) -> None:
@@ -184,24 +167,24 @@ def require_there(host: str, need: ExtraFile, said: Mapping[str, Any]) -> None:
 
 def require_same(code: Code, hosts: Mapping[str, Mapping[str, str]]) -> None:
     """Require the same code in the model's folder on every host as is trusted here."""
+    typed = shlex.quote(code.where)
     for host, files in hosts.items():
-        differ = _differences(files, code.files)
-        if differ:
-            typed = shlex.quote(code.where)
-            raise Problem(
-                f"{host} has other code in {code.where} than this host",
-                cause="\n".join(differ),
-                fix=f"bring this one's: rsync -a {typed}/ HOST:{typed}/\n"
-                "and remove there what is missing here",
-            )
+        _require_code(
+            files,
+            code,
+            f"{host} has other code in {code.where} than this host",
+            f"bring this one's: rsync -a {typed}/ HOST:{typed}/\nand remove there what is missing here",
+        )
 
 
-def _differences(files: Mapping[str, str], trusted: Mapping[str, str]) -> list[str]:
-    return [
-        f"{name}: SHA-256 {files.get(name) or 'missing'}, trusted is {trusted.get(name) or 'none'}"
-        for name in sorted({**files, **trusted})
-        if files.get(name) != trusted.get(name)
+def _require_code(files: Mapping[str, str], trusted: Code, what: str, fix: str) -> None:
+    differ = [
+        f"{name}: SHA-256 {files.get(name) or 'missing'}, trusted is {trusted.files.get(name) or 'none'}"
+        for name in sorted({**files, **trusted.files})
+        if files.get(name) != trusted.files.get(name)
     ]
+    if differ:
+        raise Problem(what, cause="\n".join(differ), fix=fix)
 
 
 def _ask(found: Membership, verb: str, what: str) -> Mapping[str, Any]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from medley.cluster import checks, membership
+from medley.cluster import membership, ray
 from medley.cluster.membership import Membership
-from medley.cluster.ray import Node, RayPlace
+from medley.cluster.ray import Node
 from medley.command import AnnotatedCommand, Flag, Variable
 from medley.engine.launch import ENGINES
 from medley.environment import container_image, engine_source, virtualenv
@@ -21,6 +21,7 @@ from medley.host.facts import Facts
 from medley.host.kind import Kind
 from medley.network.fabric.per_host import HostNetwork
 from medley.network.fabric.types import Endpoint
+from medley.network.ports import RayPorts
 from medley.schema import EngineName
 
 
@@ -52,8 +53,33 @@ class NodeSpec:
             )
         return there
 
-    def node(self, wiring: HostNetwork) -> Node:
-        return Node(wiring.end.address, self.slots, self.threads, self.memory_bytes)
+    def head(self, wiring: HostNetwork, token: Path, *, dashboard: bool = False) -> AnnotatedCommand:
+        """Return the `ray start` of a head."""
+        node, more = self._node(wiring, token), self._variables(wiring)
+        return ray.head(node, RayPorts(), dashboard=dashboard, more=more)
+
+    def worker(self, wiring: HostNetwork, token: Path, head: str) -> AnnotatedCommand:
+        """Return the `ray start` that joins the head at HOST:PORT."""
+        return ray.worker(self._node(wiring, token), RayPorts(), to=head, more=self._variables(wiring))
+
+    def _node(self, wiring: HostNetwork, token: Path) -> Node:
+        return Node(
+            wiring.end.address,
+            self.slots,
+            self.threads,
+            self.memory_bytes,
+            program=self.tools.binary / "ray",
+            temporary=membership.folder(),
+            token=token,
+        )
+
+    def _variables(self, wiring: HostNetwork) -> Iterator[Variable]:
+        """Yield the variables of every Ray process on this host, besides Ray's own."""
+        yield from self.settings
+        yield from wiring.variables
+        if self.engine == "sglang":
+            why = "ranks find each other at the address that Ray knows"
+            yield Variable("SGLANG_HOST_IP", wiring.end.address, why)
 
     @property
     def nccl(self) -> tuple[int, ...]:
@@ -82,20 +108,6 @@ class NodeSpec:
         image = self.imaged.choice.table if self.imaged else None
         return Membership(role, head, end.address, end.interface, place, str(token), image)
 
-    def place(self, token: Path) -> RayPlace:
-        return RayPlace(self.tools.binary / "ray", membership.folder(), token)
-
-    def on(self, wiring: HostNetwork) -> Iterator[Variable]:
-        """Yield the variables of every Ray process on this host, besides Ray's own."""
-        yield from self.settings
-        yield from wiring.variables
-        yield from self.named(wiring.end.address)
-
-    def named(self, address: str) -> Iterator[Variable]:
-        """Yield the variable by which the engine learns this host's address, where Ray's is not enough."""
-        if self.engine == "sglang":
-            yield Variable("SGLANG_HOST_IP", address, "ranks find each other at the address that Ray knows")
-
 
 def _blocking(start: AnnotatedCommand, why: str, *more: Flag) -> AnnotatedCommand:
     stays = Flag(("--block",), None, why)
@@ -104,7 +116,10 @@ def _blocking(start: AnnotatedCommand, why: str, *more: Flag) -> AnnotatedComman
 
 
 def terms(environment: Environment | ContainerEnvironment) -> dict[str, Any]:
-    """Return this host's versions and parts that all hosts must have in common."""
+    """Return this host's versions and parts that all hosts must have in common.
+
+    A head keeps its own for hosts that join, and adds `address`, its own in the cluster.
+    """
     names = ("ray", *ENGINES)
     if isinstance(environment, ContainerEnvironment):
         found = environment.versions(names)
@@ -112,8 +127,14 @@ def terms(environment: Environment | ContainerEnvironment) -> dict[str, Any]:
         found = virtualenv.versions(environment.path, names)
     there = ((engine.TITLE, found[name]) for name, engine in ENGINES.items())
     engines = (f"{title} {version.partition('+')[0]}" for title, version in there if version)
-    alike = {"ray": found["ray"], "engine": " and ".join(engines)}
-    return checks.terms(environment.parts, alike, socket.gethostname())
+    parts, engine = dict(environment.parts), " and ".join(engines)
+    return {
+        "host": socket.gethostname(),
+        "parts": parts,
+        "python": parts["python"],
+        "ray": found["ray"],
+        "engine": engine,
+    }
 
 
 def environment(tools: Tools) -> Environment:

@@ -32,7 +32,7 @@ _OUT_OF_REACH = {
 
 @dataclass(frozen=True)
 class Node:
-    """What one host brings into a cluster."""
+    """What one host brings into a cluster, and where its Ray has its program and its files."""
 
     address: str
     """Its own, on the wire that the cluster talks over."""
@@ -40,20 +40,12 @@ class Node:
     """GPUs that Ray may give to ranks; on a host without a GPU one, which stands for its CPU."""
     threads: int
     memory_bytes: int
-
-
-@dataclass(frozen=True)
-class RayPlace:
-    """Where Ray runs on this host: its program, its files, the token's file."""
-
     program: Path
     temporary: Path
     token: Path
 
 
-def head(
-    place: RayPlace, node: Node, ports: RayPorts, *, dashboard: bool, more: Iterable[Variable]
-) -> AnnotatedCommand:
+def head(node: Node, ports: RayPorts, *, dashboard: bool, more: Iterable[Variable]) -> AnnotatedCommand:
     """Return the `ray start --head` of this host; `more` are further variables of its processes."""
     role: tuple[Flag, ...] = (
         Flag(("--head",), None, "the other hosts join it"),
@@ -74,19 +66,15 @@ def head(
         Variable("AUTOSCALER_METRIC_PORT", str(autoscaler), "in the same range; 44217 otherwise"),
         Variable("DASHBOARD_METRIC_PORT", str(dashboard_metrics), "in the same range; 44227 otherwise"),
     )
-    return _start(place, node, ports, role, (*metrics, *more))
+    return _start(node, ports, role, (*metrics, *more))
 
 
-def worker(
-    place: RayPlace, node: Node, ports: RayPorts, *, to: str, more: Iterable[Variable]
-) -> AnnotatedCommand:
+def worker(node: Node, ports: RayPorts, *, to: str, more: Iterable[Variable]) -> AnnotatedCommand:
     """Return the `ray start` that joins the cluster whose head listens at `to`, as HOST:PORT."""
-    return _start(place, node, ports, (Flag(("--address",), to, "the head"),), more)
+    return _start(node, ports, (Flag(("--address",), to, "the head"),), more)
 
 
-def _start(
-    place: RayPlace, node: Node, ports: RayPorts, role: tuple[Flag, ...], more: Iterable[Variable]
-) -> AnnotatedCommand:
+def _start(node: Node, ports: RayPorts, role: tuple[Flag, ...], more: Iterable[Variable]) -> AnnotatedCommand:
     flags = (
         *role,
         Flag(("--node-ip-address",), node.address, "this host's on the wire that the cluster talks over"),
@@ -97,12 +85,12 @@ def _start(
             str(object_store_bytes(node.memory_bytes)),
             "vLLM keeps nothing there; Ray would take 30 % of the memory",
         ),
-        Flag(("--temp-dir",), str(place.temporary), "Ray's logs and sockets"),
+        Flag(("--temp-dir",), str(node.temporary), "Ray's logs and sockets"),
         Flag(("--disable-usage-stats",), None, "Ray reports usage to its makers unless told not to"),
         *ports.flags(),
     )
-    variables_ = merged((*variables(place.token), *_of_node(node, place.temporary), *more))
-    return AnnotatedCommand((str(place.program), "start"), flags, variables_)
+    env = merged((*variables(node.token), *_of_node(node), *more))
+    return AnnotatedCommand((str(node.program), "start"), flags, env)
 
 
 def object_store_bytes(memory_bytes: int) -> int:
@@ -117,8 +105,8 @@ def variables(token: Path) -> Iterator[Variable]:
     yield Variable("RAY_USAGE_STATS_ENABLED", "0", "Ray reports usage to its makers unless told not to")
 
 
-def _of_node(node: Node, temporary: Path) -> Iterator[Variable]:
-    yield Variable(MARK, str(temporary), "what ray-stop knows our processes by")
+def _of_node(node: Node) -> Iterator[Variable]:
+    yield Variable(MARK, str(node.temporary), "what ray-stop knows our processes by")
     yield Variable("VLLM_HOST_IP", node.address, "ranks find each other at the address that Ray knows")
     yield Variable(
         "RAY_memory_monitor_refresh_ms", "0", "on unified memory it takes weights for a leak and kills ranks"

@@ -78,8 +78,8 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) 
             cause="another model has it",
             fix="end that one: medley status names it",
         )
-    told, addresses = _told(found)
-    hosts = {name: facts.facts(each) for name, each in told.items()}
+    transcripts, addresses = told(found)
+    hosts = {name: facts.facts(each) for name, each in transcripts.items()}
     names = {address: name for name, address in addresses.items()}
     slots = {node["address"]: node["free"] for node in nodes}
     if silent := set(slots) - set(names):
@@ -182,12 +182,8 @@ def over_ray(engine: EngineName, head: str, secret: Path, wired: Iterable[Variab
         yield Variable("SGLANG_HOST_IP", own, "ranks find this one at the address that Ray knows")
 
 
-def transcripts(found: Membership) -> dict[str, Transcript]:
-    """Return the transcripts that the living hosts gave when they joined."""
-    return _told(found)[0]
-
-
-def _told(found: Membership) -> tuple[dict[str, Transcript], dict[str, str]]:
+def told(found: Membership) -> tuple[dict[str, Transcript], dict[str, str]]:
+    """Return the transcripts that the living hosts gave when they joined, and their addresses."""
     said = found.ask("read")
     names = {node["address"]: f"{node['name']} ({node['address']})" for node in said["nodes"]}
     texts = {names[address]: transcript.parse(text) for address, text in said["told"].items()}

@@ -6,11 +6,10 @@ import re
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import NoReturn
 
 from medley.cluster import membership
-from medley.cluster.membership import EngineEnvironment, Membership, ask
+from medley.cluster.membership import Membership
 from medley.errors import Problem, in_words
 from medley.host.facts.network import Net
 from medley.network.ports import RayPorts
@@ -58,11 +57,10 @@ def require_listening(host: str, port: int, ours: Net) -> str:
     return str(address)
 
 
-def require_reach(environment: EngineEnvironment, token: Path, here: str, head: str) -> None:
-    """Require that this host, which has joined, and the head at HOST:PORT reach each other's ports."""
-    ports = RayPorts()
-    said = ask(environment, token, "reach", head, here, *map(str, (ports.last, *ports.of_raylet)))
-    there = head.partition(":")[0]
+def require_reach(joined: Membership) -> None:
+    """Require that this host, which has joined, and the head reach each other's ports."""
+    ports, here, there = RayPorts(), joined.address, joined.head.partition(":")[0]
+    said = joined.ask("reach", here, *map(str, (ports.last, *ports.of_raylet)))
     if not said["back"]:
         raise Problem(
             "this host joined, and the head's tasks do not answer it",

@@ -113,30 +113,16 @@ _ANSWERS: Mapping[str, Mapping[str, Any]] = {
     },
     "log": {"files": list[str]},
     "type": {"status": int},
-    "transfer": {
-        "here": bool,
-        "root": str,
-        "free_bytes": int,
-        "manifest": _Manifest,
-        "size_bytes": int,
-        "digest": str,
-        "port": int,
-        "received_bytes": int,
-        "damage": list[str],
-    },
+    "transfer: has": {"here": bool, "root": str, "free_bytes": int},
+    "transfer: offer": {"manifest": _Manifest, "size_bytes": int, "digest": str},
+    "transfer: pass on": {"port": int},
+    "transfer: fetch": {"received_bytes": int},
+    "transfer: verify": {"damage": list[str]},
     "examine": {"transcript": str},
 }
 """The fields of each request's answer; `mend` and `sample` answer any table, which their callers check."""
-_OPTIONAL = {"begin", "settle", "transfer"}
+_OPTIONAL = {"begin", "settle"}
 """Requests whose answers may lack fields."""
-_STEPS = {
-    "has": {"here", "root", "free_bytes"},
-    "offer": {"manifest", "size_bytes", "digest"},
-    "pass on": {"port"},
-    "fetch": {"received_bytes"},
-    "verify": {"damage"},
-}
-"""The fields that each step of a transfer answers."""
 
 
 class ConnectionLost(Problem):
@@ -249,15 +235,11 @@ def local_remote(name: str) -> Remote:
 
 def require(host: str, errand: str, asked: Mapping[str, Any], said: object) -> Mapping[str, Any]:
     """Return the answer if it has the right shape; otherwise raise a Problem that names the host."""
-    fields = _ANSWERS.get(errand, {})
-    needed = _STEPS.get(str(asked.get("step")), set()) if errand in _OPTIONAL else set(fields)
-    if (
-        isinstance(said, dict)
-        and json_shape.fits(said, dict[str, Any])
-        and needed <= set(said)
-        and all(json_shape.fits(said[name], hint) for name, hint in fields.items() if name in said)
-    ):
-        return said
+    fields = _ANSWERS.get(f"{errand}: {asked['step']}" if "step" in asked else errand, {})
+    if isinstance(said, dict) and json_shape.fits(said, dict[str, Any]):
+        given = {name: hint for name, hint in fields.items() if name in said or errand not in _OPTIONAL}
+        if all(name in said and json_shape.fits(said[name], hint) for name, hint in given.items()):
+            return said
     raise misunderstood(host, errand)
 
 

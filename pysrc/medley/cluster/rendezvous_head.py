@@ -102,28 +102,27 @@ class Meeting:
 
     def wait(self, count: int, limit_s: float) -> Sequence[JoinedHost]:
         """Wait for so many hosts; returns them in the order in which they came."""
-        deadline = time.monotonic() + limit_s
-        while len(self.members) < count:
-            with contextlib.suppress(queue.Empty):
-                self._admit(self._ready.get(timeout=max(0.0, min(1.0, deadline - time.monotonic()))))
-            self.members = [each for each in self.members if each.ended is None]
-            if len(self.members) < count and time.monotonic() >= deadline:
-                here = ", ".join(each.name for each in self.members) or "none"
-                raise Problem(
-                    f"{count} more hosts are needed, and {len(self.members)} came",
-                    cause=f"after {limit_s:.0f} s there are {here}",
-                    fix="on each host that is missing: medley join HEAD; or wait longer: --wait 600",
-                )
+        if not process.wait_until(lambda: self._admit(count), limit_s):
+            here = ", ".join(each.name for each in self.members) or "none"
+            raise Problem(
+                f"{count} more hosts are needed, and {len(self.members)} came",
+                cause=f"after {limit_s:.0f} s there are {here}",
+                fix="on each host that is missing: medley join HEAD; or wait longer: --wait 600",
+            )
         self._listener.stop()
         return self.members
 
-    def _admit(self, member: JoinedHost) -> None:
-        """Add a member; of two hosts with one name the later gets a number."""
-        if any(each.name == member.name for each in self.members):
-            member.name = f"{member.name}-{len(self.members) + 1}"
-        self.members.append(member)
-        threading.Thread(target=member.listen, daemon=True).start()
-        self._watch.note(f"{member.name} has joined")
+    def _admit(self, count: int) -> bool:
+        """Whether so many are here, with who has come; of two with one name the later gets a number."""
+        while len(self.members) < count and not self._ready.empty():
+            member = self._ready.get()
+            if any(each.name == member.name for each in self.members):
+                member.name = f"{member.name}-{len(self.members) + 1}"
+            self.members.append(member)
+            threading.Thread(target=member.listen, daemon=True).start()
+            self._watch.note(f"{member.name} has joined")
+        self.members = [each for each in self.members if each.ended is None]
+        return len(self.members) >= count
 
     def require_all(self) -> None:
         """Raise a Problem that names the host and the rank, where one is lost."""
@@ -141,13 +140,17 @@ class Meeting:
         except Problem as problem:
             ended = time.monotonic()
             elsewhere = _ELSEWHERE.search(problem.cause) or _EMPTY.search(problem.cause)
-            while time.monotonic() < ended + SILENT_LIMIT_S:
-                for each in self.members:
-                    if each.ended and (
-                        each.ended_at < ended or (elsewhere and not _ELSEWHERE.search(each.ended))
-                    ):
-                        raise _lost(each) from problem
-                time.sleep(0.1)
+
+            def first_lost() -> list[JoinedHost]:
+                ended_too = ((each, each.ended) for each in self.members if each.ended)
+                return [
+                    each
+                    for each, how in ended_too
+                    if each.ended_at < ended or (elsewhere and not _ELSEWHERE.search(how))
+                ]
+
+            if lost := process.wait_until(first_lost, SILENT_LIMIT_S):
+                raise _lost(lost[0]) from problem
             raise
 
     def end(self) -> None:

@@ -88,7 +88,7 @@ def receive_order(channel: Channel) -> Mapping[str, Any] | None:
 def localized_order(order: Mapping[str, Any], folder: Path, moved: Mapping[str, str]) -> dict[str, Any]:
     """Write an order's files to a folder of this host, and name them in it where the head's were.
 
-    `moved`: beginnings of paths that their text names, and what they are here.
+    `moved`: beginnings of paths that it and their text name, and what they are here.
     """
     here = {}
     for there, sent in order["files"].items():
@@ -99,11 +99,17 @@ def localized_order(order: Mapping[str, Any], folder: Path, moved: Mapping[str, 
         file = folder / digest / (PurePath(there).name.strip(".")[-_LONGEST:] or "file")
         storage.write(file, text)
         here[there] = str(file)
+
+    def local(word: str) -> str:
+        found = next((theirs for theirs in moved if word.startswith(theirs)), "")
+        return here.get(word) or moved.get(found, "") + word.removeprefix(found)
+
     return {
         **order,
-        "words": [here.get(word, word) for word in order["words"]],
-        "variables": [(name, here.get(value, value), why) for name, value, why in order["variables"]],
-        "extra": [here.get(word, word) for word in order["extra"]],
+        "words": [local(word) for word in order["words"]],
+        "flags": [(names, value and local(value), why) for names, value, why in order["flags"]],
+        "variables": [(name, local(value), why) for name, value, why in order["variables"]],
+        "extra": [local(word) for word in order["extra"]],
     }
 
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 DISTRIBUTION = "medley-llm"
@@ -38,11 +39,14 @@ def own_command() -> tuple[str, ...]:
 
 def own_variables() -> dict[str, str]:
     """Return what a medley that inherits no environment, such as a unit, needs of this one."""
-    return {
-        name: own_path(value) if name == "PATH" else value
-        for name, value in os.environ.items()
-        if name.startswith(_CARRIED) and not name.endswith(_SECRET)
-    }
+    found = carried(os.environ, _CARRIED)
+    return {name: value for name, value in found.items() if not name.endswith(_SECRET)}
+
+
+def carried(environ: Mapping[str, str], begins: tuple[str, ...]) -> dict[str, str]:
+    """Return the variables whose names begin so, of PATH what matters."""
+    found = {name: value for name, value in environ.items() if name.startswith(begins)}
+    return {name: own_path(value) if name == "PATH" else value for name, value in found.items()}
 
 
 def own_path(text: str) -> str:

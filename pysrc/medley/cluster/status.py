@@ -1,8 +1,7 @@
 """Compare the running cluster with cluster.toml."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from medley.cluster import Cluster
 from medley.errors import Problem
@@ -12,8 +11,9 @@ Told = Mapping[str, Any]
 HEADINGS = ("host", "role", "state", "wire", "slots", "memory free", "serves")
 
 
-@dataclass(frozen=True)
-class HostStatus:
+class HostStatus(NamedTuple):
+    """A row of the table that `medley status` prints."""
+
     host: str
     role: str
     state: str
@@ -22,10 +22,6 @@ class HostStatus:
     slots: str
     memory: str
     served: str
-
-    @property
-    def row(self) -> tuple[str, ...]:
-        return tuple(vars(self).values())
 
 
 def host_statuses(

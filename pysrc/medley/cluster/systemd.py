@@ -15,8 +15,8 @@ from medley.errors import Problem
 
 Role = Literal["head", "worker", "serve"]
 ROLES: tuple[Role, ...] = get_args(Role)
-UNIT_FOLDER = Path("/etc/systemd/system")
-NETWORK = "network-online.target"
+_UNIT_FOLDER = Path("/etc/systemd/system")
+_NETWORK = "network-online.target"
 _LIMIT_S = 60
 _SERVICE_LIMIT_S = 300
 _STOP_LIMIT_S = 60
@@ -24,6 +24,8 @@ _PORT = 8000
 _BOOTED = Path("/run/systemd/system")
 """The folder is there where process 1 is systemd: sd_booted(3)."""
 _ANSWERS = {"initializing", "starting", "running", "degraded"}
+_NOT_EXECUTED = range(200, 246)
+"""What systemd itself gives as the status of a program that it could not execute: systemd.exec(5)."""
 _SHOWN = ("LoadState", "ActiveState", "SubState", "Result", "NRestarts", "MainPID", "ExecMainStatus")
 # PATH tells which Python is an environment's, so with another one a second would be built.
 _CARRIED = (
@@ -86,9 +88,11 @@ def install_commands(name: str, *, system: bool = True) -> tuple[Command, ...]:
     )
 
 
-def has(name: str) -> bool:
-    """Whether a unit of the name is this user's manager's."""
-    return _file(name).exists()
+def file(name: str, *, system: bool = False) -> Path:
+    """Return where the unit of the name stands: this user's own, or the system's."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    own = Path(base) if base.startswith("/") else Path.home() / ".config"
+    return (_UNIT_FOLDER if system else own / "systemd" / "user") / f"{name}.service"
 
 
 def start(unit: Unit) -> None:
@@ -98,23 +102,32 @@ def start(unit: Unit) -> None:
     if found is None:
         raise Problem(f"there is no {argv[0]}", cause="PATH has none", fix=f"command -v {argv[0]}")
     whole = replace(unit, command=replace(unit.command, argv=(found, *argv[1:])))
-    storage.write(_file(unit.name), text(whole))
+    storage.write(file(unit.name), text(whole))
     # One that was given up would not start for a while.
     process.run(systemctl("reset-failed", f"{unit.name}.service"), limit_s=_LIMIT_S)
-    for command in install_commands(unit.name, system=False):
+    *prepared, restart = install_commands(unit.name, system=False)
+    for command in prepared:
         _run(command)
+    try:
+        _run(restart)
+    except Problem:
+        # Of a program that ended at once systemd says now and then that it was not started, though it was.
+        now = state(unit.name)
+        if now is None or now.status in _NOT_EXECUTED:
+            raise
 
 
-def stop(name: str) -> bool:
-    """End it and forget it; whether it ran."""
-    found = state(name)
-    if not has(name):
-        return False
-    _run(systemctl("disable", "--quiet", "--now", f"{name}.service"))
-    _file(name).unlink()
-    _run(systemctl("daemon-reload"))
-    process.run(systemctl("reset-failed", f"{name}.service"), limit_s=_LIMIT_S)
-    return found is not None and found.active not in {"inactive", "failed"}
+def stop(name: str) -> None:
+    """End it and forget it, if it is there."""
+    if file(name).exists():
+        _remove(name)
+        process.run(systemctl("reset-failed", f"{name}.service"), limit_s=_LIMIT_S)
+
+
+def _remove(name: str, *, system: bool = False) -> None:
+    _run(systemctl("disable", "--quiet", "--now", f"{name}.service", system=system))
+    file(name, system=system).unlink(missing_ok=True)
+    _run(systemctl("daemon-reload", system=system))
 
 
 def state(name: str, *, system: bool = False) -> Shown | None:
@@ -161,32 +174,21 @@ class Service:
         return f"{unit_file.UNIT}{_port(self.words)}" if self.role == "serve" else f"medley-{self.role}"
 
     @property
-    def verb(self) -> str:
-        return "serve" if self.role == "serve" else f"ray-{self.role}"
-
-    @property
     def text(self) -> str:
+        verb: tuple[str, ...] = (f"ray-{self.role}", "--stay")
         if self.role == "serve":
-            boot = Boot(self.user, after=(NETWORK, "medley-head.service", "medley-worker.service"))
+            verb = ("serve",)
+            boot = Boot(self.user, after=(_NETWORK, "medley-head.service", "medley-worker.service"))
         else:
             boot = Boot(self.user, before=(*self.medley, "ray-stop"))
-        stays = () if self.role == "serve" else ("--stay",)
-        command = Command((*self.medley, self.verb, *stays, *self.words), self.env)
-        title = f"medley {' '.join((self.verb, *self.words))}"
+        command = Command((*self.medley, *verb, *self.words), self.env)
+        title = f"medley {' '.join((verb[0], *self.words))}"
         return text(Unit(self.name, title, command, _AGAIN, stop_limit_s=_STOP_LIMIT_S), boot)
-
-    @property
-    def file(self) -> Path:
-        return UNIT_FOLDER / f"{self.name}.service"
 
 
 def carried_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what a service gets of the installing user's environment; systemd's has next to nothing."""
-    return {
-        name: self_command.own_path(value) if name == "PATH" else value
-        for name, value in environ.items()
-        if name.startswith(_CARRIED)
-    }
+    return self_command.carried(environ, _CARRIED)
 
 
 def _port(words: tuple[str, ...]) -> int:
@@ -225,41 +227,33 @@ def install_service(service: Service) -> None:
             cause="this host does not run systemd",
             fix="start it in another way at boot, as medley service install --dry-run shows it",
         )
-    storage.write(service.file, service.text)
+    storage.write(file(service.name, system=True), service.text)
     for command in install_commands(service.name):
-        _run(command, system=True)
+        _run(command)
 
 
 def remove_service(role: str) -> list[str]:
     """End those of the role, and forget them; returns their names."""
     found = service_names(role)
     for name in found:
-        _run(systemctl("disable", "--quiet", "--now", f"{name}.service", system=True), system=True)
-        (UNIT_FOLDER / f"{name}.service").unlink(missing_ok=True)
-    if found:
-        _run(systemctl("daemon-reload", system=True), system=True)
+        _remove(name, system=True)
     return found
 
 
-def service_names(role: str | None = None, folder: Path = UNIT_FOLDER) -> list[str]:
+def service_names(role: str | None = None, folder: Path = _UNIT_FOLDER) -> list[str]:
     """Return the names of all that are installed here, or of one role, or the one of this name."""
     patterns = {each: f"{unit_file.UNIT}*" if each == "serve" else f"medley-{each}" for each in ROLES}
     found = ((each, file.stem) for each in ROLES for file in folder.glob(f"{patterns[each]}.service"))
     return sorted(name for each, name in found if role in {None, each, name})
 
 
-def _run(command: Command, *, system: bool = False) -> None:
-    ended = process.run(command, limit_s=_SERVICE_LIMIT_S if system else None)
+def _run(command: Command) -> None:
+    own = "--user" in command.argv
+    ended = process.run(command, limit_s=None if own else _SERVICE_LIMIT_S)
     if ended.status:
-        see = "see what it says: journalctl" if system else "see what it says of it: journalctl --user"
+        see = "see what it says of it: journalctl --user" if own else "see what it says: journalctl"
         raise Problem(
             f"systemd refused: {command}",
             cause="\n".join(ended.lines[-4:]) or f"it ended with {ended.status}",
             fix=f"{see} --no-pager --lines=30",
         )
-
-
-def _file(name: str) -> Path:
-    base = os.environ.get("XDG_CONFIG_HOME", "")
-    folder = Path(base) if base.startswith("/") else Path.home() / ".config"
-    return folder / "systemd" / "user" / f"{name}.service"

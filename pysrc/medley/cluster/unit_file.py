@@ -19,6 +19,12 @@ UNIT = "medley-serve-"
 OPEN_FILES = 1_048_576
 _PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
 _SECRET = re.compile(r"(?i)(token|key|secret|password|passwd|credentials?)$")
+_UNFIT = re.compile(
+    r"[\x00-\x1f\x7f\ud800-\udfff\ufdd0-\ufdef"
+    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x11_0000, 0x1_0000))
+    + "]"
+)
+"""Control characters, surrogates, noncharacters: as systemd's string_has_cc and unichar_is_valid have it."""
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
@@ -156,15 +162,8 @@ def quoted(word: str, *, variables: Literal["named", "kept"] = "named") -> str:
 
 def _line(text: str) -> str:
     """Return the text; raise a Problem where systemd would not take it."""
-    bad = next((each for each in text if not _fits(ord(each))), None)
-    if bad is not None:
+    if bad := _UNFIT.search(text):
         raise Problem(
-            f"{text!r} cannot stand in a unit", cause=f"it has the character {bad!r}", fix="leave that out"
+            f"{text!r} cannot stand in a unit", cause=f"it has the character {bad[0]!r}", fix="leave that out"
         )
     return text
-
-
-def _fits(code: int) -> bool:
-    """As its string_has_cc and unichar_is_valid have it."""
-    no_character = 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE  # noqa: PLR2004 - Unicode's own
-    return code >= ord(" ") and code != ord("\x7f") and not 0xD800 <= code <= 0xDFFF and not no_character  # noqa: PLR2004 - surrogates

@@ -4,15 +4,14 @@ A unit is a file; `medley kept NAME` is its keeper, a process that runs its comm
 unit's policy says, and writes its state and its log.
 """
 
-import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from medley import process, process_identity, storage
 from medley.cluster import self_command, systemd
@@ -55,10 +54,6 @@ class State:
     kept: bool = True
     """Its keeper lives; a unit that was to run once has ended without it."""
 
-    @property
-    def table(self) -> Mapping[str, Any]:
-        return asdict(self)
-
 
 def folder() -> Path:
     return storage.state() / "units"
@@ -75,7 +70,7 @@ def start(unit: Unit) -> None:
     _keep(unit.name)
 
 
-@contextlib.contextmanager
+@contextmanager
 def alone(name: str) -> Iterator[None]:
     """A Problem where one of this name is kept already, or another medley is about to start one."""
     with storage.lock(folder() / f"{name}.starting") as ours:
@@ -121,7 +116,7 @@ def boots() -> bool | None:
 def stop(name: str) -> bool:
     """End it and forget it; whether it ran."""
     keeper = _keeper(name)
-    if systemd.has(name):
+    if systemd.file(name).exists():
         systemd.stop(name)
     elif keeper is not None:
         unit = _intact(name)
@@ -223,13 +218,17 @@ class _Keeper:
                 time.sleep(_LOOK_EVERY_S)
 
     def _once(self) -> Finished:
-        with _Log(log(self.unit.name)) as keep:
+        with storage.log(log(self.unit.name), longest_bytes=_LOG_BYTES) as write:
+
+            def keep(line: str) -> None:
+                write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {line}")
+
             # A container goes on where its client and its keeper were killed together.
             if undo := self.unit.command.undo:
                 process.run(Command(undo), limit_s=_CLEAR_LIMIT_S)
-            keep.line(f"{BEGINS}{self.unit.name}: {self.unit.command}")
-            running = Process(self.unit.command, keep.line)
-            after = Process(self.unit.after, keep.line) if self.unit.after else None
+            keep(f"{BEGINS}{self.unit.name}: {self.unit.command}")
+            running = Process(self.unit.command, keep)
+            after = Process(self.unit.after, keep) if self.unit.after else None
             try:
                 self._write(running=True, since_s=time.time(), next_s=None)
                 finished = self._until_its_end(running, keep)
@@ -240,14 +239,14 @@ class _Keeper:
                 end_processes(descendants(self.state.keeper), grace_s=2)
         return finished
 
-    def _until_its_end(self, running: Process, keep: "_Log") -> Finished:
+    def _until_its_end(self, running: Process, keep: Callable[[str], None]) -> Finished:
         """Wait until it ends, or one of its vital processes does, which its own command may not notice."""
         vital = self._vital()
         while (finished := running.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:
             gone = sorted(name for each, name in vital.items() if not each.alive)
             if gone:
                 said = f"medley: {', '.join(gone)} is gone, and {self.unit.name} with it"
-                keep.line(said)
+                keep(said)
                 running.stop(self.unit.stop_limit_s)
                 ended = running.poll() or Finished(1, ())
                 return replace(ended, lines=(*ended.lines, said))
@@ -274,26 +273,3 @@ class _Keeper:
         self.state = replace(self.state, **changed)
         with suppress(OSError):  # the disk is full
             storage.write(folder() / f"{self.unit.name}.state", json.dumps(asdict(self.state)))
-
-
-class _Log:
-    """The log of a unit: each line with its time; beyond its size the older half is another file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> Self:
-        storage.make(self.path.parent)
-        with suppress(FileNotFoundError):
-            if self.path.stat().st_size > _LOG_BYTES:
-                self.path.replace(self.path.with_name(f"{self.path.name}.1"))
-        # Without a buffer, so that a disk which is full costs lines of the log and not the unit.
-        self._file = self.path.open("ab", buffering=0)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def line(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # closed: a reader that outlives its process
-            self._file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n".encode(errors="replace"))

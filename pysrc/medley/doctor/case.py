@@ -127,31 +127,14 @@ def _fabric(
 def _silence(fleet: Fleet, name: str, digest: str) -> Problem:
     """Another medley may know no such request: then that it is another is what there is to say."""
     there = fleet.remotes.get(name)
-    differs = checks.differences(name, there.greeting, digest, 0) if there and there.greeting else iter(())
-    return next(differs, fleet.failed[name])
+    differs = there and there.greeting and checks.other_medley(name, there.greeting["medley"], digest)
+    return differs or fleet.failed[name]
 
 
 def _closed(fleet: Fleet, ends: Mapping[str, Endpoint], head: str) -> Mapping[str, Problem]:
     """As `up` tries it; a host that cannot even listen there is told of by itself."""
     addresses = {name: end.address for name, end in ends.items()}
-    listening = fleet.ask(
-        "listen",
-        lambda name: {"address": addresses[name], "starts": False, "head": False},
-        limit_s=_REACH_LIMIT_S,
-        among=ends,
-    )
-    places = {
-        name: [[name, addresses[name], port] for port in each["ports"]] for name, each in listening.items()
-    }
-    said = fleet.ask(
-        "connect",
-        lambda name: {
-            "address": addresses[name],
-            "places": [place for other, each in places.items() if other != name for place in each],
-        },
-        limit_s=_REACH_LIMIT_S,
-        among=places,
-    )
+    said = fleet.reach(addresses, lambda _: {"starts": False, "head": False}, _REACH_LIMIT_S)
     failed = {name: fleet.failed[name] for name in ends if name in fleet.failed}
     for name, problem in failed.items():
         # A host that has answered: what else is asked of it may be well.

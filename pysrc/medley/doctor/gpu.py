@@ -1,13 +1,14 @@
 """GPU clocks, power, devices, driver libraries; compilers and kernels for the GPU; limits of processes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from medley.doctor.checks import UNASKED, Check, ExaminedHost, State, health_check, host_check
 from medley.environment import driver
 from medley.environment.engine_source import needs_nccl, no_nccl
+from medley.host.driver_libraries import Seen
 from medley.host.health.access import Access, low_limits
-from medley.host.health.gpu import FOLDERS, Compilers, DriverFiles, GpuStates
+from medley.host.health.gpu import FOLDERS, Compilers, GpuStates
 from medley.host.kind import Kind
 
 _SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
@@ -87,11 +88,11 @@ def devices(host: ExaminedHost, access: Access) -> Iterator[Check]:
 
 
 @health_check("driver-libraries", "the driver's libraries", lambda health: health.driver)
-def libraries(host: ExaminedHost, files: DriverFiles) -> Iterator[Check]:
+def libraries(host: ExaminedHost, files: Mapping[str, Seen]) -> Iterator[Check]:
     if host.gpu_kind is None:
         return
     table, software = host.gpu_kind.host, host.facts.software
-    found = driver.libraries(table.driver, host.facts.system.partition("-")[0], files.look)
+    found = driver.libraries(table.driver, host.facts.system.partition("-")[0], files.get)
     wsl = "microsoft" in (software.kernel or "").lower()
     problem = driver.unfit(found, table, host.name, "NixOS" if software.nixos else "WSL" if wsl else None)
     if problem is None:

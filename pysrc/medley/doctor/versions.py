@@ -34,16 +34,16 @@ def answers(case: Case) -> Iterator[Check]:
 @case_check("medley", "medley's own text")
 def same_medley(case: Case) -> Iterator[Check]:
     for host in _greeted(case):
-        problem = next(checks.differences(host.name, host.greeting, case.digest or "", 0), None)
-        yield host.failed(problem) if problem else host.ok(f"its text is {host.greeting['medley']}, as here")
+        theirs = host.greeting["medley"]
+        problem = checks.other_medley(host.name, theirs, case.digest or "")
+        yield host.failed(problem) if problem else host.ok(f"its text is {theirs}, as here")
 
 
 @case_check("time", "its clock")
 def same_time(case: Case) -> Iterator[Check]:
     for host in _greeted(case):
         ahead = float(host.greeting["ahead_s"])
-        problem = next(checks.differences(host.name, {"medley": ""}, "", ahead), None)
-        if problem:
+        if problem := checks.clock_off(host.name, ahead):
             yield host.wrong(problem.what, cause=problem.cause, fix=host.mend(*_NTP_ON, root=True))
         else:
             yield host.ok(f"within {max(1.0, abs(ahead)):.0f} s of this host's")
@@ -95,7 +95,7 @@ def drivers(case: Case) -> Iterator[Check]:
         version = host.facts.driver.version
         if version:
             by_kind[host.gpu_kind.name][name] = version
-        if problem := next(checks.driver(name, host.facts, host.gpu_kind), None):
+        if problem := checks.old_driver(name, host.facts, host.gpu_kind):
             yield host.failed(problem)
         elif runs := checks.cuda(host.facts):
             yield host.ok(f"{version or 'it'} runs CUDA {runs}")

@@ -2,10 +2,9 @@
 
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from medley import config, process, transcript
 from medley.errors import Problem, in_words
@@ -15,19 +14,13 @@ from medley.host.facts.gpu import Gpu
 from medley.schema import HostTable
 from medley.transcript import Transcript
 
-_GPU_TROUBLE = (
-    # what nvidia-smi says, what helps
-    ("version mismatch", "reboot: the driver was upgraded under a running kernel module (sudo reboot)"),
-    ("gave no answer", "look for NVRM and Xid lines in `sudo dmesg`, then: sudo reboot"),
-    (
-        "No devices were found",
-        "look for NVRM lines in `sudo dmesg`; the module found no GPU that it can start",
-    ),
-    (
-        "couldn't communicate",
-        "load the module (sudo modprobe nvidia), or reinstall the driver for this kernel",
-    ),
-)
+_GPU_TROUBLE = {
+    "version mismatch": "reboot: the driver was upgraded under a running kernel module (sudo reboot)",
+    "gave no answer": "look for NVRM and Xid lines in `sudo dmesg`, then: sudo reboot",
+    "no devices were found": "look for NVRM lines in `sudo dmesg`; the module found no GPU that it can start",
+    "couldn't communicate": "load the module (sudo modprobe nvidia), or reinstall the driver for this kernel",
+}
+"""By what nvidia-smi says, what helps."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +66,14 @@ def match_kind(facts: Facts, hosts: Mapping[str, HostTable]) -> Kind:
     return Kind(best[0], hosts[best[0]], why, _warning(facts, hosts[best[0]]))
 
 
-def gpu_memory_bytes(gpu: Gpu, host: HostTable, facts: Facts) -> int | None:
-    """A GPU's memory: its own, or the host's where the two share it."""
-    return gpu.memory_bytes or (facts.memory.total_bytes if host.memory.unified else None)
+def gpu_memory_bytes(gpu: Gpu, host: HostTable | None, facts: Facts) -> int | None:
+    """A GPU's memory: its own, or the host's where its kind is known to share it."""
+    return gpu.memory_bytes or (facts.memory.total_bytes if host and host.memory.unified else None)
 
 
-def gpu_capability(gpu: Gpu, host: HostTable) -> str | None:
+def gpu_capability(gpu: Gpu, host: HostTable | None) -> str | None:
     """As the driver says, or as the kind's table does where the driver does not."""
-    return gpu.capability or host.capability
+    return gpu.capability or (host.capability if host else None)
 
 
 def _signs(facts: Facts, host: HostTable) -> Iterator[_Sign]:
@@ -119,7 +112,7 @@ def _check_driver(facts: Facts) -> None:
     driver = facts.driver
     if facts.gpus or not (driver.installed and driver.error and driver.has_hardware):
         return
-    fixes = (fix for trouble, fix in _GPU_TROUBLE if trouble.lower() in (driver.error or "").lower())
+    fixes = (fix for trouble, fix in _GPU_TROUBLE.items() if trouble in driver.error.lower())
     loaded = f"; the loaded module is {driver.version}" if driver.version else ""
     raise Problem(
         "this host's NVIDIA GPU does not answer",
@@ -157,15 +150,13 @@ def answers(file: str | None = None) -> Transcript:
     if file is None:
         return process.ask(facts.QUESTIONS)
     try:
-        text = Path(file).read_text(encoding="utf-8")
+        return transcript.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
             f"{file} cannot be read",
             cause=in_words(error),
             fix="name a file that medley facts --transcript wrote",
         ) from error
-    try:
-        return transcript.parse(text)
     except Problem as problem:
         raise Problem(f"{file} is no transcript", cause=problem.cause, fix=problem.fix) from problem
 
@@ -195,37 +186,28 @@ def kind_of(found: facts.Facts, named: str | None = None) -> Kind:
     return Kind(named, host, "as --kind says")
 
 
-T = TypeVar("T")
-
-
-def facts_of(files: Iterable[str]) -> Iterator[tuple[str, Facts]]:
+def facts_of(files: Sequence[str]) -> Iterator[tuple[str, Facts]]:
     """Each file's facts, by its name; with no file, this host's."""
-    files = tuple(files)
-    if not files:
-        yield platform.node(), facts.facts(answers())
-    for file in files:
-        yield file, facts.facts(answers(file))
+    for file in files or (None,):
+        yield file or platform.node(), facts.facts(answers(file))
 
 
 def answers_by_host(files: Iterable[str]) -> dict[str, Transcript]:
-    """What the hosts of these transcripts answered, each called after its file."""
-    return _named_after_files((file, answers(file)) for file in files)
+    """What the hosts of these transcripts answered, each called after its file; with no file, this host.
 
-
-def facts_by_host(files: Iterable[str]) -> dict[str, Facts]:
-    """The same as facts; with no file, this host's."""
-    files = tuple(files)
-    return _named_after_files(facts_of(files)) if files else dict(facts_of(()))
-
-
-def _named_after_files(found: Iterable[tuple[str, T]]) -> dict[str, T]:
-    """A number follows where two would be called alike."""
-    named: dict[str, T] = {}
-    for file, what in found:
+    A number follows where two would be called alike.
+    """
+    named: dict[str, Transcript] = {}
+    for file in files:
         name = first = Path(file).stem
         number = 1
         while name in named:
             number += 1
             name = f"{first}-{number}"
-        named[name] = what
-    return named
+        named[name] = answers(file)
+    return named or {platform.node(): answers()}
+
+
+def facts_by_host(files: Iterable[str]) -> dict[str, Facts]:
+    """The same as facts."""
+    return {name: facts.facts(said) for name, said in answers_by_host(files).items()}

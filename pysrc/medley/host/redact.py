@@ -14,7 +14,7 @@ import ipaddress
 import os
 import platform
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from medley import credentials
@@ -88,7 +88,8 @@ _IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?![\w.-])")
 _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:.])")
 _IPV4_DASHED = re.compile(r"(?:(?<=ec2-)|(?<!\d)(?<!\d-))\d{1,3}(?:-\d{1,3}){3}(?!-?\d)")
 _SERIAL = re.compile(
-    r"(?i)((?<![a-z])serial(?:[ _-]?(?:number|no|num))?[\"' \t]{0,24}[:=][\"' \t]{0,8})([\w-]{4,64})"
+    r"(?i)((?<![a-z])serial(?:[ _-]?(?:number|no|num))?[\"' \t]{0,24}[:=][\"' \t]{0,8})"
+    r"(?=[\w-]{0,63}\d)([\w-]{4,64})"
 )
 _HOME = re.compile(r"(?<=/home/)[^/\s:\"',;)]{1,64}+|(?<=/Users/)[^/\s:\"',;)]{1,64}+")
 _USER = re.compile(r"(?<![\w-])((?:USER|LOGNAME|USERNAME|SUDO_USER)=[\"']?)[\w.-]{1,64}+")
@@ -123,7 +124,7 @@ _HALF = (1 << 64) - 1
 _LARGEST_BY_HAND = 0xFFFF
 
 
-def redactor_of_host(names: Iterable[str] = ()) -> "Redactor":
+def redactor_of_host() -> "Redactor":
     """One that is told what is secret on this host: its own name, its user's, its tokens and keys."""
     users = {getpass.getuser(), Path.home().name, os.environ.get("SUDO_USER", "")} - _NOBODYS
     hub = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface") / "token"
@@ -134,8 +135,8 @@ def redactor_of_host(names: Iterable[str] = ()) -> "Redactor":
         for file in (credentials.token_path(), credentials.api_key_path(), token)
         if file.is_file() and os.access(file, os.R_OK)
     ]
-    secrets += [value for name, value in os.environ.items() if is_secret_name(name)]
-    return Redactor((platform.node(), *names), users, secrets)
+    secrets += [value for name, value in os.environ.items() if _is_secret_name(name)]
+    return Redactor([platform.node()], users, secrets)
 
 
 class Redactor:
@@ -148,61 +149,59 @@ class Redactor:
         hosts = dict.fromkeys(filter(None, names))
         words = [(name, f"host-{nth}") for nth, name in enumerate(hosts, 1)]
         words += [(user, "user") for user in users if user]
-        self._names = [
-            (re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])"), instead) for word, instead in words
-        ]
-        self._secrets = list(secrets)
+        self._secrets = [secret for secret in secrets if len(secret) >= _LEAST]
         self._given: dict[str, dict[str, int]] = {}
+        self._replacements: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+            (_UUID, lambda m: f"00000000-0000-0000-0000-{self._nth('uuid', m[0]):012x}"),
+            (_IPOIB, lambda m: m[1] + _split(self._guid(_hex(m[2])), 16, 2)),
+            (_MAC, lambda m: _split(self._mac(_hex(m[0])), 12, 2)),
+            (_BRIDGE, self._bridge),
+            (_MAC_APART, self._apart),
+            (_SERIAL, lambda m: f"{m[1]}serial-{self._nth('serial', m[2])}"),
+            (_NAMED, lambda m: f"{self._mac(int(m[0], 16)):012x}"),
+            (_GUID, lambda m: _split(self._guid(_hex(m[0])), 16, 4)),
+            (_HARDWARE_ID, lambda m: f"{self._guid(int(m[0], 16)):0{len(m[0])}x}"),
+            (_IPV4, lambda m: self._ipv4(m[0])),
+            (_IPV4_DASHED, lambda m: self._ipv4(m[0].replace("-", ".")).replace(".", "-")),
+            (_IPV6, lambda m: self._ipv6(m[0])),
+            # Users, and what they called their hosts.
+            (_EMAIL, "user@example.org"),
+            (_HOME, "user"),
+            (_USER, r"\1user"),
+            (_PS, lambda m: m[0] if m[0] in _NOBODYS else "user".ljust(len(m[0]))),
+            (_COMMENT, r'\1""'),
+            (_GPU_USER, self._gpu_user),
+            (_FULL_NAME, self._full_name),
+            *((re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])"), instead) for word, instead in words),
+        )
 
     def transcript(self, answers: Transcript) -> Transcript:
         return {asked: Answer(self.text(answer.text), answer.status) for asked, answer in answers.items()}
 
     def text(self, text: str) -> str:
-        text = hide_secrets(text, self._secrets)
-        text = _UUID.sub(lambda m: f"00000000-0000-0000-0000-{self._nth('uuid', m[0]):012x}", text)
-        text = self._hardware(text)
-        text = _IPV4.sub(lambda m: self._ipv4(m[0]), text)
-        text = _IPV4_DASHED.sub(lambda m: self._ipv4(m[0].replace("-", ".")).replace(".", "-"), text)
-        text = _IPV6.sub(lambda m: self._ipv6(m[0]), text)
-        text = self._people(text)
-        for name, instead in self._names:
-            text = name.sub(instead, text)
+        """The text without what this one was told, and without what looks like a secret or a name."""
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        for hiding, hidden in _HIDING:
+            text = hiding.sub(hidden, text)
+        text = _without_assigned(text)
+        for pattern, instead in self._replacements:
+            text = pattern.sub(instead, text)
         return text
 
-    def _people(self, text: str) -> str:
-        """Users, and what they called their hosts."""
-        text = _EMAIL.sub("user@example.org", text)
-        text = _HOME.sub("user", text)
-        text = _USER.sub(r"\1user", text)
-        text = _PS.sub(lambda m: m[0] if m[0] in _NOBODYS else "user".ljust(len(m[0])), text)
-        text = _COMMENT.sub(r'\1""', text)
-        text = _GPU_USER.sub(lambda m: m[1] + self._process(m[2]), text)
-        return _FULL_NAME.sub(lambda m: self._full_name(m[0]), text)
-
-    def _full_name(self, name: str) -> str:
+    def _full_name(self, match: re.Match[str]) -> str:
+        name = match[0]
         if _PUBLIC.fullmatch(name) or name.endswith(_EXAMPLE):
             return name
         return f"name-{self._nth('name', name)}{_EXAMPLE}"
 
-    def _hardware(self, text: str) -> str:
-        text = _IPOIB.sub(lambda m: m[1] + _split(self._guid(_hex(m[2])), 16, 2), text)
-        text = _MAC.sub(lambda m: _split(self._mac(_hex(m[0])), 12, 2), text)
-        text = _BRIDGE.sub(self._bridge, text)
-        text = _MAC_APART.sub(lambda m: self._apart(m[0]), text)
-        text = _SERIAL.sub(lambda m: m[1] + self._serial(m[2]), text)
-        text = _NAMED.sub(lambda m: f"{self._mac(int(m[0], 16)):012x}", text)
-        text = _GUID.sub(lambda m: _split(self._guid(_hex(m[0])), 16, 4), text)
-        return _HARDWARE_ID.sub(lambda m: f"{self._guid(int(m[0], 16)):0{len(m[0])}x}", text)
+    def _gpu_user(self, match: re.Match[str]) -> str:
+        known = _KNOWN_USER.fullmatch(match[2])
+        return match[0] if known else f"{match[1]}process-{self._nth('process', match[2])}"
 
-    def _process(self, name: str) -> str:
-        return name if _KNOWN_USER.fullmatch(name) else f"process-{self._nth('process', name)}"
-
-    def _apart(self, word: str) -> str:
-        by, size = ("-", 2) if "-" in word else (".", 4)
-        return _split(self._mac(int(word.replace(by, ""), 16)), 12, size).replace(":", by)
-
-    def _serial(self, word: str) -> str:
-        return word if not re.search(r"\d", word) else f"serial-{self._nth('serial', word)}"
+    def _apart(self, match: re.Match[str]) -> str:
+        by, size = ("-", 2) if "-" in match[0] else (".", 4)
+        return _split(self._mac(int(match[0].replace(by, ""), 16)), 12, size).replace(":", by)
 
     def _nth(self, sort: str, secret: str | int) -> int:
         given = self._given.setdefault(sort, {})
@@ -270,17 +269,7 @@ def _split(number: int, digits: int, by: int) -> str:
     return ":".join(text[start : start + by] for start in range(0, digits, by))
 
 
-def hide_secrets(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without these secrets, and without what looks like one."""
-    for secret in secrets:
-        if len(secret) >= _LEAST:
-            text = text.replace(secret, HIDDEN)
-    for pattern, instead in _HIDING:
-        text = pattern.sub(instead, text)
-    return _without_assigned(text)
-
-
-def is_secret_name(name: str) -> bool:
+def _is_secret_name(name: str) -> bool:
     """Of a variable, a flag, a header or a key of a table."""
     return bool(_SECRET_NAME.search(_snake(name)))
 
@@ -294,7 +283,7 @@ def _without_assigned(text: str) -> str:
     parts, at = [], 0
     for named in _SECRET_WORDS_NAMED.finditer(text):
         name = named["flag"] or named["name"]
-        if named.start() < at or not is_secret_name(name):
+        if named.start() < at or not _is_secret_name(name):
             continue
         listed = _VALUES.match(text, named.end()) if named[0][-1] in "[({" else None
         value = listed or _VALUE.match(text, named.end())

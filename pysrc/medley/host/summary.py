@@ -76,8 +76,8 @@ def _kind(chosen: Kind | Problem) -> Iterator[tuple[str, str]]:
 
 
 def _gpu(gpu: Gpu, host: HostTable | None, facts: Facts) -> str:
-    memory = gpu_memory_bytes(gpu, host, facts) if host else gpu.memory_bytes
-    capability = gpu_capability(gpu, host) if host else gpu.capability
+    memory = gpu_memory_bytes(gpu, host, facts)
+    capability = gpu_capability(gpu, host)
     shared = " shared with the CPU" if memory and gpu.memory_bytes is None else ""
     return _joined(
         gpu.name,

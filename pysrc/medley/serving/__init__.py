@@ -78,22 +78,6 @@ def require_none(port: int) -> None:
         )
 
 
-@contextmanager
-def log(path: Path) -> Iterator[Callable[[str], object]]:
-    """A function that keeps a line in a new log file; the log before it stays as NAME.1."""
-    storage.make(path.parent)
-    if path.exists():
-        path.replace(path.with_name(f"{path.name}.1"))
-    # Without a buffer, so that a disk which is full costs lines of the log and not the server.
-    with path.open("wb", buffering=0) as file:
-
-        def keep(line: str) -> None:
-            with suppress(OSError):
-                file.write(f"{line}\n".encode(errors="replace"))
-
-        yield keep
-
-
 def newest() -> Server | None:
     """The one started last whose process is still there."""
     return next(iter(servers()), None)

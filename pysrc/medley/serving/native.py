@@ -10,7 +10,7 @@ from pathlib import Path
 from socket import gethostname
 from typing import Any
 
-from medley import config, credentials, engine, serving, storage
+from medley import config, credentials, engine, storage
 from medley.cluster import checks, model_files, node, rendezvous_worker
 from medley.cluster.rendezvous_head import Meeting
 from medley.command import Variable, merged
@@ -159,11 +159,10 @@ def run_worker(
     )
     ours = tuple(of_toolkit(chosen.settings, chosen.programs, os.environ.get("PATH", "")))
     found = rendezvous_worker.from_table(order, chosen.binary, ours)
-    found = replace(found, variables=merged(settled(found.variables, os.environ)))
-    command = model_files.localized(found, cache).command
+    command = replace(found, variables=merged(settled(found.variables, os.environ))).command
     output.say(f"$ {command}")
     log = storage.state() / "logs" / f"join-{at.rpartition(':')[2]}.log"
-    with serving.log(log) as keep:
+    with storage.log(log) as keep:
 
         def on_line(line: str) -> None:
             keep(line)

@@ -253,7 +253,7 @@ def _log(name: str) -> Path:
 @contextmanager
 def _kept(log: Path, launch: Launch) -> Iterator[Callable[[str], object]]:
     """Keep lines in a new log, which begins with the command and its reasons."""
-    with serving.log(log) as keep:
+    with storage.log(log) as keep:
         for line in (*(f"medley: {reason}" for reason in launch.plan.why), f"$ {launch.command}"):
             keep(line)
         yield keep

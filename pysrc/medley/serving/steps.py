@@ -3,10 +3,8 @@
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from medley import credentials
-from medley.cluster import membership, ray
 from medley.cluster.node import NodeSpec, part
 from medley.cluster.ray_serving import over_ray
 from medley.command import AnnotatedCommand, Variable
@@ -124,24 +122,21 @@ def _joining(
     head, *others = ends
     named = () if engine == "vllm" else ("--engine", engine)
     at, secret = ends[head].address, credentials.token_path()
-    place = ray.RayPlace(Path("ray"), membership.folder(), secret)
     own = per_host.head_network(head, site.facts[head], wishes, {})
     by_itself = wishes.link is None and own.end.interface == ends[head].interface
     link = () if by_itself else ("--link", ends[head].interface)
     if link:
         own = per_host.head_network(head, site.facts[head], replace(wishes, link=link[1]), {})
     ours = _part(head, site, engine)
-    start = ray.head(place, ours.node(own), ports.RayPorts(), dashboard=False, more=ours.on(own))
     typed = shlex.join(("medley", "ray-head", *link, *named, *site.origin(head).typed))
-    yield Step(head, typed, start, site.image(head))
+    yield Step(head, typed, ours.head(own, secret), site.image(head))
     for host in others:
         both = {name: site.facts[name] for name in (head, host)}
         wired = per_host.worker_network(both, host, (head, at), wishes, {})
         ours = _part(host, site, engine)
-        start = ray.worker(place, ours.node(wired), ports.RayPorts(), to=_gcs(at), more=ours.on(wired))
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN} | medley ray-worker {at} --token-file -"
         typed = " ".join((typed, *named, shlex.join(site.origin(host).typed))).rstrip()
-        yield Step(host, typed, start, site.image(host))
+        yield Step(host, typed, ours.worker(wired, secret, _gcs(at)), site.image(host))
 
 
 def _part(host: str, site: Topology, engine: EngineName) -> NodeSpec:

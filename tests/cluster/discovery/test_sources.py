@@ -219,7 +219,7 @@ def test_a_file_that_includes_itself_ends() -> None:
 def test_a_name_has_its_file_and_line() -> None:
     found = ssh_config_candidates("\nHost a\nInclude deeper\n", "~/.ssh/config", included)
     assert [each.where for each in found] == ["~/.ssh/config:2", "deeper:3"]
-    assert [line.where for line in config_lines("Host a\n\nUser b", "f", included)] == ["f:1", "f:3"]
+    assert [where for where, _, _ in config_lines("Host a\n\nUser b", "f", included)] == ["f:1", "f:3"]
 
 
 @pytest.mark.parametrize(

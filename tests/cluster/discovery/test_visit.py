@@ -44,9 +44,8 @@ def test_a_host_in_a_line() -> None:
     assert "GiB, enp1s0f1np1 192.168.100.10" in ONE.said
     assert ONE.said.endswith("RDMA")
     assert THOR.said == "not reached: it does not answer (No route to host)"
-    assert THOR.about == f"When this was written it was {THOR.said}"
-    assert THOR.parts == ("To mend it: ping thor-1",)
-    assert (ONE.about, ONE.parts) == (ONE.said, ())
+    assert list(THOR.comments) == [f"When this was written it was {THOR.said}", "To mend it: ping thor-1"]
+    assert list(ONE.comments) == [ONE.said]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from medley import credentials, explain, json_shape, process, serving, storage, transcript
 from medley.cli.agent import Note, Notes, Table
-from medley.cluster import membership, ray, ray_watch, self_command, units
+from medley.cluster import membership, ray_watch, self_command, units
 from medley.cluster.node import NodeSpec, part
-from medley.cluster.ray import Node
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import AnnotatedCommand, Command, Variable
 from medley.environment import container_choice, tools
@@ -17,8 +16,8 @@ from medley.environment.tools import BARE
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.kind import kind_of
+from medley.network.fabric.per_host import HostNetwork
 from medley.network.fabric.types import Endpoint
-from medley.network.ports import RayPorts
 
 
 def answer_prepare(asked: Table, note: Note) -> Table:
@@ -90,8 +89,7 @@ def answer_begin(asked: Table, note: Note) -> Table:
     start = _start(ours, asked)
     membership.stop()
     storage.make(membership.folder())
-    end = Endpoint(asked["interface"], asked["address"], None, 0)
-    membership.note(ours.membership(asked["role"], asked["head"], end, secret))
+    membership.note(ours.membership(asked["role"], asked["head"], _endpoint(asked), secret))
     after = gather_command(ours, asked["head"], asked["gathered"]) if asked["role"] == "head" else None
     command = replace(start.command, env={**self_command.own_variables(), **start.command.env})
     title = f"Ray, {asked['role']} of the cluster at {asked['head']}"
@@ -102,15 +100,14 @@ def answer_begin(asked: Table, note: Note) -> Table:
 
 
 def _start(ours: NodeSpec, asked: Table) -> AnnotatedCommand:
-    node = Node(asked["address"], ours.slots, ours.threads, ours.memory_bytes)
-    wired = (Variable(*each) for each in asked["variables"])
-    more = (*ours.settings, *wired, *ours.named(asked["address"]))
-    place, ports = ours.place(credentials.token_path()), RayPorts()
-    return ours.kept(
-        ray.head(place, node, ports, dashboard=False, more=more)
-        if asked["role"] == "head"
-        else ray.worker(place, node, ports, to=asked["head"], more=more)
-    )
+    wired = HostNetwork(_endpoint(asked), tuple(Variable(*each) for each in asked["variables"]), ())
+    token = credentials.token_path()
+    is_head = asked["role"] == "head"
+    return ours.kept(ours.head(wired, token) if is_head else ours.worker(wired, token, asked["head"]))
+
+
+def _endpoint(asked: Table) -> Endpoint:
+    return Endpoint(asked["interface"], asked["address"], None, 0)
 
 
 SETTLE_LIMIT_S = 90

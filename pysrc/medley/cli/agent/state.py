@@ -31,7 +31,7 @@ def answer_look(_asked: Table, _note: Note) -> Table:
         "transcript": transcript.text(answers()),
         "processes": len(membership.processes()),
         "membership": asdict(found) if found else None,
-        "units": [state.table for state in units.states()],
+        "units": [asdict(state) for state in units.states()],
         "boots": units.boots(),
         "user": getuser(),
         "free_bytes": storage.free_bytes(storage.state()),
@@ -44,7 +44,7 @@ def answer_tell(asked: Table, _note: Note) -> Table:
     found, memory = membership.noted(), psutil.virtual_memory()
     return {
         "membership": asdict(found) if found else None,
-        "units": [state.table for state in units.states()],
+        "units": [asdict(state) for state in units.states()],
         "servers": [asdict(server) for server in serving.servers()],
         "memory": {"total_bytes": memory.total, "available_bytes": memory.available},
         "wire": _wire(found.interface) if found else None,

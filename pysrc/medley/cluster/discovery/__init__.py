@@ -30,11 +30,10 @@ class HostMention:
     """Where `name` alone does not lead to sshd; an alias of ssh's own carries its port itself."""
     likely: bool = False
     """Whether it is taken where the user does not say."""
-    typed: str | None = None
 
     @property
     def target(self) -> str:
-        return self.typed or (self.name if self.port == SSH_PORT else f"ssh://{self.name}:{self.port}")
+        return self.name if self.port == SSH_PORT else f"ssh://{self.name}:{self.port}"
 
 
 def is_plain(name: str) -> bool:
@@ -71,18 +70,6 @@ def refusal(mention: HostMention) -> Problem:
     )
 
 
-def typed_host(word: str) -> HostMention:
-    """Parse a host that the user names: HOST, USER@HOST or ssh://USER@HOST:PORT, as ssh takes it."""
-    found = _TARGET.fullmatch(word)
-    if not found or not is_plain(found["host"]) or (found["port"] and not word.startswith("ssh://")):
-        raise Problem(
-            f"{word[:60]!r} is no host",
-            cause="a host is HOST, USER@HOST or ssh://USER@HOST:PORT, in letters, digits, dots, hyphens, _",
-            fix="medley init spark-1 nvidia@192.168.100.11",
-        )
-    return HostMention(found["host"], "you", "what was typed", typed=word)
-
-
 @dataclass(frozen=True)
 class HostCandidate:
     name: str
@@ -97,8 +84,16 @@ class HostCandidate:
         return ", ".join((*self.by[:2], *others[:1]))
 
 
-def candidate_of(mention: HostMention) -> HostCandidate:
-    return HostCandidate(mention.name, mention.target, (mention.by,), likely=mention.likely)
+def typed_host(word: str) -> HostCandidate:
+    """Parse a host that the user names: HOST, USER@HOST or ssh://USER@HOST:PORT, as ssh takes it."""
+    found = _TARGET.fullmatch(word)
+    if not found or not is_plain(found["host"]) or (found["port"] and not word.startswith("ssh://")):
+        raise Problem(
+            f"{word[:60]!r} is no host",
+            cause="a host is HOST, USER@HOST or ssh://USER@HOST:PORT, in letters, digits, dots, hyphens, _",
+            fix="medley init spark-1 nvidia@192.168.100.11",
+        )
+    return HostCandidate(found["host"], word, ("you",))
 
 
 def host_candidates(
@@ -142,7 +137,7 @@ def _picked(word: str, found: Sequence[HostCandidate]) -> HostCandidate:
                 fix="give numbers, names, or both, with a space between them",
             )
         return found[int(word) - 1]
-    return next((each for each in found if each.name == word), None) or candidate_of(typed_host(word))
+    return next((each for each in found if each.name == word), None) or typed_host(word)
 
 
 def _groups(mentions: Iterable[HostMention]) -> list[list[HostMention]]:

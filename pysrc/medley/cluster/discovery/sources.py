@@ -145,46 +145,42 @@ def _by_port(field: str) -> dict[int, tuple[str, ...]]:
     return found
 
 
-@dataclass(frozen=True)
-class _ConfigLine:
-    where: str
-    keyword: str
-    """In small letters."""
-    words: tuple[str, ...]
-
-
 def ssh_config_candidates(text: str, file: str, included: Included) -> tuple[HostMention, ...]:
     """Return every alias of an ssh config that is no pattern, once; also those that are no plain names."""
     found: dict[str, tuple[str, dict[str, str]]] = {}
     block: list[dict[str, str]] = []
-    for line in config_lines(text, file, included):
-        if line.keyword in {"host", "match"}:
-            names = line.words if line.keyword == "host" else ()
+    for where, keyword, words in config_lines(text, file, included):
+        if keyword in {"host", "match"}:
+            names = words if keyword == "host" else ()
             aliases = (name for name in names if name and not _PATTERN & set(name))
-            block = [found.setdefault(alias, (line.where, {}))[1] for alias in aliases]
-        elif line.words:
+            block = [found.setdefault(alias, (where, {}))[1] for alias in aliases]
+        elif words:
             for values in block:
-                values.setdefault(line.keyword, line.words[0])  # the first value of a keyword holds
+                values.setdefault(keyword, words[0])  # the first value of a keyword holds
     mentions = (_mention(alias, *each) for alias, each in found.items())
     return tuple(each for each in mentions if each)
 
 
-def config_lines(text: str, file: str, included: Included, depth: int = 0) -> Iterator[_ConfigLine]:
-    """Yield the lines of a config, and in the place of an Include those of the files that it names."""
+def config_lines(
+    text: str, file: str, included: Included, depth: int = 0
+) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield where each line of a config stands, its keyword in small letters, and its words.
+
+    In the place of an Include come the lines of the files that it names.
+    """
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.strip()
         if not line or line.startswith("#") or len(line) > _LONGEST:
             continue
         # `Keyword value`, `Keyword=value` or `Keyword = value`
-        end = next((at for at, letter in enumerate(line) if letter in " \t="), len(line))
-        keyword, rest = line[:end].lower(), line[end:].lstrip()
-        rest = rest[1:].lstrip() if rest.startswith("=") else rest
+        ((keyword, rest),) = re.findall(r"^([^ \t=]*)\s*=?\s*(.*)", line)
+        keyword = keyword.lower()
         try:
             words = tuple(shlex.split(rest, comments=True))
         except ValueError:  # a quote without its end: ssh refuses it, and so does whoever takes the name
             words = (rest,)
         if keyword != "include":
-            yield _ConfigLine(f"{file}:{number}", keyword, words)
+            yield f"{file}:{number}", keyword, words
         elif depth < _DEEPEST:
             for name, more in (each for pattern in words for each in included(pattern)):
                 yield from config_lines(more, name, included, depth + 1)

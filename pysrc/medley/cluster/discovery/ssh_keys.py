@@ -163,7 +163,8 @@ def name_in_config(targets: Mapping[str, str], manner: Manner) -> None:
 
 def with_aliases(text: str, targets: Mapping[str, str]) -> str:
     """Add these names and their targets to a config, except those that the user's own part has."""
-    own, block = _BLOCK.sub("", text), "".join(_BLOCK.findall(text))
+    before, *after = _BLOCK.split(text)
+    own, block = "".join((before, *after)), "".join(_BLOCK.findall(text))
     if _BEGIN in own or _END in own:
         raise Problem(
             "the ssh config has half of medley's block",
@@ -179,9 +180,8 @@ def with_aliases(text: str, targets: Mapping[str, str]) -> str:
     if not stanzas or stanzas == _stanzas(block):
         return text
     made = "\n".join((_ABOUT, *stanzas.values(), _END)) + "\n"
-    found = _BLOCK.search(text)
-    if found:  # where it was: the first value that ssh finds holds
-        return text[: found.start()] + made + _BLOCK.sub("", text[found.start() :])
+    if after:  # where it was: the first value that ssh finds holds
+        return "".join((before, made, *after))
     gap = "" if not own else "\n" if own.endswith("\n") else "\n\n"
     return own + gap + made
 

@@ -1,6 +1,6 @@
 """Look at each candidate over ssh, and choose head, names and network of a new cluster."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -44,7 +44,7 @@ class HostSurvey:
         if self.facts is None:
             return 0
         found, host = self.facts, self.kind.host if self.kind else None
-        own = [kind.gpu_memory_bytes(gpu, host, found) if host else gpu.memory_bytes for gpu in found.gpus]
+        own = [kind.gpu_memory_bytes(gpu, host, found) for gpu in found.gpus]
         # GPUs that share the host's memory have it once.
         shared = all(gpu.memory_bytes is None for gpu in found.gpus)
         return found.memory.total_bytes if shared else sum(each or 0 for each in own)
@@ -61,13 +61,11 @@ class HostSurvey:
         return f"{what}, {ways[0].link.name} {ways[0].ip}, {speed_text(ways[0].mbit)}{rdma}"
 
     @property
-    def about(self) -> str:
-        """The same for readers of cluster.toml later."""
-        return self.said if self.facts else f"When this was written it was {self.said}"
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return (f"To mend it: {self.problem.fix}",) if self.problem else ()
+    def comments(self) -> Iterator[str]:
+        """Yield the same for readers of cluster.toml later, and how to mend what is wrong."""
+        yield self.said if self.facts else f"When this was written it was {self.said}"
+        if self.problem:
+            yield f"To mend it: {self.problem.fix}"
 
 
 def with_own_names(made: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
@@ -142,19 +140,15 @@ def survey_hosts(chosen: Mapping[str, HostCandidate], watch: Progress) -> dict[s
     hosts = {name: {"ssh": each.target} for name, each in chosen.items()}
     cluster = config.build({"hosts": hosts}, Cluster, "the hosts")
     with watch.stage(f"look at {counted(chosen)}"), Fleet(cluster, watch) as everyone:
-        looks = everyone.ask("look", lambda _: {}, limit_s=_LOOK_LIMIT_S)
+        looks = everyone.ask("look", limit_s=_LOOK_LIMIT_S)
         made = {}
         for name, each in chosen.items():
-            made[name] = HostSurvey(
-                name, each.target, is_here(cluster, name), problem=everyone.failed.get(name)
-            )
-            if name not in looks:
-                continue
-            called = str(everyone.remotes[name].greeting.get("host", ""))
-            found = facts.facts(transcript.parse(str(looks[name]["transcript"])))
-            made[name] = replace(made[name], called=called, facts=found)
-            try:
-                made[name] = replace(made[name], kind=kind.kind_of(found))
-            except Problem as problem:
-                made[name] = replace(made[name], problem=problem)
+            called, found, known = "", None, None
+            if name in looks:
+                called = str(everyone.remotes[name].greeting.get("host", ""))
+                found = facts.facts(transcript.parse(str(looks[name]["transcript"])))
+                with everyone.failing(name):
+                    known = kind.kind_of(found)
+            here, problem = is_here(cluster, name), everyone.failed.get(name)
+            made[name] = HostSurvey(name, each.target, here, called, found, known, problem)
     return made

@@ -80,13 +80,14 @@ class Facts:
     @property
     def is_jetson(self) -> bool:
         """By board, or by kernel: a container does not see the device tree."""
-        return self.board.is_tegra or (self.software.kernel or "").endswith("-tegra")
+        known = self.board.l4t is not None or self.board.is_tegra
+        return known or (self.software.kernel or "").endswith("-tegra")
 
 
 def facts(answers: Transcript) -> Facts:
     board = system.board(answers)
     # L4T before r36 has no nvidia-smi.
-    integrated = (Gpu(0, f"{board.soc} integrated GPU"),) if (board.soc or "").startswith("tegra") else ()
+    integrated = (Gpu(0, f"{board.soc} integrated GPU"),) if board.is_tegra else ()
     return Facts(
         cpu=cpu(answers),
         memory=memory(answers),
@@ -114,13 +115,18 @@ def cpu(answers: Transcript) -> Cpu:
     )
 
 
+def meminfo(text: str) -> dict[str, int]:
+    """Bytes by name, of what /proc/meminfo says."""
+    return {key: int(kib) << 10 for key, kib in _FIELD.findall(text)}
+
+
 def memory(answers: Transcript) -> Memory:
-    kib = {key: int(value) for key, value in _FIELD.findall(required(answers, MEMINFO))}
+    found = meminfo(required(answers, MEMINFO))
     # df's POSIX format: device, 1024-blocks, used, available, capacity, mount point.
     fields = " ".join(lines(answers, SHM)[1:2]).split()
     shm = number(fields[1]) if len(fields) > 1 else None
     return Memory(
-        total_bytes=kib.get("MemTotal", 0) << 10,
-        available_bytes=kib.get("MemAvailable", 0) << 10,
+        total_bytes=found.get("MemTotal", 0),
+        available_bytes=found.get("MemAvailable", 0),
         shm_bytes=None if shm is None else shm << 10,
     )

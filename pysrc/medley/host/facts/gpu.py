@@ -1,7 +1,6 @@
 """NVIDIA GPUs and driver."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from medley.transcript import NO_ANSWER, Answer, Transcript, lines, number
@@ -109,16 +108,13 @@ def _bytes(mib: str | None) -> int | None:
     return count * _MIB if count is not None else None
 
 
-def _in_pci_order(found: Iterable[Gpu]) -> list[Gpu]:
+def _in_pci_order(found: list[Gpu]) -> list[Gpu]:
     """By bus address; by nvidia-smi's own index where one has none.
 
     NVML promises no order of its own: https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetHandleByIndex).
     """
-    addressed = [
-        (tuple(int(part, 16) for part in re.findall(r"[0-9A-Fa-f]+", gpu.bus_id or "")), gpu) for gpu in found
-    ]
-    whole = all(address for address, _ in addressed)
-    return [gpu for _, gpu in sorted(addressed, key=lambda pair: pair[0] if whole else (pair[1].index,))]
+    places = {gpu: [int(part, 16) for part in re.findall(r"[0-9A-Fa-f]+", gpu.bus_id or "")] for gpu in found}
+    return sorted(found, key=lambda gpu: places[gpu] if all(places.values()) else [gpu.index])
 
 
 def _error(answer: Answer) -> str | None:

@@ -22,26 +22,20 @@ QUESTIONS = (LINKS, ROUTES, SYSFS)
 
 # What made a link is surer than its name. The kernel's words: ip -details, or DEVTYPE in sysfs.
 _MADE = {
-    "bond": "bond",
-    "team": "bond",
-    "vlan": "vlan",
-    "bridge": "bridge",
-    "openvswitch": "bridge",
-    "gadget": "gadget",
-    "ipoib": "infiniband",
-    "wlan": "wifi",
-    "dummy": "virtual",
-    "ifb": "virtual",
-    "vrf": "virtual",
-    "wwan": "virtual",
-    "rmnet": "virtual",
-} | dict.fromkeys(
-    (
-        *("wireguard", "tun", "ppp", "vxlan", "geneve", "ipip", "sit", "gre", "gretap", "erspan", "vti"),
-        *("vti6", "xfrm", "ip6tnl", "ip6gre", "ip6gretap", "macsec", "gtp", "amt", "bareudp", "l2tp"),
-    ),
-    "tunnel",
-)
+    made: kind
+    for kind, words in (
+        ("bond", "bond team"),
+        ("vlan", "vlan"),
+        ("bridge", "bridge openvswitch"),
+        ("gadget", "gadget"),
+        ("infiniband", "ipoib"),
+        ("wifi", "wlan"),
+        ("virtual", "dummy ifb vrf wwan rmnet"),
+        ("tunnel", "wireguard tun ppp vxlan geneve ipip sit gre gretap erspan vti vti6 xfrm"),
+        ("tunnel", "ip6tnl ip6gre ip6gretap macsec gtp amt bareudp l2tp"),
+    )
+    for made in words.split()
+}
 # One end is here, and the other in a container, or on a wire: only the name tells.
 _ENDS = {"veth", "macvlan", "ipvlan", "macvtap", "ipvtap", "netkit"}
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from medley.transcript import Transcript, first, lines
+from medley.transcript import Transcript, assignments, first, lines
 
 # The device tree separates with NUL, which no shell variable holds.
 COMPATIBLE = r"tr '\0' '\n' </proc/device-tree/compatible"
@@ -58,11 +58,11 @@ class Board:
 
     @property
     def is_tegra(self) -> bool:
-        return self.l4t is not None or (self.soc or "").startswith("tegra")
+        return (self.soc or "").startswith("tegra")
 
 
 def board(answers: Transcript) -> Board:
-    dgx = dict(re.findall(r'^(\w+)="?(.*?)"?$', "\n".join(lines(answers, DGX)), re.MULTILINE))
+    dgx = assignments(answers, DGX)
     version = dgx.get("DGX_OTA_VERSION") or dgx.get("DGX_SWBUILD_VERSION") or ""
     l4t = re.match(r"# R(\d+) \(release\), REVISION: ([\d.]+)", first(answers, L4T_RELEASE) or "")
     return Board(
@@ -95,10 +95,7 @@ class Software:
 
 
 def software(answers: Transcript) -> Software:
-    release = dict(
-        re.findall(r'^(\w+)=["\']?(.*?)["\']?$', "\n".join(lines(answers, OS_RELEASE)), re.MULTILINE)
-    )
-    marks = lines(answers, MARKS)
+    release, marks = assignments(answers, OS_RELEASE), lines(answers, MARKS)
     cuda = re.search(r'"version"\s*:\s*"([0-9.]+)"', "\n".join(lines(answers, CUDA)))
     return Software(
         os_id=release.get("ID"),

@@ -4,12 +4,15 @@ Its questions are apart from those of facts, so that nobody but the doctor and a
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
+from medley.host.driver_libraries import Seen
+from medley.host.facts import meminfo
 from medley.host.health import access, gpu, software
 from medley.host.health.access import Access, Clock, Firewall
-from medley.host.health.gpu import Compilers, DriverFiles, GpuStates
+from medley.host.health.gpu import Compilers, GpuStates
 from medley.host.health.software import HubAccess, Leftovers, RdmaParts, Settings
 from medley.transcript import Transcript, lines, number
 
@@ -46,6 +49,8 @@ QUESTIONS: tuple[str, ...] = (
     *software.QUESTIONS,
 )
 
+_T = TypeVar("_T")
+
 
 @dataclass(frozen=True)
 class Pages:
@@ -58,16 +63,12 @@ class Pages:
 
 
 def pages(answers: Transcript) -> Pages | None:
-    if PAGES not in answers:
+    found = meminfo(answers[PAGES].text)
+    if "MemFree" not in found:
         return None
-    kib = {key: int(value) for key, value in re.findall(r"(\w+):\s+([0-9]{1,15}) kB", answers[PAGES].text)}
-    if "MemFree" not in kib:
-        return None
-    cached = sum(kib.get(key, 0) for key in ("Buffers", "Cached", "SReclaimable")) - kib.get("Shmem", 0)
-    swap = kib.get("SwapTotal", 0)
-    return Pages(
-        kib["MemFree"] << 10, max(0, cached) << 10, swap << 10, (swap - kib.get("SwapFree", swap)) << 10
-    )
+    cached = sum(found.get(key, 0) for key in ("Buffers", "Cached", "SReclaimable")) - found.get("Shmem", 0)
+    swap = found.get("SwapTotal", 0)
+    return Pages(found["MemFree"], max(0, cached), swap, swap - found.get("SwapFree", swap))
 
 
 @dataclass(frozen=True)
@@ -83,20 +84,16 @@ class ProcessUsage:
 
 
 def processes(answers: Transcript) -> tuple[ProcessUsage, ...] | None:
-    """None where it was not asked, or there is no ps."""
-    if PROCESSES not in answers or answers[PROCESSES].status:
+    """None where there is no ps."""
+    said = answers[PROCESSES]
+    if said.status:
         return None
-    return tuple(_processes(answers))
-
-
-def _processes(answers: Transcript) -> Iterator[ProcessUsage]:
     marked = {number(line) for line in lines(answers, MARKED)}
-    for line in lines(answers, PROCESSES):
-        whose, _, rest = line.strip().partition(" ")
-        pid, _, name = rest.partition(" ")
-        sort = next((sort for sort, names in _NAMES.items() if re.fullmatch(names, name)), None)
-        if sort and (found := number(pid)) is not None:
-            yield ProcessUsage(found, name, sort, own=whose == "own", ours=found in marked)
+    found = []
+    for whose, pid, name in re.findall(r"^(own|other) ([0-9]{1,15}) (.+)$", said.text, re.MULTILINE):
+        if sort := next((sort for sort, names in _NAMES.items() if re.fullmatch(names, name)), None):
+            found.append(ProcessUsage(int(pid), name, sort, whose == "own", int(pid) in marked))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -108,16 +105,12 @@ class Disk:
     free_bytes: int
 
 
-def disks(answers: Transcript) -> tuple[Disk, ...] | None:
-    if DISKS not in answers:
-        return None
-    found = []
-    for line in lines(answers, DISKS):
-        what, *rest = line.split()
-        total, free = (number(each) for each in (*rest[1:3], *("", "")[: 3 - len(rest)]))
-        if total is not None and free is not None:
-            found.append(Disk(what, rest[0] == "yes", total << 10, free << 10))
-    return tuple(found)
+def disks(answers: Transcript) -> tuple[Disk, ...]:
+    found = re.findall(r"^(\w+) (yes|no) ([0-9]{1,15}) ([0-9]{1,15})$", answers[DISKS].text, re.MULTILINE)
+    return tuple(
+        Disk(what, writable == "yes", int(total) << 10, int(free) << 10)
+        for what, writable, total, free in found
+    )
 
 
 @dataclass(frozen=True)
@@ -125,7 +118,8 @@ class Health:
     """What is None was not asked when the transcript was recorded, or could not be answered."""
 
     gpus: GpuStates | None = None
-    driver: DriverFiles | None = None
+    driver: Mapping[str, Seen] | None = None
+    """Libraries of the driver by path: what each leads to, and how that begins."""
     pages: Pages | None = None
     processes: tuple[ProcessUsage, ...] | None = None
     compilers: Compilers | None = None
@@ -140,18 +134,21 @@ class Health:
 
 
 def health(answers: Transcript) -> Health:
+    def asked(question: str, read: Callable[[Transcript], _T]) -> _T | None:
+        return read(answers) if question in answers else None
+
     return Health(
-        gpus=gpu.gpu_states(answers),
-        driver=gpu.driver_files(answers),
-        pages=pages(answers),
-        processes=processes(answers),
-        compilers=gpu.compilers(answers),
-        disks=disks(answers),
-        access=access.access(answers),
-        doors=access.firewall(answers),
-        clock=access.clock(answers),
-        hub=software.hub_access(answers),
-        rdma=software.rdma_parts(answers),
-        settings=software.settings(answers),
-        keeping=software.leftovers(answers),
+        gpus=asked(gpu.STATE, gpu.gpu_states),
+        driver=asked(gpu.FILES, gpu.driver_files),
+        pages=asked(PAGES, pages),
+        processes=asked(PROCESSES, processes),
+        compilers=asked(gpu.PTXAS, gpu.compilers),
+        disks=asked(DISKS, disks),
+        access=asked(access.DEVICES, access.access),
+        doors=asked(access.LISTENING, access.firewall),
+        clock=asked(access.SYNCHRONISED, access.clock),
+        hub=asked(software.ANSWER, software.hub_access),
+        rdma=asked(software.LIBRARIES, software.rdma_parts),
+        settings=asked(software.VARIABLES, software.settings),
+        keeping=asked(software.SECRETS, software.leftovers),
     )

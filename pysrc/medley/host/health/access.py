@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley.errors import Finding
-from medley.transcript import NO_ANSWER, Transcript, first, lines
+from medley.transcript import NO_ANSWER, Transcript, assignments, first, lines
 
 # Whether it opens, and not its owner: a group may be named after a person.
 DEVICES = (
@@ -53,23 +53,18 @@ class Firewall:
     """The addresses that the host's own name has here."""
 
 
-def firewall(answers: Transcript) -> Firewall | None:
-    if LISTENING not in answers:
-        return None
-    ufw = dict(line.split("=", 1) for line in lines(answers, UFW) if "=" in line)
+def firewall(answers: Transcript) -> Firewall:
+    listening = re.findall(
+        r"^([0-9A-F]{4}) (loopback|all)$", "\n".join(lines(answers, LISTENING)), re.MULTILINE
+    )
+    enabled = assignments(answers, UFW).get("ENABLED")
     return Firewall(
-        listening=tuple(_listening(answers)),
-        ufw=ufw["ENABLED"].strip('"') == "yes" if "ENABLED" in ufw else None,
+        listening=tuple((int(port, 16), at == "all") for port, at in listening),
+        ufw=None if enabled is None else enabled == "yes",
         closing=(*_of_nft(answers), *_of_iptables(answers)),
         readable=any(first(answers, each) for each in (NFT, IPTABLES)),
         means=lines(answers, OWN_NAME),
     )
-
-
-def _listening(answers: Transcript) -> Iterator[tuple[int, bool]]:
-    for line in lines(answers, LISTENING):
-        if match := re.fullmatch(r"([0-9A-F]{4}) (loopback|all)", line.strip()):
-            yield int(match[1], 16), match[2] == "all"
 
 
 def _of_nft(answers: Transcript) -> Iterator[str]:
@@ -105,10 +100,8 @@ class Clock:
     """Of the language that is set here, as in `UTF-8`."""
 
 
-def clock(answers: Transcript) -> Clock | None:
-    if SYNCHRONISED not in answers:
-        return None
-    said = dict(line.split("=", 1) for line in lines(answers, SYNCHRONISED) if "=" in line)
+def clock(answers: Transcript) -> Clock:
+    said = assignments(answers, SYNCHRONISED)
     charset = (first(answers, CHARSET) or "").partition(".")[2] or None
     flags = {"yes": True, "no": False}
     return Clock(flags.get(said.get("NTP", "")), flags.get(said.get("NTPSynchronized", "")), charset)
@@ -175,9 +168,7 @@ class Access:
     limits: ProcessLimits = field(default_factory=ProcessLimits)
 
 
-def access(answers: Transcript) -> Access | None:
-    if DEVICES not in answers:
-        return None
+def access(answers: Transcript) -> Access:
     said = [line.rpartition(" ") for line in lines(answers, DEVICES)]
     return Access(
         closed=tuple(path for path, _, may in said if may == "no"),

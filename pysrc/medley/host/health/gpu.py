@@ -1,7 +1,7 @@
 """GPU clocks, users, power; driver files; compilers."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from medley.host.driver_libraries import BEGIN_BYTES, DRIVER, OPENED, Seen
@@ -77,10 +77,7 @@ class GpuStates:
     """Of a Jetson, as in `MAXN` or `MODE_30W`."""
 
 
-def gpu_states(answers: Transcript) -> GpuStates | None:
-    """None where it was not asked."""
-    if STATE not in answers:
-        return None
+def gpu_states(answers: Transcript) -> GpuStates:
     mode = re.search(r"NV Power Mode: *(\S+)\s", answers.get(POWER, NO_ANSWER).text)
     blocks = re.split(r"^GPU (?=[0-9A-Fa-f]+:)", answers[STATE].text, flags=re.MULTILINE)[1:]
     return GpuStates(tuple(map(_state, blocks)), mode[1] if mode else None)
@@ -133,21 +130,10 @@ def _mhz(text: str | None) -> int | None:
     return number((text or "").removesuffix("MHz").strip())
 
 
-@dataclass(frozen=True)
-class DriverFiles:
-    seen: Mapping[str, Seen]
-    """By path, what it leads to and how that begins."""
-
-    def look(self, path: str) -> Seen | None:
-        return self.seen.get(path)
-
-
-def driver_files(answers: Transcript) -> DriverFiles | None:
-    if FILES not in answers:
-        return None
+def driver_files(answers: Transcript) -> dict[str, Seen]:
     said = (line.split(" ") for line in lines(answers, FILES))
     whole = (words for words in said if len(words) > 1 and words[0].startswith("/"))
-    return DriverFiles({path: (real, _bytes(rest)) for path, real, *rest in whole})
+    return {path: (real, _bytes(rest)) for path, real, *rest in whole}
 
 
 def _bytes(rest: list[str]) -> bytes:
@@ -167,9 +153,7 @@ class Compilers:
     """Engine environments whose Python has no Python.h."""
 
 
-def compilers(answers: Transcript) -> Compilers | None:
-    if PTXAS not in answers:
-        return None
+def compilers(answers: Transcript) -> Compilers:
     said = (line.rpartition(" ") for line in lines(answers, PTXAS))
     found = dict.fromkeys((path, version) for path, _, version in said if path and version)
     headers = (line.rpartition(" ") for line in lines(answers, HEADERS))

@@ -96,7 +96,7 @@ class HubAccess:
 
 
 def hub_access(answers: Transcript) -> HubAccess | None:
-    """None where it was not asked, or there is no curl to ask with."""
+    """None where there is no curl to ask with."""
     said = answers.get(ANSWER, NO_ANSWER)
     status = number(said.text.strip())
     if status is None and said.status in {1, 127}:
@@ -121,9 +121,7 @@ class RdmaParts:
     """The driver's open module, which gives GPU memory to RDMA without another one."""
 
 
-def rdma_parts(answers: Transcript) -> RdmaParts | None:
-    if LIBRARIES not in answers:
-        return None
+def rdma_parts(answers: Transcript) -> RdmaParts:
     libraries = frozenset(re.sub(r"\.so\.1$", "", each.strip()) for each in lines(answers, LIBRARIES))
     unlisted = answers[LIBRARIES].status == 127  # noqa: PLR2004 - no ldconfig
     return RdmaParts(
@@ -150,9 +148,7 @@ class Settings:
     cdi: bool = False
 
 
-def settings(answers: Transcript) -> Settings | None:
-    if VARIABLES not in answers:
-        return None
+def settings(answers: Transcript) -> Settings:
     mtus, words = lines(answers, MTUS), lines(answers, RUNTIMES)
     lingers = answers.get(LINGERS, NO_ANSWER)
     return Settings(
@@ -183,9 +179,7 @@ class Leftovers:
     """Of that one."""
 
 
-def leftovers(answers: Transcript) -> Leftovers | None:
-    if SECRETS not in answers:
-        return None
+def leftovers(answers: Transcript) -> Leftovers:
     modes = (line.partition(" ") for line in lines(answers, SECRETS))
     said = answers.get(OWN, NO_ANSWER)
     return Leftovers(

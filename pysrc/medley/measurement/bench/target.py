@@ -185,7 +185,7 @@ def _transcripts(what: Description) -> dict[str, Transcript]:
     joined = membership.noted() if len(within) > 1 else None
     if joined is None:
         return {platform.node(): answers()}
-    found = ray_serving.transcripts(joined)
+    found, _ = ray_serving.told(joined)
     return {name: found[name] for name in within if name in found}
 
 

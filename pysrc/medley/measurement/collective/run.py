@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -108,7 +107,7 @@ def script_events(
 ) -> Generator[Mapping[str, Any]]:
     """The events of a script of payload/ that works on the hosts of a cluster, until it is done."""
     words, lines = (found.head, found.address, json.dumps(task)), SimpleQueue[str]()
-    command = membership.asked(found.engine_environment(), Path(found.token), script, *words)
+    command = found.asked(script, *words)
     process = Process(command, lines.put)
     try:
         with contextlib.ExitStack() as stage:

@@ -1,0 +1,73 @@
+import tomllib
+
+import pytest
+
+from medley.cluster.discovery.table import cluster_text, read_back
+from medley.cluster.discovery.visit import HostSurvey
+from medley.errors import Problem
+from medley.host.kind import kind_of
+from tests.host.recordings import recorded
+
+SPARK = HostSurvey("spark-1", "spark-1", facts=recorded("spark"), kind=kind_of(recorded("spark")))
+AWAY = Problem("away", cause="it does not answer\x1b[31m (no\nroute)", fix="see that it is on")
+THOR = HostSurvey("10.0.0.3", "ssh://me@10.0.0.3:2222", problem=AWAY)
+BOTH = {each.name: each for each in (SPARK, THOR)}
+WIRE = ("Now that is 192.168.100.0/24, RDMA at 200 Gb/s.",)
+
+
+def test_what_is_written_is_read_back() -> None:
+    cluster = read_back(cluster_text(BOTH, "spark-1", WIRE, "192.168.100.0/24"))
+    assert list(cluster.hosts) == ["spark-1", "10.0.0.3"]
+    assert cluster.head == "spark-1"
+    assert (cluster.target("spark-1"), cluster.target("10.0.0.3")) == ("spark-1", "ssh://me@10.0.0.3:2222")
+    assert (cluster.link, cluster.exclude, cluster.engine) == (None, (), "vllm")
+
+
+def test_a_host_that_needs_an_image_has_one() -> None:
+    orin = HostSurvey("a", "a", facts=recorded("orin-r36"), kind=kind_of(recorded("orin-r36")))
+    made = cluster_text({"a": orin, "spark-1": SPARK}, "a", (), None)
+    assert [host.image for host in read_back(made).hosts.values()] == ["default", None]
+
+
+def test_the_head_need_not_be_the_first() -> None:
+    hosts = {name: HostSurvey(name, name) for name in ("a", "b")}
+    assert read_back(cluster_text(hosts, "b", (), None)).head == "b"
+
+
+def test_each_host_has_its_comment_and_no_comment_ends_early() -> None:
+    made = cluster_text(BOTH, "spark-1", WIRE, None)
+    part = made.partition('[hosts."10.0.0.3"]')[2]
+    assert part.startswith(
+        "\n# When this was written it was not reached: it does not answer [31m (no route)\n"
+        "# To mend it: see that"
+    )
+    assert all(line.isprintable() for line in made.splitlines())
+    assert max(map(len, made.splitlines())) <= 100
+
+
+def test_keys_that_are_not_set_are_right_when_they_are_set() -> None:
+    """Whoever takes the # away gets a table that is valid."""
+    made = cluster_text({"spark-1": SPARK}, "spark-1", WIRE, "192.168.100.0/24")
+    keys = ("link", "exclude", "kind", "slots", "env", "medley")
+    lines = [
+        line.removeprefix("# ") if line.startswith(tuple(f"# {key} = " for key in keys)) else line
+        for line in made.splitlines()
+    ]
+    cluster = read_back("\n".join(lines))
+    assert cluster.link == "192.168.100.0/24"
+    assert cluster.exclude == ("wlan0",)
+    host = cluster.hosts["spark-1"]
+    assert (host.kind, host.link, host.exclude, host.slots) == ("spark", "192.168.100.11", ("wlP9s9",), 1)
+    assert host.env
+    image = "\n".join(lines).replace('\nenv = "/path/to/venv"', "").replace("\n# image = ", "\nimage = ")
+    assert read_back(image).hosts["spark-1"].image == "default"
+    assert host.medley
+
+
+@pytest.mark.parametrize(
+    "said", ['"""', "[hosts.x]", "role = 1", "a\r\nb = 2", "\x00\x7f", "ü" * 300, "x" * 300]
+)
+def test_whatever_is_said_stays_a_comment(said: str) -> None:
+    found = HostSurvey("a", "a", problem=Problem("away", cause=said, fix=said))
+    made = cluster_text({"a": found}, "a", (said,), None)
+    assert tomllib.loads(made) == {"engine": "vllm", "hosts": {"a": {"role": "head"}}}
