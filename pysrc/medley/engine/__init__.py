@@ -65,7 +65,7 @@ class Engine(Protocol):
         """Its command, before any flag."""
 
     def variables(self, serving: Serving, plan: Plan, host: HostTable, /) -> Iterator[Variable]:
-        """What it is told by its environment."""
+        """What no flag says, or would say to every user of the host."""
 
     def flags(self, serving: Serving, plan: Plan, host: HostTable, model: Model | None, /) -> Iterator[Flag]:
         """Everything that its flags tell it, each with its reason."""
