@@ -25,7 +25,7 @@ from medley.cluster import (
     ray_watch,
 )
 from medley.cluster.node import NodeSpec
-from medley.environment import container_choice, engine_source, tools
+from medley.environment import container_image, engine_source, tools
 from medley.environment.tools import BARE
 from medley.errors import Problem, in_words
 from medley.host import facts
@@ -87,7 +87,7 @@ class TakingPart:
     def part(self, host: tuple[Facts, Kind], *, dry_run: bool = False, elsewhere: bool = False) -> NodeSpec:
         """Return this host's part of a cluster, its environment or image ready for use."""
         wanted, engine = self.container.wanted(), self.engine
-        image = container_choice.imaged_on(
+        image = container_image.imaged_on(
             wanted, host, engine, dry_run=dry_run, elsewhere=elsewhere, watch=watch()
         )
         (found, kind), ready = host, BARE

@@ -162,7 +162,7 @@ def _end_container() -> bool:
 
 
 def _container_name() -> str:
-    return container.name(container_image.RAY, storage.state())
+    return container.name(container_image.RAY)
 
 
 def _container_runtime() -> Runtime | None:

@@ -58,7 +58,7 @@ class NodeSpec:
     @property
     def nccl(self) -> tuple[int, ...]:
         """The version of NCCL that connects its ranks."""
-        return container_image.nccl(self.environment) or engine_source.nccl(self.engine)
+        return self.environment.nccl or engine_source.nccl(self.engine)
 
     def terms(self) -> dict[str, Any]:
         return terms(self.environment)
@@ -105,11 +105,7 @@ def _blocking(start: AnnotatedCommand, why: str, *more: Flag) -> AnnotatedComman
 
 def terms(environment: Environment | ContainerEnvironment) -> dict[str, Any]:
     """Return this host's versions and parts that all hosts must have in common."""
-    names = ("ray", *ENGINES)
-    if isinstance(environment, ContainerEnvironment):
-        found = environment.versions(names)
-    else:
-        found = virtualenv.versions(environment.path, names)
+    found = environment.versions(("ray", *ENGINES))
     there = ((engine.TITLE, found[name]) for name, engine in ENGINES.items())
     engines = (f"{title} {version.partition('+')[0]}" for title, version in there if version)
     alike = {"ray": found["ray"], "engine": " and ".join(engines)}

@@ -1,7 +1,6 @@
 """Check flags against those the installed engine knows; turn them into Python arguments."""
 
 import difflib
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +43,7 @@ def require_known(
     # Another version, by what is installed beside it, knows other flags.
     packages = binary.parent.glob(f"lib/python*/site-packages/{engine.PROGRAM}*.dist-info")
     identity = "\n".join((str(binary), *sorted(path.name for path in packages)))
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    digest = storage.hash_bytes(identity.encode())[:16]
     kept = storage.cache() / "flags" / f"{engine.PROGRAM}-{digest}.txt"
     if ask and not kept.exists():
         with watch.stage(f"ask {engine.TITLE} which flags it knows"):

@@ -3,12 +3,12 @@
 Docker's flags are podman's too, except for the GPU, the limits and SELinux.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from medley import storage
 from medley.command import AnnotatedCommand, Command, Flag, Variable
 from medley.errors import Problem
 from medley.host.facts import Facts
@@ -134,12 +134,6 @@ class ContainerSpec:
             inherits=self.image.names,
         )
 
-    def asked(self, command: Command, name: str, *reads: Path) -> Command:
-        """A short command in the image; `reads` are files and folders that it needs."""
-        variables = tuple(Variable(each, value, "") for each, value in command.env.items())
-        spec = replace(self, mounts=(*self.mounts, *(Mount(path, "what is asked") for path in reads)))
-        return spec.contained(AnnotatedCommand(command.argv, (), variables), name, {}).command
-
     def _container_flags(self, name: str, *, detached: bool) -> Iterator[Flag]:
         if detached:
             yield Flag(("--detach",), None, "it goes on until ray-stop")
@@ -183,9 +177,9 @@ class Contained(AnnotatedCommand):
         return replace(super().command, unset=(), undo=self.undo, inherits=self.inherits)
 
 
-def name(role: str, state: Path) -> str:
+def name(role: str) -> str:
     """One for each role and each user: another medley on this host, with a state of its own, has another."""
-    return f"medley-{role}-{hashlib.sha256(str(state).encode()).hexdigest()[:6]}"
+    return f"medley-{role}-{storage.hash_bytes(str(storage.state()).encode())[:6]}"
 
 
 def removal(runtime: Runtime, name: str) -> tuple[str, ...]:
@@ -254,10 +248,8 @@ def own_limits(runtime: Runtime, limits: HardLimits) -> Iterator[Flag]:
     if runtime == "podman":
         files = -1 if limits.files is None else limits.files
         yield Flag(("--ulimit",), f"nofile={files}:{files}", "this host's own limit; Ray opens many files")
-        least, why = (
-            min(_PROCESSES, limits.processes or _PROCESSES),
-            "what podman lets itself have, and Ray's threads need",
-        )
+        least = min(_PROCESSES, limits.processes or _PROCESSES)
+        why = "what podman lets itself have, and Ray's threads need"
         yield Flag(("--ulimit",), f"nproc={least}:{least}", why)
 
 

@@ -8,7 +8,6 @@ nor the driver. What is loaded by full path is then found by its name. LD_LIBRAR
 break every program of the host that inherits it.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
-from medley import process
+from medley import process, storage
 from medley.command import Command
 from medley.environment import interpreter
 from medley.environment.toolkit import Loader, Toolkit
@@ -105,7 +104,7 @@ def plugin_files(name: Plugin) -> dict[str, str]:
 
 def plugin_hashes(names: Iterable[Plugin]) -> dict[str, str]:
     """Each plugin's hash: hosts whose engines run other code of ours must not join."""
-    return {name: hashlib.sha256(json.dumps(plugin_files(name)).encode()).hexdigest() for name in names}
+    return {name: storage.hash_bytes(json.dumps(plugin_files(name)).encode()) for name in names}
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ class Preload:
 
     def table(self) -> dict[str, Any]:
         """What shapes an environment; nothing of it where nothing is loaded."""
-        code = {"code": hashlib.sha256(_code().encode()).hexdigest()} if self else {}
+        code = {"code": storage.hash_bytes(_code().encode())} if self else {}
         return {**{name: list(value) for name, value in asdict(self).items()}, **code}
 
     def write(self, site_packages: Path) -> None:

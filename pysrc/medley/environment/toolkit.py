@@ -6,7 +6,6 @@ Triton asks /sbin/ldconfig for libcuda's folder. NixOS has none; Ubuntu's prints
 Nix's compiler would link against the host's libc (TRITON_LIBCUDA_PATH in Triton's nvidia/driver.py).
 """
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -114,7 +113,7 @@ def parse(text: str, where: str) -> Toolkit:
 
 def root(name: str, flake: str) -> Path:
     """The link that keeps an output from Nix's garbage collection; a flake's store path names its content."""
-    return storage.cache() / "toolkits" / f"{name}-{hashlib.sha256(flake.encode()).hexdigest()[:_DIGITS]}"
+    return storage.cache() / "toolkits" / f"{name}-{storage.hash_bytes(flake.encode())[:_DIGITS]}"
 
 
 def _realise(output: str, flake: str, link: Path, watch: Progress) -> None:
@@ -163,7 +162,7 @@ def with_libcuda(
         return chain
     # By path: hosts that share a home may have theirs in different places. The links lead to that path
     # and not to the file behind it, so that they outlast an upgrade of the driver.
-    folder = storage.cache() / "drivers" / hashlib.sha256(path.encode()).hexdigest()[:12]
+    folder = storage.cache() / "drivers" / storage.hash_bytes(path.encode())[:12]
     if make:
         for name in _LIBCUDA_NAMES:
             storage.link(folder / name, path)

@@ -4,7 +4,6 @@ Hosts whose environments have the same parts can join one Ray cluster; where one
 """
 
 import difflib
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from medley.environment.patches import Preload
 from medley.environment.toolkit import Toolkit
 from medley.errors import Problem
 from medley.progress import SILENT, Progress
-from medley.schema import Driver, Recipe
+from medley.schema import TITLES, Driver, EngineName, Recipe
 
 # Raised when medley itself builds the same parts into something else.
 _FORMAT = 2
@@ -54,6 +53,19 @@ class Environment:
     @property
     def python(self) -> Path:
         return self.programs / "python"
+
+    @property
+    def engines(self) -> list[EngineName]:
+        return [name for name in TITLES if (self.programs / name).exists()]
+
+    @property
+    def nccl(self) -> tuple[int, ...] | None:
+        """The version of its NCCL wheel; None without one, as on a CPU."""
+        found = self.versions(("nvidia_nccl_cu13", "nvidia_nccl_cu12")).values()
+        return next((numbers(each) for each in found if each), None)
+
+    def versions(self, names: tuple[str, ...]) -> dict[str, str]:
+        return versions(self.path, names)
 
     def started(self, command: Command, *reads: Path) -> Command:
         """The command as it is: that of an image would run in a container."""
@@ -119,7 +131,7 @@ def _written(lock: str, recipe: Recipe) -> dict[str, Any]:
     """The parts that come from locks/; a title or a note shapes nothing."""
     return {
         "format": _FORMAT,
-        "lock": hashlib.sha256(lock.encode()).hexdigest(),
+        "lock": storage.hash_bytes(lock.encode()),
         "recipe": {
             "alias": dict(recipe.alias),
             "device": recipe.device,
@@ -131,7 +143,7 @@ def _written(lock: str, recipe: Recipe) -> dict[str, Any]:
 
 def digest(parts: Mapping[str, Any]) -> str:
     """12 hex digits: enough for a folder's name."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+    return storage.hash_bytes(json.dumps(parts, sort_keys=True).encode())[:12]
 
 
 def folder() -> Path:
@@ -235,9 +247,3 @@ def versions(path: Path, names: tuple[str, ...]) -> dict[str, str]:
     folders = path.glob("lib/python*/site-packages/*.dist-info")
     known = dict(each.name.removesuffix(".dist-info").partition("-")[::2] for each in folders)
     return {name: known.get(name, "") for name in names}
-
-
-def nccl(path: Path) -> tuple[int, ...] | None:
-    """The version of the NCCL wheel in an environment's folder; None without one, as on a CPU."""
-    found = versions(path, ("nvidia_nccl_cu13", "nvidia_nccl_cu12")).values()
-    return next((numbers(each) for each in found if each), None)

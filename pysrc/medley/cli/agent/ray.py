@@ -12,7 +12,8 @@ from medley.cluster.node import NodeSpec, part
 from medley.cluster.ray import Node
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import AnnotatedCommand, Command, Variable
-from medley.environment import container_choice, tools
+from medley.environment import container_image, tools
+from medley.environment.container_image import ImageRequest
 from medley.environment.tools import BARE
 from medley.errors import Problem
 from medley.host import facts
@@ -33,8 +34,10 @@ def prepared(asked: Table, watch: Notes) -> NodeSpec:
     dry, engine = bool(asked.get("dry")), asked["engine"]
     image = None
     if asked["image"]:
-        choice = container_choice.wanted_image(asked["image"]).choice(kind, dry_run=dry, watch=watch)
-        image = container_choice.ready_image(choice, (found, kind), engine, dry_run=dry, watch=watch)
+        named = asked["image"]
+        wanted = ImageRequest(named["image"], named["container"], named["nccl"], tuple(named["mounts"]))
+        choice = wanted.choice(kind, dry_run=dry, watch=watch)
+        image = container_image.ready(choice, (found, kind), engine, dry_run=dry, watch=watch)
     tool = BARE
     if image is None:
         tool = tools.ready(kind, asked["env"], engine=engine, joins=True, dry_run=dry, watch=watch)
