@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from medley import config, storage
-from medley.environment import virtualenv
+from medley.environment import interpreter, virtualenv
 from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
 from medley.environment.toolkit import Loader, Toolkit
@@ -101,7 +101,7 @@ def test_a_hosts_python_preloads_nothing(tiny: Path) -> None:
     found = virtualenv.blueprint(
         "tiny", toolkit(sys.executable), driver=Driver(directories=("/opt/nvidia",)), root=tiny
     )
-    assert found.interpreter.on_hosts_libc
+    assert interpreter.is_hosts(found.interpreter.loader)
     assert not found.preload
     assert found.loader is None
     assert found.path == tiny / "cache" / "envs" / f"tiny-{found.digest}"

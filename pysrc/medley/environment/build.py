@@ -80,11 +80,8 @@ def compile_all(plan: Blueprint) -> Command:
 def commands(plan: Blueprint, environ: Mapping[str, str] = os.environ) -> list[Command]:
     """What a build starts, in order; `run` asks first whether all of the lock can be had."""
     settings = _settings(plan, environ)
-    return [
-        create(plan),
-        install(plan, settings, backend=_backend(plan, settings, environ)),
-        compile_all(plan),
-    ]
+    installing = install(plan, settings, backend=_backend(plan, settings, environ))
+    return [create(plan), installing, compile_all(plan)]
 
 
 def _settings(plan: Blueprint, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

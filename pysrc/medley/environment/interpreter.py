@@ -37,10 +37,6 @@ class Interpreter:
     prefix: Path
     loader: str | None
 
-    @property
-    def on_hosts_libc(self) -> bool:
-        return is_hosts(self.loader)
-
     def __str__(self) -> str:
         return f"{self.implementation} {self.version} ({self.path})"
 

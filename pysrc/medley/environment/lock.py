@@ -198,28 +198,23 @@ def resolve(asked: LockRequest, python: Interpreter, tool: str, *, watch: Progre
 
 def failure(name: str, status: int, lines: Sequence[str]) -> Problem:
     """Why uv found no set of versions."""
-    what, text = f"{name} cannot be locked", " ".join(line.strip() for line in lines)
+    text = " ".join(line.strip() for line in lines)
     usual = uv.failure(name, status, lines, verb="lock")
     if "error: No solution" not in text and "No solution found" not in text:
         return usual
     if match := _TAG.search(text):
-        return Problem(
-            f"{what}: {match['name']} has no file for this Python and this machine",
-            cause=usual.cause,
-            fix="--python with one of the tags above (cp310 is 3.10), or --index of one that has such files",
+        why = f"{match['name']} has no file for this Python and this machine"
+        fix = "--python with one of the tags above (cp310 is 3.10), or --index of one that has such files"
+    elif match := _ABSENT.search(text):
+        why = f"{match['name']} is on none of the indexes that were asked"
+        fix = "mend its name, or name the index that has it: --index https://HOST/PATH"
+    else:
+        why = "no versions fit together"
+        fix = (
+            "--requirement with other versions, or --override NAME==VERSION of what packages disagree on;\n"
+            "versions of several indexes mixed: export UV_INDEX_STRATEGY=unsafe-best-match"
         )
-    if match := _ABSENT.search(text):
-        return Problem(
-            f"{what}: {match['name']} is on none of the indexes that were asked",
-            cause=usual.cause,
-            fix="mend its name, or name the index that has it: --index https://HOST/PATH",
-        )
-    return Problem(
-        f"{what}: no versions fit together",
-        cause=usual.cause,
-        fix="--requirement with other versions, or --override NAME==VERSION of what packages disagree on;\n"
-        "versions of several indexes mixed: export UV_INDEX_STRATEGY=unsafe-best-match",
-    )
+    return Problem(f"{name} cannot be locked: {why}", cause=usual.cause, fix=fix)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import configparser
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from medley import process
@@ -92,20 +93,14 @@ def failure(name: str, status: int, lines: Sequence[str], *, verb: str = "build"
     if NO_SPACE in text:
         return full(what, cause)
     if any(sign in text for sign in _UNREACHED):
-        return Problem(
-            f"{what}: the package index cannot be reached",
-            cause=cause,
-            fix="check the network (HTTPS_PROXY), or name a mirror: pip config set global.index-url ADDRESS",
-        )
-    if lacks(lines):
-        return Problem(
-            f"{what}: a build in the lock is offered nowhere",
-            cause=cause,
-            fix="name a folder that has its wheel: export PIP_FIND_LINKS=/path/to/wheels",
-        )
-    return Problem(
-        what, cause=cause, fix=f"mend that, or go step by step: medley env {verb} {name} --dry-run"
-    )
+        what = f"{what}: the package index cannot be reached"
+        fix = "check the network (HTTPS_PROXY), or name a mirror: pip config set global.index-url ADDRESS"
+    elif lacks(lines):
+        what = f"{what}: a build in the lock is offered nowhere"
+        fix = "name a folder that has its wheel: export PIP_FIND_LINKS=/path/to/wheels"
+    else:
+        fix = f"mend that, or go step by step: medley env {verb} {name} --dry-run"
+    return Problem(what, cause=cause, fix=fix)
 
 
 def full(what: str, cause: str) -> Problem:
@@ -132,10 +127,8 @@ def read_pip_config(environ: Mapping[str, str], home: Path, interpreter: Path) -
     """The options of pip on this host; `interpreter` is the prefix of the Python whose site file counts."""
     texts = []
     for path in files(environ, home, interpreter):
-        try:
+        with suppress(OSError, UnicodeDecodeError):
             texts.append(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError):
-            continue
     return options(texts, environ)
 
 

@@ -104,7 +104,7 @@ def blueprint(
     given = toolkit.pythons if toolkit else {}
     tool = uv.binary(toolkit.uv if toolkit else None)
     python = interpreter.find(recipe.python, pythons=given, uv=tool)
-    loads = Preload.of(toolkit, driver) if not python.on_hosts_libc else Preload()
+    loads = Preload() if interpreter.is_hosts(python.loader) else Preload.of(toolkit, driver)
     loader = toolkit.loader if toolkit and patches.lacks_loader(root) else None
     text = lock.read_text(encoding="utf-8")
     made_of = parts(text, recipe, python, loads, loader.interpreter if loader else None)

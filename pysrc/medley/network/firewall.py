@@ -7,14 +7,13 @@ the tracking of its connections, and a kernel without it (a Jetson's) can do it.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Literal, get_args
+from typing import Literal
 
 from medley.errors import Problem
 from medley.host.facts.network import Net
 from medley.network.ports import RayPorts
 
 Program = Literal["nftables", "ufw", "iptables"]
-PROGRAMS: tuple[Program, ...] = get_args(Program)
 APPLIED = {"nftables": "sudo nft -f -", "ufw": "sudo sh -e", "iptables": "sudo sh -e"}
 """The command that reads the text."""
 SSH = 22

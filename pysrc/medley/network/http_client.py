@@ -15,6 +15,7 @@ import httpx
 
 from medley import json_shape
 from medley.errors import Problem, in_words
+from medley.network.tcp import is_loopback
 
 MOST_BYTES = 64 << 20
 """Of an answer that is read whole, and of one line of one that comes in lines."""
@@ -159,14 +160,3 @@ def _too_long(url: str) -> Problem:
         cause=f"an answer or a line of one is larger than {MOST_BYTES >> 20} MiB",
         fix="see what listens there: ss -ltnp",
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a URL's host is this host itself; the guard, which runs in an engine's Python, has its own."""
-    name = host.strip("[]").lower()
-    try:
-        found = ipaddress.ip_address(name.partition("%")[0])
-    except ValueError:
-        return name == "localhost" or name.endswith(".localhost")
-    mapped = getattr(found, "ipv4_mapped", None)
-    return bool((mapped or found).is_loopback)

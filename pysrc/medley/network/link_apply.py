@@ -17,7 +17,6 @@ from medley.network.link_backends import Change
 from medley.network.link_setup import Setting
 from medley.transcript import NO_ANSWER, Transcript, first, lines
 
-NAMES = ("netplan", "networkmanager", "nixos", "ip")
 PROGRAMS = "for p in netplan nmcli; do command -v $p; done"
 NETPLANS = "ls /etc/netplan/*.yaml"
 OUR_NETPLAN = f"cat {link_backends.NETPLAN_PATH}"
@@ -122,10 +121,6 @@ def change(settings: tuple[Setting, ...], found: Managers) -> Change:
             return link_backends.iproute_change(settings, found.up)
 
 
-def managed(named: str | None) -> Managers:
-    return managers(process.ask(MANAGER_QUESTIONS), named)
-
-
 def apply(made: Change) -> None:
     """Apply a change; where a step fails, everything is as it was."""
     file = made.file
@@ -139,11 +134,10 @@ def apply(made: Change) -> None:
     storage.write(_notes(), json.dumps([note, *remembered()]), secret=True)
     try:
         _make(made)
-    except OSError as error:
+    except BaseException as error:
         undo(force=True)
-        raise _failed(in_words(error)) from error
-    except BaseException:
-        undo(force=True)
+        if isinstance(error, OSError):
+            raise _failed(in_words(error)) from error
         raise
 
 

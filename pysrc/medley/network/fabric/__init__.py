@@ -70,13 +70,8 @@ def _made(
 
 def _end(way: EndpointCandidate, data: Carried) -> Endpoint:
     carrying = data.ways[way.host]
-    end = Endpoint(
-        way.link.name,
-        str(way.ip),
-        data.pair_mbit or together_mbit(carrying),
-        way.link.mtu,
-        lanes=(way.link.name,),
-    )
+    mbit = data.pair_mbit or together_mbit(carrying)
+    end = Endpoint(way.link.name, str(way.ip), mbit, way.link.mtu, lanes=(way.link.name,))
     if not data.rdma:
         return replace(end, lanes=tuple(each.link.name for each in carrying))
     ports = {each.port.device: each.port for each in carrying if each.port}

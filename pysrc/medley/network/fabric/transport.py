@@ -88,20 +88,21 @@ def _ring(best: Shared, group: Group) -> Carried | None:
     options = group.options
     if len(group.hosts) < 3 or options.transport == "tcp" or options.link is not None:  # noqa: PLR2004 - no pair
         return None
-    cabled = cables(group.ways, group.hosts)
-    mbit = cable_mbit(cabled) if cabled else 0
-    if cabled is None or mbit <= best.mbit:
+    pairs = cables(group.ways, group.hosts)
+    mbit = cable_mbit(pairs) if pairs else 0
+    if mbit <= best.mbit:
         return None
     if options.nccl < types.SUBNET_AWARE:
         finding = findings.old_for_ring(options.nccl, mbit)
         if options.transport == "rdma" and not best.rdma:
             raise Problem(finding.what, cause=finding.cause, fix=finding.fix)
         return Carried(rdma=False, ways={}, why=(), findings=(finding,))
-    bits = _subnet_bits([one for networks in cabled.values() for one in networks])
+    networks = [one for between in pairs for one in between]
+    bits = _subnet_bits(networks)
     if bits is None:
         return None
     ways = {}
-    for host, networks in cabled.items():
+    for host in group.ways:
         own = {way.link.name: way for one in networks for way in one.ways if way.host == host}
         in_order = sorted(own.values(), key=lambda way: ((way.port and way.port.pci) or "", way.link.name))
         ways[host] = tuple(in_order)
@@ -113,7 +114,7 @@ def _subnet_bits(networks: list[Shared]) -> int | None:
     """NCCL compares addresses by one prefix length, 24 unless told: it must tell the cables apart."""
     bits: int
     for bits in (24, *range(31, 0, -1)):
-        masks = [{int(way.ip) >> (32 - bits) for way in one.ways} for one in set(networks)]
+        masks = [{int(way.ip) >> (32 - bits) for way in one.ways} for one in networks]
         whole = all(len(mask) == 1 for mask in masks)
         if whole and not any(one & other for one, other in combinations(masks, 2)):
             return bits
