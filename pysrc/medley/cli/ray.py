@@ -139,23 +139,21 @@ Examples:
         for line in wired.said():
             say(line)
         ours = asked.part(host, dry_run=asked.dry_run, elsewhere=self.replayed is not None)
-        ports, secret = RayPorts(), credentials.token_path() if asked.dry_run else credentials.made_token()
-        start = ray.head(
-            ours.place(secret), ours.node(wired), ports, dashboard=self.dashboard, more=ours.on(wired)
-        )
+        secret = credentials.token_path() if asked.dry_run else credentials.made_token()
+        start = ray.head(ours.place(secret), ours.node(wired), dashboard=self.dashboard, more=ours.on(wired))
         start = ours.started(start)
         if asked.dry_run:
             show(start.command, start.why(), as_json=self.as_json)
             return
         end = wired.end
-        at = f"{end.address}:{ports.gcs}"
+        at = f"{end.address}:{RayPorts.gcs}"
         noted = ours.membership("head", at, end, secret)
         with watch().stage(f"Ray head at {at}"), membership.begun(start.command, noted):
             terms = {**ours.terms(), "address": end.address}
             membership.tell(ours.environment, secret, at, end.address, said, note=terms)
         self._say(end.address, str(secret), ours.slots)
         if self.dashboard and not self.as_json:
-            print(f"Ray's dashboard: http://127.0.0.1:{ports.dashboard} (RAY_AUTH token: {secret})")
+            print(f"Ray's dashboard: http://127.0.0.1:{RayPorts.dashboard} (RAY_AUTH token: {secret})")
         asked.stayed()
 
     def _say(self, address: str, secret: str, slots: int) -> None:
@@ -193,10 +191,9 @@ Examples:
         if not asked.dry_run:
             membership.require_none()
         secret = self.token_file.path()
-        ports = RayPorts()
         said = answers()
         found, kind = recognise(asked.kind, said)
-        named = f"{ray_watch.require_listening(head, ports.gcs, found.net)}:{ports.gcs}"
+        named = f"{ray_watch.require_listening(head, RayPorts.gcs, found.net)}:{RayPorts.gcs}"
         ours = asked.part((found, kind))
         there = membership.ask(ours.environment, secret, "read", named)
         checks.require_alike(ours.terms(), there["note"], named)
@@ -205,8 +202,8 @@ Examples:
             say(line)
         secret = credentials.keep_token(secret)
         # By the wire that both are on, whatever address of the head was typed.
-        at = f"{there['note']['address']}:{ports.gcs}"
-        start = ray.worker(ours.place(secret), ours.node(wired), ports, to=at, more=ours.on(wired))
+        at = f"{there['note']['address']}:{RayPorts.gcs}"
+        start = ray.worker(ours.place(secret), ours.node(wired), to=at, more=ours.on(wired))
         start = ours.started(start)
         if asked.dry_run:
             show(start.command, start.why(), as_json=self.as_json)

@@ -51,42 +51,36 @@ class RayPlace:
     token: Path
 
 
-def head(
-    place: RayPlace, node: Node, ports: RayPorts, *, dashboard: bool, more: Iterable[Variable]
-) -> AnnotatedCommand:
+def head(place: RayPlace, node: Node, *, dashboard: bool, more: Iterable[Variable]) -> AnnotatedCommand:
     """Return the `ray start --head` of this host; `more` are further variables of its processes."""
     role: tuple[Flag, ...] = (
         Flag(("--head",), None, "the other hosts join it"),
-        Flag(("--port",), str(ports.gcs), "where they join"),
-        Flag(("--ray-client-server-port",), str(ports.first + 7), "in the same range"),
+        Flag(("--port",), str(RayPorts.gcs), "where they join"),
+        Flag(("--ray-client-server-port",), str(RayPorts.first + 7), "in the same range"),
     )
     if dashboard:
         role += (
             Flag(("--include-dashboard",), "true", "as asked"),
             Flag(("--dashboard-host",), "127.0.0.1", "whoever reaches it can run code here"),
-            Flag(("--dashboard-port",), str(ports.dashboard), "in the same range"),
+            Flag(("--dashboard-port",), str(RayPorts.dashboard), "in the same range"),
         )
     else:
         role += (Flag(("--include-dashboard",), "false", "it is a way in, and nothing here needs it"),)
     # `ray start` has no flags for these, and they listen on every address.
-    autoscaler, dashboard_metrics = ports.of_metrics
+    autoscaler, dashboard_metrics = RayPorts.of_metrics
     metrics = (
         Variable("AUTOSCALER_METRIC_PORT", str(autoscaler), "in the same range; 44217 otherwise"),
         Variable("DASHBOARD_METRIC_PORT", str(dashboard_metrics), "in the same range; 44227 otherwise"),
     )
-    return _start(place, node, ports, role, (*metrics, *more))
+    return _start(place, node, role, (*metrics, *more))
 
 
-def worker(
-    place: RayPlace, node: Node, ports: RayPorts, *, to: str, more: Iterable[Variable]
-) -> AnnotatedCommand:
+def worker(place: RayPlace, node: Node, *, to: str, more: Iterable[Variable]) -> AnnotatedCommand:
     """Return the `ray start` that joins the cluster whose head listens at `to`, as HOST:PORT."""
-    return _start(place, node, ports, (Flag(("--address",), to, "the head"),), more)
+    return _start(place, node, (Flag(("--address",), to, "the head"),), more)
 
 
-def _start(
-    place: RayPlace, node: Node, ports: RayPorts, role: tuple[Flag, ...], more: Iterable[Variable]
-) -> AnnotatedCommand:
+def _start(place: RayPlace, node: Node, role: tuple[Flag, ...], more: Iterable[Variable]) -> AnnotatedCommand:
     flags = (
         *role,
         Flag(("--node-ip-address",), node.address, "this host's on the wire that the cluster talks over"),
@@ -99,7 +93,7 @@ def _start(
         ),
         Flag(("--temp-dir",), str(place.temporary), "Ray's logs and sockets"),
         Flag(("--disable-usage-stats",), None, "Ray reports usage to its makers unless told not to"),
-        *ports.flags(),
+        *RayPorts.flags(),
     )
     variables_ = merged((*variables(place.token), *_of_node(node, place.temporary), *more))
     return AnnotatedCommand((str(place.program), "start"), flags, variables_)

@@ -60,8 +60,7 @@ def require_listening(host: str, port: int, ours: Net) -> str:
 
 def require_reach(environment: EngineEnvironment, token: Path, here: str, head: str) -> None:
     """Require that this host, which has joined, and the head at HOST:PORT reach each other's ports."""
-    ports = RayPorts()
-    said = ask(environment, token, "reach", head, here, *map(str, (ports.last, *ports.of_raylet)))
+    said = ask(environment, token, "reach", head, here, *map(str, (RayPorts.last, *RayPorts.of_raylet)))
     there = head.partition(":")[0]
     if not said["back"]:
         raise Problem(
@@ -84,7 +83,6 @@ def require_reach(environment: EngineEnvironment, token: Path, here: str, head: 
 
 
 def _deaf(host: str, where: str, error: OSError, ours: Net) -> Problem:
-    ports = RayPorts()
     if error.errno in {errno.ENETUNREACH, errno.EHOSTUNREACH}:
         has = [f"{each.ip}/{each.prefix} ({link.name})" for link in ours.links for each in link.addresses]
         return Problem(
@@ -97,7 +95,8 @@ def _deaf(host: str, where: str, error: OSError, ours: Net) -> Problem:
         cause, fix = f"nothing listens at {where}", f"on {host}: medley ray-head"
     else:
         cause = f"{where} does not answer: {in_words(error)}"
-        fix = f"open TCP ports {ports.first} to {ports.last} between the hosts (sudo ufw status; ping {host})"
+        ports = f"{RayPorts.first} to {RayPorts.last}"
+        fix = f"open TCP ports {ports} between the hosts (sudo ufw status; ping {host})"
     return Problem(f"no Ray head answers at {host}", cause=cause, fix=fix)
 
 

@@ -152,7 +152,7 @@ def notes(rules: Rules, net: Net, listening: Iterable[int]) -> Iterator[str]:
             )
         if wire.interface is None:
             yield f"no link of this host is in {where}: who may come is told by the sender's address alone"
-    ours = set(range(RayPorts().first, RayPorts().last + 1))
+    ours = set(range(RayPorts.first, RayPorts.last + 1))
     for port in sorted(set(listening) - set(rules.open) - ours):
         if any(first <= port <= last for first, last in rules.closed if last - first > _MANY):
             yield f"something listens at port {port}, which this closes; if it is not medley's: --open {port}"

@@ -138,16 +138,14 @@ def _joining(
     if link:
         own = per_host.head_network(head, site.facts[head], replace(wishes, link=link[1]), {})
     ours = _part(head, site, engine)
-    start = ray.head(place, ours.node(own), ports.RayPorts(), dashboard=False, more=ours.on(own))
+    start = ray.head(place, ours.node(own), dashboard=False, more=ours.on(own))
     typed = shlex.join(("medley", "ray-head", *link, *named, *site.typed(head)))
     yield Step(head, typed, start, site.image(head))
     for host in others:
         both = {name: site.facts[name] for name in (head, host)}
         wired = per_host.worker_network(both, host, (head, at), wishes, {})
         ours = _part(host, site, engine)
-        start = ray.worker(
-            place, ours.node(wired), ports.RayPorts(), to=_gcs(ends[head]), more=ours.on(wired)
-        )
+        start = ray.worker(place, ours.node(wired), to=_gcs(ends[head]), more=ours.on(wired))
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN} | medley ray-worker {at} --token-file -"
         typed = " ".join((typed, *named, shlex.join(site.typed(host)))).rstrip()
         yield Step(host, typed, start, site.image(host))
@@ -163,7 +161,7 @@ def _engines(order: Order) -> tuple[str, ...]:
 
 
 def _gcs(head: Endpoint) -> str:
-    return f"{head.address}:{ports.RayPorts().gcs}"
+    return f"{head.address}:{ports.RayPorts.gcs}"
 
 
 def _serve(order: Order, layout: Layout, site: Topology) -> Iterator[str]:

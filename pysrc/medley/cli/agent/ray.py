@@ -19,7 +19,6 @@ from medley.errors import Problem
 from medley.host import facts
 from medley.host.kind import kind_of
 from medley.network.fabric.types import Endpoint
-from medley.network.ports import RayPorts
 
 
 def answer_prepare(asked: Table, note: Note) -> Table:
@@ -108,11 +107,11 @@ def _start(ours: NodeSpec, asked: Table) -> AnnotatedCommand:
     node = Node(asked["address"], ours.slots, ours.threads, ours.memory_bytes)
     wired = (Variable(*each) for each in asked["variables"])
     more = (*ours.settings, *wired, *ours.named(asked["address"]))
-    place, ports = ours.place(credentials.token_path()), RayPorts()
+    place = ours.place(credentials.token_path())
     return ours.kept(
-        ray.head(place, node, ports, dashboard=False, more=more)
+        ray.head(place, node, dashboard=False, more=more)
         if asked["role"] == "head"
-        else ray.worker(place, node, ports, to=asked["head"], more=more)
+        else ray.worker(place, node, to=asked["head"], more=more)
     )
 
 
