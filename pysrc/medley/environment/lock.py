@@ -1,7 +1,6 @@
 """Resolve requirements with uv, and write a hashed lock and its table (`medley env lock`)."""
 
 import json
-import os
 import re
 import tempfile
 import tomllib
@@ -170,11 +169,9 @@ def folder() -> Path:
     return config.folders()[0] / "locks"
 
 
-def lock_command(
-    asked: LockRequest, python: Interpreter, tool: str, scratch: Path, environ: Mapping[str, str] = os.environ
-) -> Command:
+def lock_command(asked: LockRequest, python: Interpreter, tool: str, scratch: Path) -> Command:
     """The command that resolves: wheels only, because building one would run a stranger's code."""
-    settings = {**build.patience(environ), **uv.settings(python.prefix, asked.indexes, environ)}
+    settings = {**build.patience(), **uv.settings(python.prefix, asked.indexes)}
     overrides = ("--override", str(scratch / "overrides.txt")) if asked.overrides else ()
     compile_ = (tool, "pip", "compile", str(scratch / "requirements.in"), "--python", str(python.path))
     shape = ("--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet")

@@ -47,35 +47,29 @@ class Toolkit(StrictTable):
     loader: Loader | None = None
 
 
-def find(
-    kind: str, *, make: bool = True, environ: Mapping[str, str] = os.environ, watch: Progress = SILENT
-) -> Toolkit | None:
+def find(kind: str, *, make: bool = True, watch: Progress = SILENT) -> Toolkit | None:
     """The toolkit of this host: the dev shell's, else the flake's for this kind of host, else None.
 
     The flake's is built at first use, which can take minutes, and is kept by a link beside the environments.
     Without `make` it is None until then.
     """
-    if environ.get("MEDLEY_TOOLKIT"):
-        return read(Path(environ["MEDLEY_TOOLKIT"]))
-    link = _of_flake(f"toolkit-{kind}", Path("toolkit.json"), environ, watch, make=make)
+    if named := os.environ.get("MEDLEY_TOOLKIT"):
+        return read(Path(named))
+    link = _of_flake(f"toolkit-{kind}", Path("toolkit.json"), watch, make=make)
     return read(link) if link else None
 
 
-def nccl(
-    kind: str, *, make: bool = True, environ: Mapping[str, str] = os.environ, watch: Progress = SILENT
-) -> Path | None:
+def nccl(kind: str, *, make: bool = True, watch: Progress = SILENT) -> Path | None:
     """The NCCL for this kind of host: MEDLEY_NCCL, else the flake's, compiled at first use, else None."""
-    if environ.get("MEDLEY_NCCL"):
-        return Path(environ["MEDLEY_NCCL"])
-    link = _of_flake(f"nccl-{kind}", _NCCL, environ, watch, make=make)
+    if named := os.environ.get("MEDLEY_NCCL"):
+        return Path(named)
+    link = _of_flake(f"nccl-{kind}", _NCCL, watch, make=make)
     return link / _NCCL if link else None
 
 
-def _of_flake(
-    output: str, file: Path, environ: Mapping[str, str], watch: Progress, *, make: bool
-) -> Path | None:
+def _of_flake(output: str, file: Path, watch: Progress, *, make: bool) -> Path | None:
     """The link to an output that has this file; realised first if need be, and if it may be."""
-    flake = environ.get("MEDLEY_FLAKE")
+    flake = os.environ.get("MEDLEY_FLAKE")
     if not flake:
         return None
     link = root(output.removeprefix("toolkit-"), flake)
@@ -148,14 +142,12 @@ def of_toolkit(settings: Mapping[str, str], path: Iterable[str], inherited: str)
         yield Variable("PATH", joined, "the environment's and the toolchain's programs first")
 
 
-def with_libcuda(
-    chain: Toolkit | None, host: HostTable, *, make: bool = True, environ: Mapping[str, str] = os.environ
-) -> Toolkit | None:
+def with_libcuda(chain: Toolkit | None, host: HostTable, *, make: bool = True) -> Toolkit | None:
     """The toolchain of this host with the folder among its variables; as it is where there is no driver.
 
     What the user has set is left: it reaches the engine by itself. Without `make` the folder is only named.
     """
-    if chain is None or host.device == "cpu" or environ.get(LIBCUDA):
+    if chain is None or host.device == "cpu" or os.environ.get(LIBCUDA):
         return chain
     path = driver.libraries(host.driver).paths.get(driver.CUDA)
     if path is None:

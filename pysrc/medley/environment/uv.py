@@ -50,11 +50,9 @@ _SAME = {
 }
 
 
-def binary(given: str | None, environ: Mapping[str, str] = os.environ) -> str:
+def binary(given: str | None) -> str:
     """The uv to run: MEDLEY_UV, else the toolkit's (`given`), else the Python package uv, else PATH's."""
-    if environ.get("MEDLEY_UV"):
-        return environ["MEDLEY_UV"]
-    found = given or _installed() or process.program("uv")
+    found = os.environ.get("MEDLEY_UV") or given or _installed() or process.program("uv")
     if found is None:
         raise Problem(
             "there is no uv here",
@@ -115,12 +113,10 @@ def _tail(lines: Sequence[str], limit: int = 8) -> str:
     return "\n".join(found[start : start + limit])
 
 
-def settings(
-    interpreter: Path, indexes: Sequence[str] = (), environ: Mapping[str, str] = os.environ
-) -> dict[str, str]:
+def settings(interpreter: Path, indexes: Sequence[str]) -> dict[str, str]:
     """The variables for uv by this machine's pip configuration, with the recipe's own indexes first."""
-    found = uv_variables(read_pip_config(environ, Path.home(), interpreter), environ)
-    return with_indexes_first(found, indexes, environ)
+    found = uv_variables(read_pip_config(os.environ, Path.home(), interpreter), os.environ)
+    return with_indexes_first(found, indexes, os.environ)
 
 
 def read_pip_config(environ: Mapping[str, str], home: Path, interpreter: Path) -> Options:
