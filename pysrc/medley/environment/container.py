@@ -118,7 +118,8 @@ class ContainerSpec:
         variables = (*inner.variables, *self.variables)
         ours = [each.name for each in variables]
         passed = (word for each in (*ours, *spoken(environ, ours)) for word in ("--env", each))
-        mounts = (*self.mounts, *_variable_mounts(variables), *_file_mounts(inner.command.argv))
+        named = (Mount(Path(each.value), *_MOUNTED[each.name]) for each in variables if each.name in _MOUNTED)
+        mounts = (*self.mounts, *named, *_file_mounts(inner.command.argv))
         return Contained(
             (self.runtime, "run", *passed),
             (
@@ -191,12 +192,6 @@ def spoken(environ: Mapping[str, str], ours: Iterable[str]) -> Iterator[str]:
     """Variables of the user's shell that an engine reads; their values are on no command line."""
     known = {*ours, *_HOST_VARIABLES}
     return (each for each in sorted(environ) if each.startswith(_ENGINE_PREFIXES) and each not in known)
-
-
-def _variable_mounts(variables: Iterable[Variable]) -> Iterator[Mount]:
-    for each in variables:
-        if each.name in _MOUNTED:
-            yield Mount(Path(each.value), *_MOUNTED[each.name])
 
 
 def _file_mounts(words: Iterable[str]) -> Iterator[Mount]:

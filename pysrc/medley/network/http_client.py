@@ -89,14 +89,12 @@ def ask(
 ) -> Response:
     """A request, and the whole answer; raises httpx.HTTPError, or a Problem where it is too long."""
     with _answering(method, url, limit_s, body=body, headers=headers, connect_s=connect_s) as answer:
-        found, size = [], 0
+        found = bytearray()
         for chunk in answer.iter_bytes():
-            found.append(chunk)
-            size += len(chunk)
-            if size > MOST_BYTES:
+            found += chunk
+            if len(found) > MOST_BYTES:
                 raise _too_long(url)
-        text = b"".join(found).decode("utf-8", "replace")
-        return Response(answer.status_code, answer.headers, text)
+        return Response(answer.status_code, answer.headers, found.decode("utf-8", "replace"))
 
 
 @contextmanager

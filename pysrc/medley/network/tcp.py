@@ -43,27 +43,19 @@ def require_free(address: str, port: int) -> None:
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(where)
-    except socket.gaierror as error:
-        raise Problem(
-            f"{address} is no address",
-            cause=in_words(error),
-            fix="--host 127.0.0.1, or 0.0.0.0 for every interface",
-        ) from error
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise Problem(
-                f"port {port} is in use",
-                cause=_holder(port) or "another process listens there",
-                fix=f"end it, or take another: --port {port + 1 if port < _LAST else 8000}",
-            ) from error
-        here = error.errno != errno.EADDRNOTAVAIL
-        raise Problem(
-            f"port {port} of {address} cannot be used" if here else f"this host has no address {address}",
-            cause=in_words(error),
-            fix="--port 8000, or another above 1023"
-            if here
-            else "ip -brief address  # and give one of these as --host, or 0.0.0.0 for all",
-        ) from error
+        cause = in_words(error)
+        if isinstance(error, socket.gaierror):
+            what, fix = f"{address} is no address", "--host 127.0.0.1, or 0.0.0.0 for every interface"
+        elif error.errno == errno.EADDRINUSE:
+            what, cause = f"port {port} is in use", _holder(port) or "another process listens there"
+            fix = f"end it, or take another: --port {port + 1 if port < _LAST else 8000}"
+        elif error.errno == errno.EADDRNOTAVAIL:
+            what = f"this host has no address {address}"
+            fix = "ip -brief address  # and give one of these as --host, or 0.0.0.0 for all"
+        else:
+            what, fix = f"port {port} of {address} cannot be used", "--port 8000, or another above 1023"
+        raise Problem(what, cause=cause, fix=fix) from error
 
 
 def _holder(port: int) -> str | None:
