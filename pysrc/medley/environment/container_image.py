@@ -216,9 +216,8 @@ def limits() -> HardLimits:
 
 def _environment(choice: ImageSelection, flags: Iterable[Flag]) -> ContainerEnvironment:
     mounts, variables = tuple(_mounts(choice)), tuple(_variables())
-    return ContainerEnvironment(
-        choice, ContainerSpec(choice.runtime, choice.image, tuple(flags), mounts, variables)
-    )
+    spec = ContainerSpec(choice.runtime, choice.image, tuple(flags), mounts, variables)
+    return ContainerEnvironment(choice, spec)
 
 
 def _mounts(choice: ImageSelection) -> Iterator[Mount]:

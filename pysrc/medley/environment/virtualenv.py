@@ -179,9 +179,8 @@ def is_current(environment: Environment) -> bool:
     recipes, locks, name = config.recipes(), config.files("locks", ".txt"), environment.name
     if name not in recipes or name not in locks:
         return False
-    return (
-        _written(locks[name].read_text(encoding="utf-8"), recipes[name]).items() <= environment.parts.items()
-    )
+    written = _written(locks[name].read_text(encoding="utf-8"), recipes[name])
+    return written.items() <= environment.parts.items()
 
 
 def unfinished() -> Iterator[Path]:

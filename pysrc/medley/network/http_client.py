@@ -48,7 +48,7 @@ def address(url: str) -> httpx.URL:
 
 def options(url: httpx.URL) -> dict[str, Any]:
     """How a client of this address is made; to load certificates takes longer than a request on this host."""
-    return {"verify": url.scheme == "https", "trust_env": not is_here(url.host), "follow_redirects": False}
+    return {"verify": url.scheme == "https", "trust_env": not is_here(url.host)}
 
 
 def is_here(host: str) -> bool:
@@ -127,7 +127,7 @@ def _answering(
     where = address(url)
     limit = httpx.Timeout(limit_s, connect=connect_s)
     with (
-        httpx.Client(timeout=limit, **(options(where) | {"follow_redirects": redirects})) as client,
+        httpx.Client(timeout=limit, follow_redirects=redirects, **options(where)) as client,
         client.stream(method, where, json=body, headers=dict(headers or {})) as answer,
     ):
         yield answer

@@ -47,23 +47,22 @@ def carried(best: Shared, others: list[Shared], group: Group) -> Carried:
     if silent := [host for host in sorted(group.hosts) if not types.nccl_speaks(group.hosts[host])]:
         return _tcp(best, others, f"TCP: no GPU on {', '.join(silent)}, and Gloo speaks nothing else")
     ring = _ring(best, group)
-    if ring and ring.rdma:
+    if isinstance(ring, Carried):
         return ring
-    extra = ring.findings if ring else ()
     if group.options.transport == "tcp":
         return _tcp(best, others, "TCP: you asked for it")
     if best.rdma:
         return _rdma(best, others, group.options.nccl)
     each = [f"{way.host}: {way.no_rdma}" for way in best.ways if way.port is None]
     lacking = "; ".join(each) or "some hosts have InfiniBand there, others RoCE"
-    lacking = ring.findings[0].what if ring else lacking
+    lacking = ring.what if ring else lacking
     if group.options.transport == "rdma":
         raise Problem(
             f"not every host can do RDMA in {best.network}",
             cause=lacking,
             fix="rdma link; ibv_devinfo -v on these hosts; or let all use TCP: --transport tcp",
         )
-    return _tcp(best, others, f"TCP on all hosts: {lacking}", extra)
+    return _tcp(best, others, f"TCP on all hosts: {lacking}", (ring,) if ring else ())
 
 
 def _rdma(best: Shared, others: list[Shared], version: tuple[int, ...]) -> Carried:
@@ -83,8 +82,8 @@ def _tcp(best: Shared, others: list[Shared], why: str, noted: tuple[Finding, ...
     return Carried(rdma=False, ways=ways, why=(why,), findings=noted)
 
 
-def _ring(best: Shared, group: Group) -> Carried | None:
-    """RDMA over a cable for each pair, where that beats the network that all share; else None."""
+def _ring(best: Shared, group: Group) -> Carried | Finding | None:
+    """RDMA over a cable for each pair where that beats the network that all share, or why it cannot be."""
     options = group.options
     if len(group.hosts) < 3 or options.transport == "tcp" or options.link is not None:  # noqa: PLR2004 - no pair
         return None
@@ -96,7 +95,7 @@ def _ring(best: Shared, group: Group) -> Carried | None:
         finding = findings.old_for_ring(options.nccl, mbit)
         if options.transport == "rdma" and not best.rdma:
             raise Problem(finding.what, cause=finding.cause, fix=finding.fix)
-        return Carried(rdma=False, ways={}, why=(), findings=(finding,))
+        return finding
     networks = [one for between in pairs for one in between]
     bits = _subnet_bits(networks)
     if bits is None:
