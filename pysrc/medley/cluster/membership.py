@@ -10,7 +10,7 @@ from typing import Any
 from medley import explain, json_shape, process, process_identity, storage, transcript
 from medley.cluster import ray, units
 from medley.command import UNSET, Command
-from medley.environment import container, container_image, container_runtime, virtualenv
+from medley.environment import container, container_image, container_runtime, payload, virtualenv
 from medley.environment.container import Runtime
 from medley.environment.container_image import ContainerEnvironment
 from medley.environment.virtualenv import Environment
@@ -229,7 +229,7 @@ def asked(
 ) -> Command:
     """Return the command that runs a script of payload/ on a cluster; the script `reads` these folders."""
     env = {each.name: each.value for each in ray.variables(token)}
-    path = Path(__file__).parents[1] / "environment" / "payload" / script
+    path = payload.FOLDER / script
     return environment.started(
         Command((str(environment.python), str(path), *words), env, UNSET), path.parent, *reads
     )

@@ -16,12 +16,13 @@ from typing import Protocol
 
 from medley import storage
 from medley.command import AnnotatedCommand, Flag, Variable, merged, users
+from medley.environment import payload
 from medley.environment.container import CACHES
 from medley.network.fabric.variables import NOT_CARRIED
 from medley.planner.plan import Plan
 from medley.schema import EngineName, HostTable, Model
 
-_GUARD = Path(__file__).parents[1] / "environment" / "payload" / "api_guard.py"
+_GUARD = payload.FOLDER / "api_guard.py"
 # What speaks to vLLM, its libraries and the hub: what its older executor carried, and torch's.
 _FOR_ALL = (
     *("VLLM_", "SGLANG_", "HF_", "HUGGING_FACE_", "NCCL_", "UCX_", "LMCACHE_", "FLASHINFER_"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from medley.command import Flag, Variable
 from medley.engine import Serving, Why, flag, given, last_reason, table_flags
+from medley.environment import payload
 from medley.planner.host_order import VARIABLE
 from medley.planner.plan import Plan
 from medley.schema import TITLES, HostTable, Model, ReasoningParser, ToolParser
@@ -26,7 +27,7 @@ _ERROR = re.compile(
 )
 # What its processes raise when another died: true, and no reason.
 _EMPTY = ("Initialization failed. Please see the error messages above", "SIGQUIT", "EOFError")
-_OVER_RAY = Path(__file__).parents[1] / "environment" / "payload" / "sglang_ray.py"
+_OVER_RAY = payload.FOLDER / "sglang_ray.py"
 _TOOLS: Mapping[ToolParser, str] = {
     "hermes": "hermes",
     "qwen3_coder": "qwen3_coder",

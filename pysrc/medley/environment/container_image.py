@@ -7,7 +7,6 @@ import re
 import resource
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from pydantic import TypeAdapter
 
 from medley import process, storage
 from medley.command import AnnotatedCommand, Command, Flag, Variable
-from medley.environment import container, container_runtime
+from medley.environment import container, container_runtime, payload
 from medley.environment.container import ContainerSpec, HardLimits, Image, Mount, Runtime
 from medley.environment.engine_source import default_image, numbers, with_ray
 from medley.errors import Problem
@@ -222,8 +221,7 @@ def _environment(choice: ImageSelection, flags: Iterable[Flag]) -> ContainerEnvi
 
 def _mounts(choice: ImageSelection) -> Iterator[Mount]:
     yield Mount(storage.state() / "ray", "Ray's logs and sockets", writable=True)
-    payload = Path(str(files("medley") / "environment" / "payload"))
-    yield Mount(payload, "what of medley runs in the image's Python")
+    yield Mount(payload.FOLDER, "what of medley runs in the image's Python")
     for each in choice.mounts:
         source, _, target = each.partition(":")
         path = Path(source).expanduser().absolute()
@@ -246,7 +244,7 @@ def _variables() -> Iterator[Variable]:
 
 
 def asked(found: ContainerEnvironment, what: str = "image") -> dict[str, Any]:
-    script = files("medley") / "environment" / "payload" / "probe.py"
+    script = payload.FOLDER / "probe.py"
     command = found.started(Command((str(found.python), str(script), what)))
     finished = process.run(command, limit_s=_LOOK_LIMIT_S)
     output = next((line for line in reversed(finished.lines) if line.startswith("{")), None)

@@ -119,11 +119,6 @@ class Locked:
     python: Interpreter
     pins: tuple[PinnedPackage, ...]
 
-    @property
-    def texts(self) -> dict[str, str]:
-        """Of the two files, by their suffixes."""
-        return {".txt": lock_text(self.order.name, self.pins), ".toml": self.recipe()}
-
     def recipe(self, disk_bytes: int | None = None) -> str:
         """The text of the lock's table; `disk_bytes` once it was measured."""
         versions, kind = {each.name: each.version for each in self.pins}, engine_of(self.pins)
@@ -217,18 +212,20 @@ def failure(name: str, status: int, lines: Sequence[str]) -> Problem:
 @contextmanager
 def keep_lock(found: Locked) -> Iterator[Path]:
     """Write the two files among the user's own tables; what was there comes back if what follows fails."""
-    paths = {suffix: folder() / f"{found.order.name}{suffix}" for suffix in found.texts}
-    before = {path: path.read_text(encoding="utf-8") if path.exists() else None for path in paths.values()}
+    name = found.order.name
+    path = folder() / f"{name}.txt"
+    texts = {path: lock_text(name, found.pins), folder() / f"{name}.toml": found.recipe()}
+    before = {each: each.read_text(encoding="utf-8") if each.exists() else None for each in texts}
     try:
-        for suffix, text in found.texts.items():
-            storage.write(paths[suffix], text)
-        yield paths[".txt"]
+        for each, text in texts.items():
+            storage.write(each, text)
+        yield path
     except BaseException:
-        for path, old in before.items():
+        for each, old in before.items():
             if old is None:
-                path.unlink(missing_ok=True)
+                each.unlink(missing_ok=True)
             else:
-                storage.write(path, old)
+                storage.write(each, old)
         raise
 
 

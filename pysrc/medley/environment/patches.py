@@ -20,7 +20,7 @@ from typing import Any
 
 from medley import process, storage
 from medley.command import Command
-from medley.environment import interpreter
+from medley.environment import interpreter, payload
 from medley.environment.toolkit import Loader, Toolkit
 from medley.errors import Problem
 from medley.schema import Driver, Plugin
@@ -91,12 +91,8 @@ def write_plugins(site_packages: Path, names: Iterable[Plugin]) -> None:
 
 def plugin_files(name: Plugin) -> dict[str, str]:
     """All files of a plugin by their path in site-packages: the package, then its .dist-info."""
-    source, made = resources("medley") / "environment" / "payload" / name, _PLUGINS[name]
-    package = {
-        f"{made.package}/{each.name}": each.read_text(encoding="utf-8")
-        for each in sorted(source.iterdir(), key=lambda each: each.name)
-        if each.name.endswith(".py")
-    }
+    source, made = sorted((payload.FOLDER / name).glob("*.py")), _PLUGINS[name]
+    package = {f"{made.package}/{each.name}": each.read_text(encoding="utf-8") for each in source}
     summary = f"medley's plugin {name} for this environment's engine"
     entry = f"[{made.group}]\n{name} = {made.package}:register\n"
     return _distribution(made.distribution, made.version, summary, package, entry)

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from importlib.resources import as_file, files
 from typing import Any
 
 from medley import process
 from medley.command import UNSET, Command
+from medley.environment import payload
 from medley.environment.toolkit import Toolkit, of_toolkit
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
@@ -33,11 +33,9 @@ def prove(
     environment: Environment, toolkit: Toolkit | None, recipe: Recipe, *, path: str, watch: Progress = SILENT
 ) -> Proof:
     """Run the probe; a Problem where it does not answer."""
-    with (
-        as_file(files("medley") / "environment" / "payload" / "probe.py") as probe,
-        watch.stage(f"prove {environment.name}"),
-    ):
-        asked = command(environment, toolkit, recipe.device, str(probe), path, recipe.engine)
+    probe = str(payload.FOLDER / "probe.py")
+    asked = command(environment, toolkit, recipe.device, probe, path, recipe.engine)
+    with watch.stage(f"prove {environment.name}"):
         finished = process.run(asked, limit_s=_LIMIT_S, on_line=watch.line)
     for line in reversed(finished.lines):
         if line.startswith("{"):

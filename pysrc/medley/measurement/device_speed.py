@@ -6,13 +6,12 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
-from importlib.resources import as_file, files
 from itertools import groupby
 from typing import Any
 
 from medley import config, process, transcript
 from medley.cluster.membership import Membership
-from medley.environment import toolkit, tools, verify, virtualenv
+from medley.environment import payload, toolkit, tools, verify, virtualenv
 from medley.errors import Problem
 from medley.host import facts, kind
 from medley.host.kind import match_kind
@@ -112,11 +111,9 @@ def measure_host(progress: Progress) -> Speeds:
     where = virtualenv.ready(tools.environment(sort, None), chain, driver=sort.host.driver, watch=progress)
     hosts = {_HERE: Measurable(platform.node(), tuple(devices.units(found, sort)))}
     when, made = run.now(), Speeds()
-    with (
-        as_file(files("medley") / "environment" / "payload" / "device_speed.py") as meter,
-        progress.stage("measure this host"),
-    ):
-        command = verify.command(where, chain, sort.host.device, str(meter), os.environ.get("PATH", ""))
+    meter = str(payload.FOLDER / "device_speed.py")
+    command = verify.command(where, chain, sort.host.device, meter, os.environ.get("PATH", ""))
+    with progress.stage("measure this host"):
         finished = process.run(command, limit_s=_HOST_LIMIT_S)
     for line in finished.lines:
         if line.startswith("{"):
