@@ -217,7 +217,7 @@ def held(found: Membership, slots: Mapping[str, int]) -> Iterator[None]:
     words = ("hold", found.head, found.address, *(f"{host}={count}" for host, count in slots.items()))
     process = Process(asked(found.engine_environment(), token, "ray_state.py", *words), lines.append)
     try:
-        wait_until(lambda: _object(lines) or process.poll(), _ASK_LIMIT_S)
+        wait_until(lambda: json_shape.last_table(lines) or process.poll(), _ASK_LIMIT_S)
         _answer(lines, token, found.head)
         yield
     finally:
@@ -235,12 +235,8 @@ def asked(
     )
 
 
-def _object(lines: Sequence[str]) -> str | None:
-    return next((line for line in reversed(lines) if line.startswith("{")), None)
-
-
 def _answer(lines: Sequence[str], token: Path, address: str) -> Mapping[str, Any]:
-    table = json_shape.table(_object(lines) or "") or {"error": "", "said": "\n".join(lines[-3:])}
+    table = json_shape.last_table(lines) or {"error": "", "said": "\n".join(lines[-3:])}
     if "error" not in table:
         return table
     if "Authentication" in table["error"] or "InvalidAuthToken" in table["said"]:

@@ -1,7 +1,6 @@
 """Use a container image in place of an engine environment: choose it, inspect it, run it."""
 
 import itertools
-import json
 import os
 import re
 import resource
@@ -12,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from medley import process, storage
+from medley import json_shape, process, storage
 from medley.command import AnnotatedCommand, Command, Flag, Variable
 from medley.environment import container, container_runtime, payload
 from medley.environment.container import ContainerSpec, HardLimits, Image, Mount, Runtime
@@ -247,10 +246,10 @@ def asked(found: ContainerEnvironment, what: str = "image") -> dict[str, Any]:
     script = payload.FOLDER / "probe.py"
     command = found.started(Command((str(found.python), str(script), what)))
     finished = process.run(command, limit_s=_LOOK_LIMIT_S)
-    output = next((line for line in reversed(finished.lines) if line.startswith("{")), None)
+    output = json_shape.last_table(finished.lines)
     if finished.status or output is None:
         raise container_runtime.refused(found.image, command, finished.lines)
-    return dict(json.loads(output))
+    return output
 
 
 def require_ray(found: ContainerEnvironment) -> None:

@@ -1,10 +1,9 @@
 """Prove an engine environment by imports and kernels."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from medley import process
+from medley import json_shape, process
 from medley.command import UNSET, Command
 from medley.environment import payload
 from medley.environment.toolkit import Toolkit, of_toolkit
@@ -37,9 +36,8 @@ def prove(
     asked = command(environment, toolkit, recipe.device, probe, path, recipe.engine)
     with watch.stage(f"prove {environment.name}"):
         finished = process.run(asked, limit_s=_LIMIT_S, on_line=watch.line)
-    for line in reversed(finished.lines):
-        if line.startswith("{"):
-            return dict(json.loads(line))
+    if found := json_shape.last_table(finished.lines):
+        return found
     raise Problem(
         f"{environment.name} does not work",
         cause="\n".join(finished.lines[-6:]) or f"its Python ended with {finished.status}",
