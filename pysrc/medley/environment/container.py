@@ -4,12 +4,12 @@ Docker's flags are podman's too, except for the GPU, the limits and SELinux.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from medley import storage
-from medley.command import AnnotatedCommand, Command, Flag, Variable
+from medley.command import AnnotatedCommand, Flag, Variable
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.schema import HostTable
@@ -110,7 +110,7 @@ class ContainerSpec:
 
     def contained(
         self, inner: AnnotatedCommand, name: str, environ: Mapping[str, str], *, detached: bool = False
-    ) -> "Contained":
+    ) -> AnnotatedCommand:
         """The same command out of the image, in a container of this name; `environ` is our own environment.
 
         Detached it goes on when its client ends, and its output stays until it is removed.
@@ -120,7 +120,7 @@ class ContainerSpec:
         passed = (word for each in (*ours, *spoken(environ, ours)) for word in ("--env", each))
         named = (Mount(Path(each.value), *_MOUNTED[each.name]) for each in variables if each.name in _MOUNTED)
         mounts = (*self.mounts, *named, *_file_mounts(inner.command.argv))
-        return Contained(
+        return AnnotatedCommand(
             (self.runtime, "run", *passed),
             (
                 *self._container_flags(name, detached=detached),
@@ -131,6 +131,7 @@ class ContainerSpec:
             ),
             variables,
             inner.extra,
+            unset=(),  # the client has none of the engine's Python
             undo=removal(self.runtime, name),
             inherits=self.image.names,
         )
@@ -165,17 +166,6 @@ class ContainerSpec:
             yield Flag(("--entrypoint",), program, "whatever the image would run by itself")
             yield image
         yield from (Flag((word,), None, "as without an image") for word in rest)
-
-
-@dataclass(frozen=True)
-class Contained(AnnotatedCommand):
-    undo: tuple[str, ...] = ()
-    inherits: tuple[str, ...] = ()
-
-    @property
-    def command(self) -> Command:
-        # Nothing of ours is unset for the client, which has none of the engine's Python.
-        return replace(super().command, unset=(), undo=self.undo, inherits=self.inherits)
 
 
 def name(role: str) -> str:

@@ -31,12 +31,10 @@ def prepared(asked: Table, watch: Notes) -> NodeSpec:
     found = facts.facts(transcript.parse(asked["transcript"]))
     kind = kind_of(found, asked["kind"])
     dry, engine = bool(asked.get("dry")), asked["engine"]
-    image = None
-    if asked["image"]:
-        named = asked["image"]
+    wanted = None
+    if named := asked["image"]:
         wanted = ImageRequest(named["image"], named["container"], named["nccl"], tuple(named["mounts"]))
-        choice = wanted.choice(kind, dry_run=dry, watch=watch)
-        image = container_image.ready(choice, (found, kind), engine, dry_run=dry, watch=watch)
+    image = container_image.imaged_on(wanted, (found, kind), engine, dry_run=dry, watch=watch)
     tool = BARE
     if image is None:
         tool = tools.ready(kind, asked["env"], engine=engine, joins=True, dry_run=dry, watch=watch)
