@@ -1,7 +1,6 @@
 """`medley env build|list|path|check|clean|lock`."""
 
 import json
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -100,7 +99,7 @@ class EnvCheckVerb(Verb):
 
     def main(self, name: str = "") -> int:
         environment, chain = _finished(name)
-        proof = _proof(environment, chain)
+        proof = verify.prove(environment, chain, watch())
         if self.as_json:
             print(json.dumps(proof))
         else:
@@ -234,18 +233,12 @@ Examples:
             print(f'medley serve MODEL --env {name}   # cluster.toml: env = "{name}"')
         if made:
             # What it lacks on this host is a Problem; the lock is right about its files, and stays.
-            proof = _proof(made, chain)
+            proof = verify.prove(made, chain, watch())
             for label, value in verify.rows(proof):
                 print(f"{label:<10} {value}", file=sys.stderr)
             if problem := verify.problem(proof, name):
                 raise problem
         return 0
-
-
-def _proof(environment: Environment, chain: Toolkit | None) -> verify.Proof:
-    recipe = config.recipes()[environment.name]
-    path = os.environ.get("PATH", "")
-    return verify.prove(environment, chain, recipe, path=path, watch=watch())
 
 
 def _table(environment: Environment) -> dict[str, object]:

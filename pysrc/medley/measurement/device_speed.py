@@ -1,7 +1,6 @@
 """Measure what the devices of this host or of a Ray cluster's hosts reach by themselves."""
 
 import json
-import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -11,7 +10,7 @@ from typing import Any
 
 from medley import config, process, transcript
 from medley.cluster.membership import Membership
-from medley.environment import payload, toolkit, tools, verify, virtualenv
+from medley.environment import toolkit, tools, verify, virtualenv
 from medley.errors import Problem
 from medley.host import facts, kind
 from medley.host.kind import match_kind
@@ -111,8 +110,7 @@ def measure_host(progress: Progress) -> Speeds:
     where = virtualenv.ready(tools.environment(sort, None), chain, driver=sort.host.driver, watch=progress)
     hosts = {_HERE: Measurable(platform.node(), tuple(devices.units(found, sort)))}
     when, made = run.now(), Speeds()
-    meter = str(payload.FOLDER / "device_speed.py")
-    command = verify.command(where, chain, sort.host.device, meter, os.environ.get("PATH", ""))
+    command = verify.command(where, chain, "device_speed.py", sort.host.device)
     with progress.stage("measure this host"):
         finished = process.run(command, limit_s=_HOST_LIMIT_S)
     for line in finished.lines:
