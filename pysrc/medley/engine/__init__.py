@@ -106,11 +106,10 @@ def table_flags(engine: EngineName, plan: Plan, model: Model | None) -> Iterator
     """What the kinds of its hosts need, and what the model's table in models/ says."""
     own = model.args.get(engine, ()) if model else ()
     for words, why in (*plan.arguments, (own, "its table in models/ says so")):
-        at = 0
-        while at < len(words):
-            has_value = at + 1 < len(words) and not words[at + 1].startswith("-")
-            yield Flag((words[at],), words[at + 1] if has_value else None, why)
-            at += 2 if has_value else 1
+        left = list(words)
+        while left:
+            name = left.pop(0)
+            yield Flag((name,), left.pop(0) if left and not left[0].startswith("-") else None, why)
 
 
 def chosen(ours: Iterable[Flag], theirs: tuple[str, ...]) -> Iterator[Flag]:

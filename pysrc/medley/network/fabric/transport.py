@@ -1,15 +1,10 @@
-"""Choose RDMA and its ports where every host can, else TCP.
+"""Choose RDMA and its ports where every host can, else TCP."""
 
-Sockets stay where Ray is, because vLLM waits for a host at the address that Ray knows. RDMA needs sockets
-only to set up its connections.
-"""
-
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import combinations
 
 from medley.errors import Finding, Problem
-from medley.host.facts import Facts
 from medley.network.fabric import findings, types
 from medley.network.fabric.endpoints import Candidates, Group
 from medley.network.fabric.subnets import (
@@ -22,7 +17,7 @@ from medley.network.fabric.subnets import (
     of_twins,
     rails,
 )
-from medley.network.fabric.types import Fabric, NetworkOptions, speed_text
+from medley.network.fabric.types import speed_text
 
 
 @dataclass(frozen=True)
@@ -143,50 +138,3 @@ def muddles(found: list[Shared], group: Group) -> Iterator[Finding]:
         for first, second in muddled(one, group.hosts):
             apart = [to for mate in one.ways for to in of_twins(mate, group)]
             yield findings.one_subnet(first, second, min(apart, default=None), taken)
-
-
-Find = Callable[[NetworkOptions], Fabric]
-
-
-def over_cable(hosts: Mapping[str, Facts], options: NetworkOptions, find: Find) -> Fabric:
-    """Choose the fabric at the addresses that Ray knows, with RDMA elsewhere where that is faster."""
-    at = replace(options, link=options.joined, joined=None)
-    if options.transport == "tcp":
-        return find(at)
-    base = find(replace(at, transport=None))
-    if base.transport != "tcp":
-        return base
-    try:
-        cable = find(replace(options, joined=None, transport="rdma"))
-    except Problem:
-        return find(at)  # raises what keeps RDMA from this network, where it was asked for
-    hca = _hca(hosts, cable)
-    faster = all((cable.ends[host].mbit or 0) > (base.ends[host].mbit or 0) for host in hosts)
-    return _made(base, cable, hca) if hca and (faster or options.transport == "rdma") else find(at)
-
-
-def _hca(hosts: Mapping[str, Facts], cable: Fabric) -> str | None:
-    """The ports of all hosts by name; None where a host would take the wrong one."""
-    every = sorted({port.named for end in cable.ends.values() for port in end.ports})
-    for host, facts in hosts.items():
-        own = {port.named for port in cable.ends[host].ports}
-        if {port.named for port in facts.rdma} & set(every) != own:
-            return None
-    return ",".join(every) or None
-
-
-def _made(base: Fabric, cable: Fabric, hca: str) -> Fabric:
-    ends = {
-        host: replace(end, mbit=cable.ends[host].mbit, ports=cable.ends[host].ports, gid_index=None)
-        for host, end in base.ends.items()
-    }
-    shared = ", ".join(cable.networks)
-    why = f"RDMA over {shared}, which these hosts share; Ray and sockets stay in {base.networks[0]}"
-    return replace(
-        cable,
-        ends=ends,
-        networks=(*base.networks[:1], *cable.networks),
-        hca=hca,
-        why=(why, *cable.why),
-        rejected=base.rejected,
-    )
