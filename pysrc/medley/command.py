@@ -130,13 +130,17 @@ class AnnotatedCommand:
     flags: tuple[Flag, ...]
     variables: tuple[Variable, ...]
     extra: tuple[str, ...] = ()
+    unset: tuple[str, ...] = UNSET
+    undo: tuple[str, ...] = ()
+    inherits: tuple[str, ...] = ()
 
     @property
     def command(self) -> Command:
         flags = (word for flag in self.flags for word in flag.argv())
         env = {each.name: each.value for each in self.variables if not each.secret}
         secrets = {each.name: each.value for each in self.variables if each.secret}
-        return Command((*self.words, *flags, *self.extra), env, UNSET, secrets)
+        argv = (*self.words, *flags, *self.extra)
+        return Command(argv, env, self.unset, secrets, self.undo, self.inherits)
 
     def why(self) -> list[tuple[str, str]]:
         """Each part and its reason, in the order of the command."""

@@ -26,6 +26,11 @@ def table(text: str | bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def last_table(lines: Sequence[str]) -> dict[str, Any] | None:
+    """The JSON object in the last line that begins as one: programs print notes of their own, too."""
+    return table(next((line for line in reversed(lines) if line.startswith("{")), ""))
+
+
 def fits(value: Any, hint: Any) -> bool:  # noqa: ANN401 - a type as it is written
     """Keys that a TypedDict does not name may be there: a later medley says more."""
     if hint is Any or hint is object:

@@ -18,7 +18,7 @@ def flags(command: Command) -> dict[str, str]:
 
 
 def test_a_head() -> None:
-    command = ray.head(NODE, RayPorts(), dashboard=False, more=()).command
+    command = ray.head(NODE, dashboard=False, more=()).command
     given = flags(command)
     assert command.argv[:3] == ("/e/bin/ray", "start", "--head")
     assert given["--node-ip-address"] == "10.0.0.2"
@@ -28,24 +28,23 @@ def test_a_head() -> None:
 
 
 def test_a_worker() -> None:
-    given = flags(ray.worker(NODE, RayPorts(), to="10.0.0.1:24000", more=()).command)
+    given = flags(ray.worker(NODE, to="10.0.0.1:24000", more=()).command)
     assert given["--address"] == "10.0.0.1:24000"
     assert "--port" not in given
 
 
 def test_every_port_is_in_the_one_range_and_taken_once() -> None:
-    ports = RayPorts(5000)
-    command = ray.head(NODE, ports, dashboard=True, more=()).command
+    command = ray.head(NODE, dashboard=True, more=()).command
     named = {**flags(command), **command.env}
     numbers = [int(value) for name, value in named.items() if name.lower().endswith("port")]
     assert len(numbers) == 13
-    assert RENDEZVOUS_PORT - 24_000 + ports.first not in numbers
+    assert RENDEZVOUS_PORT not in numbers
     assert len(set(numbers)) == len(numbers)
-    assert all(ports.first <= number <= ports.last for number in numbers)
+    assert all(RayPorts.first <= number <= RayPorts.last for number in numbers)
 
 
 def test_the_token_is_a_file_and_never_an_argument() -> None:
-    command = ray.head(NODE, RayPorts(), dashboard=False, more=()).command
+    command = ray.head(NODE, dashboard=False, more=()).command
     assert command.env["RAY_AUTH_MODE"] == "token"
     assert command.env["RAY_AUTH_TOKEN_PATH"] == "/s/token"
     assert not [word for word in command.argv if "token" in word]

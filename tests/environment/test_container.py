@@ -116,10 +116,13 @@ def test_what_a_shell_says_to_an_engine() -> None:
     assert list(spoken(shell, {"NCCL_DEBUG"})) == ["HF_TOKEN", "RAY_X", "https_proxy"]
 
 
-def test_names_differ_by_role_and_by_state() -> None:
-    assert name("ray", Path("/a")) != name("serve-8000", Path("/a"))
-    assert name("ray", Path("/a")) != name("ray", Path("/b"))
-    assert name("ray", Path("/a")) == name("ray", Path("/a"))
+def test_names_differ_by_role_and_by_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", "/a")
+    of_ray = name("ray")
+    assert of_ray != name("serve-8000")
+    assert of_ray == name("ray")
+    monkeypatch.setenv("MEDLEY_STATE", "/b")
+    assert of_ray != name("ray")
 
 
 def test_a_removal_waits_for_nothing() -> None:

@@ -9,8 +9,7 @@ from medley.cli.ray import RayHeadVerb
 from medley.command import AnnotatedCommand, Variable
 from medley.environment import container_image
 from medley.environment.container import Image
-from medley.environment.container_choice import version
-from medley.environment.container_image import ImageSelection
+from medley.environment.container_image import ImageSelection, version
 from medley.errors import Problem
 from medley.host.kind import match_kind
 from tests.host.recordings import HOSTS, recorded

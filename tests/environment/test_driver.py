@@ -68,7 +68,7 @@ def test_its_version_is_that_of_its_files(name: str) -> None:
 def test_what_is_wrong_is_said(name: str, tmp_path: Path) -> None:
     tree = TREES[name]
     tree.make(tmp_path)
-    problem = trouble(found(tree), HOSTS[tree.one("kind") or ""], system=driver.system(tmp_path))
+    problem = trouble(found(tree), HOSTS[tree.one("kind") or ""], driver.system(tmp_path))
     assert (problem.what if problem else None) == tree.one("problem")
     if problem:
         assert (tree.one("cause") or "") in problem.cause

@@ -82,19 +82,20 @@ def test_what_was_given_for_another_version_is_not_taken(tmp_path: Path) -> None
 
 
 def test_this_python() -> None:
-    found = interpreter.find(HERE, pythons={HERE: sys.executable}, uv="uv", environ={})
+    found = interpreter.find(HERE, pythons={HERE: sys.executable}, uv="uv")
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     assert found.path == Path(sys.base_prefix, "bin", found.path.name), "its base, not the virtualenv's"
     assert found.libc.startswith("glibc 2.")
     assert found.implementation == "cpython"
 
 
-def test_a_shim_that_fails_is_passed_over(tmp_path: Path) -> None:
+def test_a_shim_that_fails_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / f"python{HERE}")
     real = tmp_path / "real"
     real.mkdir()
     (real / f"python{HERE}").symlink_to(sys.executable)
-    found = interpreter.find(HERE, pythons={}, uv="uv", environ={"PATH": f"{tmp_path}:{real}"})
+    monkeypatch.setenv("PATH", f"{tmp_path}:{real}")
+    found = interpreter.find(HERE, pythons={}, uv="uv")
     assert found.version.startswith(HERE)
 
 
@@ -122,15 +123,17 @@ def test_one_that_was_given_must_do(script: str, says: str, tmp_path: Path) -> N
     wanted = "3.99" if "another" in says or "3>&1" in script else "3.11"
     given = program(tmp_path / "python", script)
     with pytest.raises(Problem) as caught:
-        interpreter.find(wanted, pythons={wanted: given}, uv="uv", environ={})
+        interpreter.find(wanted, pythons={wanted: given}, uv="uv")
     assert says in caught.value.cause
 
 
-def test_none_at_all(tmp_path: Path) -> None:
+def test_none_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shim = program(tmp_path / "python3.99")
-    environ = {**NEVER, "PATH": str(tmp_path), "PYENV_ROOT": str(tmp_path)}
+    tool = uv.binary(None)
+    for name, value in {**NEVER, "PATH": str(tmp_path), "PYENV_ROOT": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(Problem) as caught:
-        interpreter.find("3.99", pythons={}, uv=uv.binary(None), environ=environ)
+        interpreter.find("3.99", pythons={}, uv=tool)
     assert f"{shim} (PATH): it exits with 127" in caught.value.cause
     assert "UV_PYTHON_DOWNLOADS" in caught.value.cause
     assert "uv python install 3.99" in caught.value.fix

@@ -1,9 +1,11 @@
 """What is asked of uv for a lock of one's own, what becomes of it, and what uv's refusals mean."""
 
+import os
 import shlex
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -102,8 +104,8 @@ def test_what_uv_is_asked() -> None:
     asked = LockRequest(
         "jp6", ("vllm", "ray"), "cuda", indexes=("https://h/jp6",), overrides=("torch==1",)
     ).checked()
-    environ = {"PIP_CONFIG_FILE": "/dev/null", "UV_HTTP_RETRIES": "7"}
-    words = shlex.split(str(lock.lock_command(asked, PYTHON, "uv", Path("/s"), environ)))
+    with patch.dict(os.environ, {"PIP_CONFIG_FILE": "/dev/null", "UV_HTTP_RETRIES": "7"}, clear=True):
+        words = shlex.split(str(lock.lock_command(asked, PYTHON, "uv", Path("/s"))))
     assert "UV_INDEX=https://h/jp6" in words
     assert "UV_INDEX_STRATEGY=first-index" in words, "else PyPI's newer torch for another CUDA would win"
     assert "UV_HTTP_RETRIES=2" not in words, "the user's own wins"

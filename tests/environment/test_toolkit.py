@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,12 @@ from medley.schema import Driver, HostTable
 from tests.environment.driver_trees import begin
 
 TOOLKIT = Toolkit(kind="rtx", variables={"CC": "/n/gcc"}, path=(), preload=(), pythons={}, uv="/n/uv")
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MEDLEY_TOOLKIT", "MEDLEY_FLAKE", "MEDLEY_NCCL"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -79,11 +84,12 @@ def test_a_driver_that_moved_has_another_and_a_wrong_link_is_made_right(system: 
     assert str((second / "libcuda.so").readlink()) == f"{moved}/libcuda.so.1"
 
 
-def test_who_is_told_nothing(system: Path, tmp_path: Path) -> None:
+def test_who_is_told_nothing(system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert toolkit.with_libcuda(None, host(system)) is None, "without a toolchain of Nix's"
     assert toolkit.with_libcuda(TOOLKIT, host(system, name="cpu")) == TOOLKIT
     assert toolkit.with_libcuda(TOOLKIT, host(tmp_path)) == TOOLKIT, "without a driver"
-    assert toolkit.with_libcuda(TOOLKIT, host(system), environ={LIBCUDA: "/mine"}) == TOOLKIT
+    monkeypatch.setenv(LIBCUDA, "/mine")
+    assert toolkit.with_libcuda(TOOLKIT, host(system)) == TOOLKIT
     assert not (tmp_path / "cache").exists()
 
 
@@ -198,44 +204,49 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_shells_toolkit_comes_first(folder: Path) -> None:
-    environ = {"MEDLEY_TOOLKIT": str(folder), "MEDLEY_FLAKE": "/nowhere"}
-    assert toolkit.find("thor", environ=environ) == toolkit.read(folder)
-    assert toolkit.find("thor", make=False, environ=environ) == toolkit.read(folder)
+def test_the_shells_toolkit_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_TOOLKIT", str(folder))
+    monkeypatch.setenv("MEDLEY_FLAKE", "/nowhere")
+    assert toolkit.find("thor") == toolkit.read(folder)
+    assert toolkit.find("thor", make=False) == toolkit.read(folder)
 
 
-@pytest.mark.parametrize("environ", [{}, {"MEDLEY_TOOLKIT": ""}], ids=["none", "empty"])
-def test_without_nix(environ: Mapping[str, str]) -> None:
-    assert toolkit.find("thor", environ=environ) is None
+@pytest.mark.parametrize("named", [None, ""], ids=["none", "empty"])
+def test_without_nix(named: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if named is not None:
+        monkeypatch.setenv("MEDLEY_TOOLKIT", named)
+    assert toolkit.find("thor") is None
+    assert toolkit.nccl("orin") is None
 
 
-def test_a_shell_that_is_gone(tmp_path: Path) -> None:
+def test_a_shell_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_TOOLKIT", str(tmp_path))
     with pytest.raises(Problem, match="no toolkit in"):
-        toolkit.find("thor", environ={"MEDLEY_TOOLKIT": str(tmp_path)})
+        toolkit.find("thor")
 
 
 def test_the_flakes_is_made_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
-    environ = {"MEDLEY_FLAKE": "/nix/store/x-source"}
-    assert toolkit.find("thor", make=False, environ=environ) is None
-    link = toolkit.root("thor", environ["MEDLEY_FLAKE"])
+    monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/x-source")
+    assert toolkit.find("thor", make=False) is None
+    link = toolkit.root("thor", "/nix/store/x-source")
     storage.make(link.parent)
     link.symlink_to(folder)
-    assert toolkit.find("thor", environ=environ) == toolkit.read(folder)
+    assert toolkit.find("thor") == toolkit.read(folder)
 
 
 def test_nccl_is_kept_apart(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
-    environ = {"MEDLEY_FLAKE": "/nix/store/x-source"}
-    assert toolkit.nccl("orin", make=False, environ=environ) is None
-    link = toolkit.root("nccl-orin", environ["MEDLEY_FLAKE"])
+    monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/x-source")
+    assert toolkit.nccl("orin", make=False) is None
+    link = toolkit.root("nccl-orin", "/nix/store/x-source")
     storage.make(link.parent)
     (folder / "lib").mkdir()
     (folder / "lib/libnccl.so.2").touch()
     link.symlink_to(folder)
-    assert toolkit.nccl("orin", environ=environ) == link / "lib/libnccl.so.2"
-    assert toolkit.nccl("orin", environ={**environ, "MEDLEY_NCCL": "/mine.so"}) == Path("/mine.so")
-    assert toolkit.nccl("orin", environ={}) is None
+    assert toolkit.nccl("orin") == link / "lib/libnccl.so.2"
+    monkeypatch.setenv("MEDLEY_NCCL", "/mine.so")
+    assert toolkit.nccl("orin") == Path("/mine.so")
 
 
 def test_the_command_of_nix() -> None:

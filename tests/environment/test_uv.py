@@ -228,7 +228,9 @@ def test_lacks() -> None:
     assert not uv.lacks(NETWORK.splitlines())
 
 
-def test_the_first_uv() -> None:
-    assert uv.binary("/toolkit/uv", {"MEDLEY_UV": "/mine/uv"}) == "/mine/uv"
-    assert uv.binary("/toolkit/uv", {}) == "/toolkit/uv"
-    assert uv.binary(None, {}).endswith("uv")
+def test_the_first_uv(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEDLEY_UV", raising=False)
+    assert uv.binary("/toolkit/uv") == "/toolkit/uv"
+    assert uv.binary(None).endswith("uv")
+    monkeypatch.setenv("MEDLEY_UV", "/mine/uv")
+    assert uv.binary("/toolkit/uv") == "/mine/uv"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from medley.environment import verify
+from medley.environment import payload, verify
 from medley.environment.payload.probe import built_for
 from medley.environment.toolkit import Toolkit
 from medley.environment.virtualenv import Environment
@@ -107,11 +107,12 @@ def test_built_for(capability: tuple[int, int], arches: list[str], *, built: boo
     assert built_for(capability, arches) is built
 
 
-def test_the_command_has_the_toolkits_variables() -> None:
+def test_the_command_has_the_toolkits_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = Environment("vllm-cuda", "0", Path("/envs/vllm-cuda-0"), {}, "")
     toolkit = Toolkit(
         kind="thor", variables={"CC": "/n/gcc"}, path=("/n/bin",), preload=(), pythons={}, uv="/n/uv"
     )
-    command = verify.command(environment, toolkit, "cuda", "/probe.py", "/usr/bin", "vllm")
-    assert command.argv == ("/envs/vllm-cuda-0/bin/python", "/probe.py", "cuda", "vllm")
+    monkeypatch.setenv("PATH", "/usr/bin")
+    command = verify.command(environment, toolkit, "probe.py", "cuda", "vllm")
+    assert command.argv == ("/envs/vllm-cuda-0/bin/python", str(payload.FOLDER / "probe.py"), "cuda", "vllm")
     assert command.env == {"CC": "/n/gcc", "PATH": "/envs/vllm-cuda-0/bin:/n/bin:/usr/bin"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from medley import config, storage
-from medley.environment import virtualenv
+from medley.environment import interpreter, virtualenv
 from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
 from medley.environment.toolkit import Loader, Toolkit
@@ -101,7 +101,7 @@ def test_a_hosts_python_preloads_nothing(tiny: Path) -> None:
     found = virtualenv.blueprint(
         "tiny", toolkit(sys.executable), driver=Driver(directories=("/opt/nvidia",)), root=tiny
     )
-    assert found.interpreter.on_hosts_libc
+    assert interpreter.is_hosts(found.interpreter.loader)
     assert not found.preload
     assert found.loader is None
     assert found.path == tiny / "cache" / "envs" / f"tiny-{found.digest}"
@@ -217,4 +217,4 @@ def test_a_recipe_without_a_lock_is_none(tiny: Path) -> None:
 def test_the_nccl_of_an_environment(folders: tuple[str, ...], nccl: object, tmp_path: Path) -> None:
     for folder in folders:
         (tmp_path / "lib/python3.12/site-packages" / folder).mkdir(parents=True)
-    assert virtualenv.nccl(tmp_path) == nccl
+    assert virtualenv.Environment("vllm-cuda", "", tmp_path, {}, "").nccl == nccl

@@ -24,7 +24,6 @@ def written(folder: Path, text: str, *, commands: tuple[str, ...] = (), undo: tu
     path = folder / "net.yaml"
     old = path.read_text() if path.exists() else None
     return Change(
-        "netplan",
         tuple(Command(("sh", "-c", each)) for each in commands),
         tuple(Command(("sh", "-c", each)) for each in undo),
         FileChange(path, text, old),

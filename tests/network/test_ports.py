@@ -20,12 +20,10 @@ def test_every_role_has_ports(role: str) -> None:
 
 
 def test_every_port_that_ray_is_told_is_listed() -> None:
-    given = [int(flag.value or 0) for flag in RayPorts().flags()]
+    given = [int(flag.value or 0) for flag in RayPorts.flags()]
     listed = {each.first for each in of("worker")} | {each.last for each in of("worker")}
     assert set(given) <= listed
-    assert {RayPorts().gcs, RayPorts().dashboard, *RayPorts().of_metrics} <= {
-        each.first for each in of("head")
-    }
+    assert {RayPorts.gcs, RayPorts.dashboard, *RayPorts.of_metrics} <= {each.first for each in of("head")}
 
 
 @pytest.mark.parametrize("number", [ports.RENDEZVOUS_PORT, launch.RANKS_PORT])

@@ -85,8 +85,8 @@ def test_faults_are_named_and_what_is_printed_mends_them(desk: Desk) -> None:
     one, two, three, four = desk.rack.hosts
     four.says("ip", "address", "add", "10.78.1.104/24", "dev", "eth0")
     two.says("sed", "-i", "s/^[0-9.]*\\(.*host2\\b\\)/10.9.9.9\\1/", "/etc/hosts")
-    three.drop(RayPorts().gcs + 3, RayPorts().last)
-    listen(three, RayPorts().gcs)
+    three.drop(RayPorts.gcs + 3, RayPorts.last)
+    listen(three, RayPorts.gcs)
     two.says("mkdir", "-p", STATE)
     three.says("mkdir", "-p", STATE)
     three.says("mount", "-t", "tmpfs", "-o", "size=1m", "none", STATE)

@@ -1,6 +1,5 @@
 """`medley env build|list|path|check|clean|lock`."""
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -94,7 +93,7 @@ class EnvCheckVerb(Verb):
 
     def main(self, name: str = "") -> None:
         environment, chain = _finished(name)
-        proof = _proof(environment, chain)
+        proof = verify.prove(environment, chain, watch())
         print_result(proof, _proof_lines(proof), as_json=self.as_json)
         if problem := verify.problem(proof, environment.name):
             raise problem
@@ -207,16 +206,10 @@ Examples:
         print_result(table, lines, as_json=self.as_json)
         if made:
             # What it lacks on this host is a Problem; the lock is right about its files, and stays.
-            proof = _proof(made, chain)
+            proof = verify.prove(made, chain, watch())
             print("\n".join(_proof_lines(proof)), file=sys.stderr)
             if problem := verify.problem(proof, name):
                 raise problem
-
-
-def _proof(environment: Environment, chain: Toolkit | None) -> verify.Proof:
-    recipe = config.recipes()[environment.name]
-    path = os.environ.get("PATH", "")
-    return verify.prove(environment, chain, recipe, path=path, watch=watch())
 
 
 def _proof_lines(proof: verify.Proof) -> list[str]:

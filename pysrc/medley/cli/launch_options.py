@@ -9,7 +9,7 @@ from plumbum import cli
 
 from medley.cli import flag, switch
 from medley.cli.output import say
-from medley.environment.container_choice import ImageRequest
+from medley.environment.container_image import ImageRequest
 from medley.host.hypothetical import imagined as hosts_of
 from medley.host.kind import facts_by_host, kind_of
 from medley.model.trust import Trust

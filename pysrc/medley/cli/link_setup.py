@@ -90,7 +90,7 @@ Examples:
 
     def _change(self, todo: tuple[Setting, ...]) -> Change:
         """Made, and shown."""
-        found = link_apply.managed(self.manager)
+        found = link_apply.managers(process.ask(link_apply.MANAGER_QUESTIONS), self.manager)
         change = link_apply.change(todo, found)
         print(f"with {found.chosen}: {found.why}", file=sys.stderr)
         print(change.shown, end="")

@@ -16,7 +16,7 @@ from medley.cli.output import only_dry_run, output, print_result, say, show
 from medley.cli.progress import watch
 from medley.cluster import checks, membership, node, ray_watch
 from medley.cluster.node import NodeSpec
-from medley.environment import container_choice, engine_source, tools
+from medley.environment import container_image, engine_source, tools
 from medley.environment.tools import BARE
 from medley.errors import Problem, in_words
 from medley.host import facts
@@ -72,7 +72,7 @@ class TakingPart:
     def part(self, host: tuple[Facts, Kind], *, dry_run: bool = False, elsewhere: bool = False) -> NodeSpec:
         """Return this host's part of a cluster, its environment or image ready for use."""
         wanted, engine = self.container.wanted(), self.engine
-        image = container_choice.imaged_on(
+        image = container_image.imaged_on(
             wanted, host, engine, dry_run=dry_run, elsewhere=elsewhere, watch=watch()
         )
         (found, kind), ready = host, BARE
@@ -121,20 +121,20 @@ Examples:
         for line in wired.said():
             say(line)
         ours = asked.part(host, dry_run=asked.dry_run, elsewhere=self.replayed is not None)
-        ports, secret = RayPorts(), credentials.token_path() if asked.dry_run else credentials.made_token()
+        secret = credentials.token_path() if asked.dry_run else credentials.made_token()
         start = ours.started(ours.head(wired, secret, dashboard=self.dashboard))
         if asked.dry_run:
             show(start.command, start.why(), as_json=self.as_json)
             return
         end = wired.end
-        at = f"{end.address}:{ports.gcs}"
+        at = f"{end.address}:{RayPorts.gcs}"
         noted = ours.membership("head", at, end, secret)
         with watch().stage(f"Ray head at {at}"), membership.begun(start.command, noted):
             terms = {**ours.terms(), "address": end.address}
             noted.tell(said, note=terms)
         self._say(end.address, str(secret), ours.slots)
         if self.dashboard and not self.as_json:
-            print(f"Ray's dashboard: http://127.0.0.1:{ports.dashboard} (RAY_AUTH token: {secret})")
+            print(f"Ray's dashboard: http://127.0.0.1:{RayPorts.dashboard} (RAY_AUTH token: {secret})")
         asked.stayed()
 
     def _say(self, address: str, secret: str, slots: int) -> None:
@@ -169,10 +169,9 @@ Examples:
         if not asked.dry_run:
             membership.require_none()
         secret = self.token_file.path()
-        ports = RayPorts()
         said = answers()
         found, kind = recognise(asked.kind, said)
-        named = f"{ray_watch.require_listening(head, ports.gcs, found.net)}:{ports.gcs}"
+        named = f"{ray_watch.require_listening(head, RayPorts.gcs, found.net)}:{RayPorts.gcs}"
         ours = asked.part((found, kind))
         there = membership.read(ours.environment, secret, named)
         checks.require_alike(ours.terms(), there["note"], named)
@@ -181,7 +180,7 @@ Examples:
             say(line)
         secret = credentials.keep_token(secret)
         # By the wire that both are on, whatever address of the head was typed.
-        at = f"{there['note']['address']}:{ports.gcs}"
+        at = f"{there['note']['address']}:{RayPorts.gcs}"
         start = ours.started(ours.worker(wired, secret, at))
         if asked.dry_run:
             show(start.command, start.why(), as_json=self.as_json)

@@ -43,7 +43,7 @@ class Bringup:
 
     @property
     def at(self) -> str:
-        return f"{self.ends[self.head].address}:{ports.RayPorts().gcs}"
+        return f"{self.ends[self.head].address}:{ports.RayPorts.gcs}"
 
     def look(self) -> None:
         """Ask every host what it is, and leave out those that cannot work together."""

@@ -10,7 +10,7 @@ from typing import Any
 from medley import explain, json_shape, process, process_identity, storage, transcript
 from medley.cluster import ray, units
 from medley.command import UNSET, Command
-from medley.environment import container, container_image, container_runtime, virtualenv
+from medley.environment import container, container_image, container_runtime, payload, virtualenv
 from medley.environment.container import Runtime
 from medley.environment.container_image import ContainerEnvironment
 from medley.environment.virtualenv import Environment
@@ -173,7 +173,7 @@ def _end_container() -> bool:
 
 
 def _container_name() -> str:
-    return container.name(container_image.RAY, storage.state())
+    return container.name(container_image.RAY)
 
 
 def _container_runtime() -> Runtime | None:
@@ -203,7 +203,7 @@ def held(found: Membership, slots: Mapping[str, int]) -> Iterator[None]:
     words = ("hold", found.head, found.address, *(f"{host}={count}" for host, count in slots.items()))
     process = Process(found.asked("ray_state.py", *words), lines.append)
     try:
-        wait_until(lambda: _object(lines) or process.poll(), _ASK_LIMIT_S)
+        wait_until(lambda: json_shape.last_table(lines) or process.poll(), _ASK_LIMIT_S)
         _answer(lines, Path(found.token), found.head)
         yield
     finally:
@@ -215,18 +215,14 @@ def asked(
 ) -> Command:
     """Return the command that runs a script of payload/ on a cluster; the script `reads` these folders."""
     env = {each.name: each.value for each in ray.variables(token)}
-    path = Path(__file__).parents[1] / "environment" / "payload" / script
+    path = payload.FOLDER / script
     return environment.started(
         Command((str(environment.python), str(path), *words), env, UNSET), path.parent, *reads
     )
 
 
-def _object(lines: Sequence[str]) -> str | None:
-    return next((line for line in reversed(lines) if line.startswith("{")), None)
-
-
 def _answer(lines: Sequence[str], token: Path, address: str) -> Mapping[str, Any]:
-    table = json_shape.table(_object(lines) or "") or {"error": "", "said": "\n".join(lines[-3:])}
+    table = json_shape.last_table(lines) or {"error": "", "said": "\n".join(lines[-3:])}
     if "error" not in table:
         return table
     if "Authentication" in table["error"] or "InvalidAuthToken" in table["said"]:

@@ -21,7 +21,6 @@ from medley.host.facts import Facts
 from medley.host.kind import Kind
 from medley.network.fabric.per_host import HostNetwork
 from medley.network.fabric.types import Endpoint
-from medley.network.ports import RayPorts
 from medley.schema import EngineName
 
 
@@ -56,11 +55,11 @@ class NodeSpec:
     def head(self, wiring: HostNetwork, token: Path, *, dashboard: bool = False) -> AnnotatedCommand:
         """Return the `ray start` of a head."""
         node, more = self._node(wiring, token), self._variables(wiring)
-        return ray.head(node, RayPorts(), dashboard=dashboard, more=more)
+        return ray.head(node, dashboard=dashboard, more=more)
 
     def worker(self, wiring: HostNetwork, token: Path, head: str) -> AnnotatedCommand:
         """Return the `ray start` that joins the head at HOST:PORT."""
-        return ray.worker(self._node(wiring, token), RayPorts(), to=head, more=self._variables(wiring))
+        return ray.worker(self._node(wiring, token), to=head, more=self._variables(wiring))
 
     def _node(self, wiring: HostNetwork, token: Path) -> Node:
         return Node(
@@ -84,7 +83,7 @@ class NodeSpec:
     @property
     def nccl(self) -> tuple[int, ...]:
         """The version of NCCL that connects its ranks."""
-        return container_image.nccl(self.environment) or engine_source.nccl(self.engine)
+        return self.environment.nccl or engine_source.nccl(self.engine)
 
     def terms(self) -> dict[str, Any]:
         return terms(self.environment)
@@ -120,11 +119,7 @@ def terms(environment: Environment | ContainerEnvironment) -> dict[str, Any]:
 
     A head keeps its own for hosts that join, and adds `address`, its own in the cluster.
     """
-    names = ("ray", *ENGINES)
-    if isinstance(environment, ContainerEnvironment):
-        found = environment.versions(names)
-    else:
-        found = virtualenv.versions(environment.path, names)
+    found = environment.versions(("ray", *ENGINES))
     there = ((engine.TITLE, found[name]) for name, engine in ENGINES.items())
     engines = (f"{title} {version.partition('+')[0]}" for title, version in there if version)
     parts, engine = dict(environment.parts), " and ".join(engines)

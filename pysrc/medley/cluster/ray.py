@@ -45,36 +45,36 @@ class Node:
     token: Path
 
 
-def head(node: Node, ports: RayPorts, *, dashboard: bool, more: Iterable[Variable]) -> AnnotatedCommand:
+def head(node: Node, *, dashboard: bool, more: Iterable[Variable]) -> AnnotatedCommand:
     """Return the `ray start --head` of this host; `more` are further variables of its processes."""
     role: tuple[Flag, ...] = (
         Flag(("--head",), None, "the other hosts join it"),
-        Flag(("--port",), str(ports.gcs), "where they join"),
-        Flag(("--ray-client-server-port",), str(ports.first + 7), "in the same range"),
+        Flag(("--port",), str(RayPorts.gcs), "where they join"),
+        Flag(("--ray-client-server-port",), str(RayPorts.first + 7), "in the same range"),
     )
     if dashboard:
         role += (
             Flag(("--include-dashboard",), "true", "as asked"),
             Flag(("--dashboard-host",), "127.0.0.1", "whoever reaches it can run code here"),
-            Flag(("--dashboard-port",), str(ports.dashboard), "in the same range"),
+            Flag(("--dashboard-port",), str(RayPorts.dashboard), "in the same range"),
         )
     else:
         role += (Flag(("--include-dashboard",), "false", "it is a way in, and nothing here needs it"),)
     # `ray start` has no flags for these, and they listen on every address.
-    autoscaler, dashboard_metrics = ports.of_metrics
+    autoscaler, dashboard_metrics = RayPorts.of_metrics
     metrics = (
         Variable("AUTOSCALER_METRIC_PORT", str(autoscaler), "in the same range; 44217 otherwise"),
         Variable("DASHBOARD_METRIC_PORT", str(dashboard_metrics), "in the same range; 44227 otherwise"),
     )
-    return _start(node, ports, role, (*metrics, *more))
+    return _start(node, role, (*metrics, *more))
 
 
-def worker(node: Node, ports: RayPorts, *, to: str, more: Iterable[Variable]) -> AnnotatedCommand:
+def worker(node: Node, *, to: str, more: Iterable[Variable]) -> AnnotatedCommand:
     """Return the `ray start` that joins the cluster whose head listens at `to`, as HOST:PORT."""
-    return _start(node, ports, (Flag(("--address",), to, "the head"),), more)
+    return _start(node, (Flag(("--address",), to, "the head"),), more)
 
 
-def _start(node: Node, ports: RayPorts, role: tuple[Flag, ...], more: Iterable[Variable]) -> AnnotatedCommand:
+def _start(node: Node, role: tuple[Flag, ...], more: Iterable[Variable]) -> AnnotatedCommand:
     flags = (
         *role,
         Flag(("--node-ip-address",), node.address, "this host's on the wire that the cluster talks over"),
@@ -87,7 +87,7 @@ def _start(node: Node, ports: RayPorts, role: tuple[Flag, ...], more: Iterable[V
         ),
         Flag(("--temp-dir",), str(node.temporary), "Ray's logs and sockets"),
         Flag(("--disable-usage-stats",), None, "Ray reports usage to its makers unless told not to"),
-        *ports.flags(),
+        *RayPorts.flags(),
     )
     env = merged((*variables(node.token), *_of_node(node), *more))
     return AnnotatedCommand((str(node.program), "start"), flags, env)

@@ -13,7 +13,6 @@ from medley.cluster.membership import Membership
 from medley.command import Variable
 from medley.engine import variable
 from medley.engine.launch import ENGINES
-from medley.environment import container_image
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.kind import match_kind
@@ -59,7 +58,7 @@ def nodes(found: Membership) -> list[Mapping[str, Any]]:
 
 def engine(found: Membership, asked: EngineName | None) -> EngineName:
     """Return the engine whose environment this cluster runs."""
-    there = container_image.engines(found.engine_environment())
+    there = found.engine_environment().engines
     if asked and asked not in there:
         raise Problem(
             f"this cluster has no {ENGINES[asked].TITLE}",
@@ -96,7 +95,7 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) 
         busy={names[node["address"]]: node["slots"] - node["free"] for node in nodes},
         addresses={name: addresses[name] for name in order},
         measured=devices.read_measurements(),
-        nccl=container_image.nccl(found.engine_environment()),
+        nccl=found.engine_environment().nccl,
     )
 
 

@@ -58,9 +58,9 @@ def require_listening(host: str, port: int, ours: Net) -> str:
 
 
 def require_reach(joined: Membership) -> None:
-    """Require that this host, which has joined, and the head reach each other's ports."""
-    ports, here, there = RayPorts(), joined.address, joined.head.partition(":")[0]
-    said = joined.ask("reach", here, *map(str, (ports.last, *ports.of_raylet)))
+    """Require that this host, which has joined, and the head reach each other's RayPorts."""
+    here, there = joined.address, joined.head.partition(":")[0]
+    said = joined.ask("reach", here, *map(str, (RayPorts.last, *RayPorts.of_raylet)))
     if not said["back"]:
         raise Problem(
             "this host joined, and the head's tasks do not answer it",
@@ -82,7 +82,6 @@ def require_reach(joined: Membership) -> None:
 
 
 def _deaf(host: str, where: str, error: OSError, ours: Net) -> Problem:
-    ports = RayPorts()
     if error.errno in {errno.ENETUNREACH, errno.EHOSTUNREACH}:
         has = [f"{each.ip}/{each.prefix} ({link.name})" for link in ours.links for each in link.addresses]
         return Problem(
@@ -95,7 +94,8 @@ def _deaf(host: str, where: str, error: OSError, ours: Net) -> Problem:
         cause, fix = f"nothing listens at {where}", f"on {host}: medley ray-head"
     else:
         cause = f"{where} does not answer: {in_words(error)}"
-        fix = f"open TCP ports {ports.first} to {ports.last} between the hosts (sudo ufw status; ping {host})"
+        ports = f"{RayPorts.first} to {RayPorts.last}"
+        fix = f"open TCP ports {ports} between the hosts (sudo ufw status; ping {host})"
     return Problem(f"no Ray head answers at {host}", cause=cause, fix=fix)
 
 

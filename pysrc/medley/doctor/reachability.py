@@ -112,7 +112,7 @@ def _is_of_ours(rule: str) -> bool:
     if numbers is None:
         return "dport" not in rule
     ranges = [re.findall(r"[0-9]+", each) for each in numbers[1].split(",")]
-    ours = ((RayPorts().first, RayPorts().last), (API, API), EPHEMERAL)
+    ours = ((RayPorts.first, RayPorts.last), (API, API), EPHEMERAL)
     return any(
         int(each[0]) <= last and int(each[-1]) >= first for each in ranges if each for first, last in ours
     )
@@ -131,7 +131,7 @@ def _opened(rule: str, case: Case) -> str:
 @health_check("ports", "ports of Ray and of the API", lambda health: health.doors)
 def ports(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
     """Those of Ray's head and of its nodes, unless our own Ray has them, and that of the API."""
-    ray, keeping = RayPorts(), host.health.keeping
+    ray, keeping = RayPorts, host.health.keeping
     running = any(each.ours and each.sort == "ray" for each in host.health.processes or ())
     open_ = {port for port, _ in doors.listening}
     taken = sorted(open_ & {ray.gcs, *ray.of_raylet})

@@ -16,12 +16,13 @@ from typing import Protocol
 
 from medley import storage
 from medley.command import AnnotatedCommand, Flag, Variable, merged, users
+from medley.environment import payload
 from medley.environment.container import CACHES
 from medley.network.fabric.variables import NOT_CARRIED
 from medley.planner.plan import Plan
 from medley.schema import EngineName, HostTable, Model
 
-_GUARD = Path(__file__).parents[1] / "environment" / "payload" / "api_guard.py"
+_GUARD = payload.FOLDER / "api_guard.py"
 # What speaks to vLLM, its libraries and the hub: what its older executor carried, and torch's.
 _FOR_ALL = (
     *("VLLM_", "SGLANG_", "HF_", "HUGGING_FACE_", "NCCL_", "UCX_", "LMCACHE_", "FLASHINFER_"),
@@ -65,7 +66,7 @@ class Engine(Protocol):
         """Its command, before any flag."""
 
     def variables(self, serving: Serving, plan: Plan, host: HostTable, /) -> Iterator[Variable]:
-        """What it is told by its environment."""
+        """What no flag says, or would say to every user of the host."""
 
     def flags(self, serving: Serving, plan: Plan, host: HostTable, model: Model | None, /) -> Iterator[Flag]:
         """Everything that its flags tell it, each with its reason."""
@@ -105,11 +106,10 @@ def table_flags(engine: EngineName, plan: Plan, model: Model | None) -> Iterator
     """What the kinds of its hosts need, and what the model's table in models/ says."""
     own = model.args.get(engine, ()) if model else ()
     for words, why in (*plan.arguments, (own, "its table in models/ says so")):
-        at = 0
-        while at < len(words):
-            has_value = at + 1 < len(words) and not words[at + 1].startswith("-")
-            yield Flag((words[at],), words[at + 1] if has_value else None, why)
-            at += 2 if has_value else 1
+        left = list(words)
+        while left:
+            name = left.pop(0)
+            yield Flag((name,), left.pop(0) if left and not left[0].startswith("-") else None, why)
 
 
 def chosen(ours: Iterable[Flag], theirs: tuple[str, ...]) -> Iterator[Flag]:

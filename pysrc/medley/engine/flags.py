@@ -1,7 +1,6 @@
 """Check flags against those the installed engine knows; turn them into Python arguments."""
 
 import difflib
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +43,7 @@ def require_known(
     # Another version, by what is installed beside it, knows other flags.
     packages = binary.parent.glob(f"lib/python*/site-packages/{engine.PROGRAM}*.dist-info")
     identity = "\n".join((str(binary), *sorted(path.name for path in packages)))
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    digest = storage.hash_bytes(identity.encode())[:16]
     kept = storage.cache() / "flags" / f"{engine.PROGRAM}-{digest}.txt"
     if ask and not kept.exists():
         with watch.stage(f"ask {engine.TITLE} which flags it knows"):
@@ -58,27 +57,11 @@ def require_known(
     names = kept.read_text(encoding="utf-8").split() if kept.exists() else []
     wrong = list(unknown(words, names)) if len(names) >= _LEAST else []
     if wrong:
-        said = ", ".join(each.word for each in wrong)
         raise Problem(
-            f"{engine.TITLE} does not know {said}",
+            f"{engine.TITLE} does not know {', '.join(word for word, _ in wrong)}",
             cause=f"of {len(names)} names in {binary / engine.PROGRAM} {' '.join(engine.HELP)} it is none",
-            fix="\n".join(f"{each.word}: {each.advice}" for each in wrong),
+            fix="\n".join(f"{word}: {advice}" for word, advice in wrong),
         )
-
-
-@dataclass(frozen=True)
-class UnknownFlag:
-    word: str
-    near: str | None
-    among: tuple[str, ...] = ()
-    """Where it is the beginning of several names: those."""
-
-    @property
-    def advice(self) -> str:
-        if self.among:
-            return f"write it out: {' or '.join(self.among[:4])}"
-        gone = _GONE.get(_name(self.word))
-        return gone or (f"{self.near} is the nearest there is" if self.near else "leave it out")
 
 
 def known(text: str) -> tuple[str, ...]:
@@ -87,8 +70,11 @@ def known(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for line in lines for name in _NAME.findall(line)))
 
 
-def unknown(words: Iterable[str], names: Sequence[str]) -> Iterator[UnknownFlag]:
-    """What an engine would refuse: as argparse, it takes the beginning of a name if no other begins so."""
+def unknown(words: Iterable[str], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What an engine would refuse, and what to write instead.
+
+    As argparse, it takes the beginning of a name if no other begins so.
+    """
     for word in words:
         if not word.startswith("-") or _NUMBER.match(word) or _OPTIMIZATION.match(word):
             continue
@@ -96,8 +82,13 @@ def unknown(words: Iterable[str], names: Sequence[str]) -> Iterator[UnknownFlag]
         beginning = [each for each in names if each.startswith(name)] if name.startswith("--") else []
         if name in names or len(beginning) == 1:
             continue
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-        yield UnknownFlag(word, near[0] if near else None, tuple(beginning))
+        if beginning:
+            yield word, f"write it out: {' or '.join(beginning[:4])}"
+        elif name in _GONE:
+            yield word, _GONE[name]
+        else:
+            near = difflib.get_close_matches(name, names, n=1)
+            yield word, f"{near[0]} is the nearest there is" if near else "leave it out"
 
 
 def _name(word: str) -> str:

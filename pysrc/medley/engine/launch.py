@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from medley import storage
 from medley.command import AnnotatedCommand, Command, Variable, merged
 from medley.engine import Engine, Serving, chosen, guarded, sglang, variables, vllm
 from medley.environment import container
+from medley.environment.container import Mount
 from medley.environment.container_image import RAY, ContainerEnvironment, role
 from medley.environment.toolkit import of_toolkit
 from medley.environment.tools import BARE, Tools
@@ -94,13 +94,11 @@ def launch(
 
 def out_of(found: ContainerEnvironment, made: Launch, serving: Serving, *, over_ray: bool) -> Launch:
     """The same, run in a container of the image; `over_ray`: beside that of this host's Ray."""
-    if over_ray:
-        found = found.beside(container.name(RAY, storage.state()))
-    target = Path(serving.target)
-    if target.is_absolute():
-        found = found.mounting(target, "the model")
+    target, beside = Path(serving.target), container.name(RAY) if over_ray else None
+    model = (Mount(target, "the model"),) if target.is_absolute() else ()
+    near = replace(found, spec=replace(found.spec, beside=beside, mounts=(*found.spec.mounts, *model)))
     inner = guarded(made.reasoned, serving, str(found.python))
-    return replace(made, reasoned=found.contained(inner, role(serving.port)))
+    return replace(made, reasoned=near.contained(inner, role(serving.port)))
 
 
 def launcher(asked: Launcher | None, *, hosts: int | None, role: str | None) -> tuple[Launcher, str]:

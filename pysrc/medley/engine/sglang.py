@@ -5,11 +5,13 @@ guides give (`--pp`) fits several there.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from medley.command import Flag, Variable
 from medley.engine import Serving, Why, flag, given, last_reason, table_flags
+from medley.environment import payload
 from medley.planner.host_order import VARIABLE
 from medley.planner.plan import Plan
 from medley.schema import TITLES, HostTable, Model, ReasoningParser, ToolParser
@@ -25,7 +27,7 @@ _ERROR = re.compile(
 )
 # What its processes raise when another died: true, and no reason.
 _EMPTY = ("Initialization failed. Please see the error messages above", "SIGQUIT", "EOFError")
-_OVER_RAY = Path(__file__).parents[1] / "environment" / "payload" / "sglang_ray.py"
+_OVER_RAY = payload.FOLDER / "sglang_ray.py"
 _TOOLS: Mapping[ToolParser, str] = {
     "hermes": "hermes",
     "qwen3_coder": "qwen3_coder",
@@ -50,7 +52,6 @@ def words(binary: Path, serving: Serving, plan: Plan) -> tuple[str, ...]:
 
 
 def variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
-    """What no flag says."""
     if host.device == "cpu":
         yield Variable("SGLANG_USE_CPU_ENGINE", "1", "this host's CPU is to run the model")
         if plan.tensor_parallel * plan.stages * plan.replicas > 1:
@@ -71,7 +72,6 @@ def _cpus(plan: Plan) -> str:
 
 
 def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
-    """Every flag of SGLang, each with its reason."""
     yield flag("--served-model-name", serving.name, "the name that requests give")
     yield flag("--host", serving.address, "where it listens")
     yield flag("--port", serving.port, "where it listens")
@@ -132,14 +132,11 @@ def _memory(plan: Plan, host: HostTable) -> Iterator[Flag]:
 
 
 def fatal(line: str) -> bool:
-    """Whether a line says that the engine is lost, though its process goes on.
+    """The line is that of payload/sglang_ray.py.
 
-    Under Ray a rank that dies leaves SGLang's server up, and requests hang (SGLang 0.5.23): the line is that
-    of payload/sglang_ray.py.
+    Under Ray a rank that dies leaves SGLang's server up, and requests hang (SGLang 0.5.23).
     """
     return "SGLang's scheduler" in line and "died unexpectedly" in line
 
 
-def last_error(lines: Sequence[str]) -> str | None:
-    """The last error in the output that gives a reason; None where there is none."""
-    return last_reason(lines, _PREFIX, _ERROR, _EMPTY)
+last_error = partial(last_reason, prefix=_PREFIX, error=_ERROR, empty=_EMPTY)

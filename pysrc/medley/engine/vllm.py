@@ -4,7 +4,8 @@ Flags are those of vLLM 0.32.0 (`vllm serve --help=all`).
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from medley.command import Flag, Variable
@@ -32,12 +33,10 @@ _EMPTY = (
 
 
 def words(binary: Path, serving: Serving, _: Plan) -> tuple[str, ...]:
-    """`vllm serve`, before any flag."""
     return (str(binary / PROGRAM), "serve", serving.target)
 
 
 def variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
-    """What no flag says, or would say to every user of the host."""
     if host.device == "cpu" and plan.stages > 1 and plan.eager:
         why = "else tracing holds up the first answer, and gains nothing"
         yield Variable("TORCHDYNAMO_DISABLE", "1", why)
@@ -58,7 +57,6 @@ def variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variabl
 
 
 def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
-    """Every flag of vLLM, each with its reason."""
     yield flag("--served-model-name", serving.name, "the name that requests give")
     if plan.nodes and plan.nodes.rank:
         yield flag("--headless", None, "the first host has the API")
@@ -149,6 +147,4 @@ def fatal(line: str) -> bool:
     return ("RayWorkerProc" in line and "died unexpectedly" in line) or _UNPLACED in line
 
 
-def last_error(lines: Sequence[str]) -> str | None:
-    """The last error in the output that gives a reason; None where there is none."""
-    return last_reason(lines, _PREFIX, _ERROR, _EMPTY)
+last_error = partial(last_reason, prefix=_PREFIX, error=_ERROR, empty=_EMPTY)

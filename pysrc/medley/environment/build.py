@@ -77,26 +77,18 @@ def compile_all(plan: Blueprint) -> Command:
     return Command(words, {}, UNSET)
 
 
-def commands(plan: Blueprint, environ: Mapping[str, str] = os.environ) -> list[Command]:
+def commands(plan: Blueprint) -> list[Command]:
     """What a build starts, in order; `run` asks first whether all of the lock can be had."""
-    settings = _settings(plan, environ)
-    return [
-        create(plan),
-        install(plan, settings, backend=_backend(plan, settings, environ)),
-        compile_all(plan),
-    ]
+    settings = uv.settings(plan.interpreter.prefix, plan.recipe.indexes)
+    return [create(plan), install(plan, settings, backend=_backend(plan, settings)), compile_all(plan)]
 
 
-def _settings(plan: Blueprint, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    return uv.settings(plan.interpreter.prefix, plan.recipe.indexes, environ)
+def _backend(plan: Blueprint, settings: Mapping[str, str]) -> bool:
+    return plan.recipe.torch_backend is not None and not uv.offers_wheels(settings, os.environ)
 
 
-def _backend(plan: Blueprint, settings: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> bool:
-    return plan.recipe.torch_backend is not None and not uv.offers_wheels(settings, environ)
-
-
-def patience(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in _IMPATIENT.items() if name not in environ}
+def patience() -> dict[str, str]:
+    return {name: value for name, value in _IMPATIENT.items() if name not in os.environ}
 
 
 def run(plan: Blueprint, *, watch: Progress) -> None:
@@ -161,7 +153,7 @@ def _install_all(plan: Blueprint, watch: Progress) -> None:
         watch.note(plan.recipe.note)
     with watch.stage(f"{plan.name}: virtualenv of {plan.interpreter}"):
         _require_success(plan, create(plan), watch)
-    settings = _settings(plan)
+    settings = uv.settings(plan.interpreter.prefix, plan.recipe.indexes)
     backend = _look_up(plan, settings, watch)
     with watch.stage(f"{plan.name}: download and install"):
         _require_success(plan, install(plan, settings, backend=backend), watch)
@@ -189,7 +181,7 @@ def _install_all(plan: Blueprint, watch: Progress) -> None:
 
 def _look_up(plan: Blueprint, settings: Mapping[str, str], watch: Progress) -> bool:
     """Whether torch must come from PyTorch's own index, because this machine's indexes lack the build."""
-    hasty = {**patience(os.environ), **settings}
+    hasty = {**patience(), **settings}
     for backend in (_backend(plan, settings), True):
         with watch.stage(f"{plan.name}: look up every package of the lock"):
             command = install(plan, hasty, backend=backend, look=True)

@@ -3,13 +3,13 @@
 Docker's flags are podman's too, except for the GPU, the limits and SELinux.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from medley.command import AnnotatedCommand, Command, Flag, Variable
+from medley import storage
+from medley.command import AnnotatedCommand, Flag, Variable
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.schema import HostTable
@@ -110,7 +110,7 @@ class ContainerSpec:
 
     def contained(
         self, inner: AnnotatedCommand, name: str, environ: Mapping[str, str], *, detached: bool = False
-    ) -> "Contained":
+    ) -> AnnotatedCommand:
         """The same command out of the image, in a container of this name; `environ` is our own environment.
 
         Detached it goes on when its client ends, and its output stays until it is removed.
@@ -118,8 +118,9 @@ class ContainerSpec:
         variables = (*inner.variables, *self.variables)
         ours = [each.name for each in variables]
         passed = (word for each in (*ours, *spoken(environ, ours)) for word in ("--env", each))
-        mounts = (*self.mounts, *_variable_mounts(variables), *_file_mounts(inner.command.argv))
-        return Contained(
+        named = (Mount(Path(each.value), *_MOUNTED[each.name]) for each in variables if each.name in _MOUNTED)
+        mounts = (*self.mounts, *named, *_file_mounts(inner.command.argv))
+        return AnnotatedCommand(
             (self.runtime, "run", *passed),
             (
                 *self._container_flags(name, detached=detached),
@@ -130,15 +131,10 @@ class ContainerSpec:
             ),
             variables,
             inner.extra,
+            unset=(),  # the client has none of the engine's Python
             undo=removal(self.runtime, name),
             inherits=self.image.names,
         )
-
-    def asked(self, command: Command, name: str, *reads: Path) -> Command:
-        """A short command in the image; `reads` are files and folders that it needs."""
-        variables = tuple(Variable(each, value, "") for each, value in command.env.items())
-        spec = replace(self, mounts=(*self.mounts, *(Mount(path, "what is asked") for path in reads)))
-        return spec.contained(AnnotatedCommand(command.argv, (), variables), name, {}).command
 
     def _container_flags(self, name: str, *, detached: bool) -> Iterator[Flag]:
         if detached:
@@ -172,20 +168,9 @@ class ContainerSpec:
         yield from (Flag((word,), None, "as without an image") for word in rest)
 
 
-@dataclass(frozen=True)
-class Contained(AnnotatedCommand):
-    undo: tuple[str, ...] = ()
-    inherits: tuple[str, ...] = ()
-
-    @property
-    def command(self) -> Command:
-        # Nothing of ours is unset for the client, which has none of the engine's Python.
-        return replace(super().command, unset=(), undo=self.undo, inherits=self.inherits)
-
-
-def name(role: str, state: Path) -> str:
+def name(role: str) -> str:
     """One for each role and each user: another medley on this host, with a state of its own, has another."""
-    return f"medley-{role}-{hashlib.sha256(str(state).encode()).hexdigest()[:6]}"
+    return f"medley-{role}-{storage.hash_bytes(str(storage.state()).encode())[:6]}"
 
 
 def removal(runtime: Runtime, name: str) -> tuple[str, ...]:
@@ -197,12 +182,6 @@ def spoken(environ: Mapping[str, str], ours: Iterable[str]) -> Iterator[str]:
     """Variables of the user's shell that an engine reads; their values are on no command line."""
     known = {*ours, *_HOST_VARIABLES}
     return (each for each in sorted(environ) if each.startswith(_ENGINE_PREFIXES) and each not in known)
-
-
-def _variable_mounts(variables: Iterable[Variable]) -> Iterator[Mount]:
-    for each in variables:
-        if each.name in _MOUNTED:
-            yield Mount(Path(each.value), *_MOUNTED[each.name])
 
 
 def _file_mounts(words: Iterable[str]) -> Iterator[Mount]:
@@ -254,10 +233,8 @@ def own_limits(runtime: Runtime, limits: HardLimits) -> Iterator[Flag]:
     if runtime == "podman":
         files = -1 if limits.files is None else limits.files
         yield Flag(("--ulimit",), f"nofile={files}:{files}", "this host's own limit; Ray opens many files")
-        least, why = (
-            min(_PROCESSES, limits.processes or _PROCESSES),
-            "what podman lets itself have, and Ray's threads need",
-        )
+        least = min(_PROCESSES, limits.processes or _PROCESSES)
+        why = "what podman lets itself have, and Ray's threads need"
         yield Flag(("--ulimit",), f"nproc={least}:{least}", why)
 
 

@@ -1,24 +1,21 @@
-"""Use a container image in place of an engine environment: inspect it, run it."""
+"""Use a container image in place of an engine environment: choose it, inspect it, run it."""
 
 import itertools
-import json
 import os
 import re
 import resource
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from medley import process, storage
+from medley import json_shape, process, storage
 from medley.command import AnnotatedCommand, Command, Flag, Variable
-from medley.environment import container, container_runtime, virtualenv
+from medley.environment import container, container_runtime, payload
 from medley.environment.container import ContainerSpec, HardLimits, Image, Mount, Runtime
-from medley.environment.engine_source import numbers, with_ray
-from medley.environment.virtualenv import Environment
+from medley.environment.engine_source import default_image, numbers, with_ray
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.kind import Kind
@@ -58,6 +55,27 @@ class ImageSelection:
 
 
 @dataclass(frozen=True)
+class ImageRequest:
+    image: str
+    """Its name, or `default`: the one that hosts/ names for the kind of host."""
+    container: Runtime | None = None
+    nccl: str | None = None
+    mounts: tuple[str, ...] = ()
+
+    def name(self, kind: Kind) -> str:
+        return default_image(kind) if self.image == "default" else self.image
+
+    def choice(self, kind: Kind, *, dry_run: bool, watch: Progress = SILENT) -> ImageSelection:
+        """As this host has it; dry, it may have to be fetched yet."""
+        name = self.name(kind)
+        runtime = container_runtime.runtime(self.container, name)
+        found = container_runtime.find(runtime, name)
+        if dry_run and found is None:
+            watch.note(f"{name} is not here, and would be fetched first: {runtime} pull {name}")
+        return ImageSelection(runtime, found or Image(name), self.nccl, self.mounts)
+
+
+@dataclass(frozen=True)
 class ContainerEnvironment:
     """An image that takes the place of an engine environment."""
 
@@ -67,6 +85,8 @@ class ContainerEnvironment:
     """The output of payload/probe.py."""
 
     python = Path("python3")
+    nccl = None
+    """An image is not looked into for its version."""
 
     @property
     def image(self) -> Image:
@@ -75,35 +95,32 @@ class ContainerEnvironment:
     @property
     def parts(self) -> Mapping[str, Any]:
         """The parts that hosts compare."""
-        made = self.image
-        image = {
-            "name": made.name,
-            "id": made.id,
-            "digests": list(made.digests),
-            "runtime": self.spec.runtime,
-        }
+        made, runtime = self.image, self.spec.runtime
+        image = {"name": made.name, "id": made.id, "digests": list(made.digests), "runtime": runtime}
         return {"image": image, "python": self.held["python"], "machine": self.held["machine"]}
+
+    @property
+    def engines(self) -> list[EngineName]:
+        return [name for name in TITLES if name in self.choice.engines]
 
     def versions(self, names: tuple[str, ...]) -> dict[str, str]:
         return {name: self.held["versions"].get(name, "") for name in names}
 
     def started(self, command: Command, *reads: Path) -> Command:
-        """A short command in a container of its own: beside Ray's, where that runs."""
-        beside = container.name(RAY, storage.state())
-        near = self.beside(beside) if container_runtime.runs(self.choice.runtime, beside) else self
-        asks = f"{container.name('ask', storage.state())}-{os.getpid()}-{next(_COUNT)}"
-        return near.spec.asked(command, asks, *reads)
+        """A short command in a container of its own: beside Ray's, where that runs.
 
-    def beside(self, name: str) -> "ContainerEnvironment":
-        return replace(self, spec=replace(self.spec, beside=name))
-
-    def mounting(self, folder: Path, why: str) -> "ContainerEnvironment":
-        return replace(self, spec=replace(self.spec, mounts=(*self.spec.mounts, Mount(folder, why))))
+        `reads` are files and folders that it needs.
+        """
+        ray = container.name(RAY)
+        beside = ray if container_runtime.runs(self.spec.runtime, ray) else None
+        mounts = (*self.spec.mounts, *(Mount(path, "what is asked") for path in reads))
+        variables = tuple(Variable(each, value, "") for each, value in command.env.items())
+        name = f"{container.name('ask')}-{os.getpid()}-{next(_COUNT)}"
+        spec = replace(self.spec, mounts=mounts, beside=beside)
+        return spec.contained(AnnotatedCommand(command.argv, (), variables), name, {}).command
 
     def contained(self, inner: AnnotatedCommand, role: str, *, detached: bool = False) -> AnnotatedCommand:
-        return self.spec.contained(
-            inner, container.name(role, storage.state()), os.environ, detached=detached
-        )
+        return self.spec.contained(inner, container.name(role), os.environ, detached=detached)
 
 
 def role(port: int) -> str:
@@ -117,10 +134,44 @@ def expected(
     return _environment(choice, container.host_devices(choice.runtime, kind.host, facts, allowed or limits()))
 
 
+def imaged_on(
+    wanted: ImageRequest | None,
+    host: tuple[Facts, Kind],
+    engine: EngineName,
+    *,
+    dry_run: bool,
+    elsewhere: bool = False,
+    watch: Progress = SILENT,
+) -> ContainerEnvironment | None:
+    """Return the image to run from, ready for use; None where none is wanted.
+
+    `elsewhere`: these are the facts of another host, so nothing is asked of this one.
+    """
+    if wanted is None:
+        return None
+    facts, kind = host
+    if elsewhere:
+        choice = ImageSelection(wanted.container or "docker", Image(wanted.name(kind)))
+        return expected(choice, kind, facts, container.ANY_DEVICE)
+    choice = wanted.choice(kind, dry_run=dry_run, watch=watch)
+    return ready(choice, host, engine, dry_run=dry_run, watch=watch)
+
+
 def ready(
-    choice: ImageSelection, kind: Kind, facts: Facts, *, engine: EngineName = "vllm", watch: Progress = SILENT
+    choice: ImageSelection,
+    host: tuple[Facts, Kind],
+    engine: EngineName,
+    *,
+    dry_run: bool = False,
+    watch: Progress = SILENT,
 ) -> ContainerEnvironment:
-    """The image, looked at on this host, in the very container that the engine will have."""
+    """The image, looked at in the very container that the engine will have; dry, without that look.
+
+    A host's own NCCL is in it, where one is named.
+    """
+    facts, kind = host
+    if dry_run:
+        return expected(choice, kind, facts)
     image = container_runtime.ready(choice.runtime, choice.image.name, facts.system, watch=watch)
     found = expected(replace(choice, image=image), kind, facts)
     for each in found.spec.variables:
@@ -136,25 +187,14 @@ def ready(
             cause=f"its PATH has no {engine}; its Python is {held['python']}",
             fix=f"take an image with {TITLES[engine]} in it",
         )
-    return replace(found, held=held, choice=replace(found.choice, engines=there))
+    found = replace(found, held=held, choice=replace(found.choice, engines=there))
+    return mount_own_nccl(found, choice.nccl, watch=watch) if choice.nccl else found
 
 
 def noted(table: Mapping[str, Any]) -> ContainerEnvironment:
     """The image of the cluster that this host is in, for questions: without GPUs."""
     choice = ImageSelection.of(table)
     return _environment(choice, container.own_limits(choice.runtime, limits()))
-
-
-def engines(where: Environment | ContainerEnvironment) -> list[EngineName]:
-    """The engines in an environment, or in an image."""
-    if isinstance(where, ContainerEnvironment):
-        return [name for name in TITLES if name in where.choice.engines]
-    return [name for name in TITLES if (where.programs / name).exists()]
-
-
-def nccl(where: Environment | ContainerEnvironment) -> tuple[int, ...] | None:
-    """The version in an environment; None without one, and of an image, which is not looked into for it."""
-    return None if isinstance(where, ContainerEnvironment) else virtualenv.nccl(where.path)
 
 
 def limits() -> HardLimits:
@@ -174,15 +214,13 @@ def limits() -> HardLimits:
 
 def _environment(choice: ImageSelection, flags: Iterable[Flag]) -> ContainerEnvironment:
     mounts, variables = tuple(_mounts(choice)), tuple(_variables())
-    return ContainerEnvironment(
-        choice, ContainerSpec(choice.runtime, choice.image, tuple(flags), mounts, variables)
-    )
+    spec = ContainerSpec(choice.runtime, choice.image, tuple(flags), mounts, variables)
+    return ContainerEnvironment(choice, spec)
 
 
 def _mounts(choice: ImageSelection) -> Iterator[Mount]:
     yield Mount(storage.state() / "ray", "Ray's logs and sockets", writable=True)
-    payload = Path(str(files("medley") / "environment" / "payload"))
-    yield Mount(payload, "what of medley runs in the image's Python")
+    yield Mount(payload.FOLDER, "what of medley runs in the image's Python")
     for each in choice.mounts:
         source, _, target = each.partition(":")
         path = Path(source).expanduser().absolute()
@@ -205,13 +243,13 @@ def _variables() -> Iterator[Variable]:
 
 
 def asked(found: ContainerEnvironment, what: str = "image") -> dict[str, Any]:
-    script = files("medley") / "environment" / "payload" / "probe.py"
+    script = payload.FOLDER / "probe.py"
     command = found.started(Command((str(found.python), str(script), what)))
     finished = process.run(command, limit_s=_LOOK_LIMIT_S)
-    output = next((line for line in reversed(finished.lines) if line.startswith("{")), None)
+    output = json_shape.last_table(finished.lines)
     if finished.status or output is None:
         raise container_runtime.refused(found.image, command, finished.lines)
-    return dict(json.loads(output))
+    return output
 
 
 def require_ray(found: ContainerEnvironment) -> None:
@@ -226,3 +264,62 @@ def require_ray(found: ContainerEnvironment) -> None:
             "and runs the code of anybody who reaches its ports",
             fix=with_ray(name),
         )
+
+
+def mount_own_nccl(
+    found: ContainerEnvironment, named: str, *, watch: Progress = SILENT
+) -> ContainerEnvironment:
+    """The same, with the file where torch looks for its NCCL; a Problem unless torch then maps it.
+
+    Preloading it instead would map it into every program of the image, and torch's own beside it where the
+    two have other names.
+    """
+    file = Path(named).expanduser().resolve()
+    if not file.is_file():
+        raise Problem(
+            f"there is no NCCL at {named}",
+            cause=f"{file} is no file",
+            fix="find / -name 'libnccl.so.2*' 2>/dev/null",
+        )
+    with watch.stage("see which NCCL torch is linked to"):
+        before = _linked(found)
+        if not before:
+            raise Problem(
+                f"{named} cannot take the place of the image's NCCL",
+                cause=f"torch in {found.image.name} maps no libnccl.so: it has none, or has it inside",
+                fix="leave --nccl out, or take an image whose torch is linked to NCCL (USE_SYSTEM_NCCL=1)",
+            )
+        why = f"in place of the image's own NCCL {version(before[0])}"
+        path = Variable(
+            "VLLM_NCCL_SO_PATH", before[0]["path"], "vLLM loads NCCL by itself too: the same file"
+        )
+        mounts = (*found.spec.mounts, *(Mount(file, why, target=Path(each["path"])) for each in before))
+        spec = replace(found.spec, mounts=mounts, variables=(*found.spec.variables, path))
+        found = replace(found, spec=spec)
+        after = _linked(found)
+    wanted = storage.hash_file(file)
+    if {each["sha256"] for each in after} != {wanted}:
+        raise Problem(
+            f"torch in {found.image.name} does not take the NCCL of {named}",
+            cause=f"it maps {', '.join(each['path'] for each in after) or 'none'}",
+            fix="leave --nccl out",
+        )
+    watch.note(f"torch in the image maps NCCL {version(after[0])}, {file}; its own is {version(before[0])}")
+    return found
+
+
+def _linked(found: ContainerEnvironment) -> list[dict[str, Any]]:
+    answer = asked(found, "nccl")
+    if "error" in answer:
+        raise Problem(
+            f"torch cannot be loaded in {found.image.name}",
+            cause=answer["error"],
+            fix="leave --nccl out, or name one that was built for the image's system (its libc and CUDA)",
+        )
+    return list(answer["nccl"])
+
+
+def version(library: Mapping[str, Any]) -> str:
+    """22707 is 2.27.7, as NCCL counts since 2.9."""
+    number = int(library["version"])
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}" if number else "of no known version"

@@ -100,7 +100,7 @@ def runs(runtime: Runtime, name: str) -> bool:
 
 def remove_leftover(role: str) -> bool:
     """Remove what is left of this role after medley and the container's client were killed together."""
-    found = container.name(role, storage.state())
+    found = container.name(role)
     return any(remove(each, found) for each in _RUNTIMES if process.program(each) and _trouble(each) is None)
 
 

@@ -61,11 +61,9 @@ def libraries(
     return Libraries(found, versions, tuple(refused))
 
 
-def trouble(
-    found: Libraries, host: HostTable, where: str = "this host", system: System | None = None
-) -> Problem | None:
+def trouble(found: Libraries, host: HostTable, system: System | None) -> Problem | None:
     """Why the engines of this kind of host cannot run on these; None where they can."""
-    return unfit(found, host, where, system) or too_old(where, found.version, None, host)
+    return unfit(found, host, "this host", system) or too_old("this host", found.version, None, host)
 
 
 def unfit(found: Libraries, host: HostTable, where: str, system: System | None) -> Problem | None:

@@ -37,10 +37,6 @@ class Interpreter:
     prefix: Path
     loader: str | None
 
-    @property
-    def on_hosts_libc(self) -> bool:
-        return is_hosts(self.loader)
-
     def __str__(self) -> str:
         return f"{self.implementation} {self.version} ({self.path})"
 
@@ -53,15 +49,13 @@ class Candidate:
     """A user or the toolkit names it, so that it must do; others are merely found."""
 
 
-def find(
-    wanted: str, *, pythons: Mapping[str, str], uv: str, environ: Mapping[str, str] = os.environ
-) -> Interpreter:
+def find(wanted: str, *, pythons: Mapping[str, str], uv: str) -> Interpreter:
     """The first Python of version `wanted` (3.11) that runs; `pythons` are the toolkit's, by version.
 
     Where the host has none, uv may fetch one, unless UV_PYTHON_DOWNLOADS says never.
     """
     failed: dict[str, str] = {}
-    for candidate in candidates(wanted, pythons=pythons, environ=environ, home=Path.home()):
+    for candidate in candidates(wanted, pythons=pythons, environ=os.environ, home=Path.home()):
         if candidate.path not in failed:
             found = _probe(candidate, wanted)
             if isinstance(found, Interpreter):
@@ -69,7 +63,7 @@ def find(
             if candidate.given:
                 raise _unfit(candidate, wanted, found)
             failed[candidate.path] = found
-    return _of_uv(wanted, uv, environ, [*failed.values()])
+    return _of_uv(wanted, uv, [*failed.values()])
 
 
 def of(path: Path) -> Interpreter:
@@ -120,10 +114,10 @@ def _probe(candidate: Candidate, wanted: str) -> Interpreter | str:
     return Interpreter(path=path, prefix=Path(answer.pop("prefix")), loader=elf_loader(path), **answer)
 
 
-def _of_uv(wanted: str, uv: str, environ: Mapping[str, str], looked: list[str]) -> Interpreter:
+def _of_uv(wanted: str, uv: str, looked: list[str]) -> Interpreter:
     """One that uv keeps, or fetches now."""
     find = Command((uv, "python", "find", "--no-project", "--managed-python", wanted))
-    offline = environ.get("UV_OFFLINE") or environ.get("UV_PYTHON_DOWNLOADS") in {"never", "manual"}
+    offline = os.environ.get("UV_OFFLINE") or os.environ.get("UV_PYTHON_DOWNLOADS") in {"never", "manual"}
     install = Command((uv, "python", "install", "--no-bin", wanted))
     for command in (find,) if offline else (find, install, find):
         finished = process.run(command)

@@ -1,7 +1,6 @@
 """Resolve requirements with uv, and write a hashed lock and its table (`medley env lock`)."""
 
 import json
-import os
 import re
 import tempfile
 import tomllib
@@ -120,11 +119,6 @@ class Locked:
     python: Interpreter
     pins: tuple[PinnedPackage, ...]
 
-    @property
-    def texts(self) -> dict[str, str]:
-        """Of the two files, by their suffixes."""
-        return {".txt": lock_text(self.order.name, self.pins), ".toml": self.recipe()}
-
     def recipe(self, disk_bytes: int | None = None) -> str:
         """The text of the lock's table; `disk_bytes` once it was measured."""
         versions, kind = {each.name: each.version for each in self.pins}, engine_of(self.pins)
@@ -170,11 +164,9 @@ def folder() -> Path:
     return config.folders()[0] / "locks"
 
 
-def lock_command(
-    asked: LockRequest, python: Interpreter, tool: str, scratch: Path, environ: Mapping[str, str] = os.environ
-) -> Command:
+def lock_command(asked: LockRequest, python: Interpreter, tool: str, scratch: Path) -> Command:
     """The command that resolves: wheels only, because building one would run a stranger's code."""
-    settings = {**build.patience(environ), **uv.settings(python.prefix, asked.indexes, environ)}
+    settings = {**build.patience(), **uv.settings(python.prefix, asked.indexes)}
     overrides = ("--override", str(scratch / "overrides.txt")) if asked.overrides else ()
     compile_ = (tool, "pip", "compile", str(scratch / "requirements.in"), "--python", str(python.path))
     shape = ("--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet")
@@ -198,45 +190,42 @@ def resolve(asked: LockRequest, python: Interpreter, tool: str, *, watch: Progre
 
 def failure(name: str, status: int, lines: Sequence[str]) -> Problem:
     """Why uv found no set of versions."""
-    what, text = f"{name} cannot be locked", " ".join(line.strip() for line in lines)
+    text = " ".join(line.strip() for line in lines)
     usual = uv.failure(name, status, lines, verb="lock")
     if "error: No solution" not in text and "No solution found" not in text:
         return usual
     if match := _TAG.search(text):
-        return Problem(
-            f"{what}: {match['name']} has no file for this Python and this machine",
-            cause=usual.cause,
-            fix="--python with one of the tags above (cp310 is 3.10), or --index of one that has such files",
+        why = f"{match['name']} has no file for this Python and this machine"
+        fix = "--python with one of the tags above (cp310 is 3.10), or --index of one that has such files"
+    elif match := _ABSENT.search(text):
+        why = f"{match['name']} is on none of the indexes that were asked"
+        fix = "mend its name, or name the index that has it: --index https://HOST/PATH"
+    else:
+        why = "no versions fit together"
+        fix = (
+            "--requirement with other versions, or --override NAME==VERSION of what packages disagree on;\n"
+            "versions of several indexes mixed: export UV_INDEX_STRATEGY=unsafe-best-match"
         )
-    if match := _ABSENT.search(text):
-        return Problem(
-            f"{what}: {match['name']} is on none of the indexes that were asked",
-            cause=usual.cause,
-            fix="mend its name, or name the index that has it: --index https://HOST/PATH",
-        )
-    return Problem(
-        f"{what}: no versions fit together",
-        cause=usual.cause,
-        fix="--requirement with other versions, or --override NAME==VERSION of what packages disagree on;\n"
-        "versions of several indexes mixed: export UV_INDEX_STRATEGY=unsafe-best-match",
-    )
+    return Problem(f"{name} cannot be locked: {why}", cause=usual.cause, fix=fix)
 
 
 @contextmanager
 def keep_lock(found: Locked) -> Iterator[Path]:
     """Write the two files among the user's own tables; what was there comes back if what follows fails."""
-    paths = {suffix: folder() / f"{found.order.name}{suffix}" for suffix in found.texts}
-    before = {path: path.read_text(encoding="utf-8") if path.exists() else None for path in paths.values()}
+    name = found.order.name
+    path = folder() / f"{name}.txt"
+    texts = {path: lock_text(name, found.pins), folder() / f"{name}.toml": found.recipe()}
+    before = {each: each.read_text(encoding="utf-8") if each.exists() else None for each in texts}
     try:
-        for suffix, text in found.texts.items():
-            storage.write(paths[suffix], text)
-        yield paths[".txt"]
+        for each, text in texts.items():
+            storage.write(each, text)
+        yield path
     except BaseException:
-        for path, old in before.items():
+        for each, old in before.items():
             if old is None:
-                path.unlink(missing_ok=True)
+                each.unlink(missing_ok=True)
             else:
-                storage.write(path, old)
+                storage.write(each, old)
         raise
 
 

@@ -8,7 +8,6 @@ nor the driver. What is loaded by full path is then found by its name. LD_LIBRAR
 break every program of the host that inherits it.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -19,9 +18,9 @@ from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
-from medley import process
+from medley import process, storage
 from medley.command import Command
-from medley.environment import interpreter
+from medley.environment import interpreter, payload
 from medley.environment.toolkit import Loader, Toolkit
 from medley.errors import Problem
 from medley.schema import Driver, Plugin
@@ -92,12 +91,8 @@ def write_plugins(site_packages: Path, names: Iterable[Plugin]) -> None:
 
 def plugin_files(name: Plugin) -> dict[str, str]:
     """All files of a plugin by their path in site-packages: the package, then its .dist-info."""
-    source, made = resources("medley") / "environment" / "payload" / name, _PLUGINS[name]
-    package = {
-        f"{made.package}/{each.name}": each.read_text(encoding="utf-8")
-        for each in sorted(source.iterdir(), key=lambda each: each.name)
-        if each.name.endswith(".py")
-    }
+    source, made = sorted((payload.FOLDER / name).glob("*.py")), _PLUGINS[name]
+    package = {f"{made.package}/{each.name}": each.read_text(encoding="utf-8") for each in source}
     summary = f"medley's plugin {name} for this environment's engine"
     entry = f"[{made.group}]\n{name} = {made.package}:register\n"
     return _distribution(made.distribution, made.version, summary, package, entry)
@@ -105,7 +100,7 @@ def plugin_files(name: Plugin) -> dict[str, str]:
 
 def plugin_hashes(names: Iterable[Plugin]) -> dict[str, str]:
     """Each plugin's hash: hosts whose engines run other code of ours must not join."""
-    return {name: hashlib.sha256(json.dumps(plugin_files(name)).encode()).hexdigest() for name in names}
+    return {name: storage.hash_bytes(json.dumps(plugin_files(name)).encode()) for name in names}
 
 
 @dataclass(frozen=True)
@@ -128,7 +123,7 @@ class Preload:
 
     def table(self) -> dict[str, Any]:
         """What shapes an environment; nothing of it where nothing is loaded."""
-        code = {"code": hashlib.sha256(_code().encode()).hexdigest()} if self else {}
+        code = {"code": storage.hash_bytes(_code().encode())} if self else {}
         return {**{name: list(value) for name, value in asdict(self).items()}, **code}
 
     def write(self, site_packages: Path) -> None:

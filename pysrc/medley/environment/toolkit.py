@@ -6,7 +6,6 @@ Triton asks /sbin/ldconfig for libcuda's folder. NixOS has none; Ubuntu's prints
 Nix's compiler would link against the host's libc (TRITON_LIBCUDA_PATH in Triton's nvidia/driver.py).
 """
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -48,35 +47,29 @@ class Toolkit(StrictTable):
     loader: Loader | None = None
 
 
-def find(
-    kind: str, *, make: bool = True, environ: Mapping[str, str] = os.environ, watch: Progress = SILENT
-) -> Toolkit | None:
+def find(kind: str, *, make: bool = True, watch: Progress = SILENT) -> Toolkit | None:
     """The toolkit of this host: the dev shell's, else the flake's for this kind of host, else None.
 
     The flake's is built at first use, which can take minutes, and is kept by a link beside the environments.
     Without `make` it is None until then.
     """
-    if environ.get("MEDLEY_TOOLKIT"):
-        return read(Path(environ["MEDLEY_TOOLKIT"]))
-    link = _of_flake(f"toolkit-{kind}", Path("toolkit.json"), environ, watch, make=make)
+    if named := os.environ.get("MEDLEY_TOOLKIT"):
+        return read(Path(named))
+    link = _of_flake(f"toolkit-{kind}", Path("toolkit.json"), watch, make=make)
     return read(link) if link else None
 
 
-def nccl(
-    kind: str, *, make: bool = True, environ: Mapping[str, str] = os.environ, watch: Progress = SILENT
-) -> Path | None:
+def nccl(kind: str, *, make: bool = True, watch: Progress = SILENT) -> Path | None:
     """The NCCL for this kind of host: MEDLEY_NCCL, else the flake's, compiled at first use, else None."""
-    if environ.get("MEDLEY_NCCL"):
-        return Path(environ["MEDLEY_NCCL"])
-    link = _of_flake(f"nccl-{kind}", _NCCL, environ, watch, make=make)
+    if named := os.environ.get("MEDLEY_NCCL"):
+        return Path(named)
+    link = _of_flake(f"nccl-{kind}", _NCCL, watch, make=make)
     return link / _NCCL if link else None
 
 
-def _of_flake(
-    output: str, file: Path, environ: Mapping[str, str], watch: Progress, *, make: bool
-) -> Path | None:
+def _of_flake(output: str, file: Path, watch: Progress, *, make: bool) -> Path | None:
     """The link to an output that has this file; realised first if need be, and if it may be."""
-    flake = environ.get("MEDLEY_FLAKE")
+    flake = os.environ.get("MEDLEY_FLAKE")
     if not flake:
         return None
     link = root(output.removeprefix("toolkit-"), flake)
@@ -114,7 +107,7 @@ def parse(text: str, where: str) -> Toolkit:
 
 def root(name: str, flake: str) -> Path:
     """The link that keeps an output from Nix's garbage collection; a flake's store path names its content."""
-    return storage.cache() / "toolkits" / f"{name}-{hashlib.sha256(flake.encode()).hexdigest()[:_DIGITS]}"
+    return storage.cache() / "toolkits" / f"{name}-{storage.hash_bytes(flake.encode())[:_DIGITS]}"
 
 
 def _realise(output: str, flake: str, link: Path, watch: Progress) -> None:
@@ -149,21 +142,19 @@ def of_toolkit(settings: Mapping[str, str], path: Iterable[str], inherited: str)
         yield Variable("PATH", joined, "the environment's and the toolchain's programs first")
 
 
-def with_libcuda(
-    chain: Toolkit | None, host: HostTable, *, make: bool = True, environ: Mapping[str, str] = os.environ
-) -> Toolkit | None:
+def with_libcuda(chain: Toolkit | None, host: HostTable, *, make: bool = True) -> Toolkit | None:
     """The toolchain of this host with the folder among its variables; as it is where there is no driver.
 
     What the user has set is left: it reaches the engine by itself. Without `make` the folder is only named.
     """
-    if chain is None or host.device == "cpu" or environ.get(LIBCUDA):
+    if chain is None or host.device == "cpu" or os.environ.get(LIBCUDA):
         return chain
     path = driver.libraries(host.driver).paths.get(driver.CUDA)
     if path is None:
         return chain
     # By path: hosts that share a home may have theirs in different places. The links lead to that path
     # and not to the file behind it, so that they outlast an upgrade of the driver.
-    folder = storage.cache() / "drivers" / hashlib.sha256(path.encode()).hexdigest()[:12]
+    folder = storage.cache() / "drivers" / storage.hash_bytes(path.encode())[:12]
     if make:
         for name in _LIBCUDA_NAMES:
             storage.link(folder / name, path)

@@ -86,7 +86,7 @@ def require_driver(kind: Kind, loads: Preload) -> None:
     A Python on the host's own loader loads nothing so: it finds what ldconfig lists, which may be elsewhere.
     """
     if kind.host.device != "cpu" and loads:
-        problem = driver.trouble(driver.libraries(kind.host.driver), kind.host, system=driver.system())
+        problem = driver.trouble(driver.libraries(kind.host.driver), kind.host, driver.system())
         if problem:
             raise problem
 
@@ -111,20 +111,15 @@ def environment(kind: Kind, named: str | None, engine: EngineName = "vllm") -> s
 
 def _require_lock(named: str, engine: EngineName, offered: str | None) -> str:
     recipes = config.recipes()
-    fix = f"--env {offered or 'PATH-OF-A-VIRTUALENV'}"
     if named not in recipes:
-        raise Problem(
-            f"there is no engine environment {named!r}",
-            cause=f"it is no virtualenv with bin/python, and locks/ has {', '.join(recipes)}",
-            fix=fix,
-        )
-    if recipes[named].engine != engine:
-        raise Problem(
-            f"{named} cannot be served from with {TITLES[engine]}",
-            cause=f"it has {TITLES[recipes[named].engine]} in it",
-            fix=fix,
-        )
-    return named
+        what = f"there is no engine environment {named!r}"
+        cause = f"it is no virtualenv with bin/python, and locks/ has {', '.join(recipes)}"
+    elif recipes[named].engine != engine:
+        what = f"{named} cannot be served from with {TITLES[engine]}"
+        cause = f"it has {TITLES[recipes[named].engine]} in it"
+    else:
+        return named
+    raise Problem(what, cause=cause, fix=f"--env {offered or 'PATH-OF-A-VIRTUALENV'}")
 
 
 def _own(named: str | None, engine: EngineName) -> Path | None:

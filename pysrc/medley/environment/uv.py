@@ -9,6 +9,7 @@ import configparser
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from medley import process
@@ -49,11 +50,9 @@ _SAME = {
 }
 
 
-def binary(given: str | None, environ: Mapping[str, str] = os.environ) -> str:
+def binary(given: str | None) -> str:
     """The uv to run: MEDLEY_UV, else the toolkit's (`given`), else the Python package uv, else PATH's."""
-    if environ.get("MEDLEY_UV"):
-        return environ["MEDLEY_UV"]
-    found = given or _installed() or process.program("uv")
+    found = os.environ.get("MEDLEY_UV") or given or _installed() or process.program("uv")
     if found is None:
         raise Problem(
             "there is no uv here",
@@ -92,20 +91,14 @@ def failure(name: str, status: int, lines: Sequence[str], *, verb: str = "build"
     if NO_SPACE in text:
         return full(what, cause)
     if any(sign in text for sign in _UNREACHED):
-        return Problem(
-            f"{what}: the package index cannot be reached",
-            cause=cause,
-            fix="check the network (HTTPS_PROXY), or name a mirror: pip config set global.index-url ADDRESS",
-        )
-    if lacks(lines):
-        return Problem(
-            f"{what}: a build in the lock is offered nowhere",
-            cause=cause,
-            fix="name a folder that has its wheel: export PIP_FIND_LINKS=/path/to/wheels",
-        )
-    return Problem(
-        what, cause=cause, fix=f"mend that, or go step by step: medley env {verb} {name} --dry-run"
-    )
+        what = f"{what}: the package index cannot be reached"
+        fix = "check the network (HTTPS_PROXY), or name a mirror: pip config set global.index-url ADDRESS"
+    elif lacks(lines):
+        what = f"{what}: a build in the lock is offered nowhere"
+        fix = "name a folder that has its wheel: export PIP_FIND_LINKS=/path/to/wheels"
+    else:
+        fix = f"mend that, or go step by step: medley env {verb} {name} --dry-run"
+    return Problem(what, cause=cause, fix=fix)
 
 
 def full(what: str, cause: str) -> Problem:
@@ -120,22 +113,18 @@ def _tail(lines: Sequence[str], limit: int = 8) -> str:
     return "\n".join(found[start : start + limit])
 
 
-def settings(
-    interpreter: Path, indexes: Sequence[str] = (), environ: Mapping[str, str] = os.environ
-) -> dict[str, str]:
+def settings(interpreter: Path, indexes: Sequence[str]) -> dict[str, str]:
     """The variables for uv by this machine's pip configuration, with the recipe's own indexes first."""
-    found = uv_variables(read_pip_config(environ, Path.home(), interpreter), environ)
-    return with_indexes_first(found, indexes, environ)
+    found = uv_variables(read_pip_config(os.environ, Path.home(), interpreter), os.environ)
+    return with_indexes_first(found, indexes, os.environ)
 
 
 def read_pip_config(environ: Mapping[str, str], home: Path, interpreter: Path) -> Options:
     """The options of pip on this host; `interpreter` is the prefix of the Python whose site file counts."""
     texts = []
     for path in files(environ, home, interpreter):
-        try:
+        with suppress(OSError, UnicodeDecodeError):
             texts.append(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError):
-            continue
     return options(texts, environ)
 
 

@@ -1,17 +1,17 @@
 """Prove an engine environment by imports and kernels."""
 
-import json
+import os
 from collections.abc import Iterator, Mapping
-from importlib.resources import as_file, files
 from typing import Any
 
-from medley import process
+from medley import config, json_shape, process
 from medley.command import UNSET, Command
+from medley.environment import payload
 from medley.environment.toolkit import Toolkit, of_toolkit
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
-from medley.progress import SILENT, Progress
-from medley.schema import TITLES, Recipe
+from medley.progress import Progress
+from medley.schema import TITLES
 
 _LIMIT_S = 600
 _KERNELS = ("matmul", "silu_and_mul")
@@ -19,29 +19,22 @@ _KERNELS = ("matmul", "silu_and_mul")
 Proof = Mapping[str, Any]
 
 
-def command(
-    environment: Environment, toolkit: Toolkit | None, device: str, probe: str, path: str, *words: str
-) -> Command:
-    """Run the script as the engine will be: with the toolkit's variables and programs."""
+def command(environment: Environment, toolkit: Toolkit | None, script: str, *words: str) -> Command:
+    """Run a script of the payload as the engine will be: with the toolkit's variables and programs."""
     settings = toolkit.variables if toolkit else {}
     folders = (str(environment.programs), *(toolkit.path if toolkit else ()))
-    env = {each.name: each.value for each in of_toolkit(settings, folders, path)}
-    return Command((str(environment.python), probe, device, *words), env, UNSET)
+    env = {each.name: each.value for each in of_toolkit(settings, folders, os.environ.get("PATH", ""))}
+    return Command((str(environment.python), str(payload.FOLDER / script), *words), env, UNSET)
 
 
-def prove(
-    environment: Environment, toolkit: Toolkit | None, recipe: Recipe, *, path: str, watch: Progress = SILENT
-) -> Proof:
+def prove(environment: Environment, toolkit: Toolkit | None, watch: Progress) -> Proof:
     """Run the probe; a Problem where it does not answer."""
-    with (
-        as_file(files("medley") / "environment" / "payload" / "probe.py") as probe,
-        watch.stage(f"prove {environment.name}"),
-    ):
-        asked = command(environment, toolkit, recipe.device, str(probe), path, recipe.engine)
+    recipe = config.recipes()[environment.name]
+    asked = command(environment, toolkit, "probe.py", recipe.device, recipe.engine)
+    with watch.stage(f"prove {environment.name}"):
         finished = process.run(asked, limit_s=_LIMIT_S, on_line=watch.line)
-    for line in reversed(finished.lines):
-        if line.startswith("{"):
-            return dict(json.loads(line))
+    if found := json_shape.last_table(finished.lines):
+        return found
     raise Problem(
         f"{environment.name} does not work",
         cause="\n".join(finished.lines[-6:]) or f"its Python ended with {finished.status}",

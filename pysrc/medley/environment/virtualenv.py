@@ -4,7 +4,6 @@ Hosts whose environments have the same parts can join one Ray cluster; where one
 """
 
 import difflib
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from medley.environment.patches import Preload
 from medley.environment.toolkit import Toolkit
 from medley.errors import Problem
 from medley.progress import SILENT, Progress
-from medley.schema import Driver, Recipe
+from medley.schema import TITLES, Driver, EngineName, Recipe
 
 # Raised when medley itself builds the same parts into something else.
 _FORMAT = 2
@@ -54,6 +53,19 @@ class Environment:
     @property
     def python(self) -> Path:
         return self.programs / "python"
+
+    @property
+    def engines(self) -> list[EngineName]:
+        return [name for name in TITLES if (self.programs / name).exists()]
+
+    @property
+    def nccl(self) -> tuple[int, ...] | None:
+        """The version of its NCCL wheel; None without one, as on a CPU."""
+        found = self.versions(("nvidia_nccl_cu13", "nvidia_nccl_cu12")).values()
+        return next((numbers(each) for each in found if each), None)
+
+    def versions(self, names: tuple[str, ...]) -> dict[str, str]:
+        return versions(self.path, names)
 
     def started(self, command: Command, *reads: Path) -> Command:
         """The command as it is: that of an image would run in a container."""
@@ -92,7 +104,7 @@ def blueprint(
     given = toolkit.pythons if toolkit else {}
     tool = uv.binary(toolkit.uv if toolkit else None)
     python = interpreter.find(recipe.python, pythons=given, uv=tool)
-    loads = Preload.of(toolkit, driver) if not python.on_hosts_libc else Preload()
+    loads = Preload() if interpreter.is_hosts(python.loader) else Preload.of(toolkit, driver)
     loader = toolkit.loader if toolkit and patches.lacks_loader(root) else None
     text = lock.read_text(encoding="utf-8")
     made_of = parts(text, recipe, python, loads, loader.interpreter if loader else None)
@@ -119,7 +131,7 @@ def _written(lock: str, recipe: Recipe) -> dict[str, Any]:
     """The parts that come from locks/; a title or a note shapes nothing."""
     return {
         "format": _FORMAT,
-        "lock": hashlib.sha256(lock.encode()).hexdigest(),
+        "lock": storage.hash_bytes(lock.encode()),
         "recipe": {
             "alias": dict(recipe.alias),
             "device": recipe.device,
@@ -131,7 +143,7 @@ def _written(lock: str, recipe: Recipe) -> dict[str, Any]:
 
 def digest(parts: Mapping[str, Any]) -> str:
     """12 hex digits: enough for a folder's name."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+    return storage.hash_bytes(json.dumps(parts, sort_keys=True).encode())[:12]
 
 
 def folder() -> Path:
@@ -167,9 +179,8 @@ def is_current(environment: Environment) -> bool:
     recipes, locks, name = config.recipes(), config.files("locks", ".txt"), environment.name
     if name not in recipes or name not in locks:
         return False
-    return (
-        _written(locks[name].read_text(encoding="utf-8"), recipes[name]).items() <= environment.parts.items()
-    )
+    written = _written(locks[name].read_text(encoding="utf-8"), recipes[name])
+    return written.items() <= environment.parts.items()
 
 
 def unfinished() -> Iterator[Path]:
@@ -235,9 +246,3 @@ def versions(path: Path, names: tuple[str, ...]) -> dict[str, str]:
     folders = path.glob("lib/python*/site-packages/*.dist-info")
     known = dict(each.name.removesuffix(".dist-info").partition("-")[::2] for each in folders)
     return {name: known.get(name, "") for name in names}
-
-
-def nccl(path: Path) -> tuple[int, ...] | None:
-    """The version of the NCCL wheel in an environment's folder; None without one, as on a CPU."""
-    found = versions(path, ("nvidia_nccl_cu13", "nvidia_nccl_cu12")).values()
-    return next((numbers(each) for each in found if each), None)

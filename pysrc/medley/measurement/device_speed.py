@@ -1,12 +1,10 @@
 """Measure what the devices of this host or of a Ray cluster's hosts reach by themselves."""
 
 import json
-import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
-from importlib.resources import as_file, files
 from itertools import groupby
 from typing import Any
 
@@ -109,11 +107,8 @@ def measure_host(progress: Progress) -> Speeds:
     where = virtualenv.ready(tools.environment(sort, None), chain, driver=sort.host.driver, watch=progress)
     hosts = {_HERE: Measurable(platform.node(), tuple(devices.units(found, sort)))}
     when, made = run.now(), Speeds()
-    with (
-        as_file(files("medley") / "environment" / "payload" / "device_speed.py") as meter,
-        progress.stage("measure this host"),
-    ):
-        command = verify.command(where, chain, sort.host.device, str(meter), os.environ.get("PATH", ""))
+    command = verify.command(where, chain, "device_speed.py", sort.host.device)
+    with progress.stage("measure this host"):
         finished = process.run(command, limit_s=_HOST_LIMIT_S)
     for line in finished.lines:
         if line.startswith("{"):

@@ -7,14 +7,13 @@ the tracking of its connections, and a kernel without it (a Jetson's) can do it.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Literal, get_args
+from typing import Literal
 
 from medley.errors import Problem
 from medley.host.facts.network import Net
 from medley.network.ports import RayPorts
 
 Program = Literal["nftables", "ufw", "iptables"]
-PROGRAMS: tuple[Program, ...] = get_args(Program)
 APPLIED = {"nftables": "sudo nft -f -", "ufw": "sudo sh -e", "iptables": "sudo sh -e"}
 """The command that reads the text."""
 SSH = 22
@@ -153,7 +152,7 @@ def notes(rules: Rules, net: Net, listening: Iterable[int]) -> Iterator[str]:
             )
         if wire.interface is None:
             yield f"no link of this host is in {where}: who may come is told by the sender's address alone"
-    ours = set(range(RayPorts().first, RayPorts().last + 1))
+    ours = set(range(RayPorts.first, RayPorts.last + 1))
     for port in sorted(set(listening) - set(rules.open) - ours):
         if any(first <= port <= last for first, last in rules.closed if last - first > _MANY):
             yield f"something listens at port {port}, which this closes; if it is not medley's: --open {port}"

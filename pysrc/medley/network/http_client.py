@@ -15,6 +15,7 @@ import httpx
 
 from medley import json_shape
 from medley.errors import Problem, in_words
+from medley.network.tcp import is_loopback
 
 MOST_BYTES = 64 << 20
 """Of an answer that is read whole, and of one line of one that comes in lines."""
@@ -47,7 +48,7 @@ def address(url: str) -> httpx.URL:
 
 def options(url: httpx.URL) -> dict[str, Any]:
     """How a client of this address is made; to load certificates takes longer than a request on this host."""
-    return {"verify": url.scheme == "https", "trust_env": not is_here(url.host), "follow_redirects": False}
+    return {"verify": url.scheme == "https", "trust_env": not is_here(url.host)}
 
 
 def is_here(host: str) -> bool:
@@ -88,14 +89,12 @@ def ask(
 ) -> Response:
     """A request, and the whole answer; raises httpx.HTTPError, or a Problem where it is too long."""
     with _answering(method, url, limit_s, body=body, headers=headers, connect_s=connect_s) as answer:
-        found, size = [], 0
+        found = bytearray()
         for chunk in answer.iter_bytes():
-            found.append(chunk)
-            size += len(chunk)
-            if size > MOST_BYTES:
+            found += chunk
+            if len(found) > MOST_BYTES:
                 raise _too_long(url)
-        text = b"".join(found).decode("utf-8", "replace")
-        return Response(answer.status_code, answer.headers, text)
+        return Response(answer.status_code, answer.headers, found.decode("utf-8", "replace"))
 
 
 @contextmanager
@@ -128,7 +127,7 @@ def _answering(
     where = address(url)
     limit = httpx.Timeout(limit_s, connect=connect_s)
     with (
-        httpx.Client(timeout=limit, **(options(where) | {"follow_redirects": redirects})) as client,
+        httpx.Client(timeout=limit, follow_redirects=redirects, **options(where)) as client,
         client.stream(method, where, json=body, headers=dict(headers or {})) as answer,
     ):
         yield answer
@@ -159,14 +158,3 @@ def _too_long(url: str) -> Problem:
         cause=f"an answer or a line of one is larger than {MOST_BYTES >> 20} MiB",
         fix="see what listens there: ss -ltnp",
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a URL's host is this host itself; the guard, which runs in an engine's Python, has its own."""
-    name = host.strip("[]").lower()
-    try:
-        found = ipaddress.ip_address(name.partition("%")[0])
-    except ValueError:
-        return name == "localhost" or name.endswith(".localhost")
-    mapped = getattr(found, "ipv4_mapped", None)
-    return bool((mapped or found).is_loopback)

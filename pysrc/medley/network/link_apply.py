@@ -17,7 +17,6 @@ from medley.network.link_backends import Change
 from medley.network.link_setup import Setting
 from medley.transcript import NO_ANSWER, Transcript, first, lines
 
-NAMES = ("netplan", "networkmanager", "nixos", "ip")
 PROGRAMS = "for p in netplan nmcli; do command -v $p; done"
 NETPLANS = "ls /etc/netplan/*.yaml"
 OUR_NETPLAN = f"cat {link_backends.NETPLAN_PATH}"
@@ -35,7 +34,6 @@ MANAGER_QUESTIONS = (MARKS, PROGRAMS, NETPLANS, OUR_NETPLAN, NETWORK_MANAGER, AC
 
 @dataclass(frozen=True)
 class Managers:
-    usable: frozenset[str] = frozenset({"ip"})
     chosen: str = "ip"
     why: str = ""
     our_netplan: str | None = None
@@ -61,8 +59,7 @@ def managers(answers: Transcript, named: str | None = None) -> Managers:
     profiles = (re.fullmatch(r"medley-(\S+) (\S+) (\S+) *", line) for line in lines(answers, OUR_PROFILES))
     there = str(link_backends.NETPLAN_PATH) in lines(answers, NETPLANS)
     return Managers(
-        usable=usable,
-        chosen=named or next(name for name in ("nixos", "netplan", "networkmanager", "ip") if name in usable),
+        chosen=named or usable[0],
         why="as --with says" if named else why,
         our_netplan=ours.text if there and not ours.status else None,
         readable=not (there and ours.status),
@@ -72,19 +69,18 @@ def managers(answers: Transcript, named: str | None = None) -> Managers:
     )
 
 
-def _usable(answers: Transcript) -> tuple[frozenset[str], str]:
-    programs = {PurePosixPath(path).name for path in lines(answers, PROGRAMS)}
-    found, why = {"ip"}, "neither netplan nor NetworkManager runs here"
-    if "nmcli" in programs and first(answers, NETWORK_MANAGER) == "running":
-        found.add("networkmanager")
-        why = "NetworkManager runs, and /etc/netplan has no file"
-    if "netplan" in programs and lines(answers, NETPLANS):
-        found.add("netplan")
-        why = "/etc/netplan has files"
+def _usable(answers: Transcript) -> tuple[tuple[str, ...], str]:
+    """Who keeps addresses, the first choice first, and why it is."""
     if "/etc/NIXOS" in lines(answers, MARKS):
         # Whatever else runs there, the configuration makes it.
-        return frozenset({"nixos", "ip"}), "NixOS, whose configuration is the one place for it"
-    return frozenset(found), why
+        return ("nixos", "ip"), "NixOS, whose configuration is the one place for it"
+    programs = {PurePosixPath(path).name for path in lines(answers, PROGRAMS)}
+    found, why = ["ip"], "neither netplan nor NetworkManager runs here"
+    if "nmcli" in programs and first(answers, NETWORK_MANAGER) == "running":
+        found, why = ["networkmanager", *found], "NetworkManager runs, and /etc/netplan has no file"
+    if "netplan" in programs and lines(answers, NETPLANS):
+        found, why = ["netplan", *found], "/etc/netplan has files"
+    return tuple(found), why
 
 
 def sessions() -> dict[str, str]:
@@ -122,10 +118,6 @@ def change(settings: tuple[Setting, ...], found: Managers) -> Change:
             return link_backends.iproute_change(settings, found.up)
 
 
-def managed(named: str | None) -> Managers:
-    return managers(process.ask(MANAGER_QUESTIONS), named)
-
-
 def apply(made: Change) -> None:
     """Apply a change; where a step fails, everything is as it was."""
     file = made.file
@@ -139,11 +131,10 @@ def apply(made: Change) -> None:
     storage.write(_notes(), json.dumps([note, *remembered()]), secret=True)
     try:
         _make(made)
-    except OSError as error:
+    except BaseException as error:
         undo(force=True)
-        raise _failed(in_words(error)) from error
-    except BaseException:
-        undo(force=True)
+        if isinstance(error, OSError):
+            raise _failed(in_words(error)) from error
         raise
 
 

@@ -58,7 +58,6 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Change:
-    manager: str
     commands: tuple[Command, ...] = ()
     """In order, after the file is written."""
     undo: tuple[Command, ...] = ()
@@ -80,7 +79,6 @@ def iproute_change(settings: tuple[Setting, ...], up: frozenset[str]) -> Change:
     """`up`: the links that are administratively up now."""
     steps = [list(_ip_steps(each, up=each.interface in up)) for each in settings]
     return Change(
-        "ip",
         tuple(command for each in steps for do, _ in each for command in do),
         tuple(command for each in steps for _, undo in reversed(each) for command in undo),
         notes=("nothing keeps this over a restart of the host: run it again then",),
@@ -127,9 +125,7 @@ def netplan_change(settings: tuple[Setting, ...], old: str | None) -> Change:
         for each in settings
         if each.drops
     )
-    return Change(
-        "netplan", commands, commands, FileChange(NETPLAN_PATH, text, old), notes=(all_of_it, *notes)
-    )
+    return Change(commands, commands, FileChange(NETPLAN_PATH, text, old), notes=(all_of_it, *notes))
 
 
 def network_manager_change(
@@ -153,7 +149,7 @@ def network_manager_change(
             undo += [_nmcli(*modify, *_ipv4(*profiles[link])), start]
         else:
             undo += [_nmcli("delete", name), *([_nmcli("up", active[link])] if link in active else [])]
-    return Change("networkmanager", tuple(commands), tuple(undo))
+    return Change(tuple(commands), tuple(undo))
 
 
 def _ipv4(address: str, mtu: str) -> tuple[str, ...]:
@@ -174,6 +170,5 @@ def nixos_change(settings: tuple[Setting, ...]) -> Change:
     )
     # Without NetworkManager this does nothing.
     text += f"  networking.networkmanager.unmanaged = [ {names} ];\n}}\n"
-    return Change(
-        "nixos", by_hand=text, notes=("put this into your configuration, then: sudo nixos-rebuild switch",)
-    )
+    notes = ("put this into your configuration, then: sudo nixos-rebuild switch",)
+    return Change(by_hand=text, notes=notes)

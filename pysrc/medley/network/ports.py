@@ -30,45 +30,27 @@ _TELLS = "numbers alone, to whoever asks: no token"
 _WORKER_PORTS = 900
 
 
-@dataclass(frozen=True)
 class RayPorts:
     """One range for all that Ray listens on, for one firewall rule to open; Ray's own choice is random.
 
     It lies below 32768, where Linux takes ports for outgoing connections, which could be in the way.
     """
 
-    first: int = 24_000
+    first = 24_000
+    gcs = first
+    of_raylet = (first + 1, first + 2)
+    """Where other hosts reach a node: its manager and its objects."""
+    metrics = first + 6
+    """Of each node, for whoever asks."""
+    dashboard = first + 8
+    of_metrics = (first + 9, first + 11)  # between them hosts join a model without Ray
+    """A head's own: of the autoscaler, and of the dashboard, which counts even where it is not shown."""
+    last = first + 99 + _WORKER_PORTS
 
-    @property
-    def gcs(self) -> int:
-        return self.first
-
-    @property
-    def of_raylet(self) -> tuple[int, int]:
-        """Where other hosts reach a node: its manager and its objects."""
-        return self.first + 1, self.first + 2
-
-    @property
-    def metrics(self) -> int:
-        """Of each node, for whoever asks."""
-        return self.first + 6
-
-    @property
-    def dashboard(self) -> int:
-        return self.first + 8
-
-    @property
-    def of_metrics(self) -> tuple[int, int]:
-        """A head's own: of the autoscaler, and of the dashboard, which counts even where it is not shown."""
-        return self.first + 9, self.first + 11  # between them hosts join a model without Ray
-
-    @property
-    def last(self) -> int:
-        return self.first + 99 + _WORKER_PORTS
-
-    def flags(self) -> Iterator[Flag]:
+    @classmethod
+    def flags(cls) -> Iterator[Flag]:
         """Those of the head and of a worker alike."""
-        why = f"one range, {self.first} to {self.last}, for one firewall rule to open"
+        why = f"one range, {cls.first} to {cls.last}, for one firewall rule to open"
         named = (
             ("--node-manager-port", 1),  # as of_raylet says
             ("--object-manager-port", 2),
@@ -77,9 +59,9 @@ class RayPorts:
             ("--dashboard-agent-listen-port", 5),
             ("--metrics-export-port", 6),
             ("--min-worker-port", 100),
+            ("--max-worker-port", cls.last - cls.first),
         )
-        yield from (Flag((name,), str(self.first + offset), why) for name, offset in named)
-        yield Flag(("--max-worker-port",), str(self.last), why)
+        return (Flag((name,), str(cls.first + offset), why) for name, offset in named)
 
 
 @dataclass(frozen=True)
@@ -110,14 +92,15 @@ class Port:
 
 def ports(*, api: tuple[int, ...] = (API,), picked: tuple[int, int] = EPHEMERAL) -> tuple[Port, ...]:
     """All of them. `api`: where models are served; `picked`: the kernel's range."""
-    return (*_of_ray(RayPorts()), *_of_models(api, picked), *_of_tools(picked))
+    return (*_of_ray(), *_of_models(api, picked), *_of_tools(picked))
 
 
-def _of_ray(ray: RayPorts) -> Iterator[Port]:
+def _of_ray() -> Iterator[Port]:
     """Of Ray 2.60 on every host of a cluster, as seen there; `ray start` has no switch for where it binds."""
     both: tuple[Role, ...] = ("head", "worker")
     head: tuple[Role, ...] = ("head",)
     cluster, own = "the cluster's hosts", "this host"
+    ray = RayPorts
     manager, objects = ray.of_raylet
     autoscaler, dashboard = ray.of_metrics
     workers = f"one for each process that takes part: rank, task, medley serve; {_ASKS}"
@@ -172,7 +155,7 @@ def _one(roles: tuple[Role, ...], what: str, number: int, *rest: str) -> Port:
 
 def closed(found: tuple[Port, ...]) -> tuple[tuple[int, int], ...]:
     """The ranges that a firewall has to close for all of these, in order, with no overlap: Ray's as one."""
-    ranges = [(RayPorts().first, RayPorts().last), *((each.first, each.last) for each in found)]
+    ranges = [(RayPorts.first, RayPorts.last), *((each.first, each.last) for each in found)]
     merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if merged and first <= merged[-1][1] + 1:

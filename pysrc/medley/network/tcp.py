@@ -6,6 +6,7 @@ there are too many, one that has been here for a while makes room for who comes 
 """
 
 import errno
+import ipaddress
 import select
 import socket
 import threading
@@ -14,8 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address, ip_address
 from pathlib import Path
+from typing import Any
 
 from medley.errors import Problem, in_words
 
@@ -42,54 +43,53 @@ def require_free(address: str, port: int) -> None:
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(where)
-    except socket.gaierror as error:
-        raise Problem(
-            f"{address} is no address",
-            cause=in_words(error),
-            fix="--host 127.0.0.1, or 0.0.0.0 for every interface",
-        ) from error
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise Problem(
-                f"port {port} is in use",
-                cause=_holder(port) or "another process listens there",
-                fix=f"end it, or take another: --port {port + 1 if port < _LAST else 8000}",
-            ) from error
-        here = error.errno != errno.EADDRNOTAVAIL
-        raise Problem(
-            f"port {port} of {address} cannot be used" if here else f"this host has no address {address}",
-            cause=in_words(error),
-            fix="--port 8000, or another above 1023"
-            if here
-            else "ip -brief address  # and give one of these as --host, or 0.0.0.0 for all",
-        ) from error
+        cause = in_words(error)
+        if isinstance(error, socket.gaierror):
+            what, fix = f"{address} is no address", "--host 127.0.0.1, or 0.0.0.0 for every interface"
+        elif error.errno == errno.EADDRINUSE:
+            what, cause = f"port {port} is in use", _holder(port) or "another process listens there"
+            fix = f"end it, or take another: --port {port + 1 if port < _LAST else 8000}"
+        elif error.errno == errno.EADDRNOTAVAIL:
+            what = f"this host has no address {address}"
+            fix = "ip -brief address  # and give one of these as --host, or 0.0.0.0 for all"
+        else:
+            what, fix = f"port {port} of {address} cannot be used", "--port 8000, or another above 1023"
+        raise Problem(what, cause=cause, fix=fix) from error
 
 
 def _holder(port: int) -> str | None:
     """Name the process that listens on the port, as far as the kernel lets this user see."""
     import psutil  # noqa: PLC0415 - 20 ms, and only for a Problem
 
-    for _, pid in (each for each in _listeners() if each[0][1] == port):
+    for pid in (each.pid for each in _listeners() if each.laddr.port == port and each.pid is not None):
         with suppress(psutil.Error):  # it ended meanwhile
-            if pid is not None:
-                words = " ".join(psutil.Process(pid).cmdline())
-                return f"process {pid} listens there: {words.strip()[:120]}"
+            words = " ".join(psutil.Process(pid).cmdline())
+            return f"process {pid} listens there: {words.strip()[:120]}"
     return None
 
 
 def outside_ports() -> frozenset[int]:
     """The ports where something listens that other hosts can reach."""
-    found = ((ip_address(address), port) for (address, port), _ in _listeners())
-    plain = (((isinstance(at, IPv6Address) and at.ipv4_mapped) or at, port) for at, port in found)
-    return frozenset(port for at, port in plain if not at.is_loopback)
+    return frozenset(each.laddr.port for each in _listeners() if not is_loopback(each.laddr.ip))
 
 
-def _listeners() -> Iterator[tuple[tuple[str, int], int | None]]:
+def _listeners() -> Iterator[Any]:
     import psutil  # noqa: PLC0415 - as above
 
-    for each in psutil.net_connections("tcp"):
-        if each.status == psutil.CONN_LISTEN and each.laddr:
-            yield (each.laddr.ip, each.laddr.port), each.pid
+    connections = psutil.net_connections("tcp")
+    return (each for each in connections if each.status == psutil.CONN_LISTEN and each.laddr)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a URL's host is this host itself; the guard, which runs in an engine's Python, has its own."""
+    name = host.strip("[]").lower()
+    try:
+        found = ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+    mapped = getattr(found, "ipv4_mapped", None)
+    return bool((mapped or found).is_loopback)
 
 
 def ephemeral_range() -> tuple[int, int]:
@@ -190,16 +190,11 @@ class Listener:
     def _has_room(self, address: str) -> bool:
         """Or one makes room: of the same address, or else of the one that has most."""
         count = Counter(each.address for each in self._strangers)
-        if count[address] >= self._limits.of_one_address:
-            return self._makes_room(address)
-        if len(self._strangers) >= self._limits.strangers:
-            return self._makes_room(max(count, key=lambda each: count[each]))
-        return True
-
-    def _makes_room(self, address: str) -> bool:
-        oldest = min(
-            (each for each in self._strangers if each.address == address), key=lambda each: each.since
-        )
+        full = count[address] >= self._limits.of_one_address
+        if not full and len(self._strangers) < self._limits.strangers:
+            return True
+        crowd = address if full else max(count, key=lambda each: count[each])
+        oldest = min((each for each in self._strangers if each.address == crowd), key=lambda each: each.since)
         if time.monotonic() - oldest.since < self._limits.safe_s:
             return False
         self._strangers.discard(oldest)

@@ -16,7 +16,7 @@ from medley.cluster.rendezvous_head import Meeting
 from medley.command import Variable, merged
 from medley.engine import flags
 from medley.engine.launch import ENGINES, RANKS_PORT, Launch, nodes
-from medley.environment import container_image, engine_source, tools
+from medley.environment import engine_source, tools
 from medley.environment.toolkit import of_toolkit
 from medley.environment.tools import Tools
 from medley.errors import Problem
@@ -81,7 +81,7 @@ def _launches(
 ) -> tuple[Layout, dict[str, Launch]]:
     """Return the layout, and what each host starts."""
     wanted = job.order.wanted
-    version = container_image.nccl(node.environment(chosen)) or engine_source.nccl(wanted.engine)
+    version = node.environment(chosen).nccl or engine_source.nccl(wanted.engine)
     wishes = replace(wanted.wishes, nccl=version)
     addresses = {host: end.address for host, end in fabric(found, wishes).ends.items()}
     site = replace(_site(found, kind, addresses), nccl=version)

@@ -14,14 +14,13 @@ from medley.cluster.rendezvous_head import Meeting
 from medley.engine import Serving, flags
 from medley.engine.launch import ENGINES, Launch, Order, in_no_image, launch, launcher, not_shown, out_of
 from medley.environment import (
-    container_choice,
     container_image,
     container_runtime,
     engine_source,
     tools,
     virtualenv,
 )
-from medley.environment.container_image import ContainerEnvironment, ImageSelection
+from medley.environment.container_image import ContainerEnvironment, ImageRequest, ImageSelection
 from medley.environment.tools import BARE, Tools
 from medley.errors import Problem
 from medley.host import facts
@@ -76,7 +75,7 @@ class Options:
     join_port: int = RENDEZVOUS_PORT
     kind: str | None = None
     environment: str | None = None
-    image: container_choice.ImageRequest | None = None
+    image: ImageRequest | None = None
     unplanned: bool = False
     dry_run: bool = False
     elsewhere: Topology | None = None
@@ -320,7 +319,7 @@ def _image(
     cluster = job.joined if over_ray or not options.environment else None
     if cluster is None:
         elsewhere = options.elsewhere is not None
-        return container_choice.imaged_on(
+        return container_image.imaged_on(
             options.image, host, engine, dry_run=dry_run, elsewhere=elsewhere, watch=watch
         )
     choice = options.image.choice(host[1], dry_run=dry_run, watch=watch) if options.image else None
@@ -336,7 +335,7 @@ def _image(
             )
     if choice is None:
         return None
-    return container_choice.ready_image(choice, host, engine, dry_run=dry_run, watch=watch)
+    return container_image.ready(choice, host, engine, dry_run=dry_run, watch=watch)
 
 
 def _version(image: ContainerEnvironment | None, found: Tools, kind: Kind, engine: EngineName) -> str | None:

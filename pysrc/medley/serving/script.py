@@ -13,6 +13,7 @@ from medley.command import AnnotatedCommand, Flag, Variable, merged
 from medley.engine import variables
 from medley.engine.flags import Argument, arguments, table, why
 from medley.engine.launch import ENGINES, Launch, Order
+from medley.environment import payload
 from medley.environment.toolkit import of_toolkit
 from medley.environment.tools import BARE, Tools
 from medley.errors import Problem, in_words
@@ -23,7 +24,7 @@ from medley.schema import EngineName, HostTable
 PLAN = "MEDLEY_PLAN"
 _MOST_BYTES = 1 << 20
 """Of a script: it goes to other hosts in one message."""
-_REPLICAS = Path(__file__).parents[1] / "environment" / "payload" / "replicas.py"
+_REPLICAS = payload.FOLDER / "replicas.py"
 _LAUNCHED = Flag(("--distributed-executor-backend",), "external_launcher", "torchrun starts the ranks")
 _LOGGED = Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "stdout is the script's own")
 

@@ -145,7 +145,7 @@ def _part(host: str, site: Topology, engine: EngineName) -> NodeSpec:
 
 
 def _gcs(head: str) -> str:
-    return f"{head}:{ports.RayPorts().gcs}"
+    return f"{head}:{ports.RayPorts.gcs}"
 
 
 def _serve(order: Order, layout: Layout, site: Topology, environment: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from medley.environment.payload import api_guard
 from medley.environment.payload.api_guard import Guard, Message, Policy, bounded, gives, is_loopback
-from medley.network import http_client
+from medley.network import tcp
 
 KEY = "sk-of-this-test"
 GIVEN = (b"authorization", f"Bearer {KEY}".encode())
@@ -213,7 +213,7 @@ def test_a_refusal_proves_that_the_server_knows_the_key_and_tells_nobody_more() 
     ],
 )
 def test_loopback(address: str, found: bool) -> None:  # noqa: FBT001 - of the table above
-    assert is_loopback(address) is http_client.is_loopback(address) is found
+    assert is_loopback(address) is tcp.is_loopback(address) is found
 
 
 def test_the_environment_says_it() -> None:

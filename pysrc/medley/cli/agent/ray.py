@@ -11,7 +11,8 @@ from medley.cluster import membership, ray_watch, self_command, units
 from medley.cluster.node import NodeSpec, part
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import AnnotatedCommand, Command, Variable
-from medley.environment import container_choice, tools
+from medley.environment import container_image, tools
+from medley.environment.container_image import ImageRequest
 from medley.environment.tools import BARE
 from medley.errors import Problem
 from medley.host import facts
@@ -30,10 +31,10 @@ def prepared(asked: Table, watch: Notes) -> NodeSpec:
     found = facts.facts(transcript.parse(asked["transcript"]))
     kind = kind_of(found, asked["kind"])
     dry, engine = bool(asked.get("dry")), asked["engine"]
-    image = None
-    if asked["image"]:
-        choice = container_choice.wanted_image(asked["image"]).choice(kind, dry_run=dry, watch=watch)
-        image = container_choice.ready_image(choice, (found, kind), engine, dry_run=dry, watch=watch)
+    wanted = None
+    if named := asked["image"]:
+        wanted = ImageRequest(named["image"], named["container"], named["nccl"], tuple(named["mounts"]))
+    image = container_image.imaged_on(wanted, (found, kind), engine, dry_run=dry, watch=watch)
     tool = BARE
     if image is None:
         tool = tools.ready(kind, asked["env"], engine=engine, joins=True, dry_run=dry, watch=watch)

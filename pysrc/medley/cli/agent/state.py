@@ -142,11 +142,11 @@ def answer_listen(asked: Table, _note: Note) -> Table:
     """At `address`. A Problem where another has Ray's ports, if Ray `starts` here."""
     while _open:
         _open.pop().close()
-    own, ports = asked["address"], RayPorts()
+    own = asked["address"]
     if asked["starts"]:
-        for port in (ports.gcs, *ports.of_raylet) if asked["head"] else ports.of_raylet:
+        for port in (RayPorts.gcs, *RayPorts.of_raylet) if asked["head"] else RayPorts.of_raylet:
             _require_free(own, port)
-    _open.extend((_of_workers(own, ports.last), socket.create_server((own, 0))))
+    _open.extend((_of_workers(own, RayPorts.last), socket.create_server((own, 0))))
     return {"ports": [server.getsockname()[1] for server in _open]}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from medley import json_shape, storage, transcript
 from medley.cluster import membership, ray_serving
 from medley.cluster.membership import Membership
-from medley.environment import container_image, engine_source
+from medley.environment import engine_source
 from medley.errors import Problem
 from medley.host import facts
 from medley.measurement.collective import Participant, Result
@@ -85,7 +85,7 @@ def run_all_reduce(
     progress: Progress,
 ) -> Result:
     """The result; whatever happens, no rank is left on any host."""
-    nccl = container_image.nccl(found.engine_environment())
+    nccl = found.engine_environment().nccl
     options = NetworkOptions(nccl=nccl or engine_source.nccl(ray_serving.engine(found, None)))
     task = {
         "nodes": [{key: node[key] for key in ("id", "address", "free")} for node in chosen],

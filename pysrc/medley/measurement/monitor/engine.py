@@ -124,7 +124,7 @@ def _ray() -> Ray | None:
     counts: dict[str, float] = {}
     if alive:
         with suppress(OSError, http.client.HTTPException):
-            status, text = _get_metrics(found.address, ports.RayPorts().metrics, {})
+            status, text = _get_metrics(found.address, ports.RayPorts.metrics, {})
             counts = ray.slots(text) if status == http.client.OK else {}
     free, taken = counts.get("AVAILABLE"), counts.get("USED")
     slots = free + taken if free is not None and taken is not None else None

@@ -10,7 +10,7 @@ from medley.network.fabric import findings, subnets, types
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, endpoint_candidates
 from medley.network.fabric.findings import idle_finding, idle_ports, rejections
 from medley.network.fabric.subnets import Shared, together_mbit
-from medley.network.fabric.transport import Carried, carried, muddles, over_cable, unmuddled
+from medley.network.fabric.transport import Carried, carried, muddles, unmuddled
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions, RejectedLink
 
 _ANYTHING = NetworkOptions()
@@ -20,7 +20,7 @@ _LOOPBACK_MTU = 65536
 def fabric(hosts: Mapping[str, Facts], options: NetworkOptions = _ANYTHING) -> Fabric:
     """Choose the fabric of these hosts; a Problem says what keeps them apart."""
     if options.joined and len(hosts) > 1:
-        return over_cable(hosts, options, lambda each: fabric(hosts, each))
+        return _over_cable(hosts, options)
     looked = {host: endpoint_candidates(host, hosts[host], options) for host in sorted(hosts)}
     group = Group(hosts, {host: each[0] for host, each in looked.items()}, options)
     unfit = tuple(one for host in looked for one in looked[host][1])
@@ -70,13 +70,8 @@ def _made(
 
 def _end(way: EndpointCandidate, data: Carried) -> Endpoint:
     carrying = data.ways[way.host]
-    end = Endpoint(
-        way.link.name,
-        str(way.ip),
-        data.pair_mbit or together_mbit(carrying),
-        way.link.mtu,
-        lanes=(way.link.name,),
-    )
+    mbit = data.pair_mbit or together_mbit(carrying)
+    end = Endpoint(way.link.name, str(way.ip), mbit, way.link.mtu, lanes=(way.link.name,))
     if not data.rdma:
         return replace(end, lanes=tuple(each.link.name for each in carrying))
     ports = {each.port.device: each.port for each in carrying if each.port}
@@ -157,4 +152,54 @@ def _alone(group: Group, unfit: tuple[RejectedLink, ...]) -> Fabric:
         ends=dict.fromkeys(group.ways, end),
         why=("one host alone needs no network",),
         rejected=tuple(sorted((*unfit, *rest), key=lambda one: (one.host, one.interface))),
+    )
+
+
+def _over_cable(hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
+    """Choose the fabric at the addresses that Ray knows, with RDMA elsewhere where that is faster.
+
+    Sockets stay where Ray is, because vLLM waits for a host at the address that Ray knows. RDMA needs sockets
+    only to set up its connections.
+    """
+    at = replace(options, link=options.joined, joined=None)
+    if options.transport == "tcp":
+        return fabric(hosts, at)
+    base = fabric(hosts, replace(at, transport=None))
+    if base.transport != "tcp":
+        return base
+    try:
+        cable = fabric(hosts, replace(options, joined=None, transport="rdma"))
+    except Problem:
+        return fabric(hosts, at)  # raises what keeps RDMA from this network, where it was asked for
+    hca = _hca(hosts, cable)
+    faster = all((cable.ends[host].mbit or 0) > (base.ends[host].mbit or 0) for host in hosts)
+    if hca and (faster or options.transport == "rdma"):
+        return _with_rdma(base, cable, hca)
+    return fabric(hosts, at)
+
+
+def _hca(hosts: Mapping[str, Facts], cable: Fabric) -> str | None:
+    """The ports of all hosts by name; None where a host would take the wrong one."""
+    every = sorted({port.named for end in cable.ends.values() for port in end.ports})
+    for host, facts in hosts.items():
+        own = {port.named for port in cable.ends[host].ports}
+        if {port.named for port in facts.rdma} & set(every) != own:
+            return None
+    return ",".join(every) or None
+
+
+def _with_rdma(base: Fabric, cable: Fabric, hca: str) -> Fabric:
+    ends = {
+        host: replace(end, mbit=cable.ends[host].mbit, ports=cable.ends[host].ports, gid_index=None)
+        for host, end in base.ends.items()
+    }
+    shared = ", ".join(cable.networks)
+    why = f"RDMA over {shared}, which these hosts share; Ray and sockets stay in {base.networks[0]}"
+    return replace(
+        cable,
+        ends=ends,
+        networks=(*base.networks[:1], *cable.networks),
+        hca=hca,
+        why=(why, *cable.why),
+        rejected=base.rejected,
     )

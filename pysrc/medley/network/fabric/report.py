@@ -41,7 +41,7 @@ def table(fabric: Fabric, hosts: Mapping[str, Facts]) -> dict[str, Any]:
     ends = {
         host: {
             **asdict(end),
-            "ports": [f"{port.device}:{port.port}" for port in end.ports],
+            "ports": [port.named for port in end.ports],
             "variables": [asdict(each) for each in of_host(fabric, host, hosts[host])],
         }
         for host, end in fabric.ends.items()
@@ -93,7 +93,7 @@ def _way_table(way: EndpointCandidate) -> dict[str, Any]:
         "network": str(way.network),
         "mbit": way.mbit or None,
         "mtu": way.link.mtu,
-        "port": f"{way.port.device}:{way.port.port}" if way.port else None,
+        "port": way.port.named if way.port else None,
         "gid_index": way.gid_index,
         "no_rdma": way.no_rdma or None,
     }

@@ -132,30 +132,22 @@ def crossed(found: list[Shared]) -> bool:
     return len(orders) > 1
 
 
-def cables(found: Mapping[str, Candidates], facts: Mapping[str, Facts]) -> dict[str, list[Shared]] | None:
-    """For each host the RDMA networks it shares with single other hosts; None unless every pair has one."""
-    cabled: dict[str, list[Shared]] = {host: [] for host in found}
-    for one, other in combinations(sorted(found), 2):
-        between = [
+def cables(found: Mapping[str, Candidates], facts: Mapping[str, Facts]) -> list[list[Shared]]:
+    """For each pair of hosts the RDMA networks that these two share; none unless every pair has one."""
+    pairs = [
+        [
             each
             for each in shared({one: found[one], other: found[other]})
             if each.rdma and each.wired and not muddled(each, facts)
         ]
-        if not between:
-            return None
-        for host in (one, other):
-            cabled[host] += between
-    return cabled
+        for one, other in combinations(found, 2)
+    ]
+    return pairs if all(pairs) else []
 
 
-def cable_mbit(cabled: Mapping[str, list[Shared]]) -> int:
+def cable_mbit(pairs: Iterable[list[Shared]]) -> int:
     """Of the slowest pair."""
-    pairs: dict[tuple[str, ...], list[Shared]] = {}
-    for each in {id(one): one for found in cabled.values() for one in found}.values():
-        pairs.setdefault(each.hosts, []).append(each)
-    return min(
-        together_mbit([each.ways[end] for each in found]) or 0 for found in pairs.values() for end in (0, 1)
-    )
+    return min(together_mbit([each.ways[end] for each in found]) or 0 for found in pairs for end in (0, 1))
 
 
 def together_mbit(carrying: Collection[EndpointCandidate]) -> int | None:

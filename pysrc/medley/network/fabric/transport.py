@@ -1,15 +1,10 @@
-"""Choose RDMA and its ports where every host can, else TCP.
+"""Choose RDMA and its ports where every host can, else TCP."""
 
-Sockets stay where Ray is, because vLLM waits for a host at the address that Ray knows. RDMA needs sockets
-only to set up its connections.
-"""
-
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import combinations
 
 from medley.errors import Finding, Problem
-from medley.host.facts import Facts
 from medley.network.fabric import findings, types
 from medley.network.fabric.endpoints import Candidates, Group
 from medley.network.fabric.subnets import (
@@ -22,7 +17,7 @@ from medley.network.fabric.subnets import (
     of_twins,
     rails,
 )
-from medley.network.fabric.types import Fabric, NetworkOptions, speed_text
+from medley.network.fabric.types import speed_text
 
 
 @dataclass(frozen=True)
@@ -47,23 +42,22 @@ def carried(best: Shared, others: list[Shared], group: Group) -> Carried:
     if silent := [host for host in sorted(group.hosts) if not types.nccl_speaks(group.hosts[host])]:
         return _tcp(best, others, f"TCP: no GPU on {', '.join(silent)}, and Gloo speaks nothing else")
     ring = _ring(best, group)
-    if ring and ring.rdma:
+    if isinstance(ring, Carried):
         return ring
-    extra = ring.findings if ring else ()
     if group.options.transport == "tcp":
         return _tcp(best, others, "TCP: you asked for it")
     if best.rdma:
         return _rdma(best, others, group.options.nccl)
     each = [f"{way.host}: {way.no_rdma}" for way in best.ways if way.port is None]
     lacking = "; ".join(each) or "some hosts have InfiniBand there, others RoCE"
-    lacking = ring.findings[0].what if ring else lacking
+    lacking = ring.what if ring else lacking
     if group.options.transport == "rdma":
         raise Problem(
             f"not every host can do RDMA in {best.network}",
             cause=lacking,
             fix="rdma link; ibv_devinfo -v on these hosts; or let all use TCP: --transport tcp",
         )
-    return _tcp(best, others, f"TCP on all hosts: {lacking}", extra)
+    return _tcp(best, others, f"TCP on all hosts: {lacking}", (ring,) if ring else ())
 
 
 def _rdma(best: Shared, others: list[Shared], version: tuple[int, ...]) -> Carried:
@@ -83,25 +77,26 @@ def _tcp(best: Shared, others: list[Shared], why: str, noted: tuple[Finding, ...
     return Carried(rdma=False, ways=ways, why=(why,), findings=noted)
 
 
-def _ring(best: Shared, group: Group) -> Carried | None:
-    """RDMA over a cable for each pair, where that beats the network that all share; else None."""
+def _ring(best: Shared, group: Group) -> Carried | Finding | None:
+    """RDMA over a cable for each pair where that beats the network that all share, or why it cannot be."""
     options = group.options
     if len(group.hosts) < 3 or options.transport == "tcp" or options.link is not None:  # noqa: PLR2004 - no pair
         return None
-    cabled = cables(group.ways, group.hosts)
-    mbit = cable_mbit(cabled) if cabled else 0
-    if cabled is None or mbit <= best.mbit:
+    pairs = cables(group.ways, group.hosts)
+    mbit = cable_mbit(pairs) if pairs else 0
+    if mbit <= best.mbit:
         return None
     if options.nccl < types.SUBNET_AWARE:
         finding = findings.old_for_ring(options.nccl, mbit)
         if options.transport == "rdma" and not best.rdma:
             raise Problem(finding.what, cause=finding.cause, fix=finding.fix)
-        return Carried(rdma=False, ways={}, why=(), findings=(finding,))
-    bits = _subnet_bits([one for networks in cabled.values() for one in networks])
+        return finding
+    networks = [one for between in pairs for one in between]
+    bits = _subnet_bits(networks)
     if bits is None:
         return None
     ways = {}
-    for host, networks in cabled.items():
+    for host in group.ways:
         own = {way.link.name: way for one in networks for way in one.ways if way.host == host}
         in_order = sorted(own.values(), key=lambda way: ((way.port and way.port.pci) or "", way.link.name))
         ways[host] = tuple(in_order)
@@ -113,7 +108,7 @@ def _subnet_bits(networks: list[Shared]) -> int | None:
     """NCCL compares addresses by one prefix length, 24 unless told: it must tell the cables apart."""
     bits: int
     for bits in (24, *range(31, 0, -1)):
-        masks = [{int(way.ip) >> (32 - bits) for way in one.ways} for one in set(networks)]
+        masks = [{int(way.ip) >> (32 - bits) for way in one.ways} for one in networks]
         whole = all(len(mask) == 1 for mask in masks)
         if whole and not any(one & other for one, other in combinations(masks, 2)):
             return bits
@@ -143,50 +138,3 @@ def muddles(found: list[Shared], group: Group) -> Iterator[Finding]:
         for first, second in muddled(one, group.hosts):
             apart = [to for mate in one.ways for to in of_twins(mate, group)]
             yield findings.one_subnet(first, second, min(apart, default=None), taken)
-
-
-Find = Callable[[NetworkOptions], Fabric]
-
-
-def over_cable(hosts: Mapping[str, Facts], options: NetworkOptions, find: Find) -> Fabric:
-    """Choose the fabric at the addresses that Ray knows, with RDMA elsewhere where that is faster."""
-    at = replace(options, link=options.joined, joined=None)
-    if options.transport == "tcp":
-        return find(at)
-    base = find(replace(at, transport=None))
-    if base.transport != "tcp":
-        return base
-    try:
-        cable = find(replace(options, joined=None, transport="rdma"))
-    except Problem:
-        return find(at)  # raises what keeps RDMA from this network, where it was asked for
-    hca = _hca(hosts, cable)
-    faster = all((cable.ends[host].mbit or 0) > (base.ends[host].mbit or 0) for host in hosts)
-    return _made(base, cable, hca) if hca and (faster or options.transport == "rdma") else find(at)
-
-
-def _hca(hosts: Mapping[str, Facts], cable: Fabric) -> str | None:
-    """The ports of all hosts by name; None where a host would take the wrong one."""
-    every = sorted({port.named for end in cable.ends.values() for port in end.ports})
-    for host, facts in hosts.items():
-        own = {port.named for port in cable.ends[host].ports}
-        if {port.named for port in facts.rdma} & set(every) != own:
-            return None
-    return ",".join(every) or None
-
-
-def _made(base: Fabric, cable: Fabric, hca: str) -> Fabric:
-    ends = {
-        host: replace(end, mbit=cable.ends[host].mbit, ports=cable.ends[host].ports, gid_index=None)
-        for host, end in base.ends.items()
-    }
-    shared = ", ".join(cable.networks)
-    why = f"RDMA over {shared}, which these hosts share; Ray and sockets stay in {base.networks[0]}"
-    return replace(
-        cable,
-        ends=ends,
-        networks=(*base.networks[:1], *cable.networks),
-        hca=hca,
-        why=(why, *cable.why),
-        rejected=base.rejected,
-    )

@@ -53,11 +53,8 @@ def of_group(fabric: Fabric, hosts: Mapping[str, Facts]) -> Iterator[Variable]:
         yield Variable("NCCL_IB_DISABLE", "1", f"one transport for all ranks; {reason}")
         yield from _careful(hosts)
         return
-    yield Variable(
-        "NCCL_NET",
-        "IB",
-        "a host that cannot load libibverbs is to stop, not to fall to TCP alone (NCCL >= 2.10)",
-    )
+    why = "a host that cannot load libibverbs is to stop, not to fall to TCP alone (NCCL >= 2.10)"
+    yield Variable("NCCL_NET", "IB", why)
     if fabric.hca:
         why = "the ports of all these hosts, of which each takes its own; = for exact names"
         yield Variable("NCCL_IB_HCA", f"={fabric.hca}", why, everywhere=True)
@@ -106,9 +103,8 @@ def _of_nccl(fabric: Fabric, end: Endpoint) -> Iterator[Variable]:
 
 def _rails(fabric: Fabric) -> Iterator[Variable]:
     if any(len(end.ports) > 1 for end in fabric.ends.values()):
-        yield Variable(
-            "NCCL_IB_MERGE_NICS", "1", "ports that lead to the same hosts may be one (NCCL >= 2.20)"
-        )
+        why = "ports that lead to the same hosts may be one (NCCL >= 2.20)"
+        yield Variable("NCCL_IB_MERGE_NICS", "1", why)
         why = "each port has a subnet of its own: what leaves by the first must arrive at the first"
         yield Variable("NCCL_CROSS_NIC", "0", why)
 
@@ -117,10 +113,8 @@ def _ring(fabric: Fabric) -> Iterator[Variable]:
     needs = f"NCCL >= {types.AWARE_TEXT}"
     yield Variable("NCCL_IB_SUBNET_AWARE_ROUTING", "1", f"each cable leads to one host alone ({needs})")
     if fabric.subnet_bits not in {None, 24}:
-        bits = str(fabric.subnet_bits)
-        yield Variable(
-            "NCCL_IB_SUBNET_PREFIX_LEN", bits, f"the cables' subnets differ in these bits ({needs})"
-        )
+        why = f"the cables' subnets differ in these bits ({needs})"
+        yield Variable("NCCL_IB_SUBNET_PREFIX_LEN", str(fabric.subnet_bits), why)
     yield Variable("NCCL_IB_MERGE_NICS", "0", "ports of one card lead to different hosts (NCCL >= 2.20)")
     yield Variable("NCCL_CROSS_NIC", "1", "what comes in by one cable goes out by the other")
     yield Variable("NCCL_NET_PLUGIN", "none", "a plugin's own transport knows nothing of subnets")
