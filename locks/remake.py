@@ -77,12 +77,18 @@ def main() -> None:
 
 
 def remade(name: str, lock: Lock, kept: Iterable[str]) -> str:
-    """The text of a lock, its versions constrained to `kept`."""
+    """The text of a lock; of `kept`, the versions that still fit stay."""
+    kept = list(kept)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         elsewhere = [_stub(folder, build) for build in lock.elsewhere]
-        (folder / "pyproject.toml").write_text(_project(name, lock, kept, elsewhere), encoding="utf-8")
-        _uv(folder, "lock")
+        ours = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+        asked = ours["project"]["dependencies"] if lock.project else _lines(HERE / f"{name}.in")
+        # uv keeps the versions of a uv.lock where they fit, so the old pins become one first.
+        for wanted in ([kept] if kept else []) + [asked]:
+            text = _project(name, lock, wanted, ours, elsewhere)
+            (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+            _uv(folder, "lock")
         resolved = tomllib.loads((folder / "uv.lock").read_text(encoding="utf-8"))
         groups = [word for group in lock.groups for word in ("--group", group)]
         shape = ("--format", "requirements-txt", "--no-annotate", "--no-header", "--no-emit-project")
@@ -92,12 +98,12 @@ def remade(name: str, lock: Lock, kept: Iterable[str]) -> str:
     return header + "".join(slim(exported, hashes(resolved, lock)))
 
 
-def _project(name: str, lock: Lock, kept: Iterable[str], elsewhere: Iterable[str]) -> str:
+def _project(
+    name: str, lock: Lock, asked: list[str], ours: Mapping[str, Any], elsewhere: Iterable[str]
+) -> str:
     """The pyproject.toml of a throw-away project that asks for what the lock holds."""
-    ours = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    asked, groups = _lines(HERE / f"{name}.in"), ""
+    groups = ""
     if lock.project:
-        asked = ours["project"]["dependencies"]
         groups = "".join(
             f"{group} = {_inline(wanted)}\n" for group, wanted in ours["dependency-groups"].items()
         )
@@ -114,7 +120,6 @@ dependencies = {asked}
 package = false
 environments = {[_conjunction(lock, machine) for machine in lock.machines]}
 find-links = {list(elsewhere)}
-constraint-dependencies = {list(kept)}
 override-dependencies = {_lines(HERE / f"{name}.overrides")}
 """
 
@@ -178,7 +183,7 @@ def _uv(folder: Path, *words: str) -> str:
         command, cwd=folder, env=own | kept | nobody, capture_output=True, text=True, check=False
     )
     if said.returncode:
-        sys.exit(f"uv {words[0]} failed:\n{said.stderr}(another set of versions may fit: --upgrade)")
+        sys.exit(f"uv {words[0]} failed:\n{said.stderr}")
     return said.stdout
 
 

@@ -1,22 +1,19 @@
 """What is printed for a model is what the engine's own parser takes: no flag that is gone or ambiguous."""
 
-import json
-from pathlib import Path
-
 import pytest
 
-from medley import config, process
-from medley.command import UNSET, Command
+from medley import config
 from medley.environment import virtualenv
 from medley.errors import Problem
 from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions
+from medley.progress import SILENT
 from medley.schema import EngineName
+from medley.serving.engine_release import parse
 from tests.planner.test_placement import site
 from tests.serving.test_steps import recipe
 
 pytestmark = pytest.mark.engine
-SCRIPT = Path(__file__).parent / "parse.py"
 ENVIRONMENTS: dict[EngineName, str] = {"vllm": "vllm-cpu", "sglang": "sglang-cpu"}
 ON = (
     ("spark", PlacementOptions(concurrency=4, context=8192, kv_type="fp8")),
@@ -50,10 +47,10 @@ def wanted_by(wanted: PlacementOptions, engine: EngineName) -> PlacementOptions:
 
 
 @pytest.mark.parametrize("engine", ENVIRONMENTS)
-def test_every_command_parses(engine: EngineName, tmp_path: Path) -> None:
+def test_every_command_parses(engine: EngineName) -> None:
     made = commands(engine)
     assert len(made) >= 40
-    said = parsed(engine, [*made, ["/m", "--swap-space", "0"], ["/m", "--kv-cache-dtype", "fp7"]], tmp_path)
+    said = parsed(engine, [*made, ["/m", "--swap-space", "0"], ["/m", "--kv-cache-dtype", "fp7"]])
     *errors, gone, invalid = said
     assert gone is not None, "a parser that takes anything says nothing"
     assert invalid is not None
@@ -61,16 +58,8 @@ def test_every_command_parses(engine: EngineName, tmp_path: Path) -> None:
     assert not wrong
 
 
-def parsed(engine: EngineName, made: list[list[str]], folder: Path) -> list[str | None]:
-    file = folder / "commands.json"
+def parsed(engine: EngineName, made: list[list[str]]) -> list[str | None]:
     if engine == "sglang":
         made = [["--model-path", *words] for words in made]
-    file.write_text(json.dumps(made))
-    environment = virtualenv.ready(ENVIRONMENTS[engine])
-    env = {"SGLANG_USE_CPU_ENGINE": "1"} if engine == "sglang" else {}
-    command = Command((str(environment.python), str(SCRIPT), engine, str(file)), env, UNSET)
-    lines: list[str] = []
-    finished = process.run(command, limit_s=180, on_line=lines.append)
-    assert finished.status == 0, lines[-20:]
-    answers: list[str | None] = json.loads(next(line for line in reversed(lines) if line.startswith("[")))
-    return answers
+    name = ENVIRONMENTS[engine]
+    return parse(virtualenv.ready(name), config.recipes()[name], made, watch=SILENT)[1]

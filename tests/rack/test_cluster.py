@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from medley.command import Command
+from medley.serving.engine_release import PROMPTS
 from tests.rack.cluster import MEDLEY, Served, cluster, medley, served
 from tests.rack.conftest import Alone, Up
 from tests.rack.host import Host
 from tests.rack.patience import within
-from tests.rack.tokens import MODEL, PROMPTS, Answer, asked, bring, spoil
+from tests.rack.tokens import MODEL, Answer, asked, bring, spoil
 
 pytestmark = pytest.mark.rack
 

@@ -4,10 +4,11 @@ import time
 
 import pytest
 
+from medley.serving.engine_release import PROMPTS, TOKENS
 from tests.rack.conftest import Alone, Up
 from tests.rack.matrix import CELLS, Cell, Matrix, Running, rows
 from tests.rack.patience import within
-from tests.rack.tokens import CLEAR_NATS, PROMPTS, TOKENS, asked
+from tests.rack.tokens import CLEAR_NATS, asked
 
 pytestmark = pytest.mark.rack
 LOSS_LIMIT_S = 30

@@ -7,22 +7,11 @@ from dataclasses import dataclass
 from medley import config
 from medley.model import demo
 from medley.schema import Made
+from medley.serving.engine_release import PROMPTS, TOKENS
 from tests.rack.host import Host
 
 MODEL = "/tmp/home/model"
-# Those of many whose 32 greedy tokens are the most decided: the second choice is never nearer than this.
-PROMPTS = (
-    "seven north question The wire",
-    "layer green bread switch stone",
-    "The wire RTX",
-    "slow The wire",
-    "stone zu debe RTX fast The wire",
-    "memory green",
-    "A model seven",
-    "cuju desk Two hosts A model",
-)
 CLEAR_NATS = 0.02  # rounding in float32 moves a logprob by some 0.00001
-TOKENS = 32
 ASK = f"""
 import json, urllib.request
 body = {{"model": "{MODEL}", "prompt": {list(PROMPTS)!r}, "max_tokens": {TOKENS}, "temperature": 0,

@@ -242,21 +242,21 @@ def test_sglang_over_ray_is_started_rank_by_rank() -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "ring"),
+    ("engine", "nccl", "ring"),
     [
-        pytest.param("sglang", True, id="SGLang's lock has an NCCL that asks which cable leads where"),
-        pytest.param("vllm", False, id="vLLM's has an older one"),
+        pytest.param("sglang", None, True, id="SGLang's lock has an NCCL that asks which cable leads where"),
+        pytest.param("vllm", None, True, id="vLLM's too"),
+        pytest.param("vllm", (2, 29, 7), False, id="an older one does not"),
     ],
 )
 def test_a_ring_of_cables_is_used_where_the_nccl_of_the_engine_knows_it(
-    engine: EngineName, ring: object
+    engine: EngineName, nccl: tuple[int, ...] | None, ring: object
 ) -> None:
     hosts = {name: recorded(name) for name in RING}
     on = Topology({name: (found, kind_of(found)) for name, found in hosts.items()})
     wanted = PlacementOptions(engine=engine, sizes=Sizes(1, 3, 1))
-    *_, serve = recipe(
-        "qwen3-8b", alternatives.with_engine_sources(on, wanted, engine_source.EngineRequest()), wanted
-    )
+    on = alternatives.with_engine_sources(on, wanted, engine_source.EngineRequest())
+    *_, serve = recipe("qwen3-8b", replace(on, nccl=nccl) if nccl else on, wanted)
     assert (serve.starts.command.env.get("NCCL_IB_SUBNET_AWARE_ROUTING") == "1") is ring
 
 

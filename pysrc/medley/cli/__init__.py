@@ -21,6 +21,7 @@ VERBS = {
     "env check": "Prove an engine environment: its imports, and a real kernel on each GPU, or on the CPU.",
     "env clean": "Remove engine environments whose lock has changed, and what killed builds left.",
     "env lock": "Make a lock of your own, for this machine, where none of medley's fits.",
+    "env raise": "Raise a lock to a new release of its engine, proven on this host first.",
     "plan": "Say where a model would lie, whether it fits, and how fast it should be; start nothing.",
     "serve": "Serve a model with an OpenAI-style API, on this host or over its cluster, until Ctrl-C.",
     "ask": "Send one chat message to a running server and stream the answer.",
@@ -71,6 +72,7 @@ _MODULES = {
     **dict.fromkeys(("ask", "stop", "logs"), "server"),
     **dict.fromkeys(("ray-head", "ray-worker", "ray-stop", "join"), "ray"),
     **dict.fromkeys(("status", "up", "down"), "cluster"),
+    "env raise": "env_raise",
     **dict.fromkeys(("link setup", "link watch"), "link_setup"),
 }
 """The modules of verbs that have none of their own."""

@@ -1,0 +1,67 @@
+"""`medley env raise`."""
+
+from collections.abc import Iterator
+
+from medley.cli import Verb, flag
+from medley.cli.output import print_result
+from medley.cli.progress import watch
+from medley.environment import relock
+from medley.environment.relock import Release
+from medley.serving import engine_release
+from medley.serving.engine_release import Proof
+
+
+class EnvRaiseVerb(Verb):
+    USAGE = "    {progname} [SWITCHES] NAME [VERSION]\n"
+    DESCRIPTION_MORE = """
+It resolves the lock NAME of this clone for VERSION, or for the newest release on the index, and moves as few
+other versions as it can. Then it builds the environment, has the release's own parser take every command
+that medley makes, and where the engine runs on this host compares the demo model's tokens with those of the
+release before. The lock changes only when all of that is right; the old environment stays.
+
+Examples:
+    medley env raise vllm-cuda
+    medley env raise vllm-cpu 0.32.0
+    medley env raise vllm-cuda --dry-run
+"""
+    dry_run: bool = flag("--dry-run", "only resolve, and print which versions would change")
+    as_json: bool = flag("--json", "print one JSON object")
+
+    def main(self, name: str, version: str = "") -> None:
+        if self.dry_run:
+            release = relock.resolve(name, version or None, watch=watch())
+            print_result(_versions(release), _version_lines(release), as_json=self.as_json)
+            return
+        proof = engine_release.raise_lock(name, version or None, watch=watch())
+        table = _versions(proof.release) | {
+            "path": str(proof.environment),
+            "gone": proof.gone,
+            "new": proof.new,
+            "commands": proof.commands,
+            "ran": proof.ran,
+            "back": _back(proof.release),
+        }
+        print_result(table, _proof_lines(proof), as_json=self.as_json)
+
+
+def _versions(release: Release) -> dict[str, object]:
+    return {"name": release.name, "from": release.old, "to": release.new, "versions": release.changed()}
+
+
+def _version_lines(release: Release) -> Iterator[str]:
+    for package, (old, new) in release.changed().items():
+        yield f"{package:<28} {old or 'none'} → {new or 'none'}"
+
+
+def _proof_lines(proof: Proof) -> Iterator[str]:
+    yield from _version_lines(proof.release)
+    yield f"flags gone   {' '.join(proof.gone) or 'none'}"
+    yield f"flags new    {' '.join(proof.new) or 'none'}"
+    yield f"parser       takes all {proof.commands} commands of medley's"
+    yield f"served       {proof.ran}"
+    yield f"environment  {proof.environment}"
+    yield f"To go back: {_back(proof.release)}"
+
+
+def _back(release: Release) -> str:
+    return f"git checkout {' '.join(str(path) for path in release.before)}"

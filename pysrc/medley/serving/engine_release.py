@@ -1,0 +1,202 @@
+"""Raise a lock to another release of its engine, proven as far as this host can (`medley env raise`)."""
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from medley import config, json_shape, process
+from medley.cluster.self_command import own_command
+from medley.command import UNSET, Command
+from medley.engine import Serving
+from medley.engine.launch import ENGINES
+from medley.environment import relock, toolkit, verify, virtualenv
+from medley.environment.payload import FOLDER
+from medley.environment.relock import Release
+from medley.environment.toolkit import with_libcuda
+from medley.environment.virtualenv import Environment
+from medley.errors import Problem
+from medley.host.kind import recognise
+from medley.planner.plan import Nodes, Plan
+from medley.progress import Progress
+from medley.schema import EngineName, Recipe
+
+PROMPTS = (
+    "seven north question The wire",
+    "layer green bread switch stone",
+    "The wire RTX",
+    "slow The wire",
+    "stone zu debe RTX fast The wire",
+    "memory green",
+    "A model seven",
+    "cuju desk Two hosts A model",
+)
+"""Of many prompts to the demo model, those whose 32 greedy tokens are the most decided."""
+TOKENS = 32
+_PARSE_LIMIT_S = 300
+_BATCH_LIMIT_S = 1800
+# Plans of every sort that a launch can make: one rank, a pipeline, tensor and expert parallel, replicas.
+_PLANS = (
+    Plan(),
+    Plan(eager=True, sequences=4),
+    Plan(eager=True, stages=2, partition="1,1", launcher="ray", places=("10.0.0.1", "10.0.0.2")),
+    Plan(tensor_parallel=2, launcher="ray", places=("10.0.0.1", "10.0.0.2")),
+    Plan(tensor_parallel=2, expert_parallel=True, launcher="mp", nodes=Nodes(2, 1, "10.0.0.1", 24011)),
+    Plan(replicas=2, launcher="mp", nodes=Nodes(2, 0, "10.0.0.1", 24011)),
+    Plan(kv_cache_bytes=1 << 30, kv_type="fp8", context=8192, sequences=8, batch_tokens=2048),
+    Plan(memory_utilization=0.9, static_share=0.8, kv_cache_tokens=4096),
+)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a release changes, and what was shown on this host."""
+
+    release: Release
+    environment: Path
+    gone: tuple[str, ...]
+    """Flags that the old release knew."""
+    new: tuple[str, ...]
+    commands: int
+    """Commands of medley's that the new release's parser takes."""
+    ran: str
+    """How the tokens compare, or why nothing was run."""
+
+
+def raise_lock(name: str, version: str | None, *, watch: Progress) -> Proof:
+    """Write the lock for the release once it is proven; a Problem leaves the files as they were.
+
+    The old environment stays, so that the old files are all it takes to go back.
+    """
+    release = relock.resolve(name, version, watch=watch)
+    recipe = config.recipes()[name]
+    _, here = recognise()
+    runs = recipe.device in {"cpu", here.host.device}
+    chain = with_libcuda(toolkit.find(here.name, watch=watch), here.host)
+    asked = commands(recipe.engine)
+
+    def built() -> Environment:
+        return virtualenv.ready(name, chain, driver=here.host.driver, watch=watch)
+
+    known, _ = parse(built(), recipe, (), watch=watch)
+    before = tokens(name, watch=watch) if runs else ()
+    with release.written():
+        made = built()
+        if runs and (wrong := verify.problem(verify.prove(made, chain, watch), name)):
+            raise wrong
+        knows, errors = parse(made, recipe, asked, watch=watch)
+        _require_parsed(release, errors, asked)
+        ran = f"not run: this host has no {recipe.device} device"
+        if runs:
+            _require_same(release, before, tokens(name, watch=watch))
+            ran = f"the tokens of {release.old}: {len(PROMPTS)} prompts of {TOKENS} greedy tokens in float32"
+    gone, new = sorted({*known} - {*knows}), sorted({*knows} - {*known})
+    return Proof(release, made.path, tuple(gone), tuple(new), len(asked), ran)
+
+
+def commands(engine: EngineName) -> list[list[str]]:
+    """The words after `serve` for every model on every kind of host, in plans of every sort."""
+    speaks = ENGINES[engine]
+    kinds = [host for host in config.hosts().values() if engine in host.environments]
+    found = []
+    for (name, model), plan, host in product(config.models().items(), _PLANS, kinds):
+        serving = Serving("/m", name)
+        flags = speaks.flags(serving, plan, host, model)
+        words = [word for flag in flags for word in flag.argv()]
+        found.append([*(("--model-path",) if engine == "sglang" else ()), "/m", *words])
+    return [list(words) for words in dict.fromkeys(map(tuple, found))]
+
+
+def parse(
+    environment: Environment, recipe: Recipe, asked: Sequence[Sequence[str]], *, watch: Progress
+) -> tuple[list[str], list[str | None]]:
+    """The flags that the environment's engine knows, and its parser's error for each command, or None."""
+    with (
+        tempfile.TemporaryDirectory(prefix="medley-raise-") as scratch,
+        watch.stage(f"ask the parser of {environment.path.name}"),
+    ):
+        file = Path(scratch) / "commands.json"
+        file.write_text(json.dumps([list(words) for words in asked]), encoding="utf-8")
+        env = {"SGLANG_USE_CPU_ENGINE": "1"} if (recipe.engine, recipe.device) == ("sglang", "cpu") else {}
+        argv = (str(environment.python), str(FOLDER / "parse_flags.py"), recipe.engine, str(file))
+        lines: list[str] = []  # all of them: the answer is a long line
+        finished = process.run(Command(argv, env, UNSET), limit_s=_PARSE_LIMIT_S, on_line=lines.append)
+    table = json_shape.last_table(lines)
+    if finished.status or table is None:
+        raise Problem(
+            f"the parser of {environment.path.name} cannot be asked",
+            cause="\n".join(lines[-6:]) or f"its Python ended with {finished.status}",
+            fix="the release moved it: mend pysrc/medley/environment/payload/parse_flags.py",
+        )
+    return table["flags"], table["errors"]
+
+
+def tokens(name: str, *, watch: Progress) -> tuple[Mapping[str, Any], ...]:
+    """The demo model's greedy answers to the prompts from the environment `name`: a choice for each."""
+    with (
+        tempfile.TemporaryDirectory(prefix="medley-raise-") as scratch,
+        watch.stage(f"serve demo with {name}"),
+    ):
+        asked, answers = Path(scratch) / "in.jsonl", Path(scratch) / "out.jsonl"
+        asked.write_text("".join(map(_request, range(len(PROMPTS)))), encoding="utf-8")
+        words = ("batch", "demo", str(asked), str(answers), "--hosts", "1", "--env", name)
+        command = Command((*own_command(), *words, "--", "--dtype=float32"))
+        finished = process.run(command, limit_s=_BATCH_LIMIT_S, on_line=watch.line)
+        lines = answers.read_text(encoding="utf-8").splitlines() if answers.exists() else []
+    found = {entry["custom_id"]: entry["response"]["body"]["choices"][0] for entry in map(json.loads, lines)}
+    if finished.status or len(found) != len(PROMPTS):
+        raise Problem(
+            f"{name} does not serve the demo model",
+            cause="\n".join(finished.lines[-6:]) or f"it ended with {finished.status}",
+            fix=f"medley serve demo --env {name}",
+        )
+    return tuple(found[str(number)] for number in range(len(PROMPTS)))
+
+
+def _request(number: int) -> str:
+    ask = {"max_tokens": TOKENS, "temperature": 0, "logprobs": 2}
+    body = {"model": "demo", "prompt": PROMPTS[number], **ask}
+    return json.dumps({"custom_id": str(number), "url": "/v1/completions", "body": body}) + "\n"
+
+
+def _require_parsed(release: Release, errors: Sequence[str | None], asked: Sequence[Sequence[str]]) -> None:
+    wrong = {error: words for error, words in zip(errors, asked, strict=True) if error}
+    if wrong:
+        shown = [f"{error}   # {' '.join(words)}" for error, words in list(wrong.items())[:4]]
+        raise Problem(
+            f"{release.distribution} {release.new} does not take medley's flags; {release.name} is as it was",
+            cause="\n".join(shown),
+            fix=f"mend pysrc/medley/engine/ or models/, then: medley env raise {release.name} {release.new}",
+        )
+
+
+def _require_same(
+    release: Release, before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+) -> None:
+    different = [
+        (prompt, old, new)
+        for prompt, old, new in zip(PROMPTS, before, after, strict=True)
+        if old["text"] != new["text"]
+    ]
+    if not different:
+        return
+    prompt, old, new = different[0]
+    margin = min(_margins([each for _, each, _ in different]), default=0.0)
+    raise Problem(
+        f"{release.distribution} {release.new} gives other tokens; {release.name} is as it was",
+        cause=f"{len(different)} of {len(PROMPTS)} prompts: {prompt!r} gave {old['text']!r},\n"
+        f"now {new['text']!r};\n"
+        f"the old release's nearest second choice is {margin:.4f} nats away, and rounding moves 0.00001",
+        fix=f"compare the two releases by hand; then change locks/ by: python locks/remake.py {release.name}",
+    )
+
+
+def _margins(choices: Sequence[Mapping[str, Any]]) -> Iterator[float]:
+    """The distance from the first to the second choice of each token, in nats."""
+    for choice in choices:
+        for top in choice["logprobs"]["top_logprobs"]:
+            first, second, *_ = sorted(top.values(), reverse=True)
+            yield first - second
