@@ -50,6 +50,7 @@ in
     link = "Show, measure, set up or watch the wire between hosts";
     service = "Have systemd start a head, a worker or a server with the host";
     ports = "What medley's things listen on, and what closes it to all but the cluster";
+    models = "List the known models, and how each would do on these hosts";
     plan = "Say where a model would lie, whether it fits, and how fast it should be";
     init = "Write cluster.toml out of the hosts that are there";
     up = "Bring up the cluster that cluster.toml names";

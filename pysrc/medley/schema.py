@@ -210,6 +210,10 @@ class Model(StrictTable):
     title: str
     repository: Annotated[str, Field(pattern=REPOSITORY)] | None = None
     """ORG/NAME on the model hub."""
+    aliases: tuple[str, ...] = ()
+    """Other names of it, which may be typed for NAME."""
+    license: str | None = None
+    """As the hub names it: apache-2.0, mit, or another's own."""
     made: Made | None = None
     shape: Shape | None = None
     tool_parser: ToolParser | None = None

@@ -42,15 +42,21 @@ def test_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.name, found.target, found.local) == ("mine", str(tmp_path / "mine"), True)
 
 
+@pytest.mark.parametrize("word", ["large", "LARGE", "Llama-Large", "LLAMA-LARGE"])
+def test_a_table_by_an_alias_or_in_other_letters(word: str, tmp_path: Path) -> None:
+    models = {"llama-large": MODELS["llama-3.3-70b-instruct"].model_copy(update={"aliases": ("large",)})}
+    assert weights(word, models, tmp_path).name == "llama-large"
+
+
 @pytest.mark.parametrize(
     ("word", "fix"),
     [
         pytest.param("dem", "medley serve demo", id="nearly"),
-        pytest.param("zzz", "medley serve demo", id="nothing like it"),
+        pytest.param("zzz", "medley models", id="nothing like it"),
         pytest.param("Qwen3-4B", "medley serve qwen3-4b-instruct-2507", id="the beginning of a name"),
         pytest.param("gpt-oss-20", "medley serve gpt-oss-20b", id="but for a letter"),
         pytest.param("lama", "medley serve llama-3.1-8b-instruct", id="like the beginning of a name"),
-        pytest.param("a/b/c", "medley serve", id="too deep for the hub"),
+        pytest.param("a/b/c", "medley models", id="too deep for the hub"),
     ],
 )
 def test_what_is_no_model_is_a_problem(word: str, fix: str, tmp_path: Path) -> None:

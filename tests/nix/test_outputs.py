@@ -32,6 +32,7 @@ VERBS = {
         "init",
         "link",
         "logs",
+        "models",
         "plan",
         "ports",
         "pull",

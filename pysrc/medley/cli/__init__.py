@@ -22,6 +22,7 @@ VERBS = {
     "env clean": "Remove engine environments whose lock has changed, and what killed builds left.",
     "env lock": "Make a lock of your own, for this machine, where none of medley's fits.",
     "env raise": "Raise a lock to a new release of its engine, proven on this host first.",
+    "models": "List the known models: size, license, and how each would do on these hosts.",
     "plan": "Say where a model would lie, whether it fits, and how fast it should be; start nothing.",
     "serve": "Serve a model with an OpenAI-style API, on this host or over its cluster, until Ctrl-C.",
     "ask": "Send one chat message to a running server and stream the answer.",

@@ -35,6 +35,7 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
     A known model that medley makes itself lies below `cache`. Raises a Problem for anything else, whose fix
     is what was `typed`, with a model that there is.
     """
+    word = _table_name(word, models)
     if model := models.get(word):
         # One that medley makes is named by what it is made of: a table that has changed is another model.
         made = model.made and cache / "models" / f"{word}-{demo.digest(model.made)}"
@@ -61,9 +62,20 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
     near = _near(word.lower(), models)
     raise Problem(
         f"there is no model {word!r}",
-        cause=f"it is no folder and no ORG/NAME of the hub; known names: {', '.join(sorted(models))}",
-        fix=shlex.join(renamed(typed or ("medley", "serve", word), word, near or "demo")),
+        cause=f"it is no folder, no ORG/NAME of the hub, and none of the {len(models)} models medley knows",
+        fix="medley models"
+        if near is None
+        else shlex.join(renamed(typed or ("medley", "serve", word), word, near)),
     )
+
+
+def _table_name(word: str, models: Mapping[str, Model]) -> str:
+    """The name of the table that `word` names in other letters or by an alias; else `word` itself."""
+    if word in models or "/" in word or Path(word).exists():
+        return word
+    small = word.lower()
+    aliased = (name for name, model in models.items() if small in model.aliases)
+    return small if small in models else next(aliased, word)
 
 
 def _near(word: str, names: Iterable[str]) -> str | None:

@@ -1,0 +1,53 @@
+"""List the models that there are tables of, and how each would do on given hosts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from medley import config, storage
+from medley.errors import Problem
+from medley.model import shape
+from medley.model.resolve import weights
+from medley.planner import named
+from medley.planner.choose import Choice
+from medley.planner.placement import PlacementOptions, placement
+from medley.planner.topology import Topology
+from medley.schema import Model, Shape
+
+
+@dataclass(frozen=True)
+class Entry:
+    name: str
+    model: Model
+    shape: Shape | None
+    """None where its table has none: its files are read when it is planned."""
+    choice: Choice | None
+    """The best layout on the hosts."""
+    lacks: str | None
+    """Why there is none."""
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Of its weights as stored, without layers for speculation."""
+        made = self.shape
+        return made.layers * made.layer_bytes + made.embedding_bytes + made.head_bytes if made else None
+
+    @property
+    def layout(self) -> str | None:
+        return named(self.choice.layout) if self.choice else None
+
+
+def entries(site: Topology, wanted: PlacementOptions) -> Iterator[Entry]:
+    """Every model by name, planned on the site; asks no network."""
+    known = config.models()
+    for name in sorted(known):
+        yield _entry(name, known[name], site, wanted)
+
+
+def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) -> Entry:
+    if model.shape is None and model.made is None:
+        return Entry(name, model, None, None, f"its size is in its files: medley plan {name}")
+    made = shape.shape(weights(name, {name: model}, storage.cache()))
+    try:
+        return Entry(name, model, made, placement(made, site, wanted), None)
+    except Problem as problem:
+        return Entry(name, model, made, None, problem.cause.partition("\n")[0])
