@@ -135,7 +135,7 @@ def test_an_orin_on_jetpack_6_is_left_out_before_anything_is_fetched(
     unfit = dict(checks.unfit(found, members, cluster.engine, "spark"))
     assert list(unfit) == left_out
     for problem in unfit.values():
-        assert "vLLM 0.12.0 and 0.32.0, Python 3.10 and 3.12" in problem.cause
+        assert "vLLM 0.12.0 and 0.33.0, Python 3.10 and 3.12" in problem.cause
         assert "JetPack 7.2 on orin, or the same image on all hosts" in problem.fix
         assert "--without orin" in problem.fix
 

@@ -250,7 +250,10 @@ FAULTS = (
     Fault(
         "order",
         "cables between the hosts",
-        lambda: case_of(dict.fromkeys(("spark-ring-a", "spark-ring-b", "spark-ring-c"))),
+        lambda: case_of(
+            dict.fromkeys(("spark-ring-a", "spark-ring-b", "spark-ring-c")),
+            wishes=NetworkOptions(nccl=(2, 29, 7)),
+        ),
         "better",
     ),
     Fault("pcie", "2 of 4 PCIe lanes", with_("spark-pcie-x2"), "better", "fwupdmgr"),

@@ -180,7 +180,7 @@ def test_an_orin_on_jetpack_6_is_no_part_of_sparks() -> None:
     (check,) = [each for each in found if each.state == "wrong"]
     assert check.host == "orin-pair-a"
     assert check.problem
-    assert "vLLM 0.12.0 and 0.32.0" in check.problem.cause
+    assert "vLLM 0.12.0 and 0.33.0" in check.problem.cause
     assert "JetPack 7.2" in check.problem.fix
 
 

@@ -5,6 +5,9 @@ from medley.network.fabric import fabric
 from medley.network.fabric.types import LOCKED_NCCL, NetworkOptions
 from medley.network.fabric.variables import of_group, of_host
 
+OLDER_NCCL = (2, 29, 7)
+"""One that knows no subnets; the locks have a newer one."""
+
 
 def values(variables: object) -> dict[str, str]:
     assert isinstance(variables, (list, tuple))

@@ -97,8 +97,8 @@ GROUPS = {
         SOCKETS,
         [A_LAN, B_LAN],
     ),
-    "trio ring, NCCL of the lock": Group(
-        # The lock's NCCL would open a connection by a cable that leads to the other neighbour.
+    "trio ring": Group(
+        # An older NCCL would open a connection by a cable that leads to the other neighbour.
         RING,
         SOCKETS,
         [A_LAN, B_LAN, C_LAN],

@@ -9,6 +9,7 @@ import pytest
 from medley.host.facts import Facts
 from medley.network.fabric import fabric
 from medley.network.fabric.types import SUBNET_AWARE, Fabric, NetworkOptions
+from tests.network.fabric.environments import OLDER_NCCL
 from tests.network.networks import (
     BRIDGE_OF_DOCKER,
     DOCKER,
@@ -88,16 +89,10 @@ def ends(found: Fabric) -> dict[str, tuple[str, int | None, str]]:
             group(spark(1), spark(2, first="192.168.101", second="192.168.100")),
             "rdma",
             {
-                "h1": ("enp1s0f0np0", 126_030, "rocep1s0f0"),
-                "h2": ("enP2p1s0f0np0", 126_030, "roceP2p1s0f0"),
+                "h1": ("enp1s0f0np0", 200_000, "rocep1s0f0 roceP2p1s0f0"),
+                "h2": ("enP2p1s0f0np0", 200_000, "rocep1s0f0 roceP2p1s0f0"),
             },
-            id="two Sparks, halves crossed: one of them",
-        ),
-        pytest.param(
-            group(trio(1), trio(2), trio(3)),
-            "tcp",
-            dict.fromkeys(("h1", "h2", "h3"), ("enP7s7", 10000, "")),
-            id="a ring of three Sparks, and the lock's NCCL",
+            id="two Sparks, halves crossed: both",
         ),
         pytest.param(
             group(thor(1), thor(2)),
@@ -181,7 +176,17 @@ def test_the_ring_needs_an_nccl_that_knows_it() -> None:
     assert (found.transport, found.ring, found.subnet_bits) == ("rdma", True, 24)
     ports = "rocep1s0f0 rocep1s0f1 roceP2p1s0f0 roceP2p1s0f1"
     assert ends(found) == dict.fromkeys(hosts, ("enP7s7", 200000, ports))
-    assert "2.30.7" in fabric(hosts).findings[0].fix
+    older = fabric(hosts, NetworkOptions(nccl=OLDER_NCCL))
+    assert (older.transport, ends(older)) == ("tcp", dict.fromkeys(hosts, ("enP7s7", 10000, "")))
+    assert "2.30.7" in older.findings[0].fix
+
+
+def test_an_older_nccl_takes_one_of_two_crossed_halves() -> None:
+    hosts = group(spark(1), spark(2, first="192.168.101", second="192.168.100"))
+    assert ends(fabric(hosts, NetworkOptions(nccl=OLDER_NCCL))) == {
+        "h1": ("enp1s0f0np0", 126_030, "rocep1s0f0"),
+        "h2": ("enP2p1s0f0np0", 126_030, "roceP2p1s0f0"),
+    }
 
 
 def test_one_host_alone_needs_no_network() -> None:

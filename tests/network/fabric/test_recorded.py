@@ -7,14 +7,14 @@ from medley.network.fabric import fabric
 from medley.network.fabric.types import SUBNET_AWARE, NetworkOptions
 from medley.network.fabric.variables import of_group, of_host
 from tests.host.recordings import hosts, with_networks
-from tests.network.fabric.environments import rdma, values
+from tests.network.fabric.environments import OLDER_NCCL, rdma, values
 from tests.network.fabric.groups import FOUR, GROUPS, NO_GPUDIRECT, RING, Group
 
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
 def test_the_environment_of_recorded_hosts(group: Group) -> None:
     named = hosts(group.names)
-    found = fabric(named)
+    found = fabric(named, NetworkOptions(nccl=OLDER_NCCL))
     assert values(tuple(of_group(found, named))) == group.shared
     assert [values(tuple(of_host(found, name, facts))) for name, facts in named.items()] == group.each
     noted = [f"{one.what}; {one.cause}; {one.fix}" for one in found.findings]

@@ -10,7 +10,7 @@ from medley.host.facts.network import Interface
 from medley.host.facts.rdma import RdmaPort
 
 _PCIE3_GT = 8.0
-LOCKED_NCCL = (2, 29, 7)
+LOCKED_NCCL = (2, 30, 7)
 """nvidia-nccl-cu13 in locks/vllm-cuda.txt: assumed where no engine is chosen yet."""
 SUBNET_AWARE = (2, 30, 7)
 """First with NCCL_IB_SUBNET_AWARE_ROUTING.
