@@ -322,7 +322,7 @@ def _vision(vision: Config) -> Headers:
 
 
 def _nemotron(config: Config, dense: Scheme, routed: Scheme) -> Headers:
-    """Nemotron-H: each layer one of Mamba, attention, experts. `eight`, `sixteen`: what is in so many bits."""
+    """Nemotron-H: each layer one of Mamba, attention, experts. `eight`, `sixteen`: what is in these bits."""
     hidden, eight, sixteen = config["hidden_size"], config.get("eight", {}), config.get("sixteen", {})
     found = bf16("backbone.embeddings", config["vocab_size"], hidden) | bf16("backbone.norm_f", hidden)
     found |= bf16("lm_head", config["vocab_size"], hidden)

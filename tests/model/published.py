@@ -89,6 +89,16 @@ _GLM_AIR = _config(
     num_experts_per_tok=8,
     attention_bias=True,
 )
+_TOWER = {
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "depth": 27,
+    "in_channels": 3,
+    "patch_size": 16,
+    "temporal_patch_size": 2,
+    "spatial_merge_size": 2,
+    "num_position_embeddings": 2304,
+}
 _QWEN3_5_122B = {
     "model_type": "qwen3_5_moe",
     "tie_word_embeddings": False,
@@ -110,17 +120,7 @@ _QWEN3_5_122B = {
         shared_expert_intermediate_size=1024,
         num_experts=256,
         num_experts_per_tok=8,
-        vision={
-            "hidden_size": 1152,
-            "intermediate_size": 4304,
-            "out_hidden_size": 3072,
-            "depth": 27,
-            "in_channels": 3,
-            "patch_size": 16,
-            "temporal_patch_size": 2,
-            "spatial_merge_size": 2,
-            "num_position_embeddings": 2304,
-        },
+        vision=_TOWER | {"out_hidden_size": 3072},
     ),
 }
 # quantization_config.quantized_layers: the layers of which each part is in 8 bits; the rest stays in 16.
@@ -219,30 +219,27 @@ _QWEN2_5_72B = _config(
 )
 _AWQ = {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}
 
-_QWEN3_8_27B = {
-    "model_type": "qwen3_5",
-    "tie_word_embeddings": False,
-    "text_config": _config(
-        "qwen3_5_text",
-        64,
-        5120,
-        (24, 4, 256),
-        vocab_size=248_320,
-        max_position_embeddings=262_144,
-        intermediate_size=17_408,
-        full_attention_interval=4,
-        linear_conv_kernel_dim=4,
-        linear_key_head_dim=128,
-        linear_num_key_heads=16,
-        linear_num_value_heads=48,
-        linear_value_head_dim=128,
-        mamba_ssm_dtype="float32",
-        vision=_QWEN3_5_122B["text_config"]["vision"] | {"out_hidden_size": 5120},
-    ),
-}
+_QWEN3_8_TEXT = _config(
+    "qwen3_5_text",
+    64,
+    5120,
+    (24, 4, 256),
+    vocab_size=248_320,
+    max_position_embeddings=262_144,
+    intermediate_size=17_408,
+    full_attention_interval=4,
+    linear_conv_kernel_dim=4,
+    linear_key_head_dim=128,
+    linear_num_key_heads=16,
+    linear_num_value_heads=48,
+    linear_value_head_dim=128,
+    mamba_ssm_dtype="float32",
+    vision=_TOWER | {"out_hidden_size": 5120},
+)
+_QWEN3_8_27B = {"model_type": "qwen3_5", "tie_word_embeddings": False, "text_config": _QWEN3_8_TEXT}
 # Where the feed-forward of 56 layers is in 4 bits, and the head in 8.
 _QWEN3_8_27B_NVFP4 = _QWEN3_8_27B | {
-    "text_config": _QWEN3_8_27B["text_config"] | {"narrow_layers": 56},
+    "text_config": _QWEN3_8_TEXT | {"narrow_layers": 56},
     "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
 }
 _QWEN3_CODER_NEXT = _config(
