@@ -13,8 +13,18 @@ EngineName = Literal["vllm", "sglang"]
 TITLES: Mapping[EngineName, str] = {"vllm": "vLLM", "sglang": "SGLang"}
 """What an engine's project calls it; its program is called as we call it."""
 # Forms, after vLLM's names of their parsers; engine/ has each engine's own.
-ToolParser = Literal["hermes", "qwen3_coder", "openai", "glm45", "llama3_json", "deepseek_v3"]
-ReasoningParser = Literal["qwen3", "deepseek_r1", "glm45", "nemotron_v3"]
+ToolParser = Literal[
+    "hermes",
+    "qwen3_coder",
+    "openai",
+    "glm45",
+    "llama3_json",
+    "deepseek_v3",
+    "mimo",
+    "minimax_m2",
+    "minimax_m3",
+]
+ReasoningParser = Literal["qwen3", "deepseek_r1", "glm45", "nemotron_v3", "mimo", "minimax_m2", "minimax_m3"]
 Weights = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
 Plugin = Literal["cpu_ray", "sgl_kernel_standin"]
 Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)+$")]

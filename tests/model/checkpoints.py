@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from medley.model.checkpoint import Checkpoint
-from tests.model.weight_formats import Headers, Scheme, bf16, fp8, plain
+from tests.model.weight_formats import Headers, Scheme, bf16, fp8, nvfp4, plain
 
 Config = Mapping[str, Any]
 
@@ -19,6 +19,11 @@ def checkpoint(config: Config, *, dense: Scheme = bf16, routed: Scheme | None = 
         "gpt_oss": _gpt_oss,
         "nemotron_h": _nemotron,
         "qwen3_5_moe": _qwen3_5,
+        "qwen3_5": _qwen3_5,
+        "qwen3_next": _qwen3_next,
+        "minimax_m2": _minimax_m2,
+        "minimax_m3_vl": _minimax_m3,
+        "mimo_v2_flash": _mimo,
         "deepseek_v3": _deepseek,
         "glm4_moe": _glm,
     }.get(config["model_type"], _decoder)
@@ -159,21 +164,37 @@ def _deepseek(config: Config, dense: Scheme, routed: Scheme) -> Headers:
 
 def _qwen3_5(config: Config, dense: Scheme, routed: Scheme) -> Headers:
     """Qwen3.5: of four layers three have a recurrent state; a vision tower beside; a draft layer."""
-    hidden = config["hidden_size"]
-    found = _ends(config, "model.language_model")
+    hidden, prefix = config["hidden_size"], "model.language_model"
+    found = _ends(config, prefix) | _qwen3_5_layers(prefix, config, dense, routed)
+    if "narrow_layers" in config:
+        found |= fp8("lm_head", config["vocab_size"], hidden)
+    found |= _vision(config["vision"])
+    # The draft is stored in 16 bits but for its experts, and for all but fc where blocks of 8 bits are.
+    draft = bf16 if "narrow_layers" in config else dense
+    found |= _attention("mtp.layers.0", config, draft, gated=True) | bf16("mtp.fc", hidden, 2 * hidden)
+    return found | _qwen3_5_inner("mtp.layers.0", config, draft, routed)
+
+
+def _qwen3_next(config: Config, dense: Scheme, routed: Scheme) -> Headers:
+    """The same layers with no tower and no draft."""
+    return _ends(config) | _qwen3_5_layers("model", config, dense, routed)
+
+
+def _qwen3_5_layers(prefix: str, config: Config, dense: Scheme, routed: Scheme) -> Headers:
+    found: Headers = {}
     for layer in range(config["num_hidden_layers"]):
-        at = f"model.language_model.layers.{layer}"
+        at = f"{prefix}.layers.{layer}"
         full = (layer + 1) % config["full_attention_interval"] == 0
         found |= _attention(at, config, dense, gated=True) if full else _gated_delta(at, config, dense)
-        found |= _qwen3_5_experts(at, config, dense, routed)
-    found |= _vision(config["vision"])
-    # The draft is stored in 16 bits but for its experts.
-    found |= _attention("mtp.layers.0", config, dense, gated=True) | bf16("mtp.fc", hidden, 2 * hidden)
-    return found | _qwen3_5_experts("mtp.layers.0", config, dense, routed)
+        inner = nvfp4 if layer < config.get("narrow_layers", 0) else dense
+        found |= _qwen3_5_inner(at, config, inner, routed)
+    return found
 
 
-def _qwen3_5_experts(at: str, config: Config, dense: Scheme, routed: Scheme) -> Headers:
-    hidden, count = config["hidden_size"], config["num_experts"]
+def _qwen3_5_inner(at: str, config: Config, dense: Scheme, routed: Scheme) -> Headers:
+    hidden, count = config["hidden_size"], config.get("num_experts")
+    if not count:
+        return _feed_forward(f"{at}.mlp", hidden, config["intermediate_size"], dense)
     found = bf16(f"{at}.mlp.gate", count, hidden) | bf16(f"{at}.mlp.shared_expert_gate", 1, hidden)
     found |= _feed_forward(
         f"{at}.mlp.shared_expert", hidden, config["shared_expert_intermediate_size"], dense
@@ -200,6 +221,89 @@ def _gated_delta(at: str, config: Config, dense: Scheme) -> Headers:
     return found | _norms(at, hidden)
 
 
+def _minimax_m2(config: Config, dense: Scheme, routed: Scheme) -> Headers:
+    """MiniMax-M2: experts in every layer; one norm over all heads' queries, one over all keys."""
+    found, hidden, count = _ends(config), config["hidden_size"], config["num_local_experts"]
+    for layer in range(config["num_hidden_layers"]):
+        at = f"model.layers.{layer}"
+        found |= _attention(at, config, dense)
+        found |= bf16(f"{at}.self_attn.q_norm", config["num_attention_heads"] * config["head_dim"])
+        found |= bf16(f"{at}.self_attn.k_norm", config["num_key_value_heads"] * config["head_dim"])
+        found |= _routed(f"{at}.block_sparse_moe", (count, config["intermediate_size"], hidden), routed)
+    return found
+
+
+def _routed(at: str, sizes: tuple[int, int, int], routed: Scheme, gate: str = "BF16") -> Headers:
+    count, wide, hidden = sizes
+    found = plain(f"{at}.gate.weight", count, hidden, dtype=gate)
+    found |= plain(f"{at}.e_score_correction_bias", count, dtype="F32")
+    return found | _feed_forward(f"{at}.experts", hidden, wide, routed, experts=(count,))
+
+
+def _minimax_m3(config: Config, dense: Scheme, routed: Scheme) -> Headers:
+    """MiniMax-M3: the first layers dense, the others with experts and an index of their keys; a tower."""
+    hidden, wide, size = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    prefix = "language_model.model"
+    found = _ends(config, prefix, "language_model.lm_head")
+    for layer in range(config["num_hidden_layers"]):
+        at = f"{prefix}.layers.{layer}"
+        found |= _attention(at, config, dense)
+        found |= bf16(f"{at}.self_attn.q_norm", size) | bf16(f"{at}.self_attn.k_norm", size)
+        if layer < config["dense_layers"]:
+            found |= _feed_forward(f"{at}.mlp", hidden, config["dense_intermediate_size"], dense)
+            continue
+        heads, index = config["index_heads"], config["index_dim"]
+        found |= dense(f"{at}.self_attn.index_q_proj", heads * index, hidden)
+        found |= dense(f"{at}.self_attn.index_k_proj", index, hidden)
+        found |= bf16(f"{at}.self_attn.index_q_norm", index) | bf16(f"{at}.self_attn.index_k_norm", index)
+        moe = f"{at}.block_sparse_moe"
+        found |= _routed(moe, (config["num_local_experts"], wide, hidden), routed, "F32")
+        found |= _feed_forward(f"{moe}.shared_experts", hidden, config["shared_intermediate_size"], dense)
+    tower = config["tower"]
+    inner, outer = tower["hidden_size"], tower["intermediate_size"]
+    found |= bf16("vision_tower.patch_embedding", inner, 2 * 3 * tower["patch_size"] ** 2)
+    for block in range(tower["num_hidden_layers"]):
+        at = f"vision_tower.blocks.{block}"
+        found |= bf16(f"{at}.qkv", 3 * inner, inner) | bf16(f"{at}.out_proj", inner, inner)
+        found |= bf16(f"{at}.fc1", outer, inner) | bf16(f"{at}.fc2", inner, outer)
+    found |= bf16("multi_modal_projector.linear_1", hidden, inner)
+    found |= bf16("multi_modal_projector.linear_2", hidden, hidden)
+    found |= bf16("patch_merge_mlp.linear_1", hidden, 4 * hidden)
+    return found | bf16("patch_merge_mlp.linear_2", hidden, hidden)
+
+
+def _mimo(config: Config, dense: Scheme, routed: Scheme) -> Headers:
+    """MiMo-V2-Flash: the first layer dense, more KV heads where a window is kept, three dense drafts."""
+    found, hidden, layers = _ends(config), config["hidden_size"], config["num_hidden_layers"]
+    for layer, kind in enumerate(config["layer_types"]):
+        at = f"model.layers.{layer}"
+        found |= _mimo_attention(at, config, windowed=kind == "sliding_attention")
+        if layer == 0:
+            found |= _feed_forward(f"{at}.mlp", hidden, config["intermediate_size"], dense)
+            continue
+        count, wide = config["n_routed_experts"], config["moe_intermediate_size"]
+        found |= _routed(f"{at}.mlp", (count, wide, hidden), routed, "F32")
+    for draft in range(config["drafts"]):
+        at = f"model.mtp.layers.{draft}"
+        found |= _mimo_attention(at, config, windowed=True) | bf16(f"{at}.eh_proj", hidden, 2 * hidden)
+        found |= _feed_forward(f"{at}.mlp", hidden, config["intermediate_size"], bf16)
+    assert layers == len(config["layer_types"])
+    return found
+
+
+def _mimo_attention(at: str, config: Config, *, windowed: bool) -> Headers:
+    """In 16 bits: which of it the repository stores in 8 was not seen."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    keys = config["swa_num_key_value_heads" if windowed else "num_key_value_heads"]
+    found = bf16(f"{at}.self_attn.q_proj", heads * config["head_dim"], hidden)
+    found |= bf16(f"{at}.self_attn.k_proj", keys * config["head_dim"], hidden)
+    found |= bf16(f"{at}.self_attn.v_proj", keys * config["v_head_dim"], hidden)
+    found |= bf16(f"{at}.self_attn.o_proj", hidden, heads * config["v_head_dim"])
+    if windowed:
+        found |= plain(f"{at}.self_attn.attention_sink_bias", heads)
+    return found | _norms(at, hidden)
+
+
 def _vision(vision: Config) -> Headers:
     hidden, wide, out = vision["hidden_size"], vision["intermediate_size"], vision["out_hidden_size"]
     patch = vision["in_channels"] * vision["temporal_patch_size"] * vision["patch_size"] ** 2
@@ -218,15 +322,17 @@ def _vision(vision: Config) -> Headers:
 
 
 def _nemotron(config: Config, dense: Scheme, routed: Scheme) -> Headers:
-    """Nemotron-H: each layer one of Mamba, attention, experts. `eight` names what is stored in 8 bits."""
-    hidden, eight = config["hidden_size"], config.get("eight", {})
+    """Nemotron-H: each layer one of Mamba, attention, experts. `eight`, `sixteen`: what is in these bits."""
+    hidden, eight, sixteen = config["hidden_size"], config.get("eight", {}), config.get("sixteen", {})
     found = bf16("backbone.embeddings", config["vocab_size"], hidden) | bf16("backbone.norm_f", hidden)
     found |= bf16("lm_head", config["vocab_size"], hidden)
     for layer, letter in enumerate(config["hybrid_override_pattern"]):
         at = f"backbone.layers.{layer}"
 
         def narrow(name: str, *shape: int, layer: int = layer) -> Headers:
-            return (fp8 if layer in eight.get(name.split("mixer.")[1], ()) else dense)(name, *shape)
+            part = name.split("mixer.")[1]
+            wide = bf16 if layer in sixteen.get(part, ()) else dense
+            return (fp8 if layer in eight.get(part, ()) else wide)(name, *shape)
 
         found |= _NEMOTRON[letter](f"{at}.mixer", config, narrow, routed) | bf16(f"{at}.norm", hidden)
     for letter, layer in zip(config.get("mtp_hybrid_override_pattern", ""), range(9), strict=False):

@@ -1,10 +1,10 @@
 """Published models: the sizes in config.json, how their weights are stored, their total where known."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from tests.model.weight_formats import Scheme, awq, bf16, fp8_blocks, fp8_blocks_f32, mxfp4, nvfp4
+from tests.model.weight_formats import Scheme, awq, bf16, fp8, fp8_blocks, fp8_blocks_f32, mxfp4, mxfp8, nvfp4
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,8 @@ class Published:
     routed: Scheme | None = None
     total_bytes: int | None = None
     """What model.safetensors.index.json says, or the repository's size on disk; drafts included."""
+    otherwise: Mapping[str, Any] = field(default_factory=dict)
+    """What its table says otherwise, because no entry of config.json tells medley."""
 
 
 def _config(kind: str, layers: int, hidden: int, heads: tuple[int, int, int], **more: Any) -> dict[str, Any]:
@@ -87,6 +89,16 @@ _GLM_AIR = _config(
     num_experts_per_tok=8,
     attention_bias=True,
 )
+_TOWER = {
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "depth": 27,
+    "in_channels": 3,
+    "patch_size": 16,
+    "temporal_patch_size": 2,
+    "spatial_merge_size": 2,
+    "num_position_embeddings": 2304,
+}
 _QWEN3_5_122B = {
     "model_type": "qwen3_5_moe",
     "tie_word_embeddings": False,
@@ -108,17 +120,7 @@ _QWEN3_5_122B = {
         shared_expert_intermediate_size=1024,
         num_experts=256,
         num_experts_per_tok=8,
-        vision={
-            "hidden_size": 1152,
-            "intermediate_size": 4304,
-            "out_hidden_size": 3072,
-            "depth": 27,
-            "in_channels": 3,
-            "patch_size": 16,
-            "temporal_patch_size": 2,
-            "spatial_merge_size": 2,
-            "num_position_embeddings": 2304,
-        },
+        vision=_TOWER | {"out_hidden_size": 3072},
     ),
 }
 # quantization_config.quantized_layers: the layers of which each part is in 8 bits; the rest stays in 16.
@@ -217,6 +219,123 @@ _QWEN2_5_72B = _config(
 )
 _AWQ = {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}
 
+_QWEN3_8_TEXT = _config(
+    "qwen3_5_text",
+    64,
+    5120,
+    (24, 4, 256),
+    vocab_size=248_320,
+    max_position_embeddings=262_144,
+    intermediate_size=17_408,
+    full_attention_interval=4,
+    linear_conv_kernel_dim=4,
+    linear_key_head_dim=128,
+    linear_num_key_heads=16,
+    linear_num_value_heads=48,
+    linear_value_head_dim=128,
+    mamba_ssm_dtype="float32",
+    vision=_TOWER | {"out_hidden_size": 5120},
+)
+_QWEN3_8_27B = {"model_type": "qwen3_5", "tie_word_embeddings": False, "text_config": _QWEN3_8_TEXT}
+# Where the feed-forward of 56 layers is in 4 bits, and the head in 8.
+_QWEN3_8_27B_NVFP4 = _QWEN3_8_27B | {
+    "text_config": _QWEN3_8_TEXT | {"narrow_layers": 56},
+    "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+}
+_QWEN3_CODER_NEXT = _config(
+    "qwen3_next",
+    48,
+    2048,
+    (16, 2, 256),
+    vocab_size=151_936,
+    max_position_embeddings=262_144,
+    full_attention_interval=4,
+    linear_conv_kernel_dim=4,
+    linear_key_head_dim=128,
+    linear_num_key_heads=16,
+    linear_num_value_heads=32,
+    linear_value_head_dim=128,
+    moe_intermediate_size=512,
+    shared_expert_intermediate_size=512,
+    num_experts=512,
+    num_experts_per_tok=10,
+)
+_MINIMAX_M2 = _config(
+    "minimax_m2",
+    62,
+    3072,
+    (48, 8, 128),
+    vocab_size=200_064,
+    max_position_embeddings=204_800,
+    intermediate_size=1536,
+    num_local_experts=256,
+    num_experts_per_tok=8,
+)
+_MINIMAX_M3 = _config(
+    "minimax_m3_vl",
+    60,
+    6144,
+    (64, 4, 128),
+    vocab_size=200_064,
+    max_position_embeddings=524_288,
+    intermediate_size=3072,
+    dense_intermediate_size=12_288,
+    shared_intermediate_size=3072,
+    dense_layers=3,
+    index_heads=4,
+    index_dim=128,
+    num_local_experts=128,
+    num_experts_per_tok=4,
+    tower={"hidden_size": 1280, "num_hidden_layers": 32, "intermediate_size": 5120, "patch_size": 14},
+)
+_MIMO = _config(
+    "mimo_v2_flash",
+    48,
+    4096,
+    (64, 4, 192),
+    vocab_size=152_576,
+    max_position_embeddings=262_144,
+    v_head_dim=128,
+    swa_num_key_value_heads=8,
+    sliding_window=128,
+    # hybrid_layer_pattern, in words that medley reads
+    layer_types=[
+        "full_attention" if layer in {0, 5, 11, 17, 23, 29, 35, 41, 47} else "sliding_attention"
+        for layer in range(48)
+    ],
+    intermediate_size=16_384,
+    moe_intermediate_size=2048,
+    n_routed_experts=256,
+    num_experts_per_tok=8,
+    drafts=3,
+)
+_NANO = _config(
+    "nemotron_h",
+    52,
+    2688,
+    (32, 2, 128),
+    vocab_size=131_072,
+    max_position_embeddings=262_144,
+    hybrid_override_pattern="MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+    mamba_num_heads=64,
+    mamba_head_dim=64,
+    ssm_state_size=128,
+    n_groups=8,
+    conv_kernel=4,
+    mamba_ssm_cache_dtype="float32",
+    n_routed_experts=128,
+    num_experts_per_tok=6,
+    moe_intermediate_size=1856,
+    moe_shared_expert_intermediate_size=3712,
+)
+# exclude_modules of its hf_quant_config.json.
+_NANO_NVFP4 = _NANO | {
+    "sixteen": dict.fromkeys(("in_proj", "out_proj"), (4, 11, 18, 25, 32, 41))
+    | dict.fromkeys(("q_proj", "k_proj", "v_proj", "o_proj"), (5, 12, 19, 26, 33, 42)),
+    "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+}
+_INDEXED = {"kv_bytes_per_token": 2 * (2 * 4 * 128 + 128)}
+
 PUBLISHED = {
     "qwen3-4b-instruct-2507": Published(_QWEN3_4B, total_bytes=8_044_936_192),
     "qwen3-4b-instruct-2507-fp8": Published(_QWEN3_4B | _FP8, fp8_blocks),
@@ -236,4 +355,26 @@ PUBLISHED = {
     "qwen3.5-122b-a10b": Published(_QWEN3_5_122B),
     "qwen3.5-122b-a10b-fp8": Published(_QWEN3_5_122B | _FP8, fp8_blocks),
     "deepseek-v3": Published(_DEEPSEEK | _FP8, fp8_blocks_f32),
+    "qwen3.8-27b": Published(_QWEN3_8_27B, total_bytes=55_563_006_776),
+    "qwen3.8-27b-fp8": Published(_QWEN3_8_27B | _FP8, fp8_blocks, total_bytes=30_866_866_928),
+    "qwen3.8-27b-nvfp4": Published(_QWEN3_8_27B_NVFP4, fp8, total_bytes=23_417_339_744),
+    "qwen3-coder-next": Published(_QWEN3_CODER_NEXT, total_bytes=159_000_000_000),
+    "qwen3-coder-next-fp8": Published(_QWEN3_CODER_NEXT | _FP8, fp8_blocks, total_bytes=80_000_000_000),
+    "minimax-m2.7": Published(_MINIMAX_M2 | _FP8, fp8_blocks_f32, total_bytes=230_100_000_000),
+    "minimax-m3": Published(_MINIMAX_M3, total_bytes=854_165_200_000, otherwise=_INDEXED),
+    "minimax-m3-nvfp4": Published(
+        _MINIMAX_M3
+        | {
+            "max_position_embeddings": 1_048_576,
+            "quantization_config": {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"},
+        },
+        mxfp8,
+        nvfp4,
+        otherwise=_INDEXED,
+    ),
+    "mimo-v2-flash": Published(
+        _MIMO | _FP8, fp8_blocks_f32, total_bytes=320_000_000_000, otherwise={"kv_heads": 8}
+    ),
+    "nemotron-3-nano-30b-a3b": Published(_NANO),
+    "nemotron-3-nano-30b-a3b-nvfp4": Published(_NANO_NVFP4, nvfp4, total_bytes=19_400_000_000),
 }

@@ -34,6 +34,13 @@ def fp8(name: str, *shape: int) -> Headers:
     return weight | plain(f"{name}.weight_scale", dtype="F32") | plain(f"{name}.input_scale", dtype="F32")
 
 
+def mxfp8(name: str, *shape: int) -> Headers:
+    """8 bits, and for each 32 weights an exponent in 8 bits."""
+    *more, into = shape
+    weight = plain(f"{name}.weight", *shape, dtype="F8_E4M3")
+    return weight | plain(f"{name}.weight_scale", *more, into // 32, dtype="U8")
+
+
 def nvfp4(name: str, *shape: int) -> Headers:
     """4 bits, and for each 16 weights a scale in 8 bits: 0.5625 bytes a weight."""
     *more, into = shape

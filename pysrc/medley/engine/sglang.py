@@ -35,12 +35,19 @@ _TOOLS: Mapping[ToolParser, str] = {
     "glm45": "glm45",
     "llama3_json": "llama3",
     "deepseek_v3": "deepseekv3",
+    "mimo": "mimo",
+    "minimax_m2": "minimax-m2",
+    "minimax_m3": "minimax-m3",
 }
 _REASONING: Mapping[ReasoningParser, str] = {
     "qwen3": "qwen3",
     "deepseek_r1": "deepseek-r1",
     "glm45": "glm45",
     "nemotron_v3": "nemotron_3",
+    "mimo": "mimo",
+    # Its "minimax-append-think" is vLLM's minimax_m2_append_think, which leaves thoughts in the answer.
+    "minimax_m2": "minimax",
+    "minimax_m3": "minimax-m3",
 }
 
 
