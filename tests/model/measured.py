@@ -1,4 +1,4 @@
-"""Models whose bytes others counted, part by part: not computed from config.json as the published ones are."""
+"""Models whose bytes others counted, part by part, and not computed from config.json as the published are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
