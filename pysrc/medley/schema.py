@@ -18,13 +18,28 @@ ToolParser = Literal[
     "qwen3_coder",
     "openai",
     "glm45",
+    "glm47",
     "llama3_json",
     "deepseek_v3",
+    "deepseek_v4",
+    "deepseek_v41",
+    "kimi_k3",
     "mimo",
     "minimax_m2",
     "minimax_m3",
 ]
-ReasoningParser = Literal["qwen3", "deepseek_r1", "glm45", "nemotron_v3", "mimo", "minimax_m2", "minimax_m3"]
+ReasoningParser = Literal[
+    "qwen3",
+    "deepseek_r1",
+    "deepseek_v4",
+    "deepseek_v41",
+    "glm45",
+    "kimi_k3",
+    "mimo",
+    "minimax_m2",
+    "minimax_m3",
+    "nemotron_v3",
+]
 Weights = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
 Plugin = Literal["cpu_ray", "sgl_kernel_standin"]
 Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)+$")]
@@ -179,6 +194,8 @@ class Shape(StrictTable):
     """How most of the weights are stored."""
     draft_bytes: int = 0
     """Of its layers that guess further tokens (MTP), which an engine loads only where they are used."""
+    one_stage: tuple[EngineName, ...] = ()
+    """Engines that cannot split it into the stages of a pipeline."""
 
 
 class RemoteCode(StrictTable):

@@ -7,6 +7,7 @@ from medley.model.shape import shape_of_config
 from medley.planner.plan import Plan
 from medley.schema import Shape
 from tests.model.checkpoints import checkpoint
+from tests.model.measured import MEASURED
 from tests.model.published import PUBLISHED
 
 HOST = config.hosts()["spark"]
@@ -16,9 +17,18 @@ def _total_bytes(shape: Shape) -> int:
     return shape.layers * shape.layer_bytes + shape.embedding_bytes + shape.head_bytes + shape.draft_bytes
 
 
-def test_every_known_model_is_one_of_the_published() -> None:
+def test_every_known_model_is_published_or_measured() -> None:
     named = {name for name, model in config.models().items() if model.shape}
-    assert named == set(PUBLISHED)
+    assert named == {*PUBLISHED, *MEASURED}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_parts_come_to_what_was_counted(name: str) -> None:
+    shape, known = config.models()[name].shape, MEASURED[name]
+    assert shape is not None
+    assert _total_bytes(shape) == pytest.approx(known.total_bytes, abs=shape.layers)
+    assert shape.parameters / 1e9 == pytest.approx(known.parameters_b, rel=0.01)
+    assert shape.active_parameters / 1e9 == pytest.approx(known.active_b, rel=0.12)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -36,7 +46,7 @@ def test_the_bytes_come_to_what_was_published(name: str) -> None:
     assert _total_bytes(shape) == pytest.approx(model.total_bytes, rel=0.02)
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", [*PUBLISHED, *MEASURED])
 def test_a_layer_is_what_a_token_reads_and_the_idle_experts(name: str) -> None:
     shape = config.models()[name].shape
     assert shape is not None
@@ -75,7 +85,7 @@ def test_parameters_are_as_the_model_card_says(name: str, parameters_b: float, a
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", [*PUBLISHED, *MEASURED])
 def test_each_flag_is_given_once(name: str, engine: Engine) -> None:
     model, plan = config.models()[name], Plan(sequences=64, batch_tokens=4096, kv_type="fp8")
     names = [flag.names[0] for flag in engine.flags(Serving("/m", "m"), plan, HOST, model)]

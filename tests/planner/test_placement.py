@@ -63,6 +63,14 @@ def test_the_first_rank_is_where_the_engine_starts() -> None:
     assert because == ["the engine starts on spark-1 and needs a rank there; from that host: --hosts 1"]
 
 
+def test_an_engine_that_cannot_split_a_model_has_no_pipeline_of_it() -> None:
+    one = shape("qwen3.8-flash-next-nvfp4")
+    assert sizes(placement(one, site("thor:2"), PlacementOptions()).layout) == (2, 1, 1)
+    assert sizes(placement(one, site("thor:2"), PlacementOptions(engine="sglang")).layout) == (1, 2, 1)
+    with pytest.raises(Problem, match="vLLM cannot split this model into stages"):
+        placement(one, site("thor:2"), PlacementOptions(sizes=Sizes(1, 2, 1)))
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_so_many_hosts_as_asked_for(count: int) -> None:
     names = tuple(f"cpu-{nth}" for nth in range(1, 5))

@@ -33,16 +33,23 @@ _TOOLS: Mapping[ToolParser, str] = {
     "qwen3_coder": "qwen3_coder",
     "openai": "gpt-oss",
     "glm45": "glm45",
+    "glm47": "glm47",
     "llama3_json": "llama3",
     "deepseek_v3": "deepseekv3",
     "mimo": "mimo",
     "minimax_m2": "minimax-m2",
     "minimax_m3": "minimax-m3",
+    "deepseek_v4": "deepseekv4",
+    "deepseek_v41": "deepseekv41",
+    "kimi_k3": "kimi_k3",
 }
 _REASONING: Mapping[ReasoningParser, str] = {
     "qwen3": "qwen3",
     "deepseek_r1": "deepseek-r1",
+    "deepseek_v4": "deepseek-v4",
+    "deepseek_v41": "deepseek-v41",
     "glm45": "glm45",
+    "kimi_k3": "kimi_k3",
     "nemotron_v3": "nemotron_3",
     "mimo": "mimo",
     # Its "minimax-append-think" is vLLM's minimax_m2_append_think, which leaves thoughts in the answer.

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
 from medley.model.shape import BLOCK, known_feed_forward
-from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, pipeline, pipelines
+from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, listed, pipeline, pipelines
 from medley.planner.memory import MemoryNeed, PipelinePosition, need, padded_vocabulary
-from medley.schema import Shape
+from medley.schema import TITLES, Shape
 
 Seconds = Callable[[Stage, bool], float]
 """A step's time on a stage; True: it is the last, which has the head. More layers are never quicker."""
@@ -151,6 +151,8 @@ def _needs(room: _Room, layers: int) -> list[tuple[int, MemoryNeed]]:
 
 
 def too_many_stages(shape: Shape, stages: int) -> str | None:
+    if stages > 1 and shape.one_stage:
+        return f"{listed([TITLES[engine] for engine in shape.one_stage])} cannot split this model into stages"
     return f"{stages} stages are more than its {shape.layers} layers" if stages > shape.layers else None
 
 

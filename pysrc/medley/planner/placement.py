@@ -101,6 +101,9 @@ def _workload(shape: Shape, wanted: PlacementOptions) -> Workload:
     """The model with the KV cache that was asked for, and what it is to carry."""
     if wanted.kv_type == "fp8":
         shape = shape.model_copy(update={"kv_bits": 8})
+    if shape.one_stage:
+        here = tuple(engine for engine in shape.one_stage if engine == wanted.engine)
+        shape = shape.model_copy(update={"one_stage": here})
     load = Load(wanted.concurrency, context_tokens=min(wanted.context or _USUAL_CONTEXT, shape.context))
     context = wanted.context or min(shape.context, CONTEXT)
     return Workload(shape, context, load, wanted.goal, timed(shape, load))
