@@ -28,7 +28,9 @@ ON = (
 def commands(engine: EngineName) -> list[list[str]]:
     """The words after the program and `serve` of all that a model starts, on all of these hosts."""
     found = []
-    for name in config.models():
+    for name, model in config.models().items():
+        if model.shape is None and model.made is None:  # planned once its files are there
+            continue
         for spec, wanted in ON:
             try:
                 made = recipe(name, site(spec), wanted_by(wanted, engine))
