@@ -58,6 +58,6 @@ def refusal(parser: argparse.ArgumentParser, words: list[str]) -> str | None:
 if __name__ == "__main__":
     made = {"vllm": vllm, "sglang": sglang}[sys.argv[1]]()
     commands = json.loads(Path(sys.argv[2]).read_text())
-    # argparse has no public list of its options.
-    flags = sorted({name for action in made._actions for name in action.option_strings})  # noqa: SLF001
+    actions = made._actions  # noqa: SLF001 - argparse has no public list of its options
+    flags = sorted({name for action in actions for name in action.option_strings})
     print(json.dumps({"flags": flags, "errors": [refusal(made, words) for words in commands]}))
