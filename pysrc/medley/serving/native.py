@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -31,9 +32,11 @@ from medley.network.secure_channel import Channel
 from medley.planner import Layout, devices
 from medley.planner.topology import Topology
 from medley.progress import Output, Progress
+from medley.serving import weights
 from medley.serving.prepare import Job, Launched, planned
 
 _WAIT_S = 300
+_LOOK_EVERY_S = 0.1
 _PORTS = 79
 
 
@@ -62,8 +65,15 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
         at = address if options.join_port == RENDEZVOUS_PORT else f"{address}:{options.join_port}"
         output.say(f"on each of the {others} other hosts:")
         output.say(f"    ssh {address} cat {secret} | medley join {at} --token-file -")
-        with watch.stage(f"wait for {others} more"):
+        with (
+            watch.stage(f"wait for {others} more"),
+            weights.fetching(order.weights, order.extra, watch) as done,
+        ):
             members = met.wait(others, _WAIT_S if options.wait_s is None else options.wait_s)
+            while not done.done():
+                met.require_all()
+                time.sleep(_LOOK_EVERY_S)
+            done.result()
         found = {head: facts, **{each.name: each.facts for each in members}}
         layout, launches = _launches(job, found, kind, chosen, output)
         for each in members:
@@ -188,6 +198,8 @@ def _require_head_terms(chosen: Tools, terms: "Mapping[str, Any]", at: str, watc
     """Require this host's environment and model to be the head's."""
     checks.require_alike(node.terms(node.environment(chosen)), terms, at)
     target = Path(terms["target"])
+    if not target.is_absolute():
+        weights.fetch(resolve.Weights(terms["model"], terms["target"], None), (), watch)
     if (made := config.models().get(terms["model"])) and made.made:
         resolve.ready(resolve.weights(terms["model"], config.models(), storage.cache()))
     if target.is_absolute() and not (target / "config.json").exists():

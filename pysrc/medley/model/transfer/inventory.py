@@ -54,7 +54,7 @@ def file_hashes(
 def read_hashes(path: Path, piece_bytes: int, on_bytes: OnBytes = lambda _: None) -> tuple[str, ...]:
     """Hash each piece of the file as it is now."""
     with readable(path), path.open("rb", buffering=0) as file, ThreadPoolExecutor(_AT_ONCE) as pool:
-        handle, found = file.fileno(), []
+        handle, found = file.fileno(), list[str]()
         starts = range(0, os.fstat(handle).st_size, piece_bytes)
         # All of them before the first is read: the kernel reads ahead.
         left = {start for start in starts if not _is_cached(handle, start)}
