@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from medley.model import checkpoint, demo, hub
+from medley.model import checkpoint, demo, hub_checkpoint
 from medley.model.checkpoint import Checkpoint, Stored, Tensor, stored
 from medley.model.config_fields import CONTEXT, Fields, layer_count, layer_kinds, of_text
 from medley.model.resolve import Weights
+from medley.progress import SILENT, Progress
 from medley.schema import Made, Shape
 
 Format = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
@@ -46,7 +47,7 @@ _GRAIN = 32
 _CLOSE = 0.01
 
 
-def shape(weights: Weights) -> Shape:
+def shape(weights: Weights, watch: Progress = SILENT) -> Shape:
     """Find the model's shape, its weights neither fetched nor read; a Problem if it cannot be had."""
     if weights.model and weights.model.shape:
         return weights.model.shape
@@ -54,7 +55,7 @@ def shape(weights: Weights) -> Shape:
         return of_made(weights.model.made)
     if weights.local:
         return shape_of_config(checkpoint.read_checkpoint(Path(weights.target)))
-    return shape_of_config(hub.checkpoint(weights.target))
+    return shape_of_config(hub_checkpoint.checkpoint(weights.target, watch))
 
 
 def of_made(made: Made) -> Shape:
