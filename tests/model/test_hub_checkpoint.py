@@ -96,15 +96,19 @@ def test_a_model_in_the_cache_needs_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_a_hub_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(Problem, match="cannot be fetched"):
+    with pytest.raises(Problem, match="cannot be fetched") as caught:
         shape_of("org/one")
+    assert caught.value.fix.endswith("which is enough for a plan: medley plan ./FOLDER")
 
 
 def test_a_hub_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "_ALL_S", 0.2)
     with pytest.raises(Problem, match="cannot be fetched") as caught:
-        shape_of("org/slow")
+        hub_checkpoint.look("org/slow")
     assert "no answer in 0.2 s" in caught.value.cause
+    notes = Notes()
+    shape(Weights("org/slow", "org/slow", None), notes)
+    assert "no answer in 0.2 s" in notes.notes[0], "its config.json came before that, and is enough"
 
 
 @pytest.mark.parametrize("offline", [pytest.param(True, id="offline"), pytest.param(False, id="no network")])
@@ -123,6 +127,21 @@ def test_without_a_network_the_last_look_is_taken_and_its_date_said(
     look = hub_checkpoint.kept("org/two")
     assert look is not None
     assert f"commit {COMMIT[:12]}, read on {look.date}" in said
+
+
+def test_without_a_look_a_config_in_the_hubs_cache_is_enough(
+    files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    snapshot = tmp_path / "hf" / "hub" / "models--org--seen" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_bytes(files["org/one/config.json"])
+    notes = Notes()
+    found, exact = shape(Weights("org/seen", "org/seen", None), notes), of_made(MADE)
+    assert (found.layers, found.hidden, found.kv_heads) == (exact.layers, exact.hidden, exact.kv_heads)
+    assert found.parameters == pytest.approx(exact.parameters, rel=0.01)
+    assert "planned from" in notes.notes[0]
+    assert "estimated from config.json" in notes.notes[1]
 
 
 def test_a_commit_that_was_looked_at_is_asked_for_once(served: Hub) -> None:

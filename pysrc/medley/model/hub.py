@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from medley import json_shape
 from medley.errors import Problem, in_words
-from medley.model.checkpoint import CONFIG, INDEX, SINGLE, table, weight_files
+from medley.model.checkpoint import CONFIG, INDEX, SINGLE, has_weights, table, weight_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,13 +150,21 @@ def snapshot(repository: str) -> Path | None:
 
 def snapshots(repository: str) -> list[Path]:
     """The folders of all that have weights, newest first; each is named by its commit."""
+    return [each for each in _newest(repository) if whole(each)]
+
+
+def configured(repository: str) -> Path | None:
+    """The newest snapshot in the hub's cache that has config.json, with or without weights."""
+    return next((each for each in _newest(repository) if (each / CONFIG).is_file()), None)
+
+
+def _newest(repository: str) -> list[Path]:
     folder = cache() / f"models--{repository.replace('/', '--')}" / "snapshots"
-    found = (each for each in folder.glob("*/") if _whole(each))
-    return sorted(found, key=lambda each: each.stat().st_mtime, reverse=True)
+    return sorted(folder.glob("*/"), key=lambda each: each.stat().st_mtime, reverse=True)
 
 
-def _whole(folder: Path) -> bool:
-    """Not the few small files alone that `checkpoint` or a broken download leaves there."""
+def whole(folder: Path) -> bool:
+    """Not the few small files alone that a look at a repository or a broken download leaves there."""
     if not (folder / CONFIG).is_file():
         return False
     if (folder / INDEX).is_file():
@@ -165,7 +173,7 @@ def _whole(folder: Path) -> bool:
         except Problem:
             return False
         return all((folder / name).is_file() for name in names)
-    return any(path.suffix in {".safetensors", ".bin", ".gguf", ".pt"} for path in folder.iterdir())
+    return has_weights(folder)
 
 
 def cache() -> Path:

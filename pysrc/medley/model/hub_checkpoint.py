@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medley import storage
+from medley.errors import Problem
 from medley.model import hub
 from medley.model.checkpoint import (
     CONFIG,
@@ -24,6 +25,7 @@ from medley.model.checkpoint import (
     Tensor,
     parsed,
     read_checkpoint,
+    read_config,
     weight_files,
 )
 from medley.progress import SILENT, Progress
@@ -64,11 +66,22 @@ class Look:
 
 
 def checkpoint(repository: str, watch: Progress = SILENT) -> Checkpoint:
-    """Read the tensors: from the cache if the weights are there, else from a look at the hub."""
+    """Read the tensors: from the cache if the weights are there, else from a look at the hub.
+
+    Without a network and such a look, config.json in the hub's cache is enough: then bytes are estimated.
+    """
     folder = hub.snapshot(repository)
     if folder is not None:
         return read_checkpoint(folder)
-    return look(repository, watch).checkpoint
+    try:
+        return look(repository, watch).checkpoint
+    except hub.Unreachable as problem:
+        if (folder := hub.configured(repository)) is None:
+            problem.fix += f"\nor put its {CONFIG} and {INDEX} into a folder, which is enough for a plan: medley plan ./FOLDER"
+            raise
+        date = datetime.fromtimestamp((folder / CONFIG).stat().st_mtime, UTC).date()
+        watch.note(f"{_why(problem)}: planned from {folder / CONFIG}, fetched on {date}")
+        return read_config(folder)
 
 
 def look(repository: str, watch: Progress = SILENT) -> Look:
@@ -80,7 +93,7 @@ def look(repository: str, watch: Progress = SILENT) -> Look:
         about = hub.about(repository)
     except hub.Unreachable as problem:
         if found := kept(repository):
-            watch.note(f"{problem.cause.partition(',')[0]}: planned from {repository} at {found.named}")
+            watch.note(f"{_why(problem)}: planned from {repository} at {found.named}")
             return found
         raise
     if found := kept(repository, about.commit):
@@ -89,6 +102,10 @@ def look(repository: str, watch: Progress = SILENT) -> Look:
     if found.commit:
         storage.write(_file(repository, found.commit), json.dumps(asdict(found)))
     return found
+
+
+def _why(problem: Problem) -> str:
+    return problem.cause.partition(",")[0]
 
 
 def kept(repository: str, commit: str | None = None) -> Look | None:
