@@ -77,7 +77,8 @@ def checkpoint(repository: str, watch: Progress = SILENT) -> Checkpoint:
         return look(repository, watch).checkpoint
     except hub.Unreachable as problem:
         if (folder := hub.configured(repository)) is None:
-            problem.fix += f"\nor put its {CONFIG} and {INDEX} into a folder, which is enough for a plan: medley plan ./FOLDER"
+            small = f"put its {CONFIG} and {INDEX} into a folder"
+            problem.fix += f"\nor {small}, which is enough for a plan: medley plan ./FOLDER"
             raise
         date = datetime.fromtimestamp((folder / CONFIG).stat().st_mtime, UTC).date()
         watch.note(f"{_why(problem)}: planned from {folder / CONFIG}, fetched on {date}")
