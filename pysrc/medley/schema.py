@@ -246,6 +246,8 @@ class Model(StrictTable):
     title: str
     repository: Annotated[str, Field(pattern=REPOSITORY)] | None = None
     """ORG/NAME on the model hub."""
+    architecture: str | None = None
+    """`model_type` of its config.json."""
     aliases: tuple[str, ...] = ()
     """Other names of it, which may be typed for NAME."""
     license: str | None = None

@@ -168,7 +168,7 @@ def cache() -> Path:
 
 
 def endpoint() -> str:
-    return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
 def headers() -> dict[str, str]:
