@@ -18,7 +18,15 @@ Format = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
 _METHODS: Mapping[str, Format] = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "awq": "awq"}
 _DTYPES: Mapping[str, Format] = {"U8": "nvfp4", "F8_E4M3": "fp8", "I8": "int8"}
 _EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
-_CHOSEN = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k")
+_CHOSEN = (
+    "num_experts_per_tok",
+    "experts_per_token",
+    "num_experts_per_token",
+    "moe_topk",
+    "moe_k",
+    "moe_top_k",
+    "top_k_experts",
+)
 _ALGORITHMS: Mapping[str, Format] = {
     "NVFP4": "nvfp4",
     "FP8": "fp8",
@@ -73,7 +81,8 @@ def shape_of_config(found: Checkpoint) -> Shape:
     # Some repositories say the format in no config.json: it is the one that most bytes have.
     most = max(sizes, key=lambda dtype: sizes[dtype], default="BF16")
     weights = _format(fields) or _DTYPES.get(most, "bf16")
-    held = stored(found.tensors, layers, 8 if weights in {"int8", "fp8"} else 4)
+    count = fields.optional(*_EXPERTS, least=0)
+    held = stored(found.tensors, layers, 8 if weights in {"int8", "fp8"} else 4, count)
     _require_all(fields, held, layers)
     known = _heads(fields) | _experts(fields, held, layers)
     kinds = layer_kinds(fields, layers)
