@@ -241,6 +241,7 @@ def experts(layer: list[Any]) -> list[Any]:
         for each in layer
         for module in each.modules()
         if (isinstance(module, torch.nn.ModuleList) and len(module) == count)
+        or type(module).__name__.endswith("Experts")
         or any(value.ndim == 3 and value.shape[0] == count for value in module.parameters(recurse=False))
     ]
 

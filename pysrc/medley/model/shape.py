@@ -10,7 +10,14 @@ from pydantic import ValidationError
 
 from medley.model import checkpoint, demo, hub
 from medley.model.checkpoint import Checkpoint, Stored, Tensor, stored
-from medley.model.config_fields import CONTEXT, Fields, layer_count, layer_kinds, of_text
+from medley.model.config_fields import (
+    HIDDEN,
+    Fields,
+    context_length,
+    layer_count,
+    layer_kinds,
+    of_text,
+)
 from medley.model.resolve import Weights
 from medley.schema import Made, Shape
 
@@ -97,9 +104,9 @@ def shape_of_config(found: Checkpoint) -> Shape:
                 "windowed_layers": kinds.windowed,
                 "window": kinds.window,
                 "state_bytes": kinds.state_bytes,
-                "hidden": fields.whole("hidden_size", "n_embd"),
+                "hidden": fields.whole(*HIDDEN),
                 "vocabulary": fields.whole("vocab_size"),
-                "context": fields.whole(*CONTEXT),
+                "context": context_length(fields),
                 "layer_bytes": held.layers.size_bytes // layers,
                 "embedding_bytes": held.first.size_bytes,
                 "head_bytes": head,
@@ -124,7 +131,7 @@ def _require_all(fields: Fields, held: Stored, layers: int) -> None:
 
 
 def _heads(fields: Fields) -> dict[str, int]:
-    heads = fields.whole("num_attention_heads", "n_head")
+    heads = fields.whole("num_attention_heads", "n_head", "n_heads")
     latent = fields.optional("kv_lora_rank")
     if latent is not None:
         # All heads share one compressed key and value, which tensor parallelism cannot split.
@@ -134,8 +141,12 @@ def _heads(fields: Fields) -> dict[str, int]:
         index = fields.optional("index_head_dim") or 0
         kept = 2 * (latent + rope) + index + index // 128 * 4
         return {"heads": heads, "kv_heads": 1, "head_dim": head, "kv_bytes_per_token": kept}
-    head = fields.optional("head_dim") or fields.whole("hidden_size", "n_embd") // heads
-    return {"heads": heads, "kv_heads": fields.optional("num_key_value_heads") or heads, "head_dim": head}
+    head = fields.optional("head_dim") or fields.whole(*HIDDEN) // heads
+    return {
+        "heads": heads,
+        "kv_heads": fields.optional("num_key_value_heads", "kv_n_heads") or heads,
+        "head_dim": head,
+    }
 
 
 def _experts(fields: Fields, held: Stored, layers: int) -> dict[str, int]:
