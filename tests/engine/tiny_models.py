@@ -113,14 +113,36 @@ def registered() -> dict[str, dict[str, str]]:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict() as table) if name in REGISTRIES:
                     for key, (module, class_) in ast.literal_eval(table).items():
-                        found[key] = {"engine": "vllm", "module": module, "class": class_}
+                        found[key] = {
+                            "engine": "vllm",
+                            "class": class_,
+                            "source": source(path, module, class_),
+                        }
                 case _:
                     pass
     if spec := importlib.util.find_spec("sglang"):
         for path in sorted((Path(*spec.submodule_search_locations or ()) / "srt" / "models").glob("*.py")):
             for class_ in entries(path):
-                found[class_] = {"engine": "sglang", "module": path.stem, "class": class_}
+                found[class_] = {"engine": "sglang", "class": class_, "source": defined(path, class_)}
     return found
+
+
+def source(registry: Path, module: str, class_: str) -> str:
+    """Where a class is defined: in a module beside the registry, or in a package named in full."""
+    if not module.startswith("vllm."):
+        return defined(registry.with_name(f"{module}.py"), class_)
+    folder = registry.parents[3].joinpath(*module.split("."))
+    found = [defined(path, class_) for path in sorted(folder.rglob("*.py"))]
+    # A class of one name for each kind of device: those of NVIDIA's before the others.
+    return min((each for each in found if each), key=lambda each: "nvidia" not in each, default="")
+
+
+def defined(path: Path, class_: str) -> str:
+    """FILE:LINE of a class, from the engine's own folder on; nothing if the file does not define it."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.startswith((f"class {class_}(", f"class {class_}:")):
+            return f"{path.as_posix().rpartition('/site-packages/')[2]}:{number}"
+    return ""
 
 
 def entries(path: Path) -> list[str]:
@@ -215,6 +237,7 @@ def parts(model: Any) -> dict[str, Any]:
     layers = decoder_layers(text)
     return {
         "total": size_bytes(model),
+        "unused": size_bytes(model) - size_bytes(text),
         "layers": [size_bytes(*layer) for layer in layers],
         "experts": [size_bytes(*experts(layer)) for layer in layers],
         "head": 0 if tied or head is None else size_bytes(head),
