@@ -1,0 +1,23 @@
+"""Turn a recipe of sparkrun into the medley command that serves the same model.
+
+A recipe is a stranger's text: nothing of it is run. Each of its keys is carried over, or medley decides the
+same thing by what it measures, or it is refused; each time with the reason. The form is that of sparkrun's
+RECIPES.md and src/sparkrun/core/recipe.py (github.com/spark-arena/sparkrun at 0041b8f, July 2026).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Outcome = Literal["carried", "decided", "refused"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What became of one key of a recipe, or of one flag of its command."""
+
+    key: str
+    """As `defaults.port`, `env.NCCL_DEBUG` or `command --port`."""
+    outcome: Outcome
+    becomes: tuple[str, ...] = ()
+    """The words of medley's command that it became."""
+    why: str = ""
