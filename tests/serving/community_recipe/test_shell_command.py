@@ -1,8 +1,12 @@
+from typing import TYPE_CHECKING
+
 import pytest
 
 from medley.errors import Problem
-from medley.serving.community_recipe.document import Value
 from medley.serving.community_recipe.shell_command import EngineFlag, engine_command, filled, used
+
+if TYPE_CHECKING:
+    from medley.serving.community_recipe.document import Value
 
 
 def test_placeholders_take_the_recipe_s_values_also_nested_ones() -> None:

@@ -1,7 +1,6 @@
 """Read the YAML of a recipe: safe types only, no aliases, bounded size and depth."""
 
 from collections.abc import Mapping
-from itertools import accumulate
 
 import yaml
 
@@ -32,18 +31,15 @@ def document(raw: bytes, where: str) -> dict[str, object]:
 
 
 def _require_plain(text: str, where: str) -> None:
-    """Refuse what makes a short text large: aliases that repeat a part, and deep nesting."""
-    events = list(yaml.parse(text, Loader=yaml.SafeLoader))
-    alias = next((each for each in events if isinstance(each, yaml.AliasEvent)), None)
-    if alias is not None:
-        line = alias.start_mark.line + 1
-        raise _problem(where, f"line {line} has the alias *{alias.anchor}, which medley does not read")
-    depths = accumulate(
-        isinstance(each, yaml.CollectionStartEvent) - isinstance(each, yaml.CollectionEndEvent)
-        for each in events
-    )
-    if max(depths, default=0) > _DEEPEST:
-        raise _problem(where, f"it nests deeper than {_DEEPEST} tables")
+    """Refuse what makes a short text slow or large: aliases that repeat a part, and deep nesting."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):  # one by one: a deep text takes quadratic time
+        if isinstance(event, yaml.AliasEvent):
+            line = event.start_mark.line + 1
+            raise _problem(where, f"line {line} has the alias *{event.anchor}, which medley does not read")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise _problem(where, f"it nests deeper than {_DEEPEST} tables")
 
 
 def _problem(where: str, cause: str) -> Problem:
