@@ -24,6 +24,7 @@ Examples:
     medley models
     medley models --hosts spark:2,thor:1
     medley models --hosts spark:2 --for throughput --json
+    medley models import recipe.yaml
 """
     USAGE = "    {progname} [SWITCHES] [--from FILE...]\n"
     planning: Planning = group(Planning)
@@ -34,6 +35,8 @@ Examples:
     as_json: bool = flag("--json", "print one JSON array")
 
     def main(self, *more: str) -> None:
+        if self.nested_command:
+            return
         wanted = self.planning.wanted()
         hosts = site((*self.replayed, *more), self.imagined)
         on = alternatives.with_engine_sources(hosts, wanted, EngineRequest())

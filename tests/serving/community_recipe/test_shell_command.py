@@ -13,7 +13,7 @@ def test_placeholders_take_the_recipe_s_values_also_nested_ones() -> None:
     text = "vllm serve {model} --port {port} --config '{\"a\": {b}}' {unset}"
     values: dict[str, Value] = {"model": "a/b", "port": 8000, "b": "{c}", "c": 1}
     assert filled(text, values, "r.yaml") == "vllm serve a/b --port 8000 --config '{\"a\": 1}' {unset}"
-    assert used(text) == {"model", "port", "b", "unset"}
+    assert used(text, values) == {"model", "port", "b", "c", "unset"}
 
 
 @pytest.mark.parametrize("value", ["{a} {a}", "{b}" * 1000])

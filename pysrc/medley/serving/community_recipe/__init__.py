@@ -8,7 +8,8 @@ RECIPES.md and src/sparkrun/core/recipe.py (github.com/spark-arena/sparkrun at 0
 from dataclasses import dataclass
 from typing import Literal
 
-Outcome = Literal["carried", "decided", "refused"]
+Outcome = Literal["carried", "decided", "unused", "refused"]
+"""Unused: sparkrun itself passes it to nothing. Refused: without it the server is another one."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,17 @@ class Entry:
     """What became of one key of a recipe, or of one flag of its command."""
 
     key: str
-    """As `defaults.port`, `env.NCCL_DEBUG` or `command --port`."""
+    """As `max_nodes`, `env.NCCL_DEBUG` or `command --port`."""
     outcome: Outcome
+    why: str
     becomes: tuple[str, ...] = ()
-    """The words of medley's command that it became."""
-    why: str = ""
+    part: Literal["option", "flag", "variable"] | None = None
+    """Where these words go: before the --, behind it, or before the command."""
+
+
+def option(key: str, *words: str, why: str = "the same") -> Entry:
+    return Entry(key, "carried", why, words, "option")
+
+
+def engine_flag(key: str, *words: str, why: str = "the engine's own flag") -> Entry:
+    return Entry(key, "carried", why, words, "flag")

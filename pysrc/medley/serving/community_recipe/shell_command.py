@@ -63,9 +63,19 @@ def filled(text: str, values: Mapping[str, Value], where: str) -> str:
     )
 
 
-def used(text: str) -> frozenset[str]:
-    """The keys that a command has placeholders for."""
-    return frozenset(_PLACEHOLDER.findall(text))
+def used(text: str, values: Mapping[str, Value]) -> frozenset[str]:
+    """The keys that a text has placeholders for, and those that the values of these have."""
+    found: set[str] = set()
+    new = set(_PLACEHOLDER.findall(text))
+    while new:
+        found |= new
+        new = {key for each in new for key in _PLACEHOLDER.findall(str(values.get(each)))} - found
+    return frozenset(found)
+
+
+def needs_shell(value: str) -> bool:
+    """Whether a shell would put something else in its place: $NAME, ${NAME}, $(command) or `command`."""
+    return re.search(r"\$[\w{(]|`", value) is not None
 
 
 def engine_command(text: str, where: str) -> EngineCommand:
