@@ -168,7 +168,14 @@ def test_the_command_s_variables_are_read_and_its_other_commands_are_not() -> No
 
 def test_a_command_for_another_model_says_so() -> None:
     (found,) = minimal("command: vllm serve other/one").left_out
-    assert "it serves other/one, and the recipe's 'model' is a/b" in found.why
+    assert found.why == "the recipe's 'model' is a/b, and this is other/one"
+
+
+def test_a_folder_of_the_hub_s_cache_is_the_model_at_its_commit() -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    found = minimal(f"command: vllm serve /cache/hub/models--a--b/snapshots/{commit}")
+    assert found.left_out == ()
+    assert str(found.command) == f"medley serve a/b -- --revision {commit}"
 
 
 def test_version_1_is_read_the_same() -> None:

@@ -16,6 +16,12 @@ def test_placeholders_take_the_recipe_s_values_also_nested_ones() -> None:
     assert used(text, values) == {"model", "port", "b", "c", "unset"}
 
 
+def test_doubled_braces_are_one_each() -> None:
+    text = """--x '{{"n":{n},"deep":{{"m":{m}}}}}' --y '{y}'"""
+    found = filled(text, {"n": 2, "m": 3, "y": '{"a": {"b": 1}}'}, "r.yaml")
+    assert found == """--x '{"n":2,"deep":{"m":3}}' --y '{"a": {"b": 1}}'"""
+
+
 @pytest.mark.parametrize("value", ["{a} {a}", "{b}" * 1000])
 def test_placeholders_that_hold_themselves_are_refused(value: str) -> None:
     with pytest.raises(Problem, match="cannot be filled in"):

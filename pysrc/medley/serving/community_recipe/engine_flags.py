@@ -88,10 +88,10 @@ def flag_entries(command: EngineCommand, model: str) -> Iterator[Entry]:
     names = {_canonical(flag.name) for flag in command.flags}
     for flag in command.flags:
         name, key = _canonical(flag.name), f"command {flag.name}"
-        if refusal := _refusal(name, flag, command):
+        if name in {"--model", "--model-path"}:
+            yield named_model(key, " ".join(flag.values), model)
+        elif refusal := _refusal(name, flag, command):
             yield Entry(key, "refused", refusal)
-        elif name in {"--model", "--model-path"}:
-            yield _model(key, flag, model)
         elif name in _DECIDED:
             yield Entry(key, "decided", _DECIDED[name])
         elif name in _OPTIONS and not (_OPTIONS[name] == "--dp" and names & _ATTENTION):
@@ -126,10 +126,13 @@ def _unusable(name: str, value: str) -> str | None:
     return None
 
 
-def _model(key: str, flag: EngineFlag, model: str) -> Entry:
-    if flag.values == (model,):
+def named_model(key: str, named: str, model: str) -> Entry:
+    """What becomes of the model that a command names, which sparkrun does not compare with the recipe's."""
+    if named == model:
         return Entry(key, "decided", "the recipe's model, which medley serve is given")
-    return Entry(key, "refused", f"the recipe's 'model' is {model}, and this is {' '.join(flag.values)}")
+    if f"/models--{model.replace('/', '--')}/snapshots/" in named:
+        return Entry(key, "decided", "a folder of the hub's cache with the recipe's model; medley fetches it")
+    return Entry(key, "refused", f"the recipe's 'model' is {model}, and this is {named}")
 
 
 def _own(key: str, name: str, flag: EngineFlag) -> Entry:

@@ -12,7 +12,7 @@ from medley.schema import REPOSITORY, TITLES, EngineName
 from medley.serving.community_recipe import Entry, Outcome, engine_flag, option
 from medley.serving.community_recipe.defaults import generated, without_flag, without_placeholder
 from medley.serving.community_recipe.document import Value, document, tables
-from medley.serving.community_recipe.engine_flags import flag_entries
+from medley.serving.community_recipe.engine_flags import flag_entries, named_model
 from medley.serving.community_recipe.shell_command import EngineCommand, engine_command, filled, used
 from medley.serving.community_recipe.variables import variable
 
@@ -115,7 +115,7 @@ def imported(raw: bytes, where: str) -> Imported:
     found = (
         *_hosts(recipe),
         *entries,
-        *_revision(recipe),
+        *_revision(recipe, command),
         *(variable(name, str(value)) for name, value in tables(recipe, "env", where).items()),
         *_others(recipe),
     )
@@ -161,7 +161,7 @@ def _command(
             fix=f"mend 'runtime' in {where}",
         )
     entries = (
-        *_served(found, model),
+        *([named_model("command", found.model, model)] if found.model not in {None, model} else ()),
         *flag_entries(found, model),
         *without_placeholder(found, defaults, used(text, defaults)),
         *(variable(name, value, key=f"command {name}=") for name, value in found.assigned.items()),
@@ -170,14 +170,14 @@ def _command(
     return found, entries
 
 
-def _served(command: EngineCommand, model: str) -> Iterator[Entry]:
-    if command.model not in {None, model}:
-        yield Entry("command", "refused", f"it serves {command.model}, and the recipe's 'model' is {model}")
-
-
-def _revision(recipe: Mapping[str, object]) -> Iterator[Entry]:
-    if revision := recipe.get("model_revision"):
-        yield engine_flag("model_revision", "--revision", str(revision), why="the engine fetches this commit")
+def _revision(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[Entry]:
+    """The commit that the recipe pins, by its key or by the folder of the hub's cache that it serves."""
+    folder = re.search(r"/snapshots/([0-9a-f]{40})$", command.model or "")
+    key, revision = "model_revision", recipe.get("model_revision")
+    if not revision and folder:
+        key, revision = "command", folder[1]
+    if revision:
+        yield engine_flag(key, "--revision", str(revision), why="the engine fetches this commit")
 
 
 def _hosts(recipe: Mapping[str, object]) -> Iterator[Entry]:

@@ -10,6 +10,8 @@ from medley.schema import EngineName
 from medley.serving.community_recipe.document import MOST_BYTES, Value
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
+# As str.format reads a template; version 1 of the recipes has it so.
+_ESCAPED = re.compile(r"\{\{|\}\}|\{\w+\}")
 _CONTINUED = re.compile(r"\\[ \t]*\n")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _NUMBER = re.compile(r"-[\d.]")
@@ -50,6 +52,9 @@ class EngineCommand:
 def filled(text: str, values: Mapping[str, Value], where: str) -> str:
     """The text with each {key} that the recipe gives a value; sparkrun leaves the others as they are."""
     given = {f"{{{key}}}": str(value) for key, value in values.items() if value is not None}
+    if "{{" in text:  # which JSON never has: {{ and }} stand for one brace each
+        given |= {"{{": "{", "}}": "}"}
+        text = _ESCAPED.sub(lambda match: given.get(match[0], match[0]), text)
     for _ in range(_NESTED):
         before, text = text, _PLACEHOLDER.sub(lambda match: given.get(match[0], match[0]), text)
         if text == before:
