@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from medley.cli.models import ModelsVerb
+from medley.cli.plan import PlanVerb
+from medley.cli.serve import ServeVerb
 from medley.errors import Problem
 from medley.serving.community_recipe.document import MOST_BYTES
 from tests.web_server import answering
@@ -18,6 +20,15 @@ RECIPE = (
     "command: vllm serve {model} -tp {tensor_parallel} --enforce-eager\n"
 )
 COMMAND = "NCCL_DEBUG=INFO medley serve a/b --tp 2 -- --enforce-eager"
+
+EVERY_OPTION = """
+model: openai/gpt-oss-120b
+runtime: vllm
+container: c
+command: |
+  vllm serve {model} --host 127.0.0.1 --port 9000 --served-model-name x -tp 2 -pp 1 -dp 1 \\
+    --max-model-len 16K --kv-cache-dtype fp8 --max-num-seqs 10 --enable-prefix-caching
+"""
 
 
 def run(*words: str) -> int:
@@ -53,6 +64,22 @@ def test_json_has_every_key(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
         "container": "decided",
         "mods": "refused",
     }
+
+
+def test_medley_takes_the_commands_that_it_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every option that a recipe can become, over hosts one need not own."""
+    (tmp_path / "r.yaml").write_text(EVERY_OPTION, encoding="utf-8")
+    assert run(str(tmp_path / "r.yaml"), "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    _, _, *words = found["argv"]
+    assert PlanVerb.run(found["plan"].split()[1:], exit=False)[1] == 0
+    assert "tensor parallel 2 on spark-1, spark-2" in capsys.readouterr().out
+    elsewhere = ("--hosts", "spark:2", "--dry-run")
+    assert ServeVerb.run(["medley serve", *elsewhere, *words], exit=False)[1] == 0
+    shown = capsys.readouterr().out
+    given = "--served-model-name x", "--port 9000", "-tp 2", "--kv-cache-dtype fp8", "--max-model-len 16384"
+    assert all(each.replace("-tp", "--tensor-parallel-size") in shown for each in given)
+    assert "--max-num-seqs 10 --enable-prefix-caching" in shown
 
 
 def test_an_address_is_fetched(capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,6 +94,7 @@ def _table(found: Imported) -> dict[str, Any]:
         "command": str(command),
         "argv": command.argv,
         "env": command.env,
+        "plan": str(found.plan),
         "whole": not found.left_out,
         "keys": [_entry(each) for each in found.entries],
     }

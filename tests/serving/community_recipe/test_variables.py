@@ -10,7 +10,7 @@ from medley.serving.community_recipe.variables import variable
         ("VLLM_MARLIN_USE_ATOMIC_ADD", "1"),
         ("NCCL_CUMEM_ENABLE", "0"),
         ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
-        ("VLLM_DISTRIBUTED_EXECUTOR_CONFIG", '{"placement_group_options": {"strategy": "SPREAD"}}'),
+        ("VLLM_SOME_CONFIG", '{"a": {"b": "C"}}'),
     ],
 )
 def test_an_engine_s_variable_is_carried(name: str, value: str) -> None:
@@ -58,6 +58,8 @@ def test_what_is_refused_has_its_reason(name: str, value: str, why: str) -> None
     assert why in found.why
 
 
-@pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "CUDA_DEVICE_ORDER", "DO_NOT_TRACK"])
+@pytest.mark.parametrize(
+    "name", ["HF_HUB_OFFLINE", "CUDA_DEVICE_ORDER", "DO_NOT_TRACK", "VLLM_DISTRIBUTED_EXECUTOR_CONFIG"]
+)
 def test_what_medley_sets_itself_is_decided(name: str) -> None:
     assert variable(name, "1").outcome == "decided"

@@ -15,6 +15,7 @@ _OFFLINE = "medley fetches the model first, and turns the hub off for a folder"
 _DECIDED: Mapping[str, str] = {
     **dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"), _OFFLINE),
     **dict.fromkeys(("DO_NOT_TRACK", "VLLM_NO_USAGE_STATS", "HF_HUB_DISABLE_TELEMETRY"), "medley sets it"),
+    "VLLM_DISTRIBUTED_EXECUTOR_CONFIG": "the launcher places the ranks; vLLM 0.33 reads no such variable",
     **dict.fromkeys(("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"), "medley counts GPUs as nvidia-smi does"),
 }
 _REFUSED: Mapping[str, str] = {
