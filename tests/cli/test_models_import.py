@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from medley import config
 from medley.cli.models import ModelsVerb
 from medley.cli.plan import PlanVerb
 from medley.cli.serve import ServeVerb
@@ -80,6 +81,31 @@ def test_medley_takes_the_commands_that_it_prints(tmp_path: Path, capsys: pytest
     given = "--served-model-name x", "--port 9000", "-tp 2", "--kv-cache-dtype fp8", "--max-model-len 16384"
     assert all(each.replace("-tp", "--tensor-parallel-size") in shown for each in given)
     assert "--max-num-seqs 10 --enable-prefix-caching" in shown
+
+
+def test_a_table_is_a_model_that_medley_serves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path))
+    (tmp_path / "models").mkdir()
+    (tmp_path / "r.yaml").write_text(RECIPE.replace("a/b", "openai/gpt-oss-120b"), encoding="utf-8")
+    table = tmp_path / "models" / "mine.toml"
+    assert run(str(tmp_path / "r.yaml"), "--output", str(table)) == 0
+    shown = capsys.readouterr()
+    assert (shown.out.splitlines()[0], shown.err) == ("medley serve mine --tp 2", "")
+    assert config.models()["mine"].args == {"vllm": ("--enforce-eager",)}
+    assert config.models()["mine"].env == {"vllm": {"NCCL_DEBUG": "INFO"}}
+    with pytest.raises(Problem, match="no table is written"):
+        run(str(tmp_path / "r.yaml"), "--output", str(table))
+
+
+def test_a_table_elsewhere_says_where_it_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.yaml").write_text(RECIPE, encoding="utf-8")
+    assert run(str(tmp_path / "r.yaml"), "--output", str(tmp_path / "mine.toml")) == 0
+    assert "medley finds mine.toml once it is in " in capsys.readouterr().err
+    with pytest.raises(Problem, match="no table is written") as caught:
+        run(str(tmp_path / "r.yaml"), "--output", str(tmp_path / "mine"))
+    assert "NAME.toml" in caught.value.cause
 
 
 def test_an_address_is_fetched(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from medley.cli import Verb, flag
-from medley.cli.output import fit, print_result
+from medley import config
+from medley.cli import Verb, flag, switch
+from medley.cli.output import fit, print_result, save, say
 from medley.errors import Problem, in_words
 from medley.explain.diagnosis import STANDARD_INPUT
 from medley.serving.community_recipe import Entry
 from medley.serving.community_recipe.document import MOST_BYTES
+from medley.serving.community_recipe.model_table import is_found, model_table
 from medley.serving.community_recipe.recipe import Imported, imported
 
 
@@ -25,7 +27,9 @@ Examples:
     medley models import qwen3.6-27b-fp8-vllm.yaml
     medley models import https://example.org/recipe.yaml --json
     medley models import - < recipe.yaml
+    medley models import recipe.yaml --output ~/.config/medley/models/my-model.toml
 """
+    table: str | None = switch("--output FILE", "write the flags and variables as a model's table, NAME.toml")
     as_json: bool = flag("--json", "print one JSON object: the command, and what became of each key")
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
@@ -34,7 +38,8 @@ Examples:
 
     def main(self, recipe: str) -> None:
         found = imported(_raw(recipe), recipe)
-        print_result(_table(found), map(fit, _lines(found)), as_json=self.as_json)
+        shown = found if self.table is None else _written(found, Path(self.table), recipe)
+        print_result(_table(shown, found), map(fit, _lines(shown, found)), as_json=self.as_json)
 
 
 _LIMIT_S = 20.0
@@ -86,15 +91,28 @@ def _unfetched(url: str, cause: str) -> Problem:
     return Problem(f"no recipe comes from {url}", cause=cause, fix=fix)
 
 
-def _table(found: Imported) -> dict[str, Any]:
-    command = found.command
+def _written(found: Imported, path: Path, source: str) -> Imported:
+    """What the table that this writes leaves to the command."""
+    path = path.expanduser()
+    if path.suffix != ".toml" or path.exists():
+        cause = f"{path} is there already" if path.exists() else "a model's table is a file NAME.toml"
+        raise Problem(f"no table is written to {path}", cause=cause, fix=f"--output {path.stem}-2.toml")
+    made = model_table(found, path.stem, source)
+    save(str(path), made.text, "--output NAME.toml")
+    if not is_found(path):
+        say(f"medley finds {path.name} once it is in {config.folders()[0] / 'models'}")
+    return made.rest
+
+
+def _table(shown: Imported, found: Imported) -> dict[str, Any]:
+    command = shown.command
     return {
         "model": found.model,
         "engine": found.engine,
         "command": str(command),
         "argv": command.argv,
         "env": command.env,
-        "plan": str(found.plan),
+        "plan": str(shown.plan),
         "whole": not found.left_out,
         "keys": [_entry(each) for each in found.entries],
     }
@@ -105,12 +123,12 @@ def _entry(entry: Entry) -> dict[str, Any]:
     return {"key": entry.key, "outcome": entry.outcome, "becomes": becomes, "why": entry.why}
 
 
-def _lines(found: Imported) -> Iterator[str]:
-    yield str(found.command)
+def _lines(shown: Imported, found: Imported) -> Iterator[str]:
+    yield str(shown.command)
     for outcome, title in _TITLES.items():
         entries = [each for each in found.entries if each.outcome == outcome]
         if entries:
             yield f"\n{title}:"
         for each in entries:
             yield f"  {each.key}: {each.why}"
-    yield f"\nlook first: {found.plan}"
+    yield f"\nlook first: {shown.plan}"

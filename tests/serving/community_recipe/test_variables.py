@@ -45,6 +45,8 @@ def test_what_medley_leaves_unset_has_its_reason(name: str) -> None:
         pytest.param("VLLM_API_KEY", "x", "--api-key FILE", id="a key"),
         pytest.param("VLLM_CACHE_ROOT", "cache", "is a path", id="a folder by its name"),
         pytest.param("VLLM_TUNED", "/tuning", "is a path", id="a folder by its value"),
+        pytest.param("VLLM_SERVER_DEV_MODE", "1", "opens the server", id="what opens the server"),
+        pytest.param("SGLANG_EXTERNAL_MODEL_PACKAGE", "mine", "runs code", id="other code"),
         pytest.param("LD_PRELOAD", "x.so", "is a path", id="a library"),
         pytest.param("VLLM_HOST", "${HOST}", "for a shell to fill in", id="another's variable"),
         pytest.param("RAY_memory_monitor_refresh_ms", "0", "before any model", id="Ray's own"),

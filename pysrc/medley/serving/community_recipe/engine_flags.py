@@ -58,16 +58,20 @@ _DECIDED: Mapping[str, str] = {
     "--device": "the plan takes the device of each host",
 }
 _CODE = "it is a file of the recipe's image: get it from the recipe's author, read it, then type"
+_OPENS = "it runs code or opens the server as the recipe's author chose: if you want that, type it behind --"
+_OPENING = (
+    *("--worker-cls", "--worker-extension-cls", "--scheduler-cls", "--logits-processors", "--middleware"),
+    *("--io-processor-plugin", "--model-class-overrides", "--custom-weight-loader", "--forward-hooks"),
+    *("--enable-custom-logit-processor", "--trust-request-chat-template", "--trust-request-mm-kwargs"),
+    "--allowed-local-media-path",
+)
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
-        ("--api-key", "--admin-api-key"),
+        ("--api-key", "--admin-api-key", "--ssl-keyfile-password"),
         "a key in a command can be read by every user of the host: --api-key FILE",
     ),
     "--config": "it is a file of the recipe's image: write its flags behind --",
-    **{
-        name: f"{_CODE} -- {name} FILE"
-        for name in ("--reasoning-parser-plugin", "--tool-parser-plugin", "--middleware")
-    },
+    **{name: f"{_CODE} -- {name} FILE" for name in ("--reasoning-parser-plugin", "--tool-parser-plugin")},
 }
 # A parser of this name comes with the file of that flag.
 _PLUGINS: Mapping[str, str] = {
@@ -80,6 +84,8 @@ _PATH = re.compile(r"(~|\.{1,2})?/|[^{\s]*\.(jinja2?|py|ya?ml|json|so)$")
 _TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
 _UNITS: Mapping[str, int] = {"": 1, "k": 1000, "K": 1 << 10, "m": 1_000_000, "M": 1 << 20}
 _FP8 = {"fp8", "fp8_e4m3"}
+_SHORTEST = 8
+"""Of the beginnings of these names that argparse takes for them."""
 _MOST_RANKS, _LONGEST, _LAST_PORT = 64, 10_000_000, 65_535
 
 
@@ -108,6 +114,9 @@ def _canonical(name: str) -> str:
 def _refusal(name: str, flag: EngineFlag, command: EngineCommand) -> str | None:
     if name in _REFUSED:
         return _REFUSED[name]
+    begins = len(name) >= _SHORTEST and any(each.startswith(name) for each in _OPENING)
+    if begins or any("trust_remote_code" in value for value in flag.values):
+        return _OPENS
     if any(_canonical(each.name) == _PLUGINS.get(name) for each in command.flags):
         return f"it is of the file that {_PLUGINS[name]} names, which is left out"
     if name == "--load-format" and command.engine == "sglang" and _LOADERS & set(flag.values):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from medley import engine
 from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED
+from medley.schema import ENGINE_VARIABLE
 from medley.serving.community_recipe import Entry
 from medley.serving.community_recipe.shell_command import needs_shell
 
@@ -40,14 +41,17 @@ _REFUSED: Mapping[str, str] = {
         ),
         "medley ray-head and ray-worker start Ray, before any model: set it there",
     ),
+    **dict.fromkeys(
+        (
+            *("VLLM_PLUGINS", "VLLM_SERVER_DEV_MODE", "VLLM_ALLOW_INSECURE_SERIALIZATION"),
+            *("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "VLLM_MEDIA_CONNECTOR", "VLLM_MEDIA_URL_ALLOW_REDIRECTS"),
+            *("VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE", "SGLANG_EXTERNAL_MODEL_PACKAGE"),
+            *("SGLANG_EXTERNAL_MM_PROCESSOR_PACKAGE", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"),
+        ),
+        "it runs code or opens the server as the recipe's author chose: if you want that, set it yourself",
+    ),
     "VLLM_TARGET_DEVICE": "it is for building vLLM, which medley's environments have built",
 }
-_KNOWN = (
-    *("VLLM_", "SGLANG_", "SGL_", "FLASHINFER_", "TORCH_", "PYTORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_"),
-    *("NCCL_", "CUDA_", "OMP_", "MKL_", "TRITON_", "TILELANG_", "CUTE_DSL_", "DG_JIT_", "SAFETENSORS_"),
-    *("HF_", "TRANSFORMERS_", "TOKENIZERS_", "UCX_", "MAX_JOBS"),
-)
-"""Of the engines and the libraries in medley's environments for them."""
 _SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD)$")
 _PATHS = re.compile(r"(PATH|PRELOAD|_DIR|_HOME|_ROOT|_CACHE|_FOLDER|VIRTUAL_ENV)$")
 
@@ -74,5 +78,5 @@ def _refusal(name: str, value: str) -> str | None:
         return f"{value} is for a shell to fill in: set {name} yourself before the command"
     if _PATHS.search(name) or value.startswith(("/", "~")):
         return f"{value} is a path of the recipe's image or host"
-    known = name.startswith(_KNOWN) and re.fullmatch(r"\w+", name)
+    known = re.match(ENGINE_VARIABLE, name)
     return None if known else "no engine of medley's reads it; if yours does, set it before the command"
