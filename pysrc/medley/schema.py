@@ -47,6 +47,11 @@ Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
 Major = Annotated[str, Field(pattern=r"^\d+$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+ENGINE_VARIABLE = (
+    r"^(VLLM|SGLANG|SGL|FLASHINFER|TORCH|PYTORCH|TORCHINDUCTOR|TORCHDYNAMO|NCCL|CUDA|OMP|MKL|TRITON|TILELANG"
+    r"|CUTE_DSL|DG_JIT|SAFETENSORS|TOKENIZERS)_[A-Z0-9_]+$"
+)
+"""Names that the engines and the libraries of their environments read; none that loads other code."""
 REPOSITORY = r"^[\w.-]+/[\w.-]+$"
 
 
@@ -266,6 +271,8 @@ class Model(StrictTable):
     """The form in which it thinks aloud."""
     args: Mapping[EngineName, tuple[str, ...]] = {}
     """Flags that it needs of an engine on every kind of host, beyond what a plan says."""
+    env: Mapping[EngineName, Mapping[Annotated[str, Field(pattern=ENGINE_VARIABLE)], str]] = {}
+    """Variables that it needs of an engine; what medley sets itself, and the user's own, win."""
     since: Mapping[EngineName, Version] = {}
     """The first version of an engine that knows it: an image may hold an older one."""
     eager: bool = False

@@ -25,6 +25,7 @@ Examples:
     medley models --hosts spark:2,thor:1
     medley models --hosts spark:2 --for throughput --json
     medley models add Qwen/Qwen3-14B
+    medley models import recipe.yaml
 """
     USAGE = "    {progname} [SWITCHES] [--from FILE...]\n    {progname} add [SWITCHES] ORG/NAME\n"
     planning: Planning = group(Planning)
