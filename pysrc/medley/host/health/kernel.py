@@ -1,0 +1,64 @@
+"""What the kernel reports: fatal PCIe errors, memory that RDMA cannot pin; a Jetson's modes and clocks."""
+
+import re
+from dataclasses import dataclass
+
+from medley.host.facts import meminfo
+from medley.transcript import Transcript, assignments, lines
+
+# Counters of the kernel that anybody may read; its log is root's alone on newer systems, and says more.
+PCIE_FATAL = (
+    "cd /sys/bus/pci/devices &&"
+    " grep -EHs '^(TOTAL_ERR_FATAL )?[1-9][0-9]*$' */aer_rootport_total_err_fatal */aer_dev_fatal"
+    " | sed -E 's,/aer_[^:]*:(TOTAL_ERR_FATAL )?, ,'"
+)
+# Without the name of the host, which journalctl's usual form has.
+PCIE_LOG = (
+    'log=$(dmesg 2>/dev/null || journalctl -kbq -o cat --no-pager 2>/dev/null); [ -n "$log" ] || exit 3;'
+    " printf '%s\\n' \"$log\" | grep -E 'Uncorrect(able|ed) \\(Fatal\\)|AER: device recovery failed'"
+    " | tail -n 8; :"
+)
+CMA = "grep -E '^Cma(Total|Free):' /proc/meminfo; grep -owE 'kho=[a-z0-9]+' /proc/cmdline; :"
+# A Jetson's power modes by number; whether its GPU's least clock is its highest, as jetson_clocks sets it.
+POWER_MODES = "sed -nE 's/^< *POWER_MODEL ID=([0-9]+) NAME=([^ >]+).*/\\2=\\1/p' /etc/nvpmodel.conf"
+GPU_CLOCKS = (
+    'cd /sys/class/devfreq && for d in *gpu*; do [ -r "$d/min_freq" ] &&'
+    ' echo "$d $(cat "$d/min_freq") $(cat "$d/max_freq")"; done; :'
+)
+
+QUESTIONS = (PCIE_FATAL, PCIE_LOG, CMA, POWER_MODES, GPU_CLOCKS)
+
+_UNREADABLE = 3
+_FATAL = re.compile(r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]).*Uncorrect(?:able|ed) \(Fatal\)")
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    fatal: tuple[str, ...] = ()
+    """PCI addresses of ports and devices with a fatal error since the host booted."""
+    log_read: bool = True
+    """Whether this user could read the kernel's log."""
+    cma_total_bytes: int = 0
+    cma_free_bytes: int = 0
+    """More than the total where kexec handover gave pages to CMA, from which RDMA cannot pin any."""
+    handover: str | None = None
+    """What the kernel's command line says of kexec handover, as in `off`."""
+    power_modes: tuple[tuple[str, str], ...] = ()
+    """A Jetson's: name and number, as in `MAXN` and `0`."""
+    pinned_clocks: bool | None = None
+    """Whether a Jetson's GPU stays at its highest clock; None where the kernel does not say."""
+
+
+def kernel_report(answers: Transcript) -> KernelReport:
+    counted = [line.split()[0] for line in lines(answers, PCIE_FATAL)]
+    logged = (_FATAL.search(line) for line in lines(answers, PCIE_LOG))
+    cma, clocks = meminfo(answers[CMA].text), [line.split() for line in lines(answers, GPU_CLOCKS)]
+    return KernelReport(
+        fatal=tuple(sorted({*counted, *(each[1] for each in logged if each)})),
+        log_read=PCIE_LOG in answers and answers[PCIE_LOG].status != _UNREADABLE,
+        cma_total_bytes=cma.get("CmaTotal", 0),
+        cma_free_bytes=cma.get("CmaFree", 0),
+        handover=assignments(answers, CMA).get("kho"),
+        power_modes=tuple(assignments(answers, POWER_MODES).items()),
+        pinned_clocks=all(each[1:2] == each[2:3] for each in clocks) if clocks else None,
+    )
