@@ -20,11 +20,11 @@ _NO_HANDOVER = (
 def pcie_errors(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
     """Since it booted: a device that had one is gone, or will be again."""
     if report.fatal:
-        network = [port.device for port in host.facts.rdma]
+        card = ", ".join(port.device for port in host.facts.rdma) or "which has no RDMA now"
         yield host.wrong(
             f"fatal PCIe errors since it booted: {', '.join(report.fatal)}",
             cause="the kernel resets such a device, which may fail and stop the host; on a DGX Spark "
-            f"0000:00:00.0 and 0002:00:00.0 lead to the network card ({', '.join(network) or 'which has no RDMA now'})",
+            f"0000:00:00.0 and 0002:00:00.0 lead to the network card ({card})",
             fix="sudo fwupdmgr refresh; sudo fwupdmgr update; switch it off for a minute, without its power "
             "supply. If it comes back: NVIDIA's field diagnostics, sudo ./partnerdiag --field",
         )
