@@ -136,6 +136,7 @@ SOUND: Said = {
     software.MODULES: "nvidia \nib_uverbs \nmlx5_ib \n",
     software.OPEN_DRIVER: "Open Kernel Module\n",
     software.VARIABLES: NOTHING,
+    software.VLLM_NAMES: "VLLM_LOGGING_LEVEL\n",
     software.MTUS: "9000\n",
     software.LINGERS: "yes\n",
     software.RUNTIMES: 'docker\nnvidia-ctk\nnvidia-container-runtime\n"nvidia"\n',
