@@ -10,6 +10,7 @@ from pathlib import Path
 from medley.command import renamed
 from medley.errors import Problem
 from medley.model import demo, hub
+from medley.model.checkpoint import has_weights
 from medley.schema import Model
 
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -92,3 +93,9 @@ def ready(found: Weights) -> None:
         demo.make(found.model.made, Path(found.target))
     elif not found.local:
         hub.require(found.target)
+    elif not has_weights(Path(found.target)):
+        raise Problem(
+            f"{found.target} holds no weights",
+            cause="it has config.json, which is enough for a plan, and no *.safetensors",
+            fix=f"medley plan {shlex.quote(found.target)}  # or put the weights beside it",
+        )

@@ -258,7 +258,7 @@ def shape_of(found: Weights, watch: Progress) -> Shape:
     """Return a model's shape; what has to be asked of the hub takes a while."""
     asked = not found.local and not (found.model and found.model.shape)
     with watch.stage(f"ask the hub what {found.target} is made of") if asked else nullcontext():
-        return shape.shape(found)
+        return shape.shape(found, watch)
 
 
 def extras(
