@@ -53,6 +53,6 @@ def rdma_kernel(host: ExaminedHost) -> Iterator[Check]:
     yield host.wrong(
         f"kernel {name} refuses memory to RDMA",
         cause=f"{cause}; NCCL ends with 'ibv_reg_mr_iova2 failed with error Cannot allocate memory' once a "
-        f"model is loaded, and {_WORKING} does not",
+        f"model is loaded; {_WORKING} works",
         fix=_NO_HANDOVER,
     )

@@ -109,4 +109,4 @@ def unread(environ: Iterable[str], version: str) -> Iterator[tuple[str, str, str
 
 
 def _releases(found: Iterable[tuple[str, str, str]]) -> str:
-    return ", ".join(f"{name} went with {release}" for name, release, _ in found)
+    return ", ".join(f"{release} dropped {name}" for name, release, _ in found)
