@@ -152,6 +152,7 @@ AER = (
     "[ 811.641] pcieport 0000:00:00.0: AER: Uncorrectable (Fatal) error message received from 0000:00:00.0\n"
     "[ 811.642] pcieport 0000:00:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal)\n"
 )
+PEERS = " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n"
 LENT = {kernel.CMA: "CmaTotal: 0 kB\nCmaFree: 9752576 kB\n"}
 OLD_PTXAS = "/usr/local/cuda/bin/ptxas 12.8\n"
 TOLD_OLD = {
@@ -388,6 +389,13 @@ FAULTS = (
         "0000:00:00.0, 0002:00:00.0",
         pair({kernel.PCIE_FATAL: "0002:00:00.0 1\n", kernel.PCIE_LOG: AER}),
         fix="fwupdmgr",
+    ),
+    Fault(
+        "peer-access",
+        "translates: 0000:41:00.0",
+        with_("rtx-two", said={kernel.PEERS: PEERS, kernel.IOMMU: "0000:41:00.0 DMA-FQ\n"}),
+        "better",
+        "iommu=pt",
     ),
     Fault("rdma-kernel", "refuses memory to RDMA", pair(LENT), fix="kho=off"),
     Fault(

@@ -25,6 +25,7 @@ EXPECTED: Mapping[tuple[str, ...], Found] = {
     ("orin-pair-a", "orin-pair-b"): {"orin-pair-a": NO_LOCK, "orin-pair-b": NO_LOCK},
     ("orin-r39-a", "orin-pair-b"): {"orin-r39-a": NO_NCCL, "orin-pair-b": ("versions", *NO_LOCK)},
     ("rtx-peers",): NOTHING,
+    ("rtx-peers-iommu",): {"rtx-peers-iommu": ("peer-access",)},
     ("rtx-no-peers",): NOTHING,
     ("rtx-two",): {"rtx-two": ("compiler",)},
     ("spark-aer",): {"spark-aer": ("pcie-errors",)},

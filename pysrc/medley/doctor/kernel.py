@@ -1,4 +1,4 @@
-"""What the kernel reports of a host: PCIe errors, memory that RDMA cannot pin."""
+"""What the kernel reports of a host: PCIe errors, GPUs behind an IOMMU, memory that RDMA cannot pin."""
 
 from collections.abc import Iterator
 
@@ -10,10 +10,6 @@ from medley.host.health.kernel import KernelReport
 # DeepSeek-v4-Flash-DSpark-2x-DGX-Spark, which found kho=off; NVIDIA/NV-Kernels pull request 591 is for it.
 _REFUSING = ("7.0.0-1019-nvidia", "7.0.0-31-generic")
 _WORKING = "6.17.0-1032-nvidia"
-_NO_HANDOVER = (
-    "sudo sed -i 's/^GRUB_CMDLINE_LINUX_DEFAULT=\"/&kho=off /' /etc/default/grub && sudo update-grub "
-    "&& sudo reboot"
-)
 
 
 @health_check("pcie-errors", "fatal PCIe errors", lambda health: health.kernel)
@@ -31,6 +27,33 @@ def pcie_errors(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
     else:
         note = "" if report.log_read else "; root alone can read the kernel's log"
         yield host.ok(f"none since it booted{note}")
+
+
+@health_check("peer-access", "GPUs that reach each other's memory", lambda health: health.kernel)
+def peer_access(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
+    """Of several GPUs: the driver allows it, and an IOMMU that translates turns it into a hang."""
+    if not report.peers:
+        return
+    if "OK" in report.peers and report.translated:
+        gpus = ", ".join(report.translated)
+        yield host.better(
+            f"GPUs reach each other's memory through an IOMMU that translates: {gpus}",
+            cause="NCCL's first collective was seen to hang so on pairs of RTX PRO 6000 (vllm issue 33041, "
+            "nccl issue 1999); NCCL's documentation warns of it, under PCI Access Control Services",
+            fix=f"{_kernel_option('iommu=pt')}  # until then: NCCL_P2P_DISABLE=1 medley serve MODEL -- "
+            "--disable-custom-all-reduce",
+        )
+    elif "OK" in report.peers:
+        yield host.ok("they do, over PCIe or NVLink")
+    else:
+        yield host.ok(f"they go by the host's memory: nvidia-smi says {', '.join(sorted(report.peers))}")
+
+
+def _kernel_option(option: str) -> str:
+    return (
+        f"sudo sed -i 's/^GRUB_CMDLINE_LINUX_DEFAULT=\"/&{option} /' /etc/default/grub && sudo update-grub "
+        "&& sudo reboot"
+    )
 
 
 @host_check("rdma-kernel", "a kernel that pins memory for RDMA")
@@ -54,5 +77,5 @@ def rdma_kernel(host: ExaminedHost) -> Iterator[Check]:
         f"kernel {name} refuses memory to RDMA",
         cause=f"{cause}; NCCL ends with 'ibv_reg_mr_iova2 failed with error Cannot allocate memory' once a "
         f"model is loaded; {_WORKING} works",
-        fix=_NO_HANDOVER,
+        fix=_kernel_option("kho=off"),
     )

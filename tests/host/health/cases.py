@@ -151,6 +151,8 @@ SOUND: Said = {
     kernel.PCIE_FATAL: "",
     kernel.PCIE_LOG: "",
     kernel.CMA: "CmaTotal: 32768 kB\nCmaFree: 30208 kB\n",
+    kernel.PEERS: " \tGPU0\t\n GPU0\tX\t\n\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n",
+    kernel.IOMMU: "",
     kernel.POWER_MODES: Answer("", 2),
     kernel.GPU_CLOCKS: "",
 }

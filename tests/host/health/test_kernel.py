@@ -22,7 +22,7 @@ def report(**said: str | Answer) -> KernelReport:
     return kernel_report(
         {
             question: given.get(name, Answer())
-            for name in ("PCIE_FATAL", "PCIE_LOG", "CMA", "POWER_MODES", "GPU_CLOCKS")
+            for name in ("PCIE_FATAL", "PCIE_LOG", "CMA", "PEERS", "IOMMU", "POWER_MODES", "GPU_CLOCKS")
             for question in [getattr(kernel, name)]
         }
     )
@@ -42,6 +42,31 @@ def test_each_device_with_a_fatal_error_is_named_once() -> None:
 def test_memory_that_handover_has() -> None:
     found = report(CMA="CmaTotal:          32768 kB\nCmaFree:         9752576 kB\nkho=on\n")
     assert (found.cma_total_bytes, found.cma_free_bytes, found.handover) == (32 << 20, 9524 << 20, "on")
+
+
+MATRIX = """\
+ \tGPU0\tGPU1\t
+ GPU0\tX\t{0}\t
+ GPU1\t{0}\tX\t
+
+Legend:
+
+  X    = Self
+  OK   = Status Ok
+  CNS  = Chipset not supported
+  GNS  = GPU not supported
+  TNS  = Topology not supported
+  NS   = Not supported
+  U    = Unknown
+"""
+
+
+def test_gpus_that_reach_each_other() -> None:
+    found = report(PEERS=MATRIX.format("OK"), IOMMU="0000:01:00.0 DMA-FQ\n0000:02:00.0 identity\n")
+    assert found.peers == {"OK"}
+    assert found.translated == ("0000:01:00.0",)
+    assert report(PEERS=MATRIX.format("CNS")).peers == {"CNS"}
+    assert report(PEERS=Answer("", 127)).peers == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -75,6 +100,15 @@ def test_the_questions_read_these_files(tmp_path: Path) -> None:
     put(tmp_path, f"{devices}/0000:01:00.0/aer_dev_fatal", "Undefined 0\nDLP 0\nSDES 2\nTOTAL_ERR_FATAL 2\n")
     put(tmp_path, f"{devices}/0002:01:00.0/aer_dev_fatal", "Undefined 0\nTOTAL_ERR_FATAL 0\n")
     assert asked(kernel.PCIE_FATAL, tmp_path) == "0000:00:00.0 1\n0000:01:00.0 2\n"
+    for at, vendor, device in (
+        ("01", "0x10de", "0x030000"),
+        ("02", "0x10de", "0x040300"),
+        ("03", "0x8086", "0x03"),
+    ):
+        put(tmp_path, f"{devices}/0000:{at}:00.1/vendor", f"{vendor}\n")
+        put(tmp_path, f"{devices}/0000:{at}:00.1/class", f"{device}\n")
+        put(tmp_path, f"{devices}/0000:{at}:00.1/iommu_group/type", "DMA-FQ\n")
+    assert asked(kernel.IOMMU, tmp_path) == "0000:01:00.1 DMA-FQ\n"
     modes = "< POWER_MODEL ID=0 NAME=MAXN >\nCPU_ONLINE CORE_0 1\n< POWER_MODEL ID=2 NAME=MODE_30W >\n"
     put(tmp_path, "etc/nvpmodel.conf", f"# < POWER_MODEL ID=9 NAME=NONE >\n{modes}< PM_CONFIG DEFAULT=2 >\n")
     assert asked(kernel.POWER_MODES, tmp_path) == "MAXN=0\nMODE_30W=2\n"

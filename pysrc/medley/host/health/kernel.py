@@ -1,4 +1,4 @@
-"""What the kernel reports: fatal PCIe errors, memory that RDMA cannot pin; a Jetson's modes and clocks."""
+"""What the kernel reports: fatal PCIe errors, IOMMUs, memory that RDMA cannot pin; a Jetson's clocks."""
 
 import re
 from dataclasses import dataclass
@@ -19,6 +19,13 @@ PCIE_LOG = (
     " | tail -n 8; :"
 )
 CMA = "grep -E '^Cma(Total|Free):' /proc/meminfo; grep -owE 'kho=[a-z0-9]+' /proc/cmdline; :"
+# Which of its GPUs the driver lets reach another's memory, and how the IOMMU treats each.
+PEERS = "command -v nvidia-smi >/dev/null && timeout 3 nvidia-smi topo -p2p r"
+IOMMU = (
+    "cd /sys/bus/pci/devices && for d in $(grep -ls 0x10de */vendor | cut -d/ -f1); do"
+    ' grep -qs ^0x03 "$d/class" && [ -r "$d/iommu_group/type" ] && echo "$d $(cat "$d/iommu_group/type")";'
+    " done; :"
+)
 # A Jetson's power modes by number; whether its GPU's least clock is its highest, as jetson_clocks sets it.
 POWER_MODES = "sed -nE 's/^< *POWER_MODEL ID=([0-9]+) NAME=([^ >]+).*/\\2=\\1/p' /etc/nvpmodel.conf"
 GPU_CLOCKS = (
@@ -26,7 +33,7 @@ GPU_CLOCKS = (
     ' echo "$d $(cat "$d/min_freq") $(cat "$d/max_freq")"; done; :'
 )
 
-QUESTIONS = (PCIE_FATAL, PCIE_LOG, CMA, POWER_MODES, GPU_CLOCKS)
+QUESTIONS = (PCIE_FATAL, PCIE_LOG, CMA, PEERS, IOMMU, POWER_MODES, GPU_CLOCKS)
 
 _UNREADABLE = 3
 _FATAL = re.compile(r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]).*Uncorrect(?:able|ed) \(Fatal\)")
@@ -43,6 +50,10 @@ class KernelReport:
     """More than the total where kexec handover gave pages to CMA, from which RDMA cannot pin any."""
     handover: str | None = None
     """What the kernel's command line says of kexec handover, as in `off`."""
+    peers: frozenset[str] = frozenset()
+    """What nvidia-smi says of pairs of GPUs: `OK`, or why one cannot reach the other, as in `CNS`."""
+    translated: tuple[str, ...] = ()
+    """Its GPUs whose addresses an IOMMU translates, by PCI address."""
     power_modes: tuple[tuple[str, str], ...] = ()
     """A Jetson's: name and number, as in `MAXN` and `0`."""
     pinned_clocks: bool | None = None
@@ -59,6 +70,14 @@ def kernel_report(answers: Transcript) -> KernelReport:
         cma_total_bytes=cma.get("CmaTotal", 0),
         cma_free_bytes=cma.get("CmaFree", 0),
         handover=assignments(answers, CMA).get("kho"),
+        peers=frozenset(
+            word
+            for line in lines(answers, PEERS)
+            if line.split()[0].startswith("GPU")
+            for word in line.split()[1:]
+            if word.isupper() and word != "X" and not word.startswith("GPU")
+        ),
+        translated=tuple(line.split()[0] for line in lines(answers, IOMMU) if " DMA" in line),
         power_modes=tuple(assignments(answers, POWER_MODES).items()),
         pinned_clocks=all(each[1:2] == each[2:3] for each in clocks) if clocks else None,
     )
