@@ -14,7 +14,8 @@ PCIE_FATAL = (
 )
 # Without the name of the host, which journalctl's usual form has.
 PCIE_LOG = (
-    'log=$(dmesg 2>/dev/null || journalctl -kbq -o cat --no-pager 2>/dev/null); [ -n "$log" ] || exit 3;'
+    "log=$(dmesg 2>/dev/null || journalctl -kbq -n 20000 -o cat --no-pager 2>/dev/null);"
+    ' [ -n "$log" ] || exit 3;'
     " printf '%s\\n' \"$log\" | grep -E 'Uncorrect(able|ed) \\(Fatal\\)|AER: device recovery failed'"
     " | tail -n 8; :"
 )
