@@ -27,10 +27,11 @@ IOMMU = (
     ' grep -qs ^0x03 "$d/class" && [ -r "$d/iommu_group/type" ] && echo "$d $(cat "$d/iommu_group/type")";'
     " done; :"
 )
-# A Jetson's power modes by number; whether its GPU's least clock is its highest, as jetson_clocks sets it.
+# A Jetson's power modes by number; whether its GPU's least clock is its highest, as jetson_clocks sets it:
+# 17000000.gpu on an Orin, gpu-gpc-0 on a Thor.
 POWER_MODES = "sed -nE 's/^< *POWER_MODEL ID=([0-9]+) NAME=([^ >]+).*/\\2=\\1/p' /etc/nvpmodel.conf"
 GPU_CLOCKS = (
-    'cd /sys/class/devfreq && for d in *gpu*; do [ -r "$d/min_freq" ] &&'
+    'cd /sys/class/devfreq && for d in *.gpu gpu-gpc*; do [ -r "$d/min_freq" ] &&'
     ' echo "$d $(cat "$d/min_freq") $(cat "$d/max_freq")"; done; :'
 )
 
