@@ -123,6 +123,13 @@ class Arguments(StrictTable):
     why: str
 
 
+class Power(StrictTable):
+    """A Jetson's power modes, as nvpmodel names them."""
+
+    fastest: tuple[Annotated[str, Field(pattern=r"^[A-Z0-9_]+$")], ...] = ()
+    """That without a limit, the one of newer releases first."""
+
+
 class HostTable(StrictTable):
     """A kind of host: hosts/KIND.toml."""
 
@@ -139,6 +146,7 @@ class HostTable(StrictTable):
     """What would give such a host an environment of ours, in a few words."""
     toolkit: ToolkitTable | None = None
     driver: Driver = Driver()
+    power: Power = Power()
     container: Container = Container()
     arguments: tuple[Arguments, ...] = ()
     """For every rank of a layout with such a host in it: the first rank chooses kernels for all."""
