@@ -9,6 +9,7 @@ from medley.host.facts import Facts
 from medley.network.fabric import findings, subnets, types
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, endpoint_candidates
 from medley.network.fabric.findings import idle_finding, idle_ports, rejections
+from medley.network.fabric.neighbors import cabled
 from medley.network.fabric.subnets import Shared, together_mbit
 from medley.network.fabric.transport import Carried, carried, muddles, unmuddled
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions, RejectedLink
@@ -62,6 +63,7 @@ def _made(
         networks=(*first, *sorted(others)),
         ring=data.ring,
         subnet_bits=data.subnet_bits,
+        cabling=cabled(group),
         why=tuple(_why(best, data)),
         findings=tuple(dict.fromkeys((*findings, *([idle_finding(unused)] if unused else [])))),
         rejected=tuple(sorted(rejected, key=lambda one: (one.host, one.interface))),

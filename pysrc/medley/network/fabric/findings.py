@@ -9,14 +9,12 @@ from medley.host.facts.network import Interface
 from medley.network.fabric import types
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group
 from medley.network.fabric.subnets import Shared
-from medley.network.fabric.types import Endpoint, RejectedLink, link_mbit, speed_text, twins
+from medley.network.fabric.types import FAST_MBIT, Endpoint, RejectedLink, link_mbit, speed_text, twins
 
 _ARP = "sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2"
 """With these a link answers for its own address alone, and asks from it."""
 _FULL_WIDTH = 4
 """PCIe lanes of each half of a Spark's ConnectX-7."""
-FAST_MBIT = 25_000
-"""Ports of this speed are bought to join hosts, and not for a LAN."""
 _WORTH_TIMES = 2
 """So much faster than what carries now a port must be to be worth a word."""
 

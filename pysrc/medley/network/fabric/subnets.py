@@ -10,7 +10,7 @@ from medley.host.facts.network import Route
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group
 from medley.network.fabric.types import pcie_mbit, twins
 
-_TEGRA_ETHERNET = "nvethernet"
+TEGRA_ETHERNET = "nvethernet"
 """The driver of Thor's four lanes in one QSFP28 cage."""
 
 
@@ -116,7 +116,7 @@ def _beside(best: Shared, one: Shared, *, rdma: bool) -> bool:
 
 def _one_cage(first: EndpointCandidate, second: EndpointCandidate) -> bool:
     """Lanes that were made to be used together; any other link may be there for something else."""
-    if first.link.driver == second.link.driver == _TEGRA_ETHERNET:
+    if first.link.driver == second.link.driver == TEGRA_ETHERNET:
         return True
     one, two = first.port, second.port
     if one is None or two is None or one.system_guid is None:
