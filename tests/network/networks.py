@@ -154,15 +154,17 @@ def trio(nth: int, *, lan: str | None = LAN, bits: int = 24) -> Facts:
 def plugged(
     nth: int, ends: Mapping[int, tuple[str | None, str | None]], *, lan: str | None = LAN, bits: int = 24
 ) -> Facts:
-    """A Spark by its cages: the subnets of both halves of each; more than two cages only an RTX host has."""
+    """A Spark by its cages: the subnets of both halves of each; a third is invented, for meshes."""
     links: tuple[Interface, ...] = ()
     ports: tuple[RdmaPort, ...] = ()
-    for cage, subnets in sorted(ends.items()):
-        both, theirs = half(nth, cage, subnets)
+    for cage in sorted({0, 1, *ends}):
+        both, theirs = half(nth, cage, ends.get(cage, (None, None)))
         both = tuple(
-            replace(each, addresses=tuple(replace(at, prefix=bits) for at in each.addresses)) for each in both
+            replace(each, up=cage in ends, addresses=tuple(replace(at, prefix=bits) for at in each.addresses))
+            for each in both
         )
-        links, ports = (*links, *both), (*ports, *theirs)
+        links = (*links, *both)
+        ports = (*ports, *(replace(each, active=cage in ends) for each in theirs))
     rj45 = link("enP7s7", *([f"{lan}.{nth}/24"] if lan else []), driver="r8127")
     return host((*links, rj45), gpu="NVIDIA GB10", rdma=ports, routes=(default("enP7s7"),) if lan else ())
 

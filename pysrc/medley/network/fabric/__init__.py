@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations
 
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
-from medley.network.fabric import findings, subnets, types
+from medley.network.fabric import findings, ring, subnets, types
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, endpoint_candidates
 from medley.network.fabric.findings import idle_finding, idle_ports, rejections
 from medley.network.fabric.neighbors import cabled
@@ -127,11 +126,15 @@ def _without_network(group: Group, everywhere: list[Shared], unfit: tuple[Reject
 
 def _apart(group: Group) -> Problem:
     named = group.wanted()
-    if all(subnets.shared({one: named[one], two: named[two]}) for one, two in combinations(named, 2)):
+    cabling = cabled(group)
+    if cabling.groups and not cabling.others:
+        lacking = ring.unserved(cabling.whole, group) if cabling.whole else None
+        why = f"; {lacking.what}" if lacking else ""
         return Problem(
-            f"each two of {', '.join(named)} share a cable, but no network reaches all of them",
-            cause=f"Ray, Gloo and NCCL's first words need one; {findings.addresses(named)}",
-            fix="join the hosts' ordinary ports by a switch too; RDMA may then go over the cables",
+            f"{cabling}: no network reaches all of these hosts",
+            cause=f"Ray, Gloo and NCCL's first words need one; {findings.addresses(named)}{why}",
+            fix="join the hosts' ordinary ports by a switch; RDMA may then go over the cables"
+            + (f"\n{lacking.fix}" if lacking else ""),
         )
     return Problem(
         f"{', '.join(group.ways)} have no network in common",

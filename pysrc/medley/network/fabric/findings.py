@@ -68,7 +68,7 @@ def one_subnet(
     one: EndpointCandidate, other: EndpointCandidate, to: IPv4Network | None, taken: Iterable[IPv4Network]
 ) -> Finding:
     """Two links in one subnet; `to`: where the other hosts have their like of `other`, if anywhere."""
-    network, interface = to or _free(taken), other.link.name
+    network, interface = to or free_network(taken), other.link.name
     number = int(one.ip) - int(one.network.network_address)
     address = network.network_address + (number if number < network.num_addresses - 1 else number % 253 + 1)
     return Finding(
@@ -81,7 +81,7 @@ def one_subnet(
     )
 
 
-def _free(taken: Iterable[IPv4Network]) -> IPv4Network:
+def free_network(taken: Iterable[IPv4Network]) -> IPv4Network:
     used, ranges = list(taken), (IPv4Network("192.168.192.0/18"), IPv4Network("172.31.0.0/16"))
     subnets = [each for wide in ranges for each in wide.subnets(new_prefix=24)]
     return next((each for each in subnets if not any(each.overlaps(one) for one in used)), subnets[-1])

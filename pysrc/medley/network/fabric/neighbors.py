@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from itertools import combinations
 
+from medley.host.facts import Facts
+from medley.host.facts.network import Interface
 from medley.network.fabric import cabling
 from medley.network.fabric.cabling import Cable, CabledGroup, Cabling
 from medley.network.fabric.endpoints import EndpointCandidate, Group
@@ -68,12 +70,16 @@ def _members(network: Shared, group: Group) -> set[str]:
     return {host for host, ways in group.ways.items() if any(way.ip in network.network for way in ways)}
 
 
-def _cage(way: EndpointCandidate, group: Group) -> object:
+def cage_of(link: Interface, facts: Facts) -> object:
     """Equal for the halves of a Spark's cage, and for the lanes of a Thor's."""
-    port = next((port for port in group.hosts[way.host].rdma if port.interface == way.link.name), None)
+    port = next((port for port in facts.rdma if port.interface == link.name), None)
     if port and port.port_name and port.system_guid:
         return port.system_guid, port.port_name
-    return TEGRA_ETHERNET if way.link.driver == TEGRA_ETHERNET else way.link.name
+    return TEGRA_ETHERNET if link.driver == TEGRA_ETHERNET else link.name
+
+
+def _cage(way: EndpointCandidate, group: Group) -> object:
+    return cage_of(way.link, group.hosts[way.host])
 
 
 def _interfaces(found: list[Shared], group: Group, end: int) -> tuple[str, ...]:

@@ -132,19 +132,6 @@ def crossed(found: list[Shared]) -> bool:
     return len(orders) > 1
 
 
-def cables(found: Mapping[str, Candidates], facts: Mapping[str, Facts]) -> list[list[Shared]]:
-    """For each pair of hosts the RDMA networks that these two share; none unless every pair has one."""
-    pairs = [
-        [
-            each
-            for each in shared({one: found[one], other: found[other]})
-            if each.rdma and each.wired and not muddled(each, facts)
-        ]
-        for one, other in combinations(found, 2)
-    ]
-    return pairs if all(pairs) else []
-
-
 def cable_mbit(pairs: Iterable[list[Shared]]) -> int:
     """Of the slowest pair."""
     return min(together_mbit([each.ways[end] for each in found]) or 0 for found in pairs for end in (0, 1))
