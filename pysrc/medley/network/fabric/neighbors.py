@@ -1,13 +1,12 @@
 """Find which host is at the other end of each cable, by the subnets that interfaces share."""
 
 from collections.abc import Iterator
-from itertools import combinations
 
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.network.fabric import cabling
 from medley.network.fabric.cabling import Cable, CabledGroup, Cabling
-from medley.network.fabric.endpoints import EndpointCandidate, Group
+from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group
 from medley.network.fabric.subnets import TEGRA_ETHERNET, Shared, shared
 from medley.network.fabric.types import FAST_MBIT
 
@@ -19,34 +18,42 @@ _SWITCHED = 3
 
 def cabled(group: Group) -> Cabling:
     """Two hosts behind one switch, without a third, look like a pair and are served like one."""
-    hosts = tuple(sorted(group.hosts))
-    return cabling.cabling(hosts, tuple(_cables(group)), tuple(_stars(group)))
+    networks = _networks(group)
+    cables = sorted(_cables(networks, group), key=lambda cable: (cable.hosts, cable.interfaces))
+    return cabling.cabling(tuple(sorted(group.hosts)), tuple(cables), tuple(_stars(networks, group)))
 
 
-def _cables(group: Group) -> Iterator[Cable]:
-    for one, other in combinations(sorted(group.ways), 2):
-        by_cage: dict[tuple[object, ...], list[Shared]] = {}
-        for network in shared({one: group.ways[one], other: group.ways[other]}):
-            alone = len(_members(network, group)) == len(network.ways)
-            if alone and _for_data(network, group, odd=len(group.hosts) > len(network.ways)):
-                by_cage.setdefault(tuple(_cage(way, group) for way in network.ways), []).append(network)
-        for found in by_cage.values():
-            ends = (_interfaces(found, group, 0), _interfaces(found, group, 1))
-            yield Cable((one, other), ends, _networks(found))
-
-
-def _stars(group: Group) -> Iterator[CabledGroup]:
-    found: dict[tuple[str, ...], list[Shared]] = {}
+def _networks(group: Group) -> list[Shared]:
+    """Every network that two hosts or more are in."""
+    found: dict[Candidates, Shared] = {}
     for network in sorted({way.network for ways in group.ways.values() for way in ways}):
-        members = {
-            host: tuple(way for way in ways if way.network == network) for host, ways in group.ways.items()
-        }
-        there = {host: ways for host, ways in sorted(members.items()) if ways}
-        met = next((one for one in shared(there) if one.network == network), None)
-        if met and len(there) >= _SWITCHED and _for_data(met, group):
-            found.setdefault(tuple(there), []).append(met)
-    for hosts, networks in found.items():
-        yield CabledGroup("star", hosts, networks=_networks(networks))
+        there = {host: tuple(way for way in group.ways[host] if way.ip in network) for host in group.ways}
+        members = {host: ways for host, ways in there.items() if ways}
+        met = shared(members) if len(members) > 1 else []
+        found.update({one.ways: one for one in met if one.network == network})
+    return list(found.values())
+
+
+def _cables(networks: list[Shared], group: Group) -> Iterator[Cable]:
+    by_cage: dict[tuple[object, ...], list[Shared]] = {}
+    for one in networks:
+        odd = len(group.hosts) > len(one.ways)
+        if len(one.ways) < _SWITCHED and _for_data(one, group, odd=odd):
+            by_cage.setdefault((one.hosts, *(_cage(way, group) for way in one.ways)), []).append(one)
+    for found in by_cage.values():
+        first, second = found[0].hosts
+        yield Cable(
+            (first, second), (_interfaces(found, group, 0), _interfaces(found, group, 1)), _cidr(found)
+        )
+
+
+def _stars(networks: list[Shared], group: Group) -> Iterator[CabledGroup]:
+    found: dict[tuple[str, ...], list[Shared]] = {}
+    for one in networks:
+        if len(one.ways) >= _SWITCHED and _for_data(one, group):
+            found.setdefault(one.hosts, []).append(one)
+    for hosts, switched in found.items():
+        yield CabledGroup("star", hosts, networks=_cidr(switched))
 
 
 def _for_data(network: Shared, group: Group, *, odd: bool = False) -> bool:
@@ -64,10 +71,6 @@ def _is_default(way: EndpointCandidate, group: Group) -> bool:
     """Whether it is the way to the world, and so the LAN."""
     routes = group.hosts[way.host].net.routes
     return any((each.destination, each.interface) == ("default", way.link.name) for each in routes)
-
-
-def _members(network: Shared, group: Group) -> set[str]:
-    return {host for host, ways in group.ways.items() if any(way.ip in network.network for way in ways)}
 
 
 def cage_of(link: Interface, facts: Facts) -> object:
@@ -92,5 +95,5 @@ def _interfaces(found: list[Shared], group: Group, end: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(way.link.name for way in in_order))
 
 
-def _networks(found: list[Shared]) -> tuple[str, ...]:
+def _cidr(found: list[Shared]) -> tuple[str, ...]:
     return tuple(str(network) for network in sorted(one.network for one in found))
