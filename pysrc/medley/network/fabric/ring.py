@@ -7,18 +7,20 @@ need a cable, and of the ports with one number at both, one must lead to the oth
 have N*P such ends, and N*(N-1)/2 pairs that need P each: three hosts are the most.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Interface
 from itertools import combinations
 
 from medley.errors import Finding
 from medley.host.facts import Facts
+from medley.host.facts.rdma import RdmaPort
 from medley.network.fabric import findings, types
 from medley.network.fabric.cabling import Cable, CabledGroup, missing
 from medley.network.fabric.endpoints import Candidates, Group
 from medley.network.fabric.neighbors import cabled, cage_of
 from medley.network.fabric.subnets import Shared, cable_mbit, muddled, shared
-from medley.network.fabric.types import speed_text
+from medley.network.fabric.types import Endpoint, speed_text
 
 _RINGS = {"line", "ring", "mesh", "partial mesh"}
 _MOST = 3
@@ -166,16 +168,44 @@ def _ways(networks: list[Shared], group: Group) -> dict[str, Candidates]:
     return found
 
 
+def pair_bits(hosts: Mapping[str, Facts], ends: Mapping[str, Endpoint], nccl: tuple[int, ...]) -> int | None:
+    """The prefix length by which NCCL tells a pair's cable from those to other hosts, which it then avoids.
+
+    For two hosts of a ring that have to list the ports of both: of the ports with one number, one always
+    leads to the other host. None where a port that is listed has no address, or NCCL does not look at it.
+    """
+    if len(hosts) != 2 or nccl < types.SUBNET_AWARE:  # noqa: PLR2004 - a pair
+        return None
+    listed = {port.named for end in ends.values() for port in end.ports}
+    cables: dict[object, set[int]] = {}
+    for host, facts in hosts.items():
+        own = {port.named for port in ends[host].ports}
+        for port in facts.rdma:
+            if port.named in listed and port.active:
+                at = _address(port, facts)
+                if at is None:
+                    return None
+                # One that leads to a third host is a cable of its own.
+                cable = at.network if port.named in own else (host, port.named)
+                cables.setdefault(cable, set()).add(int(at.ip))
+    return _telling(list(cables.values()))
+
+
+def _address(port: RdmaPort, facts: Facts) -> IPv4Interface | None:
+    found = (link.addresses for link in facts.net.links if link.name == port.interface)
+    return next((addresses[0].at for addresses in found if addresses), None)
+
+
 def _subnet_bits(networks: list[Shared]) -> int | None:
     """NCCL compares addresses by one prefix length, 24 unless told: it must tell the cables apart."""
-    for bits in _prefixes():
-        masks = [{int(way.ip) >> (32 - bits) for way in one.ways} for one in networks]
+    return _telling([{int(way.ip) for way in one.ways} for one in networks])
+
+
+def _telling(cables: list[set[int]]) -> int | None:
+    bits: int
+    for bits in (24, *range(31, 0, -1)):
+        masks = [{ip >> (32 - bits) for ip in cable} for cable in cables]
         whole = all(len(mask) == 1 for mask in masks)
         if whole and not any(one & other for one, other in combinations(masks, 2)):
             return bits
     return None
-
-
-def _prefixes() -> Iterator[int]:
-    yield 24
-    yield from range(31, 0, -1)
