@@ -12,11 +12,12 @@ _T = TypeVar("_T")
 # More than any real one, and small enough that products of a few stay sensible.
 _LARGEST = 2**40
 CONTEXT = ("max_position_embeddings", "max_sequence_length", "seq_length", "n_positions")
+EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _FULL = {"full_attention", "attention", "global", "global_attention", "deepseek_sparse_attention"}
 _WINDOWED = {"sliding_attention", "chunked_attention", "local", "local_attention"}
 _RECURRENT = {"linear_attention", "mamba"}
 # Nemotron-H counts a bare feed-forward as a layer.
-_NEITHER = {"moe", "mlp", "-"}
+NEITHER = {"moe", "mlp", "-"}
 # Where these stand and no list of kinds, layers differ in a way that medley does not know.
 _OTHERWISE = (
     "block_configs",
@@ -126,8 +127,8 @@ def layer_count(fields: Fields) -> int:
 
 
 def layer_kinds(fields: Fields, layers: int) -> LayerKinds:
-    counts = Counter(_kinds(fields, layers))
-    unknown = set(counts) - _FULL - _WINDOWED - _RECURRENT - _NEITHER
+    counts = Counter(kinds_of_layers(fields, layers))
+    unknown = set(counts) - _FULL - _WINDOWED - _RECURRENT - NEITHER
     if unknown:
         raise fields.problem("layer_types", f"medley does not know layers of the kind {min(unknown)!r}")
     full, windowed = (sum(counts[kind] for kind in kinds) for kinds in (_FULL, _WINDOWED))
@@ -138,7 +139,7 @@ def layer_kinds(fields: Fields, layers: int) -> LayerKinds:
     return LayerKinds(full, windowed, window, state)
 
 
-def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:
+def kinds_of_layers(fields: Fields, layers: int) -> tuple[str, ...]:
     """Each layer's kind, from the list, the pattern or the interval that models write."""
     kinds = fields.words("layer_types", "layers_block_type")
     pattern = fields.word("hybrid_override_pattern")

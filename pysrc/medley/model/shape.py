@@ -2,22 +2,24 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from medley.model import checkpoint, demo, hub
+from medley.model import checkpoint, demo, hub_checkpoint
 from medley.model.checkpoint import Checkpoint, Stored, Tensor, stored
-from medley.model.config_fields import CONTEXT, Fields, layer_count, layer_kinds, of_text
+from medley.model.config_fields import CONTEXT, EXPERTS, Fields, layer_count, layer_kinds, of_text
+from medley.model.estimate import estimated
 from medley.model.resolve import Weights
+from medley.progress import SILENT, Progress
 from medley.schema import Made, Shape
 
 Format = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
 _METHODS: Mapping[str, Format] = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "awq": "awq"}
 _DTYPES: Mapping[str, Format] = {"U8": "nvfp4", "F8_E4M3": "fp8", "I8": "int8"}
-_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _CHOSEN = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k")
 _ALGORITHMS: Mapping[str, Format] = {
     "NVFP4": "nvfp4",
@@ -46,15 +48,20 @@ _GRAIN = 32
 _CLOSE = 0.01
 
 
-def shape(weights: Weights) -> Shape:
+def shape(weights: Weights, watch: Progress = SILENT) -> Shape:
     """Find the model's shape, its weights neither fetched nor read; a Problem if it cannot be had."""
     if weights.model and weights.model.shape:
         return weights.model.shape
     if weights.model and weights.model.made:
         return of_made(weights.model.made)
     if weights.local:
-        return shape_of_config(checkpoint.read_checkpoint(Path(weights.target)))
-    return shape_of_config(hub.checkpoint(weights.target))
+        found = checkpoint.read_checkpoint(Path(weights.target))
+    else:
+        found = hub_checkpoint.checkpoint(weights.target, watch)
+    if found.index is not None:
+        total = "the index has their total" if found.index else "there is no index with their total either"
+        watch.note(f"{found.where} holds no weights: their bytes are estimated from config.json; {total}")
+    return shape_of_config(found)
 
 
 def of_made(made: Made) -> Shape:
@@ -67,6 +74,9 @@ def shape_of_config(found: Checkpoint) -> Shape:
     """Compute the shape; a Problem names the entry of config.json that does not tell."""
     fields = of_text(found.config, found.where)
     layers = layer_count(fields)
+    if found.index is not None:
+        each = BYTES[_format(fields) or "bf16"]
+        found = replace(found, tensors=estimated(fields, found.index, each))
     sizes = Counter[str]()
     for tensor in found.tensors.values():
         sizes[tensor.dtype] += tensor.size_bytes
@@ -131,12 +141,12 @@ def _heads(fields: Fields) -> dict[str, int]:
 
 def _experts(fields: Fields, held: Stored, layers: int) -> dict[str, int]:
     """Means over all layers, also where some have no experts, so that sums over layers come out right."""
-    count = fields.optional(*_EXPERTS, least=0) or 0
+    count = fields.optional(*EXPERTS, least=0) or 0
     every = held.layers
     total = every.parameters + held.first.parameters + held.head.parameters
     if every.expert_bytes == 0 or count == 0:
         if every.expert_bytes:
-            raise fields.problem(_EXPERTS[0], "it is missing, and the weights hold experts")
+            raise fields.problem(EXPERTS[0], "it is missing, and the weights hold experts")
         size = every.size_bytes // layers
         return {"parameters": total, "active_parameters": total, "active_layer_bytes": size}
     chosen = fields.whole(*_CHOSEN)
