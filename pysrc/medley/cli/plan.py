@@ -16,6 +16,7 @@ from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
 from medley.model.resolve import weights
 from medley.model.trust import Trust
+from medley.planner.loading import load_time
 from medley.planner.report import lines
 from medley.planner.topology import Topology
 from medley.progress import SILENT
@@ -67,7 +68,7 @@ Examples:
         asked = EngineRequest(self.image, self.environment)
         site = alternatives.with_engine_sources(self._site(more), order.wanted, asked, found.model)
         choice = placed(order, made, site)
-        to_do = tuple(launch_steps.steps(order, choice, site))
+        to_do, loads = tuple(launch_steps.steps(order, choice, site)), load_time(choice, site)
         if self.picture is not None:
             from medley.planner.picture import drawn  # rich is for those who ask for a picture
 
@@ -77,6 +78,7 @@ Examples:
             "layout": dataclasses.asdict(choice.layout),
             "fit": dataclasses.asdict(choice.fit),
             "prediction": dataclasses.asdict(choice.prediction),
+            "loading": dataclasses.asdict(loads) if loads else None,
             "cabling": choice.cabling.table,
             "why": choice.why,
             "warnings": choice.warnings,
@@ -85,7 +87,14 @@ Examples:
             "steps": [step_table(each) for each in to_do],
         }
         told = (f"beside the weights: {each}" for each in beside.why())
-        text = (*lines(found.name, choice, everything=self.all_), *told, "", *typed(to_do, wide(WIDE)))
+        loading = (str(loads),) if loads else ()
+        text = (
+            *lines(found.name, choice, everything=self.all_),
+            *loading,
+            *told,
+            "",
+            *typed(to_do, wide(WIDE)),
+        )
         print_result(table, map(fit, text), as_json=self.as_json)
 
     def _site(self, more: tuple[str, ...]) -> Topology:
