@@ -109,11 +109,10 @@ def _lines(path: Path, model: Model, proposed: Proposal, *, written: bool) -> It
     shape = model.shape
     yield f"{path}: {'written' if written else 'there already, and the same'}"
     if shape:
-        size = shape.layers * shape.layer_bytes + shape.embedding_bytes + shape.head_bytes
         active = f", {shape.active_parameters / _BILLION:.1f}B active" if shape.experts else ""
         yield (
-            f"{model.title}: {size / _GB:.1f} GB in {shape.weights}, {shape.parameters / _BILLION:.1f}B "
-            f"parameters{active}, context {shape.context} tokens"
+            f"{model.title}: {shape.weights_bytes / _GB:.1f} GB in {shape.weights}, "
+            f"{shape.parameters / _BILLION:.1f}B parameters{active}, context {shape.context} tokens"
         )
     yield from _proposed(model, proposed)
     name = path.stem if config.files("models").get(path.stem) == path else str(model.repository)

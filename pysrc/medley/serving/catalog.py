@@ -27,9 +27,8 @@ class Entry:
 
     @property
     def size_bytes(self) -> int | None:
-        """Of its weights as stored, without layers for speculation."""
-        made = self.shape
-        return made.layers * made.layer_bytes + made.embedding_bytes + made.head_bytes if made else None
+        """Of its weights as stored."""
+        return self.shape.weights_bytes if self.shape else None
 
     @property
     def layout(self) -> str | None:
