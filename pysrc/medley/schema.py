@@ -44,6 +44,7 @@ Weights = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
 Plugin = Literal["cpu_ray", "sgl_kernel_standin"]
 Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)+$")]
 Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
+Major = Annotated[str, Field(pattern=r"^\d+$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 REPOSITORY = r"^[\w.-]+/[\w.-]+$"
@@ -153,6 +154,13 @@ class Made(StrictTable):
     seed: int
 
 
+class Capabilities(StrictTable):
+    """Majors of the compute capabilities for which each engine has a model's attention; absent: all."""
+
+    vllm: tuple[Major, ...] = ()
+    sglang: tuple[Major, ...] = ()
+
+
 class Shape(StrictTable):
     """What a model is made of, as its weights are stored: with all scales, in bytes."""
 
@@ -196,6 +204,7 @@ class Shape(StrictTable):
     """Of its layers that guess further tokens (MTP), which an engine loads only where they are used."""
     one_stage: tuple[EngineName, ...] = ()
     """Engines that cannot split it into the stages of a pipeline."""
+    capabilities: Capabilities = Capabilities()
 
     @property
     def weights_bytes(self) -> int:

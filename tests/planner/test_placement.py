@@ -71,6 +71,19 @@ def test_an_engine_that_cannot_split_a_model_has_no_pipeline_of_it() -> None:
         placement(one, site("thor:2"), PlacementOptions(sizes=Sizes(1, 2, 1)))
 
 
+def test_a_gpu_without_the_attention_of_a_model_takes_none_of_it() -> None:
+    """A Thor has compute capability 11.0, and vLLM's sparse attention is for 9.x, 10.x and 12.x."""
+    sparse = shape("glm-5.3-flash-nvfp4")
+    mixed = placement(sparse, site("spark:2,thor"), PlacementOptions())
+    assert hosts_of(mixed.layout) == ("spark-1", "spark-2")
+    assert any("for compute capability 11.0, only for" in each.because for each in mixed.rejected)
+    with pytest.raises(Problem, match="no layout") as caught:
+        placement(sparse, site("thor:2"), PlacementOptions())
+    assert "vLLM has no attention backend of this model for compute capability 11.0" in caught.value.cause
+    other = placement(sparse, site("thor:2"), PlacementOptions(engine="sglang"))
+    assert hosts_of(other.layout) == ("thor-1", "thor-2"), "nothing is known of SGLang's"
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_so_many_hosts_as_asked_for(count: int) -> None:
     names = tuple(f"cpu-{nth}" for nth in range(1, 5))

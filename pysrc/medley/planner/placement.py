@@ -77,7 +77,7 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
     work, found = _workload(shape, wanted), site.devices(wanted.gpus)
     links = site.link_of(wanted.wishes, wanted.engine)
     _require_memory(found)
-    refusal = partial(_refusal, site, wanted, len(found))
+    refusal = partial(_refusal, site, wanted, shape, len(found))
     request = Request(work, found, links, wanted.sizes, site.head, refusal)
     chosen = choose(request, predict)
     layout = chosen.layout
@@ -128,10 +128,12 @@ def _require_memory(found: Sequence[Device]) -> None:
     )
 
 
-def _refusal(site: Topology, wanted: PlacementOptions, ranks: int, layout: Layout) -> str | None:
+def _refusal(
+    site: Topology, wanted: PlacementOptions, shape: Shape, ranks: int, layout: Layout
+) -> str | None:
     """Why this layout is not what was asked for."""
     used = hosts_of(layout)
-    if lacks := site.lacks(used):
+    if lacks := site.lacks(used) or site.unsupported(used, wanted.engine, shape):
         return lacks
     if site.head is not None and site.head not in used:
         return f"the engine starts on {site.head} and needs a rank there; from that host: --hosts 1"

@@ -18,7 +18,7 @@ from medley.network.link_setup import LinkRequest, Setting, settings
 from medley.planner import Device, HostLink, LinkOf, by_host, devices, listed
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
 from medley.planner.plan import Arguments
-from medley.schema import EngineName, Shape
+from medley.schema import TITLES, EngineName, Shape
 
 _JOINED = EngineSource(())
 
@@ -62,6 +62,20 @@ class Topology:
         """Why the engine of one of these cannot serve the model that is asked for."""
         why = ((host, self.origin(host).lacks) for host in hosts)
         return next((f"{host}: {lacks}" for host, lacks in why if lacks), None)
+
+    def unsupported(self, hosts: Iterable[str], engine: EngineName, shape: Shape) -> str | None:
+        """Why the engine has no attention of this model for the GPU of one of these."""
+        known = getattr(shape.capabilities, engine)
+        for host in hosts if known else ():
+            facts, kind = self.hosts[host]
+            capability = next((gpu.capability for gpu in facts.gpus if gpu.capability), kind.host.capability)
+            if capability and capability.partition(".")[0] not in known:
+                takes = listed(f"{major}.x" for major in known)
+                return (
+                    f"{host}: {TITLES[engine]} has no attention backend of this model for compute "
+                    f"capability {capability}, only for {takes}"
+                )
+        return None
 
     def arguments(self, hosts: Iterable[str], engine: EngineName, shape: Shape) -> Arguments:
         """Flags of an engine that the kinds of these hosts need for a model of this shape, and why."""

@@ -54,12 +54,17 @@ def file_hashes(
 def read_hashes(path: Path, piece_bytes: int, on_bytes: OnBytes = lambda _: None) -> tuple[str, ...]:
     """Hash each piece of the file as it is now."""
     with readable(path), path.open("rb", buffering=0) as file, ThreadPoolExecutor(_AT_ONCE) as pool:
-        handle = file.fileno()
+        handle, found = file.fileno(), list[str]()
         starts = range(0, os.fstat(handle).st_size, piece_bytes)
-        found = []
+        # All of them before the first is read: the kernel reads ahead.
+        left = {start for start in starts if not _is_cached(handle, start)}
         for digest, size in pool.map(lambda start: _hashed(handle, start, piece_bytes), starts):
+            if (start := piece_bytes * len(found)) in left:
+                _uncache(handle, start, piece_bytes)
             found.append(digest)
             on_bytes(size)
+        for start in left:  # what was read ahead into pieces that were done
+            _uncache(handle, start, piece_bytes)
         return tuple(found)
 
 
@@ -77,6 +82,31 @@ def _hashed(handle: int, start: int, piece_bytes: int) -> tuple[str, int]:
         digest.update(chunk)
         at += len(chunk)
     return digest.hexdigest(), at - start
+
+
+@contextlib.contextmanager
+def page_cache_kept(handle: int, start: int, size_bytes: int) -> Iterator[None]:
+    """Take these bytes out of the page cache afterwards, unless they were in it before.
+
+    On unified memory the GPU cannot have what the page cache holds: NV_ERR_NO_MEMORY was seen on a Spark.
+    """
+    was_cached = _is_cached(handle, start)
+    yield
+    if not was_cached:
+        _uncache(handle, start, size_bytes)
+
+
+def _uncache(handle: int, start: int, size_bytes: int) -> None:
+    os.posix_fadvise(handle, start, size_bytes, os.POSIX_FADV_DONTNEED)
+
+
+def _is_cached(handle: int, at: int) -> bool:
+    try:
+        return os.preadv(handle, [bytearray(1)], at, os.RWF_NOWAIT) == 1
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system that cannot tell: what it holds is left alone
+        return True
 
 
 def _identity(path: Path, piece_bytes: int) -> list[str | int]:
