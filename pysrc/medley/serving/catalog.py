@@ -1,13 +1,15 @@
 """List the models that there are tables of, and how each would do on given hosts."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from medley import config, storage
 from medley.errors import Problem
 from medley.model import shape
 from medley.model.resolve import weights
 from medley.planner import named
+from medley.planner.candidates import FREE
 from medley.planner.choose import Choice
 from medley.planner.placement import PlacementOptions, placement
 from medley.planner.topology import Topology
@@ -24,6 +26,8 @@ class Entry:
     """The best layout on the hosts."""
     lacks: str | None
     """Why there is none."""
+    alone: tuple[str, ...] = ()
+    """The hosts that can hold all of it, each by itself."""
 
     @property
     def size_bytes(self) -> int | None:
@@ -47,6 +51,15 @@ def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) ->
         return Entry(name, model, None, None, f"its size is in its files: medley plan {name}")
     made = shape.shape(weights(name, {name: model}, storage.cache()))
     try:
-        return Entry(name, model, made, placement(made, site, wanted), None)
+        choice, lacks = placement(made, site, wanted), None
     except Problem as problem:
-        return Entry(name, model, made, None, problem.cause.partition("\n")[0])
+        choice, lacks = None, problem.cause.partition("\n")[0]
+    return Entry(name, model, made, choice, lacks, tuple(_alone(made, site, wanted)))
+
+
+def _alone(made: Shape, site: Topology, wanted: PlacementOptions) -> Iterator[str]:
+    free = replace(wanted, sizes=FREE, hosts=None)
+    for host in site.hosts:
+        with suppress(Problem):
+            placement(made, site.only((host,)), free)
+            yield host
