@@ -10,6 +10,7 @@ import pytest
 
 from medley.cli.plan import PlanVerb
 from medley.errors import Problem
+from tests.model.published import PUBLISHED
 
 
 def run(*words: str) -> int:
@@ -119,6 +120,22 @@ def test_a_much_faster_build_is_proposed(capsys: pytest.CaptureFixture[str]) -> 
 def test_no_build_is_proposed(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*words.split(), "--json") == 0
     assert json.loads(capsys.readouterr().out)["builds"] == []
+
+
+def test_a_folder_with_a_config_alone_is_planned_and_the_estimate_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED["qwen3-8b"].config))
+    assert run(str(tmp_path), "--hosts", "spark:1", "--json") == 0
+    told, err = capsys.readouterr()
+    (note,) = json.loads(told)["notes"]
+    assert note in err
+    assert "estimated from config.json; there is no index with their total" in note
+    assert run("qwen3-8b", "--hosts", "spark:1", "--json") == 0
+    known = json.loads(capsys.readouterr().out)
+    assert known["notes"] == []
+    near = json.loads(told)["prediction"]["tokens_per_s"]
+    assert near == pytest.approx(known["prediction"]["tokens_per_s"], rel=0.01)
 
 
 WORDS = ("qwen3-4b-instruct-2507", "--hosts", "rtx-5090")

@@ -2,6 +2,8 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from shlex import quote
 
 from medley import config, engine, storage
@@ -19,7 +21,7 @@ from medley.model.trust import Trust
 from medley.planner.choose import Choice
 from medley.planner.report import lines
 from medley.planner.topology import Topology
-from medley.progress import SILENT
+from medley.progress import SILENT, Progress
 from medley.serving import alternatives
 from medley.serving import steps as launch_steps
 from medley.serving.alternatives import Build, placed
@@ -66,7 +68,8 @@ Examples:
         wanted = self.planning.wanted(link=self.link)
         beside = extras(found, self.trust, (), wanted.engine, starts=False, refuses=False)
         order = Order(found, listens, wanted, beside=beside, typed=self.typed)
-        made = shape_of(found, watch())
+        noted = _Notes(watch(), [])
+        made = shape_of(found, noted)
         asked = EngineRequest(self.image, self.environment)
         site = alternatives.with_engine_sources(self._site(more), order.wanted, asked, found.model)
         choice = placed(order, made, site)
@@ -84,6 +87,7 @@ Examples:
             "why": choice.why,
             "warnings": choice.warnings,
             "rejected": [{"what": each.what, "because": each.because} for each in choice.rejected],
+            "notes": noted.notes,
             "beside": list(beside.why()),
             "builds": [_build_table(each, choice) for each in builds],
             "steps": [step_table(each) for each in to_do],
@@ -103,6 +107,24 @@ Examples:
         if joined and joined.role == "head":
             return ray_serving.site(joined, None, 0, SILENT)
         return site((*self.replayed, *more), self.imagined)
+
+
+@dataclass
+class _Notes:
+    """Keeps what the user should know of the model for --json, too."""
+
+    watch: Progress
+    notes: list[str]
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        return self.watch.stage(name)
+
+    def line(self, text: str) -> None:
+        self.watch.line(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        self.watch.note(text)
 
 
 def _build_table(build: Build, choice: Choice) -> dict[str, object]:

@@ -12,20 +12,27 @@ from medley.model.config_fields import EXPERTS, NEITHER, Fields, kinds_of_layers
 _EMBEDDING_BYTES = 2.0
 """Of a weight of embedding, head and routers: quantized models too keep most of these in 16 bits."""
 
+_LARGEST_BYTES = 1 << 50
+_MOST_LAYERS = 4096
+"""More than any model has: each layer takes memory here."""
+
 
 def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> dict[str, Tensor]:
     """Return a tensor for each part of each layer; `bytes_each` is what a weight of a layer takes.
 
     `index` is model.safetensors.index.json, or empty. Raises a Problem for an entry that config.json lacks.
     """
+    layers = layer_count(fields)
+    if layers > _MOST_LAYERS:
+        raise fields.problem("num_hidden_layers", f"it is {layers}, and at most {_MOST_LAYERS} are looked at")
     names = index.get("weight_map")
     names = tuple(names) if isinstance(names, dict) else ()
     ends = fields.whole("vocab_size") * fields.whole("hidden_size", "n_embd")
     found = {"model.embed_tokens.weight": _tensor(ends, _EMBEDDING_BYTES)}
-    parts = {part_of(name, layer_count(fields))[0] for name in names}
+    parts = {part_of(name, layers)[0] for name in names}
     if not fields.flag("tie_word_embeddings") and ("head" in parts or not names):
         found["lm_head.weight"] = _tensor(ends, _EMBEDDING_BYTES)
-    kinds = kinds_of_layers(fields, layer_count(fields))
+    kinds = kinds_of_layers(fields, layers)
     # Nemotron-H counts a bare feed-forward as a layer: then attention has none of its own.
     apart = bool(NEITHER & set(kinds))
     # Beside experts in 4 bits attention is mostly kept in 16 (gpt-oss), or in 8: the larger is safer.
@@ -124,7 +131,7 @@ def _corrected(
     """Make the sum what the index says: a vision tower or a draft has what is over, else the layers."""
     told = index.get("metadata")
     total = told.get("total_size") if isinstance(told, dict) else None
-    if isinstance(total, bool) or not isinstance(total, int | float):
+    if isinstance(total, bool) or not isinstance(total, int | float) or not 0 < total < _LARGEST_BYTES:
         return found
     layers = {name: tensor for name, tensor in found.items() if ".layers." in name}
     layer_bytes = sum(tensor.size_bytes for tensor in layers.values())

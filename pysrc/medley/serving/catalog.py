@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from medley import config, storage
 from medley.errors import Problem
-from medley.model import shape
+from medley.model import hub_checkpoint, shape
 from medley.model.resolve import weights
 from medley.planner import named
 from medley.planner.candidates import FREE
@@ -21,7 +21,7 @@ class Entry:
     name: str
     model: Model
     shape: Shape | None
-    """None where its table has none: its files are read when it is planned."""
+    """None where its table has none, and its files were not looked at."""
     choice: Choice | None
     """The best layout on the hosts."""
     lacks: str | None
@@ -47,9 +47,13 @@ def entries(site: Topology, wanted: PlacementOptions) -> Iterator[Entry]:
 
 
 def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) -> Entry:
-    if model.shape is None and model.made is None:
+    look = hub_checkpoint.kept(model.repository) if model.repository and not model.shape else None
+    if look:
+        made = shape.shape_of_config(look.checkpoint)
+    elif model.shape or model.made:
+        made = shape.shape(weights(name, {name: model}, storage.cache()))
+    else:
         return Entry(name, model, None, None, f"its size is in its files: medley plan {name}")
-    made = shape.shape(weights(name, {name: model}, storage.cache()))
     try:
         choice, lacks = placement(made, site, wanted), None
     except Problem as problem:
