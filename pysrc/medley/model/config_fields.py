@@ -11,7 +11,18 @@ _T = TypeVar("_T")
 
 # More than any real one, and small enough that products of a few stay sensible.
 _LARGEST = 2**40
-CONTEXT = ("max_position_embeddings", "max_sequence_length", "seq_length", "n_positions")
+HIDDEN = ("hidden_size", "n_embd", "d_model")
+CONTEXT = (
+    "max_position_embeddings",
+    "max_sequence_length",
+    "seq_length",
+    "n_positions",
+    "max_seq_len",
+    "model_max_length",
+)
+# vLLM's where config.json has none of these, as of Mamba and BLOOM (0.32, config/model.py,
+# _get_and_verify_max_len).
+_ASSUMED_CONTEXT = 2048
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _FULL = {"full_attention", "attention", "global", "global_attention", "deepseek_sparse_attention"}
 _WINDOWED = {"sliding_attention", "chunked_attention", "local", "local_attention"}
@@ -31,6 +42,7 @@ _LETTERS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
 # Of its layers every fourth attends to everything, where its config.json does not say so.
 _LLAMA_4 = 4
 _KERNEL_BYTES, _STATE_BYTES = 2, 4
+_TIED = "tie_word_embeddings"
 
 
 @dataclass(frozen=True)
@@ -98,10 +110,21 @@ def of_text(config: Mapping[str, Any], where: str) -> Fields:
     for name in ("text_config", "llm_config", "language_config"):
         inner = top.inner(name)
         if inner is not None:
-            # What stands at the top holds for the part too, unless the part says otherwise.
-            return Fields({**config, **inner.table}, inner.where)
+            # What stands at the top holds for the part too, unless the part says otherwise. Whether the head
+            # is the embedding is said at the top, where transformers 5 and vLLM look first.
+            tied = {_TIED: config[_TIED]} if config.get(_TIED) is not None else {}
+            return Fields({**config, **inner.table, **tied}, inner.where)
     thinker = top.inner("thinker_config")
-    return of_text(thinker.table, thinker.where) if thinker else top
+    if thinker:
+        return of_text(thinker.table, thinker.where)
+    # DBRX keeps what shapes its layers in two tables.
+    parts = [part.table for part in map(top.inner, ("attn_config", "ffn_config")) if part]
+    return Fields({key: value for part in (*parts, config) for key, value in part.items()}, where)
+
+
+def context_length(fields: Fields) -> int:
+    """Tokens of the longest sequence that the model was made for."""
+    return fields.optional(*CONTEXT) or _ASSUMED_CONTEXT
 
 
 def _shown(value: object) -> str:
@@ -122,7 +145,11 @@ class LayerKinds:
 def layer_count(fields: Fields) -> int:
     """The number, or the length of the list of kinds."""
     listed = fields.words("layers_block_type") or fields.word("hybrid_override_pattern")
-    names = ("num_hidden_layers", "n_layer", "num_layers")
+    # HRM runs its two stacks in turn and counts each turn in num_hidden_layers.
+    stack = fields.optional("num_layers_per_stack")
+    if stack is not None:
+        return stack
+    names = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
     return len(listed) if listed and fields.optional(*names) is None else fields.whole(*names)
 
 
@@ -133,7 +160,7 @@ def layer_kinds(fields: Fields, layers: int) -> LayerKinds:
         raise fields.problem("layer_types", f"medley does not know layers of the kind {min(unknown)!r}")
     full, windowed = (sum(counts[kind] for kind in kinds) for kinds in (_FULL, _WINDOWED))
     window = _window(fields) if windowed else None
-    if windowed and (window is None or window >= fields.whole(*CONTEXT)):
+    if windowed and (window is None or window >= context_length(fields)):
         full, windowed, window = full + windowed, 0, None
     state = sum(counts[kind] * _state_bytes(fields, kind) for kind in _RECURRENT if counts[kind])
     return LayerKinds(full, windowed, window, state)

@@ -56,15 +56,11 @@ def read_hashes(path: Path, piece_bytes: int, on_bytes: OnBytes = lambda _: None
     with readable(path), path.open("rb", buffering=0) as file, ThreadPoolExecutor(_AT_ONCE) as pool:
         handle, found = file.fileno(), list[str]()
         starts = range(0, os.fstat(handle).st_size, piece_bytes)
-        # All of them before the first is read: the kernel reads ahead.
-        left = {start for start in starts if not _is_cached(handle, start)}
+        # What is read ahead would stay; a piece is read in parts that are large enough by themselves.
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
         for digest, size in pool.map(lambda start: _hashed(handle, start, piece_bytes), starts):
-            if (start := piece_bytes * len(found)) in left:
-                _uncache(handle, start, piece_bytes)
             found.append(digest)
             on_bytes(size)
-        for start in left:  # what was read ahead into pieces that were done
-            _uncache(handle, start, piece_bytes)
         return tuple(found)
 
 
@@ -78,9 +74,10 @@ def remember_hashes(path: Path, piece_bytes: int, found: tuple[str, ...]) -> Non
 
 def _hashed(handle: int, start: int, piece_bytes: int) -> tuple[str, int]:
     digest, at, end = hashlib.sha256(), start, start + piece_bytes
-    while at < end and (chunk := os.pread(handle, min(_READ_BYTES, end - at), at)):
-        digest.update(chunk)
-        at += len(chunk)
+    with page_cache_kept(handle, start, piece_bytes):
+        while at < end and (chunk := os.pread(handle, min(_READ_BYTES, end - at), at)):
+            digest.update(chunk)
+            at += len(chunk)
     return digest.hexdigest(), at - start
 
 
@@ -93,11 +90,7 @@ def page_cache_kept(handle: int, start: int, size_bytes: int) -> Iterator[None]:
     was_cached = _is_cached(handle, start)
     yield
     if not was_cached:
-        _uncache(handle, start, size_bytes)
-
-
-def _uncache(handle: int, start: int, size_bytes: int) -> None:
-    os.posix_fadvise(handle, start, size_bytes, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(handle, start, size_bytes, os.POSIX_FADV_DONTNEED)
 
 
 def _is_cached(handle: int, at: int) -> bool:
