@@ -48,7 +48,8 @@ Examples:
         there = next((each for each, model in known.items() if model.repository == repository), None)
         if there and not (self.destination or self.name or self.replace or self.dry_run or path.is_file()):
             already = f"{there} is this model already: medley plan {there}"
-            print_result({"name": there, "written": False}, [already], as_json=self.as_json)
+            found = {"name": there, "path": str(config.files("models")[there]), "written": False}
+            print_result(found, [already], as_json=self.as_json)
             return
         self._require_free(name, repository, known)
         with (seen := watch()).stage(f"ask the hub what {repository} is made of"):
