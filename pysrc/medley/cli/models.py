@@ -27,8 +27,13 @@ Examples:
     medley models --hosts spark:2,thor:1
     medley models --hosts spark:2 --for throughput --json
     medley models add Qwen/Qwen3-14B
+    medley models import recipe.yaml
 """
-    USAGE = "    {progname} [SWITCHES] [--from FILE...]\n    {progname} add [SWITCHES] ORG/NAME\n"
+    USAGE = (
+        "    {progname} [SWITCHES] [--from FILE...]\n"
+        "    {progname} add [SWITCHES] ORG/NAME\n"
+        "    {progname} import [SWITCHES] FILE|URL|-\n"
+    )
     planning: Planning = group(Planning)
     replayed: list[str] = switch("--from FILE", "the hosts of these transcripts")
     imagined: str | None = switch(

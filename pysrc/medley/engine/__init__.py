@@ -112,6 +112,14 @@ def table_flags(engine: EngineName, plan: Plan, model: Model | None) -> Iterator
             yield Flag((name,), left.pop(0) if left and not left[0].startswith("-") else None, why)
 
 
+def table_variables(
+    engine: EngineName, model: Model | None, environ: Mapping[str, str]
+) -> Iterator[Variable]:
+    """The variables that the model's table in models/ has for this engine; the user's own values win."""
+    for name, value in (model.env.get(engine, {}) if model else {}).items():
+        yield users(Variable(name, value, "its table in models/ says so"), environ)
+
+
 def chosen(ours: Iterable[Flag], theirs: tuple[str, ...]) -> Iterator[Flag]:
     """Our flags, less those that the user gives in any spelling: what is typed wins."""
     given = {word.partition("=")[0] for word in theirs}

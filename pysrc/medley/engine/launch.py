@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from medley.command import AnnotatedCommand, Command, Variable, merged, overridden
-from medley.engine import Engine, Serving, chosen, guarded, sglang, variables, vllm
+from medley.engine import Engine, Serving, chosen, guarded, sglang, table_variables, variables, vllm
 from medley.environment import container
 from medley.environment.container import Mount
 from medley.environment.container_image import RAY, ContainerEnvironment, role
@@ -75,6 +75,7 @@ def launch(
     engine, weights, serving = ENGINES[order.wanted.engine], order.weights, order.serving
     ours = merged(
         (
+            *table_variables(order.wanted.engine, weights.model, environ),
             *tools.variables(environ.get("PATH", "")),
             *variables(plan, host, environ, local=weights.local),
             *cluster,

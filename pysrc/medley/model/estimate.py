@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from medley.model.checkpoint import Tensor, part_of
-from medley.model.config_fields import EXPERTS, NEITHER, Fields, kinds_of_layers, layer_count
+from medley.model.config_fields import EXPERTS, NEITHER, PARALLEL, Fields, layer_count, layer_kinds
 
 _EMBEDDING_BYTES = 2.0
 """Of a weight of embedding, head and routers: quantized models too keep most of these in 16 bits."""
@@ -32,7 +32,7 @@ def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> di
     parts = {part_of(name, layers)[0] for name in names}
     if not fields.flag("tie_word_embeddings") and ("head" in parts or not names):
         found["lm_head.weight"] = _tensor(ends, _EMBEDDING_BYTES)
-    kinds = kinds_of_layers(fields, layers)
+    kinds = layer_kinds(fields, layers)
     # Nemotron-H counts a bare feed-forward as a layer: then attention has none of its own.
     apart = bool(NEITHER & set(kinds))
     # Beside experts in 4 bits attention is mostly kept in 16 (gpt-oss), or in 8: the larger is safer.
@@ -61,6 +61,11 @@ def _mixer(fields: Fields, kind: str) -> int:
         values = fields.whole("linear_num_value_heads") * fields.whole("linear_value_head_dim")
         keys = fields.whole("linear_num_key_heads") * fields.whole("linear_key_head_dim")
         return hidden * (2 * keys + 3 * values)
+    if kind == "conv":
+        # LFM2: three gates in, one out.
+        return 4 * hidden * hidden
+    if kind in PARALLEL:
+        return _mixer(fields, "mamba") + _mixer(fields, "attention")
     if kind == "mamba":
         inner = fields.whole("mamba_num_heads", "mamba_n_heads") * fields.whole(
             "mamba_head_dim", "mamba_d_head"

@@ -17,7 +17,10 @@ _CONFIG_KEYS = (
     *("layers", "hidden", "heads", "kv_heads", "head_dim", "vocabulary", "context", "experts"),
     *("experts_per_token", "attention_layers", "window", "windowed_layers", "weights"),
 )
-_COMPUTED_KEYS = ("kv_bytes_per_token", "state_bytes")
+_COMPUTED_KEYS = (
+    *("kv_bytes_per_token", "kv_head_bytes", "windowed_kv_heads", "windowed_head_bytes"),
+    *("windowed_bytes_per_token", "state_bytes"),
+)
 _PROPOSED: Mapping[str, Callable[[Model], Any]] = {
     "tool_parser": lambda model: model.tool_parser,
     "reasoning_parser": lambda model: model.reasoning_parser,
@@ -149,6 +152,8 @@ def _entries(said: Mapping[str, Any], keys: Iterable[str]) -> Iterator[str]:
 def _value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float):
+        return _value(int(value)) if value.is_integer() else repr(value)
     if isinstance(value, int):
         return f"{value:_}" if value >= _LARGE else str(value)
     if isinstance(value, list | tuple):

@@ -15,9 +15,9 @@ from medley import config, credentials, engine, storage
 from medley.cluster import checks, model_files, node, rendezvous_worker
 from medley.cluster.rendezvous_head import Meeting
 from medley.command import Variable, merged
-from medley.engine import flags
+from medley.engine import flags, unread_variables
 from medley.engine.launch import ENGINES, RANKS_PORT, Launch, nodes
-from medley.environment import engine_source, tools
+from medley.environment import engine_source, tools, virtualenv
 from medley.environment.tools import Tools
 from medley.errors import Problem
 from medley.host.facts import Facts
@@ -49,6 +49,8 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
     named, nccl = options.environment, options.nccl
     chosen = tools.ready(kind, named, engine=engine, joins=True, nccl=nccl, watch=watch)
     flags.require_known(ENGINES[engine], chosen.binary, order.extra, watch=watch)
+    version = virtualenv.versions(chosen.binary.parent, (engine,))[engine]
+    unread_variables.require_read(os.environ, engine, version)
     secret = credentials.made_token()
     head, others = gethostname(), (options.count or 2) - 1
     terms = {

@@ -11,7 +11,7 @@ from medley.cluster import membership, ray_serving
 from medley.cluster.membership import Membership
 from medley.cluster.ray_serving import Taken
 from medley.cluster.rendezvous_head import Meeting
-from medley.engine import Serving, flags
+from medley.engine import Serving, flags, unread_variables
 from medley.engine.launch import ENGINES, Launch, Order, in_no_image, launch, launcher, not_shown, out_of
 from medley.environment import (
     container_image,
@@ -210,6 +210,7 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
         flags.require_known(ENGINES[engine], found.binary, order.extra, ask=not dry_run, watch=watch)
     cluster = tuple(ray_serving.settings(over_ray, used, order.wanted, os.environ, watch)) if over_ray else ()
     version = _version(image, found, kind, engine)
+    unread_variables.require_read(os.environ, engine, version)
     if lacks := engine_source.unknown(order.weights.model, engine, version):
         raise Problem(
             f"{order.weights.name} cannot be served out of this {ENGINES[engine].TITLE}",
