@@ -56,10 +56,11 @@ class Answer(BaseHTTPRequestHandler):
     def _answer(self, *, body: bool) -> None:
         repository, _, at = self.path.removeprefix("/").partition("/resolve/")
         revision, _, name = at.partition("/")
-        about = self.path.removeprefix("/api/models/")
+        about = self.path.removeprefix("/api/models/").partition("?")[0].removesuffix("/revision/main")
+        about, tree, _ = about.partition("/tree/")
         known = {path.rpartition("/")[0] for path in self.server.files}
         if about in known:
-            return self._about(about)  # anybody may know of a gated one
+            return self._tree(about) if tree else self._about(about)  # anybody may know of a gated one
         if f"{repository}/{name}" == "org/slow/model.safetensors":
             time.sleep(0.5)
         content = self.server.files.get(f"{repository}/{name}")
@@ -84,11 +85,23 @@ class Answer(BaseHTTPRequestHandler):
 
     def _about(self, repository: str) -> None:
         self.server.asked.append((self.command, "api", 0))
-        text = {"id": repository, "cardData": self.server.card}
+        siblings = [{"rfilename": name, "size": size} for name, size in self._files(repository)]
+        text = {"id": repository, "cardData": self.server.card, "siblings": siblings}
         if self.server.commit:
             text["sha"] = self.server.commit
+        self._json(text)
+
+    def _tree(self, repository: str) -> None:
+        files = self._files(repository)
+        self._json([{"type": "file", "path": name, "size": size, "oid": name} for name, size in files])
+
+    def _files(self, repository: str) -> list[tuple[str, int]]:
+        names = [each for each in self.server.files if each.rpartition("/")[0] == repository]
+        return [(each.rpartition("/")[2], len(self.server.files[each])) for each in names]
+
+    def _json(self, found: object) -> None:
         self.send_response(200)
-        self.send_header("content-length", str(len(content := json.dumps(text).encode())))
+        self.send_header("content-length", str(len(content := json.dumps(found).encode())))
         self.end_headers()
         self.wfile.write(content)
 

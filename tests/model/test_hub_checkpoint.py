@@ -1,6 +1,7 @@
 """The real client against a small server that speaks the hub's few endpoints."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -140,7 +141,7 @@ def test_without_a_look_a_config_in_the_hubs_cache_is_enough(
     found, exact = shape(Weights("org/seen", "org/seen", None), notes), of_made(MADE)
     assert (found.layers, found.hidden, found.kv_heads) == (exact.layers, exact.hidden, exact.kv_heads)
     assert found.parameters == pytest.approx(exact.parameters, rel=0.01)
-    assert "planned from" in notes.notes[0]
+    assert notes.notes[0].endswith(f"{datetime.now(UTC).date()}")
     assert "estimated from config.json" in notes.notes[1]
 
 

@@ -165,12 +165,12 @@ def variables(plan: Plan, host: HostTable, environ: Mapping[str, str], *, local:
     yield Variable("DO_NOT_TRACK", "1", "else the engine and what it brings report usage to their makers")
 
 
-def stays(names: Iterable[str], everywhere: Iterable[str] = ()) -> list[str]:
+def stays(names: Iterable[str], everywhere: Iterable[str] = (), local: Iterable[str] = ()) -> list[str]:
     """Those names of a driver's environment that no rank on another host may see.
 
-    `everywhere` are those of one host whose value is good on all of them this time.
+    `everywhere` are those of one host whose value is good on all of them this time, `local` the reverse.
     """
-    own = _OF_ONE_HOST - set(everywhere)
+    own = _OF_ONE_HOST.difference(everywhere).union(local)
     return sorted(name for name in names if name in own or not name.startswith(_FOR_ALL))
 
 
@@ -190,4 +190,5 @@ def write(started: AnnotatedCommand) -> None:
     command = started.command
     names = (*command.environment(os.environ), *command.secrets, *command.inherits)
     everywhere = (each.name for each in started.variables if each.everywhere)
-    storage.write(_file(), json.dumps(stays(names, everywhere), indent=0))
+    local = (each.name for each in started.variables if each.local)
+    storage.write(_file(), json.dumps(stays(names, everywhere, local), indent=0))

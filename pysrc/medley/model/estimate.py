@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from medley.model.checkpoint import Tensor, part_of
-from medley.model.config_fields import EXPERTS, NEITHER, Fields, kinds_of_layers, layer_count
+from medley.model.config_fields import EXPERTS, NEITHER, Fields, layer_count, layer_kinds
 
 _EMBEDDING_BYTES = 2.0
 """Of a weight of embedding, head and routers: quantized models too keep most of these in 16 bits."""
@@ -25,7 +25,7 @@ def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> di
     parts = {part_of(name, layer_count(fields))[0] for name in names}
     if not fields.flag("tie_word_embeddings") and ("head" in parts or not names):
         found["lm_head.weight"] = _tensor(ends, _EMBEDDING_BYTES)
-    kinds = kinds_of_layers(fields, layer_count(fields))
+    kinds = layer_kinds(fields, layer_count(fields))
     # Nemotron-H counts a bare feed-forward as a layer: then attention has none of its own.
     apart = bool(NEITHER & set(kinds))
     # Beside experts in 4 bits attention is mostly kept in 16 (gpt-oss), or in 8: the larger is safer.

@@ -26,8 +26,6 @@ LIMIT_S = 8
 # Of all questions together: a model of 160 files is 160 small answers.
 _ALL_S = 45
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-# The same weights in other forms, which no engine of ours reads beside safetensors.
-_NOT_NEEDED = ["*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*", "metal/*"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def about(repository: str) -> About:
     try:
         answer = http_client.ask("GET", url, limit_s=LIMIT_S, headers=headers(), redirects=True)
     except HTTPError as error:
-        raise _unreachable(repository, in_words(error)) from error
+        raise unreachable(repository, in_words(error)) from error
     if answer.status != HTTPStatus.OK:
         raise _refused(repository, answer.status)
     return _about(json_shape.table(answer.text) or {})
@@ -89,7 +87,7 @@ def answered(repository: str, question: "Callable[[HfApi], _T]") -> _T:
     try:
         answer = answers.get(timeout=_ALL_S)
     except Empty:
-        raise _unreachable(repository, f"no answer in {_ALL_S} s") from None
+        raise unreachable(repository, f"no answer in {_ALL_S} s") from None
     if isinstance(answer, Problem):
         raise answer
     return answer
@@ -121,20 +119,7 @@ def _asked(repository: str, question: "Callable[[HfApi], _T]") -> _T | Problem:
         what = f"the weights of {repository} are not safetensors"
         return Problem(what, cause=str(error), fix="name another repository")
     except (errors.HTTPError, OSError, ValueError) as error:  # type: ignore[attr-defined]
-        return _unreachable(repository, type(error).__name__)
-
-
-def download(repository: str) -> Path:
-    """Fetch its weights, tables and code into the hub's cache; files that are there already are kept."""
-    from huggingface_hub import snapshot_download  # noqa: PLC0415 - half a second, and seldom needed
-
-    try:
-        found = snapshot_download(
-            repository, cache_dir=cache(), endpoint=endpoint(), ignore_patterns=_NOT_NEEDED
-        )
-    except Exception as error:
-        raise _unreachable(repository, f"{type(error).__name__}: {in_words(error)[:200]}") from error
-    return Path(found)
+        return unreachable(repository, type(error).__name__)
 
 
 def file(api: "HfApi", repository: str, name: str, commit: str | None = None) -> bytes:
@@ -183,7 +168,7 @@ def cache() -> Path:
 
 
 def endpoint() -> str:
-    return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
 def headers() -> dict[str, str]:
@@ -204,7 +189,7 @@ def refuse_offline(repository: str) -> None:
         )
 
 
-def _unreachable(repository: str, error: str) -> Unreachable:
+def unreachable(repository: str, error: str) -> Unreachable:
     return Unreachable(
         f"{repository} cannot be fetched",
         cause=f"the hub at {endpoint()} does not answer ({error}), and {cache()} does not hold the model",

@@ -81,7 +81,7 @@ def checkpoint(repository: str, watch: Progress = SILENT) -> Checkpoint:
             problem.fix += f"\nor {small}, which is enough for a plan: medley plan ./FOLDER"
             raise
         date = datetime.fromtimestamp((folder / CONFIG).stat().st_mtime, UTC).date()
-        watch.note(f"{_why(problem)}: planned from {folder / CONFIG}, fetched on {date}")
+        watch.note(f"{_why(problem)}: using {folder / CONFIG}, fetched on {date}")
         return read_config(folder)
 
 
@@ -93,8 +93,8 @@ def look(repository: str, watch: Progress = SILENT) -> Look:
     try:
         about = hub.about(repository)
     except hub.Unreachable as problem:
-        if found := kept(repository):
-            watch.note(f"{_why(problem)}: planned from {repository} at {found.named}")
+        if found := kept(repository) or _fetched(repository):
+            watch.note(f"{_why(problem)}: using {repository} at {found.named}")
             return found
         raise
     if found := kept(repository, about.commit):
@@ -103,6 +103,16 @@ def look(repository: str, watch: Progress = SILENT) -> Look:
     if found.commit:
         storage.write(_file(repository, found.commit), json.dumps(asdict(found)))
     return found
+
+
+def _fetched(repository: str) -> Look | None:
+    """The same of a model whose weights are in the hub's cache."""
+    if (folder := hub.snapshot(repository)) is None:
+        return None
+    found = read_checkpoint(folder)
+    date = datetime.fromtimestamp((folder / CONFIG).stat().st_mtime, UTC).date().isoformat()
+    names = tuple(sorted(path.name for path in folder.glob("*.safetensors")))
+    return Look(repository, folder.name, date, None, names, found.config, merged(found.tensors))
 
 
 def _why(problem: Problem) -> str:

@@ -70,6 +70,16 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
     )
 
 
+def require_repository(word: str) -> None:
+    """Raise a Problem for a word that is not ORG/NAME."""
+    if not _REPOSITORY.fullmatch(word):
+        raise Problem(
+            f"{word!r} is not a repository of the hub",
+            cause="it has the form ORG/NAME",
+            fix="medley models add Qwen/Qwen3-14B",
+        )
+
+
 def _table_name(word: str, models: Mapping[str, Model]) -> str:
     """The name of the table that `word` names in other letters or by an alias; else `word` itself."""
     if word in models or "/" in word or Path(word).exists():

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from medley.model import checkpoint, demo, hub_checkpoint
 from medley.model.checkpoint import Checkpoint, Stored, Tensor, stored
-from medley.model.config_fields import CONTEXT, EXPERTS, Fields, layer_count, layer_kinds, of_text
+from medley.model.config_fields import EXPERTS, HIDDEN, Fields, context_length, layer_count, of_text
 from medley.model.estimate import estimated
+from medley.model.kv_cache import cache_fields
 from medley.model.resolve import Weights
 from medley.progress import SILENT, Progress
 from medley.schema import Made, Shape
@@ -20,7 +21,15 @@ from medley.schema import Made, Shape
 Format = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
 _METHODS: Mapping[str, Format] = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "awq": "awq"}
 _DTYPES: Mapping[str, Format] = {"U8": "nvfp4", "F8_E4M3": "fp8", "I8": "int8"}
-_CHOSEN = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k")
+_CHOSEN = (
+    "num_experts_per_tok",
+    "experts_per_token",
+    "num_experts_per_token",
+    "moe_topk",
+    "moe_k",
+    "moe_top_k",
+    "top_k_experts",
+)
 _ALGORITHMS: Mapping[str, Format] = {
     "NVFP4": "nvfp4",
     "FP8": "fp8",
@@ -83,10 +92,10 @@ def shape_of_config(found: Checkpoint) -> Shape:
     # Some repositories say the format in no config.json: it is the one that most bytes have.
     most = max(sizes, key=lambda dtype: sizes[dtype], default="BF16")
     weights = _format(fields) or _DTYPES.get(most, "bf16")
-    held = stored(found.tensors, layers, 8 if weights in {"int8", "fp8"} else 4)
+    count = fields.optional(*EXPERTS, least=0)
+    held = stored(found.tensors, layers, 8 if weights in {"int8", "fp8"} else 4, count)
     _require_all(fields, held, layers)
-    known = _heads(fields) | _experts(fields, held, layers)
-    kinds = layer_kinds(fields, layers)
+    known = cache_fields(fields, layers) | _experts(fields, held, layers)
     tied = fields.flag("tie_word_embeddings") or held.head.size_bytes == 0
     head = 0 if tied else held.head.size_bytes
     try:
@@ -94,13 +103,9 @@ def shape_of_config(found: Checkpoint) -> Shape:
             known
             | {
                 "layers": layers,
-                "attention_layers": kinds.full if kinds.full != layers else None,
-                "windowed_layers": kinds.windowed,
-                "window": kinds.window,
-                "state_bytes": kinds.state_bytes,
-                "hidden": fields.whole("hidden_size", "n_embd"),
+                "hidden": fields.whole(*HIDDEN),
                 "vocabulary": fields.whole("vocab_size"),
-                "context": fields.whole(*CONTEXT),
+                "context": context_length(fields),
                 "layer_bytes": held.layers.size_bytes // layers,
                 "embedding_bytes": held.first.size_bytes,
                 "head_bytes": head,
@@ -122,21 +127,6 @@ def _require_all(fields: Fields, held: Stored, layers: int) -> None:
         )
     if held.first.size_bytes == 0:
         raise fields.problem("vocab_size", "no tensor is an embedding")
-
-
-def _heads(fields: Fields) -> dict[str, int]:
-    heads = fields.whole("num_attention_heads", "n_head")
-    latent = fields.optional("kv_lora_rank")
-    if latent is not None:
-        # All heads share one compressed key and value, which tensor parallelism cannot split.
-        rope = fields.whole("qk_rope_head_dim", least=0)
-        head = fields.whole("qk_nope_head_dim") + rope
-        # Sparse attention keeps 8 bits of each index entry of a token, and a scale for 128 of them.
-        index = fields.optional("index_head_dim") or 0
-        kept = 2 * (latent + rope) + index + index // 128 * 4
-        return {"heads": heads, "kv_heads": 1, "head_dim": head, "kv_bytes_per_token": kept}
-    head = fields.optional("head_dim") or fields.whole("hidden_size", "n_embd") // heads
-    return {"heads": heads, "kv_heads": fields.optional("num_key_value_heads") or heads, "head_dim": head}
 
 
 def _experts(fields: Fields, held: Stored, layers: int) -> dict[str, int]:
