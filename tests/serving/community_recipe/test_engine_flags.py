@@ -82,6 +82,8 @@ def test_what_medley_decides_is_in_no_command(flags: str, why: str) -> None:
         ("--seed {seed}", "{seed} has no value in 'defaults'"),
         ("--seed $SEED", "for a shell"),
         ("-tp all", "not a number from 1 to 64"),
+        ("-tp ٣", "not a number from 1 to 64"),
+        (f"--max-model-len {'9' * 400}k", "is not a number of tokens"),
         ("-tp 128", "not a number from 1 to 64"),
         ("--port", "no value"),
         ("--max-model-len 1", "from 16 to 10,000,000"),
