@@ -80,6 +80,7 @@ def test_what_medley_decides_is_in_no_command(flags: str, why: str) -> None:
         ("--enable-custom-logit-processor", "runs code or opens the server"),
         ("--hf-overrides '{\"trust_remote_code\":true}'", "runs code or opens the server"),
         ("--seed {seed}", "{seed} has no value in 'defaults'"),
+        ("--override '{\"a\": {b}}'", "{b} has no value in 'defaults'"),
         ("--seed $SEED", "for a shell"),
         ("-tp all", "not a number from 1 to 64"),
         ("-tp ٣", "not a number from 1 to 64"),

@@ -128,8 +128,8 @@ def _refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -
 
 def _unusable(name: str, value: str) -> str | None:
     """Why a value is good only where the recipe was written."""
-    if re.fullmatch(r"\{\w+\}", value):
-        return f"{value} has no value in 'defaults'"
+    if unfilled := re.search(r"\{[A-Za-z_]\w*\}", value):  # JSON has none
+        return f"{unfilled[0]} has no value in 'defaults'"
     if needs_shell(value):
         return f"{value} is for a shell to fill in: type its value behind --"
     if _PATH.match(value):
