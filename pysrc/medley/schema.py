@@ -184,8 +184,14 @@ class Shape(StrictTable):
     window: int | None = None
     """Tokens that a windowed layer keeps."""
     windowed_layers: int = 0
-    kv_bytes_per_token: int | None = None
-    """Of one attention layer where it is not twice kv_heads * head_dim in 16 bits (MLA keeps less)."""
+    kv_bytes_per_token: float | None = None
+    """Of one attention layer, beside its KV heads and whole on each rank: MLA's latent, an index key."""
+    kv_head_bytes: float | None = None
+    """Of a token in one KV head; absent: key and value of head_dim in 16 bits, or nothing beside a latent."""
+    windowed_kv_heads: int | None = None
+    """Of a windowed layer, as are the next two; all three absent: as in the other layers."""
+    windowed_head_bytes: float | None = None
+    windowed_bytes_per_token: float | None = None
     kv_bits: Literal[8, 16] = 16
     """Of one number of the KV cache."""
     state_bytes: int = 0

@@ -10,14 +10,8 @@ from pydantic import ValidationError
 
 from medley.model import checkpoint, demo, hub
 from medley.model.checkpoint import Checkpoint, Stored, Tensor, stored
-from medley.model.config_fields import (
-    HIDDEN,
-    Fields,
-    context_length,
-    layer_count,
-    layer_kinds,
-    of_text,
-)
+from medley.model.config_fields import HIDDEN, Fields, context_length, layer_count, of_text
+from medley.model.kv_cache import cache_fields
 from medley.model.resolve import Weights
 from medley.schema import Made, Shape
 
@@ -91,8 +85,7 @@ def shape_of_config(found: Checkpoint) -> Shape:
     count = fields.optional(*_EXPERTS, least=0)
     held = stored(found.tensors, layers, 8 if weights in {"int8", "fp8"} else 4, count)
     _require_all(fields, held, layers)
-    known = _heads(fields) | _experts(fields, held, layers)
-    kinds = layer_kinds(fields, layers)
+    known = cache_fields(fields, layers) | _experts(fields, held, layers)
     tied = fields.flag("tie_word_embeddings") or held.head.size_bytes == 0
     head = 0 if tied else held.head.size_bytes
     try:
@@ -100,10 +93,6 @@ def shape_of_config(found: Checkpoint) -> Shape:
             known
             | {
                 "layers": layers,
-                "attention_layers": kinds.full if kinds.full != layers else None,
-                "windowed_layers": kinds.windowed,
-                "window": kinds.window,
-                "state_bytes": kinds.state_bytes,
                 "hidden": fields.whole(*HIDDEN),
                 "vocabulary": fields.whole("vocab_size"),
                 "context": context_length(fields),
@@ -128,25 +117,6 @@ def _require_all(fields: Fields, held: Stored, layers: int) -> None:
         )
     if held.first.size_bytes == 0:
         raise fields.problem("vocab_size", "no tensor is an embedding")
-
-
-def _heads(fields: Fields) -> dict[str, int]:
-    heads = fields.whole("num_attention_heads", "n_head", "n_heads")
-    latent = fields.optional("kv_lora_rank")
-    if latent is not None:
-        # All heads share one compressed key and value, which tensor parallelism cannot split.
-        rope = fields.whole("qk_rope_head_dim", least=0)
-        head = fields.whole("qk_nope_head_dim") + rope
-        # Sparse attention keeps 8 bits of each index entry of a token, and a scale for 128 of them.
-        index = fields.optional("index_head_dim") or 0
-        kept = 2 * (latent + rope) + index + index // 128 * 4
-        return {"heads": heads, "kv_heads": 1, "head_dim": head, "kv_bytes_per_token": kept}
-    head = fields.optional("head_dim") or fields.whole(*HIDDEN) // heads
-    return {
-        "heads": heads,
-        "kv_heads": fields.optional("num_key_value_heads", "kv_n_heads") or heads,
-        "head_dim": head,
-    }
 
 
 def _experts(fields: Fields, held: Stored, layers: int) -> dict[str, int]:
