@@ -14,9 +14,8 @@ from typing import Any
 
 from medley.environment import virtualenv
 from medley.errors import Problem
-from medley.model.checkpoint import Checkpoint, Stored, read_checkpoint, stored
-from medley.model.shape import shape_of_config
-from medley.schema import Shape
+from medley.model.checkpoint import Stored, read_checkpoint
+from medley.model.shape import held_by, shape_of_config, weight_fields
 
 GENERATOR = Path(__file__).with_name("tiny_models.py")
 TABLE = Path(__file__).parents[2] / "benchmarks" / "results" / "shapes.txt"
@@ -43,6 +42,10 @@ class Row:
     @property
     def compared(self) -> bool:
         return self.header_bytes > 0
+
+    @property
+    def equal(self) -> bool:
+        return self.result.startswith("equal")
 
     def __str__(self) -> str:
         figures = (
@@ -78,45 +81,51 @@ def compared(folder: Path, index: Mapping[str, Mapping[str, Any]]) -> Iterator[R
 
 
 def compare(folder: Path, name: str, engine: str, parts: Mapping[str, Any]) -> Row:
+    """Weights first; what keeps medley from planning such a model is said beside."""
     found = read_checkpoint(folder)
     header_bytes = sum(tensor.size_bytes for tensor in found.tensors.values()) - parts["unused"]
     try:
-        shape = shape_of_config(found)
+        ours, held = weight_fields(found), held_by(found)[0]
     except Problem as problem:
-        return Row(name, engine, f"refused: {problem.what} {problem.cause}", header_bytes=header_bytes)
-    held = _stored(found, shape)
+        return Row(name, engine, f"refused: {_said(problem, folder)}", header_bytes=header_bytes)
     derived = sum(part.size_bytes for part in (held.layers, held.first, held.head, held.draft))
-    wrong = dict(_differences(shape, held, parts)) | ({"sum": "differs"} if derived != header_bytes else {})
-    text = "; ".join(f"{part} {value}" for part, value in wrong.items())
-    return Row(name, engine, f"differ: {text}" if wrong else "equal", shape.layers, derived, header_bytes)
+    wrong = dict(_differences(ours, held, parts)) | ({"sum": "differs"} if derived != header_bytes else {})
+    result = "differ: " + "; ".join(f"{part} {value}" for part, value in wrong.items()) if wrong else "equal"
+    try:
+        shape_of_config(found)
+    except Problem as problem:
+        result += f"; no plan: {_said(problem, folder)}"
+    return Row(name, engine, result, len(held.seen), derived, header_bytes)
 
 
-def _stored(found: Checkpoint, shape: Shape) -> Stored:
-    return stored(found.tensors, shape.layers, 4, shape.experts or None)
+def _said(problem: Problem, folder: Path) -> str:
+    return f"{problem.what} {problem.cause}".removeprefix(f"{folder}: ")
 
 
-def _differences(shape: Shape, held: Stored, parts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _differences(
+    ours: Mapping[str, Any], held: Stored, parts: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
     """What medley's shape says of the parts of a model, beside what the modules hold."""
     layers, experts = parts["layers"], parts["experts"]
-    count = max(1, shape.experts)
+    count = ours.get("experts", 0)
     expected = {
-        "layers": (shape.layers, len(layers)),
+        "layers": (len(held.seen), len(layers)),
         "layers' bytes": (held.layers.size_bytes, sum(layers)),
-        "layer's bytes": (shape.layer_bytes, sum(layers) // max(1, len(layers))),
+        "layer's bytes": (ours["layer_bytes"], sum(layers) // max(1, len(layers))),
         "experts' bytes": (held.layers.expert_bytes, sum(experts)),
-        "expert's bytes": (shape.expert_bytes, sum(experts) // max(1, count * len(layers))),
-        "has experts": (shape.experts > 0, sum(experts) > 0),
-        "head": (shape.head_bytes, parts["head"]),
-        "first": (shape.embedding_bytes, parts["total"] - sum(layers) - parts["head"] - parts["unused"]),
-        "draft": (shape.draft_bytes, 0),
+        "expert's bytes": (ours.get("expert_bytes", 0), sum(experts) // max(1, count * len(layers))),
+        "has experts": (count > 0, sum(experts) > 0),
+        "head": (ours["head_bytes"], parts["head"]),
+        "first": (ours["embedding_bytes"], parts["total"] - sum(layers) - parts["head"] - parts["unused"]),
+        "draft": (ours["draft_bytes"], 0),
         "unused": (held.unused.size_bytes, parts["unused"]),
     }
-    yield from ((part, f"{ours} of {theirs}") for part, (ours, theirs) in expected.items() if ours != theirs)
+    yield from ((part, f"{got} of {due}") for part, (got, due) in expected.items() if got != due)
 
 
 def table(rows: Sequence[Row]) -> str:
     """Counts first, then a line for each architecture of either engine."""
-    equal = sum(row.result == "equal" for row in rows)
+    equal = sum(row.equal for row in rows)
     built = sum(row.compared for row in rows)
     count = (
         f"{len(rows)} registered, {built} built and compared, {equal} equal, {len(rows) - built} not compared"

@@ -67,6 +67,9 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "ernie4_5_vl_moe_text": {"rope_parameters": _ROPE | {"mrope_section": [2, 2, 4]}},
     "cosmos3_edge": {"text_config.rope_parameters": _ROPE | {"mrope_section": [4, 2, 2]}},
     "dbrx": {"attn_config.rope_theta": 10000.0},
+    "zaya": {"num_experts_per_tok": 1},
+    "hunyuan_v1_dense": {"head_dim": 16},
+    "hunyuan_v1_moe": {"head_dim": 16},
     "jamba": {"attn_layer_period": 3, "attn_layer_offset": 1},
     "zamba2": {"num_query_groups": 4, "kv_channels": 32},
 }
@@ -170,6 +173,8 @@ def written(name: str, folder: Path) -> dict[str, Any]:
     if class_ is None:
         raise LookupError(f"transformers {transformers.__version__} has no such class")
     config = tiny(class_.config_class)
+    if config.is_encoder_decoder:
+        raise TypeError("an encoder and a decoder, no language model alone")
     with torch.device("meta"):
         sizes = {key: each.numel() for key, each in class_(config).named_parameters()}
     if sum(sizes.values()) > PARAMETERS:
@@ -264,7 +269,7 @@ def experts(layer: list[Any]) -> list[Any]:
         for each in layer
         for module in each.modules()
         if (isinstance(module, torch.nn.ModuleList) and len(module) == count)
-        or type(module).__name__.endswith("Experts")
+        or (type(module).__name__.endswith("Experts") and "Shared" not in type(module).__name__)
         or any(value.ndim == 3 and value.shape[0] == count for value in module.parameters(recurse=False))
     ]
 

@@ -22,7 +22,9 @@ _CONTEXT = (
 # vLLM's where config.json has none of these, as of Mamba and BLOOM (0.32, config/model.py,
 # _get_and_verify_max_len).
 _ASSUMED_CONTEXT = 2048
-FULL = {"full_attention", "attention", "global", "global_attention", "deepseek_sparse_attention"}
+FULL = {"full_attention", "attention", "global", "global_attention"}
+# Attention to a choice of tokens, by an index of all of them.
+FULL |= {"indexed_attention", "deepseek_sparse_attention", "qwen_sparse_attention"}
 WINDOWED = {"sliding_attention", "chunked_attention", "local", "local_attention"}
 RECURRENT = {"linear_attention", "mamba", "conv"}
 PARALLEL = {"hybrid"}

@@ -126,7 +126,7 @@ def _kept(fields: Fields, number: int) -> Kept:
         rope = fields.whole("qk_rope_head_dim", least=0)
         return Kept(1, 0, _16_BITS * (latent + rope) + _index_bytes(fields, number))
     heads = query_heads(fields) if latent is not None else _kv_heads(fields)
-    return Kept(heads, 2 * _16_BITS * head_dim(fields))
+    return Kept(heads, 2 * _16_BITS * head_dim(fields), _group_bytes(fields))
 
 
 def _kv_heads(fields: Fields) -> int:
@@ -143,6 +143,12 @@ def _index_bytes(fields: Fields, number: int) -> Fraction:
         return Fraction(0)
     kept = size + size // _INDEX_BLOCK * _INDEX_SCALE_BYTES
     return Fraction(kept, fields.optional("index_kpool") or 1)
+
+
+def _group_bytes(fields: Fields) -> Fraction:
+    """Qwen 4's index: a key for each group of tokens (vLLM 0.32, models/qwen4_exp/common/qsa_cache.py)."""
+    size = fields.optional("indexer_head_dim")
+    return Fraction(_16_BITS * size, fields.whole("indexer_compress_ratio")) if size else Fraction(0)
 
 
 def _chooses(fields: Fields, number: int) -> bool:

@@ -15,9 +15,15 @@ def state_bytes(fields: Fields, kind: str) -> int:
     if kind == "conv":
         # LFM2: a convolution is all there is.
         return _convolution(fields.whole("hidden_size"), fields.whole("conv_L_cache"))
-    if kind == "linear_attention":
-        delta = fields.inner("linear_attn_config")
-        return _gated_delta(fields) if delta is None else _kimi_delta(delta)
+    delta = fields.inner("linear_attn_config")
+    if kind == "linear_attention" and delta is not None:
+        return _kimi_delta(delta.whole("num_heads"), delta.whole("head_dim"), delta, "short_conv_kernel_size")
+    if kind == "linear_attention" and fields.optional("linear_num_heads") is not None:
+        heads, size = fields.whole("linear_num_heads"), fields.whole("linear_head_dim")
+        return _kimi_delta(heads, size, fields, "linear_conv_kernel_dim")
+    # transformers 5 calls Mamba linear attention too.
+    if kind == "linear_attention" and fields.optional("ssm_state_size", "mamba_d_state") is None:
+        return _gated_delta(fields)
     return _mamba_1(fields) if fields.word("model_type") in _FIRST_MAMBA else _mamba_2(fields)
 
 
@@ -28,9 +34,8 @@ def _gated_delta(fields: Fields) -> int:
     return inputs + heads * size * state * _width(fields, _16_BITS)
 
 
-def _kimi_delta(fields: Fields) -> int:
-    heads, size = fields.whole("num_heads"), fields.whole("head_dim")
-    inputs = _convolution(3 * heads * size, fields.whole("short_conv_kernel_size"))
+def _kimi_delta(heads: int, size: int, fields: Fields, kernel: str) -> int:
+    inputs = _convolution(3 * heads * size, fields.whole(kernel))
     return inputs + heads * size * size * _width(fields, _32_BITS)
 
 
