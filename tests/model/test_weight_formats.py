@@ -67,7 +67,7 @@ _QUANTIZED: tuple[tuple[Scheme, dict[str, Any] | None], ...] = (
     ],
 )
 def test_a_format_changes_bytes_and_no_parameters(scheme: Scheme, quantized: dict[str, Any] | None) -> None:
-    """One layer in 16 bits, as quantized models leave some; the other's bytes are its headers' with scales."""
+    """One layer stays in 16 bits, as quantized models leave some; scales count as bytes only."""
     whole, packed = checkpoint(_SIZES).tensors, checkpoint(_SIZES, dense=scheme).tensors
     mixed = {name: tensor for name, tensor in whole.items() if ".layers.1." not in name}
     mixed |= {name: tensor for name, tensor in packed.items() if ".layers.1." in name}
