@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-Table = Mapping[str, Any]
+Table = dict[str, Any]
 
 PLAIN: Table = {
     "hidden_size": 128,
@@ -63,6 +63,8 @@ BAILING: Table = {
     "moe_shared_expert_intermediate_size": 64,
     "embedding_dropout": 0.0,
     "score_function": "sigmoid",
+    "moe_router_enable_expert_bias": True,
+    "no_kda_lora": True,
     "rope_theta": 10_000.0,
 }
 MIMO: Table = {
@@ -85,13 +87,18 @@ MIMO: Table = {
 
 # What the published config.json has and transformers' class leaves out, or writes otherwise.
 ADDED: Mapping[str, Table] = {
-    "AfmoeForCausalLM": {"score_func": "sigmoid"},
+    "AfmoeForCausalLM": {
+        "score_func": "sigmoid",
+        "route_norm": True,
+        "route_scale": 1.0,
+        "mup_enabled": True,
+    },
     "DeepseekV4ForCausalLM": {"mlp_layer_types": None},
     "GPTJForCausalLM": {"rotary_dim": 8},
     "Glm4MoeForCausalLM": {"head_dim": 16},
-    "Glm4vMoeForConditionalGeneration": {"head_dim": 16},
+    "Glm4vMoeForConditionalGeneration": {"head_dim": 16, "use_qk_norm": False},
     "Glm4MoeLiteForCausalLM": {"first_k_dense_replace": 1},
-    "HYV3ForCausalLM": {"first_k_dense_replace": 1},
+    "HYV3ForCausalLM": {"first_k_dense_replace": 1, "expert_hidden_dim": 32},
     "InklingForCausalLM": {"padded_vocab_size": 256},
     "Lfm2ForCausalLM": {
         "block_dim": 64,
@@ -100,7 +107,12 @@ ADDED: Mapping[str, Table] = {
         "block_multiple_of": 32,
         "block_auto_adjust_ff_dim": True,
     },
-    "LongcatFlashForCausalLM": {"mla_scale_q_lora": 1.0, "mla_scale_kv_lora": 1.0},
+    "LongcatFlashForCausalLM": {
+        "mla_scale_q_lora": 1.0,
+        "mla_scale_kv_lora": 1.0,
+        "zero_expert_type": "identity",
+        "zero_expert_num": 2,
+    },
     "MiMoV2FlashForCausalLM": {
         "hybrid_layer_pattern": [0, 1, 1, 1, 1, 0],
         "moe_layer_freq": [0, 1, 1, 1, 1, 1],
@@ -111,11 +123,12 @@ ADDED: Mapping[str, Table] = {
         "sliding_window_size": 128,
         "layernorm_epsilon": 1e-5,
     },
-    "MiniMaxM2ForCausalLM": {"rotary_dim": 8},
+    "MiniMaxM2ForCausalLM": {"rotary_dim": 8, "scoring_func": "sigmoid"},
     "Qwen3VLMoeForConditionalGeneration": {"norm_topk_prob": True},
-    "Zamba2ForCausalLM": {"attention_hidden_size": 128, "attention_head_dim": 32},
 }
 
+# Entries of a config.json that only names its kind: the rest is what the configuration's class gives.
+NAMED = 2
 # Whole ones: `model_type` first, then what differs from PLAIN.
 WRITTEN: Mapping[str, tuple[str, Table]] = {
     "AXK1ForCausalLM": ("axk1", EXPERTS | LATENT),
@@ -140,6 +153,7 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
             "multi_query_attention": True,
             "multi_query_group_num": 2,
             "rmsnorm": True,
+            "original_rope": True,
             "add_qkv_bias": True,
             "layernorm_epsilon": 1e-5,
         },
@@ -205,6 +219,7 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
             "state_size": 24,
             "n_groups": 2,
             "expand": 2,
+            "intermediate_size": 256,
             "conv_kernel": 4,
             "layer_norm_epsilon": 1e-5,
         },
@@ -248,6 +263,7 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
         "plamo3",
         {
             "head_dim": 32,
+            "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"],
             "interleaved_sliding_window": [128, 128, 128, None],
             "sliding_window": 128,
             "sliding_window_pattern": 4,
