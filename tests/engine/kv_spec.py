@@ -4,8 +4,8 @@
 
 For each folder (config.json is enough) a child process builds the engine's configuration and constructs the
 model on PyTorch's meta device: it has no weights, and nothing runs. Each attention and state layer is then
-asked for its `get_kv_cache_spec`. Printed is a line for each folder: {"model", "layers": [...]} or
-{"model", "error", "where"}.
+asked for its `get_kv_cache_spec`. Printed is a line for each folder: {"model", "layers": [...], "config"} or
+{"model", "error", "where"}; the configuration is the file's with what its class adds.
 
 Changed in the engine, here only, because none of it decides how large a cache is:
 - This process inspects a model's class itself: `_LazyRegisteredModel.inspect_model_cls` would start a Python
@@ -13,7 +13,9 @@ Changed in the engine, here only, because none of it decides how large a cache i
 - The CPU has no backend for sparse attention. FlashMLA's sparse backend stands in: get_kv_cache_spec asks it
   for the layout of a page only, and its kernels are never called.
 - Experts without a gate are refused on a CPU: the check of `FusedMoEConfig` finds another platform.
-- Names of torchvision and Triton that modules import but the CPU environment lacks are empty stand-ins.
+- Names of libraries that modules import but the CPU environment lacks (`LACKING`) are empty stand-ins, and a
+  sparse backend reserves no workspace.
+- A model_type that only a repository's own code knows is read as a plain configuration.
 - A CPU with bfloat16 instructions keeps a recurrent state in 32 bits (`platforms/cpu.py`), a GPU does not:
   this process says it has none.
 """
@@ -31,6 +33,8 @@ from pathlib import Path
 from typing import Any
 
 LIMIT_S = 120
+# torchvision for images, the others for kernels.
+LACKING = {"torchvision", "cutlass", "quack", "cuda", "tilelang"}
 # Frames of the engine that an error names.
 _FRAMES = 2
 
@@ -59,8 +63,8 @@ def spec_of(spec: Any) -> dict[str, Any]:
     }
 
 
-def specs(folder: str, device: str) -> list[dict[str, Any]]:
-    """One entry for each layer that keeps something, in the order in which the engine constructs them."""
+def specs(folder: str, device: str) -> dict[str, Any]:
+    """Each layer that keeps something, as the engine constructs them, and the whole configuration."""
     import torch
     from vllm.config import set_current_vllm_config
     from vllm.distributed import init_distributed_environment, initialize_model_parallel
@@ -70,6 +74,7 @@ def specs(folder: str, device: str) -> list[dict[str, Any]]:
     from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
     from vllm.v1.worker.workspace import init_workspace_manager
 
+    _readable(Path(folder))
     arguments = EngineArgs(
         model=folder,
         load_format="dummy",
@@ -86,10 +91,24 @@ def specs(folder: str, device: str) -> list[dict[str, Any]]:
         init_distributed_environment(1, 0, f"file://{meeting}/point", 0, "gloo")
         initialize_model_parallel()
         init_workspace_manager(torch.device(device))
+        whole = json.loads(config.model_config.hf_config.to_json_string(use_diff=False))
         with set_default_torch_dtype(torch.bfloat16), torch.device(device):
             initialize_model(config)
         found = get_kv_cache_spec(config)
-    return [{"layer": name} | spec_of(spec) for name, spec in found.items()]
+    layers = [{"layer": name} | spec_of(spec) for name, spec in found.items()]
+    return {"layers": layers, "config": whole}
+
+
+def _readable(folder: Path) -> None:
+    """Let transformers read a model_type that it does not know."""
+    from transformers import CONFIG_MAPPING, AutoConfig, PretrainedConfig
+    from vllm.transformers_utils.config import _CONFIG_REGISTRY
+
+    table = json.loads((folder / "config.json").read_text())
+    for inner in (table, table.get("text_config") or table):
+        name = inner["model_type"]
+        if name not in CONFIG_MAPPING and name not in _CONFIG_REGISTRY:
+            AutoConfig.register(name, type(name, (PretrainedConfig,), {"model_type": name}))
 
 
 def prepare() -> None:
@@ -104,6 +123,7 @@ def prepare() -> None:
     from vllm.model_executor.layers.fused_moe import config
     from vllm.model_executor.models import registry
     from vllm.triton_utils import triton
+    from vllm.v1.worker.workspace import WorkspaceManager
 
     torch.set_num_threads(1)
     torch.cpu._is_avx512_bf16_supported = lambda: False  # noqa: SLF001 - there is no public name
@@ -111,6 +131,7 @@ def prepare() -> None:
     lazy.inspect_model_cls = lambda self: registry._ModelInfo.from_model_cls(self.load_model_cls())  # noqa: SLF001
     config.current_platform = Elsewhere(config.current_platform)
     triton.set_allocator = lambda _: None
+    WorkspaceManager.get_simultaneous = lambda *_: []
     _sparse_backend()
     import vllm.engine.arg_utils
     import vllm.model_executor.model_loader.utils
@@ -128,10 +149,10 @@ class Elsewhere:
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Modules of torchvision, whose every name is a class without contents."""
+    """The modules of `LACKING`, whose every name is a class without contents."""
 
     def find_spec(self, fullname: str, *_: Any) -> Any:
-        if fullname.partition(".")[0] != "torchvision":
+        if fullname.partition(".")[0] not in LACKING:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
@@ -140,10 +161,16 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class Named(type):
-    """A class whose every attribute is such a class: InterpolationMode.BICUBIC."""
+    """A class whose every attribute is such a class, and which decorates by leaving a function as it is."""
 
     def __getattr__(cls, name: str) -> type:
         return _stand_in(name)
+
+    def __getitem__(cls, _: Any) -> type:
+        return cls
+
+    def __call__(cls, *values: Any, **_: Any) -> Any:
+        return values[0] if len(values) == 1 and callable(values[0]) else cls
 
 
 def _stand_in(name: str) -> type:
@@ -168,7 +195,7 @@ def _sparse_backend() -> None:
 
 def told(folder: str, device: str) -> dict[str, Any]:
     try:
-        return {"layers": specs(folder, device)}
+        return specs(folder, device)
     except BaseException as error:  # noqa: BLE001 - whatever ends a child is its answer
         frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
         where = " < ".join(f"{Path(each.filename).name}:{each.lineno}" for each in reversed(frames))

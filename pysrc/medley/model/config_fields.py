@@ -22,9 +22,14 @@ _CONTEXT = (
 # vLLM's where config.json has none of these, as of Mamba and BLOOM (0.32, config/model.py,
 # _get_and_verify_max_len).
 _ASSUMED_CONTEXT = 2048
-FULL = {"full_attention", "attention", "global", "global_attention"}
-# Attention to a choice of tokens, by an index of all of them.
-FULL |= {"indexed_attention", "deepseek_sparse_attention", "qwen_sparse_attention"}
+SPARSE = {
+    "deepseek_sparse_attention",
+    "qwen_sparse_attention",
+    "indexed_attention",
+    "sparse_attention",
+    "sparse",
+}
+FULL = {"full_attention", "attention", "global", "global_attention"} | SPARSE
 WINDOWED = {"sliding_attention", "chunked_attention", "local", "local_attention"}
 RECURRENT = {"linear_attention", "mamba", "conv"}
 PARALLEL = {"hybrid"}
@@ -32,7 +37,7 @@ PARALLEL = {"hybrid"}
 # Nemotron-H counts a bare feed-forward as a layer.
 _NEITHER = {"moe", "mlp", "-"}
 # Where these stand and no list of kinds, layers differ in a way that medley does not know.
-_OTHERWISE = ("block_configs", "hybrid_layer_pattern", "compress_ratios")
+_OTHERWISE = ("block_configs", "compress_ratios")
 _LETTERS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
 # Their config.json lists no kinds.
 _ALL_ALIKE = {"mamba": "mamba", "mamba2": "mamba", "falcon_mamba": "mamba", "falcon_h1": "hybrid"}
@@ -169,6 +174,9 @@ def _listed(fields: Fields, layers: int) -> tuple[str, ...] | None:
 
 
 def _regular(fields: Fields, layers: int) -> tuple[str, ...]:
+    pattern = fields.numbers("hybrid_layer_pattern")
+    if pattern:
+        return tuple("sliding_attention" if number else "full_attention" for number in pattern)
     odd = next((name for name in _OTHERWISE if fields.table.get(name)), None)
     if odd is not None:
         raise fields.problem(odd, "its layers differ in a way that medley does not know")
@@ -216,4 +224,4 @@ def window(fields: Fields) -> int | None:
     """Tokens that windowed layers keep; None where there are none or the window is switched off."""
     if fields.flag("use_sliding_window") is False:
         return None
-    return fields.optional("sliding_window", "attention_chunk_size", least=1)
+    return fields.optional("sliding_window", "sliding_window_size", "attention_chunk_size", least=1)
