@@ -65,7 +65,11 @@ def tensor_size(size: tuple[int, ...]) -> int:
             id="a file is missing",
         ),
         pytest.param({"config.json": None}, "cannot be read", id="no config"),
-        pytest.param({"model.safetensors": None}, "does not hold the whole model", id="no weights"),
+        pytest.param(
+            {"model.safetensors": None, "pytorch_model.bin": ""},
+            "does not hold the whole model",
+            id="weights of another form",
+        ),
     ],
 )
 def test_a_broken_folder_is_a_problem(tmp_path: Path, broken: dict[str, str | None], what: str) -> None:

@@ -77,6 +77,7 @@ Examples:
             "layout": dataclasses.asdict(choice.layout),
             "fit": dataclasses.asdict(choice.fit),
             "prediction": dataclasses.asdict(choice.prediction),
+            "cabling": choice.cabling.table,
             "why": choice.why,
             "warnings": choice.warnings,
             "rejected": [{"what": each.what, "because": each.because} for each in choice.rejected],

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from medley.errors import Problem, in_words
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+_WEIGHTS = {".safetensors", ".bin", ".gguf", ".pt"}
 # The format's own limit; a longer one is no header.
 _LONGEST_BYTES = 100_000_000
 _AGAIN = "fetch that file again"
@@ -127,14 +128,31 @@ class Checkpoint:
     where: str
     config: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
+    index: Mapping[str, Any] | None = None
+    """model.safetensors.index.json, or empty, in the place of headers: then bytes are estimated."""
+
+
+def read_config(folder: Path) -> Checkpoint:
+    """Read config.json and the index, if it is there, of a folder without weights."""
+    index = table(folder / INDEX) if (folder / INDEX).is_file() else {}
+    return Checkpoint(str(folder), table(folder / CONFIG), {}, index)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
+    """Read config.json and all headers of a folder; without any weights, what there is instead of headers."""
+    if not has_weights(folder):
+        return read_config(folder)
     config = table(folder / CONFIG)
     tensors: dict[str, Tensor] = {}
     for path in _files(folder):
         tensors |= read_tensors(path)
     return Checkpoint(str(folder), config, tensors)
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether any file of it holds weights, in whatever form."""
+    with readable(folder):
+        return any(path.suffix in _WEIGHTS for path in folder.iterdir())
 
 
 def _files(folder: Path) -> list[Path]:
@@ -214,7 +232,7 @@ def stored(tensors: Mapping[str, Tensor], layers: int, bits: int, experts: int |
     """Add up the tensors of a model of so many layers; `bits` is what one packed weight takes."""
     found = Stored()
     for name, tensor in tensors.items():
-        part, layer = _part(name, layers)
+        part, layer = part_of(name, layers)
         if part == "layers":
             found.seen.add(layer)
         amount: Amount = getattr(found, part)
@@ -236,7 +254,7 @@ def _routed(name: str, tensor: Tensor, experts: int | None) -> bool:
             return "experts" in name.split(".") and not _ROUTER.search(name)
 
 
-def _part(name: str, layers: int) -> tuple[Part, int]:
+def part_of(name: str, layers: int) -> tuple[Part, int]:
     if _UNUSED.search(name):
         return "unused", 0
     if _DRAFT.search(name):

@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 # More than any real one, and small enough that products of a few stay sensible.
 _LARGEST = 2**40
 HIDDEN = ("hidden_size", "n_embd", "d_model")
-_CONTEXT = (
+CONTEXT = (
     "max_position_embeddings",
     "max_sequence_length",
     "seq_length",
@@ -22,6 +22,7 @@ _CONTEXT = (
 # vLLM's where config.json has none of these, as of Mamba and BLOOM (0.32, config/model.py,
 # _get_and_verify_max_len).
 _ASSUMED_CONTEXT = 2048
+EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 SPARSE = {
     "deepseek_sparse_attention",
     "qwen_sparse_attention",
@@ -35,7 +36,7 @@ RECURRENT = {"linear_attention", "mamba", "conv"}
 PARALLEL = {"hybrid"}
 """Attention and a recurrent state in one layer."""
 # Nemotron-H counts a bare feed-forward as a layer.
-_NEITHER = {"moe", "mlp", "-"}
+NEITHER = {"moe", "mlp", "-"}
 # Where these stand and no list of kinds, layers differ in a way that medley does not know.
 _OTHERWISE = ("block_configs", "compress_ratios")
 _LETTERS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
@@ -131,7 +132,7 @@ def of_text(config: Mapping[str, Any], where: str) -> Fields:
 
 def context_length(fields: Fields) -> int:
     """Tokens of the longest sequence that the model was made for."""
-    return fields.optional(*_CONTEXT) or _ASSUMED_CONTEXT
+    return fields.optional(*CONTEXT) or _ASSUMED_CONTEXT
 
 
 def _shown(value: object) -> str:
@@ -153,7 +154,7 @@ def layer_count(fields: Fields) -> int:
 def layer_kinds(fields: Fields, layers: int) -> tuple[str, ...]:
     """Each layer's kind, from the list, the pattern or the interval that models write."""
     kinds = _listed(fields, layers) or _regular(fields, layers)
-    unknown = set(kinds) - FULL - WINDOWED - RECURRENT - PARALLEL - _NEITHER
+    unknown = set(kinds) - FULL - WINDOWED - RECURRENT - PARALLEL - NEITHER
     if unknown:
         raise fields.problem("layer_types", f"medley does not know layers of the kind {min(unknown)!r}")
     if window(fields) is None:

@@ -2,23 +2,25 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from medley.model import checkpoint, demo, hub
+from medley.model import checkpoint, demo, hub_checkpoint
 from medley.model.checkpoint import Checkpoint, Stored, Tensor, stored
-from medley.model.config_fields import HIDDEN, Fields, context_length, layer_count, of_text
+from medley.model.config_fields import EXPERTS, HIDDEN, Fields, context_length, layer_count, of_text
+from medley.model.estimate import estimated
 from medley.model.kv_cache import cache_fields
 from medley.model.resolve import Weights
+from medley.progress import SILENT, Progress
 from medley.schema import Made, Shape
 
 Format = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
 _METHODS: Mapping[str, Format] = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "awq": "awq"}
 _DTYPES: Mapping[str, Format] = {"U8": "nvfp4", "F8_E4M3": "fp8", "I8": "int8"}
-_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _CHOSEN = (
     "num_experts_per_tok",
     "experts_per_token",
@@ -55,15 +57,20 @@ _GRAIN = 32
 _CLOSE = 0.01
 
 
-def shape(weights: Weights) -> Shape:
+def shape(weights: Weights, watch: Progress = SILENT) -> Shape:
     """Find the model's shape, its weights neither fetched nor read; a Problem if it cannot be had."""
     if weights.model and weights.model.shape:
         return weights.model.shape
     if weights.model and weights.model.made:
         return of_made(weights.model.made)
     if weights.local:
-        return shape_of_config(checkpoint.read_checkpoint(Path(weights.target)))
-    return shape_of_config(hub.checkpoint(weights.target))
+        found = checkpoint.read_checkpoint(Path(weights.target))
+    else:
+        found = hub_checkpoint.checkpoint(weights.target, watch)
+    if found.index is not None:
+        total = "the index has their total" if found.index else "there is no index with their total either"
+        watch.note(f"{found.where} holds no weights: their bytes are estimated from config.json; {total}")
+    return shape_of_config(found)
 
 
 def of_made(made: Made) -> Shape:
@@ -111,13 +118,16 @@ def weight_fields(found: Checkpoint) -> dict[str, Any]:
 def held_by(found: Checkpoint) -> tuple[Stored, Format]:
     """What the headers hold of each part, to the byte, and the format of most weights."""
     fields = of_text(found.config, found.where)
+    if found.index is not None:
+        each = BYTES[_format(fields) or "bf16"]
+        found = replace(found, tensors=estimated(fields, found.index, each))
     sizes = Counter[str]()
     for tensor in found.tensors.values():
         sizes[tensor.dtype] += tensor.size_bytes
     # Some repositories say the format in no config.json: it is the one that most bytes have.
     most = max(sizes, key=lambda dtype: sizes[dtype], default="BF16")
     weights = _format(fields) or _DTYPES.get(most, "bf16")
-    count, bits = fields.optional(*_EXPERTS, least=0), 8 if weights in {"int8", "fp8"} else 4
+    count, bits = fields.optional(*EXPERTS, least=0), 8 if weights in {"int8", "fp8"} else 4
     return stored(found.tensors, layer_count(fields), bits, count), weights
 
 
@@ -135,12 +145,12 @@ def _require_all(fields: Fields, held: Stored, layers: int) -> None:
 
 def _experts(fields: Fields, held: Stored, layers: int) -> dict[str, int]:
     """Means over all layers, also where some have no experts, so that sums over layers come out right."""
-    count = fields.optional(*_EXPERTS, least=0) or 0
+    count = fields.optional(*EXPERTS, least=0) or 0
     every = held.layers
     total = every.parameters + held.first.parameters + held.head.parameters
     if every.expert_bytes == 0 or count == 0:
         if every.expert_bytes:
-            raise fields.problem(_EXPERTS[0], "it is missing, and the weights hold experts")
+            raise fields.problem(EXPERTS[0], "it is missing, and the weights hold experts")
         size = every.size_bytes // layers
         return {"parameters": total, "active_parameters": total, "active_layer_bytes": size}
     chosen = fields.whole(*_CHOSEN)
