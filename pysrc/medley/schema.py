@@ -225,6 +225,11 @@ class Shape(StrictTable):
     """Engines that cannot split it into the stages of a pipeline."""
     capabilities: Capabilities = Capabilities()
 
+    @property
+    def weights_bytes(self) -> int:
+        """Of all weights as stored, without layers for speculation."""
+        return self.layers * self.layer_bytes + self.embedding_bytes + self.head_bytes
+
 
 class RemoteCode(StrictTable):
     """Code of a model's own repository, which an engine runs only where the user trusts it."""

@@ -75,12 +75,19 @@ def test_a_head(tied: bool | None, names: tuple[str, ...], head: bool) -> None: 
         pytest.param({"intermediate_size": None}, "intermediate_size", id="no width"),
         pytest.param({"vocab_size": None}, "vocab_size", id="no vocabulary"),
         pytest.param({"layer_types": ["rwkv"] * 36}, "rwkv", id="layers that nobody knows"),
+        pytest.param({"num_hidden_layers": 1 << 30}, "at most 4096", id="more layers than memory holds"),
     ],
 )
 def test_what_cannot_be_estimated_names_the_entry(changed: dict[str, Any], entry: str) -> None:
     with pytest.raises(Problem) as caught:
         shape_of_config(Checkpoint("x", {**PUBLISHED["qwen3-8b"].config, **changed}, {}, {}))
     assert entry in str(caught.value)
+
+
+@pytest.mark.parametrize("total", [float("inf"), float("nan"), -1, 0, True, "16 GB", 1, None, 1e300])
+def test_a_total_that_cannot_be_changes_nothing_or_little(total: object) -> None:
+    found = estimate("qwen3-8b", {"metadata": {"total_size": total}})
+    assert found == estimate("qwen3-8b")
 
 
 def test_a_folder_of_two_small_files_has_a_shape(tmp_path: Path) -> None:

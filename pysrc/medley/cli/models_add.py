@@ -48,7 +48,8 @@ Examples:
         there = next((each for each, model in known.items() if model.repository == repository), None)
         if there and not (self.destination or self.name or self.replace or self.dry_run or path.is_file()):
             already = f"{there} is this model already: medley plan {there}"
-            print_result({"name": there, "written": False}, [already], as_json=self.as_json)
+            found = {"name": there, "path": str(config.files("models")[there]), "written": False}
+            print_result(found, [already], as_json=self.as_json)
             return
         self._require_free(name, repository, known)
         with (seen := watch()).stage(f"ask the hub what {repository} is made of"):
@@ -109,11 +110,10 @@ def _lines(path: Path, model: Model, proposed: Proposal, *, written: bool) -> It
     shape = model.shape
     yield f"{path}: {'written' if written else 'there already, and the same'}"
     if shape:
-        size = shape.layers * shape.layer_bytes + shape.embedding_bytes + shape.head_bytes
         active = f", {shape.active_parameters / _BILLION:.1f}B active" if shape.experts else ""
         yield (
-            f"{model.title}: {size / _GB:.1f} GB in {shape.weights}, {shape.parameters / _BILLION:.1f}B "
-            f"parameters{active}, context {shape.context} tokens"
+            f"{model.title}: {shape.weights_bytes / _GB:.1f} GB in {shape.weights}, "
+            f"{shape.parameters / _BILLION:.1f}B parameters{active}, context {shape.context} tokens"
         )
     yield from _proposed(model, proposed)
     name = path.stem if config.files("models").get(path.stem) == path else str(model.repository)

@@ -7,10 +7,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from medley.model.checkpoint import Tensor, part_of
-from medley.model.config_fields import EXPERTS, NEITHER, Fields, layer_count, layer_kinds
+from medley.model.config_fields import EXPERTS, NEITHER, PARALLEL, Fields, layer_count, layer_kinds
 
 _EMBEDDING_BYTES = 2.0
 """Of a weight of embedding, head and routers: quantized models too keep most of these in 16 bits."""
+
+_LARGEST_BYTES = 1 << 50
+_MOST_LAYERS = 4096
+"""More than any model has: each layer takes memory here."""
 
 
 def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> dict[str, Tensor]:
@@ -18,14 +22,17 @@ def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> di
 
     `index` is model.safetensors.index.json, or empty. Raises a Problem for an entry that config.json lacks.
     """
+    layers = layer_count(fields)
+    if layers > _MOST_LAYERS:
+        raise fields.problem("num_hidden_layers", f"it is {layers}, and at most {_MOST_LAYERS} are looked at")
     names = index.get("weight_map")
     names = tuple(names) if isinstance(names, dict) else ()
     ends = fields.whole("vocab_size") * fields.whole("hidden_size", "n_embd")
     found = {"model.embed_tokens.weight": _tensor(ends, _EMBEDDING_BYTES)}
-    parts = {part_of(name, layer_count(fields))[0] for name in names}
+    parts = {part_of(name, layers)[0] for name in names}
     if not fields.flag("tie_word_embeddings") and ("head" in parts or not names):
         found["lm_head.weight"] = _tensor(ends, _EMBEDDING_BYTES)
-    kinds = layer_kinds(fields, layer_count(fields))
+    kinds = layer_kinds(fields, layers)
     # Nemotron-H counts a bare feed-forward as a layer: then attention has none of its own.
     apart = bool(NEITHER & set(kinds))
     # Beside experts in 4 bits attention is mostly kept in 16 (gpt-oss), or in 8: the larger is safer.
@@ -54,6 +61,11 @@ def _mixer(fields: Fields, kind: str) -> int:
         values = fields.whole("linear_num_value_heads") * fields.whole("linear_value_head_dim")
         keys = fields.whole("linear_num_key_heads") * fields.whole("linear_key_head_dim")
         return hidden * (2 * keys + 3 * values)
+    if kind == "conv":
+        # LFM2: three gates in, one out.
+        return 4 * hidden * hidden
+    if kind in PARALLEL:
+        return _mixer(fields, "mamba") + _mixer(fields, "attention")
     if kind == "mamba":
         inner = fields.whole("mamba_num_heads", "mamba_n_heads") * fields.whole(
             "mamba_head_dim", "mamba_d_head"
@@ -124,7 +136,7 @@ def _corrected(
     """Make the sum what the index says: a vision tower or a draft has what is over, else the layers."""
     told = index.get("metadata")
     total = told.get("total_size") if isinstance(told, dict) else None
-    if isinstance(total, bool) or not isinstance(total, int | float):
+    if isinstance(total, bool) or not isinstance(total, int | float) or not 0 < total < _LARGEST_BYTES:
         return found
     layers = {name: tensor for name, tensor in found.items() if ".layers." in name}
     layer_bytes = sum(tensor.size_bytes for tensor in layers.values())
