@@ -151,10 +151,10 @@ def _kept(fields: Fields, number: int) -> Kept:
     if wide is not None and window(fields) is not None:
         # Gemma 4: full layers have other heads, and fewer where a key is also the value.
         fewer = fields.optional("num_global_key_value_heads") if fields.flag("attention_k_eq_v") else None
-        return Kept(fewer or _kv_heads(fields), 2 * _16_BITS * wide)
+        return Kept(fewer or kv_heads(fields), 2 * _16_BITS * wide)
     size = head_dim(fields)
     both = size + (fields.optional("v_head_dim") or size)
-    return Kept(_kv_heads(fields), _16_BITS * both, _group_bytes(fields))
+    return Kept(kv_heads(fields), _16_BITS * both, _group_bytes(fields))
 
 
 def _windowed(fields: Fields, number: int) -> Kept:
@@ -170,7 +170,7 @@ def _windowed(fields: Fields, number: int) -> Kept:
     return Kept(heads, _16_BITS * (size + value))
 
 
-def _kv_heads(fields: Fields) -> int:
+def kv_heads(fields: Fields) -> int:
     # Falcon: one head for all, unless it is of the newer kind. Step 3: one for all.
     falcon = fields.flag("multi_query") and not fields.flag("new_decoder_architecture")
     if falcon or fields.word("model_type") == "step3_text":

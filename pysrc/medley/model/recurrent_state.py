@@ -7,7 +7,10 @@ _16_BITS, _32_BITS = 2, 4
 # (model_executor/layers/mamba/mamba_utils.py, kda_state_dtype) and Nemotron-H (model_executor/models/
 # config.py, NemotronHForCausalLMConfig). SGLang takes 32 bits for all unless config.json names a type.
 _WIDE_STATES = ("nemotron_h",)
-_FIRST_MAMBA = {"mamba", "falcon_mamba", "jamba"}
+FIRST_MAMBA = {"mamba", "falcon_mamba", "jamba"}
+MAMBA_HEADS = ("mamba_num_heads", "mamba_n_heads", "n_mamba_heads", "num_heads")
+MAMBA_HEAD_DIM = ("mamba_head_dim", "mamba_d_head", "mamba_headdim", "head_dim")
+MAMBA_GROUPS = ("n_groups", "mamba_n_groups", "mamba_ngroups")
 
 
 def state_bytes(fields: Fields, kind: str) -> int:
@@ -24,7 +27,7 @@ def state_bytes(fields: Fields, kind: str) -> int:
     # transformers 5 calls Mamba linear attention too.
     if kind == "linear_attention" and fields.optional("ssm_state_size", "mamba_d_state") is None:
         return _gated_delta(fields)
-    return _mamba_1(fields) if fields.word("model_type") in _FIRST_MAMBA else _mamba_2(fields)
+    return _mamba_1(fields) if fields.word("model_type") in FIRST_MAMBA else _mamba_2(fields)
 
 
 def _gated_delta(fields: Fields) -> int:
@@ -40,12 +43,12 @@ def _kimi_delta(heads: int, size: int, fields: Fields, kernel: str) -> int:
 
 
 def _mamba_2(fields: Fields) -> int:
-    own = ("num_heads", "head_dim") if fields.word("model_type") == "mamba2" else ()
-    heads = fields.whole("mamba_num_heads", "mamba_n_heads", "n_mamba_heads", *own[:1])
-    size = fields.whole("mamba_head_dim", "mamba_d_head", "mamba_headdim", *own[1:])
+    # Mamba 2's own names are those of attention in models that have both.
+    last = None if fields.word("model_type") == "mamba2" else -1
+    heads, size = fields.whole(*MAMBA_HEADS[:last]), fields.whole(*MAMBA_HEAD_DIM[:last])
     wide = fields.optional("mamba_d_ssm") or heads * size
     state = fields.whole("ssm_state_size", "mamba_d_state", "state_size")
-    groups = fields.whole("n_groups", "mamba_n_groups", "mamba_ngroups")
+    groups = fields.whole(*MAMBA_GROUPS)
     kernel = fields.whole("conv_kernel", "mamba_d_conv")
     usual = _32_BITS if (fields.word("model_type") or "").startswith(_WIDE_STATES) else _16_BITS
     return _convolution(wide + 2 * groups * state, kernel) + wide * state * _width(fields, usual)
