@@ -33,7 +33,8 @@ SIZES: Mapping[int, str] = {
     8: "qk_rope_head_dim mamba_n_heads mamba_num_heads n_mamba_heads index_n_heads laurel_rank",
     6: "num_experts num_local_experts n_routed_experts moe_num_experts",
     4: "num_attention_heads n_head n_heads num_heads attention_heads encoder_attention_heads "
-    "linear_num_heads decoder_attention_heads linear_num_value_heads swa_num_attention_heads",
+    "linear_num_heads num_attention_heads_per_layer zero_expert_num "
+    "decoder_attention_heads linear_num_value_heads swa_num_attention_heads",
     2: "num_key_value_heads num_kv_heads kv_n_heads num_experts_per_tok num_experts_per_token moe_topk moe_k "
     "n_groups mamba_n_groups linear_num_key_heads swa_num_key_value_heads moe_top_k top_k_experts",
     1: "first_k_dense_replace",

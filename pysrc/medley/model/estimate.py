@@ -27,9 +27,11 @@ _EMBEDDING_BYTES = 2.0
 # Their feed-forward has no gate beside its up projection (transformers 5.19, models/*/modeling_*.py), nor has
 # Nemotron's, which its activation says.
 _UNGATED = {"gpt2", "gptj", "bloom", "opt", "falcon", "apertus", "starcoder2", "gpt_neox", "phi", "mpt"}
+# Their attention has a gate as wide as its queries (the same modules of transformers).
+_GATED = ("afmoe", "muse_glimmer", "hrm_text")
 # A layer of theirs is Mamba and nothing else.
 _BARE = {"mamba", "mamba2", "falcon_mamba"}
-_OTHER_WIDTHS = ("ffn_hidden_size", "n_inner", "ffn_dim")
+_OTHER_WIDTHS = ("ffn_hidden_size", "n_inner", "ffn_dim", "block_ff_dim")
 _SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 _SHARED_WIDTH = (
     "moe_shared_expert_intermediate_size",
@@ -58,6 +60,10 @@ def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> di
     parts = {part_of(name, layers)[0] for name in names}
     if not fields.flag("tie_word_embeddings") and ("head" in parts or not names):
         found["lm_head.weight"] = _tensor(ends, _EMBEDDING_BYTES)
+    beside = _per_layer(fields)
+    if beside:
+        words = fields.optional("vocab_size_per_layer_input") or fields.whole("vocab_size")
+        found["model.embed_tokens_per_layer.weight"] = _tensor(words * layers * beside, _EMBEDDING_BYTES)
     kinds = layer_kinds(fields, layers)
     # Nemotron-H counts a bare feed-forward as a layer: then attention has none of its own.
     apart = bool(NEITHER & set(kinds))
@@ -77,7 +83,12 @@ def _layer(fields: Fields, layer: int, kind: str, *, apart: bool) -> tuple[int, 
     """Weights of a layer that every token meets, and those of its routed experts."""
     mixer = 0 if kind in NEITHER else _mixer(fields, kind)
     plain, routed = _feed_forward(fields, layer, kind) if kind in NEITHER or not apart else (0, 0)
-    return mixer + plain, routed
+    return mixer + plain + 2 * fields.whole(*HIDDEN) * _per_layer(fields), routed
+
+
+def _per_layer(fields: Fields) -> int:
+    """The width of the embedding that each layer has of its own (Gemma 3n and 4), through two matrices."""
+    return fields.optional("hidden_size_per_layer_input", least=0) or 0
 
 
 def _mixer(fields: Fields, kind: str) -> int:
@@ -95,10 +106,14 @@ def _mixer(fields: Fields, kind: str) -> int:
     if latent is not None:
         return _latent_attention(fields, hidden, heads, latent) + _index(fields, hidden)
     # Where some layers are recurrent, those with attention have a gate as wide as the queries (Qwen3-Next).
-    queries = 3 if fields.optional("linear_num_value_heads") else 2
+    gated = fields.optional("linear_num_value_heads") or (fields.word("model_type") or "").startswith(_GATED)
+    queries = 3 if gated else 2
     own, size, keys = heads, head_dim(fields), kv_heads(fields)
     value = fields.optional("v_head_dim") or size
-    if kind in WINDOWED:
+    if kind not in WINDOWED:
+        size = fields.optional("global_head_dim") or size  # Gemma 4
+        value = fields.optional("v_head_dim") or size
+    else:
         own = fields.optional("swa_num_attention_heads") or heads
         size = fields.optional("swa_head_dim") or size
         value = fields.optional("swa_v_head_dim") or value
