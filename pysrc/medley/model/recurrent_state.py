@@ -16,9 +16,20 @@ def state_bytes(fields: Fields, kind: str) -> int:
         # LFM2: a convolution is all there is.
         return _convolution(fields.whole("hidden_size"), fields.whole("conv_L_cache"))
     if kind == "linear_attention":
-        delta = fields.inner("linear_attn_config")
-        return _gated_delta(fields) if delta is None else _kimi_delta(delta)
+        return _linear(fields)
     return _mamba_1(fields) if fields.word("model_type") in _FIRST_MAMBA else _mamba_2(fields)
+
+
+def _linear(fields: Fields) -> int:
+    delta = fields.inner("linear_attn_config")
+    if delta is not None:
+        return _kimi_delta(delta, delta.whole("num_heads"))
+    if fields.optional("layer_group_size") is None:
+        return _gated_delta(fields)
+    heads, size = fields.whole("num_attention_heads"), fields.whole("head_dim")
+    if fields.optional("short_conv_kernel_size") is not None:
+        return _kimi_delta(fields, heads)
+    return heads * size * size * _16_BITS  # lightning attention has no convolution
 
 
 def _gated_delta(fields: Fields) -> int:
@@ -28,8 +39,8 @@ def _gated_delta(fields: Fields) -> int:
     return inputs + heads * size * state * _width(fields, _16_BITS)
 
 
-def _kimi_delta(fields: Fields) -> int:
-    heads, size = fields.whole("num_heads"), fields.whole("head_dim")
+def _kimi_delta(fields: Fields, heads: int) -> int:
+    size = fields.whole("head_dim")
     inputs = _convolution(3 * heads * size, fields.whole("short_conv_kernel_size"))
     return inputs + heads * size * size * _width(fields, _32_BITS)
 
