@@ -203,6 +203,9 @@ def _with_recurrent(fields: Fields, layers: int) -> tuple[str, ...] | None:
         return (all_alike,) * layers
     if interval is not None and fields.optional("linear_num_value_heads") is not None:
         return _every(interval, "full_attention", "linear_attention", layers)
+    group = fields.optional("layer_group_size")
+    if group is not None:
+        return _grouped(fields, group, layers)
     if period is not None:
         offset = fields.optional("attn_layer_offset", least=0) or 0
         return tuple("attention" if number % period == offset else "mamba" for number in range(layers))
@@ -210,6 +213,13 @@ def _with_recurrent(fields: Fields, layers: int) -> tuple[str, ...] | None:
         return _among(delta.numbers("full_attn_layers"), "linear_attention", layers, first=1)
     full = fields.numbers("attn_layer_indices")
     return _among(full, "mamba", layers) if full else None
+
+
+def _grouped(fields: Fields, group: int, layers: int) -> tuple[str, ...]:
+    """Bailing: the last layer of each group attends, in its third version the rest that fills none too."""
+    kinds = _every(group, "full_attention", "linear_attention", layers)
+    whole = layers - layers % group if fields.optional("short_conv_kernel_size") else layers
+    return (*kinds[:whole], *("full_attention",) * (layers - whole))
 
 
 def _among(full: Sequence[int], others: str, layers: int, first: int = 0) -> tuple[str, ...]:

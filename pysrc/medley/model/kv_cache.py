@@ -153,8 +153,8 @@ def _kept(fields: Fields, number: int) -> Kept:
         fewer = fields.optional("num_global_key_value_heads") if fields.flag("attention_k_eq_v") else None
         return Kept(fewer or kv_heads(fields), 2 * _16_BITS * wide)
     size = head_dim(fields)
-    both = size + (fields.optional("v_head_dim") or size)
-    return Kept(kv_heads(fields), _16_BITS * both, _group_bytes(fields))
+    value = fields.optional("v_head_dim") or size
+    return Kept(kv_heads(fields), _16_BITS * (size + value), _block_index_bytes(fields, number))
 
 
 def _windowed(fields: Fields, number: int) -> Kept:
@@ -187,10 +187,15 @@ def _index_bytes(fields: Fields, number: int) -> Fraction:
     return Fraction(kept, fields.optional("index_kpool") or 1)
 
 
-def _group_bytes(fields: Fields) -> Fraction:
-    """Qwen 4's index: a key for each group of tokens (vLLM 0.32, models/qwen4_exp/common/qsa_cache.py)."""
-    size = fields.optional("indexer_head_dim")
-    return Fraction(_16_BITS * size, fields.whole("indexer_compress_ratio")) if size else Fraction(0)
+def _block_index_bytes(fields: Fields, number: int) -> Fraction:
+    """The same where keys and values are kept by heads: MiniMax M3 by layers, Qwen 4 in all that attend."""
+    sparse = fields.inner("sparse_attention_config")
+    if sparse is not None:
+        chosen = sparse.numbers("sparse_attention_freq")
+        size = sparse.whole("sparse_index_dim") if number < len(chosen) and chosen[number] else 0
+        return Fraction(_16_BITS * size)
+    size = fields.optional("indexer_head_dim") or 0
+    return Fraction(_16_BITS * size, fields.optional("indexer_compress_ratio") or 1)
 
 
 def _chooses(fields: Fields, number: int) -> bool:

@@ -18,16 +18,25 @@ def state_bytes(fields: Fields, kind: str) -> int:
     if kind == "conv":
         # LFM2: a convolution is all there is.
         return _convolution(fields.whole("hidden_size"), fields.whole("conv_L_cache"))
-    delta = fields.inner("linear_attn_config")
-    if kind == "linear_attention" and delta is not None:
-        return _kimi_delta(delta.whole("num_heads"), delta.whole("head_dim"), delta, "short_conv_kernel_size")
-    if kind == "linear_attention" and fields.optional("linear_num_heads") is not None:
-        heads, size = fields.whole("linear_num_heads"), fields.whole("linear_head_dim")
-        return _kimi_delta(heads, size, fields, "linear_conv_kernel_dim")
     # transformers 5 calls Mamba linear attention too.
     if kind == "linear_attention" and fields.optional("ssm_state_size", "mamba_d_state") is None:
-        return _gated_delta(fields)
+        return _linear(fields)
     return _mamba_1(fields) if fields.word("model_type") in FIRST_MAMBA else _mamba_2(fields)
+
+
+def _linear(fields: Fields) -> int:
+    delta = fields.inner("linear_attn_config")
+    if delta is not None:
+        return _kimi_delta(delta, delta.whole("num_heads"))
+    renamed = fields.optional("linear_num_heads")
+    if renamed is not None:
+        return _kimi_delta(fields, renamed)
+    if fields.optional("layer_group_size") is None:
+        return _gated_delta(fields)
+    heads, size = fields.whole("num_attention_heads"), fields.whole("head_dim")
+    if fields.optional("short_conv_kernel_size") is not None:
+        return _kimi_delta(fields, heads)
+    return heads * size * size * _16_BITS  # lightning attention has no convolution
 
 
 def _gated_delta(fields: Fields) -> int:
@@ -37,8 +46,11 @@ def _gated_delta(fields: Fields) -> int:
     return inputs + heads * size * state * _width(fields, _16_BITS)
 
 
-def _kimi_delta(heads: int, size: int, fields: Fields, kernel: str) -> int:
-    inputs = _convolution(3 * heads * size, fields.whole(kernel))
+def _kimi_delta(fields: Fields, heads: int) -> int:
+    """Under the model's own names, or transformers 5's."""
+    size = fields.whole("linear_head_dim", "head_dim")
+    kernel = fields.whole("linear_conv_kernel_dim", "short_conv_kernel_size")
+    inputs = _convolution(3 * heads * size, kernel)
     return inputs + heads * size * size * _width(fields, _32_BITS)
 
 
