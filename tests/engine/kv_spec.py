@@ -12,7 +12,9 @@ Changed in the engine, here only, because none of it decides how large a cache i
   for each architecture.
 - The CPU has no backend for sparse attention. FlashMLA's sparse backend stands in: get_kv_cache_spec asks it
   for the layout of a page only, and its kernels are never called.
-- Experts without a gate are refused on a CPU: the check of `FusedMoEConfig` finds another platform.
+- Experts without a gate are refused on a CPU: the check of `FusedMoEConfig` finds another platform, and
+  where no kernel for experts is found, the CPU's stands in.
+- Streams of CUDA are empty stand-ins too.
 - Names of libraries that modules import but the CPU environment lacks (`LACKING`) are empty stand-ins, and a
   sparse backend reserves no workspace.
 - A model_type that only a repository's own code knows is read as a plain configuration.
@@ -132,7 +134,9 @@ def prepare() -> None:
     config.current_platform = Elsewhere(config.current_platform)
     triton.set_allocator = lambda _: None
     WorkspaceManager.get_simultaneous = lambda *_: []
+    torch.cuda.Stream = _stand_in("Stream")
     _sparse_backend()
+    _experts_backend()
     import vllm.engine.arg_utils
     import vllm.model_executor.model_loader.utils
     import vllm.v1.worker.gpu.attn_utils  # noqa: F401 - the children find it imported
@@ -191,6 +195,23 @@ def _sparse_backend() -> None:
         return str(chosen(cls, selected, attn_selector_config, num_heads))
 
     CpuPlatform.get_attn_backend_cls = classmethod(choose)
+
+
+def _experts_backend() -> None:
+    from vllm.model_executor.layers.fused_moe import unquantized_fused_moe_method as method
+    from vllm.model_executor.layers.fused_moe.oracle import unquantized
+
+    chosen = method.select_unquantized_moe_backend
+
+    def choose(moe_config: Any) -> tuple[Any, Any]:
+        try:
+            found: tuple[Any, Any] = chosen(moe_config=moe_config)
+        except NotImplementedError:
+            backend = unquantized.UnquantizedMoeBackend.CPU
+            return backend, unquantized.backend_to_kernel_cls(backend)[0]
+        return found
+
+    method.select_unquantized_moe_backend = choose
 
 
 def told(folder: str, device: str) -> dict[str, Any]:

@@ -275,9 +275,9 @@ def _minimax_m3(config: Config, dense: Scheme, routed: Scheme) -> Headers:
 def _mimo(config: Config, dense: Scheme, routed: Scheme) -> Headers:
     """MiMo-V2-Flash: the first layer dense, more KV heads where a window is kept, three dense drafts."""
     found, hidden, layers = _ends(config), config["hidden_size"], config["num_hidden_layers"]
-    for layer, kind in enumerate(config["layer_types"]):
+    for layer, windowed in enumerate(config["hybrid_layer_pattern"]):
         at = f"model.layers.{layer}"
-        found |= _mimo_attention(at, config, windowed=kind == "sliding_attention")
+        found |= _mimo_attention(at, config, windowed=bool(windowed))
         if layer == 0:
             found |= _feed_forward(f"{at}.mlp", hidden, config["intermediate_size"], dense)
             continue
@@ -287,7 +287,7 @@ def _mimo(config: Config, dense: Scheme, routed: Scheme) -> Headers:
         at = f"model.mtp.layers.{draft}"
         found |= _mimo_attention(at, config, windowed=True) | bf16(f"{at}.eh_proj", hidden, 2 * hidden)
         found |= _feed_forward(f"{at}.mlp", hidden, config["intermediate_size"], bf16)
-    assert layers == len(config["layer_types"])
+    assert layers == len(config["hybrid_layer_pattern"])
     return found
 
 

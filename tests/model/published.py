@@ -298,11 +298,7 @@ _MIMO = _config(
     v_head_dim=128,
     swa_num_key_value_heads=8,
     sliding_window=128,
-    # hybrid_layer_pattern, in words that medley reads
-    layer_types=[
-        "full_attention" if layer in {0, 5, 11, 17, 23, 29, 35, 41, 47} else "sliding_attention"
-        for layer in range(48)
-    ],
+    hybrid_layer_pattern=[int(layer not in {0, 5, 11, 17, 23, 29, 35, 41, 47}) for layer in range(48)],
     intermediate_size=16_384,
     moe_intermediate_size=2048,
     n_routed_experts=256,
@@ -372,9 +368,7 @@ PUBLISHED = {
         nvfp4,
         otherwise=_INDEXED,
     ),
-    "mimo-v2-flash": Published(
-        _MIMO | _FP8, fp8_blocks_f32, total_bytes=320_000_000_000, otherwise={"kv_heads": 8}
-    ),
+    "mimo-v2-flash": Published(_MIMO | _FP8, fp8_blocks_f32, total_bytes=320_000_000_000),
     "nemotron-3-nano-30b-a3b": Published(_NANO),
     "nemotron-3-nano-30b-a3b-nvfp4": Published(_NANO_NVFP4, nvfp4, total_bytes=19_400_000_000),
 }

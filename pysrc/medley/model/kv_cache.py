@@ -1,6 +1,6 @@
 """Count the bytes that each layer of a model keeps of a token or of a sequence, as vLLM allocates them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -9,6 +9,7 @@ from medley.model.config_fields import (
     HIDDEN,
     PARALLEL,
     RECURRENT,
+    SPARSE,
     WINDOWED,
     Fields,
     layer_kinds,
@@ -23,12 +24,14 @@ _INDEX_SCALE_BYTES, _INDEX_BLOCK = 4, 128
 # They compress keys and values as MLA does, and cache what is expanded (is_deepseek_mla in vLLM 0.32,
 # transformers_utils/model_arch_config_convertor.py, does not list them).
 _EXPANDED = {"minicpm3"}
+# vLLM 0.32, model_executor/models/iquest_loopcoder.py.
+_LOOP_WINDOW = 64
 _KV_HEADS = (
     "num_key_value_heads",
     "num_kv_heads",
+    "kv_n_heads",
     "multi_query_group_num",
     "num_attention_groups",
-    "kv_n_heads",
 )
 
 
@@ -89,7 +92,7 @@ def _number(value: Fraction) -> int | float:
 
 
 def query_heads(fields: Fields) -> int:
-    return fields.optional("num_attention_heads", "n_head", "num_heads", "n_heads") or 1
+    return fields.optional("num_attention_heads", "n_head", "n_heads", "num_heads") or 1
 
 
 def head_dim(fields: Fields) -> int:
@@ -105,18 +108,35 @@ def _layers(fields: Fields, count: int) -> tuple[Layer, ...]:
     # The last layers may read what an earlier one keeps: Gemma 3n and 4.
     own = count - (fields.optional("num_kv_shared_layers", least=0) or 0)
     return tuple(
-        _layer(fields, kind, number) if number < own else Layer() for number, kind in enumerate(kinds)
+        _layer(_of_layer(fields, number), kind, number) if number < own else Layer()
+        for number, kind in enumerate(kinds)
     )
+
+
+def _of_layer(fields: Fields, number: int) -> Fields:
+    """The entries as they hold for one layer: transformers 5 writes what differs by its number."""
+    several = fields.inner("per_layer_config")
+    own = several and (several.inner(str(number)) or several.inner(f"{number:02}"))
+    return Fields({**fields.table, **own.table}, own.where) if own else fields
 
 
 def _layer(fields: Fields, kind: str, number: int) -> Layer:
     if kind in FULL:
-        return Layer(growing=_kept(fields, number))
+        return _repeated(fields, Layer(growing=_kept(fields, number)))
     if kind in WINDOWED:
-        return Layer(windowed=_kept(fields, number), window=window(fields) or 0)
+        return Layer(windowed=_windowed(fields, number), window=window(fields) or 0)
     if kind in PARALLEL:
         return Layer(growing=_kept(fields, number), state_bytes=state_bytes(fields, "mamba"))
     return Layer(state_bytes=state_bytes(fields, kind)) if kind in RECURRENT else Layer()
+
+
+def _repeated(fields: Fields, layer: Layer) -> Layer:
+    """A layer that runs again on what it gave: each time it keeps keys and values anew."""
+    kept, again = layer.growing, (fields.optional("loop_num") or 1) - 1
+    if kept is None or not again:
+        return layer
+    near = replace(kept, head_bytes=again * kept.head_bytes)
+    return Layer(growing=kept, windowed=near, window=fields.optional("loop_window_size") or _LOOP_WINDOW)
 
 
 def _kept(fields: Fields, number: int) -> Kept:
@@ -125,13 +145,35 @@ def _kept(fields: Fields, number: int) -> Kept:
         # All heads share one compressed key and value, which tensor parallelism cannot split.
         rope = fields.whole("qk_rope_head_dim", least=0)
         return Kept(1, 0, _16_BITS * (latent + rope) + _index_bytes(fields, number))
-    heads = query_heads(fields) if latent is not None else _kv_heads(fields)
-    return Kept(heads, 2 * _16_BITS * head_dim(fields))
+    if latent is not None:
+        return Kept(query_heads(fields), 2 * _16_BITS * head_dim(fields))
+    wide = fields.optional("global_head_dim")
+    if wide is not None and window(fields) is not None:
+        # Gemma 4: full layers have other heads, and fewer where a key is also the value.
+        fewer = fields.optional("num_global_key_value_heads") if fields.flag("attention_k_eq_v") else None
+        return Kept(fewer or kv_heads(fields), 2 * _16_BITS * wide)
+    size = head_dim(fields)
+    value = fields.optional("v_head_dim") or size
+    return Kept(kv_heads(fields), _16_BITS * (size + value), _block_index_bytes(fields, number))
 
 
-def _kv_heads(fields: Fields) -> int:
-    # Falcon: one head for all, unless it is of the newer kind.
-    if fields.flag("multi_query") and not fields.flag("new_decoder_architecture"):
+def _windowed(fields: Fields, number: int) -> Kept:
+    """The same of a layer with a window, where models write other heads for it."""
+    other = fields.inner("attention_other_setting")
+    if other is not None:
+        return Kept(other.whole("num_attention_groups"), 2 * _16_BITS * other.whole("head_dim"))
+    heads = fields.optional("swa_num_key_value_heads")
+    if heads is None:
+        return _kept(Fields({**fields.table, "global_head_dim": None}, fields.where), number)
+    size = fields.optional("swa_head_dim") or head_dim(fields)
+    value = fields.optional("swa_v_head_dim", "v_head_dim") or size
+    return Kept(heads, _16_BITS * (size + value))
+
+
+def kv_heads(fields: Fields) -> int:
+    # Falcon: one head for all, unless it is of the newer kind. Step 3: one for all.
+    falcon = fields.flag("multi_query") and not fields.flag("new_decoder_architecture")
+    if falcon or fields.word("model_type") == "step3_text":
         return 1
     return fields.optional(*_KV_HEADS) or query_heads(fields)
 
@@ -145,9 +187,23 @@ def _index_bytes(fields: Fields, number: int) -> Fraction:
     return Fraction(kept, fields.optional("index_kpool") or 1)
 
 
+def _block_index_bytes(fields: Fields, number: int) -> Fraction:
+    """The same where keys and values are kept by heads: MiniMax M3 by layers, Qwen 4 in all that attend."""
+    sparse = fields.inner("sparse_attention_config")
+    if sparse is not None:
+        chosen = sparse.numbers("sparse_attention_freq")
+        size = sparse.whole("sparse_index_dim") if number < len(chosen) and chosen[number] else 0
+        return Fraction(_16_BITS * size)
+    size = fields.optional("indexer_head_dim") or 0
+    return Fraction(_16_BITS * size, fields.optional("indexer_compress_ratio") or 1)
+
+
 def _chooses(fields: Fields, number: int) -> bool:
     """Whether this layer has an index of its own, or takes another's choice."""
     types, pattern = fields.words("indexer_types"), fields.word("index_topk_pattern")
+    kinds = fields.words("layer_types") or ()
+    if fields.word("model_type") == "hy_v4" and (number >= len(kinds) or kinds[number] not in SPARSE):
+        return False
     if types is not None:
         return number < len(types) and types[number] == "full"
     if pattern is not None:
