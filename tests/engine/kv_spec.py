@@ -14,7 +14,7 @@ Changed in the engine, here only, because none of it decides how large a cache i
   for the layout of a page only, and its kernels are never called.
 - Experts without a gate are refused on a CPU: the check of `FusedMoEConfig` finds another platform, and
   where no kernel for experts is found, the CPU's stands in.
-- Streams of CUDA are empty stand-ins too.
+- Streams and events of CUDA are empty stand-ins too, and Qwen 4 is told that there is FlashAttention.
 - Names of libraries that modules import but the CPU environment lacks (`LACKING`) are empty stand-ins, and a
   sparse backend reserves no workspace.
 - A model_type that only a repository's own code knows is read as a plain configuration.
@@ -125,6 +125,7 @@ def prepare() -> None:
     from vllm.model_executor.layers.fused_moe import config
     from vllm.model_executor.models import registry
     from vllm.triton_utils import triton
+    from vllm.v1.attention.backends import fa_utils
     from vllm.v1.worker.workspace import WorkspaceManager
 
     torch.set_num_threads(1)
@@ -134,7 +135,8 @@ def prepare() -> None:
     config.current_platform = Elsewhere(config.current_platform)
     triton.set_allocator = lambda _: None
     WorkspaceManager.get_simultaneous = lambda *_: []
-    torch.cuda.Stream = _stand_in("Stream")
+    torch.cuda.Stream, torch.cuda.Event = _stand_in("Stream"), _stand_in("Event")
+    fa_utils.is_flash_attn_varlen_func_available = lambda: True
     _sparse_backend()
     _experts_backend()
     import vllm.engine.arg_utils
