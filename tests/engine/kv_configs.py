@@ -149,7 +149,7 @@ ADDED: Mapping[str, Table] = {
         "route_norm": True,
         "router_scaling_factor": 1.0,
     },
-    "InklingForCausalLM": {"padded_vocab_size": 256, "unpadded_vocab_size": 256},
+    "InklingForCausalLM": {"padded_vocab_size": 256, "unpadded_vocab_size": 256, "use_embed_norm": True},
     "Lfm2ForCausalLM": {
         "block_dim": 64,
         "conv_dim": 64,
@@ -278,7 +278,18 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
         },
     ),
     "LLaMAForCausalLM": ("llama", {}),
-    "Lfm2MoeForCausalLM": ("lfm2_moe", {}),
+    "Lfm2MoeForCausalLM": (
+        "lfm2_moe",
+        EXPERTS
+        | {
+            "layer_types": ["conv", "conv", "full_attention", "conv"],
+            "conv_L_cache": 3,
+            "conv_bias": False,
+            "num_dense_layers": 1,
+            "use_expert_bias": True,
+            "norm_eps": 1e-5,
+        },
+    ),
     "Mamba2ForCausalLM": (
         "mamba2",
         {

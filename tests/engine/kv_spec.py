@@ -125,18 +125,20 @@ def prepare() -> None:
     from vllm.model_executor.layers.fused_moe import config
     from vllm.model_executor.models import registry
     from vllm.triton_utils import triton
-    from vllm.v1.attention.backends import fa_utils
     from vllm.v1.worker.workspace import WorkspaceManager
 
     torch.set_num_threads(1)
+    torch.cuda.Stream, torch.cuda.Event = _stand_in("Stream"), _stand_in("Event")
+    from vllm.models.qwen4_exp.nvidia.model import Qwen4ExpQSAAttention
+
     torch.cpu._is_avx512_bf16_supported = lambda: False  # noqa: SLF001 - there is no public name
     lazy = registry._LazyRegisteredModel  # noqa: SLF001 - the engine has no switch for it
     lazy.inspect_model_cls = lambda self: registry._ModelInfo.from_model_cls(self.load_model_cls())  # noqa: SLF001
     config.current_platform = Elsewhere(config.current_platform)
     triton.set_allocator = lambda _: None
     WorkspaceManager.get_simultaneous = lambda *_: []
-    torch.cuda.Stream, torch.cuda.Event = _stand_in("Stream"), _stand_in("Event")
-    fa_utils.is_flash_attn_varlen_func_available = lambda: True
+    qsa = sys.modules[Qwen4ExpQSAAttention.__module__]
+    vars(qsa)["is_flash_attn_varlen_func_available"] = lambda: True
     _sparse_backend()
     _experts_backend()
     import vllm.engine.arg_utils

@@ -249,8 +249,10 @@ def _block_index_bytes(fields: Fields, number: int) -> Fraction:
 
 def _open_group_bytes(fields: Fields) -> int:
     """Keys, and for GLM 5 Next their scores, of the tokens that the next entry of an index is made of."""
-    pooled = fields.optional("index_kpool")
-    return 0 if pooled is None else 2 * _16_BITS * pooled * fields.whole("index_head_dim")
+    pooled, grouped = fields.optional("index_kpool"), fields.optional("indexer_compress_ratio")
+    if pooled is not None:
+        return 2 * _16_BITS * pooled * fields.whole("index_head_dim")
+    return 0 if grouped is None else _16_BITS * grouped * fields.whole("indexer_head_dim")
 
 
 def _chooses(fields: Fields, number: int) -> bool:
