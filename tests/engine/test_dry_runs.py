@@ -11,7 +11,7 @@ from medley.errors import Problem
 from medley.progress import SILENT
 from medley.schema import EngineName
 from medley.serving.engine_release import parse
-from tests.engine.dry_runs import CLUSTERS, FAMILIES, REFUSED, TABLE, cases, command, line, models
+from tests.engine.dry_runs import CLUSTERS, FAMILIES, REFUSED, TABLE, cases, last_step, line, models
 
 AGAIN = "python -m tests.engine.dry_runs, then review git diff tests/engine/dry_runs.txt"
 ENVIRONMENTS: Mapping[str, EngineName] = {"vllm-cuda": "vllm", "vllm-cpu": "vllm", "sglang-cpu": "sglang"}
@@ -64,7 +64,7 @@ def commands(engine: EngineName) -> set[tuple[str, ...]]:
     for case in cases():
         if case.engine == engine:
             try:
-                argv = command(case).argv
+                argv = last_step(case).starts.command.argv
             except Problem:
                 continue
             over_ray = argv[1].endswith("sglang_ray.py")
