@@ -54,10 +54,12 @@ class DeclaredGpu(CudaPlatformBase):  # type: ignore[misc] # vLLM is not install
 
 
 vllm.platforms.current_platform = DeclaredGpu()
-from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: E402 - after the platform is declared
+from vllm.config import set_current_vllm_config  # noqa: E402 - after the platform is declared
+from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: E402 - the same
 from vllm.entrypoints.common.cli_args import make_arg_parser  # noqa: E402 - the same
 from vllm.model_executor.models import registry  # noqa: E402 - the same
 from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402 - the same
+from vllm.v1.attention.selector import AttentionSelectorConfig  # noqa: E402 - the same
 
 # Each model's class would be looked at in a Python of its own, which imports vLLM again.
 registry._run_in_subprocess = lambda function: function()  # noqa: SLF001 - there is no switch for it
@@ -80,8 +82,26 @@ def configured(parser: Any, case: dict[str, Any]) -> dict[str, Any]:
         "launcher": str(parallel.distributed_executor_backend),
         "kv_type": str(cache.cache_dtype),
         "sequences": made.scheduler_config.max_num_seqs,
+        "attention": attention(made),
         "error": None,
     }
+
+
+def attention(made: Any) -> list[str]:
+    """Return the backends that vLLM's platform finds for the attention of the model on the declared GPU."""
+    model = made.model_config
+    asked = AttentionSelectorConfig(
+        head_size=model.get_head_size(),
+        dtype=model.dtype,
+        kv_cache_dtype=made.cache_config.cache_dtype,
+        block_size=None,
+        use_mla=model.use_mla,
+        use_sparse=hasattr(model.hf_text_config, "index_topk"),
+    )
+    heads = model.get_num_attention_heads(made.parallel_config)
+    with set_current_vllm_config(made):
+        found, _ = DeclaredGpu.get_valid_backends(DeclaredGpu.get_device_capability(), asked, num_heads=heads)
+    return [each.backend.name for each in found]
 
 
 if __name__ == "__main__":
