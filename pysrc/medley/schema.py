@@ -47,6 +47,11 @@ Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
 Major = Annotated[str, Field(pattern=r"^\d+$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+ENGINE_VARIABLE = (
+    r"^(VLLM|SGLANG|SGL|FLASHINFER|TORCH|PYTORCH|TORCHINDUCTOR|TORCHDYNAMO|NCCL|CUDA|OMP|MKL|TRITON|TILELANG"
+    r"|CUTE_DSL|DG_JIT|SAFETENSORS|TOKENIZERS)_[A-Z0-9_]+$"
+)
+"""Names that the engines and the libraries of their environments read; none that loads other code."""
 REPOSITORY = r"^[\w.-]+/[\w.-]+$"
 
 
@@ -118,6 +123,26 @@ class Arguments(StrictTable):
     why: str
 
 
+class Power(StrictTable):
+    """A Jetson's power modes, as nvpmodel names them."""
+
+    fastest: tuple[Annotated[str, Field(pattern=r"^[A-Z0-9_]+$")], ...] = ()
+    """That without a limit, the one of newer releases first."""
+
+
+class Loading(StrictTable):
+    """How weights come from this kind of host's disk into its GPU."""
+
+    gb_s: Annotated[float, Field(gt=0)] | None = None
+    """Weights of a rank a second, as somebody measured them."""
+    source: str | None = None
+    """Who measured it, on what."""
+    loader: Mapping[EngineName, str] = {}
+    """The --load-format of each engine that is faster here than its default."""
+    buffer_gib: Annotated[float, Field(ge=0)] = 0
+    """What such a loader takes beside the weights: the largest files that models have, twice."""
+
+
 class HostTable(StrictTable):
     """A kind of host: hosts/KIND.toml."""
 
@@ -134,7 +159,9 @@ class HostTable(StrictTable):
     """What would give such a host an environment of ours, in a few words."""
     toolkit: ToolkitTable | None = None
     driver: Driver = Driver()
+    power: Power = Power()
     container: Container = Container()
+    loading: Loading = Loading()
     arguments: tuple[Arguments, ...] = ()
     """For every rank of a layout with such a host in it: the first rank chooses kernels for all."""
     capability: Capability | None = None  # where the driver cannot say it: Jetson's on r36
@@ -192,8 +219,14 @@ class Shape(StrictTable):
     window: int | None = None
     """Tokens that a windowed layer keeps."""
     windowed_layers: int = 0
-    kv_bytes_per_token: int | None = None
-    """Of one attention layer where it is not twice kv_heads * head_dim in 16 bits (MLA keeps less)."""
+    kv_bytes_per_token: float | None = None
+    """Of one attention layer, beside its KV heads and whole on each rank: MLA's latent, an index key."""
+    kv_head_bytes: float | None = None
+    """Of a token in one KV head; absent: key and value of head_dim in 16 bits, or nothing beside a latent."""
+    windowed_kv_heads: int | None = None
+    """Of a windowed layer, as are the next two; all three absent: as in the other layers."""
+    windowed_head_bytes: float | None = None
+    windowed_bytes_per_token: float | None = None
     kv_bits: Literal[8, 16] = 16
     """Of one number of the KV cache."""
     state_bytes: int = 0
@@ -205,6 +238,11 @@ class Shape(StrictTable):
     one_stage: tuple[EngineName, ...] = ()
     """Engines that cannot split it into the stages of a pipeline."""
     capabilities: Capabilities = Capabilities()
+
+    @property
+    def weights_bytes(self) -> int:
+        """Of all weights as stored, without layers for speculation."""
+        return self.layers * self.layer_bytes + self.embedding_bytes + self.head_bytes
 
 
 class RemoteCode(StrictTable):
@@ -246,6 +284,8 @@ class Model(StrictTable):
     title: str
     repository: Annotated[str, Field(pattern=REPOSITORY)] | None = None
     """ORG/NAME on the model hub."""
+    architecture: str | None = None
+    """`model_type` of its config.json."""
     aliases: tuple[str, ...] = ()
     """Other names of it, which may be typed for NAME."""
     license: str | None = None
@@ -258,6 +298,8 @@ class Model(StrictTable):
     """The form in which it thinks aloud."""
     args: Mapping[EngineName, tuple[str, ...]] = {}
     """Flags that it needs of an engine on every kind of host, beyond what a plan says."""
+    env: Mapping[EngineName, Mapping[Annotated[str, Field(pattern=ENGINE_VARIABLE)], str]] = {}
+    """Variables that it needs of an engine; what medley sets itself, and the user's own, win."""
     since: Mapping[EngineName, Version] = {}
     """The first version of an engine that knows it: an image may hold an older one."""
     eager: bool = False

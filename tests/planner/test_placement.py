@@ -14,9 +14,11 @@ from medley.planner import hosts_of, layers, named, pipelines, sizes
 from medley.planner.candidates import Sizes
 from medley.planner.memory import SNUG_BYTES
 from medley.planner.placement import PlacementOptions, placement, unplaced
+from medley.planner.report import lines
 from medley.planner.topology import Topology
 from medley.schema import Shape
 from medley.serving import alternatives
+from tests.network.networks import wired
 
 MODELS = config.models()
 
@@ -238,3 +240,28 @@ def test_a_layout_that_leaves_shared_memory_free_beats_one_as_fast_that_fills_it
     shared = [rank for rank in found.fit.ranks if rank.device.kind != "rtx"]
     assert min(rank.free_bytes for rank in shared) > SNUG_BYTES
     assert any("about as fast, and leaves 0." in each.because for each in found.rejected)
+
+
+@pytest.mark.parametrize(
+    ("cables", "cabling", "rdma"),
+    [
+        pytest.param("1.0-2.1 2.0-3.1 3.0-1.1", "ring of 3: h1 – h2 – h3", True, id="ring"),
+        pytest.param("1.0-2.0 1.1-3.0 2.1-3.1", "ring of 3: h1 – h2 – h3", False, id="mirrored ring"),
+        pytest.param("1.0-2.1 2.0-3.1", "line of 3: h1 – h2 – h3", False, id="line"),
+    ],
+)
+def test_a_plan_names_the_cabling_and_what_keeps_its_cables_idle(
+    cables: str,
+    cabling: str,
+    rdma: bool,  # noqa: FBT001 - a table's cell
+) -> None:
+    (spark,) = imagined("spark:1").values()
+    found = {name: replace(spark, net=each.net, rdma=each.rdma) for name, each in wired(3, cables).items()}
+    hosts = Topology({name: (facts, kind_of(facts)) for name, facts in found.items()})
+    wanted = PlacementOptions(sizes=Sizes(1, 3, 1))
+    chosen = placement(shape("qwen3-8b"), hosts, wanted)
+    assert chosen.layout.link is not None
+    assert chosen.layout.link.rdma is rdma
+    assert f"  cabling: {cabling}" in list(lines("qwen3-8b", chosen))
+    warned = [each for each in chosen.warnings if "two ports of one number" in each or "is missing" in each]
+    assert len(warned) == (not rdma)
