@@ -12,6 +12,7 @@ pytestmark = pytest.mark.engine
 DOZEN = (
     "DeepseekV3ForCausalLM",
     "DeepseekV32ForCausalLM",
+    "DeepseekV4ForCausalLM",
     "FalconH1ForCausalLM",
     "Gemma3nForCausalLM",
     "Gemma4ForCausalLM",
