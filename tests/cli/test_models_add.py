@@ -161,6 +161,7 @@ def test_no_network_and_nothing_kept(run: Run, monkeypatch: pytest.MonkeyPatch) 
     status, _, err = run("models", "add", "org/one")
     assert status == 1
     assert "does not answer" in err
+    assert "check the network, or on a host that has one: medley models add org/one --output one.toml" in err
 
 
 def test_a_misspelt_verb_is_refused(run: Run) -> None:

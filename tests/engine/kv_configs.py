@@ -111,14 +111,6 @@ COMPRESSED: Table = (
             "beta_slow": 1,
             "original_max_position_embeddings": 65_536,
         },
-        "expert_dtype": "fp4",
-        "quantization_config": {
-            "quant_method": "fp8",
-            "activation_scheme": "dynamic",
-            "fmt": "e4m3",
-            "scale_fmt": "ue8m0",
-            "weight_block_size": [128, 128],
-        },
     }
 )
 # DeepSeek V4.1: few layers keep compressed keys and values, which the others read.
@@ -144,13 +136,20 @@ ADDED: Mapping[str, Table] = {
         "route_norm": True,
         "route_scale": 1.0,
         "mup_enabled": True,
+        "n_group": 1,
+        "topk_group": 1,
     },
     "GPTJForCausalLM": {"rotary_dim": 8},
     "Glm4MoeForCausalLM": {"head_dim": 16},
     "Glm4vMoeForConditionalGeneration": {"head_dim": 16, "use_qk_norm": False},
     "Glm4MoeLiteForCausalLM": {"first_k_dense_replace": 1},
-    "HYV3ForCausalLM": {"first_k_dense_replace": 1, "expert_hidden_dim": 32},
-    "InklingForCausalLM": {"padded_vocab_size": 256, "unpadded_vocab_size": 256},
+    "HYV3ForCausalLM": {
+        "first_k_dense_replace": 1,
+        "expert_hidden_dim": 32,
+        "route_norm": True,
+        "router_scaling_factor": 1.0,
+    },
+    "InklingForCausalLM": {"padded_vocab_size": 256, "unpadded_vocab_size": 256, "use_embed_norm": True},
     "Lfm2ForCausalLM": {
         "block_dim": 64,
         "conv_dim": 64,
@@ -229,6 +228,7 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
             "num_key_value_heads": 4,
             "mhc": True,
             "mla_use_nope": True,
+            "indexer_rope_interleave": True,
             "qk_rope_head_dim": 0,
             "index_kpool": 4,
             "index_kpool_always_select_tail": True,
@@ -278,7 +278,18 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
         },
     ),
     "LLaMAForCausalLM": ("llama", {}),
-    "Lfm2MoeForCausalLM": ("lfm2_moe", {}),
+    "Lfm2MoeForCausalLM": (
+        "lfm2_moe",
+        EXPERTS
+        | {
+            "layer_types": ["conv", "conv", "full_attention", "conv"],
+            "conv_L_cache": 3,
+            "conv_bias": False,
+            "num_dense_layers": 1,
+            "use_expert_bias": True,
+            "norm_eps": 1e-5,
+        },
+    ),
     "Mamba2ForCausalLM": (
         "mamba2",
         {

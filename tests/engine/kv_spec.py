@@ -14,7 +14,7 @@ Changed in the engine, here only, because none of it decides how large a cache i
   for the layout of a page only, and its kernels are never called.
 - Experts without a gate are refused on a CPU: the check of `FusedMoEConfig` finds another platform, and
   where no kernel for experts is found, the CPU's stands in.
-- Streams of CUDA are empty stand-ins too.
+- Streams and events of CUDA are empty stand-ins too, and Qwen 4 is told that there is FlashAttention.
 - Names of libraries that modules import but the CPU environment lacks (`LACKING`) are empty stand-ins, and a
   sparse backend reserves no workspace.
 - A model_type that only a repository's own code knows is read as a plain configuration.
@@ -128,13 +128,17 @@ def prepare() -> None:
     from vllm.v1.worker.workspace import WorkspaceManager
 
     torch.set_num_threads(1)
+    torch.cuda.Stream, torch.cuda.Event = _stand_in("Stream"), _stand_in("Event")
+    from vllm.models.qwen4_exp.nvidia.model import Qwen4ExpQSAAttention
+
     torch.cpu._is_avx512_bf16_supported = lambda: False  # noqa: SLF001 - there is no public name
     lazy = registry._LazyRegisteredModel  # noqa: SLF001 - the engine has no switch for it
     lazy.inspect_model_cls = lambda self: registry._ModelInfo.from_model_cls(self.load_model_cls())  # noqa: SLF001
     config.current_platform = Elsewhere(config.current_platform)
     triton.set_allocator = lambda _: None
     WorkspaceManager.get_simultaneous = lambda *_: []
-    torch.cuda.Stream = _stand_in("Stream")
+    qsa = sys.modules[Qwen4ExpQSAAttention.__module__]
+    vars(qsa)["is_flash_attn_varlen_func_available"] = lambda: True
     _sparse_backend()
     _experts_backend()
     import vllm.engine.arg_utils

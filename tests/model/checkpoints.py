@@ -252,7 +252,8 @@ def _minimax_m3(config: Config, dense: Scheme, routed: Scheme) -> Headers:
         if layer < config["dense_layers"]:
             found |= _feed_forward(f"{at}.mlp", hidden, config["dense_intermediate_size"], dense)
             continue
-        heads, index = config["index_heads"], config["index_dim"]
+        sparse = config["sparse_attention_config"]
+        heads, index = sparse["sparse_num_index_heads"], sparse["sparse_index_dim"]
         found |= dense(f"{at}.self_attn.index_q_proj", heads * index, hidden)
         found |= dense(f"{at}.self_attn.index_k_proj", index, hidden)
         found |= bf16(f"{at}.self_attn.index_q_norm", index) | bf16(f"{at}.self_attn.index_k_norm", index)

@@ -10,7 +10,8 @@ from medley.cli import Verb, flag, switch
 from medley.cli.output import print_result
 from medley.cli.progress import watch
 from medley.errors import Problem, in_words
-from medley.model import hub_checkpoint, resolve, table
+from medley.model import hub, hub_checkpoint, resolve, table
+from medley.model.hub_checkpoint import Look
 from medley.model.table import Proposal
 from medley.schema import Model
 
@@ -43,7 +44,7 @@ Examples:
     def main(self, repository: str) -> None:
         resolve.require_repository(repository)
         name = self.name or table.table_name(repository)
-        path = Path(self.destination) if self.destination else config.folders()[0] / "models" / f"{name}.toml"
+        path = Path(self.destination) if self.destination else _own(name)
         name, known = path.stem, config.models()
         there = next((each for each, model in known.items() if model.repository == repository), None)
         if there and not (self.destination or self.name or self.replace or self.dry_run or path.is_file()):
@@ -52,8 +53,7 @@ Examples:
             print_result(found, [already], as_json=self.as_json)
             return
         self._require_free(name, repository, known)
-        with (seen := watch()).stage(f"ask the hub what {repository} is made of"):
-            look = hub_checkpoint.look(repository, seen)
+        look = _look(repository, name)
         others = {each: model for each, model in known.items() if model.repository != repository}
         proposed = table.proposal(name, table.architecture(look), others)
         text = table.table_text(look, proposed)
@@ -95,6 +95,22 @@ Examples:
             fix = f"medley models add {model.repository} --output FILE"
             raise Problem(f"{path} cannot be written", cause=cause, fix=fix) from error
         return True
+
+
+def _look(repository: str, name: str) -> Look:
+    seen = watch()
+    try:
+        with seen.stage(f"ask the hub what {repository} is made of"):
+            return hub_checkpoint.look(repository, seen)
+    except hub.Unreachable as problem:
+        network = "unset HF_HUB_OFFLINE" if hub.offline() else "check the network"
+        elsewhere = f"medley models add {repository} --output {name}.toml"
+        problem.fix = f"{network}, or on a host that has one: {elsewhere}\nthen copy it: {_own(name)}"
+        raise
+
+
+def _own(name: str) -> Path:
+    return config.folders()[0] / "models" / f"{name}.toml"
 
 
 def _differences(one: Model, other: Model) -> Iterator[str]:

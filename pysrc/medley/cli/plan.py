@@ -19,6 +19,7 @@ from medley.errors import Problem
 from medley.model.resolve import weights
 from medley.model.trust import Trust
 from medley.planner.choose import Choice
+from medley.planner.loading import load_time
 from medley.planner.report import lines
 from medley.planner.topology import Topology
 from medley.progress import SILENT, Progress
@@ -74,7 +75,7 @@ Examples:
         site = alternatives.with_engine_sources(self._site(more), order.wanted, asked, found.model)
         choice = placed(order, made, site)
         builds = alternatives.faster_builds(order, site, choice)
-        to_do = tuple(launch_steps.steps(order, choice, site))
+        to_do, loads = tuple(launch_steps.steps(order, choice, site)), load_time(choice, site)
         if self.picture is not None:
             from medley.planner.picture import drawn  # rich is for those who ask for a picture
 
@@ -84,6 +85,7 @@ Examples:
             "layout": dataclasses.asdict(choice.layout),
             "fit": dataclasses.asdict(choice.fit),
             "prediction": dataclasses.asdict(choice.prediction),
+            "loading": dataclasses.asdict(loads) if loads else None,
             "cabling": choice.cabling.table,
             "why": choice.why,
             "warnings": choice.warnings,
@@ -93,7 +95,12 @@ Examples:
             "builds": [_build_table(each, choice) for each in builds],
             "steps": [step_table(each) for each in to_do],
         }
-        told = (*_build_lines(builds, choice), *(f"beside the weights: {each}" for each in beside.why()))
+        loading = (str(loads),) if loads else ()
+        told = (
+            *loading,
+            *_build_lines(builds, choice),
+            *(f"beside the weights: {each}" for each in beside.why()),
+        )
         text = (*lines(found.name, choice, everything=self.all_), *told, "", *typed(to_do, wide(WIDE)))
         print_result(table, map(fit, text), as_json=self.as_json)
 

@@ -21,6 +21,9 @@ _16_BITS = 2
 # An index key is kept in 8 bits, with a scale of 4 bytes for 128 of them (vLLM 0.32, models/deepseek_v32/
 # attention.py, DeepseekV32Indexer).
 _INDEX_SCALE_BYTES, _INDEX_BLOCK = 4, 128
+_ENTRY_BYTES, _ALIGNMENT = 584, 576
+# A key's and its score's state in 32 bits; groups of this many tokens overlap, so both are kept twice.
+_STATE_BYTES, _OVERLAPPING = 8, 4
 # They compress keys and values as MLA does, and cache what is expanded (is_deepseek_mla in vLLM 0.32,
 # transformers_utils/model_arch_config_convertor.py, does not list them).
 _EXPANDED = {"minicpm3"}
@@ -40,7 +43,7 @@ class Kept:
     """Bytes of one token in one layer: in each KV head, and once for all of them."""
 
     heads: int
-    head_bytes: int
+    head_bytes: int | Fraction
     shared_bytes: Fraction = Fraction(0)
 
 
@@ -51,6 +54,13 @@ class Layer:
     window: int = 0
     """Tokens that `windowed` holds at most."""
     state_bytes: int = 0
+
+    def times(self, number: Fraction) -> "Layer":
+        kept = self.growing
+        if kept is None or number == 1:
+            return self
+        more = Kept(kept.heads, kept.head_bytes * number, kept.shared_bytes * number)
+        return replace(self, growing=more)
 
 
 def cache_fields(fields: Fields, count: int) -> dict[str, Any]:
@@ -66,6 +76,7 @@ def cache_fields(fields: Fields, count: int) -> dict[str, Any]:
         found |= _means(windowed, head, names)
     return found | {
         "attention_layers": len(growing) if windowed or len(growing) != count else None,
+        "kv_bits": 8 if _in_8_bits(fields) else 16,
         "windowed_layers": len(windowed),
         "window": max((layer.window for layer in layers), default=0) or None,
         "state_bytes": sum(layer.state_bytes for layer in layers),
@@ -77,7 +88,7 @@ def _means(kept: list[Kept], head: int, names: tuple[str, str, str]) -> dict[str
     if not kept:
         return {names[0]: 1}
     heads = max(each.heads for each in kept)
-    split = Fraction(sum(each.heads * each.head_bytes for each in kept), heads * len(kept))
+    split = sum((Fraction(each.heads * each.head_bytes) for each in kept), Fraction(0)) / (heads * len(kept))
     shared = sum((each.shared_bytes for each in kept), Fraction(0)) / len(kept)
     usual = split == 2 * _16_BITS * head and not shared
     return {
@@ -104,13 +115,29 @@ def head_dim(fields: Fields) -> int:
 
 
 def _layers(fields: Fields, count: int) -> tuple[Layer, ...]:
+    ratios = fields.numbers("compress_ratios")
+    if ratios and _in_8_bits(fields):
+        # The list goes on with the layers that guess ahead.
+        return tuple(_compressed(fields, ratio) for ratio in ratios[:count])
     kinds = layer_kinds(fields, count)
     # The last layers may read what an earlier one keeps: Gemma 3n and 4.
     own = count - (fields.optional("num_kv_shared_layers", least=0) or 0)
+    times = _times(fields, count)
     return tuple(
-        _layer(_of_layer(fields, number), kind, number) if number < own else Layer()
+        _layer(_of_layer(fields, number), kind, number).times(times) if number < own else Layer()
         for number, kind in enumerate(kinds)
     )
+
+
+def _times(fields: Fields, count: int) -> Fraction:
+    """How many attentions there are for each of the layers."""
+    model = fields.word("model_type")
+    if model == "longcat_flash":
+        return Fraction(2)
+    if model == "hrm_text":  # each stack of layers runs in cycles, and keeps anew in each
+        steps = fields.whole("H_cycles") * (fields.whole("L_cycles") + 1)
+        return Fraction(fields.whole("num_layers_per_stack") * steps, count)
+    return Fraction(1)
 
 
 def _of_layer(fields: Fields, number: int) -> Fields:
@@ -122,12 +149,41 @@ def _of_layer(fields: Fields, number: int) -> Fields:
 
 def _layer(fields: Fields, kind: str, number: int) -> Layer:
     if kind in FULL:
-        return _repeated(fields, Layer(growing=_kept(fields, number)))
+        return _repeated(fields, Layer(_kept(fields, number), state_bytes=_open_group_bytes(fields)))
     if kind in WINDOWED:
         return Layer(windowed=_windowed(fields, number), window=window(fields) or 0)
     if kind in PARALLEL:
         return Layer(growing=_kept(fields, number), state_bytes=state_bytes(fields, "mamba"))
     return Layer(state_bytes=state_bytes(fields, kind)) if kind in RECURRENT else Layer()
+
+
+def _compressed(fields: Fields, ratio: int) -> Layer:
+    """DeepSeek V4: a window in each layer, and one entry for `ratio` tokens beside what makes the next one.
+
+    As vLLM 0.32 lays fp8_ds_mla out (models/deepseek_v4/attention.py and compressor.py): pages of 64 windowed
+    tokens or of 256 tokens, each padded to 576 bytes. An entry of fp8_ds_mla has 584 bytes.
+    """
+    near = _page(_ENTRY_BYTES, 64)
+    far = Fraction(0)
+    if ratio > 1:
+        both = _STATE_BYTES * (2 if ratio == _OVERLAPPING else 1)
+        far += _page(_ENTRY_BYTES, 256, ratio)
+        near += _page(both * fields.whole("head_dim"), 4 if ratio == _OVERLAPPING else 8)
+    if ratio == _OVERLAPPING:
+        size = fields.whole("index_head_dim")
+        far += _page(size + size // _INDEX_BLOCK * _INDEX_SCALE_BYTES, 256, ratio)
+        near += _page(both * size, 4)
+    return Layer(Kept(1, 0, far) if far else None, Kept(1, 0, near), fields.whole("sliding_window"))
+
+
+def _in_8_bits(fields: Fields) -> bool:
+    """Whether engines have no other KV cache for it: `Shape` then holds twice the bytes, as of 16 bits."""
+    return fields.word("model_type") == "deepseek_v4"
+
+
+def _page(entry_bytes: int, tokens: int, ratio: int = 1) -> Fraction:
+    """Of one token, as if of 16 bits: a page holds an entry for each `ratio` of its tokens."""
+    return 2 * Fraction(-(-entry_bytes * (tokens // ratio) // _ALIGNMENT) * _ALIGNMENT, tokens)
 
 
 def _repeated(fields: Fields, layer: Layer) -> Layer:
@@ -196,6 +252,14 @@ def _block_index_bytes(fields: Fields, number: int) -> Fraction:
         return Fraction(_16_BITS * size)
     size = fields.optional("indexer_head_dim") or 0
     return Fraction(_16_BITS * size, fields.optional("indexer_compress_ratio") or 1)
+
+
+def _open_group_bytes(fields: Fields) -> int:
+    """Keys, and for GLM 5 Next their scores, of the tokens that the next entry of an index is made of."""
+    pooled, grouped = fields.optional("index_kpool"), fields.optional("indexer_compress_ratio")
+    if pooled is not None:
+        return 2 * _16_BITS * pooled * fields.whole("index_head_dim")
+    return 0 if grouped is None else _16_BITS * grouped * fields.whole("indexer_head_dim")
 
 
 def _chooses(fields: Fields, number: int) -> bool:

@@ -58,7 +58,10 @@ def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) ->
         choice, lacks = placement(made, site, wanted), None
     except Problem as problem:
         choice, lacks = None, problem.cause.partition("\n")[0]
-    return Entry(name, model, made, choice, lacks, tuple(_alone(made, site, wanted)))
+    # One host alone is all of them; forced sizes do not count for this.
+    all_of_them = len(site.hosts) == 1 and wanted.sizes == FREE
+    alone = tuple(site.hosts if choice else ()) if all_of_them else tuple(_alone(made, site, wanted))
+    return Entry(name, model, made, choice, lacks, alone)
 
 
 def _alone(made: Shape, site: Topology, wanted: PlacementOptions) -> Iterator[str]:
