@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks import models
 from benchmarks.hardware import layout
+from medley import config
 from medley.planner import Layout, Load
 from medley.schema import Shape
 
@@ -101,15 +102,10 @@ def _what(metric: str) -> str:
 
 def _case(row: dict[str, str]) -> Case:
     unknown: list[str] = []
-    total, active = _parameters(row, unknown)
-    stored = models.bits(row["quant"], row["engine"])
-    if stored is None:
-        unknown.append("quantisation")
-        stored = models.Bits(8, 8, 16, "fp8")
+    shape = _shape(row, unknown)
     concurrency = _number(row["concurrency"])
     if concurrency is None:
         unknown.append("concurrency")
-    shape = models.shape(row["model"], total, active, stored)
     laid = layout(row, shape.layers)
     if any(device.kind == "?" for stage in laid.stages for device in stage.devices):
         unknown.append("hardware")
@@ -129,6 +125,19 @@ def _case(row: dict[str, str]) -> Case:
         native=re.search(_NATIVE_ENGINES, row["engine"].lower()) is not None,
         unknown=tuple(unknown),
     )
+
+
+def _shape(row: dict[str, str], unknown: list[str]) -> Shape:
+    """A row that gives a table's name (models/*.toml) and no parameters has that table's shape."""
+    table = None if row["params_total_b"] else config.models().get(row["model"])
+    if table is not None and table.shape is not None:
+        return table.shape
+    total, active = _parameters(row, unknown)
+    stored = models.bits(row["quant"], row["engine"])
+    if stored is None:
+        unknown.append("quantisation")
+        stored = models.Bits(8, 8, 16, "fp8")
+    return models.shape(row["model"], total, active, stored)
 
 
 def _parameters(row: dict[str, str], unknown: list[str]) -> tuple[float, float]:

@@ -127,7 +127,7 @@ def test_the_shipped_constants_are_near_what_is_published() -> None:
         abs(said(case) / case.value - 1) for case in ROWS if case.scored and case.what == published.DECODE
     ]
     found = predictor.quantiles(errors)
-    assert found["rows"] == 132
+    assert found["rows"] == 238
     assert (found["median"] or 1) < 0.20
     assert (found["p90"] or 1) < 0.50
 
