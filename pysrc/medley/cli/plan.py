@@ -76,7 +76,10 @@ Examples:
             "model": found.name,
             "layout": dataclasses.asdict(choice.layout),
             "fit": dataclasses.asdict(choice.fit),
-            "prediction": dataclasses.asdict(choice.prediction),
+            "prediction": {
+                **dataclasses.asdict(choice.prediction),
+                "ttft_range_s": choice.prediction.ttft_range_s,
+            },
             "why": choice.why,
             "warnings": choice.warnings,
             "rejected": [{"what": each.what, "because": each.because} for each in choice.rejected],
