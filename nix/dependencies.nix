@@ -6,5 +6,6 @@ python: [
   python.prometheus-client
   python.psutil
   python.pydantic
+  python.pyyaml
   python.rich
 ]

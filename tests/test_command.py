@@ -2,7 +2,7 @@
 
 import pytest
 
-from medley.command import renamed, switched, without
+from medley.command import Variable, overridden, renamed, switched, without
 
 PLAN = ("medley", "plan", "lama", "--hosts", "spark:2")
 
@@ -42,3 +42,11 @@ def test_switches_left_out() -> None:
     assert without(("m", "--tp", "2", "x", "--pp=3", "--", "--tp", "2"), ("--tp", "--pp")) == (
         *("m", "x", "--", "--tp", "2"),
     )
+
+
+def test_a_table_of_the_hosts_wins_and_says_so() -> None:
+    ours = (Variable("A", "1", "ours"), Variable("B", "2", "ours"))
+    found = {each.name: each for each in overridden(ours, {"B": "3", "C": "4"})}
+    assert {name: each.value for name, each in found.items()} == {"A": "1", "B": "3", "C": "4"}
+    assert [each.local for each in found.values()] == [False, True, True]
+    assert "medley would say 2" in found["B"].why

@@ -98,6 +98,8 @@ class Variable:
     """Its value stands in the file that `value` names."""
     everywhere: bool = False
     """It is equal on all hosts of the group, though others of its name belong to one host."""
+    local: bool = False
+    """It belongs to this host, though others of its name go to all hosts of the group."""
 
 
 def users(ours: Variable, environ: Mapping[str, str]) -> Variable:
@@ -107,6 +109,16 @@ def users(ours: Variable, environ: Mapping[str, str]) -> Variable:
         return ours
     other = ", and by medley" if value == ours.value else f"; medley would say {ours.value}"
     return Variable(ours.name, value, f"set by you{other}: {ours.why}")
+
+
+def overridden(ours: Iterable[Variable], table: Mapping[str, str]) -> tuple[Variable, ...]:
+    """Ours with this host's values of cluster.toml, and what else stands there."""
+    found = {each.name: each for each in ours}
+    for name, value in table.items():
+        other = found.get(name)
+        more = f"; medley would say {other.value}" if other and other.value != value else ""
+        found[name] = Variable(name, value, f"set in cluster.toml{more}", local=True)
+    return tuple(found.values())
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+PROGRESS = "progress "
+"""What a note of an agent begins with that has bytes done and bytes in all."""
+
 
 class Progress(Protocol):
     def stage(self, name: str) -> contextlib.AbstractContextManager[None]:

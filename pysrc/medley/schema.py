@@ -44,8 +44,14 @@ Weights = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
 Plugin = Literal["cpu_ray", "sgl_kernel_standin"]
 Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)+$")]
 Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
+Major = Annotated[str, Field(pattern=r"^\d+$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+ENGINE_VARIABLE = (
+    r"^(VLLM|SGLANG|SGL|FLASHINFER|TORCH|PYTORCH|TORCHINDUCTOR|TORCHDYNAMO|NCCL|CUDA|OMP|MKL|TRITON|TILELANG"
+    r"|CUTE_DSL|DG_JIT|SAFETENSORS|TOKENIZERS)_[A-Z0-9_]+$"
+)
+"""Names that the engines and the libraries of their environments read; none that loads other code."""
 REPOSITORY = r"^[\w.-]+/[\w.-]+$"
 
 
@@ -116,6 +122,13 @@ class Arguments(StrictTable):
     why: str
 
 
+class Power(StrictTable):
+    """A Jetson's power modes, as nvpmodel names them."""
+
+    fastest: tuple[Annotated[str, Field(pattern=r"^[A-Z0-9_]+$")], ...] = ()
+    """That without a limit, the one of newer releases first."""
+
+
 class HostTable(StrictTable):
     """A kind of host: hosts/KIND.toml."""
 
@@ -132,6 +145,7 @@ class HostTable(StrictTable):
     """What would give such a host an environment of ours, in a few words."""
     toolkit: ToolkitTable | None = None
     driver: Driver = Driver()
+    power: Power = Power()
     container: Container = Container()
     arguments: tuple[Arguments, ...] = ()
     """For every rank of a layout with such a host in it: the first rank chooses kernels for all."""
@@ -150,6 +164,13 @@ class Made(StrictTable):
     vocabulary: Annotated[int, Field(ge=512, le=11_000)]
     context: Annotated[int, Field(ge=128)]
     seed: int
+
+
+class Capabilities(StrictTable):
+    """Majors of the compute capabilities for which each engine has a model's attention; absent: all."""
+
+    vllm: tuple[Major, ...] = ()
+    sglang: tuple[Major, ...] = ()
 
 
 class Shape(StrictTable):
@@ -183,8 +204,14 @@ class Shape(StrictTable):
     window: int | None = None
     """Tokens that a windowed layer keeps."""
     windowed_layers: int = 0
-    kv_bytes_per_token: int | None = None
-    """Of one attention layer where it is not twice kv_heads * head_dim in 16 bits (MLA keeps less)."""
+    kv_bytes_per_token: float | None = None
+    """Of one attention layer, beside its KV heads and whole on each rank: MLA's latent, an index key."""
+    kv_head_bytes: float | None = None
+    """Of a token in one KV head; absent: key and value of head_dim in 16 bits, or nothing beside a latent."""
+    windowed_kv_heads: int | None = None
+    """Of a windowed layer, as are the next two; all three absent: as in the other layers."""
+    windowed_head_bytes: float | None = None
+    windowed_bytes_per_token: float | None = None
     kv_bits: Literal[8, 16] = 16
     """Of one number of the KV cache."""
     state_bytes: int = 0
@@ -195,6 +222,7 @@ class Shape(StrictTable):
     """Of its layers that guess further tokens (MTP), which an engine loads only where they are used."""
     one_stage: tuple[EngineName, ...] = ()
     """Engines that cannot split it into the stages of a pipeline."""
+    capabilities: Capabilities = Capabilities()
 
 
 class RemoteCode(StrictTable):
@@ -236,6 +264,8 @@ class Model(StrictTable):
     title: str
     repository: Annotated[str, Field(pattern=REPOSITORY)] | None = None
     """ORG/NAME on the model hub."""
+    architecture: str | None = None
+    """`model_type` of its config.json."""
     aliases: tuple[str, ...] = ()
     """Other names of it, which may be typed for NAME."""
     license: str | None = None
@@ -248,6 +278,8 @@ class Model(StrictTable):
     """The form in which it thinks aloud."""
     args: Mapping[EngineName, tuple[str, ...]] = {}
     """Flags that it needs of an engine on every kind of host, beyond what a plan says."""
+    env: Mapping[EngineName, Mapping[Annotated[str, Field(pattern=ENGINE_VARIABLE)], str]] = {}
+    """Variables that it needs of an engine; what medley sets itself, and the user's own, win."""
     since: Mapping[EngineName, Version] = {}
     """The first version of an engine that knows it: an image may hold an older one."""
     eager: bool = False

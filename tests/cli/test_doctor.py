@@ -14,7 +14,7 @@ from medley.cli.agent import state
 from medley.command import Command
 from medley.doctor import case
 from medley.errors import Problem
-from medley.transcript import text
+from medley.transcript import parse, text
 from tests.host.health.cases import answers
 from tests.host.recordings import HOSTS
 
@@ -69,6 +69,33 @@ def test_this_host_is_examined_and_mended(tmp_path: Path) -> None:
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     rows = json.loads(mended.lines[-1])["checks"]
     assert {row["state"] for row in rows if row["rule"] == "secrets"} == {"ok"}
+
+
+@pytest.fixture
+def jetson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The answers of an Orin in MODE_30W, and programs that note how they were called."""
+    said = parse((HOSTS / "faults" / "orin-r36-30w.txt").read_text())
+    monkeypatch.setattr(case, "examined", lambda _: said)
+    noted = tmp_path / "called"
+    for name in ("nvpmodel", "jetson_clocks", "sudo"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        rest = 'shift; exec "$@"' if name == "sudo" else f'echo "{name} $*" >> {noted}'
+        program.write_text(f"#!/bin/sh\n{rest}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return noted
+
+
+def test_a_jetsons_power_mode_and_clocks_are_shown(run: Run, jetson: Path) -> None:
+    _, _, told = run("doctor", "--fix", "--dry-run")
+    assert told.splitlines()[:2] == ["sudo nvpmodel -m 0", "sudo jetson_clocks"]
+    assert not jetson.exists()
+
+
+def test_a_jetsons_power_mode_and_clocks_are_set(run: Run, jetson: Path) -> None:
+    run("doctor", "--fix", "--yes")
+    assert jetson.read_text().splitlines() == ["nvpmodel -m 0", "jetson_clocks "]
 
 
 @pytest.mark.parametrize(

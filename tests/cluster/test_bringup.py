@@ -153,6 +153,11 @@ def test_a_cluster_is_brought_up_and_then_stands(desk: Desk) -> None:
             assert (again.standing, again.to_begin) == (["one", "two"], [])
             again.begin()
             assert again.begun == []
+        changed = {**hosts, "two": hosts["two"].model_copy(update={"environment": {"NCCL_DEBUG": "INFO"}})}
+        with Fleet(Cluster(hosts=changed), SILENT) as everyone:
+            again = wired(Bringup(everyone, SILENT))
+            assert (again.standing, again.to_begin) == (["one"], ["two"])
+            assert "NCCL_DEBUG=INFO" in again.foretold()["two"]["command"]
 
 
 @pytest.mark.usefixtures("kept")

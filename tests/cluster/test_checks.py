@@ -33,7 +33,13 @@ def test_a_full_disk(free_mib: int, *, full: bool) -> None:
     assert (problem is not None) is full
 
 
-PART: dict[str, Any] = {"role": "worker", "head": "10.0.0.1:24000", "address": "10.0.0.2"}
+PART: dict[str, Any] = {
+    "role": "worker",
+    "head": "10.0.0.1:24000",
+    "address": "10.0.0.2",
+    "table": {"NCCL_DEBUG": "INFO"},
+    "nccl": None,
+}
 RAY: dict[str, Any] = {"name": "medley-ray", "running": True}
 
 
@@ -45,12 +51,15 @@ LOOKS: list[Any] = [
         pytest.param({"membership": dict(PART, role="head"), "units": [RAY]}, False, id="role"),
         pytest.param({"membership": dict(PART, head="10.1.0.1:1"), "units": [RAY]}, False, id="head"),
         pytest.param({"membership": dict(PART, address="10.1.0.2"), "units": [RAY]}, False, id="wire"),
+        pytest.param({"membership": dict(PART, table={}), "units": [RAY]}, False, id="variables"),
+        pytest.param({"membership": dict(PART, nccl="/n/libnccl.so.2"), "units": [RAY]}, False, id="NCCL"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("look", "stands"), LOOKS)
 def test_what_stands(look: dict[str, Any], *, stands: bool) -> None:
-    assert checks.stands(look, "worker", "10.0.0.1:24000", "10.0.0.2") is stands
+    described = {"environment": {"NCCL_DEBUG": "INFO"}, "nccl": None}
+    assert checks.stands(look, "worker", "10.0.0.1:24000", "10.0.0.2", described) is stands
 
 
 ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}

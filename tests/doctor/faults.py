@@ -10,7 +10,7 @@ from medley.errors import Problem
 from medley.host import facts, health
 from medley.host.facts import network, system
 from medley.host.facts.gpu import CUDA, GPUS, MODULE
-from medley.host.health import access, gpu, software
+from medley.host.health import access, gpu, kernel, software
 from medley.network.fabric.types import NetworkOptions
 from medley.transcript import Answer
 from tests.host.health.cases import (
@@ -23,6 +23,7 @@ from tests.host.health.cases import (
     df,
     driver,
     meminfo,
+    old,
     smi,
     used_by,
 )
@@ -143,6 +144,16 @@ HOT = {
     )
 }
 MODE_30W = {gpu.POWER: "NV Power Mode: MODE_30W\n2\n"}
+SUPER = {gpu.POWER: "NV Power Mode: 25W\n3\n", kernel.POWER_MODES: "15W=0\n25W=1\nMAXN_SUPER=2\n"}
+LOW_CLOCKS = CLOCKS.replace("208 MHz", "507 MHz")
+BUSY_REASONS = REASONS.replace("Idle                              : Active", "Idle : Not Active")
+STUCK = {gpu.STATE: smi(used_by((6330, "C", "sglang::scheduler", 96073)), BUSY_REASONS, LOW_CLOCKS)}
+AER = (
+    "[ 811.641] pcieport 0000:00:00.0: AER: Uncorrectable (Fatal) error message received from 0000:00:00.0\n"
+    "[ 811.642] pcieport 0000:00:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal)\n"
+)
+PEERS = " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n"
+LENT = {kernel.CMA: "CmaTotal: 0 kB\nCmaFree: 9752576 kB\n"}
 OLD_PTXAS = "/usr/local/cuda/bin/ptxas 12.8\n"
 TOLD_OLD = {
     software.VARIABLES: "TRITON_PTXAS_PATH=/opt/ptxas\n",
@@ -307,6 +318,12 @@ FAULTS = (
         with_("spark", said={software.VARIABLES: "TORCH_CUDA_ARCH_LIST=9.0\n"}),
         "better",
     ),
+    Fault(
+        "by-hand",
+        "does not read VLLM_USE_FLASHINFER_MOE_FP4",
+        with_("spark", said={software.VLLM_NAMES: "VLLM_LOGGING_LEVEL\nVLLM_USE_FLASHINFER_MOE_FP4\n"}),
+        fix="--moe-backend",
+    ),
     Fault("by-hand", "NCCL_IB_GID_INDEX is 5", pair({software.VARIABLES: "NCCL_IB_GID_INDEX=5\n"})),
     Fault("by-hand", "keeps NCCL from RDMA", pair({software.VARIABLES: "NCCL_IB_DISABLE=1\n"}), "better"),
     Fault(
@@ -367,6 +384,26 @@ FAULTS = (
         "better",
         "sudo modprobe nvidia-peermem",
     ),
+    Fault(
+        "pcie-errors",
+        "0000:00:00.0, 0002:00:00.0",
+        pair({kernel.PCIE_FATAL: "0002:00:00.0 1\n", kernel.PCIE_LOG: AER}),
+        fix="fwupdmgr",
+    ),
+    Fault(
+        "peer-access",
+        "translates: 0000:41:00.0",
+        with_("rtx-two", said={kernel.PEERS: PEERS, kernel.IOMMU: "0000:41:00.0 DMA-FQ\n"}),
+        "better",
+        "iommu=pt",
+    ),
+    Fault("rdma-kernel", "refuses memory to RDMA", pair(LENT), fix="kho=off"),
+    Fault(
+        "rdma-kernel",
+        "kernel 7.0.0-1019-nvidia",
+        lambda: old("spark-pair-a", {"6.14.0-1013-nvidia": "7.0.0-1019-nvidia"}),
+        fix="update-grub",
+    ),
     Fault("memory", "can be had", with_("spark", said={facts.MEMINFO: kib(121, 60)}), "better", "ps -eo"),
     Fault("memory", "can be had", with_("cpu-rack", said={facts.MEMINFO: kib(124, 2)}), fix="ps -eo"),
     Fault(
@@ -414,7 +451,23 @@ FAULTS = (
         "clocks", "is held to 2200 MHz of 2418", with_("spark", said=capped("2418", "2200")), "better", "-rgc"
     ),
     Fault("clocks", "HW Thermal Slowdown", with_("spark", said=HOT), "better", "TEMPERATURE"),
+    Fault("clocks", "computes at 507 of 3003 MHz", with_("spark", said=STUCK), "better", "poweroff"),
     Fault("power", "is MODE_30W", with_("orin-r39", said=MODE_30W), "better", "sudo nvpmodel -m 0"),
+    Fault("power", "is 25W", with_("orin-r39", said=SUPER), "better", "sudo nvpmodel -m 2"),
+    Fault(
+        "power",
+        "is 120W",
+        with_("thor-r38", said={gpu.POWER: "NV Power Mode: 120W\n1\n", kernel.POWER_MODES: NOTHING}),
+        "better",
+        "grep POWER_MODEL",
+    ),
+    Fault(
+        "power",
+        "follows the load",
+        with_("orin-r36", said={kernel.GPU_CLOCKS: "17000000.gpu 306000000 1300500000\n"}),
+        "better",
+        "sudo jetson_clocks",
+    ),
     Fault(
         "devices",
         "/dev/nvidiactl",

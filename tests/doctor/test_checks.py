@@ -9,7 +9,7 @@ from medley.cluster import ClusterHost
 from medley.doctor.checks import Case, Check
 from medley.doctor.registry import RULES
 from medley.host import health
-from medley.host.health import access, gpu, software
+from medley.host.health import access, gpu, kernel, software
 from medley.network.fabric.types import NetworkOptions
 from medley.schema import Driver
 from tests.doctor.faults import (
@@ -22,6 +22,7 @@ from tests.doctor.faults import (
     LEFT,
     OWN,
     PAIR,
+    PEERS,
     Fault,
     packages,
     pair,
@@ -75,8 +76,8 @@ SOUND_OF = tuple(
         if rule.name == "address"
         else two_workstations({})
         if rule.name == "peer-memory"
-        else with_("rtx-two")
-        if rule.name == "gpu-memory"
+        else with_("rtx-two", said={kernel.PEERS: PEERS})
+        if rule.name in {"gpu-memory", "peer-access"}
         else with_("spark", fits=("it fits", None))
         if rule.name == "model"
         else pair(),

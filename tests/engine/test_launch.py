@@ -13,6 +13,7 @@ from medley.planner import hosts_of
 from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions, placement
 from medley.planner.plan import Launcher, Nodes, Plan, plan
+from medley.schema import EngineName, Model
 from tests.planner.test_placement import MODELS, shape, site
 
 HOSTS = config.hosts()
@@ -53,6 +54,20 @@ def test_the_toolkit_is_merged_and_ours_wins() -> None:
     ).command.env
     assert (env["CUDA_HOME"], env["PATH"]) == ("/c", "/env/bin:/c/bin:/usr/bin")
     assert env["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_the_model_s_variables_give_way_to_ours_and_to_the_user_s() -> None:
+    env: dict[EngineName, dict[str, str]] = {
+        "vllm": {"VLLM_A": "1", "VLLM_B": "1", "CUDA_VISIBLE_DEVICES": "7"},
+        "sglang": {"SGLANG_C": "1"},
+    }
+    model = Model(title="x", repository="a/b", env=env)
+    order = Order(Weights("x", "a/b", model), Serving("a/b", "x"))
+    found = launch(order, Plan(gpus=(1,)), HOSTS["rtx"], environ={"PATH": "/usr/bin", "VLLM_B": "2"})
+    set_ = found.command.env
+    assert (set_["VLLM_A"], set_["VLLM_B"], set_["CUDA_VISIBLE_DEVICES"]) == ("1", "2", "1")
+    assert "SGLANG_C" not in set_
+    assert ("VLLM_A=1", "its table in models/ says so") in found.why()
 
 
 def test_without_a_toolkit_only_the_environments_programs_are_added() -> None:

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from medley import config, storage
 from medley.command import Command
+from medley.model import demo
+from tests.model.hub_server import serving
 from tests.servers import Start, chat
 
 pytestmark = pytest.mark.engine
@@ -51,6 +54,31 @@ def test_demo_answers_twice_alike_and_ctrl_c_leaves_nothing(
     assert served.interrupt() == 128 + signal.SIGINT
     gone = medley("ask", "--url", url, "Hello")
     assert (gone.returncode, "no server answers" in gone.stderr) == (1, True)
+
+
+def test_a_model_of_the_hub_is_here_before_the_engine_starts(
+    start: Start, free_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = config.models()["demo"].made
+    assert made
+    (tmp_path / "demo").mkdir()
+    demo.write(made, tmp_path / "demo")
+    files = {f"org/demo/{path.name}": path.read_bytes() for path in (tmp_path / "demo").iterdir()}
+    # Environments and models stay where they are.
+    cache = storage.cache()
+    with serving(files, monkeypatch, tmp_path) as server:
+        monkeypatch.setenv("MEDLEY_CACHE", str(cache))
+        served = start(serve("org/demo", "--served-model-name", "demo", "--port", str(free_port)))
+        chat(served.ready())
+        assert served.interrupt() == 128 + signal.SIGINT
+    begins = next(at for at, line in enumerate(served.lines) if " vllm serve " in line)
+    assert any("weights of org/demo" in line for line in served.lines[:begins])
+    fetched = [name for verb, name, size in server.asked if (verb, size) == ("GET", made_bytes(files))]
+    assert fetched == ["model.safetensors"], "once, and not by the engine again"
+
+
+def made_bytes(files: dict[str, bytes]) -> int:
+    return len(files["org/demo/model.safetensors"])
 
 
 def test_flags_after_two_dashes_reach_the_engine_and_its_death_is_a_problem(

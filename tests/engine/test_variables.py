@@ -45,9 +45,11 @@ def test_the_list_is_where_vllm_looks(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("TMPDIR", "/tmp")
     own = Variable("NCCL_SOCKET_IFNAME", "=eth0", "of this host")
     hca = Variable("NCCL_IB_HCA", "=a:1,b:1", "of all hosts", everywhere=True)
-    engine.write(AnnotatedCommand(("vllm",), (), (own, hca, Variable("HF_TOKEN", "hf_x", "the hub's"))))
+    table = Variable("NCCL_DEBUG", "INFO", "of cluster.toml", local=True)
+    found = (own, hca, table, Variable("HF_TOKEN", "hf_x", "the hub's"))
+    engine.write(AnnotatedCommand(("vllm",), (), found))
     file = Path(engine.variable("vllm").value) / "ray_non_carry_over_env_vars.json"
-    assert json.loads(file.read_text()) == ["MEDLEY_STATE", "NCCL_SOCKET_IFNAME", "TMPDIR"]
+    assert json.loads(file.read_text()) == ["MEDLEY_STATE", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "TMPDIR"]
 
 
 HOSTS = config.hosts()

@@ -1,142 +1,41 @@
-"""The real client against a small server that speaks the hub's few endpoints; the hub itself is not asked."""
+"""The real client against a small server that speaks the hub's few endpoints."""
 
-import json
-import struct
-import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from datetime import UTC, datetime
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from medley.errors import Problem
-from medley.model import demo, hub
+from medley.model import demo, hub, hub_checkpoint
+from medley.model.checkpoint import Tensor, stored
 from medley.model.resolve import Weights
 from medley.model.shape import of_made, shape
-from medley.schema import Made
-
-MADE = Made(
-    layers=2,
-    hidden=64,
-    heads=2,
-    kv_heads=1,
-    head_dim=16,
-    intermediate=64,
-    vocabulary=2048,
-    context=128,
-    seed=0,
-)
-SECRET = "hf_notToBeShown"
-
-
-class Hub(ThreadingHTTPServer):
-    """Repositories and their files, and every request that came."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        super().__init__(("127.0.0.1", 0), Answer)
-        self.files, self.asked = files, list[tuple[str, str, int]]()
-
-
-class Answer(BaseHTTPRequestHandler):
-    server: Hub
-
-    def do_HEAD(self) -> None:
-        self._answer(body=False)
-
-    def do_GET(self) -> None:
-        self._answer(body=True)
-
-    def _answer(self, *, body: bool) -> None:
-        repository, _, name = self.path.removeprefix("/").partition("/resolve/main/")
-        about = self.path.removeprefix("/api/models/")
-        known = {path.rpartition("/")[0] for path in self.server.files}
-        if about in known:
-            return self._short(200, "")  # anybody may know of a gated one
-        if f"{repository}/{name}" == "org/slow/model.safetensors":
-            time.sleep(0.5)
-        content = self.server.files.get(f"{repository}/{name}")
-        if "gated" in repository and self.headers.get("authorization") != f"Bearer {SECRET}":
-            return self._short(403, "GatedRepo")
-        if repository not in known:
-            return self._short(401, "RepoNotFound")
-        if content is None:
-            return self._short(404, "EntryNotFound")
-        part = self._part(content)
-        self.server.asked.append((self.command, name, len(part) if body else 0))
-        self.send_response(206 if "range" in self.headers else 200)
-        self.send_header("content-length", str(len(part)))
-        self.send_header("etag", f'"{abs(hash(content)):x}"')
-        self.send_header("x-repo-commit", "c" * 40)
-        self.end_headers()
-        if body:
-            self.wfile.write(part)
-        return None
-
-    def _part(self, content: bytes) -> bytes:
-        if "range" not in self.headers:
-            return content
-        start, end = self.headers["range"].removeprefix("bytes=").split("-")
-        return content[int(start) : int(end) + 1 if end else None]
-
-    def _short(self, status: int, code: str) -> None:
-        self.send_response(status)
-        self.send_header("x-error-code", code)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+from medley.progress import SilentProgress
+from tests.model.hub_server import COMMIT, MADE, SECRET, Hub, demo_repositories, serving
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    return _files(tmp_path_factory.mktemp("demo"))
+    return demo_repositories(tmp_path_factory.mktemp("demo"))
 
 
 @pytest.fixture(autouse=True)
 def served(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    with Hub(files) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-        for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-        monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    with serving(files, monkeypatch, tmp_path) as server:
         yield server
-        server.shutdown()
 
 
-def _files(folder: Path) -> dict[str, bytes]:
-    """The demo as a repository of one file, of two, gated, and broken in two ways."""
-    demo.write(MADE, folder)
-    told, whole = ((folder / name).read_bytes() for name in ("config.json", "model.safetensors"))
-    names = sorted(demo.shapes(MADE))
-    parts = {"1.safetensors": names[:9], "2.safetensors": names[9:]}
-    index = {"weight_map": {name: part for part, held in parts.items() for name in held}}
-    header = json.loads(whole[8 : 8 + struct.unpack("<Q", whole[:8])[0]])
-    return {
-        "org/one/config.json": told,
-        "org/one/model.safetensors": whole,
-        "org/gated/config.json": told,
-        "org/gated/model.safetensors": whole,
-        "org/two/config.json": told,
-        "org/two/model.safetensors.index.json": json.dumps(index).encode(),
-        **{
-            f"org/two/{part}": _safetensors({name: header[name] for name in held})
-            for part, held in parts.items()
-        },
-        "org/bare/config.json": told,
-        "org/slow/config.json": told,
-        "org/slow/model.safetensors": whole,
-        "org/wrong/config.json": b"[",
-        "org/cut/config.json": told,
-        "org/cut/model.safetensors": whole[:40],
-    }
+class Notes(SilentProgress):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.lines: list[str] = []
 
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
-def _safetensors(header: object) -> bytes:
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text
+    def line(self, text: str) -> None:
+        self.lines.append(text)
 
 
 def shape_of(repository: str) -> object:
@@ -149,7 +48,7 @@ def test_a_repository_has_the_shape_of_its_model(repository: str) -> None:
 
 
 def test_the_weights_are_not_fetched(served: Hub) -> None:
-    hub.checkpoint("org/one")
+    hub_checkpoint.checkpoint("org/one")
     fetched = [length for _, name, length in served.asked if name == "model.safetensors"]
     assert fetched == [100_001], "the first part, which holds the header, of all the bytes"
 
@@ -181,7 +80,7 @@ def test_what_cannot_be_measured_is_a_problem(repository: str, what: str) -> Non
 
 def test_what_was_asked_once_leaves_no_model_in_the_cache() -> None:
     """Else `serve` would believe that it is all there."""
-    hub.checkpoint("org/one")
+    hub_checkpoint.checkpoint("org/one")
     assert hub.snapshot("org/one") is None
     assert not hub.snapshots("org/one")
 
@@ -190,7 +89,7 @@ def test_a_model_in_the_cache_needs_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(Problem, match="not on this host"):
         shape_of("org/kept")
-    snapshot = tmp_path / "home" / "hub" / "models--org--kept" / "snapshots" / "abc"
+    snapshot = tmp_path / "hf" / "hub" / "models--org--kept" / "snapshots" / "abc"
     snapshot.mkdir(parents=True)
     demo.write(MADE, snapshot)
     assert shape_of("org/kept") == of_made(MADE)
@@ -198,12 +97,107 @@ def test_a_model_in_the_cache_needs_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_a_hub_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(Problem, match="cannot be fetched"):
+    with pytest.raises(Problem, match="cannot be fetched") as caught:
         shape_of("org/one")
+    assert caught.value.fix.endswith("which is enough for a plan: medley plan ./FOLDER")
 
 
 def test_a_hub_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "_ALL_S", 0.2)
     with pytest.raises(Problem, match="cannot be fetched") as caught:
-        shape_of("org/slow")
+        hub_checkpoint.look("org/slow")
     assert "no answer in 0.2 s" in caught.value.cause
+    notes = Notes()
+    shape(Weights("org/slow", "org/slow", None), notes)
+    assert "no answer in 0.2 s" in notes.notes[0], "its config.json came before that, and is enough"
+
+
+@pytest.mark.parametrize("offline", [pytest.param(True, id="offline"), pytest.param(False, id="no network")])
+def test_without_a_network_the_last_look_is_taken_and_its_date_said(
+    offline: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hub_checkpoint.checkpoint("org/two")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1") if offline else monkeypatch.setenv(
+        "HF_ENDPOINT", "http://127.0.0.1:9"
+    )
+    notes = Notes()
+    assert shape(Weights("org/two", "org/two", None), notes) == of_made(MADE)
+    (said,) = notes.notes
+    assert said.startswith("HF_HUB_OFFLINE is set: " if offline else "the hub at http://127.0.0.1:9 does not")
+    look = hub_checkpoint.kept("org/two")
+    assert look is not None
+    assert f"commit {COMMIT[:12]}, read on {look.date}" in said
+
+
+def test_without_a_look_a_config_in_the_hubs_cache_is_enough(
+    files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    snapshot = tmp_path / "hf" / "hub" / "models--org--seen" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_bytes(files["org/one/config.json"])
+    notes = Notes()
+    found, exact = shape(Weights("org/seen", "org/seen", None), notes), of_made(MADE)
+    assert (found.layers, found.hidden, found.kv_heads) == (exact.layers, exact.hidden, exact.kv_heads)
+    assert found.parameters == pytest.approx(exact.parameters, rel=0.01)
+    assert notes.notes[0].endswith(f"{datetime.now(UTC).date()}")
+    assert "estimated from config.json" in notes.notes[1]
+
+
+def test_a_commit_that_was_looked_at_is_asked_for_once(served: Hub) -> None:
+    first = hub_checkpoint.checkpoint("org/two")
+    served.asked.clear()
+    assert hub_checkpoint.checkpoint("org/two") == first
+    assert served.asked == [("GET", "api", 0)]
+    served.commit = "d" * 40
+    hub_checkpoint.checkpoint("org/two")
+    assert {name for _, name, _ in served.asked} > {"config.json", "1.safetensors", "2.safetensors"}
+    assert hub_checkpoint.kept("org/two", "d" * 40)
+
+
+def test_a_hub_that_names_no_commit_is_asked_each_time(served: Hub) -> None:
+    served.commit = None
+    assert shape_of("org/one") == of_made(MADE)
+    assert hub_checkpoint.kept("org/one") is None
+
+
+def test_a_torn_look_is_asked_for_again(tmp_path: Path) -> None:
+    hub_checkpoint.checkpoint("org/one")
+    (path,) = (tmp_path / "cache" / "checkpoints" / "org--one").iterdir()
+    path.write_text(path.read_text()[:100])
+    assert hub_checkpoint.kept("org/one") is None
+    assert shape_of("org/one") == of_made(MADE)
+    assert hub_checkpoint.kept("org/one")
+
+
+def test_a_repository_that_is_gone_is_refused_though_it_was_kept(served: Hub) -> None:
+    assert shape_of("org/one") == of_made(MADE)
+    served.files = {name: text for name, text in served.files.items() if not name.startswith("org/one/")}
+    with pytest.raises(Problem, match="no model org/one"):
+        shape_of("org/one")
+
+
+def test_the_license_is_as_the_card_says(served: Hub) -> None:
+    for card, name in (
+        ({"license": "apache-2.0"}, "apache-2.0"),
+        ({"license": "other", "license_name": "own-terms"}, "own-terms"),
+        ({}, None),
+    ):
+        served.card = card
+        assert hub.about("org/one").license == name
+
+
+def test_progress_counts_the_files() -> None:
+    notes = Notes()
+    hub_checkpoint.look("org/two", notes)
+    assert notes.lines == ["headers of 1 of 2 files", "headers of 2 of 2 files"]
+
+
+def test_experts_that_are_alike_are_kept_as_one_tensor() -> None:
+    at = "model.layers.{}.mlp.experts.{}.down_proj.weight"
+    alike = {at.format(layer, nth): Tensor("BF16", (4, 2), 16) for layer in (0, 1) for nth in range(64)}
+    odd = {at.format(0, 64): Tensor("U8", (4, 1), 4)}
+    found = {name: Tensor(*each) for name, each in hub_checkpoint.merged(alike | odd).items()}
+    assert len(found) == 3
+    assert stored(found, 2, 4) == stored(alike | odd, 2, 4)

@@ -4,7 +4,7 @@ import pytest
 
 from medley import config
 from medley.errors import Problem
-from medley.model.resolve import weights
+from medley.model.resolve import ready, weights
 from medley.schema import Model
 
 MODELS = {**config.models(), "qwen": Model(title="x", repository="Qwen/Qwen3-8B")}
@@ -94,3 +94,13 @@ def test_a_file_is_no_model(tmp_path: Path) -> None:
 def test_an_empty_folder_is_a_problem(tmp_path: Path) -> None:
     with pytest.raises(Problem, match="holds no model"):
         weights(str(tmp_path), MODELS, tmp_path)
+
+
+def test_a_folder_without_weights_is_planned_and_not_served(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    found = weights(str(tmp_path), MODELS, tmp_path)
+    with pytest.raises(Problem, match="holds no weights") as caught:
+        ready(found)
+    assert caught.value.fix.startswith(f"medley plan {tmp_path}")
+    (tmp_path / "model.gguf").touch()
+    ready(found)

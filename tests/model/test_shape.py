@@ -65,7 +65,11 @@ def tensor_size(size: tuple[int, ...]) -> int:
             id="a file is missing",
         ),
         pytest.param({"config.json": None}, "cannot be read", id="no config"),
-        pytest.param({"model.safetensors": None}, "does not hold the whole model", id="no weights"),
+        pytest.param(
+            {"model.safetensors": None, "pytorch_model.bin": ""},
+            "does not hold the whole model",
+            id="weights of another form",
+        ),
     ],
 )
 def test_a_broken_folder_is_a_problem(tmp_path: Path, broken: dict[str, str | None], what: str) -> None:
@@ -158,7 +162,7 @@ def test_experts_by_number_and_all_in_one_are_the_same() -> None:
     ("told", "full", "windowed", "window"),
     [
         pytest.param({"sliding_window": 1024}, 0, 2, 1024, id="all of them"),
-        pytest.param({"sliding_window": 4096}, None, 0, None, id="a window as long as the context"),
+        pytest.param({"sliding_window": 4096}, 0, 2, 4096, id="a window as long as the context"),
         pytest.param({"sliding_window": 1024, "use_sliding_window": False}, None, 0, None, id="switched off"),
         pytest.param({"sliding_window": None}, None, 0, None, id="none"),
         pytest.param(
@@ -180,9 +184,9 @@ def test_windows(told: dict[str, Any], full: int | None, windowed: int, window: 
 def test_a_recurrent_state() -> None:
     found = of(**HYBRID, full_attention_interval=2)
     assert found.attention_layers == 1
-    assert found.state_bytes == (2 * 16 + 16) * 3 * 2 + 2 * 8 * 8 * 4
-    half = of(**HYBRID, layer_types=["linear_attention"] * 2, mamba_ssm_dtype="bfloat16")
-    assert (half.attention_layers, half.state_bytes) == (0, 2 * (48 * 3 * 2 + 2 * 8 * 8 * 2))
+    assert found.state_bytes == (2 * 16 + 16) * 3 * 2 + 2 * 8 * 8 * 2
+    whole = of(**HYBRID, layer_types=["linear_attention"] * 2, mamba_ssm_dtype="float32")
+    assert (whole.attention_layers, whole.state_bytes) == (0, 2 * (48 * 3 * 2 + 2 * 8 * 8 * 4))
 
 
 def test_layers_that_are_only_listed() -> None:

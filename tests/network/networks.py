@@ -4,7 +4,7 @@ Names, PCI functions and GID rows of a Spark follow NVIDIA's dgx-spark-playbooks
 Thor's lanes NVIDIA's Jetson documentation. None was recorded by us.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -142,15 +142,41 @@ def half(
 
 
 def trio(nth: int, *, lan: str | None = LAN, bits: int = 24) -> Facts:
-    """One of three Sparks, a cable to each of the two others; each half of a cable in a subnet of its own."""
+    """One of three Sparks, the first cage of each on a cable to the next's second (NVIDIA's playbook).
+
+    Each half of a cable is in a subnet of its own.
+    """
+    cables = {1: (12, 13), 2: (23, 12), 3: (13, 23)}[nth]
+    ends = {cage: (f"192.168.{cable}", f"192.168.{100 + cable}") for cage, cable in enumerate(cables)}
+    return plugged(nth, ends, lan=lan, bits=bits)
+
+
+def plugged(
+    nth: int, ends: Mapping[int, tuple[str | None, str | None]], *, lan: str | None = LAN, bits: int = 24
+) -> Facts:
+    """A Spark by its cages: the subnets of both halves of each; a third is invented, for meshes."""
     links: tuple[Interface, ...] = ()
     ports: tuple[RdmaPort, ...] = ()
-    for cage, cable in enumerate({1: (12, 13), 2: (12, 23), 3: (13, 23)}[nth]):
-        both, theirs = half(nth, cage, (f"192.168.{cable}", f"192.168.{100 + cable}"))
-        both = tuple(replace(each, addresses=(replace(each.addresses[0], prefix=bits),)) for each in both)
-        links, ports = (*links, *both), (*ports, *theirs)
+    for cage in sorted({0, 1, *ends}):
+        both, theirs = half(nth, cage, ends.get(cage, (None, None)))
+        both = tuple(
+            replace(each, up=cage in ends, addresses=tuple(replace(at, prefix=bits) for at in each.addresses))
+            for each in both
+        )
+        links = (*links, *both)
+        ports = (*ports, *(replace(each, active=cage in ends) for each in theirs))
     rj45 = link("enP7s7", *([f"{lan}.{nth}/24"] if lan else []), driver="r8127")
-    return host((*links, rj45), gpu="NVIDIA GB10", rdma=ports)
+    return host((*links, rj45), gpu="NVIDIA GB10", rdma=ports, routes=(default("enP7s7"),) if lan else ())
+
+
+def wired(count: int, cables: str, *, lan: str | None = LAN) -> dict[str, Facts]:
+    """So many Sparks, and cables as in `1.0-2.1`: the first cage of the first to the second of the second."""
+    ends: dict[int, dict[int, tuple[str | None, str | None]]] = {nth: {} for nth in range(1, count + 1)}
+    for number, cable in enumerate(cables.split(), 10):
+        for end in cable.split("-"):
+            nth, _, cage = end.partition(".")
+            ends[int(nth)][int(cage)] = (f"192.168.{number}", f"192.168.{100 + number}")
+    return group(*(plugged(nth, each, lan=lan) for nth, each in ends.items()))
 
 
 def thor(

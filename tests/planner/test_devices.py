@@ -20,6 +20,7 @@ from medley.planner.devices import (
     keep_measurements,
     read_measurements,
 )
+from tests.network.networks import wired
 
 GIB = 1 << 30
 CPU = DeviceSpeed(
@@ -192,3 +193,32 @@ def test_a_link_is_what_the_fabric_of_the_two_is(asked: str, rdma: bool, mbit: i
 def test_hosts_that_cannot_talk_have_no_link() -> None:
     hosts = imagined("spark,rtx")
     assert planner_devices.link_of(hosts, NetworkOptions(link="192.168.101.0/24"))(*hosts) is None
+
+
+@pytest.mark.parametrize(
+    ("cables", "expected"),
+    [
+        pytest.param("1.0-2.1 2.0-3.1 3.0-1.1", (200_000, True), id="a ring carries for all three"),
+        pytest.param("1.0-2.0 1.1-3.0 2.1-3.1", (10_000, False), id="a mirrored one only for pairs"),
+        pytest.param("1.0-2.1 2.0-3.1", (10_000, False), id="a line neither"),
+    ],
+)
+def test_three_hosts_have_what_their_cabling_carries_between_all(
+    cables: str, expected: tuple[int, bool]
+) -> None:
+    facts, wishes = wired(3, cables), NetworkOptions()
+    pair = planner_devices.link_of(facts, wishes)
+    between = group_links(pair, planner_devices.group_link(facts, wishes))
+    found, two = between(facts), between(["h1", "h2"])
+    assert isinstance(found, HostLink)
+    assert (found.mbit, found.rdma) == expected
+    assert two == pair("h1", "h2")
+    assert isinstance(two, HostLink)
+    assert two.rdma
+
+
+def test_three_hosts_whom_no_network_reaches_have_no_link() -> None:
+    facts, wishes = wired(3, "1.0-2.1 2.0-3.1 3.0-1.1", lan=None), NetworkOptions()
+    pair = planner_devices.link_of(facts, wishes)
+    found = group_links(pair, planner_devices.group_link(facts, wishes))(facts)
+    assert found == "ring of 3: h1 – h2 – h3: no network reaches all of these hosts"

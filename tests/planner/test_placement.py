@@ -14,9 +14,11 @@ from medley.planner import hosts_of, layers, named, pipelines, sizes
 from medley.planner.candidates import Sizes
 from medley.planner.memory import SNUG_BYTES
 from medley.planner.placement import PlacementOptions, placement, unplaced
+from medley.planner.report import lines
 from medley.planner.topology import Topology
 from medley.schema import Shape
 from medley.serving import alternatives
+from tests.network.networks import wired
 
 MODELS = config.models()
 
@@ -69,6 +71,19 @@ def test_an_engine_that_cannot_split_a_model_has_no_pipeline_of_it() -> None:
     assert sizes(placement(one, site("thor:2"), PlacementOptions(engine="sglang")).layout) == (1, 2, 1)
     with pytest.raises(Problem, match="vLLM cannot split this model into stages"):
         placement(one, site("thor:2"), PlacementOptions(sizes=Sizes(1, 2, 1)))
+
+
+def test_a_gpu_without_the_attention_of_a_model_takes_none_of_it() -> None:
+    """A Thor has compute capability 11.0, and vLLM's sparse attention is for 9.x, 10.x and 12.x."""
+    sparse = shape("glm-5.3-flash-nvfp4")
+    mixed = placement(sparse, site("spark:2,thor"), PlacementOptions())
+    assert hosts_of(mixed.layout) == ("spark-1", "spark-2")
+    assert any("for compute capability 11.0, only for" in each.because for each in mixed.rejected)
+    with pytest.raises(Problem, match="no layout") as caught:
+        placement(sparse, site("thor:2"), PlacementOptions())
+    assert "vLLM has no attention backend of this model for compute capability 11.0" in caught.value.cause
+    other = placement(sparse, site("thor:2"), PlacementOptions(engine="sglang"))
+    assert hosts_of(other.layout) == ("thor-1", "thor-2"), "nothing is known of SGLang's"
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
@@ -225,3 +240,28 @@ def test_a_layout_that_leaves_shared_memory_free_beats_one_as_fast_that_fills_it
     shared = [rank for rank in found.fit.ranks if rank.device.kind != "rtx"]
     assert min(rank.free_bytes for rank in shared) > SNUG_BYTES
     assert any("about as fast, and leaves 0." in each.because for each in found.rejected)
+
+
+@pytest.mark.parametrize(
+    ("cables", "cabling", "rdma"),
+    [
+        pytest.param("1.0-2.1 2.0-3.1 3.0-1.1", "ring of 3: h1 – h2 – h3", True, id="ring"),
+        pytest.param("1.0-2.0 1.1-3.0 2.1-3.1", "ring of 3: h1 – h2 – h3", False, id="mirrored ring"),
+        pytest.param("1.0-2.1 2.0-3.1", "line of 3: h1 – h2 – h3", False, id="line"),
+    ],
+)
+def test_a_plan_names_the_cabling_and_what_keeps_its_cables_idle(
+    cables: str,
+    cabling: str,
+    rdma: bool,  # noqa: FBT001 - a table's cell
+) -> None:
+    (spark,) = imagined("spark:1").values()
+    found = {name: replace(spark, net=each.net, rdma=each.rdma) for name, each in wired(3, cables).items()}
+    hosts = Topology({name: (facts, kind_of(facts)) for name, facts in found.items()})
+    wanted = PlacementOptions(sizes=Sizes(1, 3, 1))
+    chosen = placement(shape("qwen3-8b"), hosts, wanted)
+    assert chosen.layout.link is not None
+    assert chosen.layout.link.rdma is rdma
+    assert f"  cabling: {cabling}" in list(lines("qwen3-8b", chosen))
+    warned = [each for each in chosen.warnings if "two ports of one number" in each or "is missing" in each]
+    assert len(warned) == (not rdma)

@@ -73,6 +73,13 @@ def test_unlike_hosts_are_told_one_cache_for_all() -> None:
     assert found.kv_cache_bytes is None or any(told in line for line in found.why)
 
 
+def test_states_leave_the_tokens_that_were_asked_for() -> None:
+    """64 states of 76 MiB are more than an RTX PRO 6000 has left beside half of the model."""
+    wanted = PlacementOptions(sizes=Sizes(1, 2, 1), context=4096, concurrency=2, engine="sglang")
+    found = planned("qwen3.8-flash-next-fp8", site("spark,rtx"), wanted, launcher="ray")
+    assert found.kv_cache_tokens == 2 * 4096
+
+
 def test_a_cpus_cache_is_what_can_be_of_use() -> None:
     """The demo: 64 sequences of 2048 tokens, 6 layers of 2 KV heads of 32 in 16 bits."""
     found = planned("demo", available(site("cpu"), 20))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.rack import ssh
 from tests.rack.conftest import Up
-from tests.rack.desk import LINKS, Desk, busy, kept, still
+from tests.rack.desk import LINKS, Desk, busy, kept, process, still
 from tests.rack.host import Host
 from tests.rack.spec import Spec
 
@@ -24,7 +24,8 @@ ASK = ("ask", "--max-tokens", "8", "Hello")
 
 
 def test_two_commands_a_reboot_and_an_end(rack: Up) -> None:
-    desk = Desk.of(rack(Spec(4, LINKS)))
+    own = {"host2": 'environment = { VLLM_LOGGING_PREFIX = "of host2 " }'}
+    desk = Desk.of(rack(Spec(4, LINKS)), own)
     desk.done("up")
     # Open to others, so that it has a key; typed on a worker, so that it goes to the head.
     said = desk.done(
@@ -33,6 +34,7 @@ def test_two_commands_a_reboot_and_an_end(rack: Up) -> None:
     assert any(line.startswith("ready after") for line in said), said[-20:]
     first = answer(desk)
     assert first
+    assert [host.name for host in desk.rack.hosts if "of host2" in rank_environment(host)] == ["host2"]
 
     secrets = {desk.head.path(f"{HOME}/.local/state/medley/{name}").read_text().strip() for name in SECRETS}
     assert len(secrets) == 2
@@ -59,6 +61,12 @@ def test_two_commands_a_reboot_and_an_end(rack: Up) -> None:
 def answer(desk: Desk) -> str:
     words = (*ASK, "--json", "--api-key", f"{HOME}/.local/state/medley/api-key")
     return str(json.loads(desk.done(*words)[-1])["answer"])
+
+
+def rank_environment(host: Host) -> str:
+    """The environment of the rank on this host, which Ray started."""
+    pid = process(host, "RayWorker")
+    return host.says("sh", "-c", f"tr '\\0' '\\n' </proc/{pid}/environ")
 
 
 def views(desk: Desk) -> dict[str, str]:

@@ -23,6 +23,8 @@ VERBS = {
     "env lock": "Make a lock of your own, for this machine, where none of medley's fits.",
     "env raise": "Raise a lock to a new release of its engine, proven on this host first.",
     "models": "List the known models: size, license, and how each would do on these hosts.",
+    "models add": "Write the table of a model of the hub, from its config.json and headers.",
+    "models import": "Turn a community recipe (sparkrun) into the command that serves the same model.",
     "plan": "Say where a model would lie, whether it fits, and how fast it should be; start nothing.",
     "serve": "Serve a model with an OpenAI-style API, on this host or over its cluster, until Ctrl-C.",
     "ask": "Send one chat message to a running server and stream the answer.",
@@ -74,6 +76,8 @@ _MODULES = {
     **dict.fromkeys(("ray-head", "ray-worker", "ray-stop", "join"), "ray"),
     **dict.fromkeys(("status", "up", "down"), "cluster"),
     "env raise": "env_raise",
+    "models add": "models_add",
+    "models import": "models_import",
     **dict.fromkeys(("link setup", "link watch"), "link_setup"),
 }
 """The modules of verbs that have none of their own."""

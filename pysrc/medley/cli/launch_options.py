@@ -140,7 +140,7 @@ class Container:
         requires=_NEEDS,
     )
     nccl: str | None = switch(
-        "--nccl FILE", "this host's libnccl.so.2 in the place of the image's own", requires=_NEEDS
+        "--nccl FILE", "this host's libnccl.so.2 in place of the image's or the environment's own"
     )
     mounts: tuple[str, ...] = switch(
         "--mount PATH[:INSIDE]", "what the engine shall find in the container too", requires=_NEEDS

@@ -24,8 +24,10 @@ Examples:
     medley models
     medley models --hosts spark:2,thor:1
     medley models --hosts spark:2 --for throughput --json
+    medley models add Qwen/Qwen3-14B
+    medley models import recipe.yaml
 """
-    USAGE = "    {progname} [SWITCHES] [--from FILE...]\n"
+    USAGE = "    {progname} [SWITCHES] [--from FILE...]\n    {progname} add [SWITCHES] ORG/NAME\n"
     planning: Planning = group(Planning)
     replayed: list[str] = switch("--from FILE", "the hosts of these transcripts")
     imagined: str | None = switch(
@@ -34,6 +36,10 @@ Examples:
     as_json: bool = flag("--json", "print one JSON array")
 
     def main(self, *more: str) -> None:
+        if self.nested_command:
+            return
+        if more and not self.replayed:
+            raise self.no_verb(more[0])
         wanted = self.planning.wanted()
         hosts = site((*self.replayed, *more), self.imagined)
         on = alternatives.with_engine_sources(hosts, wanted, EngineRequest())

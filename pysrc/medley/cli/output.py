@@ -189,7 +189,7 @@ def _plain(text: str) -> Iterator[tuple[str, str]]:
         yield found[1], found[2]
 
 
-def save(name: str, text: str) -> None:
+def save(name: str, text: str, example: str = "--svg plan.svg") -> None:
     """Whole, and only over a file: as root, /dev/null too could be replaced."""
     wrong = None
     try:
@@ -203,5 +203,5 @@ def save(name: str, text: str) -> None:
     except OSError as error:
         wrong = in_words(error)
     if wrong:
-        fix = "name a file in a folder that you can write: --svg plan.svg"
+        fix = f"name a file in a folder that you can write: {example}"
         raise Problem(f"{name or 'a file without a name'} cannot be written", cause=wrong, fix=fix)

@@ -80,6 +80,7 @@ Examples:
                 **dataclasses.asdict(choice.prediction),
                 "ttft_range_s": choice.prediction.ttft_range_s,
             },
+            "cabling": choice.cabling.table,
             "why": choice.why,
             "warnings": choice.warnings,
             "rejected": [{"what": each.what, "because": each.because} for each in choice.rejected],

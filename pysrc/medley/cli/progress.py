@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from medley.cli.terminal import console
-from medley.progress import SilentProgress
+from medley.progress import PROGRESS, SilentProgress
 
-PROGRESS = "progress "
-"""What a note of an agent begins with that has bytes done and bytes in all."""
 # What takes less is over before it can be read.
 _WORTH_SAYING_S = 2.0
 _WIDTH = 60

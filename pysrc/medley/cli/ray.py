@@ -77,8 +77,9 @@ class TakingPart:
         )
         (found, kind), ready = host, BARE
         if image is None:
+            named, nccl = self.environment, self.container.nccl
             ready = tools.ready(
-                kind, self.environment, engine=engine, joins=True, dry_run=dry_run, watch=watch()
+                kind, named, engine=engine, joins=True, nccl=nccl, dry_run=dry_run, watch=watch()
             )
         path = os.environ.get("PATH", "")
         return node.part(found, kind, ready, slots=self.slots, path=path, engine=engine, imaged=image)
@@ -237,6 +238,7 @@ Examples:
     token_file: TokenFile = group(TokenFile)
     kind: str | None = switch("--kind KIND", "take this host for that kind; see hosts/")
     own: str | None = switch("--env ENV", "an engine environment, or your own virtualenv")
+    nccl: str | None = switch("--nccl FILE", "this host's libnccl.so.2 in place of the environment's own")
     wait: int = switch("--wait SECONDS", "how long the head may take to listen", (0, 86_400), default=60)
     dry_run: bool = flag("--dry-run", "say what the head asks of this host, and leave again")
 
@@ -261,4 +263,5 @@ Examples:
                 print(f"{terms['host']} {does} {what}")
                 return
             channel.send({"host": gethostname(), "facts": text(said)})
-            run_worker(channel, terms, kind, self.own, at=f"{name}:{port}", output=output())
+            place = f"{name}:{port}"
+            run_worker(channel, terms, kind, self.own, nccl=self.nccl, at=place, output=output())

@@ -87,6 +87,7 @@ class ServeOptions:
             self.hosting.options(model, self.planning, self.trust, typed),
             flags=flags,
             image=self.container.wanted(),
+            nccl=self.container.nccl,
             dry_run=self.dry_run,
             elsewhere=site(self.replayed, self.imagined, self.hosting.kind) if elsewhere else None,
             listens=Listens(self.host, self.port, self.served_name, self.api_key),

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from medley import config
+from medley.cluster import user_variables
+from medley.cluster.user_variables import Value, VariableName
 from medley.environment.container import Runtime
 from medley.errors import Problem
 from medley.network.fabric.types import NetworkOptions
@@ -40,7 +42,9 @@ class ClusterHost(StrictTable):
     """What its part runs out of instead: an image, or `default`, the kind's own."""
     container: Runtime | None = None
     nccl: str | None = None
-    """Its libnccl.so.2, in the place of the image's own."""
+    """Its libnccl.so.2, in place of the image's or the engine environment's own."""
+    environment: Mapping[VariableName, Value] = {}
+    """Variables of every engine process on this host."""
     mounts: tuple[str, ...] = ()
     """PATH, or PATH:INSIDE: what the engine shall find in the container too."""
     medley: str | tuple[str, ...] | None = None
@@ -63,6 +67,12 @@ class Cluster(StrictTable):
     engine: EngineName = "vllm"
     image: str | None = None
     """Of every host that has neither an image nor an environment of its own."""
+    environment: Mapping[VariableName, Value] = {}
+    """Variables of every engine process on every host."""
+
+    def environment_of(self, name: str) -> dict[str, str]:
+        """Return the variables of a host: those of all, and its own, which win."""
+        return {**self.environment, **self.hosts[name].environment}
 
     def image_of(self, name: str) -> Mapping[str, Any] | None:
         """Return the image of a host, in JSON; None where it has an engine environment."""
@@ -118,6 +128,8 @@ def read(named: str | None = None) -> Cluster:
             fix="medley init writes one; or name it: --cluster FILE",
         )
     found = config.read(path, Cluster)
+    tables = {name: host.environment for name, host in found.hosts.items()}
+    user_variables.require(path, found.environment, tables)
     heads = [name for name, host in found.hosts.items() if host.role == "head"]
     if len(heads) > 1:
         raise Problem(

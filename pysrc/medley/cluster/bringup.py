@@ -96,7 +96,9 @@ class Bringup:
         up = [
             name
             for name in self.everyone.present
-            if checks.stands(self.looks[name], self.role(name), self.at, self.ends[name].address)
+            if checks.stands(
+                self.looks[name], self.role(name), self.at, self.ends[name].address, self.described(name)
+            )
         ]
         return up if self.head in up else []
 
@@ -176,6 +178,8 @@ class Bringup:
             "transcript": self.looks[name]["transcript"],
             "kind": member.kind,
             "env": member.env,
+            "nccl": None if self.everyone.cluster.image_of(name) else member.nccl,
+            "environment": self.everyone.cluster.environment_of(name),
             "image": self.everyone.cluster.image_of(name),
             "slots": member.slots,
             "engine": self.everyone.cluster.engine,

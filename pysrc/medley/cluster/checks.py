@@ -158,10 +158,11 @@ def advice(name: str, look: Mapping[str, Any]) -> str | None:
     )
 
 
-def stands(look: Mapping[str, Any], role: str, head: str, address: str) -> bool:
-    """Whether the host's part in this cluster runs already, as it should be."""
+def stands(look: Mapping[str, Any], role: str, head: str, address: str, described: Mapping[str, Any]) -> bool:
+    """Whether the host's part in this cluster runs already, as it should be and is `described`."""
     found = look["membership"]
-    same = found and (found["role"], found["head"], found["address"]) == (role, head, address)
+    wanted = (role, head, address, described["environment"], described["nccl"])
+    same = found and tuple(found[each] for each in ("role", "head", "address", "table", "nccl")) == wanted
     return bool(same and any(unit["running"] for unit in look["units"] if unit["name"] == "medley-ray"))
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,10 @@ class Membership:
     token: str
     image: Mapping[str, Any] | None = None
     """The image that its Ray runs out of instead."""
+    table: Mapping[str, str] = field(default_factory=dict)
+    """This host's variables of cluster.toml."""
+    nccl: str | None = None
+    """The user's own libnccl.so.2 here, in place of the engine environment's."""
 
     def engine_environment(self) -> EngineEnvironment:
         """Return what this host's Ray runs out of, which the engine must run out of too."""

@@ -1,19 +1,19 @@
 """Describe what this host brings into a cluster: tools, slots, memory, and what its Ray runs out of."""
 
 import socket
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from medley.cluster import membership, ray
 from medley.cluster.membership import Membership
 from medley.cluster.ray import Node
-from medley.command import AnnotatedCommand, Flag, Variable
+from medley.command import AnnotatedCommand, Flag, Variable, overridden
 from medley.engine.launch import ENGINES
 from medley.environment import container_image, engine_source, virtualenv
 from medley.environment.container_image import ContainerEnvironment
-from medley.environment.toolkit import of_toolkit
 from medley.environment.tools import Tools
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
@@ -36,6 +36,8 @@ class NodeSpec:
     engine: EngineName = "vllm"
     imaged: ContainerEnvironment | None = None
     """The image that it runs out of instead."""
+    table: Mapping[str, str] = field(default_factory=dict)
+    """This host's variables of cluster.toml."""
 
     @property
     def environment(self) -> Environment | ContainerEnvironment:
@@ -74,16 +76,17 @@ class NodeSpec:
 
     def _variables(self, wiring: HostNetwork) -> Iterator[Variable]:
         """Yield the variables of every Ray process on this host, besides Ray's own."""
-        yield from self.settings
-        yield from wiring.variables
+        ours = [*self.settings, *wiring.variables]
         if self.engine == "sglang":
             why = "ranks find each other at the address that Ray knows"
-            yield Variable("SGLANG_HOST_IP", wiring.end.address, why)
+            ours.append(Variable("SGLANG_HOST_IP", wiring.end.address, why))
+        yield from overridden(ours, self.table)
 
     @property
     def nccl(self) -> tuple[int, ...]:
         """The version of NCCL that connects its ranks."""
-        return self.environment.nccl or engine_source.nccl(self.engine)
+        own = self.tools.nccl
+        return own.version if own else self.environment.nccl or engine_source.nccl(self.engine)
 
     def terms(self) -> dict[str, Any]:
         return terms(self.environment)
@@ -104,8 +107,9 @@ class NodeSpec:
     def membership(self, role: str, head: str, end: Endpoint, token: Path) -> Membership:
         there = self.environment
         place = "" if isinstance(there, ContainerEnvironment) else str(there.path)
-        image = self.imaged.choice.table if self.imaged else None
-        return Membership(role, head, end.address, end.interface, place, str(token), image)
+        image, own = self.imaged.choice.table if self.imaged else None, self.tools.nccl
+        nccl = str(own.path) if own else None
+        return Membership(role, head, end.address, end.interface, place, str(token), image, self.table, nccl)
 
 
 def _blocking(start: AnnotatedCommand, why: str, *more: Flag) -> AnnotatedCommand:
@@ -149,8 +153,12 @@ def part(
     path: str,
     engine: EngineName = "vllm",
     imaged: ContainerEnvironment | None = None,
+    table: Mapping[str, str] = MappingProxyType({}),
 ) -> NodeSpec:
-    """Describe this host with these tools; `path` is the PATH that medley was started with."""
+    """Describe this host with these tools; `path` is the PATH that medley was started with.
+
+    `table` are its variables of cluster.toml.
+    """
     if kind.host.device != "cpu" and slots and slots > len(facts.gpus):
         raise Problem(
             f"this host cannot have {slots} slots",
@@ -162,7 +170,8 @@ def part(
         slots=slots or (1 if kind.host.device == "cpu" else len(facts.gpus)),
         threads=facts.cpu.threads,
         memory_bytes=facts.memory.total_bytes,
-        settings=tuple(of_toolkit(tools.settings, tools.programs, path)),
+        settings=tuple(tools.variables(path)),
         engine=engine,
         imaged=imaged,
+        table=table,
     )

@@ -13,6 +13,7 @@ from medley.cluster.membership import Membership
 from medley.command import Variable
 from medley.engine import variable
 from medley.engine.launch import ENGINES
+from medley.environment import own_nccl
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.kind import match_kind
@@ -95,7 +96,7 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) 
         busy={names[node["address"]]: node["slots"] - node["free"] for node in nodes},
         addresses={name: addresses[name] for name in order},
         measured=devices.read_measurements(),
-        nccl=found.engine_environment().nccl,
+        nccl=own_nccl.versions(Path(found.nccl))[0] if found.nccl else found.engine_environment().nccl,
     )
 
 

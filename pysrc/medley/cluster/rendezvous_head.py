@@ -26,8 +26,9 @@ from medley.progress import Progress
 ALIVE_EVERY_S = 2.0
 SILENT_LIMIT_S = 12.0
 _TELL_LIMIT_S = 60
-_PREPARE_LIMIT_S = 3600
-"""How long a host may take for its environment, which may have to be built."""
+_PREPARE_LIMIT_S = 24 * 3600
+"""How long a host that gives signs of life may take to build its environment and fetch the model."""
+_PREPARING_LOOK_S = 2.0
 _END_LIMIT_S = 25
 # What an engine says whose connection to another host's rank is gone.
 _ELSEWHERE = re.compile(
@@ -88,6 +89,8 @@ class Meeting:
         self._token, self._terms, self._watch = token, terms, watch
         self._ready: queue.Queue[JoinedHost] = queue.Queue()
         self.members: list[JoinedHost] = []
+        self._preparing: set[int] = set()
+        """Guests that build or fetch something before they are ready; they are waited for longer."""
         try:
             # Every address: the user may call this host by any; who has no token learns nothing.
             server = socket.create_server(("", port))
@@ -102,7 +105,11 @@ class Meeting:
 
     def wait(self, count: int, limit_s: float) -> Sequence[JoinedHost]:
         """Wait for so many hosts; returns them in the order in which they came."""
-        if not process.wait_until(lambda: self._admit(count), limit_s):
+        next_s = limit_s
+        while not process.wait_until(lambda: self._admit(count), next_s):
+            if self._preparing:
+                next_s = _PREPARING_LOOK_S
+                continue
             here = ", ".join(each.name for each in self.members) or "none"
             raise Problem(
                 f"{count} more hosts are needed, and {len(self.members)} came",
@@ -171,11 +178,14 @@ class Meeting:
             channel.send({"terms": self._terms})
             told = _told(channel, _TELL_LIMIT_S)
             _require(fits(told, _Introduction), "it says something else of itself than a host of ours does")
+            self._preparing.add(id(guest))
             _told(channel, _PREPARE_LIMIT_S)
             found = facts.facts(transcript.parse(told["facts"]))
         except (ChannelRefused, Closed, TimeoutError, ValueError, LookupError, Problem) as error:
             self._watch.note(f"{guest.address} did not join: {str(error).partition(chr(10))[0]}")
             return False
+        finally:
+            self._preparing.discard(id(guest))
         self._ready.put(JoinedHost(f"{told['host']} ({guest.address})", found, channel))
         return True
 

@@ -8,7 +8,7 @@ from medley.environment import driver
 from medley.environment.engine_source import needs_nccl, no_nccl
 from medley.host.driver_libraries import Seen
 from medley.host.health.access import Access, low_limits
-from medley.host.health.gpu import FOLDERS, Compilers, GpuStates
+from medley.host.health.gpu import FOLDERS, Compilers, GpuState, GpuStates
 from medley.host.kind import Kind
 
 _SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
@@ -18,6 +18,8 @@ _FIRST_CUDA = {"8.7": "11.4", "8.9": "11.8", "9.0": "11.8", "10.0": "12.8", "10.
     "12.1": "12.9",
 }
 """The first CUDA whose ptxas knows a capability: the table of releases in the PTX ISA."""
+_STUCK = 0.4
+"""Of a GB10's highest clock: 500 to 850 of 3003 MHz are published, 2400 is usual while it computes."""
 _TOOLKITS = "/usr/local/cuda/bin/ptxas"
 _BLACKWELL = "10.0"
 
@@ -40,6 +42,13 @@ def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
                 cause="somebody has set its clocks; 2200 MHz on a GB10 was seen to cost 15 to 35 %",
                 fix=f"sudo nvidia-smi -i {number} -rgc; sudo nvidia-smi -i {number} -rac",
             )
+        elif _is_stuck(host, gpu):
+            yield host.better(
+                f"GPU {number} computes at {gpu.mhz} of {gpu.most_mhz} MHz, and nothing holds it down",
+                cause="a DGX Spark's supply that has agreed on too little power over USB-C: no tool shows "
+                "it, and a reboot does not end it",
+                fix="sudo poweroff  # then take the supply out of the wall and out of the host for a minute",
+            )
         else:
             most = gpu.set_mhz or gpu.most_mhz or "?"
             yield host.ok(f"GPU {number}: {gpu.mhz or '?'} MHz now, {most} at most")
@@ -47,22 +56,41 @@ def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
         yield host.unknown("nvidia-smi tells nothing of its clocks")
 
 
+def _is_stuck(host: ExaminedHost, gpu: GpuState) -> bool:
+    named = any("GB10" in each.name for each in host.facts.gpus)
+    busy = any(not user.graphics for user in gpu.users) and "Idle" not in gpu.held
+    return bool(named and busy and gpu.mhz and gpu.most_mhz and gpu.mhz < _STUCK * gpu.most_mhz)
+
+
 @health_check("power", "a Jetson's power mode", lambda health: health.gpus)
 def power(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
     """Of a Jetson, which runs slower than it could unless it is told to."""
     if not host.facts.is_jetson:
         return
-    mode = states.power_mode
+    report = host.health.kernel
+    mode, fastest = states.power_mode, host.kind.host.power.fastest if host.kind else ()
     if mode is None:
         yield host.unknown("there is no nvpmodel to ask")
-    elif mode.startswith("MAXN"):
+    elif mode in fastest or mode.startswith("MAXN"):
         yield host.ok(f"{mode}, the fastest")
     else:
+        numbers = dict(report.power_modes) if report else {}
+        number = next((numbers[each] for each in fastest if each in numbers), None)
         yield host.better(
             f"its power mode is {mode}",
-            cause="it lowers the clocks of processor, GPU and memory; MAXN does not",
+            cause="it lowers the clocks of processor, GPU and memory; MAXN does not. Some modes need a "
+            "reboot, for which nvpmodel asks when it is typed",
             # Its number is 0 on AGX Orin and Thor, and another on smaller modules.
-            fix="grep POWER_MODEL /etc/nvpmodel.conf; sudo nvpmodel -m 0  # or MAXN's number there",
+            fix=host.mend("nvpmodel", "-m", number, root=True)
+            if number
+            else "grep POWER_MODEL /etc/nvpmodel.conf; sudo nvpmodel -m 0  # or MAXN's number there",
+        )
+    if report and report.pinned_clocks is False:
+        yield host.better(
+            "the clock of its GPU follows the load",
+            cause="it rises only after some work; jetson_clocks keeps it at the most of the power mode "
+            "until the next boot, for more heat and noise",
+            fix=host.mend("jetson_clocks", root=True),
         )
 
 

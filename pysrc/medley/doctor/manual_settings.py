@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from medley.doctor.checks import UNASKED, Case, Check, ExaminedHost, case_check
+from medley.engine.unread_variables import require_read
+from medley.environment import engine_source
+from medley.errors import Problem
 from medley.network.fabric.types import Endpoint
 
 _FILES = "in ~/.bashrc, ~/.profile or /etc/environment"
@@ -18,6 +21,7 @@ def variables(case: Case) -> Iterator[Check]:
             continue
         said = host.health.settings.variables
         found = [*_address(host, said), *_links(host, said), *_devices(host, said), *_of_cuda(host, said)]
+        found += _unread(case, host)
         if case.fabric and case.fabric.transport == "rdma" and (end := case.fabric.ends.get(name)):
             found += _against_rdma(host, said, end)
         yield from found or [host.ok(_fine(host, said))]
@@ -83,6 +87,18 @@ def _of_cuda(host: ExaminedHost, said: Mapping[str, str]) -> Iterator[Check]:
             cause="what an engine compiles while it runs has then no kernel for this GPU",
             fix=f"unset TORCH_CUDA_ARCH_LIST  # medley sets it for each kind of host; take it out {_FILES}",
         )
+
+
+def _unread(case: Case, host: ExaminedHost) -> Iterator[Check]:
+    """Of vLLM's: serve refuses those that the release in its lock ignores."""
+    settings, kind = host.health.settings, host.kind
+    if not (settings and settings.vllm_names and kind) or host.member.image or host.member.env:
+        return
+    locked = engine_source.locked().get(kind.host.environments.get(case.engine, ""), {})
+    try:
+        require_read(settings.vllm_names, case.engine, locked.get(case.engine))
+    except Problem as problem:
+        yield host.failed(problem)
 
 
 def _against_rdma(host: ExaminedHost, said: Mapping[str, str], end: Endpoint) -> Iterator[Check]:

@@ -112,6 +112,14 @@ def table_flags(engine: EngineName, plan: Plan, model: Model | None) -> Iterator
             yield Flag((name,), left.pop(0) if left and not left[0].startswith("-") else None, why)
 
 
+def table_variables(
+    engine: EngineName, model: Model | None, environ: Mapping[str, str]
+) -> Iterator[Variable]:
+    """The variables that the model's table in models/ has for this engine; the user's own values win."""
+    for name, value in (model.env.get(engine, {}) if model else {}).items():
+        yield users(Variable(name, value, "its table in models/ says so"), environ)
+
+
 def chosen(ours: Iterable[Flag], theirs: tuple[str, ...]) -> Iterator[Flag]:
     """Our flags, less those that the user gives in any spelling: what is typed wins."""
     given = {word.partition("=")[0] for word in theirs}
@@ -157,12 +165,12 @@ def variables(plan: Plan, host: HostTable, environ: Mapping[str, str], *, local:
     yield Variable("DO_NOT_TRACK", "1", "else the engine and what it brings report usage to their makers")
 
 
-def stays(names: Iterable[str], everywhere: Iterable[str] = ()) -> list[str]:
+def stays(names: Iterable[str], everywhere: Iterable[str] = (), local: Iterable[str] = ()) -> list[str]:
     """Those names of a driver's environment that no rank on another host may see.
 
-    `everywhere` are those of one host whose value is good on all of them this time.
+    `everywhere` are those of one host whose value is good on all of them this time, `local` the reverse.
     """
-    own = _OF_ONE_HOST - set(everywhere)
+    own = _OF_ONE_HOST.difference(everywhere).union(local)
     return sorted(name for name in names if name in own or not name.startswith(_FOR_ALL))
 
 
@@ -182,4 +190,5 @@ def write(started: AnnotatedCommand) -> None:
     command = started.command
     names = (*command.environment(os.environ), *command.secrets, *command.inherits)
     everywhere = (each.name for each in started.variables if each.everywhere)
-    storage.write(_file(), json.dumps(stays(names, everywhere), indent=0))
+    local = (each.name for each in started.variables if each.local)
+    storage.write(_file(), json.dumps(stays(names, everywhere, local), indent=0))

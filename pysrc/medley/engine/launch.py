@@ -5,12 +5,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from medley.command import AnnotatedCommand, Command, Variable, merged
-from medley.engine import Engine, Serving, chosen, guarded, sglang, variables, vllm
+from medley.command import AnnotatedCommand, Command, Variable, merged, overridden
+from medley.engine import Engine, Serving, chosen, guarded, sglang, table_variables, variables, vllm
 from medley.environment import container
 from medley.environment.container import Mount
 from medley.environment.container_image import RAY, ContainerEnvironment, role
-from medley.environment.toolkit import of_toolkit
 from medley.environment.tools import BARE, Tools
 from medley.errors import Problem
 from medley.model.extra_files import NOTHING, ModelExtras
@@ -76,13 +75,15 @@ def launch(
     engine, weights, serving = ENGINES[order.wanted.engine], order.weights, order.serving
     ours = merged(
         (
-            *of_toolkit(tools.settings, tools.programs, environ.get("PATH", "")),
+            *table_variables(order.wanted.engine, weights.model, environ),
+            *tools.variables(environ.get("PATH", "")),
             *variables(plan, host, environ, local=weights.local),
             *cluster,
             *engine.variables(serving, plan, host),
             *order.beside.variables(),
         )
     )
+    ours = overridden(ours, tools.table)
     told = (*engine.flags(serving, plan, host, weights.model), *order.beside.flags(engine.PROGRAM))
     made = AnnotatedCommand(
         engine.words(tools.binary, serving, plan), tuple(chosen(told, order.extra)), ours, order.extra

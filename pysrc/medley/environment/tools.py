@@ -1,14 +1,17 @@
 """Prepare an engine's programs for one launch: its environment, and the host's toolchain."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley import config
-from medley.environment import driver, interpreter, toolkit, virtualenv
+from medley.command import Variable
+from medley.environment import driver, interpreter, own_nccl, toolkit, virtualenv
 from medley.environment.engine_source import OWN_NCCL, needs_nccl, no_nccl
+from medley.environment.own_nccl import OwnNccl
 from medley.environment.patches import Preload
+from medley.environment.toolkit import of_toolkit
 from medley.errors import Problem
 from medley.host.driver_libraries import MORE as PRELOAD
 from medley.host.kind import Kind
@@ -25,6 +28,18 @@ class Tools:
     settings: Mapping[str, str] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     """More folders of programs, first to last."""
+    nccl: OwnNccl | None = None
+    """The user's own, in place of the environment's."""
+    preloads: bool = True
+    """The environment's Python loads what MEDLEY_PRELOAD names; another virtualenv's does not."""
+    table: Mapping[str, str] = field(default_factory=dict)
+    """This host's variables of cluster.toml."""
+
+    def variables(self, inherited: str) -> Iterator[Variable]:
+        """Yield what every process of the engine needs; `inherited` is the PATH before."""
+        yield from of_toolkit(self.settings, self.programs, inherited)
+        if self.nccl:
+            yield from self.nccl.variables(preloads=self.preloads)
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -41,14 +56,16 @@ def ready(
     *,
     engine: EngineName = "vllm",
     joins: bool = False,
+    nccl: str | None = None,
     dry_run: bool = False,
     watch: Progress = SILENT,
 ) -> Tools:
     """Return what `kind` is served with, built and realised where need be; `named` is the value of --env.
 
-    `joins`: its ranks talk to those of other hosts. `dry_run`: build nothing, and note what would be built.
+    `joins`: its ranks talk to those of other hosts. `nccl`: the user's own libnccl.so.2. `dry_run`: build
+    nothing, and note what would be built.
     """
-    own = _own(named, engine)
+    own, chosen = _own(named, engine), own_nccl.read(nccl, kind.host) if nccl else None
     chain = toolkit.find(kind.name, make=not dry_run, watch=watch)
     chain = toolkit.with_libcuda(chain, kind.host, make=not dry_run)
     if chain and chain.kind != kind.name and not dry_run:
@@ -61,7 +78,8 @@ def ready(
         name = environment(kind, named, engine)
         wanted = virtualenv.blueprint(name, chain, driver=kind.host.driver)
         binary, loader = wanted.path / "bin", wanted.interpreter.loader
-        if joins and needs_nccl(kind) and interpreter.is_hosts(loader) and not os.environ.get(OWN_NCCL):
+        brought = chosen or os.environ.get(OWN_NCCL)
+        if joins and needs_nccl(kind) and interpreter.is_hosts(loader) and not brought:
             raise no_nccl(kind)
         require_driver(kind, wanted.preload)
         if not dry_run:
@@ -70,14 +88,21 @@ def ready(
             watch.note(f"the engine environment would be built first: medley env build {name}")
     settings = dict(chain.variables) if chain else {}
     # Nix's NCCL is on Nix's libc, as the Python has to be that loads it.
-    if joins and needs_nccl(kind) and loader is not None and not interpreter.is_hosts(loader):
-        nccl = toolkit.nccl(kind.name, make=not dry_run, watch=watch)
-        if nccl:
-            # vLLM opens the first; torch is linked to NCCL by name, and takes the one loaded already.
-            settings |= {OWN_NCCL: str(nccl), PRELOAD: str(nccl)}
-        elif os.environ.get("MEDLEY_FLAKE"):
-            watch.note(f"Nix would compile nccl-{kind.name} first, and its variables would be added")
-    return Tools(binary, settings, chain.path if chain else ())
+    flake_can = loader is not None and not interpreter.is_hosts(loader)
+    if joins and needs_nccl(kind) and flake_can and chosen is None:
+        settings |= _flake_nccl(kind.name, make=not dry_run, watch=watch)
+    return Tools(binary, settings, chain.path if chain else (), chosen, own is None)
+
+
+def _flake_nccl(kind: str, *, make: bool, watch: Progress) -> dict[str, str]:
+    """Return the variables of the NCCL that the flake compiles for such a host."""
+    found = toolkit.nccl(kind, make=make, watch=watch)
+    if found is None:
+        if os.environ.get("MEDLEY_FLAKE"):
+            watch.note(f"Nix would compile nccl-{kind} first, and its variables would be added")
+        return {}
+    # vLLM opens the first; torch is linked to NCCL by name, and takes the one loaded already.
+    return {OWN_NCCL: str(found), PRELOAD: str(found)}
 
 
 def require_driver(kind: Kind, loads: Preload) -> None:

@@ -14,20 +14,29 @@ from typing import Any, Literal
 from medley.errors import Problem, in_words
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+_WEIGHTS = {".safetensors", ".bin", ".gguf", ".pt"}
 # The format's own limit; a longer one is no header.
 _LONGEST_BYTES = 100_000_000
 _AGAIN = "fetch that file again"
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
 # Parts beside the language model that an engine keeps with the embedding, on the first stage.
 _BESIDE = re.compile(r"(?:^|\.)(?:\w*vision\w*|visual|vit|\w*audio\w*|multi_modal_projector|mlp1|encoder)\.")
+# ChatGLM and Qianfan-OCR call their decoder so too.
+_DECODER = re.compile(r"^(?:transformer|language_model\.model)\.encoder\.layers\.")
 _DRAFT = re.compile(r"(?:^|\.)mtp\w*\.")
-_HEAD = re.compile(r"(?:^|\.)lm_head\.")
+# Speech that Qwen's Omni models make of their answers; both engines load the thinker only
+# (vllm/model_executor/models/qwen2_5_omni_thinker.py, sglang/srt/models/qwen3_omni_moe.py).
+_UNUSED = re.compile(r"^(?:talker|token2wav|code2wav)\.")
+# DeepSeek V4 and InternLM2 have it under these names at the top, ChatGLM as output_layer.
+_HEAD = re.compile(r"(?:^|\.)(?:lm_head|output_layer|embed_out)\.|^(?:language_model\.)?(?:head|output)\.")
+# Belongs to the router, which has no scale of its own.
+_ROUTER = re.compile(r"\.e_score_correction_bias$")
 # Scales and zero points take bytes and are no parameters.
 _SCALE = re.compile(
     r"(?:scales?|scale_inv|scale_2|_scale_\d|qzeros|g_idx|weight_shape|zero_point|absmax|quant_map)$"
 )
 _PACKED = re.compile(r"(?:weight|weight_packed|blocks|qweight|_proj)$")
-Part = Literal["layers", "first", "head", "draft"]
+Part = Literal["layers", "first", "head", "draft", "unused"]
 
 
 @dataclass(frozen=True)
@@ -117,14 +126,31 @@ class Checkpoint:
     where: str
     config: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
+    index: Mapping[str, Any] | None = None
+    """model.safetensors.index.json, or empty, in the place of headers: then bytes are estimated."""
+
+
+def read_config(folder: Path) -> Checkpoint:
+    """Read config.json and the index, if it is there, of a folder without weights."""
+    index = table(folder / INDEX) if (folder / INDEX).is_file() else {}
+    return Checkpoint(str(folder), table(folder / CONFIG), {}, index)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
+    """Read config.json and all headers of a folder; without any weights, what there is instead of headers."""
+    if not has_weights(folder):
+        return read_config(folder)
     config = table(folder / CONFIG)
     tensors: dict[str, Tensor] = {}
     for path in _files(folder):
         tensors |= read_tensors(path)
     return Checkpoint(str(folder), config, tensors)
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether any file of it holds weights, in whatever form."""
+    with readable(folder):
+        return any(path.suffix in _WEIGHTS for path in folder.iterdir())
 
 
 def _files(folder: Path) -> list[Path]:
@@ -195,30 +221,43 @@ class Stored:
     head: Amount = field(default_factory=Amount)
     draft: Amount = field(default_factory=Amount)
     """Layers that guess further tokens (MTP), loaded only where they are used."""
+    unused: Amount = field(default_factory=Amount)
+    """Parts of the checkpoint that no engine loads."""
     seen: set[int] = field(default_factory=set)
 
 
-def stored(tensors: Mapping[str, Tensor], layers: int, bits: int) -> Stored:
+def stored(tensors: Mapping[str, Tensor], layers: int, bits: int, experts: int | None = None) -> Stored:
     """Add up the tensors of a model of so many layers; `bits` is what one packed weight takes."""
     found = Stored()
     for name, tensor in tensors.items():
-        part, layer = _part(name, layers)
+        part, layer = part_of(name, layers)
         if part == "layers":
             found.seen.add(layer)
         amount: Amount = getattr(found, part)
         count = parameters(name, tensor, bits)
         amount.size_bytes += tensor.size_bytes
         amount.parameters += count
-        if "experts" in name.split("."):
+        if _routed(name, tensor, experts):
             amount.expert_bytes += tensor.size_bytes
             amount.expert_parameters += count
     return found
 
 
-def _part(name: str, layers: int) -> tuple[Part, int]:
+def _routed(name: str, tensor: Tensor, experts: int | None) -> bool:
+    """Whether it belongs to routed experts: by its name, or because it is a stack of one matrix for each."""
+    match tensor.shape:
+        case (int(count), int(rows), _) if count == experts and rows > 1:  # a convolution has one row
+            return True
+        case _:
+            return "experts" in name.split(".") and not _ROUTER.search(name)
+
+
+def part_of(name: str, layers: int) -> tuple[Part, int]:
+    if _UNUSED.search(name):
+        return "unused", 0
     if _DRAFT.search(name):
         return "draft", 0
-    if _BESIDE.search(name):
+    if _BESIDE.search(name) and not _DECODER.search(name):
         return "first", 0
     numbered = _LAYER.search(name)
     if numbered is not None:

@@ -1,7 +1,6 @@
-"""Read the fields of config.json under every name models use; count kinds of layers."""
+"""Read the fields of config.json under every name models use; find the kind of each layer."""
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,25 +10,34 @@ _T = TypeVar("_T")
 
 # More than any real one, and small enough that products of a few stay sensible.
 _LARGEST = 2**40
-CONTEXT = ("max_position_embeddings", "max_sequence_length", "seq_length", "n_positions")
-_FULL = {"full_attention", "attention", "global", "global_attention", "deepseek_sparse_attention"}
-_WINDOWED = {"sliding_attention", "chunked_attention", "local", "local_attention"}
-_RECURRENT = {"linear_attention", "mamba"}
-# Nemotron-H counts a bare feed-forward as a layer.
-_NEITHER = {"moe", "mlp", "-"}
-# Where these stand and no list of kinds, layers differ in a way that medley does not know.
-_OTHERWISE = (
-    "block_configs",
-    "hybrid_layer_pattern",
-    "linear_attn_config",
-    "compress_ratios",
-    "attn_layer_period",
-    "attn_layer_indices",
+HIDDEN = ("hidden_size", "n_embd", "d_model")
+CONTEXT = (
+    "max_position_embeddings",
+    "max_sequence_length",
+    "seq_length",
+    "n_positions",
+    "max_seq_len",
+    "model_max_length",
 )
+# vLLM's where config.json has none of these, as of Mamba and BLOOM (0.32, config/model.py,
+# _get_and_verify_max_len).
+_ASSUMED_CONTEXT = 2048
+EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+FULL = {"full_attention", "attention", "global", "global_attention", "deepseek_sparse_attention"}
+WINDOWED = {"sliding_attention", "chunked_attention", "local", "local_attention"}
+RECURRENT = {"linear_attention", "mamba", "conv"}
+PARALLEL = {"hybrid"}
+"""Attention and a recurrent state in one layer."""
+# Nemotron-H counts a bare feed-forward as a layer.
+NEITHER = {"moe", "mlp", "-"}
+# Where these stand and no list of kinds, layers differ in a way that medley does not know.
+_OTHERWISE = ("block_configs", "hybrid_layer_pattern", "compress_ratios")
 _LETTERS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
+# Their config.json lists no kinds.
+_ALL_ALIKE = {"mamba": "mamba", "mamba2": "mamba", "falcon_mamba": "mamba", "falcon_h1": "hybrid"}
 # Of its layers every fourth attends to everything, where its config.json does not say so.
 _LLAMA_4 = 4
-_KERNEL_BYTES, _STATE_BYTES = 2, 4
+_TIED = "tie_word_embeddings"
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,12 @@ class Fields:
                 return tuple(value)
         return None
 
+    def numbers(self, name: str) -> tuple[int, ...]:
+        value = self._typed(name, list, "no list of numbers") or []
+        if not all(isinstance(number, int) for number in value):
+            raise self.problem(name, f"it is {_shown(value)}, and no list of numbers")
+        return tuple(value)
+
     def inner(self, name: str) -> "Fields | None":
         value = self._typed(name, dict, "no table")
         return None if value is None else Fields(value, f"{self.where}: {name}")
@@ -97,10 +111,21 @@ def of_text(config: Mapping[str, Any], where: str) -> Fields:
     for name in ("text_config", "llm_config", "language_config"):
         inner = top.inner(name)
         if inner is not None:
-            # What stands at the top holds for the part too, unless the part says otherwise.
-            return Fields({**config, **inner.table}, inner.where)
+            # What stands at the top holds for the part too, unless the part says otherwise. Whether the head
+            # is the embedding is said at the top, where transformers 5 and vLLM look first.
+            tied = {_TIED: config[_TIED]} if config.get(_TIED) is not None else {}
+            return Fields({**config, **inner.table, **tied}, inner.where)
     thinker = top.inner("thinker_config")
-    return of_text(thinker.table, thinker.where) if thinker else top
+    if thinker:
+        return of_text(thinker.table, thinker.where)
+    # DBRX keeps what shapes its layers in two tables.
+    parts = [part.table for part in map(top.inner, ("attn_config", "ffn_config")) if part]
+    return Fields({key: value for part in (*parts, config) for key, value in part.items()}, where)
+
+
+def context_length(fields: Fields) -> int:
+    """Tokens of the longest sequence that the model was made for."""
+    return fields.optional(*CONTEXT) or _ASSUMED_CONTEXT
 
 
 def _shown(value: object) -> str:
@@ -108,45 +133,35 @@ def _shown(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "…"  # noqa: PLR2004 - a line's worth
 
 
-@dataclass(frozen=True)
-class LayerKinds:
-    """How many layers there are of each kind that keeps something for a sequence."""
-
-    full: int
-    windowed: int = 0
-    window: int | None = None
-    state_bytes: int = 0
-
-
 def layer_count(fields: Fields) -> int:
     """The number, or the length of the list of kinds."""
     listed = fields.words("layers_block_type") or fields.word("hybrid_override_pattern")
-    names = ("num_hidden_layers", "n_layer", "num_layers")
+    # HRM runs its two stacks in turn and counts each turn in num_hidden_layers.
+    stack = fields.optional("num_layers_per_stack")
+    if stack is not None:
+        return stack
+    names = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
     return len(listed) if listed and fields.optional(*names) is None else fields.whole(*names)
 
 
-def layer_kinds(fields: Fields, layers: int) -> LayerKinds:
-    counts = Counter(_kinds(fields, layers))
-    unknown = set(counts) - _FULL - _WINDOWED - _RECURRENT - _NEITHER
+def layer_kinds(fields: Fields, layers: int) -> tuple[str, ...]:
+    """Each layer's kind, from the list, the pattern or the interval that models write."""
+    kinds = _listed(fields, layers) or _regular(fields, layers)
+    unknown = set(kinds) - FULL - WINDOWED - RECURRENT - PARALLEL - NEITHER
     if unknown:
         raise fields.problem("layer_types", f"medley does not know layers of the kind {min(unknown)!r}")
-    full, windowed = (sum(counts[kind] for kind in kinds) for kinds in (_FULL, _WINDOWED))
-    window = _window(fields) if windowed else None
-    if windowed and (window is None or window >= fields.whole(*CONTEXT)):
-        full, windowed, window = full + windowed, 0, None
-    state = sum(counts[kind] * _state_bytes(fields, kind) for kind in _RECURRENT if counts[kind])
-    return LayerKinds(full, windowed, window, state)
+    if window(fields) is None:
+        # A window that is switched off.
+        return tuple("full_attention" if kind in WINDOWED else kind for kind in kinds)
+    return kinds
 
 
-def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:
-    """Each layer's kind, from the list, the pattern or the interval that models write."""
+def _listed(fields: Fields, layers: int) -> tuple[str, ...] | None:
     kinds = fields.words("layer_types", "layers_block_type")
     pattern = fields.word("hybrid_override_pattern")
     if kinds is None and pattern is not None:
         kinds = tuple(_LETTERS.get(letter, letter) for letter in pattern)
-    if kinds is None:
-        return _regular(fields, layers)
-    if len(kinds) != layers:
+    if kinds is not None and len(kinds) != layers:
         name = "hybrid_override_pattern" if pattern is not None else "layer_types"
         raise fields.problem(name, f"it names {len(kinds)} layers of {layers}")
     return kinds
@@ -156,10 +171,10 @@ def _regular(fields: Fields, layers: int) -> tuple[str, ...]:
     odd = next((name for name in _OTHERWISE if fields.table.get(name)), None)
     if odd is not None:
         raise fields.problem(odd, "its layers differ in a way that medley does not know")
-    interval = fields.optional("full_attention_interval")
-    if interval is not None and fields.optional("linear_num_value_heads") is not None:
-        return _every(interval, "full_attention", "linear_attention", layers)
-    if _window(fields) is None:
+    recurrent = _with_recurrent(fields, layers)
+    if recurrent is not None:
+        return recurrent
+    if window(fields) is None:
         return ("full_attention",) * layers
     interval = fields.optional("sliding_window_pattern", "_sliding_window_pattern", "no_rope_layer_interval")
     if interval is None and fields.optional("attention_chunk_size") is not None:
@@ -169,32 +184,35 @@ def _regular(fields: Fields, layers: int) -> tuple[str, ...]:
     return ("sliding_attention",) * layers
 
 
+def _with_recurrent(fields: Fields, layers: int) -> tuple[str, ...] | None:
+    """Layers of a model of which some or all recur; None for a model of attention alone."""
+    all_alike = _ALL_ALIKE.get(fields.word("model_type") or "")
+    interval, period = fields.optional("full_attention_interval"), fields.optional("attn_layer_period")
+    delta = fields.inner("linear_attn_config")
+    if all_alike:
+        return (all_alike,) * layers
+    if interval is not None and fields.optional("linear_num_value_heads") is not None:
+        return _every(interval, "full_attention", "linear_attention", layers)
+    if period is not None:
+        offset = fields.optional("attn_layer_offset", least=0) or 0
+        return tuple("attention" if number % period == offset else "mamba" for number in range(layers))
+    if delta is not None:
+        return _among(delta.numbers("full_attn_layers"), "linear_attention", layers, first=1)
+    full = fields.numbers("attn_layer_indices")
+    return _among(full, "mamba", layers) if full else None
+
+
+def _among(full: Sequence[int], others: str, layers: int, first: int = 0) -> tuple[str, ...]:
+    numbers = range(first, first + layers)
+    return tuple("full_attention" if number in full else others for number in numbers)
+
+
 def _every(interval: int, one: str, others: str, layers: int) -> tuple[str, ...]:
     return tuple(one if (layer + 1) % interval == 0 else others for layer in range(layers))
 
 
-def _window(fields: Fields) -> int | None:
+def window(fields: Fields) -> int | None:
+    """Tokens that windowed layers keep; None where there are none or the window is switched off."""
     if fields.flag("use_sliding_window") is False:
         return None
     return fields.optional("sliding_window", "attention_chunk_size", least=1)
-
-
-def _state_bytes(fields: Fields, kind: str) -> int:
-    """What one layer keeps: the last inputs of its convolution in 16 bits, and its state.
-
-    The state is in 32 bits unless the model says otherwise, as the engines keep it.
-    """
-    if kind == "linear_attention":
-        heads, size = fields.whole("linear_num_value_heads"), fields.whole("linear_value_head_dim")
-        groups, state = fields.whole("linear_num_key_heads"), fields.whole("linear_key_head_dim")
-        kernel = fields.whole("linear_conv_kernel_dim")
-    else:
-        heads = fields.whole("mamba_num_heads", "mamba_n_heads")
-        size = fields.whole("mamba_head_dim", "mamba_d_head")
-        state = fields.whole("ssm_state_size", "mamba_d_state")
-        groups = fields.whole("n_groups", "mamba_n_groups")
-        kernel = fields.whole("conv_kernel", "mamba_d_conv")
-    dtype = fields.word("mamba_ssm_cache_dtype") or fields.word("mamba_ssm_dtype")
-    each = 2 if dtype in {"float16", "bfloat16"} else _STATE_BYTES
-    wide = heads * size + 2 * groups * state
-    return wide * (kernel - 1) * _KERNEL_BYTES + heads * size * state * each

@@ -1,27 +1,19 @@
 """Ask the Hugging Face hub for a model; find it in the hub's cache."""
 
-import contextlib
 import logging
 import os
-from concurrent.futures import ThreadPoolExecutor
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from medley import json_shape
 from medley.errors import Problem, in_words
-from medley.model.checkpoint import (
-    CONFIG,
-    INDEX,
-    SINGLE,
-    Checkpoint,
-    Tensor,
-    parsed,
-    read_checkpoint,
-    table,
-    weight_files,
-)
+from medley.model.checkpoint import CONFIG, INDEX, SINGLE, has_weights, table, weight_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,18 +25,33 @@ _T = TypeVar("_T")
 LIMIT_S = 8
 # Of all questions together: a model of 160 files is 160 small answers.
 _ALL_S = 45
-_AT_ONCE = 8
-# The same weights in other forms, which no engine of ours reads beside safetensors.
-_NOT_NEEDED = ["*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*", "metal/*"]
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True)
+class About:
+    """The hub's own account of a repository, as far as it gives one."""
+
+    commit: str | None
+    """Of `main`."""
+    license: str | None
+
+
+class Unreachable(Problem):
+    """The hub cannot be asked, or does not answer; it did not refuse the repository."""
 
 
 def require(repository: str) -> None:
-    """Raise a Problem unless the repository is in the hub's cache here, or the hub says that it has it.
+    """Raise a Problem unless the repository is in the hub's cache here, or the hub says that it has it."""
+    if not snapshots(repository):
+        about(repository)
+
+
+def about(repository: str) -> About:
+    """Ask the hub for its commit; Unreachable without an answer, another Problem where it refuses.
 
     Honours the hub's own variables: HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE.
     """
-    if snapshots(repository):
-        return
     refuse_offline(repository)
     # A fifth of the time that a plan takes, for what most plans never ask.
     from httpx import HTTPError  # noqa: PLC0415 - see above
@@ -53,22 +60,23 @@ def require(repository: str) -> None:
 
     url = f"{endpoint()}/api/models/{repository}"
     try:
-        with http_client.download(url, limit_s=LIMIT_S, headers=headers()) as answer:
-            status = answer.status_code
+        answer = http_client.ask("GET", url, limit_s=LIMIT_S, headers=headers(), redirects=True)
     except HTTPError as error:
-        raise _unreachable(repository, in_words(error)) from error
-    if status != HTTPStatus.OK:
-        raise _refused(repository, status)
+        raise unreachable(repository, in_words(error)) from error
+    if answer.status != HTTPStatus.OK:
+        raise _refused(repository, answer.status)
+    return _about(json_shape.table(answer.text) or {})
 
 
-def checkpoint(repository: str) -> Checkpoint:
-    """Read the tensors: from the cache if the weights are there, else from a few answers of the hub."""
-    folder = snapshot(repository)
-    if folder is not None:
-        return read_checkpoint(folder)
-    # Says at once what the library says after half a minute of trying again.
-    require(repository)
-    return answered(repository, lambda api: _checkpoint(api, repository))
+def _about(told: Mapping[str, Any]) -> About:
+    card = told.get("cardData")
+    card = card if isinstance(card, dict) else {}
+    named = card.get("license_name") if card.get("license") == "other" else card.get("license")
+    commit = told.get("sha")
+    return About(
+        commit if isinstance(commit, str) and _COMMIT.fullmatch(commit) else None,
+        named if isinstance(named, str) else None,
+    )
 
 
 def answered(repository: str, question: "Callable[[HfApi], _T]") -> _T:
@@ -79,29 +87,10 @@ def answered(repository: str, question: "Callable[[HfApi], _T]") -> _T:
     try:
         answer = answers.get(timeout=_ALL_S)
     except Empty:
-        raise _unreachable(repository, f"no answer in {_ALL_S} s") from None
+        raise unreachable(repository, f"no answer in {_ALL_S} s") from None
     if isinstance(answer, Problem):
         raise answer
     return answer
-
-
-def _checkpoint(api: "HfApi", repository: str) -> Checkpoint:
-    """The headers of its files come by a range request each."""
-    from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415 - as in _asked
-
-    config = parsed(file(api, repository, CONFIG), f"{repository}/{CONFIG}")
-    names: tuple[str, ...] = (SINGLE,)
-    with contextlib.suppress(EntryNotFoundError):
-        index = file(api, repository, INDEX)
-        names = weight_files(parsed(index, f"{repository}/{INDEX}"), f"{repository}/{INDEX}")
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        headers = list(pool.map(lambda name: api.parse_safetensors_file_metadata(repository, name), names))
-    found = {
-        name: Tensor(info.dtype, tuple(info.shape), info.data_offsets[1] - info.data_offsets[0])
-        for header in headers
-        for name, info in header.tensors.items()
-    }
-    return Checkpoint(repository, config, found)
 
 
 def _asked(repository: str, question: "Callable[[HfApi], _T]") -> _T | Problem:
@@ -130,20 +119,7 @@ def _asked(repository: str, question: "Callable[[HfApi], _T]") -> _T | Problem:
         what = f"the weights of {repository} are not safetensors"
         return Problem(what, cause=str(error), fix="name another repository")
     except (errors.HTTPError, OSError, ValueError) as error:  # type: ignore[attr-defined]
-        return _unreachable(repository, type(error).__name__)
-
-
-def download(repository: str) -> Path:
-    """Fetch its weights, tables and code into the hub's cache; files that are there already are kept."""
-    from huggingface_hub import snapshot_download  # noqa: PLC0415 - half a second, and seldom needed
-
-    try:
-        found = snapshot_download(
-            repository, cache_dir=cache(), endpoint=endpoint(), ignore_patterns=_NOT_NEEDED
-        )
-    except Exception as error:
-        raise _unreachable(repository, f"{type(error).__name__}: {in_words(error)[:200]}") from error
-    return Path(found)
+        return unreachable(repository, type(error).__name__)
 
 
 def file(api: "HfApi", repository: str, name: str, commit: str | None = None) -> bytes:
@@ -159,13 +135,21 @@ def snapshot(repository: str) -> Path | None:
 
 def snapshots(repository: str) -> list[Path]:
     """The folders of all that have weights, newest first; each is named by its commit."""
+    return [each for each in _newest(repository) if whole(each)]
+
+
+def configured(repository: str) -> Path | None:
+    """The newest snapshot in the hub's cache that has config.json, with or without weights."""
+    return next((each for each in _newest(repository) if (each / CONFIG).is_file()), None)
+
+
+def _newest(repository: str) -> list[Path]:
     folder = cache() / f"models--{repository.replace('/', '--')}" / "snapshots"
-    found = (each for each in folder.glob("*/") if _whole(each))
-    return sorted(found, key=lambda each: each.stat().st_mtime, reverse=True)
+    return sorted(folder.glob("*/"), key=lambda each: each.stat().st_mtime, reverse=True)
 
 
-def _whole(folder: Path) -> bool:
-    """Not the few small files alone that `checkpoint` or a broken download leaves there."""
+def whole(folder: Path) -> bool:
+    """Not the few small files alone that a look at a repository or a broken download leaves there."""
     if not (folder / CONFIG).is_file():
         return False
     if (folder / INDEX).is_file():
@@ -174,7 +158,7 @@ def _whole(folder: Path) -> bool:
         except Problem:
             return False
         return all((folder / name).is_file() for name in names)
-    return any(path.suffix in {".safetensors", ".bin", ".gguf", ".pt"} for path in folder.iterdir())
+    return has_weights(folder)
 
 
 def cache() -> Path:
@@ -184,7 +168,7 @@ def cache() -> Path:
 
 
 def endpoint() -> str:
-    return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
 def headers() -> dict[str, str]:
@@ -198,15 +182,15 @@ def offline() -> bool:
 
 def refuse_offline(repository: str) -> None:
     if offline():
-        raise Problem(
+        raise Unreachable(
             f"{repository} is not on this host",
             cause=f"HF_HUB_OFFLINE is set, and {cache()} does not hold it",
             fix="unset HF_HUB_OFFLINE, or name a folder that holds the model",
         )
 
 
-def _unreachable(repository: str, error: str) -> Problem:
-    return Problem(
+def unreachable(repository: str, error: str) -> Unreachable:
+    return Unreachable(
         f"{repository} cannot be fetched",
         cause=f"the hub at {endpoint()} does not answer ({error}), and {cache()} does not hold the model",
         fix="check the network, or name a folder that holds the model: medley serve /path/to/model",
@@ -221,7 +205,7 @@ def _refused(repository: str, status: int) -> Problem:
             cause=f"{endpoint()} answered {status}",
             fix="check the name; for a gated model accept its terms on the hub, then: export HF_TOKEN=…",
         )
-    return Problem(
+    return Unreachable(
         f"the hub cannot say whether it has {repository}",
         cause=f"{endpoint()} answered {status}",
         fix="try again in a minute, or name a folder that holds the model",

@@ -10,6 +10,7 @@ from pathlib import Path
 from medley.command import renamed
 from medley.errors import Problem
 from medley.model import demo, hub
+from medley.model.checkpoint import has_weights
 from medley.schema import Model
 
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -69,6 +70,16 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
     )
 
 
+def require_repository(word: str) -> None:
+    """Raise a Problem for a word that is not ORG/NAME."""
+    if not _REPOSITORY.fullmatch(word):
+        raise Problem(
+            f"{word!r} is not a repository of the hub",
+            cause="it has the form ORG/NAME",
+            fix="medley models add Qwen/Qwen3-14B",
+        )
+
+
 def _table_name(word: str, models: Mapping[str, Model]) -> str:
     """The name of the table that `word` names in other letters or by an alias; else `word` itself."""
     if word in models or "/" in word or Path(word).exists():
@@ -92,3 +103,9 @@ def ready(found: Weights) -> None:
         demo.make(found.model.made, Path(found.target))
     elif not found.local:
         hub.require(found.target)
+    elif not has_weights(Path(found.target)):
+        raise Problem(
+            f"{found.target} holds no weights",
+            cause="it has config.json, which is enough for a plan, and no *.safetensors",
+            fix=f"medley plan {shlex.quote(found.target)}  # or put the weights beside it",
+        )

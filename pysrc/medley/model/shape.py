@@ -2,23 +2,34 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from medley.model import checkpoint, demo, hub
+from medley.model import checkpoint, demo, hub_checkpoint
 from medley.model.checkpoint import Checkpoint, Stored, Tensor, stored
-from medley.model.config_fields import CONTEXT, Fields, layer_count, layer_kinds, of_text
+from medley.model.config_fields import EXPERTS, HIDDEN, Fields, context_length, layer_count, of_text
+from medley.model.estimate import estimated
+from medley.model.kv_cache import cache_fields
 from medley.model.resolve import Weights
+from medley.progress import SILENT, Progress
 from medley.schema import Made, Shape
 
 Format = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
 _METHODS: Mapping[str, Format] = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "awq": "awq"}
 _DTYPES: Mapping[str, Format] = {"U8": "nvfp4", "F8_E4M3": "fp8", "I8": "int8"}
-_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
-_CHOSEN = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k")
+_CHOSEN = (
+    "num_experts_per_tok",
+    "experts_per_token",
+    "num_experts_per_token",
+    "moe_topk",
+    "moe_k",
+    "moe_top_k",
+    "top_k_experts",
+)
 _ALGORITHMS: Mapping[str, Format] = {
     "NVFP4": "nvfp4",
     "FP8": "fp8",
@@ -46,15 +57,20 @@ _GRAIN = 32
 _CLOSE = 0.01
 
 
-def shape(weights: Weights) -> Shape:
+def shape(weights: Weights, watch: Progress = SILENT) -> Shape:
     """Find the model's shape, its weights neither fetched nor read; a Problem if it cannot be had."""
     if weights.model and weights.model.shape:
         return weights.model.shape
     if weights.model and weights.model.made:
         return of_made(weights.model.made)
     if weights.local:
-        return shape_of_config(checkpoint.read_checkpoint(Path(weights.target)))
-    return shape_of_config(hub.checkpoint(weights.target))
+        found = checkpoint.read_checkpoint(Path(weights.target))
+    else:
+        found = hub_checkpoint.checkpoint(weights.target, watch)
+    if found.index is not None:
+        total = "the index has their total" if found.index else "there is no index with their total either"
+        watch.note(f"{found.where} holds no weights: their bytes are estimated from config.json; {total}")
+    return shape_of_config(found)
 
 
 def of_made(made: Made) -> Shape:
@@ -67,16 +83,19 @@ def shape_of_config(found: Checkpoint) -> Shape:
     """Compute the shape; a Problem names the entry of config.json that does not tell."""
     fields = of_text(found.config, found.where)
     layers = layer_count(fields)
+    if found.index is not None:
+        each = BYTES[_format(fields) or "bf16"]
+        found = replace(found, tensors=estimated(fields, found.index, each))
     sizes = Counter[str]()
     for tensor in found.tensors.values():
         sizes[tensor.dtype] += tensor.size_bytes
     # Some repositories say the format in no config.json: it is the one that most bytes have.
     most = max(sizes, key=lambda dtype: sizes[dtype], default="BF16")
     weights = _format(fields) or _DTYPES.get(most, "bf16")
-    held = stored(found.tensors, layers, 8 if weights in {"int8", "fp8"} else 4)
+    count = fields.optional(*EXPERTS, least=0)
+    held = stored(found.tensors, layers, 8 if weights in {"int8", "fp8"} else 4, count)
     _require_all(fields, held, layers)
-    known = _heads(fields) | _experts(fields, held, layers)
-    kinds = layer_kinds(fields, layers)
+    known = cache_fields(fields, layers) | _experts(fields, held, layers)
     tied = fields.flag("tie_word_embeddings") or held.head.size_bytes == 0
     head = 0 if tied else held.head.size_bytes
     try:
@@ -84,13 +103,9 @@ def shape_of_config(found: Checkpoint) -> Shape:
             known
             | {
                 "layers": layers,
-                "attention_layers": kinds.full if kinds.full != layers else None,
-                "windowed_layers": kinds.windowed,
-                "window": kinds.window,
-                "state_bytes": kinds.state_bytes,
-                "hidden": fields.whole("hidden_size", "n_embd"),
+                "hidden": fields.whole(*HIDDEN),
                 "vocabulary": fields.whole("vocab_size"),
-                "context": fields.whole(*CONTEXT),
+                "context": context_length(fields),
                 "layer_bytes": held.layers.size_bytes // layers,
                 "embedding_bytes": held.first.size_bytes,
                 "head_bytes": head,
@@ -114,29 +129,14 @@ def _require_all(fields: Fields, held: Stored, layers: int) -> None:
         raise fields.problem("vocab_size", "no tensor is an embedding")
 
 
-def _heads(fields: Fields) -> dict[str, int]:
-    heads = fields.whole("num_attention_heads", "n_head")
-    latent = fields.optional("kv_lora_rank")
-    if latent is not None:
-        # All heads share one compressed key and value, which tensor parallelism cannot split.
-        rope = fields.whole("qk_rope_head_dim", least=0)
-        head = fields.whole("qk_nope_head_dim") + rope
-        # Sparse attention keeps 8 bits of each index entry of a token, and a scale for 128 of them.
-        index = fields.optional("index_head_dim") or 0
-        kept = 2 * (latent + rope) + index + index // 128 * 4
-        return {"heads": heads, "kv_heads": 1, "head_dim": head, "kv_bytes_per_token": kept}
-    head = fields.optional("head_dim") or fields.whole("hidden_size", "n_embd") // heads
-    return {"heads": heads, "kv_heads": fields.optional("num_key_value_heads") or heads, "head_dim": head}
-
-
 def _experts(fields: Fields, held: Stored, layers: int) -> dict[str, int]:
     """Means over all layers, also where some have no experts, so that sums over layers come out right."""
-    count = fields.optional(*_EXPERTS, least=0) or 0
+    count = fields.optional(*EXPERTS, least=0) or 0
     every = held.layers
     total = every.parameters + held.first.parameters + held.head.parameters
     if every.expert_bytes == 0 or count == 0:
         if every.expert_bytes:
-            raise fields.problem(_EXPERTS[0], "it is missing, and the weights hold experts")
+            raise fields.problem(EXPERTS[0], "it is missing, and the weights hold experts")
         size = every.size_bytes // layers
         return {"parameters": total, "active_parameters": total, "active_layer_bytes": size}
     chosen = fields.whole(*_CHOSEN)

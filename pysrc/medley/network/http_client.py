@@ -86,9 +86,12 @@ def ask(
     body: object = None,
     headers: Mapping[str, str] | None = None,
     connect_s: float = _CONNECT_S,
+    redirects: bool = False,
 ) -> Response:
     """A request, and the whole answer; raises httpx.HTTPError, or a Problem where it is too long."""
-    with _answering(method, url, limit_s, body=body, headers=headers, connect_s=connect_s) as answer:
+    with _answering(
+        method, url, limit_s, body=body, headers=headers, connect_s=connect_s, redirects=redirects
+    ) as answer:
         found = bytearray()
         for chunk in answer.iter_bytes():
             found += chunk

@@ -158,8 +158,14 @@ LinkOf = Callable[[str, str], HostLink | str | None]
 """The link between two hosts; None where they cannot talk, or what else separates them, in words."""
 
 
-def group_links(link_of: LinkOf) -> Callable[[Iterable[str]], HostLink | str | None]:
-    """Find the slowest link in a group of hosts, or why two of them have none; None for one host."""
+GroupLink = Callable[[frozenset[str]], HostLink | str]
+"""What carries between all of three hosts or more: less than each two have, where cables are no ring."""
+
+
+def group_links(
+    link_of: LinkOf, of_group: GroupLink | None = None
+) -> Callable[[Iterable[str]], HostLink | str | None]:
+    """Find the slowest link in a group of hosts, or why they have none; None for one host."""
     link_of = cache(link_of)
 
     @cache
@@ -170,7 +176,12 @@ def group_links(link_of: LinkOf) -> Callable[[Iterable[str]], HostLink | str | N
             if not isinstance(link, HostLink):
                 return f"{one} and {other} {link or 'have no link'}"
             found = slower(found, link)
-        return found
+        if found is None or of_group is None or len(names) == 2:  # noqa: PLR2004 - a pair, looked at already
+            return found
+        whole = of_group(names)
+        if isinstance(whole, str):
+            return whole
+        return found if whole.rdma == found.rdma else slower(found, whole)
 
     return lambda hosts: slowest(frozenset(hosts))
 

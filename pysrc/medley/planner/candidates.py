@@ -8,6 +8,7 @@ from typing import NamedTuple
 from medley.planner import (
     FAST_MBIT,
     Device,
+    GroupLink,
     HostLink,
     Layout,
     LinkOf,
@@ -63,6 +64,7 @@ class Request:
     """The host where the engine starts: its stage is the first."""
     refusal: Callable[[Layout], str | None] = lambda _: None
     """Why a layout is not what was asked for."""
+    of_group: GroupLink | None = None
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class Uncut(NamedTuple):
 
 def candidates(request: Request) -> Candidates:
     """List layouts, the fastest hosts first, each cut once; neither memory nor speed counts yet."""
-    between = group_links(request.link_of)
+    between = group_links(request.link_of, request.of_group)
     forced = () if request.sizes == FREE else _forced(request)
     made = dict.fromkeys(
         each if isinstance(each, Rejected) else _cut(request.work, between, each)

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from medley.network.fabric.cabling import Cabling
 from medley.planner import Device, Goal, Layout, Load, fast, hosts_of, named, pipelines, speed_and_transport
 from medley.planner import devices_of as ranks_of
 from medley.planner import sizes as sizes_of
@@ -33,6 +34,8 @@ class Choice:
     rejected: tuple[Rejected, ...]
     warnings: tuple[str, ...] = ()
     """What is unwise about the sizes that were forced, and their price."""
+    cabling: Cabling = field(default_factory=Cabling)
+    """Of the hosts of this layout."""
 
 
 def choose(request: Request, predict: Callable[[Shape, Layout, Load], Prediction]) -> Choice:

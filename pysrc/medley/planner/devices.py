@@ -13,8 +13,8 @@ from medley.host.facts import Facts
 from medley.host.hypothetical import readdressed
 from medley.host.kind import Kind, gpu_capability, gpu_memory_bytes
 from medley.network.fabric import fabric
-from medley.network.fabric.types import NetworkOptions
-from medley.planner import Device, HostLink
+from medley.network.fabric.types import Fabric, NetworkOptions
+from medley.planner import Device, GroupLink, HostLink
 from medley.planner.device_specs import stated
 from medley.planner.memory import usable_bytes
 
@@ -208,11 +208,26 @@ def link_of(
     return link
 
 
+def group_link(hosts: Mapping[str, Facts], wishes: NetworkOptions) -> GroupLink:
+    """What carries between all of these hosts, as their fabric has it; why nothing does, in words."""
+
+    def link(names: frozenset[str]) -> HostLink | str:
+        try:
+            return _carried(fabric({name: hosts[name] for name in names}, wishes))
+        except Problem as problem:
+            return problem.what
+
+    return link
+
+
 def _link(both: Mapping[str, Facts], wishes: NetworkOptions) -> HostLink | None:
     try:
-        found = fabric(both, wishes)
+        return _carried(fabric(both, wishes))
     except Problem:
         return None
+
+
+def _carried(found: Fabric) -> HostLink:
     mbit = min(end.mbit or _LEAST_MBIT for end in found.ends.values())
     rdma = found.transport == "rdma"
     return HostLink(mbit, _RDMA_US if rdma else _TCP_US, rdma)

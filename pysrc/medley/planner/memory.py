@@ -1,6 +1,7 @@
 """Weights, KV cache and engine memory of a rank."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from medley.host.facts import GIB
 from medley.model.shape import feed_forward
@@ -115,7 +116,6 @@ def usable_bytes(kind: str, total_bytes: int, available_bytes: int) -> int:
 def need(shape: Shape, place: PipelinePosition, kind: str) -> MemoryNeed:
     """Of one rank on a host of this kind; the API server runs beside the first of a pipeline."""
     growing, windowed, recurrent = _layers(shape, place.layers)
-    cache = token_layer_bytes(shape, place.tensor)
     all_recurrent = _layers(shape, shape.layers)[2]
     graphs = 0 if kind == "cpu" or is_unified(kind) else _GPU_GRAPHS
     api_server = _CPU_API_SERVER if place.first and kind == "cpu" else 0
@@ -124,8 +124,8 @@ def need(shape: Shape, place: PipelinePosition, kind: str) -> MemoryNeed:
         fixed_bytes=_RANK + graphs + api_server + activation_bytes(shape, place.tensor),
         # Every rank of the last stage holds all words.
         sampler_bytes=_SAMPLER_BYTES * shape.vocabulary if place.last else 0,
-        token_bytes=growing * cache,
-        windowed_bytes=windowed * cache,
+        token_bytes=ceil(growing * token_layer_bytes(shape, place.tensor)),
+        windowed_bytes=ceil(windowed * token_layer_bytes(shape, place.tensor, windowed=True)),
         window=(_up((shape.window or 0) + batch_tokens(shape), BLOCK_TOKENS) + 1) * BLOCK_TOKENS,
         state_bytes=_up(_up(shape.state_bytes * recurrent, max(1, all_recurrent)), place.tensor),
     )
@@ -142,13 +142,21 @@ def weights_bytes(shape: Shape, place: PipelinePosition) -> int:
     return found
 
 
-def token_layer_bytes(shape: Shape, tensor: int) -> int:
-    """KV cache of one token in one layer of one rank."""
-    if shape.kv_bytes_per_token is not None:
-        # MLA keeps one latent for all heads, and each rank a copy of it.
-        return shape.kv_bytes_per_token * shape.kv_bits // _BITS
-    # Heads are split until each rank has one, then copied.
-    return 2 * _up(shape.kv_heads, tensor) * shape.head_dim * _16_BITS * shape.kv_bits // _BITS
+def token_layer_bytes(shape: Shape, tensor: int, *, windowed: bool = False) -> float:
+    """KV cache of one token in one layer of one rank; the mean over layers that keep different amounts."""
+    heads, each, shared = shape.kv_heads, shape.kv_head_bytes, shape.kv_bytes_per_token
+    if windowed and shape.windowed_kv_heads is not None:
+        heads, each = shape.windowed_kv_heads, shape.windowed_head_bytes
+        shared = shape.windowed_bytes_per_token
+    if each is None:
+        each = 2 * shape.head_dim * _16_BITS if shared is None else 0
+    # Heads are split until each rank has one, then copied; each rank has the whole of what they share.
+    return (_up(heads, tensor) * each + (shared or 0)) * shape.kv_bits / _BITS
+
+
+def is_latent(shape: Shape) -> bool:
+    """Whether its KV heads keep nothing, but one latent for all of them (MLA)."""
+    return shape.kv_bytes_per_token is not None and shape.kv_head_bytes is None
 
 
 def padded_vocabulary(shape: Shape) -> int:
@@ -173,7 +181,7 @@ def _layer_bytes(shape: Shape, tensor: int, *, expert_parallel: bool) -> int:
     copied = min(dense, _16_BITS * shape.hidden * (2 + shape.experts))
     # In 16 bits, as many quantized models leave their attention: it is too much, never too little.
     keys = _16_BITS * 2 * shape.hidden * shape.kv_heads * shape.head_dim
-    keys = 0 if shape.kv_bytes_per_token is not None else min(keys, dense - copied)
+    keys = 0 if is_latent(shape) else min(keys, dense - copied)
     held = _up(keys * _up(shape.kv_heads, tensor), shape.kv_heads)
     experts = (
         _up(shape.experts, tensor) * shape.expert_bytes
@@ -189,6 +197,8 @@ def _layers(shape: Shape, layers: int) -> tuple[int, int, int]:
         shape.layers - shape.windowed_layers if shape.attention_layers is None else shape.attention_layers
     )
     recurrent = max(0, shape.layers - growing - shape.windowed_layers)
+    if shape.state_bytes and recurrent == 0:
+        recurrent = shape.layers  # attention and a state in one layer
 
     def part(count: int) -> int:
         return min(layers, _up(count * layers, shape.layers))

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 
 from medley.model.shape import BLOCK, known_feed_forward
 from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, listed, pipeline, pipelines
-from medley.planner.memory import MemoryNeed, PipelinePosition, need, padded_vocabulary
+from medley.planner.memory import MemoryNeed, PipelinePosition, is_latent, need, padded_vocabulary
 from medley.schema import TITLES, Shape
 
 Seconds = Callable[[Stage, bool], float]
@@ -162,7 +162,7 @@ def refusals(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> tup
     if shape.heads % tensor:
         found.append(f"{shape.heads} attention heads are no multiple of {tensor}")
     # MLA has one latent for all heads, whatever its table calls KV heads.
-    if shape.kv_bytes_per_token is None and shape.kv_heads % tensor and tensor % shape.kv_heads:
+    if not is_latent(shape) and shape.kv_heads % tensor and tensor % shape.kv_heads:
         found.append(f"{shape.kv_heads} KV heads neither divide by {tensor} nor divide it")
     if (vocabulary := padded_vocabulary(shape)) % tensor:
         found.append(f"a vocabulary of {vocabulary} (padded to 64) is no multiple of {tensor}")

@@ -77,8 +77,9 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
     work, found = _workload(shape, wanted), site.devices(wanted.gpus)
     links = site.link_of(wanted.wishes, wanted.engine)
     _require_memory(found)
-    refusal = partial(_refusal, site, wanted, len(found))
-    request = Request(work, found, links, wanted.sizes, site.head, refusal)
+    refusal = partial(_refusal, site, wanted, shape, len(found))
+    whole = site.group_link(wanted.wishes, wanted.engine)
+    request = Request(work, found, links, wanted.sizes, site.head, refusal, whole)
     chosen = choose(request, predict)
     layout = chosen.layout
     why = [
@@ -89,11 +90,16 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
     # Before there is a cluster nobody knows in which order Ray takes its workers.
     if not site.order and any(len(stages) > _ANY_ORDER for stages in pipelines(layout)):
         why.append("the order of the stages after the first is Ray's choice; serve cuts the layers for it")
-    warnings = [*chosen.warnings, *topology.incompatible_warnings(site.origins)]
+    warnings = [
+        *chosen.warnings,
+        *topology.incompatible_warnings(site.origins),
+        *site.cabling_warnings(wanted.wishes, wanted.engine),
+    ]
     if shape.weights != "bf16" and on_cpu(layout):
         untried = f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
         warnings.insert(len(chosen.warnings), untried)
-    chosen = replace(chosen, why=tuple(why), warnings=tuple(warnings))
+    cabling = site.cabling(hosts_of(layout), wanted.wishes, wanted.engine)
+    chosen = replace(chosen, why=tuple(why), warnings=tuple(warnings), cabling=cabling)
     return _landed(chosen, site, wanted)
 
 
@@ -128,10 +134,12 @@ def _require_memory(found: Sequence[Device]) -> None:
     )
 
 
-def _refusal(site: Topology, wanted: PlacementOptions, ranks: int, layout: Layout) -> str | None:
+def _refusal(
+    site: Topology, wanted: PlacementOptions, shape: Shape, ranks: int, layout: Layout
+) -> str | None:
     """Why this layout is not what was asked for."""
     used = hosts_of(layout)
-    if lacks := site.lacks(used):
+    if lacks := site.lacks(used) or site.unsupported(used, wanted.engine, shape):
         return lacks
     if site.head is not None and site.head not in used:
         return f"the engine starts on {site.head} and needs a rank there; from that host: --hosts 1"

@@ -129,7 +129,7 @@ def plan(
         partition=layers(layout) if len(layout.stages) > 1 else None,
         expert_parallel=layout.expert_parallel,
         kv_cache_bytes=cached,
-        kv_cache_tokens=_tokens(fit, cached or fit.kv_cache_bytes),
+        kv_cache_tokens=_tokens(choice, cached or fit.kv_cache_bytes),
         kv_type="fp8" if shape.kv_bits == _FP8_BITS else "auto",
         memory_utilization=None if cpu else fit.utilization,
         static_share=None if cpu else _static_share(fit),
@@ -208,11 +208,19 @@ def compile_jobs(ranks: Sequence[Rank], facts: Mapping[str, Facts]) -> int:
     return max(1, min(bounds, default=1))
 
 
-def _tokens(fit: Fit, cached: int | None) -> int | None:
-    """How many the rank with the largest cache holds in so many bytes, the recurrent states aside."""
+def _tokens(choice: Choice, cached: int | None) -> int | None:
+    """How many the rank with the largest cache holds in so many bytes, the recurrent states aside.
+
+    Never fewer than were asked for: the states of all sequences that may run can take more than there is, and
+    SGLang runs as many sequences as have a state.
+    """
+    fit, work = choice.fit, choice.work
     each = max((rank.need.token_bytes + rank.need.windowed_bytes for rank in fit.ranks), default=0)
-    states = max((rank.need.state_bytes * fit.sequences for rank in fit.ranks), default=0)
-    return max(0, cached - states) // each if cached and each else None
+    if not cached or not each:
+        return None
+    states = max(rank.need.state_bytes for rank in fit.ranks) * fit.sequences
+    asked = -(-work.load.concurrency // (1 + len(choice.layout.replicas))) * work.context
+    return max(asked, (cached - states) // each)
 
 
 def _static_share(fit: Fit) -> float | None:

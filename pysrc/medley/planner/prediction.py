@@ -22,13 +22,12 @@ from medley.planner.device_specs import (
     reached,
     step_pace,
 )
-from medley.planner.memory import batch_tokens
+from medley.planner.memory import batch_tokens, token_layer_bytes
 from medley.planner.partition import Seconds, Timed
 from medley.schema import Shape
 
 _GIGA, _MICRO = 1e9, 1e-6
 _WIDE = 2  # bytes of an activation
-_16_BITS = 16
 
 
 @dataclass(frozen=True)
@@ -253,16 +252,15 @@ def _device_pass(given: Given, stage: Stage, device: Device, batch: TokenBatch, 
     whole = shape.layers - shape.windowed_layers if shape.attention_layers is None else shape.attention_layers
     near = min(batch.context_tokens, shape.window or 0)
     attended = whole * batch.context_tokens + shape.windowed_layers * near
-    row = (shape.kv_bytes_per_token or 2 * shape.kv_heads * shape.head_dim * _WIDE) * shape.kv_bits / _16_BITS
-    stream_bytes = row * attended + 2.0 * shape.state_bytes  # a state is written back too
-    # A head is never cut, and MLA's one latent is on each rank.
-    share = 1.0 if shape.kv_bytes_per_token else max(1 / ranks, 1 / shape.kv_heads)
+    stream_bytes = whole * batch.context_tokens * token_layer_bytes(shape, ranks)
+    stream_bytes += shape.windowed_layers * near * token_layer_bytes(shape, ranks, windowed=True)
+    stream_bytes += 2.0 * shape.state_bytes / ranks  # a state is written back too
     # Two for each weight a token meets, four for each pair of values attention compares.
     compared = shape.heads * shape.head_dim * attended
     operations = batch.tokens * (2 * shape.active_parameters + 4 * compared)
     return Pass(
         weights=weight_bytes / speed.weights,
-        cache=part * share * batch.streams * stream_bytes / speed.cache,
+        cache=part * batch.streams * stream_bytes / speed.cache,
         operations=part / ranks * operations / speed.operations,
         kernels=stage.layers * efficiency.layer_us * _MICRO / pace(device.kind, efficiency),
         collectives=collectives_s(given, stage, batch, last=last),

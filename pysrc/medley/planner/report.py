@@ -20,6 +20,8 @@ def lines(model: str, choice: Choice, *, everything: bool = False) -> Iterator[s
     if (link := choice.layout.link) is not None:
         speed, seen = " ".join(speed_and_transport(link)), "measured" if link.measured else "stated"
         yield f"  between hosts: {speed}, {link.latency_us:g} µs one way, as {seen}"
+    if choice.cabling.groups:
+        yield f"  cabling: {choice.cabling}"
     yield ""
     yield from predicted(choice.prediction)
     yield from (f"warning: {each}" for each in choice.warnings)

@@ -12,13 +12,14 @@ from medley.host.facts.network import Address, Interface
 from medley.host.facts.rdma import Gid, RdmaPort
 from medley.host.kind import Kind
 from medley.network.fabric import fabric
+from medley.network.fabric.cabling import Cabling
 from medley.network.fabric.findings import idle_ports
 from medley.network.fabric.types import NetworkOptions
 from medley.network.link_setup import LinkRequest, Setting, settings
-from medley.planner import Device, HostLink, LinkOf, by_host, devices, listed
+from medley.planner import Device, GroupLink, HostLink, LinkOf, by_host, devices, listed
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
 from medley.planner.plan import Arguments
-from medley.schema import EngineName, Shape
+from medley.schema import TITLES, EngineName, Shape
 
 _JOINED = EngineSource(())
 
@@ -63,6 +64,20 @@ class Topology:
         why = ((host, self.origin(host).lacks) for host in hosts)
         return next((f"{host}: {lacks}" for host, lacks in why if lacks), None)
 
+    def unsupported(self, hosts: Iterable[str], engine: EngineName, shape: Shape) -> str | None:
+        """Why the engine has no attention of this model for the GPU of one of these."""
+        known = getattr(shape.capabilities, engine)
+        for host in hosts if known else ():
+            facts, kind = self.hosts[host]
+            capability = next((gpu.capability for gpu in facts.gpus if gpu.capability), kind.host.capability)
+            if capability and capability.partition(".")[0] not in known:
+                takes = listed(f"{major}.x" for major in known)
+                return (
+                    f"{host}: {TITLES[engine]} has no attention backend of this model for compute "
+                    f"capability {capability}, only for {takes}"
+                )
+        return None
+
     def arguments(self, hosts: Iterable[str], engine: EngineName, shape: Shape) -> Arguments:
         """Flags of an engine that the kinds of these hosts need for a model of this shape, and why."""
         if not shape.experts:
@@ -85,6 +100,26 @@ class Topology:
             return f"cannot be in one cluster: {', '.join(differ)}" if differ else known(one, other)
 
         return link
+
+    def group_link(self, asked: NetworkOptions, engine: EngineName) -> GroupLink:
+        return devices.group_link(self.facts, self.wishes(asked, engine))
+
+    def cabling(self, hosts: Iterable[str], asked: NetworkOptions, engine: EngineName) -> Cabling:
+        """How these hosts are joined; without a word where they cannot talk at all."""
+        names = set(hosts)
+        facts = {name: each for name, each in self.facts.items() if name in names}
+        try:
+            return fabric(facts, self.wishes(asked, engine)).cabling
+        except Problem:
+            return Cabling()
+
+    def cabling_warnings(self, asked: NetworkOptions, engine: EngineName) -> Iterator[str]:
+        """Say which cable keeps NCCL from the cables of these hosts; a layout on fewer may use them."""
+        try:
+            found = fabric(self.facts, self.wishes(asked, engine)).findings
+        except Problem:
+            return
+        yield from (f"{one.what}: {one.cause}; {one.fix}" for one in found if one.topic == "ring")
 
     def only(self, hosts: Iterable[str]) -> "Topology":
         """Without its other hosts."""

@@ -56,7 +56,8 @@ def placed(order: Order, shape: Shape, site: Topology) -> Choice:
         choice = placement(shape, site, order.wanted)
     except NoLayout as problem:
         changed = _changes(order, shape, site, problem)
-        found = (*_missing_hosts(site), *changed, *topology.incompatible_remedies(site.origins))
+        others = topology.incompatible_remedies(site.origins)
+        found = (*_missing_hosts(site), *changed, *others, *_other_gpus(order, shape, site))
         problem.fix = "\n".join(found) or problem.fix
         raise
     gained = idle_ports_gain(shape, site, order.wanted, choice)
@@ -70,6 +71,11 @@ def _missing_hosts(site: Topology) -> Iterator[str]:
     here, wanted = len(site.hosts), len(cluster.read().hosts)
     if wanted > here:
         yield f"medley up  # {here} of the {wanted} hosts of cluster.toml are here; then the same again"
+
+
+def _other_gpus(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
+    if any(site.unsupported((host,), order.wanted.engine, shape) for host in site.hosts):
+        yield "medley models  # this one needs other GPUs: choose another, or name hosts that have them"
 
 
 def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> Iterator[str]:

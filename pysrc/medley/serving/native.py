@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,10 +15,9 @@ from medley import config, credentials, engine, storage
 from medley.cluster import checks, model_files, node, rendezvous_worker
 from medley.cluster.rendezvous_head import Meeting
 from medley.command import Variable, merged
-from medley.engine import flags
+from medley.engine import flags, unread_variables
 from medley.engine.launch import ENGINES, RANKS_PORT, Launch, nodes
-from medley.environment import engine_source, tools
-from medley.environment.toolkit import of_toolkit
+from medley.environment import engine_source, tools, virtualenv
 from medley.environment.tools import Tools
 from medley.errors import Problem
 from medley.host.facts import Facts
@@ -32,9 +32,11 @@ from medley.network.secure_channel import Channel
 from medley.planner import Layout, devices
 from medley.planner.topology import Topology
 from medley.progress import Output, Progress
+from medley.serving import weights
 from medley.serving.prepare import Job, Launched, planned
 
 _WAIT_S = 300
+_LOOK_EVERY_S = 0.1
 _PORTS = 79
 
 
@@ -44,8 +46,11 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
     options, order, watch = job.options, job.order, output.watch
     facts, kind = recognise(options.kind, answers())
     engine = order.wanted.engine
-    chosen = tools.ready(kind, options.environment, engine=engine, joins=True, watch=watch)
+    named, nccl = options.environment, options.nccl
+    chosen = tools.ready(kind, named, engine=engine, joins=True, nccl=nccl, watch=watch)
     flags.require_known(ENGINES[engine], chosen.binary, order.extra, watch=watch)
+    version = virtualenv.versions(chosen.binary.parent, (engine,))[engine]
+    unread_variables.require_read(os.environ, engine, version)
     secret = credentials.made_token()
     head, others = gethostname(), (options.count or 2) - 1
     terms = {
@@ -62,8 +67,15 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
         at = address if options.join_port == RENDEZVOUS_PORT else f"{address}:{options.join_port}"
         output.say(f"on each of the {others} other hosts:")
         output.say(f"    ssh {address} cat {secret} | medley join {at} --token-file -")
-        with watch.stage(f"wait for {others} more"):
+        with (
+            watch.stage(f"wait for {others} more"),
+            weights.fetching(order.weights, order.extra, watch) as done,
+        ):
             members = met.wait(others, _WAIT_S if options.wait_s is None else options.wait_s)
+            while not done.done():
+                met.require_all()
+                time.sleep(_LOOK_EVERY_S)
+            done.result()
         found = {head: facts, **{each.name: each.facts for each in members}}
         layout, launches = _launches(job, found, kind, chosen, output)
         for each in members:
@@ -81,7 +93,8 @@ def _launches(
 ) -> tuple[Layout, dict[str, Launch]]:
     """Return the layout, and what each host starts."""
     wanted = job.order.wanted
-    version = node.environment(chosen).nccl or engine_source.nccl(wanted.engine)
+    named = chosen.nccl.version if chosen.nccl else None
+    version = named or node.environment(chosen).nccl or engine_source.nccl(wanted.engine)
     wishes = replace(wanted.wishes, nccl=version)
     addresses = {host: end.address for host, end in fabric(found, wishes).ends.items()}
     site = replace(_site(found, kind, addresses), nccl=version)
@@ -138,12 +151,21 @@ def worker_terms(channel: Channel) -> "Mapping[str, Any]":
 
 
 def run_worker(
-    channel: Channel, terms: "Mapping[str, Any]", kind: Kind, env: str | None, *, at: str, output: Output
+    channel: Channel,
+    terms: "Mapping[str, Any]",
+    kind: Kind,
+    env: str | None,
+    *,
+    nccl: str | None = None,
+    at: str,
+    output: Output,
 ) -> None:
     """Run this host's part of what the head at HOST:PORT serves, until the head ends it."""
     try:
         with rendezvous_worker.alive(channel):
-            chosen = _ready_worker(kind, terms, env, at, output.watch)
+            engine = terms["engine_name"]
+            chosen = tools.ready(kind, env, engine=engine, joins=True, nccl=nccl, watch=output.watch)
+            _require_head_terms(chosen, terms, at, output.watch)
     except Problem as problem:
         channel.send({"problem": f"{problem.what}: {problem.cause}"})
         raise
@@ -157,7 +179,7 @@ def run_worker(
     order = rendezvous_worker.localized_order(
         order, storage.state() / "runs", {f"{cache}/needs/": f"{storage.cache()}/needs/"}
     )
-    ours = tuple(of_toolkit(chosen.settings, chosen.programs, os.environ.get("PATH", "")))
+    ours = tuple(chosen.variables(os.environ.get("PATH", "")))
     found = rendezvous_worker.from_table(order, chosen.binary, ours)
     command = replace(found, variables=merged(settled(found.variables, os.environ))).command
     output.say(f"$ {command}")
@@ -174,11 +196,12 @@ def run_worker(
     output.say("the head has ended the model; nothing of it runs here any more")
 
 
-def _ready_worker(kind: Kind, terms: "Mapping[str, Any]", env: str | None, at: str, watch: Progress) -> Tools:
-    """Return this host's environment, once it and the model are found to be the head's."""
-    chosen = tools.ready(kind, env, engine=terms["engine_name"], joins=True, watch=watch)
+def _require_head_terms(chosen: Tools, terms: "Mapping[str, Any]", at: str, watch: Progress) -> None:
+    """Require this host's environment and model to be the head's."""
     checks.require_alike(node.terms(node.environment(chosen)), terms, at)
     target = Path(terms["target"])
+    if not target.is_absolute():
+        weights.fetch(resolve.Weights(terms["model"], terms["target"], None), (), watch)
     if (made := config.models().get(terms["model"])) and made.made:
         resolve.ready(resolve.weights(terms["model"], config.models(), storage.cache()))
     if target.is_absolute() and not (target / "config.json").exists():
@@ -189,4 +212,3 @@ def _ready_worker(kind: Kind, terms: "Mapping[str, Any]", env: str | None, at: s
             fix=f"bring it to the same place here: rsync -a {at.partition(':')[0]}:{typed}/ {typed}/",
         )
     model_files.prepare_files(extra_files.extras_from_table(terms["beside"]), at, watch)
-    return chosen

@@ -11,7 +11,7 @@ from medley.cluster import membership, ray_serving
 from medley.cluster.membership import Membership
 from medley.cluster.ray_serving import Taken
 from medley.cluster.rendezvous_head import Meeting
-from medley.engine import Serving, flags
+from medley.engine import Serving, flags, unread_variables
 from medley.engine.launch import ENGINES, Launch, Order, in_no_image, launch, launcher, not_shown, out_of
 from medley.environment import (
     container_image,
@@ -76,6 +76,8 @@ class Options:
     kind: str | None = None
     environment: str | None = None
     image: ImageRequest | None = None
+    nccl: str | None = None
+    """A libnccl.so.2 in place of the engine environment's, where there is no image."""
     unplanned: bool = False
     dry_run: bool = False
     elsewhere: Topology | None = None
@@ -203,11 +205,12 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
     if image is None:
         # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
         named = options.environment or (over_ray.environment if over_ray else None)
-        dry_run, joins = options.dry_run, over_ray is not None
-        found = tools.ready(kind, named, engine=engine, joins=joins, dry_run=dry_run, watch=watch)
+        dry_run, joins, nccl = options.dry_run, over_ray is not None, _nccl(options, over_ray)
+        found = tools.ready(kind, named, engine=engine, joins=joins, nccl=nccl, dry_run=dry_run, watch=watch)
         flags.require_known(ENGINES[engine], found.binary, order.extra, ask=not dry_run, watch=watch)
     cluster = tuple(ray_serving.settings(over_ray, used, order.wanted, os.environ, watch)) if over_ray else ()
     version = _version(image, found, kind, engine)
+    unread_variables.require_read(os.environ, engine, version)
     if lacks := engine_source.unknown(order.weights.model, engine, version):
         raise Problem(
             f"{order.weights.name} cannot be served out of this {ENGINES[engine].TITLE}",
@@ -215,11 +218,27 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
             fix="--image or --env with a newer one; a Jetson Orin on JetPack 6: docs/orin.md",
         )
     plan = understood(plan, engine, version, order.weights.model)
+    if over_ray:
+        # What is exported where `serve` is typed wins, as everywhere.
+        of_table = {name: value for name, value in over_ray.table.items() if name not in os.environ}
+        found = replace(found, table=of_table)
     made = job.launch(order, plan, kind.host, tools=found, environ=os.environ, cluster=cluster)
     if image:
         made = out_of(image, made, order.serving, over_ray=over_ray is not None)
     taken = ray_serving.taken(layout, site) if job.joined else None
     return Launched(order, made, layout, job.joined, taken)
+
+
+def _nccl(options: Options, over_ray: Membership | None) -> str | None:
+    """Return the NCCL of this host's ranks: over Ray the one that its ranks were started with."""
+    if over_ray is None or options.nccl in {None, over_ray.nccl}:
+        return over_ray.nccl if over_ray else options.nccl
+    has = over_ray.nccl or "the engine environment's own"
+    raise Problem(
+        "the NCCL must be the one that this host's Ray was started with",
+        cause=f"ranks inherit it from Ray, which has {has}",
+        fix=f"medley ray-stop; medley ray-head --nccl {options.nccl}   # or nccl = in cluster.toml",
+    )
 
 
 def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
@@ -257,7 +276,7 @@ def shape_of(found: Weights, watch: Progress) -> Shape:
     """Return a model's shape; what has to be asked of the hub takes a while."""
     asked = not found.local and not (found.model and found.model.shape)
     with watch.stage(f"ask the hub what {found.target} is made of") if asked else nullcontext():
-        return shape.shape(found)
+        return shape.shape(found, watch)
 
 
 def extras(

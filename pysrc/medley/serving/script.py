@@ -9,12 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 from medley import storage
-from medley.command import AnnotatedCommand, Flag, Variable, merged
+from medley.command import AnnotatedCommand, Flag, Variable, merged, overridden
 from medley.engine import variables
 from medley.engine.flags import Argument, arguments, table, why
 from medley.engine.launch import ENGINES, Launch, Order
 from medley.environment import payload
-from medley.environment.toolkit import of_toolkit
 from medley.environment.tools import BARE, Tools
 from medley.errors import Problem, in_words
 from medley.planner.placement import PlacementOptions
@@ -69,7 +68,7 @@ class Script:
             words = (str(tools.binary / "python"), *words)
         merged_variables = merged(
             (
-                *of_toolkit(tools.settings, tools.programs, environ.get("PATH", "")),
+                *tools.variables(environ.get("PATH", "")),
                 *variables(plan, host, environ, local=weights.local),
                 *cluster,
                 *engine.variables(order.serving, told, host),
@@ -78,7 +77,8 @@ class Script:
                 *((_LOGGED,) if name == "vllm" else ()),
             )
         )
-        command = AnnotatedCommand(words, torchrun, merged_variables, extra)
+        ours = overridden(merged_variables, tools.table)
+        command = AnnotatedCommand(words, torchrun, ours, extra)
         return Launch(plan, command, order.beside, files, tuple(why(found)))
 
     def _plans(

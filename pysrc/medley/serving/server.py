@@ -17,7 +17,7 @@ from medley.planner import hosts_of
 from medley.planner.topology import Topology
 from medley.process import Process
 from medley.progress import Output
-from medley.serving import api
+from medley.serving import api, weights
 from medley.serving.batch_client import Answering
 from medley.serving.native import meeting
 from medley.serving.prepare import Job, Launched, launched, topology
@@ -87,7 +87,11 @@ class Ranks:
 @contextmanager
 def held(found: Launched, output: Output) -> Iterator[Ranks]:
     """Bring what its hosts need, and hold their slots while the body runs it; name a host that is lost."""
-    joined, taken = found.joined, found.taken
+    joined, taken, order = found.joined, found.taken, found.order
+    if joined and taken and found.over_ray:
+        weights.fetch_on_all(joined, taken.slots, order.weights, order.extra, output.watch)
+    elif not found.meeting:
+        weights.fetch(order.weights, order.extra, output.watch)
     with ExitStack() as around:
         start = ExitStack()
         ranks = Ranks(found, output, start)

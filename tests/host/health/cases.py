@@ -14,7 +14,7 @@ from medley.doctor.checks import Case
 from medley.host import health
 from medley.host.driver_libraries import DRIVER
 from medley.host.facts import Facts
-from medley.host.health import QUESTIONS, access, gpu, software
+from medley.host.health import QUESTIONS, access, gpu, kernel, software
 from medley.host.kind import Kind, match_kind
 from medley.transcript import Answer, Transcript, parse
 from tests.environment.driver_trees import begin
@@ -136,6 +136,7 @@ SOUND: Said = {
     software.MODULES: "nvidia \nib_uverbs \nmlx5_ib \n",
     software.OPEN_DRIVER: "Open Kernel Module\n",
     software.VARIABLES: NOTHING,
+    software.VLLM_NAMES: "VLLM_LOGGING_LEVEL\n",
     software.MTUS: "9000\n",
     software.LINGERS: "yes\n",
     software.RUNTIMES: 'docker\nnvidia-ctk\nnvidia-container-runtime\n"nvidia"\n',
@@ -147,10 +148,19 @@ SOUND: Said = {
         for each in ("nvidia_nccl_cu13-2.29.7", "ray-2.60.0", "torch-2.13.0", "vllm-0.32.0")
     ),
     software.OWN: NOTHING,
+    kernel.PCIE_FATAL: "",
+    kernel.PCIE_LOG: "",
+    kernel.CMA: "CmaTotal: 32768 kB\nCmaFree: 30208 kB\n",
+    kernel.PEERS: " \tGPU0\t\n GPU0\tX\t\n\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n",
+    kernel.IOMMU: "",
+    kernel.POWER_MODES: Answer("", 2),
+    kernel.GPU_CLOCKS: "",
 }
 JETSON: Said = {
     gpu.FILES: driver("/usr/lib/aarch64-linux-gnu/nvidia", version="540.4.0"),
     gpu.POWER: "NV Power Mode: MAXN\n0\n",
+    kernel.POWER_MODES: "MAXN=0\nMODE_15W=1\nMODE_30W=2\nMODE_50W=3\n",
+    kernel.GPU_CLOCKS: "17000000.gpu 1300500000 1300500000\n",
     access.DEVICES: "/dev/nvmap yes\n/dev/nvhost-gpu yes\n",
     software.MTUS: "none\n",
 }
@@ -217,6 +227,6 @@ def case_of(hosts: Mapping[str, Said | None], **more: Any) -> Case:
     return case(made, wishes, **more)
 
 
-def old(name: str) -> Case:
+def old(name: str, moved: Mapping[str, str] | None = None) -> Case:
     """A recorded host as it was recorded before there was a doctor."""
-    return case({name: host(name, _recorded(name))})
+    return case({name: host(name, _recorded(name, tuple((moved or {}).items())))})

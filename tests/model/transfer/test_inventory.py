@@ -1,4 +1,6 @@
+import ctypes
 import hashlib
+import mmap
 import os
 from pathlib import Path
 
@@ -44,6 +46,36 @@ def test_the_second_time_nothing_is_read(path: Path) -> None:
     assert changed != expected(CONTENT)
     assert inventory.file_hashes(path, 2048, fresh=True) == changed
     assert inventory.file_hashes(path, 2048) == changed, "what was read afresh is what is known now"
+
+
+def resident(path: Path) -> int:
+    """Pages of the file in the page cache, as mincore(2) counts them."""
+    size = path.stat().st_size
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), size) as mapped:
+        pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+        address = ctypes.c_char.from_buffer(mapped)
+        failed = ctypes.CDLL(None).mincore(ctypes.byref(address), ctypes.c_size_t(size), pages)
+        del address
+    assert failed == 0
+    return sum(page & 1 for page in pages)
+
+
+PIECE_PAGES = (1 << 18) // mmap.PAGESIZE
+
+
+def test_hashing_leaves_the_page_cache_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(os.urandom(1 << 20))
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if resident(path):
+        pytest.skip("this file system keeps its files in memory")
+    inventory.read_hashes(path, 1 << 18)
+    assert resident(path) <= PIECE_PAGES, "the kernel may still hold the last that was read"
+    path.read_bytes()
+    inventory.read_hashes(path, 1 << 18)
+    assert resident(path) == (1 << 20) // mmap.PAGESIZE, "an engine that runs keeps what it has read"
 
 
 def test_another_file_is_read(path: Path) -> None:

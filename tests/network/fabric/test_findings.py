@@ -175,7 +175,7 @@ def test_a_tunnel_that_is_named_is_taken_and_noted() -> None:
         pytest.param(
             tuple(trio(n, lan=None) for n in (1, 2, 3)),
             NetworkOptions(),
-            "no network reaches all",
+            "no network reaches all of these",
             "192.168.12.1",
             id="ring",
         ),

@@ -12,8 +12,9 @@ from medley.network.fabric.per_host import (
     running_cluster_network,
     worker_network,
 )
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.types import SUBNET_AWARE, NetworkOptions
 from tests.host.recordings import recorded, with_networks
+from tests.network.fabric.environments import OLDER_NCCL
 from tests.network.networks import (
     BRIDGE_OF_DOCKER,
     DOCKER,
@@ -25,6 +26,8 @@ from tests.network.networks import (
     server,
     spark,
     thor,
+    trio,
+    wired,
 )
 
 
@@ -301,9 +304,42 @@ def test_nccl_takes_the_cable_of_the_hosts_in_the_layout(hosts: dict[str, Facts]
     assert "NCCL_IB_DISABLE" in {each.name for each in asked}
 
 
-def test_a_port_that_another_host_means_by_the_same_name_is_not_risked() -> None:
-    """The cable is in the first cage here and in the second there: each would take the other's name too."""
-    hosts = {"a": spark(1), "b": spark(2, cage=1)}
-    _, variables = running_cluster_network(hosts, {"a": "10.0.0.1", "b": "10.0.0.2"}, "a", ANY, {})
-    names = {each.name for each in variables}
-    assert "NCCL_IB_DISABLE" in names
+def test_a_dark_port_that_another_host_means_by_the_same_name_is_passed_over() -> None:
+    """The cable is in the first cage here and in the second there; NCCL looks at ACTIVE ports alone."""
+    found = joined({"a": spark(1), "b": spark(2, cage=1)}, ANY)
+    assert found["NCCL_IB_HCA"] == "=roceP2p1s0f0:1,roceP2p1s0f1:1,rocep1s0f0:1,rocep1s0f1:1"
+    assert "NCCL_IB_SUBNET_AWARE_ROUTING" not in found
+
+
+@pytest.mark.parametrize(
+    ("nccl", "bits", "expected"),
+    [
+        pytest.param(
+            SUBNET_AWARE, 24, {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}, id="ring"
+        ),
+        pytest.param(
+            SUBNET_AWARE, 30, {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_DISABLE": None}, id="in /30"
+        ),
+        pytest.param(OLDER_NCCL, 24, {"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": None}, id="an older NCCL"),
+    ],
+)
+def test_two_of_a_ring_whose_ray_is_on_the_lan_take_their_own_cable(
+    nccl: tuple[int, ...], bits: int, expected: dict[str, str | None]
+) -> None:
+    """Each lists the ports of both, one of which leads to the third host: NCCL has to ask where they lead."""
+    hosts = {"a": trio(1, bits=bits), "b": trio(2, bits=bits)}
+    found = joined(hosts, NetworkOptions(nccl=nccl))
+    assert {name: found.get(name) for name in expected} == expected
+
+
+def test_what_keeps_the_cables_idle_is_said_of_a_running_cluster_too() -> None:
+    hosts = wired(3, "1.0-2.0 1.1-3.0 2.1-3.1")
+    addresses = {name: f"10.0.0.{name[1:]}" for name in hosts}
+    found, _ = running_cluster_network(hosts, addresses, "h1", ANY, {})
+    assert (found.transport, [each.topic for each in found.findings]) == ("tcp", ["ring"])
+
+
+def joined(hosts: dict[str, Facts], options: NetworkOptions) -> dict[str, str]:
+    at = {name: f"10.0.0.{number}" for number, name in enumerate(hosts, 1)}
+    _, variables = running_cluster_network(hosts, at, "a", options, {})
+    return {each.name: each.value for each in variables}

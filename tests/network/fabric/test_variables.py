@@ -8,8 +8,9 @@ import pytest
 
 from medley.command import Variable
 from medley.host.facts import Facts
+from medley.network.fabric import fabric
 from medley.network.fabric.types import LOCKED_NCCL, SUBNET_AWARE, NetworkOptions, nccl_text
-from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED, settled
+from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED, of_group, settled
 from tests.network.fabric.environments import OLDER_NCCL, cpu, environments, rdma, tcp
 from tests.network.networks import DOCKER, TAILSCALE, host, link, orin, port, rtx, server, spark, thor, trio
 
@@ -55,6 +56,17 @@ def test_what_the_user_set(environment: dict[str, str], name: str, expected: tup
     found = {each.name: (each.value, each.why) for each in settled(OURS, environment)}
     assert found.get(name) == expected
     assert set(found) >= {each.name for each in OURS}
+
+
+def test_who_wants_the_nics_of_a_ring_merged_says_so_by_the_variable() -> None:
+    """An owner of four Sparks reports 1 as needed; NVIDIA's playbook has 0."""
+    hosts = {f"h{n}": trio(n) for n in (1, 2, 3)}
+    ours = tuple(of_group(fabric(hosts, NetworkOptions(nccl=SUBNET_AWARE)), hosts))
+    found = {each.name: each for each in settled(ours, {"NCCL_IB_MERGE_NICS": "1"})}
+    merged = found["NCCL_IB_MERGE_NICS"]
+    assert merged.value == "1"
+    assert merged.why.startswith("set by you; medley would say 0")
+    assert found["NCCL_IB_SUBNET_AWARE_ROUTING"].value == "1"
 
 
 LOCK = Path(__file__).parents[3] / "locks" / "vllm-cuda.txt"
@@ -236,7 +248,7 @@ def test_the_ring(bits: int, more: dict[str, str]) -> None:
 
 def narrow(nth: int) -> Facts:
     """One of three hosts with cables in 192.168.9.0/30, .4/30 and .8/30."""
-    at = {1: (1, 5), 2: (2, 9), 3: (6, 10)}[nth]
+    at = {1: (1, 5), 2: (9, 2), 3: (6, 10)}[nth]
     fast = [
         link(f"enp1s0f{n}np{n}", f"192.168.9.{last}/30", mbit=200_000, port_name=f"p{n}")
         for n, last in enumerate(at)

@@ -22,7 +22,7 @@ from medley.network.fabric.types import Endpoint
 
 
 def answer_prepare(asked: Table, note: Note) -> Table:
-    """`asked`: the host's `transcript`; of cluster.toml its `kind`, `env`, `image`, `slots`, the `engine`."""
+    """`asked`: the host's `transcript`, and what cluster.toml says of it, as Bringup.described."""
     ours = prepared(asked, Notes(note))
     return {"terms": ours.terms(), "slots": ours.slots}
 
@@ -37,9 +37,10 @@ def prepared(asked: Table, watch: Notes) -> NodeSpec:
     image = container_image.imaged_on(wanted, (found, kind), engine, dry_run=dry, watch=watch)
     tool = BARE
     if image is None:
-        tool = tools.ready(kind, asked["env"], engine=engine, joins=True, dry_run=dry, watch=watch)
-    path = os.environ.get("PATH", "")
-    return part(found, kind, tool, slots=asked["slots"], path=path, engine=engine, imaged=image)
+        named, nccl = asked["env"], asked["nccl"]
+        tool = tools.ready(kind, named, engine=engine, joins=True, nccl=nccl, dry_run=dry, watch=watch)
+    path, table = os.environ.get("PATH", ""), asked["environment"]
+    return part(found, kind, tool, slots=asked["slots"], path=path, engine=engine, imaged=image, table=table)
 
 
 GATHER_LIMIT_S = 75

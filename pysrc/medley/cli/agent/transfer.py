@@ -8,16 +8,16 @@ from pathlib import Path
 
 from medley import credentials
 from medley.cli.agent import Note, Notes, Table
-from medley.cli.progress import PROGRESS
 from medley.cluster import self_command
 from medley.command import Command
 from medley.doctor import case
-from medley.model import hub
+from medley.model import hub, hub_download
 from medley.model.transfer import Manifest, connection
 from medley.model.transfer.download import Fetching, Source
 from medley.model.transfer.inventory import offered, root
 from medley.model.transfer.pieces import Held, damage
 from medley.process import Process
+from medley.progress import PROGRESS
 
 _NOTE_BYTES = 8 << 20
 _open = ExitStack()
@@ -49,7 +49,7 @@ def _download(asked: Table, note: Note) -> Table:
     # The library's own bars are for a terminal, and this is none.
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     hub.require(asked["target"])
-    hub.download(asked["target"])
+    hub_download.download(asked["target"], _progress(note))
     return {}
 
 

@@ -10,9 +10,10 @@ from typing import TypeVar
 
 from medley.host.driver_libraries import Seen
 from medley.host.facts import meminfo
-from medley.host.health import access, gpu, software
+from medley.host.health import access, gpu, kernel, software
 from medley.host.health.access import Access, Clock, Firewall
 from medley.host.health.gpu import Compilers, GpuStates
+from medley.host.health.kernel import KernelReport
 from medley.host.health.software import HubAccess, Leftovers, RdmaParts, Settings
 from medley.transcript import Transcript, lines, number
 
@@ -47,6 +48,7 @@ QUESTIONS: tuple[str, ...] = (
     *(gpu.STATE, gpu.POWER, gpu.FILES, PAGES, PROCESSES, MARKED, gpu.PTXAS, gpu.TOOLKIT, gpu.HEADERS, DISKS),
     *access.QUESTIONS,
     *software.QUESTIONS,
+    *kernel.QUESTIONS,
 )
 
 _T = TypeVar("_T")
@@ -131,6 +133,7 @@ class Health:
     rdma: RdmaParts | None = None
     settings: Settings | None = None
     keeping: Leftovers | None = None
+    kernel: KernelReport | None = None
 
 
 def health(answers: Transcript) -> Health:
@@ -151,4 +154,5 @@ def health(answers: Transcript) -> Health:
         rdma=asked(software.LIBRARIES, software.rdma_parts),
         settings=asked(software.VARIABLES, software.settings),
         keeping=asked(software.SECRETS, software.leftovers),
+        kernel=asked(kernel.CMA, kernel.kernel_report),
     )

@@ -26,6 +26,8 @@ _NAMES = (
     "TORCH_CUDA_ARCH_LIST",
 )
 VARIABLES = f"env | grep -E '^({'|'.join(_NAMES)})='"
+# Names alone: a value may be a secret, and the engine ignores some names by now.
+VLLM_NAMES = "env | grep -oE '^VLLM_[A-Z0-9_]+' | sort"
 # Who keeps an MTU over a boot. Netplan's files are root's alone on newer systems.
 MTUS = (
     "for f in /etc/netplan/*.yaml /etc/systemd/network/*.network /etc/network/interfaces"
@@ -69,7 +71,7 @@ OWN_VARIABLE = "MEDLEY_OWN_ENV"
 
 QUESTIONS = (
     *(ANSWER, SETTINGS, MODE, LIBRARIES, MODULES, OPEN_DRIVER, VARIABLES, MTUS, LINGERS, RUNTIMES),
-    *(SECRETS, MEMBERSHIP, SERVING, PACKAGES, OWN),
+    *(SECRETS, MEMBERSHIP, SERVING, PACKAGES, OWN, VLLM_NAMES),
 )
 
 _PACKAGE = re.compile(r"(?:([^/]+)/)?lib/python([0-9.]+)/site-packages/(\w+?)-([^-/]+)\.dist-info")
@@ -146,6 +148,8 @@ class Settings:
     """docker, podman and NVIDIA's part in them, by program."""
     nvidia_runtime: bool = False
     cdi: bool = False
+    vllm_names: tuple[str, ...] = ()
+    """Of vLLM's variables that are set."""
 
 
 def settings(answers: Transcript) -> Settings:
@@ -153,6 +157,7 @@ def settings(answers: Transcript) -> Settings:
     lingers = answers.get(LINGERS, NO_ANSWER)
     return Settings(
         variables=dict(re.findall(r"^(\w+)=(.*)$", answers[VARIABLES].text, re.MULTILINE)),
+        vllm_names=lines(answers, VLLM_NAMES),
         kept_mtus=frozenset(found for each in mtus if (found := number(each)) is not None),
         keeps=bool(mtus),
         all_read="closed" not in mtus,

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
 from medley.errors import Problem, in_words
+from medley.model.transfer.inventory import page_cache_kept
 from medley.model.transfer.pieces import Held
 from medley.network.ports import TRANSFER_PORTS
 from medley.network.secure_channel import Channel, ChannelRefused, Closed
@@ -156,7 +157,8 @@ def _answer(channel: Channel, held: Held, number: int, closed: threading.Event) 
     try:
         with held.opened(number) as file:
             channel.send({"piece": number})
-            channel.give(file, piece.offset, piece.size_bytes, _SEND_LIMIT_S)
+            with page_cache_kept(file.fileno(), piece.offset, piece.size_bytes):
+                channel.give(file, piece.offset, piece.size_bytes, _SEND_LIMIT_S)
     except FileNotFoundError:
         channel.send({"gone": f"{piece.file.path} is no longer there"})
 

@@ -54,9 +54,10 @@ def file_hashes(
 def read_hashes(path: Path, piece_bytes: int, on_bytes: OnBytes = lambda _: None) -> tuple[str, ...]:
     """Hash each piece of the file as it is now."""
     with readable(path), path.open("rb", buffering=0) as file, ThreadPoolExecutor(_AT_ONCE) as pool:
-        handle = file.fileno()
+        handle, found = file.fileno(), list[str]()
         starts = range(0, os.fstat(handle).st_size, piece_bytes)
-        found = []
+        # What is read ahead would stay; a piece is read in parts that are large enough by themselves.
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
         for digest, size in pool.map(lambda start: _hashed(handle, start, piece_bytes), starts):
             found.append(digest)
             on_bytes(size)
@@ -73,10 +74,32 @@ def remember_hashes(path: Path, piece_bytes: int, found: tuple[str, ...]) -> Non
 
 def _hashed(handle: int, start: int, piece_bytes: int) -> tuple[str, int]:
     digest, at, end = hashlib.sha256(), start, start + piece_bytes
-    while at < end and (chunk := os.pread(handle, min(_READ_BYTES, end - at), at)):
-        digest.update(chunk)
-        at += len(chunk)
+    with page_cache_kept(handle, start, piece_bytes):
+        while at < end and (chunk := os.pread(handle, min(_READ_BYTES, end - at), at)):
+            digest.update(chunk)
+            at += len(chunk)
     return digest.hexdigest(), at - start
+
+
+@contextlib.contextmanager
+def page_cache_kept(handle: int, start: int, size_bytes: int) -> Iterator[None]:
+    """Take these bytes out of the page cache afterwards, unless they were in it before.
+
+    On unified memory the GPU cannot have what the page cache holds: NV_ERR_NO_MEMORY was seen on a Spark.
+    """
+    was_cached = _is_cached(handle, start)
+    yield
+    if not was_cached:
+        os.posix_fadvise(handle, start, size_bytes, os.POSIX_FADV_DONTNEED)
+
+
+def _is_cached(handle: int, at: int) -> bool:
+    try:
+        return os.preadv(handle, [bytearray(1)], at, os.RWF_NOWAIT) == 1
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system that cannot tell: what it holds is left alone
+        return True
 
 
 def _identity(path: Path, piece_bytes: int) -> list[str | int]:

@@ -140,6 +140,7 @@ class Held:
         try:
             os.ftruncate(handle, file.size_bytes)
             os.fsync(handle)
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)  # as page_cache_kept, once it is written
         finally:
             os.close(handle)
         with self._change, beneath(self.root, file.path) as name:

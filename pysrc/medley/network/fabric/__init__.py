@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations
 
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
-from medley.network.fabric import findings, subnets, types
+from medley.network.fabric import findings, ring, subnets, types
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, endpoint_candidates
 from medley.network.fabric.findings import idle_finding, idle_ports, rejections
+from medley.network.fabric.neighbors import cabled
 from medley.network.fabric.subnets import Shared, together_mbit
 from medley.network.fabric.transport import Carried, carried, muddles, unmuddled
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions, RejectedLink
@@ -62,6 +62,7 @@ def _made(
         networks=(*first, *sorted(others)),
         ring=data.ring,
         subnet_bits=data.subnet_bits,
+        cabling=cabled(group),
         why=tuple(_why(best, data)),
         findings=tuple(dict.fromkeys((*findings, *([idle_finding(unused)] if unused else [])))),
         rejected=tuple(sorted(rejected, key=lambda one: (one.host, one.interface))),
@@ -125,11 +126,15 @@ def _without_network(group: Group, everywhere: list[Shared], unfit: tuple[Reject
 
 def _apart(group: Group) -> Problem:
     named = group.wanted()
-    if all(subnets.shared({one: named[one], two: named[two]}) for one, two in combinations(named, 2)):
+    cabling = cabled(group)
+    if cabling.groups and not cabling.others:
+        lacking = ring.unserved(cabling.whole, group) if cabling.whole else None
+        why = f"; {lacking.what}" if lacking else ""
         return Problem(
-            f"each two of {', '.join(named)} share a cable, but no network reaches all of them",
-            cause=f"Ray, Gloo and NCCL's first words need one; {findings.addresses(named)}",
-            fix="join the hosts' ordinary ports by a switch too; RDMA may then go over the cables",
+            f"{cabling}: no network reaches all of these hosts",
+            cause=f"Ray, Gloo and NCCL's first words need one; {findings.addresses(named)}{why}",
+            fix="join the hosts' ordinary ports by a switch; RDMA may then go over the cables"
+            + (f"\n{lacking.fix}" if lacking else ""),
         )
     return Problem(
         f"{', '.join(group.ways)} have no network in common",
@@ -170,20 +175,41 @@ def _over_cable(hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
     try:
         cable = fabric(hosts, replace(options, joined=None, transport="rdma"))
     except Problem:
-        return fabric(hosts, at)  # raises what keeps RDMA from this network, where it was asked for
+        # Raises what keeps RDMA from this network, where it was asked for.
+        return _with_cables_noted(fabric(hosts, at), hosts, options)
     hca = _hca(hosts, cable)
+    if hca is None and (bits := ring.pair_bits(hosts, cable.ends, options.nccl)):
+        cable = replace(cable, ring=True, subnet_bits=bits)
+        hca = ",".join(_ports(cable))
     faster = all((cable.ends[host].mbit or 0) > (base.ends[host].mbit or 0) for host in hosts)
     if hca and (faster or options.transport == "rdma"):
         return _with_rdma(base, cable, hca)
     return fabric(hosts, at)
 
 
+def _with_cables_noted(found: Fabric, hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
+    """With what keeps NCCL from the cables of hosts whose Ray is on another network."""
+    try:
+        free = fabric(hosts, replace(options, joined=None, transport=None))
+    except Problem:  # which Ray's own network has not
+        return found
+    noted = tuple(each for each in free.findings if each.topic == "ring")
+    return replace(found, findings=(*found.findings, *noted))
+
+
+def _ports(cable: Fabric) -> list[str]:
+    return sorted({port.named for end in cable.ends.values() for port in end.ports})
+
+
 def _hca(hosts: Mapping[str, Facts], cable: Fabric) -> str | None:
-    """The ports of all hosts by name; None where a host would take the wrong one."""
-    every = sorted({port.named for end in cable.ends.values() for port in end.ports})
+    """The ports of all hosts by name; None where a host would take the wrong one.
+
+    NCCL passes over ports that are not ACTIVE (src/transport/net_ib/init.cc at v2.30.7-1).
+    """
+    every = _ports(cable)
     for host, facts in hosts.items():
         own = {port.named for port in cable.ends[host].ports}
-        if {port.named for port in facts.rdma} & set(every) != own:
+        if {port.named for port in facts.rdma if port.active} & set(every) != own:
             return None
     return ",".join(every) or None
 
@@ -193,12 +219,12 @@ def _with_rdma(base: Fabric, cable: Fabric, hca: str) -> Fabric:
         host: replace(end, mbit=cable.ends[host].mbit, ports=cable.ends[host].ports, gid_index=None)
         for host, end in base.ends.items()
     }
-    shared = ", ".join(cable.networks)
-    why = f"RDMA over {shared}, which these hosts share; Ray and sockets stay in {base.networks[0]}"
+    cables = tuple(network for network in cable.networks if network not in base.networks)
+    why = f"RDMA over {', '.join(cables)}; Ray and sockets stay in {base.networks[0]}"
     return replace(
         cable,
         ends=ends,
-        networks=(*base.networks[:1], *cable.networks),
+        networks=(*base.networks[:1], *cables),
         hca=hca,
         why=(why, *cable.why),
         rejected=base.rejected,

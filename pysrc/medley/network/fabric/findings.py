@@ -9,14 +9,12 @@ from medley.host.facts.network import Interface
 from medley.network.fabric import types
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group
 from medley.network.fabric.subnets import Shared
-from medley.network.fabric.types import Endpoint, RejectedLink, link_mbit, speed_text, twins
+from medley.network.fabric.types import FAST_MBIT, Endpoint, RejectedLink, link_mbit, speed_text, twins
 
 _ARP = "sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2"
 """With these a link answers for its own address alone, and asks from it."""
 _FULL_WIDTH = 4
 """PCIe lanes of each half of a Spark's ConnectX-7."""
-FAST_MBIT = 25_000
-"""Ports of this speed are bought to join hosts, and not for a LAN."""
 _WORTH_TIMES = 2
 """So much faster than what carries now a port must be to be worth a word."""
 
@@ -70,7 +68,7 @@ def one_subnet(
     one: EndpointCandidate, other: EndpointCandidate, to: IPv4Network | None, taken: Iterable[IPv4Network]
 ) -> Finding:
     """Two links in one subnet; `to`: where the other hosts have their like of `other`, if anywhere."""
-    network, interface = to or _free(taken), other.link.name
+    network, interface = to or free_network(taken), other.link.name
     number = int(one.ip) - int(one.network.network_address)
     address = network.network_address + (number if number < network.num_addresses - 1 else number % 253 + 1)
     return Finding(
@@ -83,7 +81,7 @@ def one_subnet(
     )
 
 
-def _free(taken: Iterable[IPv4Network]) -> IPv4Network:
+def free_network(taken: Iterable[IPv4Network]) -> IPv4Network:
     used, ranges = list(taken), (IPv4Network("192.168.192.0/18"), IPv4Network("172.31.0.0/16"))
     subnets = [each for wide in ranges for each in wide.subnets(new_prefix=24)]
     return next((each for each in subnets if not any(each.overlaps(one) for one in used)), subnets[-1])

@@ -12,7 +12,7 @@ from medley.command import Variable
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
 from medley.host.hypothetical import readdressed
-from medley.network.fabric import fabric, findings, subnets
+from medley.network.fabric import fabric, findings, subnets, types
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, endpoint_candidates
 from medley.network.fabric.subnets import Shared
 from medley.network.fabric.transport import muddles, unmuddled
@@ -61,7 +61,7 @@ def _idle(host: str, facts: Facts, ranked: Candidates) -> Iterator[Finding]:
     named = {way.link.name for way in ranked}
     free = findings.idle_ports({host: facts}, {}).get(host, ())
     left = tuple(link for link in free if link.name not in named and not link.addresses)
-    if left and not any((way.link.mbit or 0) >= findings.FAST_MBIT for way in ranked):
+    if left and not any((way.link.mbit or 0) >= types.FAST_MBIT for way in ranked):
         yield findings.idle_finding({host: left})
 
 

@@ -11,12 +11,19 @@ from medley.network.fabric.per_host import LoneHost
 from medley.network.fabric.types import Endpoint, Fabric, RejectedLink, speed_text
 from medley.network.fabric.variables import of_group, of_host
 
+_PAIR = 2
 _TRANSPORTS = {"rdma": "RDMA", "tcp": "TCP", "none": "none"}
 
 
 def lines(fabric: Fabric) -> Iterator[tuple[str, str]]:
     """List what was chosen and why, the findings, and why the other links were not taken."""
-    yield "transport", _TRANSPORTS[fabric.transport] + (" over a ring of cables" if fabric.ring else "")
+    yield (
+        "transport",
+        _TRANSPORTS[fabric.transport]
+        + (" over a ring of cables" if fabric.ring and len(fabric.ends) > _PAIR else ""),
+    )
+    if fabric.cabling.groups:
+        yield "cabling", str(fabric.cabling)
     if fabric.networks:
         yield "networks" if len(fabric.networks) > 1 else "network", ", ".join(fabric.networks)
     yield from (("because", why) for why in fabric.why)
@@ -50,6 +57,7 @@ def table(fabric: Fabric, hosts: Mapping[str, Facts]) -> dict[str, Any]:
         "transport": fabric.transport,
         "networks": list(fabric.networks),
         "ring": fabric.ring,
+        "cabling": fabric.cabling.table,
         "why": list(fabric.why),
         "hosts": ends,
         "variables": [asdict(each) for each in of_group(fabric, hosts)],

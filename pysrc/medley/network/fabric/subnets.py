@@ -10,7 +10,7 @@ from medley.host.facts.network import Route
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group
 from medley.network.fabric.types import pcie_mbit, twins
 
-_TEGRA_ETHERNET = "nvethernet"
+TEGRA_ETHERNET = "nvethernet"
 """The driver of Thor's four lanes in one QSFP28 cage."""
 
 
@@ -116,7 +116,7 @@ def _beside(best: Shared, one: Shared, *, rdma: bool) -> bool:
 
 def _one_cage(first: EndpointCandidate, second: EndpointCandidate) -> bool:
     """Lanes that were made to be used together; any other link may be there for something else."""
-    if first.link.driver == second.link.driver == _TEGRA_ETHERNET:
+    if first.link.driver == second.link.driver == TEGRA_ETHERNET:
         return True
     one, two = first.port, second.port
     if one is None or two is None or one.system_guid is None:
@@ -130,19 +130,6 @@ def crossed(found: list[Shared]) -> bool:
     places = [[(port.pci or "", port.device) if port else ("", "") for port in each] for each in ports]
     orders = {tuple(sorted(range(len(each)), key=each.__getitem__)) for each in places}
     return len(orders) > 1
-
-
-def cables(found: Mapping[str, Candidates], facts: Mapping[str, Facts]) -> list[list[Shared]]:
-    """For each pair of hosts the RDMA networks that these two share; none unless every pair has one."""
-    pairs = [
-        [
-            each
-            for each in shared({one: found[one], other: found[other]})
-            if each.rdma and each.wired and not muddled(each, facts)
-        ]
-        for one, other in combinations(found, 2)
-    ]
-    return pairs if all(pairs) else []
 
 
 def cable_mbit(pairs: Iterable[list[Shared]]) -> int:

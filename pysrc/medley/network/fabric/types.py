@@ -1,15 +1,18 @@
 """`Fabric`, `Endpoint`, `NetworkOptions`, `RejectedLink`; link speed; NCCL versions."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from medley.errors import Finding
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.host.facts.rdma import RdmaPort
+from medley.network.fabric.cabling import Cabling
 
 _PCIE3_GT = 8.0
+FAST_MBIT = 25_000
+"""Ports of this speed are bought to join hosts, and not for a LAN."""
 LOCKED_NCCL = (2, 30, 7)
 """nvidia-nccl-cu13 in locks/vllm-cuda.txt: assumed where no engine is chosen yet."""
 SUBNET_AWARE = (2, 30, 7)
@@ -80,6 +83,7 @@ class Fabric:
     """One list of RDMA ports for all hosts, of which each takes its own: where sockets go another way."""
     subnet_bits: int | None = None
     """A prefix length that tells the networks of a ring apart, as NCCL compares them."""
+    cabling: Cabling = field(default_factory=Cabling)
     why: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     rejected: tuple[RejectedLink, ...] = ()

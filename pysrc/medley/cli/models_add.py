@@ -1,0 +1,133 @@
+"""`medley models add`."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from medley import config, storage
+from medley.cli import Verb, flag, switch
+from medley.cli.output import print_result
+from medley.cli.progress import watch
+from medley.errors import Problem, in_words
+from medley.model import hub_checkpoint, resolve, table
+from medley.model.table import Proposal
+from medley.schema import Model
+
+_GB, _BILLION = 1e9, 1e9
+
+
+class ModelsAddVerb(Verb):
+    DESCRIPTION_MORE = """
+It asks the hub for config.json, the index and the headers of the weights, and fetches no weights. The table
+has the commit and the file that each number comes from. Parsers and flags are taken from known tables of
+the same architecture, where these agree; what it leaves out, it prints. A table that you have edited is kept.
+
+Examples:
+    medley models add Qwen/Qwen3-14B
+    medley models add Qwen/Qwen3-14B --dry-run
+    medley models add unsloth/Qwen3-8B --name unsloth-qwen3-8b
+    medley models add Qwen/Qwen3-14B --output qwen3-14b.toml
+"""
+    USAGE = "    {progname} [SWITCHES] ORG/NAME\n"
+    name: str | None = switch("--name NAME", "the table's name; default: the repository's, in small letters")
+    destination: str | None = switch(
+        "--output FILE",
+        "the file to write; default: models/NAME.toml in ~/.config/medley",
+        excludes=["--name"],
+    )
+    replace: bool = flag("--replace", "overwrite a table that differs")
+    dry_run: bool = flag("--dry-run", "print the table; write nothing")
+    as_json: bool = flag("--json", "print one JSON object: name, path, written, proposed, text")
+
+    def main(self, repository: str) -> None:
+        resolve.require_repository(repository)
+        name = self.name or table.table_name(repository)
+        path = Path(self.destination) if self.destination else config.folders()[0] / "models" / f"{name}.toml"
+        name, known = path.stem, config.models()
+        there = next((each for each, model in known.items() if model.repository == repository), None)
+        if there and not (self.destination or self.name or self.replace or self.dry_run or path.is_file()):
+            already = f"{there} is this model already: medley plan {there}"
+            print_result({"name": there, "written": False}, [already], as_json=self.as_json)
+            return
+        self._require_free(name, repository, known)
+        with (seen := watch()).stage(f"ask the hub what {repository} is made of"):
+            look = hub_checkpoint.look(repository, seen)
+        others = {each: model for each, model in known.items() if model.repository != repository}
+        proposed = table.proposal(name, table.architecture(look), others)
+        text = table.table_text(look, proposed)
+        model = table.model_of(text, str(path))
+        written = not self.dry_run and self._write(path, text, model)
+        result = {"name": name, "path": str(path), "written": written, "repository": repository}
+        result |= {"commit": look.commit, "text": text, "like": proposed.like, "proposed": proposed.values}
+        result |= {"left_out": proposed.left_out}
+        lines = [text.rstrip("\n")] if self.dry_run else _lines(path, model, proposed, written=written)
+        print_result(result, lines, as_json=self.as_json)
+
+    def _require_free(self, name: str, repository: str, known: Mapping[str, Model]) -> None:
+        """A Problem where the name is that of another repository's table."""
+        if name not in known or (other := known[name]).repository == repository or self.destination:
+            return
+        mine = repository.replace("/", "-").lower()
+        raise Problem(
+            f"there is a model {name} already",
+            cause=f"its table is of {other.repository or 'a model that medley makes'}, not of {repository}",
+            fix=f"medley models add {repository} --name {mine}",
+        )
+
+    def _write(self, path: Path, text: str, model: Model) -> bool:
+        """Whether it was written; False where the same table is there."""
+        if path.is_file() and not self.replace:
+            there = config.read(path, Model)
+            if there == model:
+                return False
+            raise Problem(
+                f"{path} is there, and differs",
+                cause=f"in {', '.join(_differences(there, model))}: edited, or of another commit",
+                fix=f"medley models add {model.repository} --dry-run  # shows the new one\n"
+                f"medley models add {model.repository} --output {quote(str(path))} --replace",
+            )
+        try:
+            storage.write(path, text)
+        except (OSError, Problem) as error:
+            cause = error.cause if isinstance(error, Problem) else in_words(error)
+            fix = f"medley models add {model.repository} --output FILE"
+            raise Problem(f"{path} cannot be written", cause=cause, fix=fix) from error
+        return True
+
+
+def _differences(one: Model, other: Model) -> Iterator[str]:
+    was, now = one.model_dump(), other.model_dump()
+    for key in was:
+        if key == "shape" and was[key] and now[key]:
+            yield from (f"shape.{each}" for each in now[key] if was[key][each] != now[key][each])
+        elif was[key] != now[key]:
+            yield key
+
+
+def _lines(path: Path, model: Model, proposed: Proposal, *, written: bool) -> Iterator[str]:
+    shape = model.shape
+    yield f"{path}: {'written' if written else 'there already, and the same'}"
+    if shape:
+        size = shape.layers * shape.layer_bytes + shape.embedding_bytes + shape.head_bytes
+        active = f", {shape.active_parameters / _BILLION:.1f}B active" if shape.experts else ""
+        yield (
+            f"{model.title}: {size / _GB:.1f} GB in {shape.weights}, {shape.parameters / _BILLION:.1f}B "
+            f"parameters{active}, context {shape.context} tokens"
+        )
+    yield from _proposed(model, proposed)
+    name = path.stem if config.files("models").get(path.stem) == path else str(model.repository)
+    yield f"medley plan {name}"
+
+
+def _proposed(model: Model, proposed: Proposal) -> Iterator[str]:
+    if not proposed.like:
+        yield f"no known table has the architecture {model.architecture}: no parser and no flag is proposed"
+    for key, value in proposed.values.items():
+        yield f"proposed, not tried: {key} = {_shown(value)}, as {', '.join(proposed.like)}"
+    for key, why in proposed.left_out.items():
+        yield f"left out, because known tables differ in {key}: {why}"
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - whatever a table says
+    return str(value) if not isinstance(value, dict) else ", ".join(f"{k}: {v}" for k, v in value.items())

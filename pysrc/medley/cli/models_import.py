@@ -1,0 +1,134 @@
+"""`medley models import`."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from medley import config
+from medley.cli import Verb, flag, switch
+from medley.cli.output import fit, print_result, save, say
+from medley.errors import Problem, in_words
+from medley.explain.diagnosis import STANDARD_INPUT
+from medley.serving.community_recipe import Entry
+from medley.serving.community_recipe.document import MOST_BYTES
+from medley.serving.community_recipe.model_table import is_found, model_table
+from medley.serving.community_recipe.recipe import Imported, imported
+
+
+class ModelsImportVerb(Verb):
+    USAGE = "    {progname} [SWITCHES] FILE|URL|-\n"
+    DESCRIPTION_MORE = """
+It reads a recipe of sparkrun (version 1 or 2) from a file, an address or standard input (-), and prints the
+medley command that serves the same model. It runs nothing of the recipe. It prints what it leaves out by key,
+with the reason: files and patches of the recipe's image, shell commands, network interfaces of one host.
+
+Examples:
+    medley models import qwen3.6-27b-fp8-vllm.yaml
+    medley models import https://example.org/recipe.yaml --json
+    medley models import - < recipe.yaml
+    medley models import recipe.yaml --output ~/.config/medley/models/my-model.toml
+"""
+    table: str | None = switch("--output FILE", "write the flags and variables as a model's table, NAME.toml")
+    as_json: bool = flag("--json", "print one JSON object: the command, and what became of each key")
+
+    def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
+        """Plumbum takes - for a switch."""
+        return super()._parse_args([STANDARD_INPUT if word == "-" else word for word in argv])
+
+    def main(self, recipe: str) -> None:
+        found = imported(_raw(recipe), recipe)
+        shown = found if self.table is None else _written(found, Path(self.table), recipe)
+        print_result(_table(shown, found), map(fit, _lines(shown, found)), as_json=self.as_json)
+
+
+_LIMIT_S = 20.0
+_TITLES = {
+    "refused": "left out",
+    "unused": "left out, as by sparkrun",
+    "decided": "decided by medley",
+}
+
+
+def _raw(recipe: str) -> bytes:
+    """The recipe's text, and one byte more than it may have where it is too long."""
+    if recipe == STANDARD_INPUT:
+        return sys.stdin.buffer.read(MOST_BYTES + 1)
+    if recipe.startswith(("http://", "https://")):
+        return _fetched(recipe)
+    try:
+        with Path(recipe).open("rb") as file:
+            return file.read(MOST_BYTES + 1)
+    except OSError as error:
+        fix = "name a file, an address or - : medley models import RECIPE.yaml"
+        raise Problem(f"{recipe} cannot be read", cause=in_words(error), fix=fix) from error
+
+
+def _fetched(url: str) -> bytes:
+    from httpx import HTTPError
+
+    from medley.network import http_client
+
+    found = bytearray()
+    try:
+        with http_client.download(url, limit_s=_LIMIT_S) as answer:
+            status = answer.status_code
+            for chunk in answer.iter_bytes():
+                found += chunk
+                if len(found) > MOST_BYTES:
+                    break
+    except HTTPError as error:
+        raise _unfetched(url, in_words(error)) from error
+    if not answer.is_success:
+        raise _unfetched(url, f"it answered {status}")
+    if found.lstrip()[:1] == b"<":
+        raise _unfetched(url, "it is a page of the web, not the file itself")
+    return bytes(found)
+
+
+def _unfetched(url: str, cause: str) -> Problem:
+    fix = "open the address in a browser, save the file itself (Raw), then: medley models import FILE"
+    return Problem(f"no recipe comes from {url}", cause=cause, fix=fix)
+
+
+def _written(found: Imported, path: Path, source: str) -> Imported:
+    """What the table that this writes leaves to the command."""
+    path = path.expanduser()
+    if path.suffix != ".toml" or path.exists():
+        cause = f"{path} is there already" if path.exists() else "a model's table is a file NAME.toml"
+        raise Problem(f"no table is written to {path}", cause=cause, fix=f"--output {path.stem}-2.toml")
+    made = model_table(found, path.stem, source)
+    save(str(path), made.text, "--output NAME.toml")
+    if not is_found(path):
+        say(f"medley finds {path.name} once it is in {config.folders()[0] / 'models'}")
+    return made.rest
+
+
+def _table(shown: Imported, found: Imported) -> dict[str, Any]:
+    command = shown.command
+    return {
+        "model": found.model,
+        "engine": found.engine,
+        "command": str(command),
+        "argv": command.argv,
+        "env": command.env,
+        "plan": str(shown.plan),
+        "whole": not found.left_out,
+        "keys": [_entry(each) for each in found.entries],
+    }
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    becomes = list(entry.becomes)
+    return {"key": entry.key, "outcome": entry.outcome, "becomes": becomes, "why": entry.why}
+
+
+def _lines(shown: Imported, found: Imported) -> Iterator[str]:
+    yield str(shown.command)
+    for outcome, title in _TITLES.items():
+        entries = [each for each in found.entries if each.outcome == outcome]
+        if entries:
+            yield f"\n{title}:"
+        for each in entries:
+            yield f"  {each.key}: {each.why}"
+    yield f"\nlook first: {shown.plan}"

@@ -1,0 +1,81 @@
+"""What the kernel reports of a host: PCIe errors, GPUs behind an IOMMU, memory that RDMA cannot pin."""
+
+from collections.abc import Iterator
+
+from medley.doctor.checks import Check, ExaminedHost, health_check, host_check
+from medley.host.facts import GIB
+from medley.host.health.kernel import KernelReport
+
+# Published: github.com/eugr/spark-vllm-docker/issues/389 and 392, and issue 259 of MiaAI-Lab's
+# DeepSeek-v4-Flash-DSpark-2x-DGX-Spark, which found kho=off; NVIDIA/NV-Kernels pull request 591 is for it.
+_REFUSING = ("7.0.0-1019-nvidia", "7.0.0-31-generic")
+_WORKING = "6.17.0-1032-nvidia"
+
+
+@health_check("pcie-errors", "fatal PCIe errors", lambda health: health.kernel)
+def pcie_errors(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
+    """Since it booted: a device that had one is gone, or will be again."""
+    if report.fatal:
+        card = ", ".join(port.device for port in host.facts.rdma) or "which has no RDMA now"
+        yield host.wrong(
+            f"fatal PCIe errors since it booted: {', '.join(report.fatal)}",
+            cause="the kernel resets such a device, which may fail and stop the host; on a DGX Spark "
+            f"0000:00:00.0 and 0002:00:00.0 lead to the network card ({card})",
+            fix="sudo fwupdmgr refresh; sudo fwupdmgr update; switch it off for a minute, without its power "
+            "supply. If it comes back: NVIDIA's field diagnostics, sudo ./partnerdiag --field",
+        )
+    else:
+        note = "" if report.log_read else "; root alone can read the kernel's log"
+        yield host.ok(f"none since it booted{note}")
+
+
+@health_check("peer-access", "GPUs that reach each other's memory", lambda health: health.kernel)
+def peer_access(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
+    """Of several GPUs: the driver allows it, and an IOMMU that translates turns it into a hang."""
+    if not report.peers:
+        return
+    if "OK" in report.peers and report.translated:
+        gpus = ", ".join(report.translated)
+        yield host.better(
+            f"GPUs reach each other's memory through an IOMMU that translates: {gpus}",
+            cause="NCCL's first collective was seen to hang so on pairs of RTX PRO 6000 (vllm issue 33041, "
+            "nccl issue 1999); NCCL's documentation warns of it, under PCI Access Control Services",
+            fix=f"{_kernel_option('iommu=pt')}  # until then: NCCL_P2P_DISABLE=1 medley serve MODEL -- "
+            "--disable-custom-all-reduce",
+        )
+    elif "OK" in report.peers:
+        yield host.ok("they do, over PCIe or NVLink")
+    else:
+        yield host.ok(f"they go by the host's memory: nvidia-smi says {', '.join(sorted(report.peers))}")
+
+
+def _kernel_option(option: str) -> str:
+    return (
+        f"sudo sed -i 's/^GRUB_CMDLINE_LINUX_DEFAULT=\"/&{option} /' /etc/default/grub && sudo update-grub "
+        "&& sudo reboot"
+    )
+
+
+@host_check("rdma-kernel", "a kernel that pins memory for RDMA")
+def rdma_kernel(host: ExaminedHost) -> Iterator[Check]:
+    """Kernel 7.0 of Ubuntu for arm64 gives 9 GiB to kexec handover, as CMA, where pages cannot be pinned."""
+    if not any(port.active for port in host.facts.rdma):
+        return
+    name, report = host.facts.software.kernel or "of no known version", host.health.kernel
+    lent = report is not None and report.cma_free_bytes > report.cma_total_bytes
+    if report and lent:
+        free, total = report.cma_free_bytes / GIB, report.cma_total_bytes / GIB
+        cause = (
+            f"it has lent {free:.1f} GiB to kexec handover (CmaFree, beside a CmaTotal of {total:.1f} GiB)"
+        )
+    elif report is None and name in _REFUSING:
+        cause = "its kexec handover has 9 GiB, unless kho=off switches it off"
+    else:
+        yield host.ok(f"kernel {name}")
+        return
+    yield host.wrong(
+        f"kernel {name} refuses memory to RDMA",
+        cause=f"{cause}; NCCL ends with 'ibv_reg_mr_iova2 failed with error Cannot allocate memory' once a "
+        f"model is loaded; {_WORKING} works",
+        fix=_kernel_option("kho=off"),
+    )

@@ -1,0 +1,107 @@
+"""Download a repository of the model hub to hosts of a Ray cluster; run in an engine's Python.
+
+    python ray_download.py HOST:PORT OWN ORG/NAME PATTERNS ADDRESS…
+
+PATTERNS is a JSON list of files that are not wanted. While it runs it prints {"progress": {HOST: [done,
+total]}} in bytes, for hosts that have begun; at the end {"failed": {HOST: why}}. A host that has the
+files asks the hub nothing.
+"""
+
+import fnmatch
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+EVERY_S = 2.0
+# Of the driver: who may read it, and where the hub is.
+CARRIED = ("HF_TOKEN", "HF_ENDPOINT")
+
+
+def main(address: str, own: str, repository: str, patterns: str, *wanted: str) -> dict[str, Any]:
+    import ray_state as cluster
+
+    try:
+        found = cluster.nodes(cluster.GcsClient(address=address), address)
+        asked = {node["address"]: node for node in found if node["alive"] and node["address"] in wanted}
+        cluster.connect(address, own)
+        return {"failed": downloads(cluster, asked, repository, json.loads(patterns))}
+    except Exception as error:  # noqa: BLE001 - whatever it is, our side turns it into a Problem
+        return {"error": type(error).__name__, "said": str(error)[:400]}
+
+
+def downloads(cluster: Any, asked: dict[str, Any], repository: str, patterns: list[str]) -> dict[str, str]:  # noqa: ANN401 - ray_state
+    ray = cluster.ray
+    env = {name: os.environ[name] for name in CARRIED if name in os.environ}
+    names = {address: f"{node['name']} ({address})" for address, node in asked.items()}
+    tasks = {
+        address: cluster.on(node, download).remote(repository, patterns, env)
+        for address, node in asked.items()
+    }
+    left = list(tasks.values())
+    while left:
+        _, left = ray.wait(left, num_returns=len(left), timeout=EVERY_S)
+        looks = [cluster.on(node, here).remote(repository) for node in asked.values()] if left else []
+        done, _ = ray.wait(looks, num_returns=len(looks), timeout=EVERY_S) if looks else ([], [])
+        told = {names[a]: ray.get(look) for a, look in zip(asked, looks, strict=False) if look in done}
+        print(json.dumps({"progress": {name: said for name, said in told.items() if said}}), flush=True)
+    answers = {names[address]: ray.get(task) for address, task in tasks.items()}
+    return {name: why for name, why in answers.items() if why}
+
+
+def folder(repository: str) -> Path:
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    return Path(HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}"
+
+
+def download(repository: str, patterns: list[str], env: dict[str, str]) -> str | None:
+    """Why it failed, or None; how much it will be lies beside it meanwhile."""
+    if whole(repository):
+        return None
+    os.environ.update(env)
+    from huggingface_hub import HfApi, snapshot_download
+
+    total = folder(repository) / ".medley-total"
+    try:
+        about = HfApi().model_info(repository, files_metadata=True)
+        sizes = [
+            each.size or 0
+            for each in about.siblings or ()
+            if not any(fnmatch.fnmatch(each.rfilename, pattern) for pattern in patterns)
+        ]
+        total.parent.mkdir(parents=True, exist_ok=True)
+        total.write_text(str(sum(sizes)))
+        snapshot_download(repository, ignore_patterns=patterns)
+    except Exception as error:  # noqa: BLE001 - the same
+        return f"{type(error).__name__}: {str(error)[:300]}"
+    finally:
+        total.unlink(missing_ok=True)
+    return None
+
+
+def whole(repository: str) -> bool:
+    """Whether a snapshot has all the weights that it names."""
+    for config in folder(repository).glob("snapshots/*/config.json"):
+        index = config.with_name("model.safetensors.index.json")
+        names = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+        single = config.with_name("model.safetensors")
+        if all((config.parent / name).is_file() for name in names) if names else single.is_file():
+            return True
+    return False
+
+
+def here(repository: str) -> list[int] | None:
+    """Bytes that are there, and that will be; None where nothing is being fetched."""
+    place = folder(repository)
+    try:
+        total = int((place / ".medley-total").read_text())
+        sizes = [about.stat() for about in (place / "blobs").glob("*")]
+    except (OSError, ValueError):
+        return None
+    return [min(total, sum(min(each.st_size, each.st_blocks * 512) for each in sizes)), total]
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(*sys.argv[1:])))

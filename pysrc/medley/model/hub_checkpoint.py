@@ -1,0 +1,176 @@
+"""Read a repository's config.json and weights' headers: from the hub, or as medley kept them.
+
+Each commit that was looked at is kept in CACHE/checkpoints, so that a model can be planned without a network.
+"""
+
+import contextlib
+import itertools
+import json
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medley import storage
+from medley.errors import Problem
+from medley.model import hub
+from medley.model.checkpoint import (
+    CONFIG,
+    INDEX,
+    SINGLE,
+    Checkpoint,
+    Tensor,
+    parsed,
+    read_checkpoint,
+    read_config,
+    weight_files,
+)
+from medley.progress import SILENT, Progress
+
+if TYPE_CHECKING:  # half a second to import, and seldom needed
+    from huggingface_hub import HfApi
+
+_AT_ONCE = 8
+_EXPERT = re.compile(r"(?<=\.experts\.)\d+(?=\.)")
+
+
+@dataclass(frozen=True)
+class Look:
+    """A repository as it was at a commit."""
+
+    repository: str
+    commit: str | None
+    """None where the hub does not say it; such a look is not kept."""
+    date: str
+    """When the hub was asked, as 2026-11-24."""
+    license: str | None
+    files: tuple[str, ...]
+    """Those with the headers."""
+    config: Mapping[str, Any]
+    tensors: Mapping[str, tuple[str, tuple[int, ...], int]]
+    """By name: dtype, shape and bytes; experts that are alike are one tensor."""
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        found = {
+            name: Tensor(dtype, tuple(shape), size) for name, (dtype, shape, size) in self.tensors.items()
+        }
+        return Checkpoint(self.repository, self.config, found)
+
+    @property
+    def named(self) -> str:
+        return f"commit {self.commit[:12] if self.commit else 'unknown'}, read on {self.date}"
+
+
+def checkpoint(repository: str, watch: Progress = SILENT) -> Checkpoint:
+    """Read the tensors: from the cache if the weights are there, else from a look at the hub.
+
+    Without a network and such a look, config.json in the hub's cache is enough: then bytes are estimated.
+    """
+    folder = hub.snapshot(repository)
+    if folder is not None:
+        return read_checkpoint(folder)
+    try:
+        return look(repository, watch).checkpoint
+    except hub.Unreachable as problem:
+        if (folder := hub.configured(repository)) is None:
+            small = f"put its {CONFIG} and {INDEX} into a folder"
+            problem.fix += f"\nor {small}, which is enough for a plan: medley plan ./FOLDER"
+            raise
+        date = datetime.fromtimestamp((folder / CONFIG).stat().st_mtime, UTC).date()
+        watch.note(f"{_why(problem)}: using {folder / CONFIG}, fetched on {date}")
+        return read_config(folder)
+
+
+def look(repository: str, watch: Progress = SILENT) -> Look:
+    """Ask the hub for headers, a few answers; without it take what was kept at the last look, and note that.
+
+    Raises hub.Unreachable where the hub does not answer and nothing was kept.
+    """
+    try:
+        about = hub.about(repository)
+    except hub.Unreachable as problem:
+        if found := kept(repository) or _fetched(repository):
+            watch.note(f"{_why(problem)}: using {repository} at {found.named}")
+            return found
+        raise
+    if found := kept(repository, about.commit):
+        return found
+    found = hub.answered(repository, lambda api: _asked(api, repository, about, watch))
+    if found.commit:
+        storage.write(_file(repository, found.commit), json.dumps(asdict(found)))
+    return found
+
+
+def _fetched(repository: str) -> Look | None:
+    """The same of a model whose weights are in the hub's cache."""
+    if (folder := hub.snapshot(repository)) is None:
+        return None
+    found = read_checkpoint(folder)
+    date = datetime.fromtimestamp((folder / CONFIG).stat().st_mtime, UTC).date().isoformat()
+    names = tuple(sorted(path.name for path in folder.glob("*.safetensors")))
+    return Look(repository, folder.name, date, None, names, found.config, merged(found.tensors))
+
+
+def _why(problem: Problem) -> str:
+    return problem.cause.partition(",")[0]
+
+
+def kept(repository: str, commit: str | None = None) -> Look | None:
+    """The look that was kept of this commit, else the newest."""
+    paths = [_file(repository, commit)] if commit else list(_file(repository, "*").parent.glob("*.json"))
+    found = (storage.record(path, Look) for path in paths if path.is_file())
+    return max((each for each in found if each), key=lambda each: each.date, default=None)
+
+
+def _file(repository: str, commit: str) -> Path:
+    return storage.cache() / "checkpoints" / repository.replace("/", "--") / f"{commit}.json"
+
+
+def _asked(api: "HfApi", repository: str, about: hub.About, watch: Progress) -> Look:
+    """The headers of its files come by a range request each."""
+    from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415 - half a second, and seldom needed
+
+    at = about.commit
+    config = parsed(hub.file(api, repository, CONFIG, at), f"{repository}/{CONFIG}")
+    names: tuple[str, ...] = (SINGLE,)
+    with contextlib.suppress(EntryNotFoundError):
+        index = hub.file(api, repository, INDEX, at)
+        names = weight_files(parsed(index, f"{repository}/{INDEX}"), f"{repository}/{INDEX}")
+    done = itertools.count(1)
+
+    def header(name: str) -> dict[str, Tensor]:
+        told = api.parse_safetensors_file_metadata(repository, name, revision=at)
+        watch.line(f"headers of {next(done)} of {len(names)} files")
+        return {
+            each: Tensor(info.dtype, tuple(info.shape), info.data_offsets[1] - info.data_offsets[0])
+            for each, info in told.tensors.items()
+        }
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        headers = list(pool.map(header, names))
+    found = {name: tensor for each in headers for name, tensor in each.items()}
+    today = datetime.now(UTC).date().isoformat()
+    return Look(repository, at, today, about.license, names, config, merged(found))
+
+
+def merged(tensors: Mapping[str, Tensor]) -> dict[str, tuple[str, tuple[int, ...], int]]:
+    """The tensors with the experts of a layer as one where they are alike, which changes no sum.
+
+    A model of 90,000 tensors is some 2,000 so, and what is kept of it 0.2 MB.
+    """
+    groups: dict[tuple[str, str, tuple[int, ...]], list[tuple[str, Tensor]]] = {}
+    for name, each in tensors.items():
+        key = (_EXPERT.sub("*", name), each.dtype, each.shape)
+        groups.setdefault(key, []).append((name, each))
+    found: dict[str, tuple[str, tuple[int, ...], int]] = {}
+    for (name, dtype, shape), alike in groups.items():
+        one = len(alike) == 1
+        size = sum(each.size_bytes for _, each in alike)
+        # Where experts of a layer differ, each sort keeps the name of its first.
+        whole = alike[0][0] if one or name in found else name
+        found[whole] = (dtype, shape if one else (len(alike), *shape), size)
+    return found

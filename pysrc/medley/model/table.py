@@ -1,0 +1,176 @@
+"""Write the table of a model, models/NAME.toml, from a look at its repository."""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from medley import config
+from medley.model.checkpoint import CONFIG
+from medley.model.hub_checkpoint import Look
+from medley.model.shape import shape_of_config
+from medley.schema import Model, Shape, Weights
+
+_CONFIG_KEYS = (
+    *("layers", "hidden", "heads", "kv_heads", "head_dim", "vocabulary", "context", "experts"),
+    *("experts_per_token", "attention_layers", "window", "windowed_layers", "weights"),
+)
+_COMPUTED_KEYS = (
+    *("kv_bytes_per_token", "kv_head_bytes", "windowed_kv_heads", "windowed_head_bytes"),
+    *("windowed_bytes_per_token", "state_bytes"),
+)
+_PROPOSED: Mapping[str, Callable[[Model], Any]] = {
+    "tool_parser": lambda model: model.tool_parser,
+    "reasoning_parser": lambda model: model.reasoning_parser,
+    "args": lambda model: dict(model.args),
+    "since": lambda model: dict(model.since),
+    "eager": lambda model: model.eager,
+}
+_LARGE = 10_000
+_FORMAT = re.compile(rf"-(?:{'|'.join(('gptq', *get_args(Weights)))})(?:-.*)?$")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What known tables of the same architecture say beside the shape."""
+
+    like: tuple[str, ...] = ()
+    """The names of these tables."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """What all of them say, by key."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """In what they differ, by key."""
+    knows_code: bool = False
+    """Engines know all of them without the code of their repositories."""
+
+
+def table_name(repository: str) -> str:
+    """The name of a repository's table: as the known ones are named."""
+    return repository.rpartition("/")[2].lower()
+
+
+def base_name(name: str) -> str:
+    """The name of a model without the format of its weights: of qwen3-8b-fp8 it is qwen3-8b."""
+    return _FORMAT.sub("", name)
+
+
+def proposal(name: str, architecture: str | None, models: Mapping[str, Model]) -> Proposal:
+    """What to write for a new table `name`: from other builds of the same model, else from its family."""
+    family = {each: model for each, model in models.items() if architecture == model.architecture}
+    if architecture is None or not family:
+        return Proposal()
+    builds = {each: model for each, model in family.items() if base_name(each) == base_name(name)}
+    like, values, left_out = builds or family, {}, {}
+    for key, of in _PROPOSED.items():
+        said = {each: of(model) for each, model in like.items()}
+        first, *others = said.values()
+        if any(other != first for other in others):
+            left_out[key] = "; ".join(f"{each} has {_shown(value)}" for each, value in said.items())
+        elif first:
+            values[key] = first
+    knows = all(model.remote_code is None or not model.remote_code.needed for model in like.values())
+    return Proposal(tuple(sorted(like)), values, left_out, knows)
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value) if value else "none"
+
+
+def architecture(look: Look) -> str | None:
+    found = look.config.get("model_type")
+    return found if isinstance(found, str) and re.fullmatch(r"[\w.-]+", found) else None
+
+
+def model_of(text: str, where: str) -> Model:
+    """The model that the text of a table says."""
+    return config.build(tomllib.loads(text), Model, where, text)
+
+
+def table_text(look: Look, proposed: Proposal) -> str:
+    """The text of the table, with the source of each number; the same for the same commit."""
+    family = architecture(look)
+    lines = [f"title = {_quoted(look.repository.rpartition('/')[2])}"]
+    lines += [f'repository = "{look.repository}"']
+    lines += [f'architecture = "{family}"'] if family else []
+    if look.license:
+        lines += ["# source: the repository's card on the hub", f"license = {_quoted(look.license)}"]
+    lines += [*_proposed(proposed, family), *_code(look, proposed), "", "[shape]"]
+    lines += _shape(look, shape_of_config(look.checkpoint))
+    return "\n".join(lines) + "\n"
+
+
+def _proposed(proposed: Proposal, family: str | None) -> Iterator[str]:
+    if not proposed.like:
+        yield f"# no known table has the architecture {family}: no parser and no flag is proposed"
+        return
+    if proposed.values:
+        yield from _comment(
+            f"proposed, not tried: all known tables like it say so: {', '.join(proposed.like)}"
+        )
+    for key, value in proposed.values.items():
+        inner = value.items() if isinstance(value, dict) else ()
+        yield from (f"{key}.{engine} = {_value(each)}" for engine, each in inner)
+        if not isinstance(value, dict):
+            yield f"{key} = {_value(value)}"
+    for key, why in proposed.left_out.items():
+        yield from _comment(f"left out, because known tables differ in {key}: {why}")
+
+
+def _code(look: Look, proposed: Proposal) -> Iterator[str]:
+    if look.config.get("auto_map"):
+        yield from ("", "[remote_code]")
+        why = "no known table says that engines do without it"
+        if proposed.knows_code:
+            why = f"engines do without that of {', '.join(proposed.like)}"
+        yield from _comment(f"source: {CONFIG} names code of the repository (auto_map); {why}")
+        yield f"needed = {_value(not proposed.knows_code)}"
+
+
+def _shape(look: Look, shape: Shape) -> Iterator[str]:
+    said = shape.model_dump(exclude_defaults=True) | {"weights": shape.weights}
+    at = f"commit {look.commit}" if look.commit else f"what the hub had on {look.date}"
+    yield from _comment(f"source: {CONFIG} of {look.repository} at {at}")
+    yield from _entries(said, _CONFIG_KEYS)
+    files = look.files[0] if len(look.files) == 1 else f"{len(look.files)} files, {look.files[0]} and so on"
+    total = sum(size for _, _, size in look.tensors.values())
+    yield from _comment(
+        f"source: the headers of the weights at the same commit, {files}: {total:_} bytes in all. "
+        "layer_bytes is the mean of all layers"
+    )
+    yield from _entries(said, (key for key in said if key not in {*_CONFIG_KEYS, *_COMPUTED_KEYS}))
+    if any(said.get(key) for key in _COMPUTED_KEYS):
+        yield from _comment(f"computed from {CONFIG}")
+        yield from _entries(said, _COMPUTED_KEYS)
+
+
+def _entries(said: Mapping[str, Any], keys: Iterable[str]) -> Iterator[str]:
+    yield from (f"{key} = {_value(said[key])}" for key in keys if said.get(key) is not None)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return _value(int(value)) if value.is_integer() else repr(value)
+    if isinstance(value, int):
+        return f"{value:_}" if value >= _LARGE else str(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return _quoted(str(value))
+
+
+def _quoted(text: str) -> str:
+    """A string of TOML; what cannot be printed is left out of it."""
+    return json.dumps("".join(each for each in text if each.isprintable()), ensure_ascii=False)
+
+
+def _comment(text: str, width: int = 106) -> Iterator[str]:
+    line = "#"
+    for word in text.split():
+        if len(line) + len(word) >= width:
+            yield line
+            line = "#"
+        line += f" {word}"
+    yield line

@@ -1,0 +1,33 @@
+"""Turn a recipe of sparkrun into the medley command that serves the same model.
+
+A recipe is a stranger's text: nothing of it is run. Each of its keys is carried over, or medley decides the
+same thing by what it measures, or it is refused; each time with the reason. The form is that of sparkrun's
+RECIPES.md and src/sparkrun/core/recipe.py (github.com/spark-arena/sparkrun at 0041b8f, July 2026).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Outcome = Literal["carried", "decided", "unused", "refused"]
+"""Unused: sparkrun itself passes it to nothing. Refused: without it the server is another one."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What became of one key of a recipe, or of one flag of its command."""
+
+    key: str
+    """As `max_nodes`, `env.NCCL_DEBUG` or `command --port`."""
+    outcome: Outcome
+    why: str
+    becomes: tuple[str, ...] = ()
+    part: Literal["option", "flag", "variable"] | None = None
+    """Where these words go: before the --, behind it, or before the command."""
+
+
+def option(key: str, *words: str, why: str = "the same") -> Entry:
+    return Entry(key, "carried", why, words, "option")
+
+
+def engine_flag(key: str, *words: str, why: str = "the engine's own flag") -> Entry:
+    return Entry(key, "carried", why, words, "flag")

@@ -1,0 +1,65 @@
+"""Read the YAML of a recipe: safe types only, no aliases, bounded size and depth."""
+
+from collections.abc import Mapping
+
+import yaml
+
+from medley.errors import Problem
+
+MOST_BYTES = 32 << 10
+"""The largest recipe of sparkrun's registry had 2 KiB in June 2026."""
+_DEEPEST = 16
+
+Value = str | int | float | bool | None
+
+
+def document(raw: bytes, where: str) -> dict[str, object]:
+    """The top-level table of a recipe; a Problem where it is not YAML or not a table."""
+    if len(raw) > MOST_BYTES:
+        raise _problem(where, f"it has more than {MOST_BYTES >> 10} KiB")
+    try:
+        text = raw.decode("utf-8-sig")
+        _require_plain(text, where)
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise _problem(where, " ".join(str(error).split())) from error
+    except (RecursionError, ValueError) as error:  # no UTF-8, a date or a number that cannot be
+        raise _problem(where, str(error)[:200]) from error
+    if not isinstance(found, dict):
+        raise _problem(where, "it is not a table of keys and values")
+    return {str(key): value for key, value in found.items()}
+
+
+def _require_plain(text: str, where: str) -> None:
+    """Refuse what makes a short text slow or large: aliases that repeat a part, and deep nesting."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):  # one by one: a deep text takes quadratic time
+        if isinstance(event, yaml.AliasEvent):
+            line = event.start_mark.line + 1
+            raise _problem(where, f"line {line} has the alias *{event.anchor}, which medley does not read")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise _problem(where, f"it nests deeper than {_DEEPEST} tables")
+
+
+def _problem(where: str, cause: str) -> Problem:
+    return Problem(
+        f"{where} is not a recipe",
+        cause=cause,
+        fix="name a recipe of sparkrun (YAML), version 1 or 2: medley models import RECIPE.yaml",
+    )
+
+
+def tables(recipe: Mapping[str, object], key: str, where: str) -> dict[str, Value]:
+    """The table `key` of a recipe with plain values; what a value nests is its text in YAML's flow form."""
+    found = recipe.get(key) or {}
+    if not isinstance(found, dict):
+        cause = f"it is {type(found).__name__}, and sparkrun reads a table of keys and values"
+        raise Problem(f"{where}: '{key}' is wrong", cause=cause, fix=f"mend '{key}' in {where}")
+    return {str(name): _plain(value) for name, value in found.items()}
+
+
+def _plain(value: object) -> Value:
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(value)  # as sparkrun puts it into a command

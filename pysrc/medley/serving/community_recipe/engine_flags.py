@@ -1,0 +1,217 @@
+"""Turn the flags of a recipe's command into medley's options and the engine's own flags.
+
+Names are those of vLLM 0.32 and SGLang 0.5.23, which share most of them.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from medley.serving.community_recipe import Entry, engine_flag, option
+from medley.serving.community_recipe.shell_command import EngineCommand, EngineFlag, needs_shell
+
+_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("--tensor-parallel-size", "-tp", "--tp-size", "--tp"), "--tp"),
+    **dict.fromkeys(("--pipeline-parallel-size", "-pp", "--pp-size"), "--pp"),
+    **dict.fromkeys(("--data-parallel-size", "-dp", "--dp-size", "--dp"), "--dp"),
+    **dict.fromkeys(("--max-model-len", "--context-length"), "--context"),
+    "--kv-cache-dtype": "--kv-type",
+    "--enable-eplb": "--eplb",
+    "--served-model-name": "--served-model-name",
+    "--host": "--host",
+    "--port": "--port",
+}
+_MEMORY = "the plan counts what each host has free, and sets this flag"
+_LAUNCH = "medley's launcher joins the hosts, by Ray or by medley join"
+_DECIDED: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "--gpu-memory-utilization",
+            "--kv-cache-memory-bytes",
+            "--mem-fraction-static",
+            "--max-total-tokens",
+        ),
+        _MEMORY,
+    ),
+    **dict.fromkeys(
+        (
+            *("--distributed-executor-backend", "--nnodes", "-n", "--node-rank", "-r", "--headless"),
+            *("--master-addr", "--master-port", "--dist-init-addr", "--nccl-init-addr", "--use-ray"),
+            *(
+                "--data-parallel-backend",
+                "-dpb",
+                "--data-parallel-size-local",
+                "-dpl",
+                "--data-parallel-rank",
+            ),
+            *("--data-parallel-address", "-dpa", "--data-parallel-rpc-port", "-dpp"),
+            *(
+                "--data-parallel-start-rank",
+                "-dpr",
+                "--data-parallel-hybrid-lb",
+                "--data-parallel-external-lb",
+            ),
+        ),
+        _LAUNCH,
+    ),
+    "--trust-remote-code": "no recipe can trust code for you: where the model has any, medley serve lists it "
+    "and prints the command that trusts it",
+    "--device": "the plan takes the device of each host",
+}
+_CODE = "it is a file of the recipe's image: get it from the recipe's author, read it, then type"
+_OPENS = "it runs code or opens the server as the recipe's author chose: if you want that, type it behind --"
+_OPENING = (
+    *("--worker-cls", "--worker-extension-cls", "--scheduler-cls", "--logits-processors", "--middleware"),
+    *("--io-processor-plugin", "--model-class-overrides", "--custom-weight-loader", "--forward-hooks"),
+    *("--enable-custom-logit-processor", "--trust-request-chat-template", "--trust-request-mm-kwargs"),
+    "--allowed-local-media-path",
+)
+_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("--api-key", "--admin-api-key", "--ssl-keyfile-password"),
+        "a key in a command can be read by every user of the host: --api-key FILE",
+    ),
+    "--config": "it is a file of the recipe's image: write its flags behind --",
+    **{name: f"{_CODE} -- {name} FILE" for name in ("--reasoning-parser-plugin", "--tool-parser-plugin")},
+}
+# A parser of this name comes with the file of that flag.
+_PLUGINS: Mapping[str, str] = {
+    "--reasoning-parser": "--reasoning-parser-plugin",
+    "--tool-call-parser": "--tool-parser-plugin",
+}
+_LOADERS = {"fastsafetensors", "instanttensor"}
+_ATTENTION = {"--enable-dp-attention", "--enable-dp-lm-head"}
+_PATH = re.compile(r"(~|\.{1,2})?/|[^{\s]*\.(jinja2?|py|ya?ml|json|so)$")
+_TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
+_UNITS: Mapping[str, int] = {"": 1, "k": 1000, "K": 1 << 10, "m": 1_000_000, "M": 1 << 20}
+_FP8 = {"fp8", "fp8_e4m3"}
+_SHORTEST = 8
+"""Of the beginnings of these names that argparse takes for them."""
+_MOST_RANKS, _LONGEST, _LAST_PORT = 64, 10_000_000, 65_535
+
+
+def flag_entries(command: EngineCommand, model: str) -> Iterator[Entry]:
+    """What becomes of each flag; `model` is the recipe's, which the command may repeat."""
+    names = {_canonical(flag.name) for flag in command.flags}
+    for flag in command.flags:
+        name, key = _canonical(flag.name), f"command {flag.name}"
+        if name in {"--model", "--model-path"}:
+            yield named_model(key, " ".join(flag.values), model)
+        elif refusal := _refusal(name, flag, command):
+            yield Entry(key, "refused", refusal)
+        elif name in _DECIDED:
+            yield Entry(key, "decided", _DECIDED[name])
+        elif name in _OPTIONS and not (_OPTIONS[name] == "--dp" and names & _ATTENTION):
+            yield from _option(key, _OPTIONS[name], flag)
+        else:
+            yield _own(key, name, flag)
+
+
+def _canonical(name: str) -> str:
+    """As the engines' parsers read it: --max_num_seqs is --max-num-seqs."""
+    return name.replace("_", "-") if name.startswith("--") and "." not in name else name
+
+
+def _refusal(name: str, flag: EngineFlag, command: EngineCommand) -> str | None:
+    if name in _REFUSED:
+        return _REFUSED[name]
+    begins = len(name) >= _SHORTEST and any(each.startswith(name) for each in _OPENING)
+    if begins or any("trust_remote_code" in value for value in flag.values):
+        return _OPENS
+    if any(_canonical(each.name) == _PLUGINS.get(name) for each in command.flags):
+        return f"it is of the file that {_PLUGINS[name]} names, which is left out"
+    if name == "--load-format" and command.engine == "sglang" and _LOADERS & set(flag.values):
+        return f"the package {flag.values[0]} is not in medley's SGLang; its default loads the same weights"
+    return next(filter(None, (_unusable(name, value) for value in flag.values)), None)
+
+
+def _unusable(name: str, value: str) -> str | None:
+    """Why a value is good only where the recipe was written."""
+    if re.fullmatch(r"\{\w+\}", value):
+        return f"{value} has no value in 'defaults'"
+    if needs_shell(value):
+        return f"{value} is for a shell to fill in: type its value behind --"
+    if _PATH.match(value):
+        return f"{value} is a file of the recipe's image: bring it here, then type -- {name} FILE"
+    return None
+
+
+def named_model(key: str, named: str, model: str) -> Entry:
+    """What becomes of the model that a command names, which sparkrun does not compare with the recipe's."""
+    if named == model:
+        return Entry(key, "decided", "the recipe's model, which medley serve is given")
+    if f"/models--{model.replace('/', '--')}/snapshots/" in named:
+        return Entry(key, "decided", "a folder of the hub's cache with the recipe's model; medley fetches it")
+    return Entry(key, "refused", f"the recipe's 'model' is {model}, and this is {named}")
+
+
+def _own(key: str, name: str, flag: EngineFlag) -> Entry:
+    if name in {"--max-num-seqs", "--max-running-requests"}:
+        why = "at most so many at once; the plan makes room for --concurrency, which is another number"
+        return engine_flag(key, *flag.words, why=why)
+    if name in {"--max-num-batched-tokens", "--chunked-prefill-size"}:
+        return engine_flag(key, *flag.words, why="the engine's own flag; the plan's memory counts medley's")
+    return engine_flag(key, *flag.words)
+
+
+def _option(key: str, name: str, flag: EngineFlag) -> Iterator[Entry]:
+    if name == "--eplb":
+        yield option(key, name)
+        return
+    if not flag.values:
+        yield Entry(key, "refused", "it has no value")
+        return
+    first, *more = flag.values
+    yield _READERS.get(name, _word)(key, name, first)
+    if more:
+        yield Entry(key, "refused", f"medley takes one value: {' '.join(more)} is left out")
+    if name == "--kv-type" and first not in _FP8 | {"auto"}:
+        yield engine_flag(key, *flag.words)
+
+
+def _word(key: str, name: str, value: str) -> Entry:
+    return option(key, name, value)
+
+
+def _host(key: str, name: str, value: str) -> Entry:
+    opened = value in {"0.0.0.0", "::"}  # noqa: S104 - read, and bound to nothing here
+    why = "requests from other hosts then need the API key that medley makes" if opened else "the same"
+    return option(key, name, value, why=why)
+
+
+def _within(last: int) -> Callable[[str, str, str], Entry]:
+    def read(key: str, name: str, value: str) -> Entry:
+        if value.isdecimal() and 1 <= int(value) <= last:
+            return option(key, name, value)
+        return Entry(key, "refused", f"{value} is not a number from 1 to {last}")
+
+    return read
+
+
+def _context(key: str, name: str, value: str) -> Entry:
+    """In tokens; vLLM reads 32k as 32,000 and 32K as 32,768."""
+    if value in {"auto", "-1"}:
+        return Entry(key, "decided", "the plan finds the longest context that fits")
+    match = _TOKENS.fullmatch(value)
+    tokens = int(float(match[1]) * _UNITS[match[2]]) if match else 0
+    if not 16 <= tokens <= _LONGEST:  # noqa: PLR2004 - what --context takes
+        return Entry(key, "refused", f"{value} is not a number of tokens from 16 to {_LONGEST:,}")
+    return option(key, name, str(tokens), why="the plan holds it for each stream, or says what lacks")
+
+
+def _kv_type(key: str, name: str, value: str) -> Entry:
+    if value == "auto":
+        return Entry(key, "decided", "medley's default is the model's own type too")
+    if value in _FP8:
+        return option(key, name, "fp8", why="the plan counts half of 16 bits")
+    if value == "fp8_e5m2":
+        return option(key, name, "fp8", why="the plan counts 8 bits; the engine's flag names which")
+    return Entry(key, "decided", f"the plan knows no size of {value}, and counts the model's own type")
+
+
+_READERS: Mapping[str, Callable[[str, str, str], Entry]] = {
+    **dict.fromkeys(("--tp", "--pp", "--dp"), _within(_MOST_RANKS)),
+    "--port": _within(_LAST_PORT),
+    "--host": _host,
+    "--context": _context,
+    "--kv-type": _kv_type,
+}

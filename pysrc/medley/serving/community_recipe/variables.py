@@ -1,0 +1,82 @@
+"""Decide which variables of a recipe's environment an engine of medley's is given."""
+
+import re
+from collections.abc import Mapping
+
+from medley import engine
+from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED
+from medley.schema import ENGINE_VARIABLE
+from medley.serving.community_recipe import Entry
+from medley.serving.community_recipe.shell_command import needs_shell
+
+_NETWORK = "medley sets it for the links that it finds between the hosts: medley link show"
+_PER_HOST = "it names an interface, a port or an address of one host, and medley sets it per host"
+_ARCHITECTURE = "it names one GPU's architecture: medley's toolkit sets it for each kind of host"
+_OFFLINE = "medley fetches the model first, and turns the hub off for a folder"
+_DECIDED: Mapping[str, str] = {
+    **dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"), _OFFLINE),
+    **dict.fromkeys(("DO_NOT_TRACK", "VLLM_NO_USAGE_STATS", "HF_HUB_DISABLE_TELEMETRY"), "medley sets it"),
+    "VLLM_DISTRIBUTED_EXECUTOR_CONFIG": "the launcher places the ranks; vLLM 0.33 reads no such variable",
+    **dict.fromkeys(("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"), "medley counts GPUs as nvidia-smi does"),
+}
+_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys((*NOT_CARRIED, "VLLM_PORT", "MASTER_ADDR", "MASTER_PORT", "NCCL_TOPO_FILE"), _PER_HOST),
+    **dict.fromkeys(
+        (
+            *("NCCL_NET", "NCCL_IB_DISABLE", "NCCL_CROSS_NIC", "NCCL_IB_MERGE_NICS", "NCCL_NET_PLUGIN"),
+            *("NCCL_IB_SUBNET_AWARE_ROUTING", "NCCL_IB_SUBNET_PREFIX_LEN", "NCCL_IB_ROCE_VERSION_NUM"),
+            *("NCCL_IB_ADDR_FAMILY", "NCCL_NET_GDR_LEVEL", "NCCL_DMABUF_ENABLE"),
+        ),
+        _NETWORK,
+    ),
+    **{name: f"medley leaves it unset: {why}" for name, why in LEFT_UNSET.items()},
+    **dict.fromkeys(
+        ("TORCH_CUDA_ARCH_LIST", "FLASHINFER_CUDA_ARCH_LIST", "CUTE_DSL_ARCH", "TRITON_OVERRIDE_ARCH"),
+        _ARCHITECTURE,
+    ),
+    **dict.fromkeys(
+        (
+            *("RAY_memory_usage_threshold", "RAY_memory_monitor_refresh_ms"),
+            *("RAY_DEFAULT_OBJECT_STORE_MEMORY_PROPORTION", "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES"),
+        ),
+        "medley ray-head and ray-worker start Ray, before any model: set it there",
+    ),
+    **dict.fromkeys(
+        (
+            *("VLLM_PLUGINS", "VLLM_SERVER_DEV_MODE", "VLLM_ALLOW_INSECURE_SERIALIZATION"),
+            *("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "VLLM_MEDIA_CONNECTOR", "VLLM_MEDIA_URL_ALLOW_REDIRECTS"),
+            *("VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE", "SGLANG_EXTERNAL_MODEL_PACKAGE"),
+            *("SGLANG_EXTERNAL_MM_PROCESSOR_PACKAGE", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"),
+        ),
+        "it runs code or opens the server as the recipe's author chose: if you want that, set it yourself",
+    ),
+    "VLLM_TARGET_DEVICE": "it is for building vLLM, which medley's environments have built",
+}
+_SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD)$")
+_PATHS = re.compile(r"(PATH|PRELOAD|_DIR|_HOME|_ROOT|_CACHE|_FOLDER|VIRTUAL_ENV)$")
+
+
+def variable(name: str, value: str, *, key: str = "") -> Entry:
+    """What becomes of one variable; `key` is where the recipe has it."""
+    key = key or f"env.{name}"
+    if name in _DECIDED:
+        return Entry(key, "decided", _DECIDED[name])
+    if refusal := _refusal(name, value):
+        return Entry(key, "refused", refusal)
+    why = "the engine's own variable"
+    if engine.stays((name,)):
+        why += "; Ray carries it to no other host: set it there before ray-worker or join"
+    return Entry(key, "carried", why, (f"{name}={value}",), "variable")
+
+
+def _refusal(name: str, value: str) -> str | None:
+    if name in _REFUSED:
+        return _REFUSED[name]
+    if _SECRET.search(name):
+        return "a secret belongs in no recipe: export it yourself, or for requests --api-key FILE"
+    if needs_shell(value):
+        return f"{value} is for a shell to fill in: set {name} yourself before the command"
+    if _PATHS.search(name) or value.startswith(("/", "~")):
+        return f"{value} is a path of the recipe's image or host"
+    known = re.match(ENGINE_VARIABLE, name)
+    return None if known else "no engine of medley's reads it; if yours does, set it before the command"

@@ -1,0 +1,122 @@
+"""Fetch a model's weights to every host that lacks them, before the engine's clock starts."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from medley import json_shape
+from medley.cluster import alone
+from medley.cluster.fleet import Fleet
+from medley.cluster.membership import Membership
+from medley.cluster.model_files import ModelPull
+from medley.command import Command
+from medley.errors import Problem
+from medley.model import hub
+from medley.model.hub_download import NOT_NEEDED
+from medley.model.resolve import Weights
+from medley.process import Process
+from medley.progress import PROGRESS, Progress
+
+# With one of these the engine reads something else than the repository's newest files in the hub's cache.
+_ELSEWHERE = frozenset({"--revision", "--download-dir", "--load-format", "--model-loader-extra-config"})
+_SAY_EVERY_S = 10.0
+_LOOK_EVERY_S = 0.2
+
+
+@dataclass
+class Rate:
+    """The text of a download: bytes done, bytes a second, minutes left."""
+
+    name: str
+    watch: Progress
+    began: tuple[float, int] | None = None
+    said: float = field(default_factory=time.monotonic)
+
+    def tell(self, done: int, total: int) -> None:
+        """Show it as the stage's line, and as a note now and then, for logs."""
+        now = time.monotonic()
+        self.began = self.began or (now, done)
+        rate = (done - self.began[1]) / max(now - self.began[0], 1)
+        left = f", {(total - done) / rate / 60:.0f} min left" if rate else ""
+        text = f"{done / 1e9:.1f} of {total / 1e9:.1f} GB, {rate / 1e6:.0f} MB/s{left}"
+        self.watch.line(text)
+        if now > self.said + _SAY_EVERY_S:
+            self.said = now
+            self.watch.note(f"{self.name}: {text}")
+
+
+def downloads(found: Weights, flags: Sequence[str]) -> bool:
+    """Return whether the engine would look for this model at the hub."""
+    elsewhere = _ELSEWHERE.intersection(word.partition("=")[0] for word in flags)
+    return not (found.local or elsewhere or hub.offline())
+
+
+@contextmanager
+def fetching(found: Weights, flags: Sequence[str], watch: Progress) -> Iterator[Future[None]]:
+    """Download a model to this host, where it lacks it, in a process that ends with the body."""
+    if not downloads(found, flags) or hub.snapshots(found.target):
+        done: Future[None] = Future()
+        done.set_result(None)
+        yield done
+        return
+    rate = Rate(found.target, watch)
+
+    def on_note(_: str, text: str) -> None:
+        if text.startswith(PROGRESS):
+            rate.tell(*map(int, text.removeprefix(PROGRESS).split()))
+
+    # The connection is cut first, so that the thread ends too.
+    with ThreadPoolExecutor(1) as pool, Fleet(alone(), watch, on_note) as everyone:
+        yield pool.submit(ModelPull(everyone, found.target, {}).download)
+
+
+def fetch(found: Weights, flags: Sequence[str], watch: Progress) -> None:
+    """Download a model to this host where it lacks it."""
+    with watch.stage(f"weights of {found.name}"), fetching(found, flags, watch) as done:
+        done.result()
+
+
+def fetch_on_all(
+    joined: Membership, hosts: Iterable[str], found: Weights, flags: Sequence[str], watch: Progress
+) -> None:
+    """Download a model to the hosts at these addresses of a Ray cluster, all at once, where they lack it."""
+    if not downloads(found, flags):
+        return
+    rates: dict[str, Rate] = {}
+    lines: list[str] = []
+
+    def on_line(line: str) -> None:
+        told = json_shape.table(line) or {}
+        for name, (done, total) in told.get("progress", {}).items():
+            rates.setdefault(name, Rate(f"{name}: {found.target}", watch)).tell(done, total)
+        lines[:] = [line] if "progress" not in told else lines
+
+    command = joined.asked(
+        "ray_download.py", joined.head, joined.address, found.target, json.dumps(NOT_NEEDED), *hosts
+    )
+    with watch.stage(f"weights of {found.name} on every host"):
+        _run(command, on_line)
+    said = json_shape.last_table(lines) or {"error": "it ended", "said": "\n".join(lines)}
+    if failed := said.get("failed") or ({"Ray": said["said"]} if "error" in said else None):
+        name, why = next(iter(failed.items()))
+        raise _failed(name, found.target, why)
+
+
+def _run(command: Command, on_line: Callable[[str], None]) -> None:
+    process = Process(command, on_line)
+    try:
+        while process.wait(_LOOK_EVERY_S) is None:
+            pass
+    finally:
+        process.stop(grace_s=5)
+
+
+def _failed(host: str, target: str, why: str) -> Problem:
+    return Problem(
+        f"{host} could not fetch {target}",
+        cause=why,
+        fix=f"medley pull {target}  # fetches it once, and sends it to the others",
+    )

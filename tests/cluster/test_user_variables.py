@@ -1,0 +1,55 @@
+from pathlib import Path
+
+import pytest
+
+from medley import cluster
+from medley.errors import Problem
+
+TABLE = """
+[environment]
+NCCL_ALGO = "Ring"
+NCCL_DEBUG = "WARN"
+
+[hosts.a]
+[hosts.b]
+environment = { NCCL_DEBUG = "INFO" }
+"""
+
+
+def test_a_hosts_own_win(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(TABLE)
+    found = cluster.read(str(file))
+    assert found.environment_of("a") == {"NCCL_ALGO": "Ring", "NCCL_DEBUG": "WARN"}
+    assert found.environment_of("b") == {"NCCL_ALGO": "Ring", "NCCL_DEBUG": "INFO"}
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        pytest.param(
+            '[environment]\nVLLM_HOST_IP = "1"\n[hosts.a]', "medley sets it", id="a host's identity"
+        ),
+        pytest.param('[environment]\nHF_TOKEN = "x"\n[hosts.a]', "HF_TOKEN_PATH", id="a secret"),
+        pytest.param('[environment]\nLD_LIBRARY_PATH = "/x"\n[hosts.a]', "loads", id="library path"),
+        pytest.param('[environment]\nMEDLEY_RAY = "/x"\n[hosts.a]', "medley's own", id="medley's"),
+        pytest.param('[hosts.a.environment]\nNCCL_PROTO = "LL"', "equal on all hosts", id="the group's"),
+        pytest.param('[hosts.a.environment]\nVLLM_NCCL_SO_PATH = "/x"', "nccl =", id="an NCCL"),
+    ],
+)
+def test_some_are_refused_with_a_reason(tmp_path: Path, table: str, why: str) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(table)
+    with pytest.raises(Problem) as problem:
+        cluster.read(str(file))
+    assert why in problem.value.cause
+
+
+@pytest.mark.parametrize(
+    "table", ['[environment]\n"A B" = "1"\n[hosts.a]', '[environment]\nA = "1\\n2"\n[hosts.a]']
+)
+def test_what_is_no_variable_is_refused(tmp_path: Path, table: str) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(table)
+    with pytest.raises(Problem, match="is wrong"):
+        cluster.read(str(file))

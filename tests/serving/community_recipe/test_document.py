@@ -1,0 +1,43 @@
+import pytest
+
+from medley.errors import Problem
+from medley.serving.community_recipe.document import MOST_BYTES, document, tables
+
+
+def test_the_table_of_a_recipe_has_plain_values() -> None:
+    text = "model: a/b\ndefaults:\n  port: 8000\n  eager: true\n  share: 0.80\n  sizes: [1, 2]\n  none:\n"
+    found = document(text.encode(), "r.yaml")
+    assert found["model"] == "a/b"
+    assert tables(found, "defaults", "r.yaml") == {
+        "port": 8000,
+        "eager": True,
+        "share": 0.8,
+        "sizes": "[1, 2]",
+        "none": None,
+    }
+    assert tables(found, "env", "r.yaml") == {}
+
+
+@pytest.mark.parametrize(
+    ("raw", "cause"),
+    [
+        pytest.param(b"- a\n", "not a table", id="a list"),
+        pytest.param(b"<html><body>\n: :", "<", id="a page of the web"),
+        pytest.param(b"a: !!python/object/apply:os.system [id]", "could not determine", id="code in a tag"),
+        pytest.param(b"a: &x [1]\nb: *x", "line 2 has the alias *x", id="an alias"),
+        pytest.param(b"a: " + b"[" * 40 + b"]" * 40, "nests deeper than 16", id="a deep one"),
+        pytest.param(b"a: " + b"[" * 5000, "nests deeper", id="one too deep for the reader"),
+        pytest.param(b"a: b\n" * MOST_BYTES, "more than 32 KiB", id="a long one"),
+        pytest.param(b"a: \xff", "utf-8", id="not UTF-8"),
+        pytest.param(b"a: 2026-13-45", "month", id="a date that is none"),
+    ],
+)
+def test_what_is_not_a_recipe_is_refused(raw: bytes, cause: str) -> None:
+    with pytest.raises(Problem, match=r"r\.yaml is not a recipe") as caught:
+        document(raw, "r.yaml")
+    assert cause in caught.value.cause
+
+
+def test_a_list_where_a_table_should_be_is_named() -> None:
+    with pytest.raises(Problem, match="'env' is wrong"):
+        tables({"env": ["A=1"]}, "env", "r.yaml")

@@ -1,0 +1,143 @@
+import pytest
+
+from medley.serving.community_recipe import Entry
+from medley.serving.community_recipe.engine_flags import flag_entries
+from medley.serving.community_recipe.shell_command import engine_command
+
+
+def became(flags: str, program: str = "vllm serve a/b") -> list[Entry]:
+    return list(flag_entries(engine_command(f"{program} {flags}", "r.yaml"), "a/b"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        pytest.param("-tp 2", "--tp 2", id="a short name"),
+        pytest.param("--tensor-parallel-size=2", "--tp 2", id="with an equals sign"),
+        pytest.param("--tensor_parallel_size 2", "--tp 2", id="with underscores"),
+        pytest.param("--pipeline-parallel-size 3", "--pp 3", id="stages"),
+        pytest.param("-dp 4", "--dp 4", id="replicas"),
+        pytest.param("--max-model-len 32768", "--context 32768", id="context"),
+        pytest.param("--max-model-len 32K", "--context 32768", id="context in units of 1,024"),
+        pytest.param("--max-model-len 25.6k", "--context 25600", id="context in units of 1,000"),
+        pytest.param("--kv-cache-dtype fp8_e4m3", "--kv-type fp8", id="8-bit KV cache"),
+        pytest.param("--enable-eplb", "--eplb", id="the balancer"),
+        pytest.param("--served-model-name x", "--served-model-name x", id="a name"),
+        pytest.param("--host 0.0.0.0 --port 9000", "--host 0.0.0.0 --port 9000", id="an address"),
+    ],
+)
+def test_what_medley_has_an_option_for_becomes_it(flags: str, words: str) -> None:
+    found = became(flags)
+    assert {(each.outcome, each.part) for each in found} == {("carried", "option")}
+    assert " ".join(word for each in found for word in each.becomes) == words
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--max-num-seqs 10",
+        "--enable-prefix-caching",
+        "--mamba_ssm_cache_dtype float32",
+        "--compilation-config.cudagraph_mode none",
+        "--load-format instanttensor",
+        """--speculative-config '{"method": "mtp", "num_speculative_tokens": 2}'""",
+    ],
+)
+def test_the_engine_s_own_flags_go_behind_the_dashes_as_they_are(flags: str) -> None:
+    (found,) = became(flags)
+    assert (found.outcome, found.part) == ("carried", "flag")
+    assert found.becomes == engine_command(f"vllm serve a/b {flags}", "r").flags[0].words
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ("--gpu-memory-utilization 0.9", "counts what each host has free"),
+        ("--distributed-executor-backend ray", "launcher"),
+        ("--nnodes 2", "launcher"),
+        ("--trust-remote-code", "no recipe can trust code for you"),
+        ("--kv-cache-dtype auto", "default"),
+        ("--max-model-len -1", "longest context that fits"),
+        ("--model a/b", "the recipe's model"),
+    ],
+)
+def test_what_medley_decides_is_in_no_command(flags: str, why: str) -> None:
+    (found,) = became(flags)
+    assert (found.outcome, found.becomes) == ("decided", ())
+    assert why in found.why
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ("--chat-template unsloth.jinja", "unsloth.jinja is a file of the recipe's image"),
+        ("--download-dir /models", "/models is a file"),
+        ("--reasoning-parser-plugin p.py", "read it, then type -- --reasoning-parser-plugin FILE"),
+        ("--api-key abc", "--api-key FILE"),
+        ("--config x", "write its flags behind --"),
+        ("--worker-extension-cls mine.Worker", "runs code or opens the server"),
+        ("--worker-ext mine.Worker", "runs code or opens the server"),
+        ("--enable-custom-logit-processor", "runs code or opens the server"),
+        ("--hf-overrides '{\"trust_remote_code\":true}'", "runs code or opens the server"),
+        ("--seed {seed}", "{seed} has no value in 'defaults'"),
+        ("--seed $SEED", "for a shell"),
+        ("-tp all", "not a number from 1 to 64"),
+        ("-tp 128", "not a number from 1 to 64"),
+        ("--port", "no value"),
+        ("--max-model-len 1", "from 16 to 10,000,000"),
+        ("--model other/one", "the recipe's 'model' is a/b"),
+    ],
+)
+def test_what_cannot_be_carried_is_refused_with_a_reason(flags: str, why: str) -> None:
+    (found,) = became(flags)
+    assert (found.key, found.outcome, found.becomes) == (
+        f"command {flags.split(maxsplit=1)[0]}",
+        "refused",
+        (),
+    )
+    assert why in found.why
+
+
+def test_a_parser_of_a_plugin_is_left_out_with_it() -> None:
+    found = became("--reasoning-parser-plugin p.py --reasoning-parser mine --tool-call-parser hermes")
+    assert [each.outcome for each in found] == ["refused", "refused", "carried"]
+
+
+def test_a_kv_type_that_the_plan_does_not_know_stays_the_engine_s() -> None:
+    first, second = became("--kv-cache-dtype fp8_e5m2")
+    assert (first.becomes, second.becomes) == (("--kv-type", "fp8"), ("--kv-cache-dtype", "fp8_e5m2"))
+    first, second = became("--kv-cache-dtype nvfp4")
+    assert (first.outcome, second.becomes) == ("decided", ("--kv-cache-dtype", "nvfp4"))
+
+
+def test_one_of_several_names_is_taken() -> None:
+    first, second = became("--served-model-name one two")
+    assert first.becomes == ("--served-model-name", "one")
+    assert (second.outcome, second.why) == ("refused", "medley takes one value: two is left out")
+
+
+def test_sglang_s_names_are_read() -> None:
+    found = became(
+        "--model-path a/b --tp 2 --pp-size 2 --context-length 4096 --mem-fraction-static 0.8 "
+        "--max-running-requests 8 --load-format instanttensor --kv-cache-dtype fp8_e4m3",
+        "sglang serve",
+    )
+    assert [(each.outcome, *each.becomes) for each in found] == [
+        ("decided",),
+        ("carried", "--tp", "2"),
+        ("carried", "--pp", "2"),
+        ("carried", "--context", "4096"),
+        ("decided",),
+        ("carried", "--max-running-requests", "8"),
+        ("refused",),
+        ("carried", "--kv-type", "fp8"),
+    ]
+
+
+def test_data_parallel_attention_is_not_replicas() -> None:
+    found = became("--tp 4 --dp 2 --enable-dp-attention", "sglang serve")
+    assert [(each.part, *each.becomes) for each in found] == [
+        ("option", "--tp", "4"),
+        ("flag", "--dp", "2"),
+        ("flag", "--enable-dp-attention"),
+    ]

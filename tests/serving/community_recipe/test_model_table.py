@@ -1,0 +1,48 @@
+import tomllib
+
+import pytest
+
+from medley import config
+from medley.errors import Problem
+from medley.schema import Model
+from medley.serving.community_recipe.model_table import model_table
+from medley.serving.community_recipe.recipe import imported
+
+RECIPE = """
+model: a/b
+runtime: vllm
+container: c
+env: {VLLM_A: "1", TORCH_B: 'a "b" \\ c'}
+command: |
+  vllm serve {model} -tp 2 --max-num-seqs 10 --enforce-eager --sizes 1 2 4 --seed -1 \\
+    --speculative-config '{"method": "mtp"}'
+"""
+
+
+def test_a_table_has_the_engine_s_flags_and_variables() -> None:
+    made = model_table(imported(RECIPE.encode(), "r.yaml"), "mine", "r\n.yaml")
+    model = config.build(tomllib.loads(made.text), Model, "mine.toml")
+    assert (model.repository, model.title) == ("a/b", "a/b, as mine")
+    assert model.args == {
+        "vllm": ("--max-num-seqs", "10", "--enforce-eager", "--speculative-config", '{"method": "mtp"}')
+    }
+    assert model.env == {"vllm": {"VLLM_A": "1", "TORCH_B": 'a "b" \\ c'}}
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "PATH", "PYTHONPATH", "HF_TOKEN", "vllm_a"])
+def test_a_table_s_variables_load_no_other_code(name: str) -> None:
+    with pytest.raises(Problem, match="is wrong"):
+        config.build({"title": "x", "repository": "a/b", "env": {"vllm": {name: "1"}}}, Model, "m.toml")
+
+
+def test_the_command_keeps_what_no_table_has() -> None:
+    made = model_table(imported(RECIPE.encode(), "r.yaml"), "mine", "r.yaml")
+    assert str(made.rest.command) == "medley serve mine --tp 2 -- --sizes 1 2 4 --seed -1"
+    assert str(made.rest.plan) == "medley plan mine --tp 2 --hosts spark:2"
+
+
+def test_a_recipe_of_options_alone_is_a_short_table() -> None:
+    text = "model: a/b\nruntime: sglang\ncontainer: c\ncommand: sglang serve --model-path a/b --tp 2\n"
+    made = model_table(imported(text.encode(), "r.yaml"), "mine", "r.yaml")
+    assert set(tomllib.loads(made.text)) == {"title", "repository"}
+    assert str(made.rest.command) == "medley serve mine --engine sglang --tp 2"

@@ -1,0 +1,205 @@
+"""Recipes of sparkrun's form, written for these tests."""
+
+import shlex
+
+import pytest
+
+from medley.errors import Problem
+from medley.serving.community_recipe.recipe import Imported, imported
+
+WHOLE = """
+recipe_version: "2"
+model: example/Model-27B-FP8
+runtime: vllm
+container: registry.example/vllm:latest
+min_nodes: 2
+max_nodes: 2
+metadata:
+  description: a model over two hosts
+defaults:
+  port: 8000
+  host: 0.0.0.0
+  tensor_parallel: 2
+  gpu_memory_utilization: 0.80
+  max_model_len: 262144
+  max_num_seqs: 10
+  kv_cache_dtype: fp8
+  tool_call_parser: qwen3_coder
+  speculative_config: '{"method": "mtp", "num_speculative_tokens": 2}'
+env:
+  VLLM_MARLIN_USE_ATOMIC_ADD: 1
+command: |
+  vllm serve {model} \\
+    --host {host} --port {port} \\
+    -tp {tensor_parallel} \\
+    --max-model-len {max_model_len} \\
+    --max-num-seqs {max_num_seqs} \\
+    --gpu-memory-utilization {gpu_memory_utilization} \\
+    --kv-cache-dtype {kv_cache_dtype} \\
+    --enable-auto-tool-choice --tool-call-parser {tool_call_parser} \\
+    --speculative-config '{speculative_config}' \\
+    --trust-remote-code
+"""
+
+
+def made(text: str) -> Imported:
+    return imported(text.encode(), "r.yaml")
+
+
+def outcomes(found: Imported) -> dict[str, str]:
+    return {each.key: each.outcome for each in found.entries}
+
+
+def minimal(more: str) -> Imported:
+    return made(f"model: a/b\nruntime: vllm\ncontainer: c\n{more}")
+
+
+def test_a_recipe_of_what_medley_has_is_imported_whole() -> None:
+    found = made(WHOLE)
+    assert found.left_out == ()
+    assert found.command.env == {"VLLM_MARLIN_USE_ATOMIC_ADD": "1"}
+    assert shlex.split(str(found.command)) == [
+        "VLLM_MARLIN_USE_ATOMIC_ADD=1",
+        *("medley", "serve", "example/Model-27B-FP8", "--hosts", "2", "--host", "0.0.0.0", "--port", "8000"),
+        *("--tp", "2", "--context", "262144", "--kv-type", "fp8"),
+        *("--", "--max-num-seqs", "10", "--enable-auto-tool-choice", "--tool-call-parser", "qwen3_coder"),
+        *("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}'),
+    ]
+    decided = {key for key, outcome in outcomes(found).items() if outcome == "decided"}
+    assert decided == {
+        *("min_nodes", "container", "metadata", "command --gpu-memory-utilization"),
+        "command --trust-remote-code",
+    }
+
+
+def test_the_plan_has_the_sizes_and_one_spark_for_each_rank() -> None:
+    assert str(made(WHOLE).plan) == (
+        "medley plan example/Model-27B-FP8 --tp 2 --context 262144 --kv-type fp8 --hosts spark:2"
+    )
+
+
+def test_sglang_is_named() -> None:
+    found = made(
+        "model: a/b\nruntime: sglang\ncontainer: c\n"
+        "command: sglang serve --model-path {model} --tp 2 --dp 2\n"
+    )
+    assert str(found.command) == "medley serve a/b --engine sglang --tp 2 --dp 2"
+    assert str(found.plan) == "medley plan a/b --engine sglang --tp 2 --dp 2 --hosts spark:4"
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("mods: [mods/fix-something]", "changes the engine"),
+        ("build_args: [--tf5]", "changes the engine"),
+        ("builder: eugr", "changes the engine"),
+        ("builder_config: {branch: main}", "changes the engine"),
+        ("pre_exec: [pip install x]", "runs none of a recipe's"),
+        ("post_exec: [echo hello]", "runs none of a recipe's"),
+        ("post_commands: [echo hello]", "runs none of a recipe's"),
+        ("stop_after_post: true", "until Ctrl-C"),
+        ("runtime_config: {a: 1}", "sparkrun's own runtimes"),
+        ("defautls: {port: 1}", "the nearest is 'defaults'"),
+        ("zzz: 1", "no such key"),
+    ],
+)
+def test_what_medley_cannot_do_is_left_out_by_key(key: str, why: str) -> None:
+    (found,) = minimal(key).left_out
+    assert found.key == key.partition(":")[0]
+    assert why in found.why
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("name: x", "description: x", "metadata: {model_params: 8B}", "runtime_version: '1'"),
+        *(
+            "executor_config: {shm_size: 20gb}",
+            "distribution_config: {models: {}}",
+            "benchmark: {timeout: 1}",
+        ),
+        *("min_nodes: 2", "max_nodes: 4", "mode: cluster", "cluster_only: true"),
+    ],
+)
+def test_what_medley_decides_is_not_left_out(key: str) -> None:
+    found = minimal(key)
+    assert outcomes(found) == {"container": "decided", key.partition(":")[0]: "decided"}
+    assert str(found.command) == "medley serve a/b"
+
+
+@pytest.mark.parametrize("key", ["mods: []", "env:", "pre_exec:", "stop_after_post: false"])
+def test_an_empty_key_asks_for_nothing(key: str) -> None:
+    assert outcomes(minimal(key)) == {"container": "decided"}
+
+
+@pytest.mark.parametrize("key", ["max_nodes: 1", "solo_only: true", "mode: solo"])
+def test_a_recipe_for_one_host_keeps_to_it(key: str) -> None:
+    assert str(minimal(key).command) == "medley serve a/b --hosts 1"
+
+
+def test_a_revision_is_the_engine_s() -> None:
+    assert str(minimal("model_revision: abc123").command) == "medley serve a/b -- --revision abc123"
+
+
+def test_without_a_command_the_defaults_are_its_flags() -> None:
+    found = minimal(
+        "defaults: {port: 9000, tensor_parallel: 2, max_num_seqs: 4, enforce_eager: true,"
+        " trust_remote_code: false, tool_call_parser: hermes}"
+    )
+    assert str(found.command) == "medley serve a/b --port 9000 --tp 2 -- --max-num-seqs 4 --enforce-eager"
+    assert outcomes(found)["defaults.tool_call_parser"] == "unused"
+
+
+def test_defaults_that_a_command_does_not_name_reach_nothing_in_sparkrun_either() -> None:
+    found = minimal(
+        "command: vllm serve {model} --config {table}\n"
+        "defaults: {table: '{a}', a: 1, tensor_parallel: 2, data_parallel: 2, served_model_name: x}"
+    )
+    assert outcomes(found)["defaults.tensor_parallel"] == "unused"
+    assert "defaults.a" not in outcomes(found)
+    assert str(found.command) == "medley serve a/b --dp 2 --served-model-name x"
+
+
+def test_the_command_s_variables_are_read_and_its_other_commands_are_not() -> None:
+    found = minimal("command: export PATH=/x VLLM_A=1; curl x | sh; exec vllm serve a/b")
+    assert found.command.env == {"VLLM_A": "1"}
+    assert [each.key for each in found.left_out] == ["command PATH=", "command curl x", "command sh"]
+
+
+def test_a_command_for_another_model_says_so() -> None:
+    (found,) = minimal("command: vllm serve other/one").left_out
+    assert found.why == "the recipe's 'model' is a/b, and this is other/one"
+
+
+def test_a_folder_of_the_hub_s_cache_is_the_model_at_its_commit() -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    found = minimal(f"command: vllm serve /cache/hub/models--a--b/snapshots/{commit}")
+    assert found.left_out == ()
+    assert str(found.command) == f"medley serve a/b -- --revision {commit}"
+
+
+def test_version_1_is_read_the_same() -> None:
+    text = 'recipe_version: "1"\nmodel: a/b\ncontainer: c\nsolo_only: true\ndefaults: {port: 1}\n'
+    assert str(made(f"{text}command: vllm serve a/b --port {{port}}").command) == (
+        "medley serve a/b --hosts 1 --port 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        pytest.param("model: a/b\nrecipe_version: 3", "'recipe_version' is unknown", id="a newer form"),
+        pytest.param("modle: a/b", "'model' is missing", id="no model"),
+        pytest.param("model: a/b-GGUF:Q4_K_M", "(GGUF) is not one that medley serves", id="GGUF"),
+        pytest.param("model: /models/a", "is not one that medley serves", id="a folder of the image"),
+        pytest.param("model: a/b\nruntime: llama-cpp", "the runtime 'llama-cpp'", id="another engine"),
+        pytest.param("model: a/b\ncommand: trtllm-serve a/b", "starts no engine", id="another's command"),
+        pytest.param("model: a/b\nruntime: sglang\ncommand: vllm serve a/b", "different engines", id="both"),
+        pytest.param("model: a/b\ndefaults: [1]", "'defaults' is wrong", id="a list of defaults"),
+    ],
+)
+def test_what_gives_no_command_is_a_problem(text: str, what: str) -> None:
+    with pytest.raises(Problem) as caught:
+        made(text)
+    assert what in caught.value.what
+    assert caught.value.fix

@@ -1,0 +1,67 @@
+import pytest
+
+from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED
+from medley.serving.community_recipe.variables import variable
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("VLLM_MARLIN_USE_ATOMIC_ADD", "1"),
+        ("NCCL_CUMEM_ENABLE", "0"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
+        ("VLLM_SOME_CONFIG", '{"a": {"b": "C"}}'),
+    ],
+)
+def test_an_engine_s_variable_is_carried(name: str, value: str) -> None:
+    found = variable(name, value)
+    assert (found.key, found.outcome, found.part) == (f"env.{name}", "carried", "variable")
+    assert found.becomes == (f"{name}={value}",)
+    assert "Ray" not in found.why
+
+
+def test_one_that_ray_does_not_carry_says_so() -> None:
+    assert "set it there before ray-worker or join" in variable("OMP_NUM_THREADS", "4").why
+
+
+@pytest.mark.parametrize("name", NOT_CARRIED)
+def test_what_names_one_host_s_interface_is_medley_s(name: str) -> None:
+    found = variable(name, "enp1s0f1np1")
+    assert (found.outcome, found.becomes) == ("refused", ())
+    assert "medley sets it per host" in found.why
+
+
+@pytest.mark.parametrize("name", LEFT_UNSET)
+def test_what_medley_leaves_unset_has_its_reason(name: str) -> None:
+    assert LEFT_UNSET[name] in variable(name, "1").why
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        pytest.param("NCCL_IB_DISABLE", "1", "medley link show", id="the transport"),
+        pytest.param("TORCH_CUDA_ARCH_LIST", "12.1a", "each kind of host", id="an architecture"),
+        pytest.param("HF_TOKEN", "hf_x", "a secret", id="a token"),
+        pytest.param("VLLM_API_KEY", "x", "--api-key FILE", id="a key"),
+        pytest.param("VLLM_CACHE_ROOT", "cache", "is a path", id="a folder by its name"),
+        pytest.param("VLLM_TUNED", "/tuning", "is a path", id="a folder by its value"),
+        pytest.param("VLLM_SERVER_DEV_MODE", "1", "opens the server", id="what opens the server"),
+        pytest.param("SGLANG_EXTERNAL_MODEL_PACKAGE", "mine", "runs code", id="other code"),
+        pytest.param("LD_PRELOAD", "x.so", "is a path", id="a library"),
+        pytest.param("VLLM_HOST", "${HOST}", "for a shell to fill in", id="another's variable"),
+        pytest.param("RAY_memory_monitor_refresh_ms", "0", "before any model", id="Ray's own"),
+        pytest.param("GLM_MOE_LANE_ROWS", "4", "no engine of medley's", id="a patched engine's"),
+        pytest.param("VLLM_A;id", "4", "no engine of medley's", id="no name"),
+    ],
+)
+def test_what_is_refused_has_its_reason(name: str, value: str, why: str) -> None:
+    found = variable(name, value)
+    assert (found.outcome, found.becomes) == ("refused", ())
+    assert why in found.why
+
+
+@pytest.mark.parametrize(
+    "name", ["HF_HUB_OFFLINE", "CUDA_DEVICE_ORDER", "DO_NOT_TRACK", "VLLM_DISTRIBUTED_EXECUTOR_CONFIG"]
+)
+def test_what_medley_sets_itself_is_decided(name: str) -> None:
+    assert variable(name, "1").outcome == "decided"
