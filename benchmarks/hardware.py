@@ -15,6 +15,8 @@ _KINDS = (
     (r"rtx|geforce|blackwell", "rtx"),
     (r"cpu|xeon|epyc", "cpu"),
 )
+# Memory in GB, where the row does not say it.
+_MEMORY = ((r"spark|gb10|thor", 128), (r"pro 6000", 96))
 # Devices medley does not serve, for rows of comparison: (GB/s, dense bf16 TFLOPS) as their makers state.
 _FOREIGN = (
     (r"8060s|strix halo|ai max", (256.0, 59.0)),  # source: AMD Ryzen AI Max+ 395, Radeon 8060S
@@ -71,7 +73,8 @@ def _devices(hw: str, nodes: int, needed: int) -> Iterator[Device]:
 def _device(host: str, index: int, name: str) -> Device:
     kind = next((kind for pattern, kind in _KINDS if re.search(pattern, name.lower())), "other")
     memory = re.search(r"(\d+)\s*gb", name.lower())
-    memory_bytes = int(memory[1]) * _GIB if memory else 64 * _GIB
+    usual = next((size for pattern, size in _MEMORY if re.search(pattern, name.lower())), 64)
+    memory_bytes = (int(memory[1]) if memory else usual) * _GIB
     foreign = next((facts for pattern, facts in _FOREIGN if re.search(pattern, name.lower())), None)
     facts = stated(kind, name, memory_bytes=memory_bytes)
     if not foreign and facts.assumed and kind != "cpu":

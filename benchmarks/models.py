@@ -59,6 +59,9 @@ _BITS: tuple[tuple[str, Bits], ...] = (
     (r"q5", Bits(5.7, 5.7, 6.6, "int4")),
     (r"q6", Bits(6.6, 6.6, 6.6, "int8")),
     (r"q8", Bits(8.5, 8.5, 8.5, "int8")),
+    # Of Gemma 4 NVIDIA stores only experts, or feed-forward layers, so: 31 GiB (LilaRest's model card).
+    (r"nvfp4-experts", Bits(4.5, 16, 16, "nvfp4")),
+    (r"nvfp4-mlp", Bits(4.5, 7.9, 16, "nvfp4")),
     (r"nvfp4|fp4-nv|w4a4", Bits(4.5, 4.5, 16, "nvfp4")),
     (r"mxfp4", Bits(4.25, 16, 16, "mxfp4")),
     (r"fp4", Bits(4.5, 4.5, 16, "nvfp4")),

@@ -1,9 +1,9 @@
 """How far the prediction is from published measurements: error = |predicted - published| / published.
 
-    .venv/bin/python -m benchmarks.predictor                # every row; and refitted without its own source
+    .venv/bin/python -m benchmarks.predictor                # every row; and fitted without its own source
     .venv/bin/python -m benchmarks.predictor --data FILE    # another file of the same columns, as shipped
     .venv/bin/python -m benchmarks.predictor --loose 4      # refitted with hardly a first guess to hold on to
-    .venv/bin/python -m benchmarks.predictor --fit          # the constants that efficiency.py ships
+    .venv/bin/python -m benchmarks.predictor --fit          # the constants that device_specs.py ships
 
 `--json` prints either as JSON; `median` and `p90` are fractions, over rows about decoding. One is scored
 unless it does not say what is read (quantisation, parameters), on what, or for how many streams: else it is
@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import published
+from benchmarks import held_out, published
 from benchmarks.fitting import GUESSES, figure, fit
 from benchmarks.published import DECODE, PREFILL, Case, Left
 from medley.planner.device_specs import SHIPPED, Efficiency
 
-DATA = Path(__file__).parent / "published.csv"
+DATA = held_out.DATA
+_CROWD = 16
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ def main() -> None:
     if options.fit:
         _print_fit(fit(cases), sum(case.scored for case in cases))
         return
-    scored = _scored(cases, without={} if options.data else _without(cases, options.loose))
+    unseen = {} if options.data else held_out.read()
+    scored = _scored(cases, without=unseen if options.loose == 1 else held_out.without(cases, options.loose))
     left = [each for each in read if isinstance(each, Left)]
     if options.json:
         print(json.dumps(_summary(scored, left), indent=1))
@@ -65,14 +67,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--fit", action="store_true", help="print the constants that fit best")
     parser.add_argument("--loose", type=float, default=1.0, help="doubt the first guesses so many times more")
     return parser.parse_args()
-
-
-def _without(cases: Sequence[Case], loose: float) -> dict[str, Efficiency]:
-    """For each source the constants fitted to all others."""
-    return {
-        source: fit([case for case in cases if case.site != source], SHIPPED, loose=loose)
-        for source in sorted({case.site for case in cases if case.scored})
-    }
 
 
 def _scored(cases: Iterable[Case], *, without: dict[str, Efficiency]) -> list[Scored]:
@@ -104,9 +98,8 @@ def _summary(scored: Sequence[Scored], left: Sequence[Left]) -> dict[str, object
         "of": "leave one source out" if unseen["rows"] else "shipped constants",
         "decode": {"shipped": plain, "leave_one_source_out": unseen},
         "decode_with_assumptions": {"shipped": quantiles(each.plain for each in everything)},
-        "prefill": {
-            "shipped": quantiles(e.plain for e in scored if e.case.scored and e.case.what == PREFILL)
-        },
+        "prompts": _groups([e for e in scored if e.case.scored and e.case.what == PREFILL], _streams),
+        "by_streams": _groups(decode, _streams),
         "by_kind": _groups(decode, lambda each: each.case.kind),
         "by_layout": _groups(decode, _layout),
         "rows": [_row(each) for each in scored],
@@ -128,6 +121,11 @@ def _groups(scored: Sequence[Scored], key: Callable[[Scored], str]) -> dict[str,
 def _layout(each: Scored) -> str:
     row, streams = each.case.row, each.case.load.concurrency
     return f"tp{row['tp']} pp{row['pp']} {'one stream' if streams == 1 else 'many streams'}"
+
+
+def _streams(each: Scored) -> str:
+    streams = each.case.load.concurrency
+    return "one stream" if streams == 1 else "2 to 15 streams" if streams < _CROWD else "16 streams or more"
 
 
 def _row(each: Scored) -> dict[str, object]:
@@ -164,10 +162,10 @@ def _print_errors(scored: Sequence[Scored]) -> None:
     groups = [
         ("decode, all", [each for each in summary if each.case.what == DECODE]),
         ("decode, assumed too", [each for each in scored if each.case.what == DECODE]),
-        ("prefill", [each for each in summary if each.case.what == PREFILL]),
+        ("prompts", [each for each in summary if each.case.what == PREFILL]),
     ]
     decode = groups[0][1]
-    for key in (lambda each: each.case.kind, _layout):
+    for key in (_streams, lambda each: each.case.kind, _layout):
         groups += [(name, [e for e in decode if key(e) == name]) for name in sorted({key(e) for e in decode})]
     print(f"\n{'':<26}{'rows':>5}{'median':>8}{'p90':>7}   without its source: {'median':>7}{'p90':>7}")
     for name, rows in groups:

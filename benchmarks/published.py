@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks import models
 from benchmarks.hardware import layout
+from medley import config
 from medley.planner import Layout, Load
 from medley.schema import Shape
 
@@ -31,6 +32,8 @@ class Case:
     """Where the prompts' time is in the figure: so many were asked for."""
     native: bool
     """An engine without Python between its steps."""
+    chunk_tokens: int
+    """Of a prompt in one pass: as the source says, else the engine's default."""
     unknown: tuple[str, ...]
     """What the row does not say and was assumed: it is printed, and not scored."""
 
@@ -101,15 +104,14 @@ def _what(metric: str) -> str:
 
 def _case(row: dict[str, str]) -> Case:
     unknown: list[str] = []
-    total, active = _parameters(row, unknown)
-    stored = models.bits(row["quant"], row["engine"])
-    if stored is None:
-        unknown.append("quantisation")
-        stored = models.Bits(8, 8, 16, "fp8")
+    shape = _shape(row, unknown)
     concurrency = _number(row["concurrency"])
-    if concurrency is None:
+    what = _what(row["metric"])
+    native = re.search(_NATIVE_ENGINES, row["engine"].lower()) is not None
+    if native and what == PREFILL:
+        unknown.append("kernels of another engine")
+    if concurrency is None and what != PREFILL:
         unknown.append("concurrency")
-    shape = models.shape(row["model"], total, active, stored)
     laid = layout(row, shape.layers)
     if any(device.kind == "?" for stage in laid.stages for device in stage.devices):
         unknown.append("hardware")
@@ -120,15 +122,48 @@ def _case(row: dict[str, str]) -> Case:
     included = re.search(r"output|throughput", row["metric"].lower()) is not None
     return Case(
         row=row,
-        what=_what(row["metric"]),
+        what=what,
         value=float(row["value"]),
         shape=shape,
         layout=laid,
         load=Load(streams, prompt, context, cached),
         output_tokens=output if included else None,
-        native=re.search(_NATIVE_ENGINES, row["engine"].lower()) is not None,
+        native=native,
+        chunk_tokens=_chunk_tokens(row, laid, native=native),
         unknown=tuple(unknown),
     )
+
+
+def _chunk_tokens(row: dict[str, str], laid: Layout, *, native: bool) -> int:
+    """Of vLLM's defaults: 8192 on devices of 70 GiB or more, else 2048 (vllm/engine/arg_utils.py of 0.32)."""
+    said = re.search(r"(\d+) batched tokens", row["source"])
+    if said:
+        return int(said[1])
+    least = min(device.memory_bytes for stage in laid.stages for device in stage.devices)
+    return 8192 if least >= 70 << 30 and not native else 2048  # llama.cpp's pages say -ub 2048
+
+
+def _shape(row: dict[str, str], unknown: list[str]) -> Shape:
+    """As the row says: its model, how its weights and its cache are stored, and what unpacks them."""
+    found = _model(row, unknown)
+    if "fp8 kv" in row["source"].lower():
+        found = found.model_copy(update={"kv_bits": 8})
+    if "marlin" in row["engine"].lower() and found.weights != "bf16":
+        found = found.model_copy(update={"weights": "awq"})
+    return found
+
+
+def _model(row: dict[str, str], unknown: list[str]) -> Shape:
+    """A row that gives a table's name (models/*.toml) and no parameters has that table's shape."""
+    table = None if row["params_total_b"] else config.models().get(row["model"])
+    if table is not None and table.shape is not None:
+        return table.shape
+    total, active = _parameters(row, unknown)
+    stored = models.bits(row["quant"], row["engine"])
+    if stored is None:
+        unknown.append("quantisation")
+        stored = models.Bits(8, 8, 16, "fp8")
+    return models.shape(row["model"], total, active, stored)
 
 
 def _parameters(row: dict[str, str], unknown: list[str]) -> tuple[float, float]:

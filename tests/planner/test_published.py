@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import hardware, published
 from benchmarks.published import DECODE, PREFILL, TTFT, Case, Left
+from medley import config
 
 COLUMNS = "hw,nodes,link,engine,model,params_total_b,params_active_b,quant,tp,pp,concurrency"
 WHOLE = "DGX Spark GB10,1,none,vllm,Llama-3.1-8B,8.03,8.03,fp8,1,1,1,decode,24,tok/s,someone"
@@ -38,6 +39,12 @@ def case(tmp_path: Path, old: str = "", new: str = "") -> Case:
 )
 def test_unknown(tmp_path: Path, old: str, new: str, unknown: tuple[str, ...]) -> None:
     assert case(tmp_path, old, new).unknown == unknown
+
+
+def test_a_model_with_a_table_has_its_shape(tmp_path: Path) -> None:
+    found = case(tmp_path, "Llama-3.1-8B,8.03,8.03", "qwen3.8-flash-next-fp8,,")
+    assert found.scored
+    assert found.shape == config.models()["qwen3.8-flash-next-fp8"].shape
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,11 @@ Examples:
             "model": found.name,
             "layout": dataclasses.asdict(choice.layout),
             "fit": dataclasses.asdict(choice.fit),
-            "prediction": dataclasses.asdict(choice.prediction),
             "loading": dataclasses.asdict(loads) if loads else None,
+            "prediction": {
+                **dataclasses.asdict(choice.prediction),
+                "ttft_range_s": choice.prediction.ttft_range_s,
+            },
             "cabling": choice.cabling.table,
             "why": choice.why,
             "warnings": choice.warnings,

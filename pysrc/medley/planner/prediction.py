@@ -8,25 +8,23 @@ from statistics import NormalDist
 
 from medley.planner import Device, HostLink, Layout, Load, Stage, on_cpu, pipelines
 from medley.planner.device_specs import (
-    CHUNK_TOKENS,
     LOCAL_GB_S,
-    LOCAL_REDUCE_US,
+    MANY_STREAMS,
+    ONE_STREAM,
     PIECE_BYTES,
+    PROMPTS,
     SHIPPED,
     WIRE,
     Efficiency,
+    HeldOut,
     pace,
     peers,
     reached,
     step_pace,
 )
-from medley.planner.memory import token_layer_bytes
+from medley.planner.memory import batch_tokens, token_layer_bytes
 from medley.planner.partition import Seconds, Timed
 from medley.schema import Shape
-
-# Of the published rows nine in ten came out between 0.70 and 1.34 of what was predicted without their source;
-# a little is added for hardware and models that are not among them.
-_LOW, _HIGH = 0.65, 1.4
 
 _GIGA, _MICRO = 1e9, 1e-6
 _WIDE = 2  # bytes of an activation
@@ -41,7 +39,7 @@ class Prediction:
     per_stream: float
     low: float
     high: float
-    """Where tokens_per_s will lie nine times in ten."""
+    """Between them lay as many measurements as `held_out` says."""
     bound: str
     """What takes most of a step, in words."""
     stage_s: tuple[float, ...]
@@ -50,6 +48,14 @@ class Prediction:
     """Prompts read when they queue up."""
     fitted: bool = True
     """To measurements of such devices: none is of a CPU."""
+    held_out: HeldOut = ONE_STREAM
+    """What the range of tokens_per_s held of measurements that the fit had not seen."""
+    held_out_prompts: HeldOut = PROMPTS
+    """The same of prompts, for ttft_s."""
+
+    @property
+    def ttft_range_s(self) -> tuple[float, float]:
+        return self.ttft_s / self.held_out_prompts.high, self.ttft_s / self.held_out_prompts.low
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,8 @@ class Given:
     shape: Shape
     link: HostLink | None
     efficiency: Efficiency
+    chunk_tokens: int = 0
+    """Tokens of a prompt in one pass."""
 
 
 @dataclass(frozen=True)
@@ -107,27 +115,39 @@ class _Pipeline:
         return max(sum(times) + self.between_s, self.groups * max(times))
 
 
-def predict(shape: Shape, layout: Layout, load: Load, efficiency: Efficiency = SHIPPED) -> Prediction:
-    """The roofline of `shape` lying as `layout` says, under `load`."""
+def predict(
+    shape: Shape,
+    layout: Layout,
+    load: Load,
+    efficiency: Efficiency = SHIPPED,
+    *,
+    chunk_tokens: int | None = None,
+) -> Prediction:
+    """The roofline of `shape` lying as `layout` says, under `load`.
+
+    chunk_tokens: of a prompt in one pass; None: as many as a launch by medley says.
+    """
     copies = pipelines(layout)
     share, streams = load.concurrency / len(copies), _busiest(load.concurrency, len(copies))
-    given = Given(shape, layout.link, efficiency)
+    given = Given(shape, layout.link, efficiency, chunk_tokens or batch_tokens(shape))
     # Copies of equal stages are equally fast.
     alike = [tuple((_stage_sort(stage.devices), stage.layers) for stage in stages) for stages in copies]
     unlike = dict(reversed([*zip(alike, copies, strict=True)]))
     known = {key: _pipeline(given, stages, streams, load) for key, stages in unlike.items()}
     found = [known[key] for key in alike]
     total = share * sum(1 / each.cycle_s for each in found)
+    held_out = ONE_STREAM if load.concurrency == 1 else MANY_STREAMS
     return Prediction(
         ttft_s=max(each.first_token_s for each in found),
         tokens_per_s=total,
         per_stream=total / load.concurrency,
-        low=total * _LOW,
-        high=total * _HIGH,
+        low=total * held_out.low,
+        high=total * held_out.high,
         bound=_bound(found[0]),
         stage_s=tuple(each.seconds for each in found[0].passes),
         prefill_tokens_per_s=sum(each.prefill_tokens_per_s for each in found),
         fitted=not on_cpu(layout),
+        held_out=held_out,
     )
 
 
@@ -191,7 +211,7 @@ def _passes(given: Given, stages: Sequence[Stage], batch: TokenBatch) -> tuple[P
 def _prefill_s(given: Given, stages: Sequence[Stage], prompts: float, load: Load) -> float:
     """Prompts read in pieces, which follow each other through the stages."""
     tokens = prompts * load.prompt_tokens
-    pieces = max(1, math.ceil(tokens / CHUNK_TOKENS))
+    pieces = max(1, math.ceil(tokens / given.chunk_tokens))
     before = load.cached_tokens + load.prompt_tokens / 2
     batch = TokenBatch(tokens / pieces, max(1.0, prompts / pieces), before)
     times = [each.seconds for each in _passes(given, stages, batch)]
@@ -283,7 +303,7 @@ def _call_s(
     """A collective or a hop. Unless `direct`, NCCL stages it in hosts' memory; a first piece is awaited."""
     staged = 0.0 if direct else min(message, PIECE_BYTES) / (given.efficiency.staged_gb_s * _GIGA)
     if link is None:
-        return LOCAL_REDUCE_US * _MICRO + staged + message / (LOCAL_GB_S * _GIGA)
+        return given.efficiency.local_us * _MICRO + staged + message / (LOCAL_GB_S * _GIGA)
     started = given.efficiency.rdma_us if link.rdma else given.efficiency.tcp_us
     wire = link.mbit * 1e6 / 8
     if link.measured:

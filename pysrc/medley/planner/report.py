@@ -70,8 +70,13 @@ def predicted(told: Prediction) -> tuple[str, ...]:
     if not told.fitted:
         return (UNFITTED,)
     rate = f"predicted: {told.tokens_per_s:.1f} tokens/s ({told.low:.1f} to {told.high:.1f})"
+    soonest, latest = told.ttft_range_s
+    first_token = f"first token after {told.ttft_s:.2f} s ({soonest:.2f} to {latest:.2f})"
+    speeds, prompts = told.held_out, told.held_out_prompts
+    first, second = (f"{each.inside} of {each.rows}" for each in (speeds, prompts))
     return (
-        f"{rate}, {told.per_stream:.1f} for each stream, first token after {told.ttft_s:.2f} s",
+        f"{rate}, {told.per_stream:.1f} for each stream, {first_token}",
+        f"ranges: of measurements held out from the fit, {first} lay in the first, {second} in the second",
         f"bound by: {told.bound}",
     )
 

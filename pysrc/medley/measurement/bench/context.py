@@ -32,7 +32,7 @@ class Expected:
     """The time of the prompts included, as benchmarks count it."""
     low: float
     high: float
-    """Where it will lie nine times in ten."""
+    """Where four of five measurements of others lay (docs/prediction.md)."""
     tpot_ms: float
     ttft_ms: float | None
     """Only of one stream: the prediction knows no prompt that waits for others."""

@@ -9,7 +9,7 @@ _COLUMNS = 4
 """Those that fit a terminal of 80."""
 _EXACT = 100
 """From here on no digit after the point is of use."""
-RANGE = "  nine times in ten"
+RANGE = "  four of five"
 
 
 def lines(record: Record) -> Iterator[str]:
