@@ -129,6 +129,19 @@ class Power(StrictTable):
     """That without a limit, the one of newer releases first."""
 
 
+class Loading(StrictTable):
+    """How weights come from this kind of host's disk into its GPU."""
+
+    gb_s: Annotated[float, Field(gt=0)] | None = None
+    """Weights of a rank a second, as somebody measured them."""
+    source: str | None = None
+    """Who measured it, on what."""
+    loader: Mapping[EngineName, str] = {}
+    """The --load-format of each engine that is faster here than its default."""
+    buffer_gib: Annotated[float, Field(ge=0)] = 0
+    """What such a loader takes beside the weights: the largest files that models have, twice."""
+
+
 class HostTable(StrictTable):
     """A kind of host: hosts/KIND.toml."""
 
@@ -147,6 +160,7 @@ class HostTable(StrictTable):
     driver: Driver = Driver()
     power: Power = Power()
     container: Container = Container()
+    loading: Loading = Loading()
     arguments: tuple[Arguments, ...] = ()
     """For every rank of a layout with such a host in it: the first rank chooses kernels for all."""
     capability: Capability | None = None  # where the driver cannot say it: Jetson's on r36
@@ -223,6 +237,11 @@ class Shape(StrictTable):
     one_stage: tuple[EngineName, ...] = ()
     """Engines that cannot split it into the stages of a pipeline."""
     capabilities: Capabilities = Capabilities()
+
+    @property
+    def weights_bytes(self) -> int:
+        """Of all weights as stored, without layers for speculation."""
+        return self.layers * self.layer_bytes + self.embedding_bytes + self.head_bytes
 
 
 class RemoteCode(StrictTable):

@@ -45,6 +45,19 @@ def test_a_table_is_written_and_its_name_can_be_planned(run: Run, table: Path) -
     assert out.startswith("two: alone on spark-1")
 
 
+def test_a_table_of_ones_own_without_a_shape_is_listed_once_it_was_planned(run: Run, table: Path) -> None:
+    table.parent.mkdir(parents=True)
+    table.write_text('title = "x"\nrepository = "org/two"\n')
+
+    def listed() -> dict[str, object]:
+        found: list[dict[str, object]] = json.loads(run("models", "--hosts", "spark:1", "--json")[1])
+        return next(each for each in found if each["name"] == "two")
+
+    assert listed()["lacks"] == "its size is in its files: medley plan two"
+    assert run("plan", "two", "--hosts", "spark:1")[0] == 0
+    assert listed()["parameters"] == of_made(MADE).parameters
+
+
 def test_no_weights_are_fetched(run: Run, served: Hub) -> None:
     assert run("models", "add", "org/one")[0] == 0
     assert [size for _, name, size in served.asked if name == "model.safetensors"] == [100_001]
@@ -148,6 +161,7 @@ def test_no_network_and_nothing_kept(run: Run, monkeypatch: pytest.MonkeyPatch) 
     status, _, err = run("models", "add", "org/one")
     assert status == 1
     assert "does not answer" in err
+    assert "check the network, or on a host that has one: medley models add org/one --output one.toml" in err
 
 
 def test_a_misspelt_verb_is_refused(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from medley.cli.plan import PlanVerb
 from medley.errors import Problem
+from tests.model.published import PUBLISHED
 
 
 def run(*words: str) -> int:
@@ -87,6 +89,53 @@ def test_on_a_cpu_no_speed_is_predicted(capsys: pytest.CaptureFixture[str]) -> N
     said = capsys.readouterr().out
     assert "no speed is predicted" in said
     assert "tokens/s" not in said
+
+
+def test_a_much_faster_build_is_proposed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("qwen3.8-27b", "--hosts", "spark:1", "--concurrency", "2", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    now = told["prediction"]["tokens_per_s"]
+    fastest, other = told["builds"]
+    assert fastest["type"] == "medley plan qwen3.8-27b-nvfp4 --hosts spark:1 --concurrency 2 --json"
+    assert fastest["instead_of"] == now
+    assert fastest["tokens_per_s"] > other["tokens_per_s"] >= 1.5 * now
+    assert run("qwen3.8-27b", "--hosts", "spark:1", "--concurrency", "2") == 0
+    said = capsys.readouterr().out
+    assert (
+        f"\nfaster: qwen3.8-27b-nvfp4: {fastest['tokens_per_s']:.1f} tokens/s instead of {now:.1f}: " in said
+    )
+    assert run(*shlex.split(fastest["type"])[2:]) == 0
+    assert json.loads(capsys.readouterr().out)["prediction"]["tokens_per_s"] == fastest["tokens_per_s"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param("qwen3.8-27b-nvfp4 --hosts spark:1", id="the smallest already"),
+        pytest.param("qwen3.8-27b-fp8 --hosts spark:1", id="not so much faster"),
+        pytest.param("qwen3-8b --hosts spark:1", id="no other build"),
+        pytest.param("qwen3-4b-instruct-2507 --hosts cpu:1", id="no speed is predicted"),
+    ],
+)
+def test_no_build_is_proposed(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*words.split(), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["builds"] == []
+
+
+def test_a_folder_with_a_config_alone_is_planned_and_the_estimate_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED["qwen3-8b"].config))
+    assert run(str(tmp_path), "--hosts", "spark:1", "--json") == 0
+    told, err = capsys.readouterr()
+    (note,) = json.loads(told)["notes"]
+    assert note in err
+    assert "estimated from config.json; there is no index with their total" in note
+    assert run("qwen3-8b", "--hosts", "spark:1", "--json") == 0
+    known = json.loads(capsys.readouterr().out)
+    assert known["notes"] == []
+    near = json.loads(told)["prediction"]["tokens_per_s"]
+    assert near == pytest.approx(known["prediction"]["tokens_per_s"], rel=0.01)
 
 
 WORDS = ("qwen3-4b-instruct-2507", "--hosts", "rtx-5090")

@@ -324,6 +324,12 @@ FAULTS = (
         with_("spark", said={software.VLLM_NAMES: "VLLM_LOGGING_LEVEL\nVLLM_USE_FLASHINFER_MOE_FP4\n"}),
         fix="--moe-backend",
     ),
+    Fault(
+        "by-hand",
+        "does not read VLLM_NVFP4_GEMM_BACKEND",
+        with_("spark", members={"spark": ClusterHost(environment={"VLLM_NVFP4_GEMM_BACKEND": "cutlass"})}),
+        fix="--linear-backend",
+    ),
     Fault("by-hand", "NCCL_IB_GID_INDEX is 5", pair({software.VARIABLES: "NCCL_IB_GID_INDEX=5\n"})),
     Fault("by-hand", "keeps NCCL from RDMA", pair({software.VARIABLES: "NCCL_IB_DISABLE=1\n"}), "better"),
     Fault(

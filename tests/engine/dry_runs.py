@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medley import config
-from medley.command import Command
 from medley.environment.payload import FOLDER as PAYLOAD
 from medley.errors import Problem
 from medley.planner.host_order import VARIABLE
 from medley.planner.placement import PlacementOptions
 from medley.schema import EngineName
+from medley.serving.steps import Step
 from tests.planner.test_placement import site
 from tests.serving.test_steps import recipe
 
@@ -51,17 +51,16 @@ def cases(clusters: Iterable[str] = CLUSTERS) -> Iterator[DryRun]:
         yield from (DryRun(model, cluster, engine) for model in models() for engine in ENGINES)
 
 
-def command(case: DryRun) -> Command:
-    """Return what is started last on the first host; raise the Problem of a model that cannot run there."""
+def last_step(case: DryRun) -> Step:
+    """Return what is started last, on the first host; raise the Problem of a model that cannot run there."""
     if config.models()[case.model].shape is None:
         raise Problem("its table has no shape", cause="it is planned once its files are there", fix="")
-    made = recipe(case.model, site(case.cluster), PlacementOptions(engine=case.engine))
-    return made[-1].starts.command
+    return recipe(case.model, site(case.cluster), PlacementOptions(engine=case.engine))[-1]
 
 
 def line(case: DryRun) -> str:
     try:
-        made = command(case)
+        made = last_step(case).starts.command
     except Problem as problem:
         lacks = " | ".join(each.strip() for each in problem.cause.splitlines()[:2])
         return f"{case} | {REFUSED} {problem.what} | {lacks}"

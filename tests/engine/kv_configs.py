@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-Table = Mapping[str, Any]
+Table = dict[str, Any]
 
 PLAIN: Table = {
     "hidden_size": 128,
@@ -63,6 +63,8 @@ BAILING: Table = {
     "moe_shared_expert_intermediate_size": 64,
     "embedding_dropout": 0.0,
     "score_function": "sigmoid",
+    "moe_router_enable_expert_bias": True,
+    "no_kda_lora": True,
     "rope_theta": 10_000.0,
 }
 MIMO: Table = {
@@ -83,16 +85,71 @@ MIMO: Table = {
     "partial_rotary_factor": 0.334,
 }
 
+HYPER: Table = {"hc_mult": 4, "hc_eps": 1e-6, "hc_sinkhorn_iters": 20}
+COMPRESSED: Table = (
+    INDEX
+    | HYPER
+    | {
+        "num_key_value_heads": 1,
+        "head_dim": 512,
+        "qk_rope_head_dim": 64,
+        "q_lora_rank": 64,
+        "o_lora_rank": 32,
+        "o_groups": 2,
+        "sliding_window": 128,
+        "compress_ratios": [0, 4, 128, 4],
+        "compress_rope_theta": 160_000.0,
+        "num_hash_layers": 1,
+        "scoring_func": "sqrtsoftplus",
+        "swiglu_limit": 10.0,
+        "rope_theta": 10_000.0,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 10_000.0,
+            "factor": 16,
+            "beta_fast": 32,
+            "beta_slow": 1,
+            "original_max_position_embeddings": 65_536,
+        },
+    }
+)
+# DeepSeek V4.1: few layers keep compressed keys and values, which the others read.
+SOURCES: Table = {
+    "compress_ratios": [2, 2, 1, 1],
+    "kv_source_layer_ids": [0, 0, 2, 2],
+    "index_source_layer_ids": [0, 0, 2, 2],
+    "engram_layer_ids": [],
+}
+LINEAR: Table = {
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 32,
+    "linear_value_head_dim": 48,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"],
+}
+
 # What the published config.json has and transformers' class leaves out, or writes otherwise.
 ADDED: Mapping[str, Table] = {
-    "AfmoeForCausalLM": {"score_func": "sigmoid"},
-    "DeepseekV4ForCausalLM": {"mlp_layer_types": None},
+    "AfmoeForCausalLM": {
+        "score_func": "sigmoid",
+        "route_norm": True,
+        "route_scale": 1.0,
+        "mup_enabled": True,
+        "n_group": 1,
+        "topk_group": 1,
+    },
     "GPTJForCausalLM": {"rotary_dim": 8},
     "Glm4MoeForCausalLM": {"head_dim": 16},
-    "Glm4vMoeForConditionalGeneration": {"head_dim": 16},
+    "Glm4vMoeForConditionalGeneration": {"head_dim": 16, "use_qk_norm": False},
     "Glm4MoeLiteForCausalLM": {"first_k_dense_replace": 1},
-    "HYV3ForCausalLM": {"first_k_dense_replace": 1},
-    "InklingForCausalLM": {"padded_vocab_size": 256},
+    "HYV3ForCausalLM": {
+        "first_k_dense_replace": 1,
+        "expert_hidden_dim": 32,
+        "route_norm": True,
+        "router_scaling_factor": 1.0,
+    },
+    "InklingForCausalLM": {"padded_vocab_size": 256, "unpadded_vocab_size": 256, "use_embed_norm": True},
     "Lfm2ForCausalLM": {
         "block_dim": 64,
         "conv_dim": 64,
@@ -100,7 +157,12 @@ ADDED: Mapping[str, Table] = {
         "block_multiple_of": 32,
         "block_auto_adjust_ff_dim": True,
     },
-    "LongcatFlashForCausalLM": {"mla_scale_q_lora": 1.0, "mla_scale_kv_lora": 1.0},
+    "LongcatFlashForCausalLM": {
+        "mla_scale_q_lora": 1.0,
+        "mla_scale_kv_lora": 1.0,
+        "zero_expert_type": "identity",
+        "zero_expert_num": 2,
+    },
     "MiMoV2FlashForCausalLM": {
         "hybrid_layer_pattern": [0, 1, 1, 1, 1, 0],
         "moe_layer_freq": [0, 1, 1, 1, 1, 1],
@@ -111,11 +173,12 @@ ADDED: Mapping[str, Table] = {
         "sliding_window_size": 128,
         "layernorm_epsilon": 1e-5,
     },
-    "MiniMaxM2ForCausalLM": {"rotary_dim": 8},
+    "MiniMaxM2ForCausalLM": {"rotary_dim": 8, "scoring_func": "sigmoid"},
     "Qwen3VLMoeForConditionalGeneration": {"norm_topk_prob": True},
-    "Zamba2ForCausalLM": {"attention_hidden_size": 128, "attention_head_dim": 32},
 }
 
+# Entries of a config.json that only names its kind: the rest is what the configuration's class gives.
+NAMED = 2
 # Whole ones: `model_type` first, then what differs from PLAIN.
 WRITTEN: Mapping[str, tuple[str, Table]] = {
     "AXK1ForCausalLM": ("axk1", EXPERTS | LATENT),
@@ -140,13 +203,14 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
             "multi_query_attention": True,
             "multi_query_group_num": 2,
             "rmsnorm": True,
+            "original_rope": True,
             "add_qkv_bias": True,
             "layernorm_epsilon": 1e-5,
         },
     ),
     "DeepseekForCausalLM": ("deepseek", EXPERTS | {"moe_layer_freq": 1, "scoring_func": "softmax"}),
-    "DeepseekV41ForCausalLM": ("deepseek_v41", {}),
-    "DeepseekV4ForCausalLM": ("deepseek_v4", {}),
+    "DeepseekV41ForCausalLM": ("deepseek_v41", EXPERTS | COMPRESSED | SOURCES),
+    "DeepseekV4ForCausalLM": ("deepseek_v4", EXPERTS | COMPRESSED),
     "Dots3NoteForCausalLM": ("dots3_note", {}),
     "ExaoneForCausalLM": (
         "exaone",
@@ -154,7 +218,26 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
     ),
     "Gemma3nForCausalLM": ("gemma3n_text", {}),
     "Gemma4ForCausalLM": ("gemma4_text", {}),
-    "Glm5NextForCausalLM": ("glm5_next_text", {}),
+    "Glm5NextForCausalLM": (
+        "glm5_next_text",
+        EXPERTS
+        | LATENT
+        | INDEX
+        | HYPER
+        | {
+            "num_key_value_heads": 4,
+            "mhc": True,
+            "mla_use_nope": True,
+            "indexer_rope_interleave": True,
+            "qk_rope_head_dim": 0,
+            "index_kpool": 4,
+            "index_kpool_always_select_tail": True,
+            "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"],
+            "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"],
+            "linear_attn_config": DELTA,
+            "swiglu_limit": 10.0,
+        },
+    ),
     "GraniteMoeHybridForCausalLM": (
         "granitemoehybrid",
         {
@@ -176,7 +259,6 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
         "iquestloopcoder",
         {"head_dim": 32, "attention_bias": False, "loop_num": 3, "loop_window_size": 64},
     ),
-    "InklingForCausalLM": ("inkling_text", {}),
     "InternLM2ForCausalLM": ("internlm2", {"bias": False}),
     "InternLM3ForCausalLM": ("internlm3", {"bias": False, "qkv_bias": False, "head_dim": 32}),
     "KimiLinearForCausalLM": (
@@ -196,7 +278,18 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
         },
     ),
     "LLaMAForCausalLM": ("llama", {}),
-    "Lfm2MoeForCausalLM": ("lfm2_moe", {}),
+    "Lfm2MoeForCausalLM": (
+        "lfm2_moe",
+        EXPERTS
+        | {
+            "layer_types": ["conv", "conv", "full_attention", "conv"],
+            "conv_L_cache": 3,
+            "conv_bias": False,
+            "num_dense_layers": 1,
+            "use_expert_bias": True,
+            "norm_eps": 1e-5,
+        },
+    ),
     "Mamba2ForCausalLM": (
         "mamba2",
         {
@@ -205,6 +298,7 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
             "state_size": 24,
             "n_groups": 2,
             "expand": 2,
+            "intermediate_size": 256,
             "conv_kernel": 4,
             "layer_norm_epsilon": 1e-5,
         },
@@ -216,7 +310,36 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
         "minicpm",
         {"scale_emb": 12, "dim_model_base": 64, "scale_depth": 1.4, "num_experts": 0},
     ),
-    "MiniMaxM3SparseForCausalLM": ("minimax_m3", {}),
+    "MiniMaxM3SparseForCausalLM": (
+        "minimax_m3_text",
+        {
+            "head_dim": 128,
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
+            "dense_intermediate_size": 192,
+            "shared_intermediate_size": 64,
+            "n_shared_experts": 1,
+            "moe_layer_freq": [0, 1, 1, 1],
+            "partial_rotary_factor": 0.5,
+            "rope_theta": 5_000_000.0,
+            "scoring_func": "sigmoid",
+            "use_routing_bias": True,
+            "use_gemma_norm": True,
+            "hidden_act": "swigluoai",
+            "swiglu_alpha": 1.702,
+            "swiglu_beta": 1.0,
+            "swiglu_limit": 7.0,
+            "sparse_attention_config": {
+                "use_sparse_attention": True,
+                "sparse_attention_freq": [0, 1, 1, 1],
+                "sparse_disable_index_value": [0, 1, 1, 1],
+                "sparse_num_index_heads": 2,
+                "sparse_index_dim": 128,
+                "sparse_topk_blocks": 16,
+                "sparse_block_size": 128,
+            },
+        },
+    ),
     "MuseGlimmerForCausalLM": ("muse_glimmer", {}),
     "NemotronForCausalLM": (
         "nemotron",
@@ -248,13 +371,37 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
         "plamo3",
         {
             "head_dim": 32,
+            "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"],
             "interleaved_sliding_window": [128, 128, 128, None],
             "sliding_window": 128,
             "sliding_window_pattern": 4,
             "rope_local_theta": 10_000.0,
         },
     ),
-    "Qwen4ExpForCausalLM": ("qwen4_exp_text", {}),
+    "Qwen4ExpForCausalLM": (
+        "qwen4_exp_text",
+        EXPERTS
+        | LINEAR
+        | {
+            "head_dim": 256,
+            "partial_rotary_factor": 0.25,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10_000.0,
+                "partial_rotary_factor": 0.25,
+            },
+            "hc_count": 4,
+            "hc_lowrank": 32,
+            "ple_layer_ids": [],
+            "indexer_n_heads": 4,
+            "indexer_kv_heads": 1,
+            "indexer_head_dim": 128,
+            "indexer_budget": 2048,
+            "indexer_compress_ratio": 4,
+            "output_gate_type": "sigmoid",
+            "shared_expert_intermediate_size": 64,
+        },
+    ),
     "Rnj1ForCausalLM": ("gemma3_text", {"head_dim": 32, "sliding_window": 128, "sliding_window_pattern": 1}),
     "SarvamMLAForCausalLM": ("sarvam_mla", EXPERTS | LATENT | BAILING | {"head_dim": 576}),
     "SarvamMoEForCausalLM": ("sarvam_moe", EXPERTS | BAILING),
@@ -315,6 +462,24 @@ WRITTEN: Mapping[str, tuple[str, Table]] = {
     "TeleFLMForCausalLM": (
         "teleflm",
         {"use_mup": True, "mup_scale_factor": 1.0, "output_mult": 1.0, "input_mult": 1.0},
+    ),
+    "Zamba2ForCausalLM": (
+        "zamba2",
+        {
+            "hidden_act": "gelu",
+            "num_key_value_heads": 4,
+            "attention_head_dim": 64,
+            "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
+            "hybrid_layer_ids": [1, 3],
+            "num_mem_blocks": 1,
+            "n_mamba_heads": 8,
+            "mamba_headdim": 32,
+            "mamba_expand": 2,
+            "mamba_d_state": 24,
+            "mamba_d_conv": 4,
+            "mamba_ngroups": 1,
+            "adapter_rank": 16,
+        },
     ),
 }
 

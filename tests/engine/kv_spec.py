@@ -12,7 +12,9 @@ Changed in the engine, here only, because none of it decides how large a cache i
   for each architecture.
 - The CPU has no backend for sparse attention. FlashMLA's sparse backend stands in: get_kv_cache_spec asks it
   for the layout of a page only, and its kernels are never called.
-- Experts without a gate are refused on a CPU: the check of `FusedMoEConfig` finds another platform.
+- Experts without a gate are refused on a CPU: the check of `FusedMoEConfig` finds another platform, and
+  where no kernel for experts is found, the CPU's stands in.
+- Streams and events of CUDA are empty stand-ins too, and Qwen 4 is told that there is FlashAttention.
 - Names of libraries that modules import but the CPU environment lacks (`LACKING`) are empty stand-ins, and a
   sparse backend reserves no workspace.
 - A model_type that only a repository's own code knows is read as a plain configuration.
@@ -126,13 +128,19 @@ def prepare() -> None:
     from vllm.v1.worker.workspace import WorkspaceManager
 
     torch.set_num_threads(1)
+    torch.cuda.Stream, torch.cuda.Event = _stand_in("Stream"), _stand_in("Event")
+    from vllm.models.qwen4_exp.nvidia.model import Qwen4ExpQSAAttention
+
     torch.cpu._is_avx512_bf16_supported = lambda: False  # noqa: SLF001 - there is no public name
     lazy = registry._LazyRegisteredModel  # noqa: SLF001 - the engine has no switch for it
     lazy.inspect_model_cls = lambda self: registry._ModelInfo.from_model_cls(self.load_model_cls())  # noqa: SLF001
     config.current_platform = Elsewhere(config.current_platform)
     triton.set_allocator = lambda _: None
     WorkspaceManager.get_simultaneous = lambda *_: []
+    qsa = sys.modules[Qwen4ExpQSAAttention.__module__]
+    vars(qsa)["is_flash_attn_varlen_func_available"] = lambda: True
     _sparse_backend()
+    _experts_backend()
     import vllm.engine.arg_utils
     import vllm.model_executor.model_loader.utils
     import vllm.v1.worker.gpu.attn_utils  # noqa: F401 - the children find it imported
@@ -191,6 +199,23 @@ def _sparse_backend() -> None:
         return str(chosen(cls, selected, attn_selector_config, num_heads))
 
     CpuPlatform.get_attn_backend_cls = classmethod(choose)
+
+
+def _experts_backend() -> None:
+    from vllm.model_executor.layers.fused_moe import unquantized_fused_moe_method as method
+    from vllm.model_executor.layers.fused_moe.oracle import unquantized
+
+    chosen = method.select_unquantized_moe_backend
+
+    def choose(moe_config: Any) -> tuple[Any, Any]:
+        try:
+            found: tuple[Any, Any] = chosen(moe_config=moe_config)
+        except NotImplementedError:
+            backend = unquantized.UnquantizedMoeBackend.CPU
+            return backend, unquantized.backend_to_kernel_cls(backend)[0]
+        return found
+
+    method.select_unquantized_moe_backend = choose
 
 
 def told(folder: str, device: str) -> dict[str, Any]:

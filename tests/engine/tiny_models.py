@@ -33,7 +33,8 @@ SIZES: Mapping[int, str] = {
     8: "qk_rope_head_dim mamba_n_heads mamba_num_heads n_mamba_heads index_n_heads laurel_rank",
     6: "num_experts num_local_experts n_routed_experts moe_num_experts",
     4: "num_attention_heads n_head n_heads num_heads attention_heads encoder_attention_heads "
-    "linear_num_heads decoder_attention_heads linear_num_value_heads swa_num_attention_heads",
+    "linear_num_heads num_attention_heads_per_layer zero_expert_num "
+    "decoder_attention_heads linear_num_value_heads swa_num_attention_heads",
     2: "num_key_value_heads num_kv_heads kv_n_heads num_experts_per_tok num_experts_per_token moe_topk moe_k "
     "n_groups mamba_n_groups linear_num_key_heads swa_num_key_value_heads moe_top_k top_k_experts",
     1: "first_k_dense_replace",
@@ -67,6 +68,9 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "ernie4_5_vl_moe_text": {"rope_parameters": _ROPE | {"mrope_section": [2, 2, 4]}},
     "cosmos3_edge": {"text_config.rope_parameters": _ROPE | {"mrope_section": [4, 2, 2]}},
     "dbrx": {"attn_config.rope_theta": 10000.0},
+    "zaya": {"num_experts_per_tok": 1},
+    "hunyuan_v1_dense": {"head_dim": 16},
+    "hunyuan_v1_moe": {"head_dim": 16},
     "jamba": {"attn_layer_period": 3, "attn_layer_offset": 1},
     "zamba2": {"num_query_groups": 4, "kv_channels": 32},
 }
@@ -170,6 +174,8 @@ def written(name: str, folder: Path) -> dict[str, Any]:
     if class_ is None:
         raise LookupError(f"transformers {transformers.__version__} has no such class")
     config = tiny(class_.config_class)
+    if config.is_encoder_decoder:
+        raise TypeError("an encoder and a decoder, no language model alone")
     with torch.device("meta"):
         sizes = {key: each.numel() for key, each in class_(config).named_parameters()}
     if sum(sizes.values()) > PARAMETERS:
@@ -264,7 +270,7 @@ def experts(layer: list[Any]) -> list[Any]:
         for each in layer
         for module in each.modules()
         if (isinstance(module, torch.nn.ModuleList) and len(module) == count)
-        or type(module).__name__.endswith("Experts")
+        or (type(module).__name__.endswith("Experts") and "Shared" not in type(module).__name__)
         or any(value.ndim == 3 and value.shape[0] == count for value in module.parameters(recurse=False))
     ]
 

@@ -252,7 +252,8 @@ def _minimax_m3(config: Config, dense: Scheme, routed: Scheme) -> Headers:
         if layer < config["dense_layers"]:
             found |= _feed_forward(f"{at}.mlp", hidden, config["dense_intermediate_size"], dense)
             continue
-        heads, index = config["index_heads"], config["index_dim"]
+        sparse = config["sparse_attention_config"]
+        heads, index = sparse["sparse_num_index_heads"], sparse["sparse_index_dim"]
         found |= dense(f"{at}.self_attn.index_q_proj", heads * index, hidden)
         found |= dense(f"{at}.self_attn.index_k_proj", index, hidden)
         found |= bf16(f"{at}.self_attn.index_q_norm", index) | bf16(f"{at}.self_attn.index_k_norm", index)
@@ -275,9 +276,9 @@ def _minimax_m3(config: Config, dense: Scheme, routed: Scheme) -> Headers:
 def _mimo(config: Config, dense: Scheme, routed: Scheme) -> Headers:
     """MiMo-V2-Flash: the first layer dense, more KV heads where a window is kept, three dense drafts."""
     found, hidden, layers = _ends(config), config["hidden_size"], config["num_hidden_layers"]
-    for layer, kind in enumerate(config["layer_types"]):
+    for layer, windowed in enumerate(config["hybrid_layer_pattern"]):
         at = f"model.layers.{layer}"
-        found |= _mimo_attention(at, config, windowed=kind == "sliding_attention")
+        found |= _mimo_attention(at, config, windowed=bool(windowed))
         if layer == 0:
             found |= _feed_forward(f"{at}.mlp", hidden, config["intermediate_size"], dense)
             continue
@@ -287,7 +288,7 @@ def _mimo(config: Config, dense: Scheme, routed: Scheme) -> Headers:
         at = f"model.mtp.layers.{draft}"
         found |= _mimo_attention(at, config, windowed=True) | bf16(f"{at}.eh_proj", hidden, 2 * hidden)
         found |= _feed_forward(f"{at}.mlp", hidden, config["intermediate_size"], bf16)
-    assert layers == len(config["layer_types"])
+    assert layers == len(config["hybrid_layer_pattern"])
     return found
 
 

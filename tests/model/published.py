@@ -282,8 +282,11 @@ _MINIMAX_M3 = _config(
     dense_intermediate_size=12_288,
     shared_intermediate_size=3072,
     dense_layers=3,
-    index_heads=4,
-    index_dim=128,
+    sparse_attention_config={
+        "sparse_attention_freq": [0] * 3 + [1] * 57,
+        "sparse_num_index_heads": 4,
+        "sparse_index_dim": 128,
+    },
     num_local_experts=128,
     num_experts_per_tok=4,
     tower={"hidden_size": 1280, "num_hidden_layers": 32, "intermediate_size": 5120, "patch_size": 14},
@@ -298,11 +301,7 @@ _MIMO = _config(
     v_head_dim=128,
     swa_num_key_value_heads=8,
     sliding_window=128,
-    # hybrid_layer_pattern, in words that medley reads
-    layer_types=[
-        "full_attention" if layer in {0, 5, 11, 17, 23, 29, 35, 41, 47} else "sliding_attention"
-        for layer in range(48)
-    ],
+    hybrid_layer_pattern=[int(layer not in {0, 5, 11, 17, 23, 29, 35, 41, 47}) for layer in range(48)],
     intermediate_size=16_384,
     moe_intermediate_size=2048,
     n_routed_experts=256,
@@ -334,7 +333,6 @@ _NANO_NVFP4 = _NANO | {
     | dict.fromkeys(("q_proj", "k_proj", "v_proj", "o_proj"), (5, 12, 19, 26, 33, 42)),
     "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
 }
-_INDEXED = {"kv_bytes_per_token": 2 * (2 * 4 * 128 + 128)}
 
 PUBLISHED = {
     "qwen3-4b-instruct-2507": Published(_QWEN3_4B, total_bytes=8_044_936_192),
@@ -361,7 +359,7 @@ PUBLISHED = {
     "qwen3-coder-next": Published(_QWEN3_CODER_NEXT, total_bytes=159_000_000_000),
     "qwen3-coder-next-fp8": Published(_QWEN3_CODER_NEXT | _FP8, fp8_blocks, total_bytes=80_000_000_000),
     "minimax-m2.7": Published(_MINIMAX_M2 | _FP8, fp8_blocks_f32, total_bytes=230_100_000_000),
-    "minimax-m3": Published(_MINIMAX_M3, total_bytes=854_165_200_000, otherwise=_INDEXED),
+    "minimax-m3": Published(_MINIMAX_M3, total_bytes=854_165_200_000),
     "minimax-m3-nvfp4": Published(
         _MINIMAX_M3
         | {
@@ -370,11 +368,8 @@ PUBLISHED = {
         },
         mxfp8,
         nvfp4,
-        otherwise=_INDEXED,
     ),
-    "mimo-v2-flash": Published(
-        _MIMO | _FP8, fp8_blocks_f32, total_bytes=320_000_000_000, otherwise={"kv_heads": 8}
-    ),
+    "mimo-v2-flash": Published(_MIMO | _FP8, fp8_blocks_f32, total_bytes=320_000_000_000),
     "nemotron-3-nano-30b-a3b": Published(_NANO),
     "nemotron-3-nano-30b-a3b-nvfp4": Published(_NANO_NVFP4, nvfp4, total_bytes=19_400_000_000),
 }

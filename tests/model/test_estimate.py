@@ -54,6 +54,68 @@ def test_an_index_says_the_total(name: str) -> None:
     assert found.layer_bytes == pytest.approx(known(name).layer_bytes, rel=0.04)
 
 
+_CONVOLUTIONS = tuple("full_attention" if n in {2, 5, 8, 10, 12, 14} else "conv" for n in range(16))
+
+
+@pytest.mark.parametrize(
+    ("told", "parameters"),
+    [
+        pytest.param(
+            {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257},
+            124_439_808,
+            id="gpt2",
+        ),
+        pytest.param(
+            {"model_type": "opt", "num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12}
+            | {"ffn_dim": 3072, "vocab_size": 50272},
+            125_239_296,
+            id="facebook/opt-125m",
+        ),
+        pytest.param(
+            {"model_type": "falcon", "num_hidden_layers": 32, "hidden_size": 4544, "vocab_size": 65024}
+            | {"num_attention_heads": 71, "multi_query": True},
+            6_921_720_704,
+            id="tiiuae/falcon-7b",
+        ),
+        pytest.param(
+            {"model_type": "mamba", "num_hidden_layers": 64, "hidden_size": 2560, "vocab_size": 50280}
+            | {"state_size": 16, "conv_kernel": 4, "intermediate_size": 5120, "time_step_rank": 160},
+            2_768_345_600,
+            id="state-spaces/mamba-2.8b-hf",
+        ),
+        pytest.param(
+            {"model_type": "lfm2", "num_hidden_layers": 16, "hidden_size": 2048, "vocab_size": 65536}
+            | {"num_attention_heads": 32, "num_key_value_heads": 8, "block_ff_dim": 12288}
+            | {"block_multiple_of": 256, "conv_L_cache": 3, "layer_types": list(_CONVOLUTIONS)},
+            1_170_340_608,
+            id="LiquidAI/LFM2-1.2B",
+        ),
+    ],
+)
+def test_parameters_that_a_models_page_gives(told: dict[str, Any], parameters: int) -> None:
+    """Feed-forwards without a gate or of an adjusted width, one key for all heads, layers of Mamba alone."""
+    found = shape_of_config(Checkpoint("x", told | {"tie_word_embeddings": True}, {}, {}))
+    assert found.parameters == pytest.approx(parameters, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("told", "sparse"),
+    [
+        ({"mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]}, 3),
+        ({"num_dense_layers": 2}, 2),
+        ({"moe_layers": [1, 3]}, 2),
+        ({"expert_layer_period": 2, "expert_layer_offset": 1}, 2),
+        ({"mlp_only_layers": [0]}, 3),
+        ({"decoder_sparse_step": 2}, 2),
+    ],
+)
+def test_which_layers_have_experts(told: dict[str, Any], sparse: int) -> None:
+    table = {"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
+    table |= {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 16}
+    found = shape_of_config(Checkpoint("x", table | {"intermediate_size": 96} | told, {}, {}))
+    assert found.expert_bytes == sparse * 3 * 64 * 32 * 2 // 4
+
+
 @pytest.mark.parametrize(
     ("tied", "names", "head"),
     [
@@ -75,12 +137,19 @@ def test_a_head(tied: bool | None, names: tuple[str, ...], head: bool) -> None: 
         pytest.param({"intermediate_size": None}, "intermediate_size", id="no width"),
         pytest.param({"vocab_size": None}, "vocab_size", id="no vocabulary"),
         pytest.param({"layer_types": ["rwkv"] * 36}, "rwkv", id="layers that nobody knows"),
+        pytest.param({"num_hidden_layers": 1 << 30}, "at most 4096", id="more layers than memory holds"),
     ],
 )
 def test_what_cannot_be_estimated_names_the_entry(changed: dict[str, Any], entry: str) -> None:
     with pytest.raises(Problem) as caught:
         shape_of_config(Checkpoint("x", {**PUBLISHED["qwen3-8b"].config, **changed}, {}, {}))
     assert entry in str(caught.value)
+
+
+@pytest.mark.parametrize("total", [float("inf"), float("nan"), -1, 0, True, "16 GB", 1, None, 1e300])
+def test_a_total_that_cannot_be_changes_nothing_or_little(total: object) -> None:
+    found = estimate("qwen3-8b", {"metadata": {"total_size": total}})
+    assert found == estimate("qwen3-8b")
 
 
 def test_a_folder_of_two_small_files_has_a_shape(tmp_path: Path) -> None:

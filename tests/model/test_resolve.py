@@ -66,6 +66,40 @@ def test_what_is_no_model_is_a_problem(word: str, fix: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    "word",
+    ["d", "de", "emo", "memo", "gemma", "dmo", "deemo", "demo-2", "nemo", "tiny", "deep", "kimo", "x" * 300],
+)
+def test_the_made_model_is_nobodys_near_miss(word: str, tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="there is no model") as caught:
+        weights(word, MODELS, tmp_path)
+    assert "demo" not in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        pytest.param("Nemotron-3-Nano-", "nemotron-3-nano-30b-a3b-nvfp4", id="a longer alias"),
+        pytest.param("nemotron-super", "nemotron-3-super-120b-a12b-nvfp4", id="like an alias"),
+        pytest.param("lama-3.3-70b", "llama-3.3-70b-instruct", id="but for a letter of an alias"),
+    ],
+)
+def test_a_near_miss_of_an_alias_names_the_table(word: str, name: str, tmp_path: Path) -> None:
+    with pytest.raises(Problem) as caught:
+        weights(word, MODELS, tmp_path)
+    assert caught.value.fix == f"medley serve {name}"
+
+
+def test_no_alias_is_a_name_or_another_models() -> None:
+    models = config.models()
+    aliases = [alias for model in models.values() for alias in model.aliases]
+    assert len(aliases) >= 14
+    assert len({*aliases, *models}) == len(aliases) + len(models)
+    assert all(alias == alias.lower() for alias in aliases)
+    for name, model in models.items():
+        assert {weights(alias, models, Path("/none")).name for alias in model.aliases} <= {name}
+
+
+@pytest.mark.parametrize(
     ("typed", "fix"),
     [
         pytest.param("medley plan dem --hosts spark:2", "medley plan demo --hosts spark:2", id="plan"),

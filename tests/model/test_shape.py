@@ -17,7 +17,7 @@ from medley.model.shape import shape, shape_of_config
 from medley.schema import Made, Model, Shape
 from tests.model.checkpoints import checkpoint
 from tests.model.published import PUBLISHED
-from tests.model.weight_formats import bf16, nvfp4, plain
+from tests.model.weight_formats import Headers, bf16, nvfp4, plain
 
 MADE = Made(
     layers=2,
@@ -156,6 +156,74 @@ def test_experts_by_number_and_all_in_one_are_the_same() -> None:
     assert (found.expert_bytes, found.experts_per_token) == (2 * 64 * 32, 1)
     assert found.layer_bytes - found.active_layer_bytes == 3 * found.expert_bytes
     assert found.parameters - found.active_parameters == 2 * 3 * 64 * 32
+
+
+def stacked(names: tuple[str, ...], at: str = "moe") -> Headers:
+    """Routed experts of both layers, each matrix stacked for all four."""
+    found: Headers = {}
+    for layer in range(2):
+        for name in names:
+            found |= plain(f"model.layers.{layer}.{at}.{name}.weight", 4, 64, 32)
+    return found
+
+
+def test_a_stack_of_experts_needs_no_name() -> None:
+    """Granite MoE's input_linear, Step 3's moe.gate_proj; the router's bias is not the experts'."""
+    told = {"num_experts": 4, "num_experts_per_tok": 1}
+    dense = dict(checkpoint(SMALL).tensors)
+    router = plain("model.layers.0.mlp.experts.e_score_correction_bias", 4, dtype="F32")
+    router |= plain("model.layers.0.mlp.conv1d.weight", 4, 1, 4)
+    found = of(dense | router | stacked(("input_linear", "output_linear")), **told)
+    assert (found.experts, found.expert_bytes) == (4, 2 * 2 * 64 * 32)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["head", "output", "language_model.output", "transformer.output_layer", "embed_out", "llm.unembed"],
+)
+def test_a_head_of_another_name(name: str) -> None:
+    """DeepSeek V4, InternLM2 alone and in InternVL, ChatGLM, GPT-NeoX, Inkling."""
+    assert of(renamed("lm_head", name)) == of()
+
+
+@pytest.mark.parametrize("at", ["transformer.encoder.layers", "language_model.model.encoder.layers"])
+def test_a_decoder_called_encoder(at: str) -> None:
+    """ChatGLM and Qianfan-OCR."""
+    assert of(renamed("model.layers", at)) == of()
+
+
+def test_speech_of_an_omni_model_is_not_loaded() -> None:
+    speech = bf16("talker.model.layers.0.mlp", 8, 8) | bf16("talker.codec_head", 8, 8)
+    speech |= bf16("talker.code_predictor.lm_head.0", 8, 8) | bf16("token2wav.decoder.1", 8, 8)
+    thinker = {f"thinker.{name}": tensor for name, tensor in checkpoint(SMALL).tensors.items()}
+    assert of(thinker | speech) == of()
+
+
+@pytest.mark.parametrize(("top", "part", "head"), [(False, True, 12800), (True, False, 0), (None, True, 0)])
+def test_the_whole_says_whether_the_head_is_the_embedding(top: object, part: object, head: int) -> None:
+    table = {"tie_word_embeddings": top, "text_config": SMALL | {"tie_word_embeddings": part}}
+    assert shape_of_config(Checkpoint("x", table, checkpoint(SMALL).tensors)).head_bytes == head
+
+
+def test_dbrx_keeps_its_sizes_in_two_tables() -> None:
+    table: dict[str, Any] = {"n_layers": 2, "d_model": 64, "n_heads": 4, "max_seq_len": 99, "vocab_size": 100}
+    table |= {"attn_config": {"kv_n_heads": 2}, "ffn_config": {"moe_num_experts": 4, "moe_top_k": 2}}
+    held = dict(checkpoint(SMALL).tensors) | stacked(("w1", "v1"), at="ffn.experts.mlp")
+    found = shape_of_config(Checkpoint("x", table, held))
+    assert (found.heads, found.kv_heads, found.context) == (4, 2, 99)
+    assert (found.experts, found.experts_per_token) == (4, 2)
+
+
+def test_two_stacks_of_layers() -> None:
+    """HRM counts the turns of its stacks as layers, and names layers by their number in a stack."""
+    low, high = renamed("model.layers", "model.L.layers"), renamed("model.layers", "model.H.layers")
+    found = of(low | high, num_hidden_layers=16, num_layers_per_stack=2)
+    assert (found.layers, found.layer_bytes) == (2, 2 * of().layer_bytes)
+
+
+def test_a_context_that_is_not_given() -> None:
+    """vLLM takes 2,048 (BLOOM, Mamba)."""
+    assert of(max_position_embeddings=None).context == 2048
 
 
 @pytest.mark.parametrize(

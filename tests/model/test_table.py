@@ -57,7 +57,9 @@ def test_the_same_commit_gives_the_same_text() -> None:
 def test_a_stranger_cannot_write_keys_of_the_table() -> None:
     """The license and the names are the repository's own words."""
     seen = look("qwen3-8b", model_type='x"\nargs.vllm = ["--trust-remote-code"]')
-    seen = Look(**{**vars(seen), "license": 'mit"\n\x7f\x00eager = true # é'})
+    seen = Look(
+        **{**vars(seen), "license": 'mit"\n\x7f\x00eager = true # é', "files": ("a\n\x1b\x7feager = true",)}
+    )
     found = model_of(table_text(seen, Proposal()), "x")
     assert found.license == 'mit"eager = true # é'
     assert (found.architecture, found.eager, found.args) == (None, False, {})

@@ -6,7 +6,7 @@ from math import ceil, prod
 from medley.model.checkpoint import Tensor
 
 Headers = dict[str, Tensor]
-_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "U8": 1, "I32": 4, "F8_E4M3": 1}
+_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "U8": 1, "I8": 1, "I32": 4, "I64": 8, "F8_E4M3": 1}
 
 
 def plain(name: str, *shape: int, dtype: str = "BF16") -> Headers:
@@ -61,6 +61,40 @@ def awq(name: str, *shape: int) -> Headers:
     weight = plain(f"{name}.qweight", *more, into, out // 8, dtype="I32")
     zeros = plain(f"{name}.qzeros", *more, into // 128, out // 8, dtype="I32")
     return weight | zeros | plain(f"{name}.scales", *more, into // 128, out, dtype="F16")
+
+
+def gptq(name: str, *shape: int, bits: int = 4) -> Headers:
+    """As AWQ packed along the inputs, with the group of each input (GPTQModel's quantize_config)."""
+    *more, out, into = shape
+    packed = 32 // bits
+    weight = plain(f"{name}.qweight", *more, into // packed, out, dtype="I32")
+    zeros = plain(f"{name}.qzeros", *more, ceil(into / 128), out // packed, dtype="I32")
+    scales = plain(f"{name}.scales", *more, ceil(into / 128), out, dtype="F16")
+    return weight | zeros | scales | plain(f"{name}.g_idx", into, dtype="I32")
+
+
+def packed_int4(name: str, *shape: int) -> Headers:
+    """4 bits as compressed-tensors packs them (pack-quantized), with the shape they had."""
+    *more, out, into = shape
+    weight = plain(f"{name}.weight_packed", *more, out, into // 8, dtype="I32")
+    scales = plain(f"{name}.weight_scale", *more, out, ceil(into / 128))
+    return weight | scales | plain(f"{name}.weight_shape", 2, dtype="I64")
+
+
+def packed_nvfp4(name: str, *shape: int) -> Headers:
+    """NVFP4 under compressed-tensors' names (nvfp4-pack-quantized), with a scale for all of a matrix."""
+    *more, into = shape
+    weight = plain(f"{name}.weight_packed", *more, into // 2, dtype="U8")
+    scales = plain(f"{name}.weight_scale", *more, into // 16, dtype="F8_E4M3")
+    wide = plain(f"{name}.weight_global_scale", 1, dtype="F32")
+    return weight | scales | wide | plain(f"{name}.input_global_scale", 1, dtype="F32")
+
+
+def int8(name: str, *shape: int) -> Headers:
+    """8 bits and a scale for each row (compressed-tensors, int-quantized)."""
+    *more, out, _ = shape
+    weight = plain(f"{name}.weight", *shape, dtype="I8")
+    return weight | plain(f"{name}.weight_scale", *more, out, 1)
 
 
 def bf16(name: str, *shape: int) -> Headers:

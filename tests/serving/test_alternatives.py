@@ -91,6 +91,26 @@ def test_of_a_recorded_host(capsys: pytest.CaptureFixture[str]) -> None:
     assert "2 on spark-1, spark-2" in capsys.readouterr().out
 
 
+def test_only_builds_of_the_same_model_are_named() -> None:
+    """glm-5.3-flash-nvfp4 begins as glm-5.3 does, and is another model."""
+    found = [line for line in fixes("glm-5.3", "--hosts", "spark:6") if line.startswith("medley plan glm")]
+    assert [shlex.split(line)[2] for line in found] == ["glm-5.3-nvfp4", "glm-5.3"]
+
+
+def test_a_format_is_not_looked_for_whose_build_is_known_and_too_large() -> None:
+    """glm-5.3-nvfp4 has 464 GB as it is published; its matrices in 4 bits alone would fit."""
+    assert fixes("glm-5.3", "--hosts", "spark:4") == [
+        "medley plan glm-5.3 --hosts spark:8  # what 8 hosts like spark-4 would do"
+    ]
+
+
+def test_a_build_that_fits_has_its_speed() -> None:
+    first, *_ = fixes("qwen3.8-27b", "--hosts", "rtx-5090")
+    command, _, rate = first.partition("  # ")
+    assert command == "medley plan qwen3.8-27b-nvfp4 --hosts rtx-5090"
+    assert float(rate.removesuffix(" tokens/s")) > 20
+
+
 def test_what_no_table_has_in_fewer_bits() -> None:
     command, _, why = fixes("qwen3-32b", "--hosts", "rtx-5090")[0].partition("  # ")
     assert command == "medley plan ORG/NAME --hosts rtx-5090"

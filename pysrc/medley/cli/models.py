@@ -8,6 +8,7 @@ from medley.cli.launch_options import Planning, site
 from medley.cli.output import print_result
 from medley.cli.progress import watch
 from medley.environment.engine_source import EngineRequest
+from medley.planner import listed
 from medley.serving import alternatives
 from medley.serving.catalog import Entry, entries
 
@@ -17,7 +18,8 @@ _GB, _BILLION, _KI = 1e9, 1e9, 1024
 class ModelsVerb(Verb):
     DESCRIPTION_MORE = """
 For each: the size of its weights, its parameters and those that one token meets, its context, its license,
-and on these hosts the layout that plan would choose with its predicted speed, or by how much it does not fit.
+the hosts that can hold all of it alone, and on these hosts together the layout that plan would choose with
+its predicted speed, or by how much it does not fit.
 It asks no network: numbers come from models/, yours in ~/.config/medley/models among them.
 
 Examples:
@@ -27,7 +29,11 @@ Examples:
     medley models add Qwen/Qwen3-14B
     medley models import recipe.yaml
 """
-    USAGE = "    {progname} [SWITCHES] [--from FILE...]\n    {progname} add [SWITCHES] ORG/NAME\n"
+    USAGE = (
+        "    {progname} [SWITCHES] [--from FILE...]\n"
+        "    {progname} add [SWITCHES] ORG/NAME\n"
+        "    {progname} import [SWITCHES] FILE|URL|-\n"
+    )
     planning: Planning = group(Planning)
     replayed: list[str] = switch("--from FILE", "the hosts of these transcripts")
     imagined: str | None = switch(
@@ -61,6 +67,7 @@ def _table(entry: Entry) -> dict[str, Any]:
         "parameters": made and made.parameters,
         "active_parameters": made and made.active_parameters,
         "context": made and made.context,
+        "alone_on": entry.alone,
         "layout": entry.layout,
         "tokens_per_s": told and {"predicted": told.tokens_per_s, "low": told.low, "high": told.high},
         "lacks": entry.lacks,
@@ -69,7 +76,7 @@ def _table(entry: Entry) -> dict[str, Any]:
 
 def _lines(found: list[Entry]) -> Iterator[str]:
     """A line for each; what fits first, the fastest on top."""
-    rows = [("model", "GB", "parameters", "context", "license", "tokens/s", "where it would lie")]
+    rows = [("model", "GB", "parameters", "context", "license", "tokens/s", "fits alone on", "layout")]
     rows += map(_row, sorted(found, key=lambda each: -_speed(each)))
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for name, size, *rest, last in rows:
@@ -78,7 +85,7 @@ def _lines(found: list[Entry]) -> Iterator[str]:
         yield "  ".join((*cells, *others, last)).rstrip()
 
 
-def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:
+def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str, str]:
     made, told = entry.shape, entry.choice and entry.choice.prediction
     count = _count(made.parameters) if made else ""
     if made and made.active_parameters < made.parameters:
@@ -90,6 +97,7 @@ def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:
         f"{made.context // _KI}Ki" if made else "",
         entry.model.license or "",
         f"{told.tokens_per_s:.1f} ({told.low:.1f} to {told.high:.1f})" if told else "",
+        listed(entry.alone) if entry.alone else "-",
         entry.layout or f"not here: {entry.lacks}",
     )
 

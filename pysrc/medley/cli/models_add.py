@@ -10,7 +10,8 @@ from medley.cli import Verb, flag, switch
 from medley.cli.output import print_result
 from medley.cli.progress import watch
 from medley.errors import Problem, in_words
-from medley.model import hub_checkpoint, resolve, table
+from medley.model import hub, hub_checkpoint, resolve, table
+from medley.model.hub_checkpoint import Look
 from medley.model.table import Proposal
 from medley.schema import Model
 
@@ -43,16 +44,16 @@ Examples:
     def main(self, repository: str) -> None:
         resolve.require_repository(repository)
         name = self.name or table.table_name(repository)
-        path = Path(self.destination) if self.destination else config.folders()[0] / "models" / f"{name}.toml"
+        path = Path(self.destination) if self.destination else _own(name)
         name, known = path.stem, config.models()
         there = next((each for each, model in known.items() if model.repository == repository), None)
         if there and not (self.destination or self.name or self.replace or self.dry_run or path.is_file()):
             already = f"{there} is this model already: medley plan {there}"
-            print_result({"name": there, "written": False}, [already], as_json=self.as_json)
+            found = {"name": there, "path": str(config.files("models")[there]), "written": False}
+            print_result(found, [already], as_json=self.as_json)
             return
         self._require_free(name, repository, known)
-        with (seen := watch()).stage(f"ask the hub what {repository} is made of"):
-            look = hub_checkpoint.look(repository, seen)
+        look = _look(repository, name)
         others = {each: model for each, model in known.items() if model.repository != repository}
         proposed = table.proposal(name, table.architecture(look), others)
         text = table.table_text(look, proposed)
@@ -96,6 +97,22 @@ Examples:
         return True
 
 
+def _look(repository: str, name: str) -> Look:
+    seen = watch()
+    try:
+        with seen.stage(f"ask the hub what {repository} is made of"):
+            return hub_checkpoint.look(repository, seen)
+    except hub.Unreachable as problem:
+        network = "unset HF_HUB_OFFLINE" if hub.offline() else "check the network"
+        elsewhere = f"medley models add {repository} --output {name}.toml"
+        problem.fix = f"{network}, or on a host that has one: {elsewhere}\nthen copy it: {_own(name)}"
+        raise
+
+
+def _own(name: str) -> Path:
+    return config.folders()[0] / "models" / f"{name}.toml"
+
+
 def _differences(one: Model, other: Model) -> Iterator[str]:
     was, now = one.model_dump(), other.model_dump()
     for key in was:
@@ -109,11 +126,10 @@ def _lines(path: Path, model: Model, proposed: Proposal, *, written: bool) -> It
     shape = model.shape
     yield f"{path}: {'written' if written else 'there already, and the same'}"
     if shape:
-        size = shape.layers * shape.layer_bytes + shape.embedding_bytes + shape.head_bytes
         active = f", {shape.active_parameters / _BILLION:.1f}B active" if shape.experts else ""
         yield (
-            f"{model.title}: {size / _GB:.1f} GB in {shape.weights}, {shape.parameters / _BILLION:.1f}B "
-            f"parameters{active}, context {shape.context} tokens"
+            f"{model.title}: {shape.weights_bytes / _GB:.1f} GB in {shape.weights}, "
+            f"{shape.parameters / _BILLION:.1f}B parameters{active}, context {shape.context} tokens"
         )
     yield from _proposed(model, proposed)
     name = path.stem if config.files("models").get(path.stem) == path else str(model.repository)

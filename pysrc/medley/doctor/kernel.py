@@ -21,8 +21,8 @@ def pcie_errors(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
             f"fatal PCIe errors since it booted: {', '.join(report.fatal)}",
             cause="the kernel resets such a device, which may fail and stop the host; on a DGX Spark "
             f"0000:00:00.0 and 0002:00:00.0 lead to the network card ({card})",
-            fix="sudo fwupdmgr refresh; sudo fwupdmgr update; switch it off for a minute, without its power "
-            "supply. If it comes back: NVIDIA's field diagnostics, sudo ./partnerdiag --field",
+            fix="sudo fwupdmgr refresh; sudo fwupdmgr update  # then switch it off for a minute, without its "
+            "power supply; if it comes back, NVIDIA's field diagnostics: sudo ./partnerdiag --field",
         )
     else:
         note = "" if report.log_read else "; root alone can read the kernel's log"

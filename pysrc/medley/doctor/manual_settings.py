@@ -92,11 +92,12 @@ def _of_cuda(host: ExaminedHost, said: Mapping[str, str]) -> Iterator[Check]:
 def _unread(case: Case, host: ExaminedHost) -> Iterator[Check]:
     """Of vLLM's: serve refuses those that the release in its lock ignores."""
     settings, kind = host.health.settings, host.kind
-    if not (settings and settings.vllm_names and kind) or host.member.image or host.member.env:
+    names = (*(settings.vllm_names if settings else ()), *host.member.environment)
+    if not (names and kind) or host.member.image or host.member.env:
         return
     locked = engine_source.locked().get(kind.host.environments.get(case.engine, ""), {})
     try:
-        require_read(settings.vllm_names, case.engine, locked.get(case.engine))
+        require_read(names, case.engine, locked.get(case.engine))
     except Problem as problem:
         yield host.failed(problem)
 

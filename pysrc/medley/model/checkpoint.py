@@ -27,8 +27,10 @@ _DRAFT = re.compile(r"(?:^|\.)mtp\w*\.")
 # Speech that Qwen's Omni models make of their answers; both engines load the thinker only
 # (vllm/model_executor/models/qwen2_5_omni_thinker.py, sglang/srt/models/qwen3_omni_moe.py).
 _UNUSED = re.compile(r"^(?:talker|token2wav|code2wav)\.")
-# DeepSeek V4 and InternLM2 have it under these names at the top, ChatGLM as output_layer.
-_HEAD = re.compile(r"(?:^|\.)(?:lm_head|output_layer|embed_out)\.|^(?:language_model\.)?(?:head|output)\.")
+# DeepSeek V4 and InternLM2 have it under these names at the top, ChatGLM as output_layer, Inkling as unembed.
+_HEAD = re.compile(
+    r"(?:^|\.)(?:lm_head|output_layer|embed_out|unembed)\.|^(?:language_model\.)?(?:head|output)\."
+)
 # Belongs to the router, which has no scale of its own.
 _ROUTER = re.compile(r"\.e_score_correction_bias$")
 # Scales and zero points take bytes and are no parameters.
@@ -246,7 +248,7 @@ def stored(tensors: Mapping[str, Tensor], layers: int, bits: int, experts: int |
 def _routed(name: str, tensor: Tensor, experts: int | None) -> bool:
     """Whether it belongs to routed experts: by its name, or because it is a stack of one matrix for each."""
     match tensor.shape:
-        case (int(count), int(rows), _) if count == experts and rows > 1:  # a convolution has one row
+        case (int(count), int(rows), _, *_) if count == experts and rows > 1:  # a convolution has one row
             return True
         case _:
             return "experts" in name.split(".") and not _ROUTER.search(name)

@@ -23,7 +23,14 @@ CONTEXT = (
 # _get_and_verify_max_len).
 _ASSUMED_CONTEXT = 2048
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
-FULL = {"full_attention", "attention", "global", "global_attention", "deepseek_sparse_attention"}
+SPARSE = {
+    "deepseek_sparse_attention",
+    "qwen_sparse_attention",
+    "indexed_attention",
+    "sparse_attention",
+    "sparse",
+}
+FULL = {"full_attention", "attention", "global", "global_attention"} | SPARSE
 WINDOWED = {"sliding_attention", "chunked_attention", "local", "local_attention"}
 RECURRENT = {"linear_attention", "mamba", "conv"}
 PARALLEL = {"hybrid"}
@@ -31,7 +38,7 @@ PARALLEL = {"hybrid"}
 # Nemotron-H counts a bare feed-forward as a layer.
 NEITHER = {"moe", "mlp", "-"}
 # Where these stand and no list of kinds, layers differ in a way that medley does not know.
-_OTHERWISE = ("block_configs", "hybrid_layer_pattern", "compress_ratios")
+_OTHERWISE = ("block_configs", "compress_ratios")
 _LETTERS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
 # Their config.json lists no kinds.
 _ALL_ALIKE = {"mamba": "mamba", "mamba2": "mamba", "falcon_mamba": "mamba", "falcon_h1": "hybrid"}
@@ -168,6 +175,9 @@ def _listed(fields: Fields, layers: int) -> tuple[str, ...] | None:
 
 
 def _regular(fields: Fields, layers: int) -> tuple[str, ...]:
+    pattern = fields.numbers("hybrid_layer_pattern")
+    if pattern:
+        return tuple("sliding_attention" if number else "full_attention" for number in pattern)
     odd = next((name for name in _OTHERWISE if fields.table.get(name)), None)
     if odd is not None:
         raise fields.problem(odd, "its layers differ in a way that medley does not know")
@@ -193,6 +203,9 @@ def _with_recurrent(fields: Fields, layers: int) -> tuple[str, ...] | None:
         return (all_alike,) * layers
     if interval is not None and fields.optional("linear_num_value_heads") is not None:
         return _every(interval, "full_attention", "linear_attention", layers)
+    group = fields.optional("layer_group_size")
+    if group is not None:
+        return _grouped(fields, group, layers)
     if period is not None:
         offset = fields.optional("attn_layer_offset", least=0) or 0
         return tuple("attention" if number % period == offset else "mamba" for number in range(layers))
@@ -200,6 +213,13 @@ def _with_recurrent(fields: Fields, layers: int) -> tuple[str, ...] | None:
         return _among(delta.numbers("full_attn_layers"), "linear_attention", layers, first=1)
     full = fields.numbers("attn_layer_indices")
     return _among(full, "mamba", layers) if full else None
+
+
+def _grouped(fields: Fields, group: int, layers: int) -> tuple[str, ...]:
+    """Bailing: the last layer of each group attends, in its third version the rest that fills none too."""
+    kinds = _every(group, "full_attention", "linear_attention", layers)
+    whole = layers - layers % group if fields.optional("short_conv_kernel_size") else layers
+    return (*kinds[:whole], *("full_attention",) * (layers - whole))
 
 
 def _among(full: Sequence[int], others: str, layers: int, first: int = 0) -> tuple[str, ...]:
@@ -215,4 +235,4 @@ def window(fields: Fields) -> int | None:
     """Tokens that windowed layers keep; None where there are none or the window is switched off."""
     if fields.flag("use_sliding_window") is False:
         return None
-    return fields.optional("sliding_window", "attention_chunk_size", least=1)
+    return fields.optional("sliding_window", "sliding_window_size", "attention_chunk_size", least=1)

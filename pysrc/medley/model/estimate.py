@@ -7,10 +7,42 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from medley.model.checkpoint import Tensor, part_of
-from medley.model.config_fields import EXPERTS, NEITHER, Fields, layer_count, layer_kinds
+from medley.model.config_fields import (
+    EXPERTS,
+    HIDDEN,
+    NEITHER,
+    PARALLEL,
+    RECURRENT,
+    WINDOWED,
+    Fields,
+    layer_count,
+    layer_kinds,
+)
+from medley.model.kv_cache import head_dim, kv_heads, query_heads
+from medley.model.recurrent_state import FIRST_MAMBA, MAMBA_GROUPS, MAMBA_HEAD_DIM, MAMBA_HEADS
 
 _EMBEDDING_BYTES = 2.0
 """Of a weight of embedding, head and routers: quantized models too keep most of these in 16 bits."""
+
+# Their feed-forward has no gate beside its up projection (transformers 5.19, models/*/modeling_*.py), nor has
+# Nemotron's, which its activation says.
+_UNGATED = {"gpt2", "gptj", "bloom", "opt", "falcon", "apertus", "starcoder2", "gpt_neox", "phi", "mpt"}
+# Their attention has a gate as wide as its queries (the same modules of transformers).
+_GATED = ("afmoe", "muse_glimmer", "hrm_text")
+# A layer of theirs is Mamba and nothing else.
+_BARE = {"mamba", "mamba2", "falcon_mamba"}
+_OTHER_WIDTHS = ("ffn_hidden_size", "n_inner", "ffn_dim", "block_ff_dim")
+_SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
+_SHARED_WIDTH = (
+    "moe_shared_expert_intermediate_size",
+    "shared_expert_intermediate_size",
+    "shared_intermediate_size",
+    "share_expert_dim",
+)
+_DENSE_LAYERS = ("first_k_dense_replace", "dense_layers", "num_dense_layers", "moe_layer_start_index")
+_LARGEST_BYTES = 1 << 50
+_MOST_LAYERS = 4096
+"""More than any model has: each layer takes memory here."""
 
 
 def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> dict[str, Tensor]:
@@ -18,14 +50,21 @@ def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> di
 
     `index` is model.safetensors.index.json, or empty. Raises a Problem for an entry that config.json lacks.
     """
+    layers = layer_count(fields)
+    if layers > _MOST_LAYERS:
+        raise fields.problem("num_hidden_layers", f"it is {layers}, and at most {_MOST_LAYERS} are looked at")
     names = index.get("weight_map")
     names = tuple(names) if isinstance(names, dict) else ()
-    ends = fields.whole("vocab_size") * fields.whole("hidden_size", "n_embd")
+    ends = fields.whole("vocab_size") * fields.whole(*HIDDEN)
     found = {"model.embed_tokens.weight": _tensor(ends, _EMBEDDING_BYTES)}
-    parts = {part_of(name, layer_count(fields))[0] for name in names}
+    parts = {part_of(name, layers)[0] for name in names}
     if not fields.flag("tie_word_embeddings") and ("head" in parts or not names):
         found["lm_head.weight"] = _tensor(ends, _EMBEDDING_BYTES)
-    kinds = layer_kinds(fields, layer_count(fields))
+    beside = _per_layer(fields)
+    if beside:
+        words = fields.optional("vocab_size_per_layer_input") or fields.whole("vocab_size")
+        found["model.embed_tokens_per_layer.weight"] = _tensor(words * layers * beside, _EMBEDDING_BYTES)
+    kinds = layer_kinds(fields, layers)
     # Nemotron-H counts a bare feed-forward as a layer: then attention has none of its own.
     apart = bool(NEITHER & set(kinds))
     # Beside experts in 4 bits attention is mostly kept in 16 (gpt-oss), or in 8: the larger is safer.
@@ -44,31 +83,73 @@ def _layer(fields: Fields, layer: int, kind: str, *, apart: bool) -> tuple[int, 
     """Weights of a layer that every token meets, and those of its routed experts."""
     mixer = 0 if kind in NEITHER else _mixer(fields, kind)
     plain, routed = _feed_forward(fields, layer, kind) if kind in NEITHER or not apart else (0, 0)
-    return mixer + plain, routed
+    return mixer + plain + 2 * fields.whole(*HIDDEN) * _per_layer(fields), routed
+
+
+def _per_layer(fields: Fields) -> int:
+    """The width of the embedding that each layer has of its own (Gemma 3n and 4), through two matrices."""
+    return fields.optional("hidden_size_per_layer_input", least=0) or 0
 
 
 def _mixer(fields: Fields, kind: str) -> int:
     """Weights of the attention of a layer, or of what it has instead."""
-    hidden = fields.whole("hidden_size", "n_embd")
-    if kind == "linear_attention":
+    hidden = fields.whole(*HIDDEN)
+    if kind == "conv":
+        # LFM2: three gates in, one out.
+        return 4 * hidden * hidden
+    if kind in PARALLEL:
+        return _mixer(fields, "mamba") + _mixer(fields, "attention")
+    if kind in RECURRENT:
+        return _recurrent(fields, kind, hidden)
+    heads = query_heads(fields)
+    latent = fields.optional("kv_lora_rank")
+    if latent is not None:
+        return _latent_attention(fields, hidden, heads, latent) + _index(fields, hidden)
+    # Where some layers are recurrent, those with attention have a gate as wide as the queries (Qwen3-Next).
+    gated = fields.optional("linear_num_value_heads") or (fields.word("model_type") or "").startswith(_GATED)
+    queries = 3 if gated else 2
+    own, size, keys = heads, head_dim(fields), kv_heads(fields)
+    value = fields.optional("v_head_dim") or size
+    if kind not in WINDOWED:
+        size = fields.optional("global_head_dim") or size  # Gemma 4
+        value = fields.optional("v_head_dim") or size
+    else:
+        own = fields.optional("swa_num_attention_heads") or heads
+        size = fields.optional("swa_head_dim") or size
+        value = fields.optional("swa_v_head_dim") or value
+        keys = fields.optional("swa_num_key_value_heads") or keys
+    return hidden * (own * (size * (queries - 1) + value) + keys * (size + value))
+
+
+def _recurrent(fields: Fields, kind: str, hidden: int) -> int:
+    """Weights of a gated delta net, of Kimi's (KDA), or of Mamba 1 or 2."""
+    if kind == "linear_attention" and fields.optional("linear_num_value_heads") is not None:
         values = fields.whole("linear_num_value_heads") * fields.whole("linear_value_head_dim")
         keys = fields.whole("linear_num_key_heads") * fields.whole("linear_key_head_dim")
         return hidden * (2 * keys + 3 * values)
-    if kind == "mamba":
-        inner = fields.whole("mamba_num_heads", "mamba_n_heads") * fields.whole(
-            "mamba_head_dim", "mamba_d_head"
-        )
-        groups = fields.whole("n_groups", "mamba_n_groups")
-        return hidden * (3 * inner + 2 * groups * fields.whole("ssm_state_size", "mamba_d_state"))
-    heads = fields.whole("num_attention_heads", "n_head")
-    latent = fields.optional("kv_lora_rank")
-    if latent is not None:
-        return _latent_attention(fields, hidden, heads, latent)
-    size = fields.optional("head_dim") or hidden // heads
-    kv_heads = fields.optional("num_key_value_heads") or heads
-    # Where some layers are recurrent, those with attention have a gate as wide as the queries (Qwen3-Next).
-    queries = 3 if fields.optional("linear_num_value_heads") else 2
-    return hidden * size * (queries * heads + 2 * kv_heads)
+    delta = fields.inner("linear_attn_config") or fields
+    heads = delta.optional("linear_num_heads", "num_heads") if kind == "linear_attention" else None
+    if heads is not None:
+        # Queries, keys, values and output; the decay and the gate go through one head's width.
+        size = delta.whole("linear_head_dim", "head_dim")
+        return 4 * hidden * heads * size + 2 * size * (hidden + heads * size)
+    state = fields.whole("ssm_state_size", "mamba_d_state", "state_size")
+    if fields.word("model_type") in FIRST_MAMBA:
+        expanded = fields.optional("mamba_expand")
+        inner = expanded * hidden if expanded else fields.whole("intermediate_size")
+        rank = fields.optional("mamba_dt_rank", "time_step_rank") or -(-hidden // 16)
+        return inner * (3 * hidden + 2 * rank + 3 * state)
+    inner = fields.optional("mamba_d_ssm") or fields.whole(*MAMBA_HEADS) * fields.whole(*MAMBA_HEAD_DIM)
+    return hidden * (3 * inner + 2 * fields.whole(*MAMBA_GROUPS) * state)
+
+
+def _index(fields: Fields, hidden: int) -> int:
+    """Weights of the index by which DeepSeek's sparse attention chooses tokens."""
+    size = fields.optional("index_head_dim")
+    if size is None:
+        return 0
+    heads = fields.whole("index_n_heads")
+    return size * (heads * (fields.optional("q_lora_rank") or hidden) + hidden) + hidden * heads
 
 
 def _latent_attention(fields: Fields, hidden: int, heads: int, latent: int) -> int:
@@ -83,39 +164,64 @@ def _latent_attention(fields: Fields, hidden: int, heads: int, latent: int) -> i
 
 def _feed_forward(fields: Fields, layer: int, kind: str) -> tuple[int, int]:
     """Weights of a layer's feed-forward that every token meets, and those of its routed experts."""
-    hidden = fields.whole("hidden_size", "n_embd")
-    # Nemotron-H's has no gate beside its up projection.
-    matrices = 2 if fields.table.get("mlp_hidden_act") == "relu2" or kind in NEITHER else 3
+    hidden, model = fields.whole(*HIDDEN), fields.word("model_type") or ""
+    if model in _BARE:
+        return 0, 0
+    act = fields.table.get("mlp_hidden_act") or fields.table.get("hidden_act")
+    matrices = 2 if act == "relu2" or kind in NEITHER or model in _UNGATED else 3
     count = fields.optional(*EXPERTS, least=0) or 0
     if not count or not _is_sparse(fields, layer, kind):
-        # MiniMax-M3 names the width of its experts intermediate_size.
-        return matrices * hidden * fields.whole("dense_intermediate_size", "intermediate_size"), 0
-    wide = fields.whole("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
-    shared = fields.optional(
-        "moe_shared_expert_intermediate_size",
-        "shared_expert_intermediate_size",
-        "shared_intermediate_size",
-        least=0,
+        return matrices * hidden * _dense_width(fields, layer, hidden), 0
+    # MiniMax-M3 names the width of its experts intermediate_size.
+    wide = fields.whole(
+        "moe_intermediate_size", "expert_ffn_hidden_size", "ffn_hidden_size", "intermediate_size"
     )
-    shared = (fields.optional("n_shared_experts", least=0) or 0) * wide if shared is None else shared
+    shared = fields.optional(*_SHARED_WIDTH, least=0)
+    if shared is None:
+        # Llama 4 has one beside its routed experts and says so nowhere.
+        always = 1 if model.startswith("llama4") else 0
+        shared = (fields.optional(*_SHARED, least=0) or always) * wide
     narrow = fields.optional("moe_latent_size")
     around = 2 * hidden * narrow if narrow else 0
     return matrices * hidden * shared + around, count * matrices * (narrow or hidden) * wide
+
+
+def _dense_width(fields: Fields, layer: int, hidden: int) -> int:
+    """The inner width of a dense feed-forward; four times the model's where nothing is said (GPT-2)."""
+    listed = fields.table.get("intermediate_size")
+    if isinstance(listed, list) and layer < len(listed):  # Gemma 3n
+        return Fields({"intermediate_size": listed[layer]}, fields.where).whole("intermediate_size")
+    said = fields.optional(
+        "dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", *_OTHER_WIDTHS
+    )
+    if said is None and fields.word("model_type") not in _UNGATED:
+        raise fields.problem("intermediate_size", "it is missing")
+    if said is not None and fields.optional("block_multiple_of") is not None:
+        # LFM2 (transformers 5.19, models/lfm2/modeling_lfm2.py, Lfm2MLP).
+        adjusted = said if fields.flag("block_auto_adjust_ff_dim") is False else 2 * said // 3
+        block = fields.whole("block_multiple_of")
+        return -(-adjusted // block) * block
+    return said or 4 * hidden
 
 
 def _is_sparse(fields: Fields, layer: int, kind: str) -> bool:
     """Whether this layer has experts: the first ones, or every other, may have none."""
     if kind in NEITHER:
         return kind == "moe"
-    each = fields.table.get("moe_layer_freq")
+    each, kinds = fields.table.get("moe_layer_freq"), fields.words("mlp_layer_types")
+    if kinds is not None:
+        return layer < len(kinds) and kinds[layer] != "dense"
     if isinstance(each, list):
         return layer < len(each) and bool(each[layer])
-    dense = fields.table.get("mlp_only_layers")
-    if isinstance(dense, list) and layer in dense:
-        return False
-    step = fields.optional("decoder_sparse_step") or 1
-    first = fields.optional("first_k_dense_replace", "dense_layers", least=0) or 0
-    return layer >= first and (layer + 1) % step == 0
+    for name, there in (("mlp_only_layers", False), ("moe_layers", True)):
+        listed = fields.table.get(name)
+        if isinstance(listed, list) and (there or layer in listed):
+            return (layer in listed) == there
+    period = fields.optional("expert_layer_period")
+    if period is not None:  # Jamba
+        return layer % period == fields.optional("expert_layer_offset", least=0)
+    step = fields.optional("decoder_sparse_step", "interleave_moe_layer_step") or 1
+    return layer >= (fields.optional(*_DENSE_LAYERS, least=0) or 0) and (layer + 1) % step == 0
 
 
 def _corrected(
@@ -124,7 +230,7 @@ def _corrected(
     """Make the sum what the index says: a vision tower or a draft has what is over, else the layers."""
     told = index.get("metadata")
     total = told.get("total_size") if isinstance(told, dict) else None
-    if isinstance(total, bool) or not isinstance(total, int | float):
+    if isinstance(total, bool) or not isinstance(total, int | float) or not 0 < total < _LARGEST_BYTES:
         return found
     layers = {name: tensor for name, tensor in found.items() if ".layers." in name}
     layer_bytes = sum(tensor.size_bytes for tensor in layers.values())

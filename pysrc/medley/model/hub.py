@@ -69,6 +69,7 @@ def about(repository: str) -> About:
 
 
 def _about(told: Mapping[str, Any]) -> About:
+    """Read `sha` and `cardData`, as huggingface_hub's own ModelInfo does."""
     card = told.get("cardData")
     card = card if isinstance(card, dict) else {}
     named = card.get("license_name") if card.get("license") == "other" else card.get("license")

@@ -1,6 +1,6 @@
 """Count the bytes that each layer of a model keeps of a token or of a sequence, as vLLM allocates them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -9,6 +9,7 @@ from medley.model.config_fields import (
     HIDDEN,
     PARALLEL,
     RECURRENT,
+    SPARSE,
     WINDOWED,
     Fields,
     layer_kinds,
@@ -20,15 +21,20 @@ _16_BITS = 2
 # An index key is kept in 8 bits, with a scale of 4 bytes for 128 of them (vLLM 0.32, models/deepseek_v32/
 # attention.py, DeepseekV32Indexer).
 _INDEX_SCALE_BYTES, _INDEX_BLOCK = 4, 128
+_ENTRY_BYTES, _ALIGNMENT = 584, 576
+# A key's and its score's state in 32 bits; groups of this many tokens overlap, so both are kept twice.
+_STATE_BYTES, _OVERLAPPING = 8, 4
 # They compress keys and values as MLA does, and cache what is expanded (is_deepseek_mla in vLLM 0.32,
 # transformers_utils/model_arch_config_convertor.py, does not list them).
 _EXPANDED = {"minicpm3"}
+# vLLM 0.32, model_executor/models/iquest_loopcoder.py.
+_LOOP_WINDOW = 64
 _KV_HEADS = (
     "num_key_value_heads",
     "num_kv_heads",
+    "kv_n_heads",
     "multi_query_group_num",
     "num_attention_groups",
-    "kv_n_heads",
 )
 
 
@@ -37,7 +43,7 @@ class Kept:
     """Bytes of one token in one layer: in each KV head, and once for all of them."""
 
     heads: int
-    head_bytes: int
+    head_bytes: int | Fraction
     shared_bytes: Fraction = Fraction(0)
 
 
@@ -48,6 +54,13 @@ class Layer:
     window: int = 0
     """Tokens that `windowed` holds at most."""
     state_bytes: int = 0
+
+    def times(self, number: Fraction) -> "Layer":
+        kept = self.growing
+        if kept is None or number == 1:
+            return self
+        more = Kept(kept.heads, kept.head_bytes * number, kept.shared_bytes * number)
+        return replace(self, growing=more)
 
 
 def cache_fields(fields: Fields, count: int) -> dict[str, Any]:
@@ -63,6 +76,7 @@ def cache_fields(fields: Fields, count: int) -> dict[str, Any]:
         found |= _means(windowed, head, names)
     return found | {
         "attention_layers": len(growing) if windowed or len(growing) != count else None,
+        "kv_bits": 8 if _in_8_bits(fields) else 16,
         "windowed_layers": len(windowed),
         "window": max((layer.window for layer in layers), default=0) or None,
         "state_bytes": sum(layer.state_bytes for layer in layers),
@@ -74,7 +88,7 @@ def _means(kept: list[Kept], head: int, names: tuple[str, str, str]) -> dict[str
     if not kept:
         return {names[0]: 1}
     heads = max(each.heads for each in kept)
-    split = Fraction(sum(each.heads * each.head_bytes for each in kept), heads * len(kept))
+    split = sum((Fraction(each.heads * each.head_bytes) for each in kept), Fraction(0)) / (heads * len(kept))
     shared = sum((each.shared_bytes for each in kept), Fraction(0)) / len(kept)
     usual = split == 2 * _16_BITS * head and not shared
     return {
@@ -89,7 +103,7 @@ def _number(value: Fraction) -> int | float:
 
 
 def query_heads(fields: Fields) -> int:
-    return fields.optional("num_attention_heads", "n_head", "num_heads", "n_heads") or 1
+    return fields.optional("num_attention_heads", "n_head", "n_heads", "num_heads") or 1
 
 
 def head_dim(fields: Fields) -> int:
@@ -101,22 +115,84 @@ def head_dim(fields: Fields) -> int:
 
 
 def _layers(fields: Fields, count: int) -> tuple[Layer, ...]:
+    ratios = fields.numbers("compress_ratios")
+    if ratios and _in_8_bits(fields):
+        # The list goes on with the layers that guess ahead.
+        return tuple(_compressed(fields, ratio) for ratio in ratios[:count])
     kinds = layer_kinds(fields, count)
     # The last layers may read what an earlier one keeps: Gemma 3n and 4.
     own = count - (fields.optional("num_kv_shared_layers", least=0) or 0)
+    times = _times(fields, count)
     return tuple(
-        _layer(fields, kind, number) if number < own else Layer() for number, kind in enumerate(kinds)
+        _layer(_of_layer(fields, number), kind, number).times(times) if number < own else Layer()
+        for number, kind in enumerate(kinds)
     )
+
+
+def _times(fields: Fields, count: int) -> Fraction:
+    """How many attentions there are for each of the layers."""
+    model = fields.word("model_type")
+    if model == "longcat_flash":
+        return Fraction(2)
+    if model == "hrm_text":  # each stack of layers runs in cycles, and keeps anew in each
+        steps = fields.whole("H_cycles") * (fields.whole("L_cycles") + 1)
+        return Fraction(fields.whole("num_layers_per_stack") * steps, count)
+    return Fraction(1)
+
+
+def _of_layer(fields: Fields, number: int) -> Fields:
+    """The entries as they hold for one layer: transformers 5 writes what differs by its number."""
+    several = fields.inner("per_layer_config")
+    own = several and (several.inner(str(number)) or several.inner(f"{number:02}"))
+    return Fields({**fields.table, **own.table}, own.where) if own else fields
 
 
 def _layer(fields: Fields, kind: str, number: int) -> Layer:
     if kind in FULL:
-        return Layer(growing=_kept(fields, number))
+        return _repeated(fields, Layer(_kept(fields, number), state_bytes=_open_group_bytes(fields)))
     if kind in WINDOWED:
-        return Layer(windowed=_kept(fields, number), window=window(fields) or 0)
+        return Layer(windowed=_windowed(fields, number), window=window(fields) or 0)
     if kind in PARALLEL:
         return Layer(growing=_kept(fields, number), state_bytes=state_bytes(fields, "mamba"))
     return Layer(state_bytes=state_bytes(fields, kind)) if kind in RECURRENT else Layer()
+
+
+def _compressed(fields: Fields, ratio: int) -> Layer:
+    """DeepSeek V4: a window in each layer, and one entry for `ratio` tokens beside what makes the next one.
+
+    As vLLM 0.32 lays fp8_ds_mla out (models/deepseek_v4/attention.py and compressor.py): pages of 64 windowed
+    tokens or of 256 tokens, each padded to 576 bytes. An entry of fp8_ds_mla has 584 bytes.
+    """
+    near = _page(_ENTRY_BYTES, 64)
+    far = Fraction(0)
+    if ratio > 1:
+        both = _STATE_BYTES * (2 if ratio == _OVERLAPPING else 1)
+        far += _page(_ENTRY_BYTES, 256, ratio)
+        near += _page(both * fields.whole("head_dim"), 4 if ratio == _OVERLAPPING else 8)
+    if ratio == _OVERLAPPING:
+        size = fields.whole("index_head_dim")
+        far += _page(size + size // _INDEX_BLOCK * _INDEX_SCALE_BYTES, 256, ratio)
+        near += _page(both * size, 4)
+    return Layer(Kept(1, 0, far) if far else None, Kept(1, 0, near), fields.whole("sliding_window"))
+
+
+def _in_8_bits(fields: Fields) -> bool:
+    """Whether engines have no other KV cache for it: `Shape` then holds twice the bytes, as of 16 bits."""
+    return fields.word("model_type") == "deepseek_v4"
+
+
+def _page(entry_bytes: int, tokens: int, ratio: int = 1) -> Fraction:
+    """Of one token, as if of 16 bits: a page holds an entry for each `ratio` of its tokens."""
+    return 2 * Fraction(-(-entry_bytes * (tokens // ratio) // _ALIGNMENT) * _ALIGNMENT, tokens)
+
+
+def _repeated(fields: Fields, layer: Layer) -> Layer:
+    """A layer that runs again on what it gave: each time it keeps keys and values anew."""
+    kept, again = layer.growing, (fields.optional("loop_num") or 1) - 1
+    if kept is None or not again:
+        return layer
+    near = replace(kept, head_bytes=again * kept.head_bytes)
+    return Layer(growing=kept, windowed=near, window=fields.optional("loop_window_size") or _LOOP_WINDOW)
 
 
 def _kept(fields: Fields, number: int) -> Kept:
@@ -125,13 +201,35 @@ def _kept(fields: Fields, number: int) -> Kept:
         # All heads share one compressed key and value, which tensor parallelism cannot split.
         rope = fields.whole("qk_rope_head_dim", least=0)
         return Kept(1, 0, _16_BITS * (latent + rope) + _index_bytes(fields, number))
-    heads = query_heads(fields) if latent is not None else _kv_heads(fields)
-    return Kept(heads, 2 * _16_BITS * head_dim(fields))
+    if latent is not None:
+        return Kept(query_heads(fields), 2 * _16_BITS * head_dim(fields))
+    wide = fields.optional("global_head_dim")
+    if wide is not None and window(fields) is not None:
+        # Gemma 4: full layers have other heads, and fewer where a key is also the value.
+        fewer = fields.optional("num_global_key_value_heads") if fields.flag("attention_k_eq_v") else None
+        return Kept(fewer or kv_heads(fields), 2 * _16_BITS * wide)
+    size = head_dim(fields)
+    value = fields.optional("v_head_dim") or size
+    return Kept(kv_heads(fields), _16_BITS * (size + value), _block_index_bytes(fields, number))
 
 
-def _kv_heads(fields: Fields) -> int:
-    # Falcon: one head for all, unless it is of the newer kind.
-    if fields.flag("multi_query") and not fields.flag("new_decoder_architecture"):
+def _windowed(fields: Fields, number: int) -> Kept:
+    """The same of a layer with a window, where models write other heads for it."""
+    other = fields.inner("attention_other_setting")
+    if other is not None:
+        return Kept(other.whole("num_attention_groups"), 2 * _16_BITS * other.whole("head_dim"))
+    heads = fields.optional("swa_num_key_value_heads")
+    if heads is None:
+        return _kept(Fields({**fields.table, "global_head_dim": None}, fields.where), number)
+    size = fields.optional("swa_head_dim") or head_dim(fields)
+    value = fields.optional("swa_v_head_dim", "v_head_dim") or size
+    return Kept(heads, _16_BITS * (size + value))
+
+
+def kv_heads(fields: Fields) -> int:
+    # Falcon: one head for all, unless it is of the newer kind. Step 3: one for all.
+    falcon = fields.flag("multi_query") and not fields.flag("new_decoder_architecture")
+    if falcon or fields.word("model_type") == "step3_text":
         return 1
     return fields.optional(*_KV_HEADS) or query_heads(fields)
 
@@ -145,9 +243,31 @@ def _index_bytes(fields: Fields, number: int) -> Fraction:
     return Fraction(kept, fields.optional("index_kpool") or 1)
 
 
+def _block_index_bytes(fields: Fields, number: int) -> Fraction:
+    """The same where keys and values are kept by heads: MiniMax M3 by layers, Qwen 4 in all that attend."""
+    sparse = fields.inner("sparse_attention_config")
+    if sparse is not None:
+        chosen = sparse.numbers("sparse_attention_freq")
+        size = sparse.whole("sparse_index_dim") if number < len(chosen) and chosen[number] else 0
+        return Fraction(_16_BITS * size)
+    size = fields.optional("indexer_head_dim") or 0
+    return Fraction(_16_BITS * size, fields.optional("indexer_compress_ratio") or 1)
+
+
+def _open_group_bytes(fields: Fields) -> int:
+    """Keys, and for GLM 5 Next their scores, of the tokens that the next entry of an index is made of."""
+    pooled, grouped = fields.optional("index_kpool"), fields.optional("indexer_compress_ratio")
+    if pooled is not None:
+        return 2 * _16_BITS * pooled * fields.whole("index_head_dim")
+    return 0 if grouped is None else _16_BITS * grouped * fields.whole("indexer_head_dim")
+
+
 def _chooses(fields: Fields, number: int) -> bool:
     """Whether this layer has an index of its own, or takes another's choice."""
     types, pattern = fields.words("indexer_types"), fields.word("index_topk_pattern")
+    kinds = fields.words("layer_types") or ()
+    if fields.word("model_type") == "hy_v4" and (number >= len(kinds) or kinds[number] not in SPARSE):
+        return False
     if types is not None:
         return number < len(types) and types[number] == "full"
     if pattern is not None:

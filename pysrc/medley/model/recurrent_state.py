@@ -7,7 +7,10 @@ _16_BITS, _32_BITS = 2, 4
 # (model_executor/layers/mamba/mamba_utils.py, kda_state_dtype) and Nemotron-H (model_executor/models/
 # config.py, NemotronHForCausalLMConfig). SGLang takes 32 bits for all unless config.json names a type.
 _WIDE_STATES = ("nemotron_h",)
-_FIRST_MAMBA = {"mamba", "falcon_mamba", "jamba"}
+FIRST_MAMBA = {"mamba", "falcon_mamba", "jamba"}
+MAMBA_HEADS = ("mamba_num_heads", "mamba_n_heads", "n_mamba_heads", "num_heads")
+MAMBA_HEAD_DIM = ("mamba_head_dim", "mamba_d_head", "mamba_headdim", "head_dim")
+MAMBA_GROUPS = ("n_groups", "mamba_n_groups", "mamba_ngroups")
 
 
 def state_bytes(fields: Fields, kind: str) -> int:
@@ -15,10 +18,25 @@ def state_bytes(fields: Fields, kind: str) -> int:
     if kind == "conv":
         # LFM2: a convolution is all there is.
         return _convolution(fields.whole("hidden_size"), fields.whole("conv_L_cache"))
-    if kind == "linear_attention":
-        delta = fields.inner("linear_attn_config")
-        return _gated_delta(fields) if delta is None else _kimi_delta(delta)
-    return _mamba_1(fields) if fields.word("model_type") in _FIRST_MAMBA else _mamba_2(fields)
+    # transformers 5 calls Mamba linear attention too.
+    if kind == "linear_attention" and fields.optional("ssm_state_size", "mamba_d_state") is None:
+        return _linear(fields)
+    return _mamba_1(fields) if fields.word("model_type") in FIRST_MAMBA else _mamba_2(fields)
+
+
+def _linear(fields: Fields) -> int:
+    delta = fields.inner("linear_attn_config")
+    if delta is not None:
+        return _kimi_delta(delta, delta.whole("num_heads"))
+    renamed = fields.optional("linear_num_heads")
+    if renamed is not None:
+        return _kimi_delta(fields, renamed)
+    if fields.optional("layer_group_size") is None:
+        return _gated_delta(fields)
+    heads, size = fields.whole("num_attention_heads"), fields.whole("head_dim")
+    if fields.optional("short_conv_kernel_size") is not None:
+        return _kimi_delta(fields, heads)
+    return heads * size * size * _16_BITS  # lightning attention has no convolution
 
 
 def _gated_delta(fields: Fields) -> int:
@@ -28,19 +46,21 @@ def _gated_delta(fields: Fields) -> int:
     return inputs + heads * size * state * _width(fields, _16_BITS)
 
 
-def _kimi_delta(fields: Fields) -> int:
-    heads, size = fields.whole("num_heads"), fields.whole("head_dim")
-    inputs = _convolution(3 * heads * size, fields.whole("short_conv_kernel_size"))
+def _kimi_delta(fields: Fields, heads: int) -> int:
+    """Under the model's own names, or transformers 5's."""
+    size = fields.whole("linear_head_dim", "head_dim")
+    kernel = fields.whole("linear_conv_kernel_dim", "short_conv_kernel_size")
+    inputs = _convolution(3 * heads * size, kernel)
     return inputs + heads * size * size * _width(fields, _32_BITS)
 
 
 def _mamba_2(fields: Fields) -> int:
-    own = ("num_heads", "head_dim") if fields.word("model_type") == "mamba2" else ()
-    heads = fields.whole("mamba_num_heads", "mamba_n_heads", "n_mamba_heads", *own[:1])
-    size = fields.whole("mamba_head_dim", "mamba_d_head", "mamba_headdim", *own[1:])
+    # Mamba 2's own names are those of attention in models that have both.
+    last = None if fields.word("model_type") == "mamba2" else -1
+    heads, size = fields.whole(*MAMBA_HEADS[:last]), fields.whole(*MAMBA_HEAD_DIM[:last])
     wide = fields.optional("mamba_d_ssm") or heads * size
     state = fields.whole("ssm_state_size", "mamba_d_state", "state_size")
-    groups = fields.whole("n_groups", "mamba_n_groups", "mamba_ngroups")
+    groups = fields.whole(*MAMBA_GROUPS)
     kernel = fields.whole("conv_kernel", "mamba_d_conv")
     usual = _32_BITS if (fields.word("model_type") or "").startswith(_WIDE_STATES) else _16_BITS
     return _convolution(wide + 2 * groups * state, kernel) + wide * state * _width(fields, usual)

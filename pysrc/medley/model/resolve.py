@@ -3,7 +3,7 @@
 import difflib
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
         made = model.made and cache / "models" / f"{word}-{demo.digest(model.made)}"
         return Weights(word, str(made or model.repository), model)
     folder = Path(word).expanduser()
-    if folder.is_dir():
+    if _exists(folder) and folder.is_dir():
         folder = folder.resolve()
         if not (folder / "config.json").is_file():
             raise Problem(
@@ -54,10 +54,10 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
     if _REPOSITORY.fullmatch(word):
         known = (each for each in models.values() if each.repository == word)
         return Weights(word, word, next(known, None))
-    if word.startswith((".", "~", "/")) or folder.exists():
+    if word.startswith((".", "~", "/")) or _exists(folder):
         raise Problem(
-            f"{word} is a file, and a model is a folder" if folder.exists() else f"there is no folder {word}",
-            cause=f"{folder.absolute()} {'holds no config.json' if folder.exists() else 'does not exist'}",
+            f"{word} is a file, and a model is a folder" if _exists(folder) else f"there is no folder {word}",
+            cause=f"{folder.absolute()} {'holds no config.json' if _exists(folder) else 'does not exist'}",
             fix="name the folder that holds config.json and the weights",
         )
     near = _near(word.lower(), models)
@@ -82,19 +82,37 @@ def require_repository(word: str) -> None:
 
 def _table_name(word: str, models: Mapping[str, Model]) -> str:
     """The name of the table that `word` names in other letters or by an alias; else `word` itself."""
-    if word in models or "/" in word or Path(word).exists():
+    if word in models or "/" in word or _exists(Path(word)):
         return word
     small = word.lower()
     aliased = (name for name, model in models.items() if small in model.aliases)
     return small if small in models else next(aliased, word)
 
 
-def _near(word: str, names: Iterable[str]) -> str | None:
-    """The shortest name that goes on where `word` ends, else the one most like it, or whose beginning is."""
-    longer = min((name for name in names if name.startswith(word)), key=len, default=None)
-    begins = {name[: len(word) + 1]: name for name in sorted(names, key=len, reverse=True)}
-    like = difflib.get_close_matches(word, names, n=1) or difflib.get_close_matches(word, begins, n=1)
-    return longer or next((begins.get(each, each) for each in like), None)
+def _exists(path: Path) -> bool:
+    """False too where a word is too long for the name of a file."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _near(word: str, models: Mapping[str, Model]) -> str | None:
+    """The shortest name that goes on where `word` ends, else the one most like it, or whose beginning is.
+
+    A model that medley makes is nobody's near miss, but for most of its own name.
+    """
+    tables = {alias: name for name, model in models.items() for alias in model.aliases}
+    tables |= {
+        name: name
+        for name, model in models.items()
+        if not model.made or (name.startswith(word) and 2 * len(word) > len(name))
+    }
+    longer = min((name for name in tables if name.startswith(word)), key=len, default=None)
+    begins = {name[: len(word) + 1]: name for name in sorted(tables, key=len, reverse=True)}
+    like = difflib.get_close_matches(word, tables, n=1) or difflib.get_close_matches(word, begins, n=1)
+    found = longer or next((begins.get(each, each) for each in like), None)
+    return found and tables[found]
 
 
 def ready(found: Weights) -> None:

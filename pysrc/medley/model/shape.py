@@ -83,6 +83,41 @@ def shape_of_config(found: Checkpoint) -> Shape:
     """Compute the shape; a Problem names the entry of config.json that does not tell."""
     fields = of_text(found.config, found.where)
     layers = layer_count(fields)
+    # The weights first: they show whether config.json's number of layers is sound.
+    known = weight_fields(found) | cache_fields(fields, layers)
+    try:
+        return Shape.model_validate(
+            known
+            | {
+                "layers": layers,
+                "hidden": fields.whole(*HIDDEN),
+                "vocabulary": fields.whole("vocab_size"),
+                "context": context_length(fields),
+            }
+        )
+    except ValidationError as error:
+        raise fields.problem(str(error.errors()[0]["loc"][-1]), error.errors()[0]["msg"]) from error
+
+
+def weight_fields(found: Checkpoint) -> dict[str, Any]:
+    """The entries of `Shape` that say what the weights take: bytes and parameters of each part."""
+    fields = of_text(found.config, found.where)
+    layers = layer_count(fields)
+    held, weights = held_by(found)
+    _require_all(fields, held, layers)
+    tied = fields.flag("tie_word_embeddings") or held.head.size_bytes == 0
+    return _experts(fields, held, layers) | {
+        "layer_bytes": held.layers.size_bytes // layers,
+        "embedding_bytes": held.first.size_bytes,
+        "head_bytes": 0 if tied else held.head.size_bytes,
+        "draft_bytes": held.draft.size_bytes,
+        "weights": weights,
+    }
+
+
+def held_by(found: Checkpoint) -> tuple[Stored, Format]:
+    """What the headers hold of each part, to the byte, and the format of most weights."""
+    fields = of_text(found.config, found.where)
     if found.index is not None:
         each = BYTES[_format(fields) or "bf16"]
         found = replace(found, tensors=estimated(fields, found.index, each))
@@ -92,29 +127,8 @@ def shape_of_config(found: Checkpoint) -> Shape:
     # Some repositories say the format in no config.json: it is the one that most bytes have.
     most = max(sizes, key=lambda dtype: sizes[dtype], default="BF16")
     weights = _format(fields) or _DTYPES.get(most, "bf16")
-    count = fields.optional(*EXPERTS, least=0)
-    held = stored(found.tensors, layers, 8 if weights in {"int8", "fp8"} else 4, count)
-    _require_all(fields, held, layers)
-    known = cache_fields(fields, layers) | _experts(fields, held, layers)
-    tied = fields.flag("tie_word_embeddings") or held.head.size_bytes == 0
-    head = 0 if tied else held.head.size_bytes
-    try:
-        return Shape.model_validate(
-            known
-            | {
-                "layers": layers,
-                "hidden": fields.whole(*HIDDEN),
-                "vocabulary": fields.whole("vocab_size"),
-                "context": context_length(fields),
-                "layer_bytes": held.layers.size_bytes // layers,
-                "embedding_bytes": held.first.size_bytes,
-                "head_bytes": head,
-                "draft_bytes": held.draft.size_bytes,
-                "weights": weights,
-            }
-        )
-    except ValidationError as error:
-        raise fields.problem(str(error.errors()[0]["loc"][-1]), error.errors()[0]["msg"]) from error
+    count, bits = fields.optional(*EXPERTS, least=0), 8 if weights in {"int8", "fp8"} else 4
+    return stored(found.tensors, layer_count(fields), bits, count), weights
 
 
 def _require_all(fields: Fields, held: Stored, layers: int) -> None:

@@ -162,13 +162,17 @@ def _value(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of TOML; what cannot be printed is left out of it."""
-    return json.dumps("".join(each for each in text if each.isprintable()), ensure_ascii=False)
+    """A string of TOML, which takes no control characters."""
+    return json.dumps(_printable(text), ensure_ascii=False)
+
+
+def _printable(text: str) -> str:
+    return "".join(each for each in text if each.isprintable())
 
 
 def _comment(text: str, width: int = 106) -> Iterator[str]:
     line = "#"
-    for word in text.split():
+    for word in map(_printable, text.split()):
         if len(line) + len(word) >= width:
             yield line
             line = "#"

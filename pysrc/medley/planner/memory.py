@@ -124,8 +124,8 @@ def need(shape: Shape, place: PipelinePosition, kind: str) -> MemoryNeed:
         fixed_bytes=_RANK + graphs + api_server + activation_bytes(shape, place.tensor),
         # Every rank of the last stage holds all words.
         sampler_bytes=_SAMPLER_BYTES * shape.vocabulary if place.last else 0,
-        token_bytes=ceil(growing * token_layer_bytes(shape, place.tensor)),
-        windowed_bytes=ceil(windowed * token_layer_bytes(shape, place.tensor, windowed=True)),
+        token_bytes=_whole(growing * token_layer_bytes(shape, place.tensor)),
+        windowed_bytes=_whole(windowed * token_layer_bytes(shape, place.tensor, windowed=True)),
         window=(_up((shape.window or 0) + batch_tokens(shape), BLOCK_TOKENS) + 1) * BLOCK_TOKENS,
         state_bytes=_up(_up(shape.state_bytes * recurrent, max(1, all_recurrent)), place.tensor),
     )
@@ -208,3 +208,8 @@ def _layers(shape: Shape, layers: int) -> tuple[int, int, int]:
 
 def _up(amount: int, parts: int) -> int:
     return -(-amount // parts)
+
+
+def _whole(amount: float) -> int:
+    """Rounded up, but not for the last bits of a mean."""
+    return ceil(round(amount, 6))

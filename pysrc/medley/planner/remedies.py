@@ -106,8 +106,7 @@ def remedies(work: Workload, layout: Layout) -> Remedies:
                 names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
                 scaled = {name: round(getattr(shape, name) * ratio) for name in names}
                 smaller = shape.model_copy(update=scaled | {"weights": weights})
-                size = smaller.layers * smaller.layer_bytes + smaller.embedding_bytes + smaller.head_bytes
-                yield Variant(weights, size, fits(smaller, layout))
+                yield Variant(weights, smaller.weights_bytes, fits(smaller, layout))
 
     def in_pipeline(count: int) -> bool:
         stages = tuple(Stage((replace(device, host=f"{nth}"),), 1) for nth in range(count))

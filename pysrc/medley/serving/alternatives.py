@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from shlex import join
 
 from medley import cluster, config
@@ -12,6 +13,7 @@ from medley.environment import engine_source
 from medley.errors import Problem
 from medley.host.hypothetical import imagined
 from medley.host.kind import kind_of
+from medley.model.table import base_name
 from medley.planner import Device, topology
 from medley.planner.candidates import FREE, Sizes
 from medley.planner.choose import Choice
@@ -19,13 +21,15 @@ from medley.planner.fit import gib
 from medley.planner.placement import PlacementOptions, idle_ports_gain, placement
 from medley.planner.remedies import NoLayout, Remedies
 from medley.planner.topology import Topology
-from medley.schema import Model, Shape
+from medley.schema import EngineName, Model, Shape
 
 _SIZES = ("--tp", "--pp", "--dp")
 _GRAIN = 1024
 _LEAST_CONTEXT = 16
 _MOST_HOSTS = 64
 _TRIED = 3
+_MUCH = 1.5
+"""A build that is faster by this factor is worth other numbers in the answers."""
 _NEAR = 1.25
 """Memory of two hosts without a GPU that are taken to be alike."""
 
@@ -39,12 +43,11 @@ def with_engine_sources(
     images, engine = wanted.launcher != "mp", wanted.engine
     locked = engine_source.locked()
     pinned = any(os.environ.get(name) for name in ("MEDLEY_FLAKE", "MEDLEY_TOOLKIT", engine_source.OWN_NCCL))
-    origins = {}
-    for name, (_, kind) in site.hosts.items():
-        found = engine_source.engine_source(kind, engine, asked, locked, images=images, pinned=pinned)
-        lacks = engine_source.unknown(model, engine, found.versions.get(engine))
-        origins[name] = replace(found, lacks=lacks)
-    return replace(site, origins=origins)
+    origins = {
+        name: engine_source.engine_source(kind, engine, asked, locked, images=images, pinned=pinned)
+        for name, (_, kind) in site.hosts.items()
+    }
+    return _of_model(replace(site, origins=origins), engine, model)
 
 
 def placed(order: Order, shape: Shape, site: Topology) -> Choice:
@@ -80,7 +83,7 @@ def _other_gpus(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
 
 def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> Iterator[str]:
     """As commands; behind # what they change, where it does not show."""
-    wanted, typed = order.wanted, order.typed or ("medley", "plan", order.weights.name)
+    wanted, typed = order.wanted, _typed(order)
     # A running cluster, or the user, may lay the ranks otherwise than the planner's table has them.
     table = None if site.order or wanted.partition else problem.rows
     sizes, free = wanted.sizes, without(typed, _SIZES)
@@ -107,7 +110,7 @@ def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> I
         yield join(switched(typed, "--context", str(context)))
     if many and (table or _fits(shape, site, replace(wanted, concurrency=many))):
         yield join(switched(typed, "--concurrency", str(many)))
-    yield from _smaller(order, typed, site, remedies)
+    yield from _smaller(order, shape, site, remedies)
     yield from _more_hosts(order, shape, site, remedies)
 
 
@@ -124,18 +127,74 @@ def _rounded(context: int) -> int:
     return 0 if context < _LEAST_CONTEXT else context // _GRAIN * _GRAIN or context
 
 
-def _smaller(order: Order, typed: tuple[str, ...], site: Topology, remedies: Remedies) -> Iterator[str]:
-    """The same model as it is published in fewer bits: one that has a table, else what to look for."""
+@dataclass(frozen=True)
+class Build:
+    """The same model as it is published in fewer bits, and its best layout."""
+
+    name: str
+    choice: Choice
+    typed: str
+    """What to type to have it planned."""
+
+    @property
+    def rate(self) -> str | None:
+        """None where no speed is predicted."""
+        told = self.choice.prediction
+        return f"{told.tokens_per_s:.1f} tokens/s" if told.fitted else None
+
+
+def builds(order: Order, shape: Shape, site: Topology) -> Iterator[Build]:
+    """Return the builds with a table that are smaller than this one and fit."""
+    for name, model in _siblings(order).items():
+        if model.shape and model.shape.weights_bytes < shape.weights_bytes:
+            with suppress(Problem):
+                engine = order.wanted.engine
+                choice = placement(model.shape, _of_model(site, engine, model), order.wanted)
+                yield Build(name, choice, join(renamed(_typed(order), order.weights.name, name)))
+
+
+def _siblings(order: Order) -> dict[str, Model]:
+    """The other builds of the model that have a table."""
     known = config.models()
     name = next((name for name, each in known.items() if each.repository == order.weights.target), None)
-    siblings = {each: model.shape for each, model in known.items() if name and each.startswith(f"{name}-")}
-    fitting = [each for each, shape in siblings.items() if shape and _fits(shape, site, order.wanted)]
+    others = (each for each in known if name and each != name and base_name(each) == base_name(name))
+    return {each: known[each] for each in others}
+
+
+def faster_builds(order: Order, site: Topology, choice: Choice) -> list[Build]:
+    """Return the builds that are predicted to be much faster than the choice, the fastest first."""
+    now = choice.prediction
+    if not now.fitted:
+        return []
+    found = (each for each in builds(order, choice.work.shape, site) if each.choice.prediction.fitted)
+    faster = (each for each in found if each.choice.prediction.tokens_per_s >= _MUCH * now.tokens_per_s)
+    return sorted(faster, key=lambda each: -each.choice.prediction.tokens_per_s)
+
+
+def _of_model(site: Topology, engine: EngineName, model: Model | None) -> Topology:
+    """The same hosts, whose engines may be too old for this model."""
+    origins = {
+        name: replace(each, lacks=engine_source.unknown(model, engine, each.versions.get(engine)))
+        for name, each in site.origins.items()
+    }
+    return replace(site, origins=origins)
+
+
+def _typed(order: Order) -> tuple[str, ...]:
+    return order.typed or ("medley", "plan", order.weights.name)
+
+
+def _smaller(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
+    """The same model in fewer bits: builds that have a table, else what to look for."""
+    fitting = list(builds(order, shape, site))
     for each in fitting:
-        yield join(renamed(typed, order.weights.name, each))
-    variant = next((each for each in remedies.variants if each.fits), None)
+        yield each.typed + (f"  # {each.rate}" if each.rate else "")
+    # One that is known, and is too large as it is published, is not to be looked for.
+    known = {model.shape.weights for model in _siblings(order).values() if model.shape}
+    variant = next((each for each in remedies.variants if each.fits and each.weights not in known), None)
     if variant and not fitting:
         size = f"about {gib(variant.size_bytes)} GiB, which fits"
-        line = join(renamed(typed, order.weights.name, "ORG/NAME"))
+        line = join(renamed(_typed(order), order.weights.name, "ORG/NAME"))
         yield f"{line}  # a repository that has it in {variant.weights}: {size}"
 
 

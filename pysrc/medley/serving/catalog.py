@@ -1,13 +1,15 @@
 """List the models that there are tables of, and how each would do on given hosts."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from medley import config, storage
 from medley.errors import Problem
-from medley.model import shape
+from medley.model import hub_checkpoint, shape
 from medley.model.resolve import weights
 from medley.planner import named
+from medley.planner.candidates import FREE
 from medley.planner.choose import Choice
 from medley.planner.placement import PlacementOptions, placement
 from medley.planner.topology import Topology
@@ -19,17 +21,18 @@ class Entry:
     name: str
     model: Model
     shape: Shape | None
-    """None where its table has none: its files are read when it is planned."""
+    """None where its table has none, and its files were not looked at."""
     choice: Choice | None
     """The best layout on the hosts."""
     lacks: str | None
     """Why there is none."""
+    alone: tuple[str, ...] = ()
+    """The hosts that can hold all of it, each by itself."""
 
     @property
     def size_bytes(self) -> int | None:
-        """Of its weights as stored, without layers for speculation."""
-        made = self.shape
-        return made.layers * made.layer_bytes + made.embedding_bytes + made.head_bytes if made else None
+        """Of its weights as stored."""
+        return self.shape.weights_bytes if self.shape else None
 
     @property
     def layout(self) -> str | None:
@@ -44,10 +47,26 @@ def entries(site: Topology, wanted: PlacementOptions) -> Iterator[Entry]:
 
 
 def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) -> Entry:
-    if model.shape is None and model.made is None:
+    look = hub_checkpoint.kept(model.repository) if model.repository and not model.shape else None
+    if look:
+        made = shape.shape_of_config(look.checkpoint)
+    elif model.shape or model.made:
+        made = shape.shape(weights(name, {name: model}, storage.cache()))
+    else:
         return Entry(name, model, None, None, f"its size is in its files: medley plan {name}")
-    made = shape.shape(weights(name, {name: model}, storage.cache()))
     try:
-        return Entry(name, model, made, placement(made, site, wanted), None)
+        choice, lacks = placement(made, site, wanted), None
     except Problem as problem:
-        return Entry(name, model, made, None, problem.cause.partition("\n")[0])
+        choice, lacks = None, problem.cause.partition("\n")[0]
+    # One host alone is all of them; forced sizes do not count for this.
+    all_of_them = len(site.hosts) == 1 and wanted.sizes == FREE
+    alone = tuple(site.hosts if choice else ()) if all_of_them else tuple(_alone(made, site, wanted))
+    return Entry(name, model, made, choice, lacks, alone)
+
+
+def _alone(made: Shape, site: Topology, wanted: PlacementOptions) -> Iterator[str]:
+    free = replace(wanted, sizes=FREE, hosts=None)
+    for host in site.hosts:
+        with suppress(Problem):
+            placement(made, site.only((host,)), free)
+            yield host

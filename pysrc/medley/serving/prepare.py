@@ -32,7 +32,7 @@ from medley.model.resolve import Weights
 from medley.model.trust import Trust, require_through_us, trusted, warning
 from medley.network import tcp
 from medley.network.ports import RENDEZVOUS_PORT
-from medley.planner import Layout, devices, devices_of, hosts_of, pipelines
+from medley.planner import Layout, devices, devices_of, hosts_of, loading, pipelines
 from medley.planner.choose import Choice
 from medley.planner.host_order import VARIABLE
 from medley.planner.placement import PlacementOptions, unplaced
@@ -267,7 +267,8 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
 def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
     """Return the plan of a choice on these hosts; `by` starts its ranks."""
     wanted, model, shape = order.wanted, order.weights.model, choice.work.shape
-    needed = site.arguments(hosts_of(choice.layout), wanted.engine, shape)
+    of_kinds = site.arguments(hosts_of(choice.layout), wanted.engine, shape)
+    needed = (*of_kinds, *loading.loader_arguments(choice, site, wanted.engine))
     found = plan(choice, site.facts, model, context=wanted.context, launcher=by, arguments=needed)
     return balanced(found, shape) if wanted.balanced else found
 

@@ -5,7 +5,10 @@ import shlex
 import pytest
 
 from medley.errors import Problem
+from medley.serving.community_recipe.document import document
+from medley.serving.community_recipe.model_table import model_table
 from medley.serving.community_recipe.recipe import Imported, imported
+from tests.odd_input import COUNTS, blobs, hold, json_texts
 
 WHOLE = """
 recipe_version: "2"
@@ -76,6 +79,17 @@ def test_the_plan_has_the_sizes_and_one_spark_for_each_rank() -> None:
     assert str(made(WHOLE).plan) == (
         "medley plan example/Model-27B-FP8 --tp 2 --context 262144 --kv-type fp8 --hosts spark:2"
     )
+
+
+def test_a_recipe_without_options_has_a_plan_too() -> None:
+    assert str(minimal("").plan) == "medley plan a/b --hosts spark:1"
+
+
+def test_of_an_option_that_comes_again_the_last_counts() -> None:
+    found = minimal("command: vllm serve a/b -tp 2 --tensor-parallel-size 4 --enable-eplb")
+    assert str(found.command) == "medley serve a/b --tp 4 --eplb"
+    assert str(found.plan) == "medley plan a/b --tp 4 --eplb --hosts spark:4"
+    assert outcomes(found)["command -tp"] == "unused"
 
 
 def test_sglang_is_named() -> None:
@@ -191,6 +205,7 @@ def test_version_1_is_read_the_same() -> None:
         pytest.param("model: a/b\nrecipe_version: 3", "'recipe_version' is unknown", id="a newer form"),
         pytest.param("modle: a/b", "'model' is missing", id="no model"),
         pytest.param("model: a/b-GGUF:Q4_K_M", "(GGUF) is not one that medley serves", id="GGUF"),
+        pytest.param("model: --dry-run/x", "is not one that medley serves", id="a switch"),
         pytest.param("model: /models/a", "is not one that medley serves", id="a folder of the image"),
         pytest.param("model: a/b\nruntime: llama-cpp", "the runtime 'llama-cpp'", id="another engine"),
         pytest.param("model: a/b\ncommand: trtllm-serve a/b", "starts no engine", id="another's command"),
@@ -203,3 +218,23 @@ def test_what_gives_no_command_is_a_problem(text: str, what: str) -> None:
         made(text)
     assert what in caught.value.what
     assert caught.value.fix
+
+
+def shown(raw: bytes) -> None:
+    found = imported(raw, "r.yaml")
+    assert str(found.command)
+    assert str(found.plan)
+    assert model_table(found, "mine", "r.yaml").rest.command
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_odd_recipes_are_a_command_or_a_problem(count: int) -> None:
+    full = f"{WHOLE}mods: [a]\npre_exec: [b]\nmodel_revision: c\nzzz: {{d: 1}}\n"
+    hold(shown, blobs([full.encode(), b"model: a/b\ndefaults: {port: 1, max_model_len: 32k}"]), count)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_odd_values_are_a_command_or_a_problem(count: int) -> None:
+    """YAML reads JSON."""
+    full = {**document(WHOLE.encode(), "r.yaml"), "mods": ["a"], "max_nodes": 1, "model_revision": "c"}
+    hold(lambda text: shown(text.encode("utf-8", "surrogatepass")), json_texts([full]), count)

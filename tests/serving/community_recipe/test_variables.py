@@ -61,7 +61,8 @@ def test_what_is_refused_has_its_reason(name: str, value: str, why: str) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["HF_HUB_OFFLINE", "CUDA_DEVICE_ORDER", "DO_NOT_TRACK", "VLLM_DISTRIBUTED_EXECUTOR_CONFIG"]
+    "name",
+    ["HF_HUB_OFFLINE", "CUDA_DEVICE_ORDER", "DO_NOT_TRACK", "MAX_JOBS", "VLLM_DISTRIBUTED_EXECUTOR_CONFIG"],
 )
 def test_what_medley_sets_itself_is_decided(name: str) -> None:
     assert variable(name, "1").outcome == "decided"

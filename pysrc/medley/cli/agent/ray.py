@@ -11,6 +11,7 @@ from medley.cluster import membership, ray_watch, self_command, units
 from medley.cluster.node import NodeSpec, part
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import AnnotatedCommand, Command, Variable
+from medley.engine.unread_variables import require_read
 from medley.environment import container_image, tools
 from medley.environment.container_image import ImageRequest
 from medley.environment.tools import BARE
@@ -40,7 +41,10 @@ def prepared(asked: Table, watch: Notes) -> NodeSpec:
         named, nccl = asked["env"], asked["nccl"]
         tool = tools.ready(kind, named, engine=engine, joins=True, nccl=nccl, dry_run=dry, watch=watch)
     path, table = os.environ.get("PATH", ""), asked["environment"]
-    return part(found, kind, tool, slots=asked["slots"], path=path, engine=engine, imaged=image, table=table)
+    ours = part(found, kind, tool, slots=asked["slots"], path=path, engine=engine, imaged=image, table=table)
+    if not dry:
+        require_read(table, engine, ours.environment.versions((engine,))[engine])
+    return ours
 
 
 GATHER_LIMIT_S = 75

@@ -19,7 +19,7 @@ PCIE_LOG = (
     " printf '%s\\n' \"$log\" | grep -E 'Uncorrect(able|ed) \\(Fatal\\)|AER: device recovery failed'"
     " | tail -n 8; :"
 )
-CMA = "grep -E '^Cma(Total|Free):' /proc/meminfo; grep -owE 'kho=[a-z0-9]+' /proc/cmdline; :"
+CMA = "grep -E '^Cma(Total|Free):' /proc/meminfo"
 # Which of its GPUs the driver lets reach another's memory, and how the IOMMU treats each.
 PEERS = "command -v nvidia-smi >/dev/null && timeout 3 nvidia-smi topo -p2p r"
 IOMMU = (
@@ -50,8 +50,6 @@ class KernelReport:
     cma_total_bytes: int = 0
     cma_free_bytes: int = 0
     """More than the total where kexec handover gave pages to CMA, from which RDMA cannot pin any."""
-    handover: str | None = None
-    """What the kernel's command line says of kexec handover, as in `off`."""
     peers: frozenset[str] = frozenset()
     """What nvidia-smi says of pairs of GPUs: `OK`, or why one cannot reach the other, as in `CNS`."""
     translated: tuple[str, ...] = ()
@@ -71,7 +69,6 @@ def kernel_report(answers: Transcript) -> KernelReport:
         log_read=PCIE_LOG in answers and answers[PCIE_LOG].status != _UNREADABLE,
         cma_total_bytes=cma.get("CmaTotal", 0),
         cma_free_bytes=cma.get("CmaFree", 0),
-        handover=assignments(answers, CMA).get("kho"),
         peers=frozenset(
             word
             for line in lines(answers, PEERS)

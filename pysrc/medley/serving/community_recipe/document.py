@@ -1,5 +1,6 @@
 """Read the YAML of a recipe: safe types only, no aliases, bounded size and depth."""
 
+import re
 from collections.abc import Mapping
 
 import yaml
@@ -9,6 +10,8 @@ from medley.errors import Problem
 MOST_BYTES = 32 << 10
 """The largest recipe of sparkrun's registry had 2 KiB in June 2026."""
 _DEEPEST = 16
+# What a terminal obeys, or turns round: a command is to be what it looks like.
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 Value = str | int | float | bool | None
 
@@ -31,12 +34,15 @@ def document(raw: bytes, where: str) -> dict[str, object]:
 
 
 def _require_plain(text: str, where: str) -> None:
-    """Refuse what makes a short text slow or large: aliases that repeat a part, and deep nesting."""
+    """Refuse what makes a short text slow or large, aliases and deep nesting, and what no eye sees."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):  # one by one: a deep text takes quadratic time
         if isinstance(event, yaml.AliasEvent):
             line = event.start_mark.line + 1
             raise _problem(where, f"line {line} has the alias *{event.anchor}, which medley does not read")
+        if isinstance(event, yaml.ScalarEvent) and (unseen := _UNSEEN.search(event.value)):
+            line = event.start_mark.line + 1
+            raise _problem(where, f"line {line} has the control character U+{ord(unseen[0]):04X}")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             raise _problem(where, f"it nests deeper than {_DEEPEST} tables")

@@ -6,6 +6,7 @@ Names are those of vLLM 0.32 and SGLang 0.5.23, which share most of them.
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from medley.schema import EngineName
 from medley.serving.community_recipe import Entry, engine_flag, option
 from medley.serving.community_recipe.shell_command import EngineCommand, EngineFlag, needs_shell
 
@@ -81,7 +82,7 @@ _PLUGINS: Mapping[str, str] = {
 _LOADERS = {"fastsafetensors", "instanttensor"}
 _ATTENTION = {"--enable-dp-attention", "--enable-dp-lm-head"}
 _PATH = re.compile(r"(~|\.{1,2})?/|[^{\s]*\.(jinja2?|py|ya?ml|json|so)$")
-_TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
+_TOKENS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([kKmM]?)")
 _UNITS: Mapping[str, int] = {"": 1, "k": 1000, "K": 1 << 10, "m": 1_000_000, "M": 1 << 20}
 _FP8 = {"fp8", "fp8_e4m3"}
 _SHORTEST = 8
@@ -96,7 +97,7 @@ def flag_entries(command: EngineCommand, model: str) -> Iterator[Entry]:
         name, key = _canonical(flag.name), f"command {flag.name}"
         if name in {"--model", "--model-path"}:
             yield named_model(key, " ".join(flag.values), model)
-        elif refusal := _refusal(name, flag, command):
+        elif refusal := _refusal(name, flag, command.engine, names):
             yield Entry(key, "refused", refusal)
         elif name in _DECIDED:
             yield Entry(key, "decided", _DECIDED[name])
@@ -111,23 +112,24 @@ def _canonical(name: str) -> str:
     return name.replace("_", "-") if name.startswith("--") and "." not in name else name
 
 
-def _refusal(name: str, flag: EngineFlag, command: EngineCommand) -> str | None:
+def _refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -> str | None:
+    """Why a flag is left out; `names` are all of its command."""
     if name in _REFUSED:
         return _REFUSED[name]
     begins = len(name) >= _SHORTEST and any(each.startswith(name) for each in _OPENING)
     if begins or any("trust_remote_code" in value for value in flag.values):
         return _OPENS
-    if any(_canonical(each.name) == _PLUGINS.get(name) for each in command.flags):
+    if _PLUGINS.get(name) in names:
         return f"it is of the file that {_PLUGINS[name]} names, which is left out"
-    if name == "--load-format" and command.engine == "sglang" and _LOADERS & set(flag.values):
+    if name == "--load-format" and engine == "sglang" and _LOADERS & set(flag.values):
         return f"the package {flag.values[0]} is not in medley's SGLang; its default loads the same weights"
     return next(filter(None, (_unusable(name, value) for value in flag.values)), None)
 
 
 def _unusable(name: str, value: str) -> str | None:
     """Why a value is good only where the recipe was written."""
-    if re.fullmatch(r"\{\w+\}", value):
-        return f"{value} has no value in 'defaults'"
+    if unfilled := re.search(r"\{[A-Za-z_]\w*\}", value):  # JSON has none
+        return f"{unfilled[0]} has no value in 'defaults'"
     if needs_shell(value):
         return f"{value} is for a shell to fill in: type its value behind --"
     if _PATH.match(value):
@@ -180,7 +182,7 @@ def _host(key: str, name: str, value: str) -> Entry:
 
 def _within(last: int) -> Callable[[str, str, str], Entry]:
     def read(key: str, name: str, value: str) -> Entry:
-        if value.isdecimal() and 1 <= int(value) <= last:
+        if re.fullmatch(r"[0-9]{1,5}", value) and 1 <= int(value) <= last:
             return option(key, name, value)
         return Entry(key, "refused", f"{value} is not a number from 1 to {last}")
 

@@ -1,6 +1,7 @@
 """Read a whole recipe of sparkrun: each of its keys, and the medley command that it becomes."""
 
 import difflib
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -88,14 +89,9 @@ class Imported:
     @property
     def plan(self) -> Command:
         """What shows whether it fits DGX Sparks of one GPU each, which sparkrun's recipes are for."""
-        words = self.words("option")
-        kept, count = [], 1
-        for name, value in zip(words, (*words[1:], ""), strict=True):
-            if name in _SIZES:
-                kept += [name, value]
-                count *= int(value)
-            elif name in _PLANNED:
-                kept += [name, value] if name != "--eplb" else [name]
+        options = {each.becomes[0]: each.becomes for each in self.entries if each.part == "option"}
+        kept = chain.from_iterable(words for name, words in options.items() if name in {*_SIZES, *_PLANNED})
+        count = math.prod(int(options[name][1]) for name in _SIZES if name in options)
         engine = () if self.engine == "vllm" else ("--engine", self.engine)
         return Command(("medley", "plan", self.model, *engine, *kept, "--hosts", f"spark:{count}"))
 
@@ -119,12 +115,22 @@ def imported(raw: bytes, where: str) -> Imported:
         *(variable(name, str(value)) for name, value in tables(recipe, "env", where).items()),
         *_others(recipe),
     )
-    return Imported(model, command.engine, found)
+    return Imported(model, command.engine, tuple(_last(found)))
+
+
+def _last(entries: tuple[Entry, ...]) -> Iterator[Entry]:
+    """Of an option that comes again the last, as the engines' parsers have it."""
+    last = {each.becomes[0]: nth for nth, each in enumerate(entries) if each.part == "option"}
+    for nth, each in enumerate(entries):
+        if each.part == "option" and last[each.becomes[0]] != nth:
+            yield Entry(each.key, "unused", f"{' '.join(each.becomes)} comes again, and the last one counts")
+        else:
+            yield each
 
 
 def _model(recipe: Mapping[str, object], where: str) -> str:
     model = recipe.get("model")
-    if isinstance(model, str) and re.fullmatch(REPOSITORY, model):
+    if isinstance(model, str) and re.fullmatch(REPOSITORY, model) and not model.startswith("-"):
         return model
     if model is None:
         near = difflib.get_close_matches("model", list(recipe), n=1)

@@ -15,6 +15,13 @@ _ARCHITECTURE = "it names one GPU's architecture: medley's toolkit sets it for e
 _OFFLINE = "medley fetches the model first, and turns the hub off for a folder"
 _DECIDED: Mapping[str, str] = {
     **dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"), _OFFLINE),
+    **dict.fromkeys(
+        ("HF_HUB_DISABLE_XET", "HF_HUB_ENABLE_HF_TRANSFER", "HF_XET_HIGH_PERFORMANCE"),
+        "medley pull or the engine fetches the model, in the hub's usual way",
+    ),
+    **dict.fromkeys(
+        ("MAX_JOBS", "FLASHINFER_NVCC_THREADS"), "the plan counts the compilers that run at once"
+    ),
     **dict.fromkeys(("DO_NOT_TRACK", "VLLM_NO_USAGE_STATS", "HF_HUB_DISABLE_TELEMETRY"), "medley sets it"),
     "VLLM_DISTRIBUTED_EXECUTOR_CONFIG": "the launcher places the ranks; vLLM 0.33 reads no such variable",
     **dict.fromkeys(("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"), "medley counts GPUs as nvidia-smi does"),
@@ -36,13 +43,6 @@ _REFUSED: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
-            *("RAY_memory_usage_threshold", "RAY_memory_monitor_refresh_ms"),
-            *("RAY_DEFAULT_OBJECT_STORE_MEMORY_PROPORTION", "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES"),
-        ),
-        "medley ray-head and ray-worker start Ray, before any model: set it there",
-    ),
-    **dict.fromkeys(
-        (
             *("VLLM_PLUGINS", "VLLM_SERVER_DEV_MODE", "VLLM_ALLOW_INSECURE_SERIALIZATION"),
             *("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "VLLM_MEDIA_CONNECTOR", "VLLM_MEDIA_URL_ALLOW_REDIRECTS"),
             *("VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE", "SGLANG_EXTERNAL_MODEL_PACKAGE"),
@@ -52,7 +52,13 @@ _REFUSED: Mapping[str, str] = {
     ),
     "VLLM_TARGET_DEVICE": "it is for building vLLM, which medley's environments have built",
 }
-_SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD)$")
+_NAMES: tuple[tuple[str, str], ...] = (
+    (r"RAY_\w+", "medley ray-head and ray-worker start Ray, before any model: set it there"),
+    (
+        r"\w*(TOKEN|KEY|SECRET|PASSWORD)",
+        "a secret belongs in no recipe: export it yourself, or for requests --api-key FILE",
+    ),
+)
 _PATHS = re.compile(r"(PATH|PRELOAD|_DIR|_HOME|_ROOT|_CACHE|_FOLDER|VIRTUAL_ENV)$")
 
 
@@ -72,8 +78,8 @@ def variable(name: str, value: str, *, key: str = "") -> Entry:
 def _refusal(name: str, value: str) -> str | None:
     if name in _REFUSED:
         return _REFUSED[name]
-    if _SECRET.search(name):
-        return "a secret belongs in no recipe: export it yourself, or for requests --api-key FILE"
+    if why := next((why for pattern, why in _NAMES if re.fullmatch(pattern, name)), None):
+        return why
     if needs_shell(value):
         return f"{value} is for a shell to fill in: set {name} yourself before the command"
     if _PATHS.search(name) or value.startswith(("/", "~")):

@@ -1,0 +1,71 @@
+from dataclasses import replace
+
+import pytest
+
+from medley import config
+from medley.engine import Serving
+from medley.engine.launch import Order
+from medley.environment.engine_source import EngineRequest
+from medley.host.hypothetical import imagined
+from medley.host.kind import kind_of
+from medley.model.resolve import Weights
+from medley.planner.choose import Choice
+from medley.planner.loading import load_time, loader_arguments
+from medley.planner.placement import PlacementOptions
+from medley.planner.topology import Topology
+from medley.serving import alternatives
+
+MODELS = config.models()
+
+
+def planned(model: str, hosts: str, request: EngineRequest | None = None) -> tuple[Choice, Topology]:
+    found = MODELS[model]
+    assert found.shape
+    site = Topology({name: (facts, kind_of(facts)) for name, facts in imagined(hosts).items()})
+    wanted = PlacementOptions()
+    order = Order(Weights(model, found.repository or model, found), Serving(model, model), wanted)
+    site = alternatives.with_engine_sources(site, wanted, request or EngineRequest(), found)
+    return alternatives.placed(order, found.shape, site), site
+
+
+def test_the_time_is_that_of_the_slowest_rank() -> None:
+    choice, site = planned("gpt-oss-120b", "spark:2")
+    found = load_time(choice, site)
+    assert found
+    most = max(rank.weights_bytes for rank in choice.fit.ranks)
+    assert found.seconds == pytest.approx(most / 0.38e9)
+    assert "0.38 GB/s" in str(found)
+    assert "MiaAI-Lab" in str(found)
+
+
+def test_a_kind_without_a_published_rate_has_none() -> None:
+    assert load_time(*planned("gpt-oss-20b", "thor")) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "hosts", "engine", "loads"),
+    [
+        pytest.param("gpt-oss-120b", "spark", "vllm", True, id="one Spark"),
+        pytest.param("gpt-oss-120b", "spark", "sglang", False, id="another engine"),
+        pytest.param("gpt-oss-120b", "spark:2", "vllm", False, id="ranks would send it to each other"),
+        pytest.param("gpt-oss-20b", "thor", "vllm", False, id="a kind that has none"),
+    ],
+)
+def test_the_loader_is_for_one_rank_of_a_kind_that_has_it(
+    model: str, hosts: str, engine: str, *, loads: bool
+) -> None:
+    choice, site = planned(model, hosts)
+    found = loader_arguments(choice, site, "vllm" if engine == "vllm" else "sglang")
+    assert [flags for flags, _ in found] == [("--load-format", "fastsafetensors")] * loads
+
+
+def test_its_buffer_must_fit_beside_the_weights() -> None:
+    choice, site = planned("gpt-oss-120b", "spark")
+    rank = choice.fit.ranks[0]
+    full = replace(rank, device=replace(rank.device, memory_bytes=rank.weights_bytes + (5 << 30)))
+    assert loader_arguments(replace(choice, fit=replace(choice.fit, ranks=(full,))), site, "vllm") == ()
+
+
+def test_an_image_may_lack_the_loader() -> None:
+    choice, site = planned("gpt-oss-20b", "spark", EngineRequest(image="mine"))
+    assert loader_arguments(choice, site, "vllm") == ()
