@@ -84,18 +84,11 @@ Examples:
             "model": found.name,
             "layout": dataclasses.asdict(choice.layout),
             "fit": dataclasses.asdict(choice.fit),
-<<<<<<< HEAD
-            "loading": dataclasses.asdict(loads) if loads else None,
-=======
->>>>>>> w-predictor
             "prediction": {
                 **dataclasses.asdict(choice.prediction),
                 "ttft_range_s": choice.prediction.ttft_range_s,
             },
-<<<<<<< HEAD
-=======
             "loading": dataclasses.asdict(loads) if loads else None,
->>>>>>> w-predictor
             "cabling": choice.cabling.table,
             "why": choice.why,
             "warnings": choice.warnings,
