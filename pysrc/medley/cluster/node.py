@@ -109,7 +109,9 @@ class NodeSpec:
         place = "" if isinstance(there, ContainerEnvironment) else str(there.path)
         image, own = self.imaged.choice.table if self.imaged else None, self.tools.nccl
         nccl = str(own.path) if own else None
-        return Membership(role, head, end.address, end.interface, place, str(token), image, self.table, nccl)
+        return Membership(
+            role, head, end.address, end.interface, place, str(token), image, dict(self.table), nccl
+        )
 
 
 def _blocking(start: AnnotatedCommand, why: str, *more: Flag) -> AnnotatedCommand:
