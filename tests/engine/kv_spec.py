@@ -1,6 +1,6 @@
 """Run by an engine environment's Python: print what KV cache vLLM itself allocates for models, as JSON.
 
-    python kv_spec.py FOLDER...
+    python kv_spec.py FOLDER...      python kv_spec.py --unsplit   which models no pipeline can split
 
 For each folder (config.json is enough) a child process builds the engine's configuration and constructs the
 model on PyTorch's meta device: it has no weights, and nothing runs. Each attention and state layer is then
@@ -15,6 +15,8 @@ Changed in the engine, here only, because none of it decides how large a cache i
 - Experts without a gate are refused on a CPU: the check of `FusedMoEConfig` finds another platform, and
   where no kernel for experts is found, the CPU's stands in.
 - Streams and events of CUDA are empty stand-ins too, and Qwen 4 is told that there is FlashAttention.
+- DeepSeek V4.1 finds a capability of 12.1 where it chooses how its kernel multiplies, and has the pages that
+  GPUs' backends prefer (sparse_swa.py) instead of the CPU's.
 - Names of libraries that modules import but the CPU environment lacks (`LACKING`) are empty stand-ins, and a
   sparse backend reserves no workspace.
 - A model_type that only a repository's own code knows is read as a plain configuration.
@@ -89,6 +91,8 @@ def specs(folder: str, device: str) -> dict[str, Any]:
         kv_cache_memory_bytes=2**28,
     )
     config = arguments.create_engine_config()
+    if config.model_config.hf_text_config.model_type == "deepseek_v41":
+        config.cache_config.block_size = 256
     with set_current_vllm_config(config), tempfile.TemporaryDirectory() as meeting:
         init_distributed_environment(1, 0, f"file://{meeting}/point", 0, "gloo")
         initialize_model_parallel()
@@ -139,6 +143,9 @@ def prepare() -> None:
     WorkspaceManager.get_simultaneous = lambda *_: []
     qsa = sys.modules[Qwen4ExpQSAAttention.__module__]
     vars(qsa)["is_flash_attn_varlen_func_available"] = lambda: True
+    from vllm.models.deepseek_v4.nvidia.ops import o_proj
+
+    o_proj.current_platform = Elsewhere(o_proj.current_platform)
     _sparse_backend()
     _experts_backend()
     import vllm.engine.arg_utils
@@ -147,13 +154,18 @@ def prepare() -> None:
 
 
 class Elsewhere:
-    """The platform as it is, but one on which the engine has kernels for experts without a gate."""
+    """The platform as it is, with kernels for experts without a gate, and the capability of a Spark."""
 
     def __init__(self, platform: Any) -> None:
         self.platform = platform
 
     def __getattr__(self, name: str) -> Any:
         return (lambda: True) if name == "is_xpu" else getattr(self.platform, name)
+
+    def get_device_capability(self, *_: Any) -> Any:
+        from vllm.platforms.interface import DeviceCapability
+
+        return DeviceCapability(12, 1)
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -256,7 +268,26 @@ def asked(folder: str) -> dict[str, Any]:
     return in_child(folder, "cpu") if "meta tensor" in found.get("error", "") else found
 
 
+def unsplit() -> list[str]:
+    """The architectures of the registry that generate text and that no pipeline can split."""
+    from vllm.model_executor.models import registry
+
+    known = {**registry._TEXT_GENERATION_MODELS, **registry._MULTIMODAL_MODELS}  # noqa: SLF001 - no public name
+    found = []
+    for name in known:
+        try:
+            model = registry.ModelRegistry.models[name].inspect_model_cls()
+        except (ImportError, KeyError):
+            continue
+        if not model.supports_pp:
+            found.append(name)
+    return found
+
+
 if __name__ == "__main__":
     prepare()
+    if sys.argv[1:] == ["--unsplit"]:
+        print(json.dumps(unsplit()))
+        raise SystemExit
     for each in sys.argv[1:]:
         print(json.dumps({"model": Path(each).name} | asked(each)), flush=True)

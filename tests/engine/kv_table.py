@@ -32,6 +32,8 @@ STATES = {"MambaSpec", "CircularBufferSpec"}
 WINDOWS = {"SlidingWindowSpec", "SlidingWindowMLASpec", "ChunkedLocalAttentionSpec"}
 # Cohere's layers see the window and one token more (vLLM 0.32, model_executor/models/commandr.py:237).
 WINDOW_SLACK = 1
+# A window of so few tokens is always full, and counts as a state: as of DeepSeek V4, of Inkling.
+SHORT = 16
 # Weights do not matter here.
 WEIGHTS = {
     "parameters": 0,
@@ -79,18 +81,22 @@ class Row:
 
 
 def engine_cache(layers: Iterable[Mapping[str, Any]]) -> Cache:
-    growing = windowed = Fraction(0)
-    window = states = 0
+    growing, windowed, states = Fraction(0), dict[int, Fraction](), Fraction(0)
     for layer in layers:
         each = Fraction(layer["page_size_bytes"], layer["block_size"])
+        window = layer.get("sliding_window") or layer.get("attention_chunk_size") or 0
         if layer["spec"] in STATES:
             states += layer["bytes"]
-        elif layer["spec"] in WINDOWS:
-            windowed += each
-            window = max(window, layer.get("sliding_window") or layer.get("attention_chunk_size") or 0)
-        else:
+        elif layer["spec"] not in WINDOWS:
             growing += each
-    return Cache(growing, windowed, window, states)
+        elif window <= SHORT:
+            states += each * window
+        else:
+            windowed[window] = windowed.get(window, Fraction(0)) + each
+    longest = max(windowed, default=0)
+    # As if all windows were as long as the longest, with the same bytes in all of them together.
+    full = sum((window * each for window, each in windowed.items()), Fraction(0))
+    return Cache(growing, full / (longest or 1), longest, int(states))
 
 
 def medley_cache(config: Mapping[str, Any], where: str) -> Cache:

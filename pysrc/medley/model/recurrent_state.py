@@ -77,6 +77,18 @@ def _convolution(wide: int, kernel: int) -> int:
     return wide * (kernel - 1) * _16_BITS
 
 
+def short_convolutions(fields: Fields, heads: int, size: int) -> int:
+    """Inkling: the last inputs of four convolutions around an attention, in 16 bits; 0 for other models.
+
+    vLLM 0.32 keeps them by KV heads, each padded to a power of two (models/inkling/nvidia/sconv_swa_attn.py).
+    """
+    if not (fields.word("model_type") or "").startswith("inkling"):
+        return 0
+    wide = 2 * size + 2 * (fields.whole("hidden_size") // heads)
+    kernel = fields.optional("sconv_kernel_size", "conv_kernel_size") or 4
+    return kernel * heads * (1 << (wide - 1).bit_length()) * _16_BITS
+
+
 def _width(fields: Fields, usual: int) -> int:
     dtype = fields.word("mamba_ssm_cache_dtype") or fields.word("mamba_ssm_dtype")
     return {"float16": _16_BITS, "bfloat16": _16_BITS, "float32": _32_BITS}.get(dtype or "", usual)

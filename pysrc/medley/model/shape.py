@@ -52,6 +52,25 @@ BYTES: Mapping[str, float] = {
 # instead. fp8 is taken to be in blocks of 128, as Qwen and DeepSeek publish it; scales for whole tensors know
 # no such limit.
 BLOCK: Mapping[str, int] = {"fp8": 128, "awq": 128, "int4": 128, "nvfp4": 16}
+# Architectures that vLLM 0.33 cannot split into the stages of a pipeline: its registry says so of most
+# (supports_pp), which tests/engine/test_kv_cache.py compares; Qwen 4 and DeepSeek V4.1 refuse most cuts when
+# they are configured or loaded.
+ONE_STAGE = frozenset(
+    {
+        *("AriaForConditionalGeneration", "DeepseekV4ForConditionalGeneration", "Gemma3nForCausalLM"),
+        *("DiffusionGemmaForBlockDiffusion", "FireRedASR2ForConditionalGeneration", "HrmTextForCausalLM"),
+        *(
+            "Gemma3nForConditionalGeneration",
+            "IQuestLoopCoderForCausalLM",
+            "Idefics3ForConditionalGeneration",
+        ),
+        *("Mamba2ForCausalLM", "NemotronH_Nano_Omni_Reasoning_V3", "NemotronH_Nano_VL_V2"),
+        *("NemotronH_Omni_Reasoning_V3", "NemotronH_Super_Omni_Reasoning_V3", "Phi4MMForCausalLM"),
+        *("NemotronParseForConditionalGeneration", "PaddleOCRVLForConditionalGeneration"),
+        *("SmolVLMForConditionalGeneration", "WhisperForConditionalGeneration", "Zamba2ForCausalLM"),
+    }
+)
+_REFUSED = ("Qwen4Exp", "DeepseekV41")
 # The published sizes of feed-forward layers are multiples of it.
 _GRAIN = 32
 _CLOSE = 0.01
@@ -93,10 +112,16 @@ def shape_of_config(found: Checkpoint) -> Shape:
                 "hidden": fields.whole(*HIDDEN),
                 "vocabulary": fields.whole("vocab_size"),
                 "context": context_length(fields),
+                "one_stage": _one_stage(found.config),
             }
         )
     except ValidationError as error:
         raise fields.problem(str(error.errors()[0]["loc"][-1]), error.errors()[0]["msg"]) from error
+
+
+def _one_stage(config: Mapping[str, Any]) -> tuple[str, ...]:
+    names = Fields(config, "config.json").words("architectures") or ()
+    return ("vllm",) if any(name in ONE_STAGE or name.startswith(_REFUSED) for name in names) else ()
 
 
 def weight_fields(found: Checkpoint) -> dict[str, Any]:
