@@ -127,7 +127,11 @@ def need(shape: Shape, place: PipelinePosition, kind: str) -> MemoryNeed:
         token_bytes=_whole(growing * token_layer_bytes(shape, place.tensor)),
         windowed_bytes=_whole(windowed * token_layer_bytes(shape, place.tensor, windowed=True)),
         window=(_up((shape.window or 0) + batch_tokens(shape), BLOCK_TOKENS) + 1) * BLOCK_TOKENS,
-        state_bytes=_up(_up(shape.state_bytes * recurrent, max(1, all_recurrent)), place.tensor),
+        state_bytes=_up(
+            _up(shape.state_bytes * recurrent, max(1, all_recurrent)),
+            # What is open of compressed keys and values is on every rank, as they are.
+            1 if is_latent(shape) and not recurs(shape) else place.tensor,
+        ),
     )
 
 
@@ -163,9 +167,14 @@ def padded_vocabulary(shape: Shape) -> int:
     return _up(shape.vocabulary, _VOCABULARY_PADDING) * _VOCABULARY_PADDING
 
 
+def recurs(shape: Shape) -> bool:
+    """Whether layers recur; a state beside windows is of the last few tokens (DeepSeek V4, Inkling)."""
+    return shape.state_bytes > 0 and not shape.windowed_layers
+
+
 def batch_tokens(shape: Shape) -> int:
     """Tokens of one forward pass, at most."""
-    return _RECURRENT_BATCH_TOKENS if shape.state_bytes else _BATCH_TOKENS
+    return _RECURRENT_BATCH_TOKENS if recurs(shape) else _BATCH_TOKENS
 
 
 def activation_bytes(shape: Shape, tensor: int, tokens: int | None = None) -> int:
