@@ -226,5 +226,5 @@ def _add_links(made: DryRun, hosts: Topology) -> None:
         for line in change.file.text.splitlines() if change.file else ():
             key, _, value = line.strip().partition(": ")
             if key in {"dhcp4", "link-local"}:
-                made.add(LINK, (key,), host, value.strip("[]"))
+                made.add(LINK, (key,), host, value)
         made.typed.append(f"on {host}: medley link setup")

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from tests.guides import shell
+from tests.guides.programs import ALONE, ENGINES, ENTRYPOINTS, PASSED_OVER, PROGRAMS, program_of
 from tests.guides.shell import Line
 
 FACTS = Path(__file__).with_name("facts.csv")
@@ -33,59 +34,8 @@ _STRING = re.compile(r'[fr]?(?:"{3}(.*?)"{3}|"((?:\\.|[^"\\\n])*)"|\'((?:\\.|[^\
 _FIELD = re.compile(r"\{[^{}]*\}")
 _NETPLAN_KEYS = re.compile(r"^\s+(dhcp4|dhcp6|link-local|mtu|optional): (.+)$")
 
-ENGINES = {
-    ("vllm", "serve"): "vllm serve",
-    ("python", "-m", "vllm.entrypoints.openai.api_server"): "vllm serve",
-    ("python", "-m", "sglang.launch_server"): "sglang serve",
-    ("python3", "-m", "sglang.launch_server"): "sglang serve",
-}
-PROGRAMS = {
-    **ENGINES,
-    ("ray", "start"): "ray start",
-    ("vllm", "bench"): "vllm bench",
-    ("torchrun",): "torchrun",
-    ("mpirun",): "mpirun",
-    ("make",): "make",
-    ("jetson-containers", "build"): "jetson-containers build",
-    ("bash", "run_cluster.sh"): "run_cluster.sh",
-    ("bash", "run_cluster_bare.sh"): "run_cluster_bare.sh",
-    ("bash", "distributed-inference.sh"): "distributed-inference.sh",
-    ("bash", "spark_cluster_setup.sh"): "spark_cluster_setup.sh",
-    ("./multi-node-serving.sh",): "multi-node-serving.sh",
-}
-"""Programs whose settings are compared, by the words that start them."""
-PASSED_OVER = {
-    "curl": "asks the server: `medley ask`, or any client",
-    "wget git": "fetches scripts that Medley does not need",
-    "uv pip pip3": "installs engines: `medley env build` installs hashed locks",
-    "apt apt-get": "installs system packages: `medley doctor` names those that are missing",
-    "ssh ssh-keygen ssh-copy-id discover-sparks": "makes hosts reach each other: `medley init` does it",
-    "hf huggingface-cli": "fetches a model: `medley pull` does it, once over each link",
-    "docker": "lists, pulls, enters or removes containers: `--image` and `medley stop` do it",
-    "source cd ls cat echo tee chmod mkdir rm sed df": "looks, or prepares files",
-    "nvidia-smi hostname whoami su date nvcc": "looks: `medley facts` does it",
-    "python python3": "proves an installation: `medley env check` does it",
-    "ray": "asks Ray: `medley status` does it",
-    "ip ibdev2netdev ethtool netplan": "looks at links: `medley facts` and `medley link show` do it",
-    "useradd usermod passwd groupadd newgrp systemctl": "administers the host",
-    "watch": "shows RDMA counters: `medley link watch` and `medley top` do it",
-    "timeout sync": "waits for the server, or drops the page cache: `serve` waits, `pull` frees what it read",
-    "shift exit set trap cleanup [ [[ return local detect_interface": "is the shell's own",
-    "awk grep tail xargs bash sh": "is the shell's own too",
-}
-"""Programs that set nothing of an engine, Ray, NCCL or a link, and what Medley has for them."""
-_ALONE = {
-    "docker run": frozenset({"-it", "-d", "--rm", "--privileged", "-i", "-t"}),
-    "ray start": frozenset({"-v", "--block", "--head"}),
-    "make": frozenset({"-j", "-j8"}),
-    "distributed-inference.sh": frozenset({"--head", "--worker"}),
-    "run_cluster_bare.sh": frozenset({"--head", "--worker"}),
-    "run_cluster.sh": frozenset({"--head", "--worker"}),
-}
 _VARIABLES = {"-e", "--env", "-x"}
 _KEYED = {"--ulimit": "=", "-v": ":", "--mca": None}
-_ENTRYPOINTS = ("vllm/vllm-openai",)
-"""Images that run `vllm serve` by themselves."""
 
 
 @dataclass(frozen=True)
@@ -101,16 +51,7 @@ class Fact:
 
     @property
     def program(self) -> str:
-        return next((each for each in _KNOWN if self.command.startswith(each)), self.command)
-
-
-_KNOWN = (
-    *sorted({*PROGRAMS.values(), "docker run"}, key=len, reverse=True),
-    "export",
-    "text",
-    "link",
-    "python",
-)
+        return program_of(self.command)
 
 
 def name_of(file: Path) -> str:
@@ -223,7 +164,7 @@ def _nested(words: tuple[str, ...]) -> str | None:
 
 
 def _of_command(program: str, words: tuple[str, ...], line: Line) -> Iterator[Fact]:
-    found = list(shell.options(words, _ALONE.get(program, frozenset())))
+    found = list(shell.options(words, ALONE.get(program, frozenset())))
     model = next((str(value) for flag, value in found if flag in {"--model", "--model-path"}), "")
     model = model or next((str(value) for flag, value in found if not flag), "")
     command = f"{program} {model}" if program in {*ENGINES.values(), "vllm bench"} else program
@@ -240,7 +181,7 @@ def _of_command(program: str, words: tuple[str, ...], line: Line) -> Iterator[Fa
 
 
 def _of_container(words: tuple[str, ...]) -> Iterator[Fact]:
-    found = list(shell.options(words, _ALONE["docker run"]))
+    found = list(shell.options(words, ALONE["docker run"]))
     at = next(at for at, (flag, _) in enumerate(found) if not flag)
     image = str(found[at][1])
     for flag, value in found[:at]:
@@ -248,7 +189,7 @@ def _of_container(words: tuple[str, ...]) -> Iterator[Fact]:
         yield _fact("docker run", *one) if one else _flag("docker run", flag, value)
     yield _fact("docker run", "IMAGE", image)
     rest = words[[shell.plain(word) for word in words].index(image) + 1 :]
-    if image.startswith(_ENTRYPOINTS) and rest:
+    if image.startswith(ENTRYPOINTS) and rest:
         yield from _of_line(Line(("vllm", "serve", *rest)))
     elif rest and rest[0] not in {"bash", "nvidia-smi"}:
         yield from _of_line(Line(rest))

@@ -7,7 +7,8 @@ from tests.documents import DOCS
 from tests.guides import compare
 from tests.guides.compare import NOT_REACHED, Row
 from tests.guides.dry_run import ENGINE, ENVIRONMENT, DryRun, dry_run
-from tests.guides.extract import PASSED_OVER, Fact
+from tests.guides.extract import Fact
+from tests.guides.programs import PASSED_OVER
 from tests.guides.scenarios import Scenario, scenarios, table
 
 PAGE = DOCS / "guides.md"
