@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
-from medley import config, engine
+from medley import config, credentials, engine
 from medley.command import AnnotatedCommand, Flag, Variable
 from medley.engine import Serving
 from medley.engine.flags import arguments
@@ -91,7 +91,13 @@ def _steps(scenario: Scenario, hosts: Topology) -> list[Step]:
     weights = Weights(scenario.stands_for or scenario.model, target, None if scenario.stands_for else model)
     files = extra_paths(wanted_extras(model, {}), scenario.engine, trusted=False)
     refused = not scenario.stands_for and bool(model.remote_code and model.remote_code.needed)
-    serving = Serving(target, scenario.served or weights.name, scenario.address, scenario.port)
+    name, key = (
+        scenario.served or weights.name,
+        credentials.chosen_api_key(None, scenario.address, make=False),
+    )
+    config_path = credentials.api_key_config_path(scenario.port)
+    key_config = config_path if key and scenario.engine == "sglang" else None
+    serving = Serving(target, name, scenario.address, scenario.port, key, key_config)
     beside = ModelExtras(files=files, without_code=refused)
     order = Order(weights, serving, scenario.wanted, scenario.extra, beside)
     made = shape(scenario.model)

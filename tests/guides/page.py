@@ -29,6 +29,7 @@ variable of a guide, with the value that Medley gives on each host, and a reason
   them.
 - Hosts have the guide's names and addresses of links, and the guide's head. Where a guide names no interface,
   it is that of a typical host.
+- Where `--host` opens the API, Medley makes a key that requests must give ([api.md](api.md)).
 - NVIDIA's playbooks are those of commit 0db7c141 (2026-07-24).
 """
 _PROGRAMS = """
