@@ -82,7 +82,7 @@ def _of_pipeline(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
         found = fabric(facts, wishes).ends
         ends = {host: found[host] for host in facts}
         if not site.order:
-            yield from _joining(wishes, site, ends, wanted.engine)
+            yield from joining(wishes, site, ends, wanted.engine)
         addresses = {host: end.address for host, end in ends.items()}
         _, wired = per_host.running_cluster_network(facts, addresses, first, wishes, {})
         cluster = tuple(over_ray(wanted.engine, _gcs(addresses[first]), credentials.token_path(), wired))
@@ -115,10 +115,10 @@ def _without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
             yield Step(host, " ".join((join, shlex.join(environment))).rstrip(), started)
 
 
-def _joining(
+def joining(
     wishes: NetworkOptions, site: Topology, ends: Mapping[str, Endpoint], engine: EngineName
 ) -> Iterator[Step]:
-    """Ray on each of these hosts, the first its head."""
+    """Return what to type for Ray on each of these hosts, the first its head."""
     head, *others = ends
     named = () if engine == "vllm" else ("--engine", engine)
     at, secret = ends[head].address, credentials.token_path()

@@ -1,0 +1,27 @@
+"""Compare Medley with published guides, setting by setting; see docs/guides.md.
+
+python -m tests.guides                    write docs/guides.md again; then review: git diff docs/guides.md
+python -m tests.guides extract FILE...    read guides again into facts.csv; then review: git diff tests/guides
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from tests.guides import extract, page
+from tests.planner.outputs import HOME
+
+
+def main(words: list[str]) -> None:
+    if words[:1] == ["extract"] and len(words) > 1:
+        extract.write(fact for file in words[1:] for fact in extract.facts_of(Path(file)))
+    elif words:
+        raise SystemExit(__doc__)
+    else:
+        os.environ |= HOME
+        facts = extract.read()
+        page.PAGE.write_text(page.page(page.compared(facts), facts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,236 @@
+"""Medley's side of a scenario: every flag and variable of its dry run, by host."""
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+
+from medley import config, credentials, engine
+from medley.command import AnnotatedCommand, Flag, Variable
+from medley.engine import Serving
+from medley.engine.flags import arguments
+from medley.engine.launch import Order
+from medley.environment import container
+from medley.environment.container import ANY_DEVICE, ContainerSpec, Image
+from medley.measurement.bench import BenchRun
+from medley.measurement.bench.clients import CLIENTS, ServedModel
+from medley.model.extra_files import ModelExtras, extra_paths, wanted_extras
+from medley.model.resolve import Weights
+from medley.network.fabric import fabric
+from medley.network.link_backends import netplan_change
+from medley.network.link_setup import LinkRequest, settings
+from medley.planner.placement import placement
+from medley.planner.topology import Topology
+from medley.serving.steps import Step, joining, steps
+from tests.guides.scenarios import Scenario, table
+from tests.guides.sites import site
+from tests.planner.test_placement import shape
+
+ENVIRONMENT, ENGINE, RAY, CONTAINER, LINK = "environment", "engine", "ray start", "container", "link"
+PYTHON, BENCH = "python", "bench"
+_SHORT = 24
+
+
+@dataclass
+class DryRun:
+    """Values by group, item and host; an item stands under each of its spellings."""
+
+    typed: list[str] = field(default_factory=list)
+    values: dict[tuple[str, str], dict[str, list[str]]] = field(default_factory=dict)
+
+    names: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    """All spellings of an item, by the first."""
+
+    def add(self, group: str, names: Iterable[str], host: str, value: str) -> None:
+        names = tuple(names)
+        self.names.setdefault((group, names[0]), names)
+        for name in names:
+            found = self.values.setdefault((group, name), {}).setdefault(host, [])
+            if value not in found:
+                found.append(value)
+
+    def beside(self, rows: Container[tuple[str, str]]) -> Iterator[str]:
+        """Yield the flags and variables that are none of these items, with a value that all hosts share."""
+        for (group, name), spelled in self.names.items():
+            if (
+                name != "MODEL"
+                and group in {ENVIRONMENT, ENGINE}
+                and not any((group, each) in rows for each in spelled)
+            ):
+                values = {", ".join(each) for each in self.of(group, name).values()}
+                value = next(iter(values)) if len(values) == 1 else ""
+                apart = " " if name.startswith("-") else "="
+                yield f"{name}{apart}{value}" if value and len(value) <= _SHORT else name
+
+    def of(self, group: str, item: str) -> dict[str, list[str]]:
+        return self.values.get((group, item), {})
+
+
+def dry_run(scenario: Scenario) -> DryRun:
+    """Return what `medley plan` and `serve --dry-run` print for this scenario, as values."""
+    hosts = site(table(), scenario.hosts, scenario.wanted, scenario.image)
+    made = DryRun([*scenario.typed])
+    if scenario.links:
+        _add_links(made, hosts)
+        return made
+    if scenario.bench:
+        _add_bench(made, scenario)
+        return made
+    found = _steps(scenario, hosts)
+    if not scenario.only_typed:
+        made.typed += [f"on {each.host}: {each.typed}" for each in found]
+    for each in found:
+        _add_step(made, each, hosts, scenario)
+    _add_environment(made, found)
+    return made
+
+
+def _steps(scenario: Scenario, hosts: Topology) -> list[Step]:
+    model = config.models()[scenario.model]
+    target = scenario.stands_for or str(model.repository)
+    weights = Weights(scenario.stands_for or scenario.model, target, None if scenario.stands_for else model)
+    files = extra_paths(wanted_extras(model, {}), scenario.engine, trusted=False)
+    refused = not scenario.stands_for and bool(model.remote_code and model.remote_code.needed)
+    name, key = (
+        scenario.served or weights.name,
+        credentials.chosen_api_key(None, scenario.address, make=False),
+    )
+    config_path = credentials.api_key_config_path(scenario.port)
+    key_config = config_path if key and scenario.engine == "sglang" else None
+    serving = Serving(target, name, scenario.address, scenario.port, key, key_config)
+    beside = ModelExtras(files=files, without_code=refused)
+    order = Order(weights, serving, scenario.wanted, scenario.extra, beside)
+    made = shape(scenario.model)
+    if len(hosts.hosts) == 1 or scenario.launcher == "mp":
+        return list(steps(order, placement(made, hosts, order.wanted), hosts))
+    # The guide's head is Medley's too: that of a cluster that runs.
+    wishes = hosts.wishes(order.wanted.wishes, scenario.engine)
+    ends = fabric(hosts.facts, wishes).ends
+    ends = {host: ends[host] for host in hosts.hosts}
+    names = tuple(ends)
+    there = replace(
+        hosts,
+        order=names,
+        slots=dict.fromkeys(names, 1),
+        addresses={host: end.address for host, end in ends.items()},
+    )
+    serve = steps(order, placement(made, there, order.wanted), there)
+    return [*joining(wishes, hosts, ends, scenario.engine), *serve]
+
+
+def _add_step(made: DryRun, step: Step, hosts: Topology, scenario: Scenario) -> None:
+    group = RAY if step.starts.words[0] == "ray" else ENGINE
+    for flag in step.starts.flags:
+        made.add(group, flag.names, step.host, flag.value or "")
+    if group == ENGINE:
+        made.add(ENGINE, ("MODEL",), step.host, step.starts.words[2])
+        _add_words(made, ENGINE, step.host, step.starts.extra)
+        given = (*step.starts.flags, *(_flag(*each) for each in _pairs(step.starts.extra)))
+        for argument in arguments(scenario.engine, step.starts.words[2], given) if scenario.python else ():
+            made.add(PYTHON, (argument.name,), step.host, str(argument.value))
+    image = step.image or scenario.image
+    if image:
+        for flag in _contained(step, image, hosts):
+            group = ENVIRONMENT if flag.names == ("--env",) else CONTAINER
+            made.add(group, _spellings(flag), step.host, _value(flag))
+        made.add(CONTAINER, ("IMAGE",), step.host, image)
+
+
+def _pairs(words: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    for word, following in pairwise((*words, "-")):
+        if word.startswith("-"):
+            yield word, None if following.startswith("-") else following
+
+
+def _flag(name: str, value: str | None) -> Flag:
+    return Flag((name,), value, "the user's own")
+
+
+def _add_words(made: DryRun, group: str, host: str, words: Iterable[str]) -> None:
+    for name, value in _pairs(words):
+        made.add(group, (name,), host, value or "")
+
+
+def _contained(step: Step, image: str, hosts: Topology) -> Iterator[Flag]:
+    """The flags of the container that this step runs in, before the program's own."""
+    facts, kind = hosts.hosts[step.host]
+    spec = ContainerSpec(
+        "docker", Image(image), tuple(container.host_devices("docker", kind.host, facts, ANY_DEVICE))
+    )
+    role = "ray" if step.starts.words[0] == "ray" else "8000"
+    program = AnnotatedCommand(step.starts.words, (), step.starts.variables)
+    name = f"medley-{role}"
+    for flag in spec.contained(program, name, {}, detached=role == "ray").flags:
+        if flag.names[0] == "--entrypoint":
+            return
+        yield flag
+
+
+def _spellings(flag: Flag) -> tuple[str, ...]:
+    """A flag that is given several times is several items, as a guide's are (`extract._KEYED`)."""
+    if flag.names == ("--ulimit",):
+        return (f"--ulimit {str(flag.value).partition('=')[0]}",)
+    if flag.names == ("--volume",):
+        return (f"-v {str(flag.value).partition(':')[0]}",)
+    if flag.names == ("--env",):
+        return (str(flag.value).partition("=")[0],)
+    return flag.names
+
+
+def _value(flag: Flag) -> str:
+    value = flag.value or ""
+    if flag.names in {("--ulimit",), ("--env",)}:
+        return value.partition("=")[2]
+    return value.partition(":")[2] if flag.names == ("--volume",) else value
+
+
+def _add_environment(made: DryRun, found: list[Step]) -> None:
+    """The variables of each host's ranks: its own, and those that the first process carries to it."""
+    ray = [each for each in found if each.starts.words[0] == "ray"]
+    ranks = [each for each in found if each.starts.words[0] != "ray"]
+    for each in (*ray, *ranks):
+        _add_variables(made, each.host, each.starts.variables)
+    if not ray:
+        return
+    first = ranks[0]
+    for host in dict.fromkeys(each.host for each in ray):
+        if host != first.host:
+            has = {each.name for step in ray if step.host == host for each in step.starts.variables}
+            _add_variables(made, host, _carried(first.starts.variables, has))
+
+
+def _carried(variables: tuple[Variable, ...], has: set[str]) -> Iterator[Variable]:
+    everywhere = {each.name for each in variables if each.everywhere}
+    stays = engine.stays((each.name for each in variables), everywhere)
+    return (each for each in variables if each.name not in has and each.name not in stays)
+
+
+def _add_variables(made: DryRun, host: str, variables: Iterable[Variable]) -> None:
+    for each in variables:
+        made.add(ENVIRONMENT, (each.name,), host, each.value)
+
+
+def _add_bench(made: DryRun, scenario: Scenario) -> None:
+    """What `medley bench` starts: against a server, and without one."""
+    client, model = CLIENTS[scenario.engine], str(config.models()[scenario.model].repository)
+    run, result, binary = BenchRun(8, 20, 512, 2000, 0, 1), Path("result.json"), Path()
+    served = ServedModel("http://192.168.200.1:8000", "/v1", model, model)
+    _add_words(made, BENCH, "spark-1", client.command(binary, served, run, result).argv)
+    for mode in ("latency", "throughput"):
+        _add_words(made, BENCH, "spark-1", client.offline_argv(binary, model, mode, run, result))
+
+
+def _add_links(made: DryRun, hosts: Topology) -> None:
+    """What `medley link setup` writes for netplan on each host, whose fast ports have no address before."""
+    for host, (facts, _) in hosts.hosts.items():
+        found = settings(
+            facts, LinkRequest(), {link.name: "the LAN" for link in facts.net.links if link.name == "enP7s7"}
+        )
+        change = netplan_change(found, None)
+        for each in found:
+            made.add(LINK, ("address",), host, f"{each.interface} {each.address}")
+        for line in change.file.text.splitlines() if change.file else ():
+            key, _, value = line.strip().partition(": ")
+            if key in {"dhcp4", "link-local"}:
+                made.add(LINK, (key,), host, value)
+        made.typed.append(f"on {host}: medley link setup")

@@ -1,0 +1,63 @@
+"""The hosts of a guide: typical or recorded ones, with the guide's own names and addresses of links."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from ipaddress import IPv4Interface
+from typing import Any
+
+from medley import config
+from medley.environment.engine_source import EngineRequest
+from medley.host.facts import Facts, facts
+from medley.host.facts.network import Address, Interface
+from medley.host.facts.rdma import RdmaPort
+from medley.host.kind import kind_of
+from medley.planner.placement import PlacementOptions
+from medley.planner.topology import Topology
+from medley.serving import alternatives
+from medley.transcript import parse
+from tests.host.recordings import HOSTS
+
+
+def site(table: Mapping[str, Any], name: str, wanted: PlacementOptions, image: str | None) -> Topology:
+    """Return the hosts of this name in scenarios.toml, each with the engine that it would have."""
+    found = {host: _host(each, table["renamed"]) for host, each in table["hosts"][name].items()}
+    hosts = Topology({name: (each, kind_of(each)) for name, each in found.items()})
+    return alternatives.with_engine_sources(hosts, wanted, EngineRequest(image))
+
+
+def _host(table: Mapping[str, Any], renamings: Mapping[str, Mapping[str, str]]) -> Facts:
+    """`like`: a kind of host or a recording; `renamed`: parts of its names; `links`: the address of each.
+
+    A link whose address is empty has none.
+    """
+    typical = config.files("hosts/typical", ".txt")
+    known = typical.get(table["like"], HOSTS / f"{table['like']}.txt")
+    text, renamed = known.read_text(encoding="utf-8"), renamings.get(table.get("renamed", ""), {})
+    if renamed:
+        longest = sorted(renamed, key=len, reverse=True)
+        text = re.sub("|".join(map(re.escape, longest)), lambda each: renamed[each[0]], text)
+    return _addressed(facts(parse(text)), table["links"])
+
+
+def _addressed(found: Facts, links: Mapping[str, str]) -> Facts:
+    new = {name: IPv4Interface(at) if at else None for name, at in links.items()}
+
+    def link(old: Interface) -> Interface:
+        if old.name not in new:
+            return old
+        at = new[old.name]
+        return replace(old, addresses=(Address(str(at.ip), at.network.prefixlen),) if at else ())
+
+    def port(old: RdmaPort) -> RdmaPort:
+        if old.interface not in new:
+            return old
+        at = new[old.interface]
+        kept = (each for each in old.gids if at or each.address is None)
+        return replace(
+            old,
+            gids=tuple(replace(each, address=str(at.ip)) if each.address and at else each for each in kept),
+        )
+
+    net = replace(found.net, links=tuple(map(link, found.net.links)))
+    return replace(found, net=net, rdma=tuple(map(port, found.rdma)))
