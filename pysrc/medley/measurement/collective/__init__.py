@@ -15,7 +15,7 @@ from medley.planner.devices import LinkSpeed
 
 SIZES = "8,64K,1M,16M"
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
-_SMALLEST_BYTES, _LARGEST_BYTES = 4, 4 << 30
+_SMALLEST_BYTES, _LARGEST_BYTES = 4, 16 << 30
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _size(word: str) -> int:
     if not _SMALLEST_BYTES <= bytes_ <= _LARGEST_BYTES:
         raise Problem(
             f"{word!r} is no size of a message",
-            cause="a size is 4 bytes to 4G: a number, or one with K, M or G",
+            cause="a size is 4 bytes to 16G: a number, or one with K, M or G",
             fix=f"medley collective-test --sizes {SIZES}",
         )
     return bytes_
