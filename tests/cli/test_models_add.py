@@ -1,6 +1,7 @@
 """`medley models add` as it is typed, against a real server on loopback."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -107,6 +108,22 @@ def test_another_file(run: Run, tmp_path: Path, table: Path) -> None:
     assert out.splitlines()[-1] == "medley plan org/two"
     assert config.read(tmp_path / "mine.toml", Model).shape == of_made(MADE)
     assert not table.exists()
+
+
+def test_what_is_no_file_stays_as_it_is(run: Run, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    status, _, err = run("models", "add", "org/two", "--output", str(pipe))
+    assert (status, pipe.is_fifo()) == (1, True)
+    assert "not a file" in err
+
+
+@pytest.mark.parametrize("name", ["../x", "A B", "-x"])
+def test_what_is_no_name(run: Run, name: str, table: Path) -> None:
+    status, _, err = run("models", "add", "org/two", f"--name={name}")
+    assert (status, "is no name of a model" in err) == (1, True)
+    assert "--name two" in err
+    assert not table.parent.exists()
 
 
 def test_a_known_repository_is_not_added_twice(run: Run, tmp_path: Path) -> None:

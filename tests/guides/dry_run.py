@@ -18,7 +18,7 @@ from medley.model.extra_files import ModelExtras, extra_paths, wanted_extras
 from medley.model.resolve import Weights
 from medley.network.fabric import fabric
 from medley.network.link_backends import netplan_change
-from medley.network.link_setup import LinkRequest, settings
+from medley.network.link_setup import RING, LinkRequest, settings
 from medley.planner.placement import placement
 from medley.planner.topology import Topology
 from medley.serving.steps import Step, joining, steps
@@ -222,9 +222,11 @@ def _add_bench(made: DryRun, scenario: Scenario) -> None:
 
 def _add_links(made: DryRun, hosts: Topology) -> None:
     """What `medley link setup` writes for netplan on each host, whose fast ports have no address before."""
-    for host, (facts, _) in hosts.hosts.items():
+    of_ring = len(hosts.hosts) == RING
+    for place, (host, (facts, _)) in enumerate(hosts.hosts.items(), 1):
+        asked = LinkRequest(ring=place if of_ring else None)
         found = settings(
-            facts, LinkRequest(), {link.name: "the LAN" for link in facts.net.links if link.name == "enP7s7"}
+            facts, asked, {link.name: "the LAN" for link in facts.net.links if link.name == "enP7s7"}
         )
         change = netplan_change(found, None)
         for each in found:

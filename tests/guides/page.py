@@ -79,7 +79,7 @@ def _counts(found: list[Compared]) -> str:
     without = [f"{row.scenario}: {row.group} {row.item}" for row in differ if not row.reason]
     return (
         f"{len(found)} scenarios, {len(rows)} rows: {same} are the same, {len(differ)} differ, and "
-        f"{sum(row.not_reached for row in differ)} of these are not reached.\n"
+        f"{sum(row.not_reached for row in differ)} of these not reached.\n"
         f"Rows that differ without a reason: {', '.join(without) or 'none'}."
     )
 

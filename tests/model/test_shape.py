@@ -1,6 +1,7 @@
 import contextlib
 import json
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -369,3 +370,21 @@ def test_nothing_but_a_problem_comes_of_any_config(changed: dict[str, Any]) -> N
     """It names the entry, or there is a shape."""
     with contextlib.suppress(Problem):
         assert shape_of_config(Checkpoint("x", SMALL | changed, _HELD)).layer_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("architecture", "one_stage", "majors"),
+    [
+        ("Qwen3ForCausalLM", (), ()),
+        ("Mamba2ForCausalLM", ("vllm",), ()),
+        ("DeepseekV41ForConditionalGeneration", ("vllm",), ("9", "10", "12")),
+        ("GlmMoeDsaForCausalLM", (), ("9", "10", "12")),
+    ],
+)
+def test_what_engines_cannot_do_follows_from_the_architecture(
+    architecture: str, one_stage: tuple[str, ...], majors: tuple[str, ...]
+) -> None:
+    config = demo.config(MADE) | {"architectures": [architecture]}
+    tensors = {name: Tensor("BF16", size, 2 * prod(size)) for name, size in demo.shapes(MADE).items()}
+    found = shape_of_config(Checkpoint("x", config, tensors))
+    assert (found.one_stage, found.capabilities.vllm) == (one_stage, majors)

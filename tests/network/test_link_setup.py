@@ -8,6 +8,7 @@ from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Address, Net, Route
 from medley.network.link_setup import LinkRequest, Setting, held, settings
+from tests.host.recordings import recorded
 from tests.network import networks
 from tests.network.networks import default, host, link
 
@@ -169,3 +170,32 @@ def test_every_network_taken_is_a_problem() -> None:
     wide = replace(ETH, addresses=(Address("192.168.0.1", 16),))
     with pytest.raises(Problem, match="no free network for eth1"):
         suggested(replace(BARE, net=Net((wide, FAST))), LinkRequest("eth1"))
+
+
+def ring(place: int, facts: Facts) -> dict[str, str]:
+    return {each.interface: each.address for each in suggested(facts, LinkRequest(ring=place))}
+
+
+def test_both_ends_of_each_cable_of_a_ring_are_in_one_network() -> None:
+    ends = [ring(place, recorded(f"spark-ring-{name}")) for place, name in ((1, "a"), (2, "b"), (3, "c"))]
+    networks = [{name: address.rpartition(".")[0] for name, address in each.items()} for each in ends]
+    for place, here in enumerate(networks):
+        after = networks[(place + 1) % 3]
+        assert here["enp1s0f0np0"] == after["enp1s0f1np1"]
+        assert here["enP2p1s0f0np0"] == after["enP2p1s0f1np1"]
+        assert len(set(here.values())) == 4
+    assert ends[1]["enp1s0f0np0"] == "192.168.120.2/24"
+
+
+def test_addresses_of_a_plain_set_up_leave_a_ring() -> None:
+    facts = recorded("spark-ring-a")
+    links = [replace(each, addresses=(Address("192.168.101.5", 24),)) for each in facts.net.links]
+    found = suggested(replace(facts, net=replace(facts.net, links=tuple(links))), LinkRequest(ring=1))
+    assert {each.drops for each in found} == {("192.168.101.5/24",)}
+
+
+def test_a_ring_needs_two_ports_and_names_no_interface() -> None:
+    with pytest.raises(Problem, match="two ports with cables"):
+        suggested(BARE, LinkRequest(ring=1))
+    with pytest.raises(Problem, match="all cables"):
+        suggested(BARE, LinkRequest(interface="enp1s0f0np0", ring=1))

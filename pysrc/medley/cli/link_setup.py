@@ -25,7 +25,7 @@ from medley.measurement.monitor.rows import bits
 from medley.measurement.monitor.sampler import HostSampler
 from medley.network import link_apply, link_setup
 from medley.network.link_backends import Change
-from medley.network.link_setup import LinkRequest, Setting
+from medley.network.link_setup import RING, LinkRequest, Setting
 
 
 class LinkSetupVerb(Verb):
@@ -37,12 +37,18 @@ Examples:
     medley link setup --dry-run
     sudo medley link setup
     sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24
+    sudo medley link setup --ring 2      the second of three hosts, each joined to both others
     sudo medley link setup --undo
 """
     interface: str | None = switch("--interface X", "this link, and no other")
     address: str | None = switch("--address CIDR", "its address, as in 192.168.100.10/24")
     mtu: int | None = switch("--mtu N", "9000 for 25 Gb/s and more", (576, 65_535))
     number: int | None = switch("--number N", "this host's last number", (1, 254))
+    ring: int | None = switch(
+        "--ring N",
+        "host N of a ring of three: from each first port a cable to the next second one",
+        (1, RING),
+    )
     manager: Literal["netplan", "networkmanager", "nixos", "ip"] | None = switch(
         "--with WHO",
         "who keeps it; ip forgets it at the next start",
@@ -59,7 +65,7 @@ Examples:
             print(f"taken back: {link_apply.undo(force=self.force)}")
             return 0
         found = facts.facts(process.ask(facts.QUESTIONS))
-        asked = LinkRequest(self.interface, self.address, self.mtu, self.number, force=self.force)
+        asked = LinkRequest(self.interface, self.address, self.mtu, self.number, self.ring, force=self.force)
         settings = link_setup.settings(found, asked, link_setup.held(found, link_apply.sessions()))
         for each in settings:
             print(f"{each.interface}  {each.address}  MTU {each.mtu}  ({each.why})", file=sys.stderr)
@@ -83,9 +89,10 @@ Examples:
                 ),
                 fix="ip address; to take it back: sudo medley link setup --undo",
             )
-        print(
-            "done. Now the other host, with the same networks and another last number; then: medley link test"
-        )
+        others = "the others with their --ring N; then: medley link show"
+        if not self.ring:
+            others = "the other host, with the same networks and another last number; then: medley link test"
+        print(f"done. Now {others}")
         return 0
 
     def _change(self, todo: tuple[Setting, ...]) -> Change:

@@ -1,5 +1,6 @@
 """`medley models add`."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from shlex import quote
@@ -7,9 +8,9 @@ from typing import Any
 
 from medley import config, storage
 from medley.cli import Verb, flag, switch
-from medley.cli.output import print_result
+from medley.cli.output import print_result, save
 from medley.cli.progress import watch
-from medley.errors import Problem, in_words
+from medley.errors import Problem
 from medley.model import hub, hub_checkpoint, resolve, table
 from medley.model.hub_checkpoint import Look
 from medley.model.table import Proposal
@@ -43,13 +44,25 @@ Examples:
 
     def main(self, repository: str) -> None:
         resolve.require_repository(repository)
+        if self.name and not re.fullmatch(r"\w[\w.-]*", self.name):
+            cause = "a name is letters, digits, '.', '_' and '-', and begins with a letter or digit"
+            fix = f"medley models add {repository} --name {table.table_name(repository)}"
+            raise Problem(f"{self.name!r} is no name of a model", cause=cause, fix=fix)
         name = self.name or table.table_name(repository)
         path = Path(self.destination) if self.destination else _own(name)
         name, known = path.stem, config.models()
         there = next((each for each, model in known.items() if model.repository == repository), None)
         if there and not (self.destination or self.name or self.replace or self.dry_run or path.is_file()):
             already = f"{there} is this model already: medley plan {there}"
-            found = {"name": there, "path": str(config.files("models")[there]), "written": False}
+            file = config.files("models")[there]
+            found = {"name": there, "path": str(file), "written": False, "repository": repository}
+            found |= {
+                "commit": None,
+                "text": file.read_text(encoding="utf-8"),
+                "like": [],
+                "proposed": {},
+                "left_out": {},
+            }
             print_result(found, [already], as_json=self.as_json)
             return
         self._require_free(name, repository, known)
@@ -88,12 +101,9 @@ Examples:
                 fix=f"medley models add {model.repository} --dry-run  # shows the new one\n"
                 f"medley models add {model.repository} --output {quote(str(path))} --replace",
             )
-        try:
-            storage.write(path, text)
-        except (OSError, Problem) as error:
-            cause = error.cause if isinstance(error, Problem) else in_words(error)
-            fix = f"medley models add {model.repository} --output FILE"
-            raise Problem(f"{path} cannot be written", cause=cause, fix=fix) from error
+        if not self.destination:
+            storage.make(path.parent)
+        save(str(path), text, f"--output {path.stem}.toml")
         return True
 
 

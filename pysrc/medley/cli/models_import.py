@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from medley import config
@@ -95,8 +96,11 @@ def _written(found: Imported, path: Path, source: str) -> Imported:
     """What the table that this writes leaves to the command."""
     path = path.expanduser()
     if path.suffix != ".toml" or path.exists():
-        cause = f"{path} is there already" if path.exists() else "a model's table is a file NAME.toml"
-        raise Problem(f"no table is written to {path}", cause=cause, fix=f"--output {path.stem}-2.toml")
+        if path.suffix != ".toml":
+            cause, other = "a model's table is a file NAME.toml", path.with_name(f"{path.name}.toml")
+        else:
+            cause, other = f"{path} is there already", path.with_name(f"{path.stem}-2.toml")
+        raise Problem(f"no table is written to {path}", cause=cause, fix=f"--output {quote(str(other))}")
     made = model_table(found, path.stem, source)
     save(str(path), made.text, "--output NAME.toml")
     if not is_found(path):

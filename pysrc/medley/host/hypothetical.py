@@ -13,7 +13,7 @@ from medley.host.facts.network import Interface
 from medley.host.facts.rdma import RdmaPort
 from medley.transcript import parse
 
-_MOST = 64
+MOST_HOSTS = 64
 _FIRST = 10  # their host number in each network, past what gateways have
 
 
@@ -21,9 +21,11 @@ def imagined(asked: str) -> dict[str, Facts]:
     """The hosts of `spark:2,thor:1`, by name: spark-1, spark-2, thor-1, all on the same networks."""
     known = config.files("hosts/typical", ".txt")
     kinds = [kind for word in asked.split(",") for kind in _counted(word.strip(), tuple(known), asked)]
-    if len(kinds) > _MOST:
+    if len(kinds) > MOST_HOSTS:
         raise Problem(
-            f"--hosts {asked} is too many", cause=f"{len(kinds)} hosts; {_MOST} at most", fix="name fewer"
+            f"--hosts {asked} is too many",
+            cause=f"{len(kinds)} hosts; {MOST_HOSTS} at most",
+            fix="name fewer",
         )
     typical = {kind: _facts(known[kind].read_text(encoding="utf-8")) for kind in set(kinds)}
     return {

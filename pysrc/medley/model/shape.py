@@ -71,6 +71,10 @@ ONE_STAGE = frozenset(
     }
 )
 _REFUSED = ("Qwen4Exp", "DeepseekV41")
+# Read in vLLM 0.33, vllm/v1/attention/backends/mla and vllm/models/deepseek_v4: of the backends for their
+# sparse attention none takes compute capability 8.x or 11.x (an Orin, a Thor).
+_SPARSE = ("DeepseekV32", "DeepseekV4", "Glm5Next", "GlmMoeDsa")
+_SPARSE_CAPABILITIES = ("9", "10", "12")
 # The published sizes of feed-forward layers are multiples of it.
 _GRAIN = 32
 _CLOSE = 0.01
@@ -112,16 +116,21 @@ def shape_of_config(found: Checkpoint) -> Shape:
                 "hidden": fields.whole(*HIDDEN),
                 "vocabulary": fields.whole("vocab_size"),
                 "context": context_length(fields),
-                "one_stage": _one_stage(found.config),
+                **_engine_limits(found.config),
             }
         )
     except ValidationError as error:
         raise fields.problem(str(error.errors()[0]["loc"][-1]), error.errors()[0]["msg"]) from error
 
 
-def _one_stage(config: Mapping[str, Any]) -> tuple[str, ...]:
+def _engine_limits(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries that follow from what engines can do with the architecture."""
     names = Fields(config, "config.json").words("architectures") or ()
-    return ("vllm",) if any(name in ONE_STAGE or name.startswith(_REFUSED) for name in names) else ()
+    one_stage = any(name in ONE_STAGE or name.startswith(_REFUSED) for name in names)
+    sparse = any(name.startswith(_SPARSE) for name in names)
+    return {"one_stage": ("vllm",) if one_stage else ()} | (
+        {"capabilities": {"vllm": _SPARSE_CAPABILITIES}} if sparse else {}
+    )
 
 
 def weight_fields(found: Checkpoint) -> dict[str, Any]:

@@ -17,6 +17,7 @@ _CONFIG_KEYS = (
     *("layers", "hidden", "heads", "kv_heads", "head_dim", "vocabulary", "context", "experts"),
     *("experts_per_token", "attention_layers", "window", "windowed_layers", "weights"),
 )
+_ENGINE_KEYS = ("one_stage", "capabilities")
 _COMPUTED_KEYS = (
     *("kv_bytes_per_token", "kv_head_bytes", "windowed_kv_heads", "windowed_head_bytes"),
     *("windowed_bytes_per_token", "state_bytes"),
@@ -25,6 +26,7 @@ _PROPOSED: Mapping[str, Callable[[Model], Any]] = {
     "tool_parser": lambda model: model.tool_parser,
     "reasoning_parser": lambda model: model.reasoning_parser,
     "args": lambda model: dict(model.args),
+    "env": lambda model: dict(model.env),
     "since": lambda model: dict(model.since),
     "eager": lambda model: model.eager,
 }
@@ -139,10 +141,17 @@ def _shape(look: Look, shape: Shape) -> Iterator[str]:
         f"source: the headers of the weights at the same commit, {files}: {total:_} bytes in all. "
         "layer_bytes is the mean of all layers"
     )
-    yield from _entries(said, (key for key in said if key not in {*_CONFIG_KEYS, *_COMPUTED_KEYS}))
+    yield from _entries(
+        said, (key for key in said if key not in {*_CONFIG_KEYS, *_COMPUTED_KEYS, *_ENGINE_KEYS})
+    )
     if any(said.get(key) for key in _COMPUTED_KEYS):
         yield from _comment(f"computed from {CONFIG}")
         yield from _entries(said, _COMPUTED_KEYS)
+    if any(said.get(key) for key in _ENGINE_KEYS):
+        yield from _comment("read in vLLM: what it can do with this architecture; not run on hardware")
+        yield from _entries(said, ("one_stage",))
+        majors = said.get("capabilities", {})
+        yield from (f"capabilities.{engine} = {_value(each)}" for engine, each in majors.items())
 
 
 def _entries(said: Mapping[str, Any], keys: Iterable[str]) -> Iterator[str]:

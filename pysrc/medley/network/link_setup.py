@@ -16,6 +16,8 @@ _FAST_MTU = 9000
 """On faster links than a LAN's own; a switch of a LAN seldom lets such packets through."""
 _FIRST, _LAST = 100, 199
 """Of the networks 192.168.N.0/24 that are suggested."""
+RING = 3
+_PORTS = 2
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class LinkRequest:
     mtu: int | None = None
     number: int | None = None
     """This host's last number in each network that is suggested."""
+    ring: int | None = None
+    """This host's place, from 1, in a ring of three: its first port leads to the next host's second."""
     force: bool = False
 
 
@@ -68,6 +72,12 @@ def held(facts: Facts, sessions: Mapping[str, str]) -> dict[str, str]:
 
 def settings(facts: Facts, asked: LinkRequest, why_held: Mapping[str, str]) -> tuple[Setting, ...]:
     """The settings that each link should have, also where it has them already."""
+    if asked.ring and asked.interface:
+        raise Problem(
+            "--ring is for all cables of this host",
+            cause=f"--interface {asked.interface} names one",
+            fix=f"medley link setup --ring {asked.ring}",
+        )
     if asked.address and not asked.interface:
         raise Problem(
             f"nothing says which link {asked.address} is for",
@@ -84,7 +94,47 @@ def settings(facts: Facts, asked: LinkRequest, why_held: Mapping[str, str]) -> t
             cause="; ".join(f"{name}: {why}" for name, why in passed_over.items()) or "there is no link",
             fix="name one, if it is meant: medley link setup --interface NAME",
         )
+    if asked.ring:
+        return tuple(_of_ring(_by_port(found), asked.ring, asked))
     return tuple(_settings(facts, found, asked))
+
+
+def _by_port(links: list[Interface]) -> list[list[Interface]]:
+    """The halves of each of two ports."""
+    ports: dict[str, list[Interface]] = {}
+    for link in links:
+        ports.setdefault(link.port_name or link.name, []).append(link)
+    if len(ports) != _PORTS:
+        raise Problem(
+            "this host has not two ports with cables, as a ring needs",
+            cause=f"{len(ports)} has a fast link that is up: {', '.join(link.name for link in links)}",
+            fix="put a cable into each of its two ports, and look: ip -brief link",
+        )
+    return list(ports.values())
+
+
+def _of_ring(ports: list[list[Interface]], place: int, asked: LinkRequest) -> Iterator[Setting]:
+    """The first port has the networks of the cable to the next host, the second those of the one before."""
+    for port, cable in zip(ports, (place, (place - 2) % RING + 1), strict=True):
+        to = place % RING + 1 if cable == place else cable
+        for half, link in enumerate(port):
+            wanted = IPv4Interface(f"192.168.{_FIRST + 10 * cable + half}.{asked.number or place}/24")
+            has = [each.at for each in link.addresses]
+            ours = [each for each in has if each.is_link_local or _suggested(each)]
+            yield Setting(
+                interface=link.name,
+                kind=link.kind,
+                address=str(wanted),
+                mtu=asked.mtu or _FAST_MTU,
+                old_mtu=link.mtu,
+                has_address=wanted in has,
+                drops=tuple(str(each) for each in ours if each != wanted),
+                why=f"the cable to host {to} of the ring",
+            )
+
+
+def _suggested(at: IPv4Interface) -> bool:
+    return str(at.ip).startswith("192.168.") and _FIRST <= at.ip.packed[2] <= _LAST
 
 
 def _named(facts: Facts, name: str, why_held: Mapping[str, str], *, force: bool) -> Interface:

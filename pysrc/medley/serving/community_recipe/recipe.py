@@ -9,6 +9,7 @@ from itertools import chain
 
 from medley.command import Command
 from medley.errors import Problem
+from medley.host import hypothetical
 from medley.schema import REPOSITORY, TITLES, EngineName
 from medley.serving.community_recipe import Entry, Outcome, engine_flag, option
 from medley.serving.community_recipe.defaults import generated, without_flag, without_placeholder
@@ -93,7 +94,8 @@ class Imported:
         kept = chain.from_iterable(words for name, words in options.items() if name in {*_SIZES, *_PLANNED})
         count = math.prod(int(options[name][1]) for name in _SIZES if name in options)
         engine = () if self.engine == "vllm" else ("--engine", self.engine)
-        return Command(("medley", "plan", self.model, *engine, *kept, "--hosts", f"spark:{count}"))
+        most = min(count, hypothetical.MOST_HOSTS)
+        return Command(("medley", "plan", self.model, *engine, *kept, "--hosts", f"spark:{most}"))
 
 
 def imported(raw: bytes, where: str) -> Imported:
