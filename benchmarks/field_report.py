@@ -11,6 +11,8 @@ docs/field-report.md says what a maintainer looks at before `--write`.
 import argparse
 import csv
 import io
+import json
+import math
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,13 +20,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import support
-from medley import storage, transcript
-from medley.errors import Problem
+from medley import config, json_shape, storage, transcript
+from medley.errors import Problem, in_words
 from medley.host import facts
 from medley.host.facts import Facts
 from medley.measurement.bench.record import Record
-from medley.measurement.field_report import FieldReport, ReportedLayout, ReportedModel, contents, read
-from medley.measurement.field_report.replay import differences, planned
+from medley.measurement.field_report import (
+    FORMAT,
+    FieldReport,
+    ReportedHost,
+    ReportedLayout,
+    ReportedModel,
+    ReportedPlan,
+    contents,
+)
+from medley.measurement.field_report.replay import planned
+from medley.transcript import Transcript
 
 RECORDED = Path("tests/host/recorded/field")
 PUBLISHED = Path("benchmarks/published.csv")
@@ -38,6 +49,11 @@ _NAMES = {
 }
 """Words of the column `hw`, as benchmarks/hardware.py reads them, where a GPU's own name does not do."""
 _GBIT = 1000
+_MOST_BYTES = 32 << 20
+_FIX = "ask its sender for the file as medley bench --field-report wrote it"
+_EQUAL = 1e-6
+"""Two processors may round the last digits of a prediction otherwise."""
+_FIGURES = ("tokens_per_s", "low", "high", "ttft_s")
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,7 @@ class Intake:
     report: FieldReport
     name: str
     """Of its recordings, and of its source in the rows."""
+    answers: Mapping[str, Transcript]
     known: Mapping[str, Facts]
 
     @property
@@ -66,26 +83,18 @@ class Intake:
 
     def recordings(self) -> Iterator[tuple[str, str]]:
         """File names and texts; the first line says what it is."""
-        for host, answers in self.report.answers.items():
+        for host, said in self.answers.items():
             made = self.report.medley
             where = "hosts made of network namespaces" if self.simulated else "its owner's hosts"
             first = f"# Recorded by medley bench --field-report on {where}: {host} of {len(self.known)}."
-            second = f"# medley {made.version}, source {made.source}, on {self.report.when[:10]}."
-            yield f"{self.name}-{host}.txt", f"{first}\n{second}\n\n{transcript.text(answers)}"
+            second = f"# medley {made['version']}, source {made['source']}, on {self.report.when[:10]}."
+            yield f"{self.name}-{host}.txt", f"{first}\n{second}\n\n{transcript.text(said)}"
 
     def replayed(self) -> Iterator[tuple[ReportedModel, list[str]]]:
         """Each planned model, and what its plan says otherwise now."""
         for model in self.report.models:
             if then := model.plan:
-                now = planned(
-                    model.name,
-                    then.shape,
-                    self.report.answers,
-                    self.report.wishes,
-                    engine=then.engine,
-                    hosts=then.hosts,
-                    spread=then.spread,
-                )
+                now = planned(model.name, then.shape, self.answers, self.report.wishes, then.asked)
                 yield model, list(differences(then, now))
 
     def predictor_rows(self) -> Iterator[dict[str, str]]:
@@ -105,7 +114,7 @@ class Intake:
             "hw": " + ".join(dict.fromkeys(map(self._hardware, hosts))),
             "nodes": str(len(hosts) * ran.replicas),
             "link": _link(ran),
-            "engine": f"{plan.engine} {_version(bench)}".strip(),
+            "engine": f"{plan.asked.engine} {_version(bench)}".strip(),
             "model": model.name,
             "params_total_b": "",
             "params_active_b": "",
@@ -137,7 +146,7 @@ class Intake:
             yield support.Row(
                 host="+".join(sorted({kinds.get(each, "?") for each in hosts})),
                 hosts=str(len(hosts)),
-                engine=model.plan.engine,
+                engine=model.plan.asked.engine,
                 layout=", ".join((_sizes(model.ran), *over)),
                 model=model.name,
                 badge="simulated" if self.simulated else "hardware",
@@ -156,13 +165,65 @@ def _sizes(ran: ReportedLayout) -> str:
     return " ".join(f"{name} {many}" for name, many in named if many > 1) or "one rank"
 
 
+def read(path: Path) -> FieldReport:
+    """The report in a file; a Problem for any other file, whatever it holds."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise Problem(
+            f"{path} cannot be read", cause=in_words(error), fix="name a file that is there"
+        ) from error
+    table = json_shape.table(content) if len(content) <= _MOST_BYTES else None
+    if table is None:
+        raise _no_report(path, f"it is not one JSON object of at most {_MOST_BYTES >> 20} MiB")
+    if table.get("format") != FORMAT:
+        raise _no_report(path, f"its `format` is {table.get('format')!r:.60}; this medley reads {FORMAT!r}")
+    try:
+        json.dumps(table, allow_nan=False)
+        found = config.build(table, FieldReport, str(path))
+    except (ValueError, RecursionError) as error:
+        raise _no_report(path, in_words(error)[:200]) from error
+    except Problem as problem:
+        raise Problem(problem.what, cause=problem.cause, fix=_FIX) from problem
+    if len({host.name for host in found.hosts}) < len(found.hosts):
+        raise _no_report(path, "two of its hosts have one name")
+    return found
+
+
+def _no_report(path: Path, cause: str) -> Problem:
+    return Problem(f"{path} is no field report", cause=cause, fix=_FIX)
+
+
+def answers(host: ReportedHost) -> Transcript:
+    """What it answered; a Problem where that is no transcript."""
+    try:
+        return transcript.parse(host.transcript)
+    except Problem as problem:
+        what = f"the transcript of {host.name} is none"
+        raise Problem(what, cause=problem.cause, fix=_FIX) from problem
+
+
+def differences(then: ReportedPlan, now: ReportedPlan) -> Iterator[str]:
+    """Yield what a plan says otherwise than an earlier one, a line each."""
+    for key in ReportedPlan.model_fields:
+        before, after = getattr(then, key), getattr(now, key)
+        same = math.isclose(before, after, rel_tol=_EQUAL) if key in _FIGURES else before == after
+        if isinstance(before, tuple) and not same:
+            yield from (f"{key}: - {each}" for each in before if each not in after)
+            yield from (f"{key}: + {each}" for each in after if each not in before)
+        elif not same:
+            yield f"{key}: {before} then, {after} now"
+
+
 def intake(path: Path) -> Intake:
     """The report in a file; a Problem for any other file."""
     found = read(path)
-    known = {name: facts.facts(answers) for name, answers in found.answers.items()}
+    said = {host.name: answers(host) for host in found.hosts}
     kinds = "-".join(dict.fromkeys(host.kind or "unknown" for host in found.hosts))
     digest = storage.hash_file(path)[:6]
-    return Intake(found, f"{kinds}-{len(found.hosts)}-{found.when[:10].replace('-', '')}-{digest}", known)
+    name = f"{kinds}-{len(found.hosts)}-{found.when[:10].replace('-', '')}-{digest}"
+    return Intake(found, name, said, {host: facts.facts(each) for host, each in said.items()})
 
 
 def write(taken: Intake, root: Path) -> Iterator[Path]:
@@ -229,8 +290,8 @@ def _take(taken: Intake, options: argparse.Namespace) -> int:
     for model, lines in taken.replayed():
         print(f"plan of {model.name}: {'the same now' if not lines else 'otherwise now:'}")
         print("".join(f"    {line}\n" for line in lines), end="")
-        if model.ran and model.plan and model.ran.layout != model.plan.layout:
-            print(f"    it ran {model.ran.layout}; the plan of the transcripts alone is {model.plan.layout}")
+        if model.ran and model.plan and model.ran.layout != model.plan.made.layout:
+            print(f"    it ran {model.ran.layout}; by the transcripts alone {model.plan.made.layout}")
         differ += bool(lines)
     for row in taken.predictor_rows():
         print(f"predictor row: {','.join(row.values())}")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.field_report import read
 from medley.cli import field_report
 from medley.cli.field_report import FieldReportOptions, make
 from medley.errors import Problem
 from medley.measurement.bench import BenchLoad
-from medley.measurement.field_report import read
 from medley.progress import SILENT
 
 Run = Callable[..., tuple[int, str, str]]
@@ -32,7 +32,7 @@ def test_a_dry_run_of_one_host(run: Run, tmp_path: Path) -> None:
     assert status == 0
     assert [line.partition("   #")[0] for line in out.splitlines()] == [
         "medley doctor --json; medley facts --transcript",
-        "medley serve demo --port 8000",
+        "medley serve demo --port 8000 --hosts 1",
         "medley bench --concurrency 1,2 --repeats 3",
         "medley collective-test --json --limit 30 --only speed",
     ]
@@ -65,7 +65,7 @@ def test_one_model_too_many(run: Run) -> None:
 
 
 def options(file: str = "r.json", model: str | None = None) -> FieldReportOptions:
-    return FieldReportOptions(file, BenchLoad((1,), 1), 60, model, None, None)
+    return FieldReportOptions(file, BenchLoad((1,), 1), 60, model, "vllm")
 
 
 def test_a_model_that_is_none_is_said_before_anything_is_measured() -> None:

@@ -10,7 +10,6 @@ import pytest
 from benchmarks import field_report, published, support
 from medley.host import facts
 from medley.host.kind import answers
-from medley.measurement.field_report import read
 from tests.rack.conftest import Up
 from tests.rack.desk import LINKS, Desk, busy, process, still
 from tests.rack.spec import Spec
@@ -31,12 +30,12 @@ def test_a_report_of_two_hosts_becomes_recordings_and_rows(rack: Up, tmp_path: P
     assert finished.status == 128 + signal.SIGINT, finished.lines
     for host in desk.rack.hosts:
         assert still(host), busy(host)
-    assert not read(Path(shutil.copy(there, sent))).whole
+    assert not field_report.read(Path(shutil.copy(there, sent))).whole
 
     said = desk.done("bench", "--field-report", "report.json", *LOAD, limit_s=600)
     for host in desk.rack.hosts:
         assert still(host), busy(host)
-    found = read(Path(shutil.copy(there, sent)))
+    found = field_report.read(Path(shutil.copy(there, sent)))
     assert found.whole, said
     assert found.skipped == (), said
     assert "host1" not in sent.read_text()

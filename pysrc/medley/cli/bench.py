@@ -38,7 +38,7 @@ read again what it has read before. What was measured is kept after each run, wi
 the hosts' facts (redacted) and the load, in ~/.local/state/medley/bench; Ctrl-C loses nothing of it.
 
 With --field-report it writes one file for medley's maintainers, and sends nothing: the facts of every host
-(redacted), links, an all-reduce, what is served or a small model, MODEL too if it is named, the kernels that
+(redacted), links, an all-reduce, what is served or else the demo, MODEL too if it is named, the kernels that
 ran, and what doctor found. It brings the cluster of cluster.toml up where it is down, and then ends it again.
 
 Examples:
@@ -127,7 +127,13 @@ Examples:
         named = self.at_head.cluster
         wanted = cluster.read(named) if cluster.file(named) else None
         asked = FieldReportOptions(
-            file, self._load(), self.timeout_s, words[0] if words else None, self.engine, wanted, named
+            file,
+            self._load(),
+            self.timeout_s,
+            words[0] if words else None,
+            self.engine or "vllm",
+            wanted if wanted and len(wanted.hosts) > 1 else None,
+            ("--cluster", named) if named else (),
         )
         if self.dry_run:
             print("\n".join(asked.commands()))

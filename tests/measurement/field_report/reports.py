@@ -8,7 +8,7 @@ from typing import Any
 from medley import config
 from medley.host.facts import facts
 from medley.host.kind import answers, kind_of
-from medley.measurement.field_report import Backend, Wishes
+from medley.measurement.field_report import Backend, PlanRequest, Wishes
 from medley.measurement.field_report.draft import Draft
 from medley.measurement.field_report.replay import planned
 from medley.measurement.link import LinkMeasurement, Rdma
@@ -41,7 +41,7 @@ def report() -> dict[str, Any]:
     made = draft()
     model = config.models()[MODEL]
     assert model.shape
-    plan = planned(MODEL, model.shape, made.answers, Wishes(), engine="vllm", hosts=2, spread=True)
+    plan = planned(MODEL, model.shape, made.answers, Wishes(), PlanRequest(hosts=2, spread=True))
     way = Throughput(104_000.0, 0, 40.0)
     ping = Ping(10, 10, 0.05, 0.09)
     link = LinkMeasurement(
@@ -59,14 +59,13 @@ def report() -> dict[str, Any]:
     )
     found = bench(model=MODEL)
     about = {**found.about, "hosts": []}
-    ran = {key: each for key, each in plan.model_dump().items() if key in _LAYOUT}
     line = Backend(what="NCCL transport", found="IB", line=7, text="NCCL INFO Using network IB")
     made.parts["models"].append(
         {
             "name": MODEL,
             "by_report": True,
             "plan": plan.model_dump(),
-            "ran": ran,
+            "ran": plan.made.model_dump(),
             "bench": asdict(replace(found, about=about)),
             "backends": [line.model_dump()],
         }
@@ -76,9 +75,6 @@ def report() -> dict[str, Any]:
     made.skip("collective-test", "the cluster is not up")
     made.parts["whole"] = True
     return dict(json.loads(json.dumps(made.parts)))
-
-
-_LAYOUT = ("layout", "stages", "replicas", "rdma", "mbit")
 
 
 def save(folder: Path, table: object) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley.errors import Problem
+from medley.measurement.field_report import PlanRequest
 from medley.measurement.field_report.draft import Draft, verb
 from medley.measurement.field_report.models import MeasuredModel, shown_name
 from medley.network.fabric.types import NetworkOptions
@@ -126,7 +127,7 @@ def test_names_of_models(word: str, name: str) -> None:
 
 
 def test_the_words_that_serve_a_model() -> None:
-    assert MeasuredModel("demo", 2, "vllm", spread=True).words(81) == (
-        *("serve", "demo", "--port", "81", "--hosts", "2", "--dp", "1", "--engine", "vllm"),
+    assert MeasuredModel("demo", PlanRequest(engine="sglang", hosts=2, spread=True)).words(81) == (
+        *("serve", "demo", "--port", "81", "--hosts", "2", "--dp", "1", "--engine", "sglang"),
     )
     assert MeasuredModel("m").words(81) == ("serve", "m", "--port", "81")

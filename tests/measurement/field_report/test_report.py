@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.field_report import intake, read
 from medley.errors import Problem
-from medley.measurement.field_report import contents, read
+from medley.measurement.field_report import contents
 from tests.measurement.field_report.reports import report, save
 
 
@@ -27,9 +28,15 @@ def test_it_is_read_as_written(tmp_path: Path, good: dict[str, Any]) -> None:
 
 def test_its_contents_are_listed(tmp_path: Path, good: dict[str, Any]) -> None:
     said = "\n".join(contents(read(save(tmp_path, good))))
-    for part in ("host-2 (spark)", "104 Gbit/s there", "gpt-oss-120b: ", "predicted 300", "2 better"):
+    for part in (
+        "host-2: facts, redacted; kind spark",
+        "104 Gbit/s there",
+        "gpt-oss-120b: tensor parallel 2",
+        "predicted 300",
+        "2 better",
+    ):
         assert part in said
-    assert "left out     collective-test: the cluster is not up" in said
+    assert "left out: collective-test: the cluster is not up" in said
 
 
 def deep(table: dict[str, Any]) -> None:
@@ -90,5 +97,5 @@ def test_no_file_and_a_folder(tmp_path: Path) -> None:
 def test_a_transcript_that_is_none(tmp_path: Path, good: dict[str, Any]) -> None:
     table = json.loads(json.dumps(good))
     table["hosts"][1]["transcript"] = "hello"
-    with pytest.raises(Problem, match="transcript of host-2"):
-        _ = read(save(tmp_path, table)).answers
+    with pytest.raises(Problem, match="the transcript of host-2"):
+        intake(save(tmp_path, table))

@@ -56,25 +56,16 @@ class Draft:
         users: Iterable[str],
         wishes: NetworkOptions,
     ) -> None:
-        """Take the hosts with their answers and kinds, this one first; `others`: all names of the others."""
-        own = [name for name in hosts if name not in others]
+        """Take the hosts, this one first, with answers and kinds; `others`: all names of the other ones."""
         self.others = tuple(others.values())
-        self.redactor = redactor_of_host(self.others, users, own)
-        self.called = {name: f"host-{nth}" for nth, name in enumerate((*own, *others), 1)}
-        self.answers = {
-            self.called[name]: self.redactor.transcript(each) for name, (each, _) in hosts.items()
-        }
-        self.parts["hosts"] = [
-            {
-                "name": self.called[name],
-                "kind": kind,
-                "transcript": transcript.text(self.answers[self.called[name]]),
-            }
-            for name, (_, kind) in hosts.items()
-        ]
+        self.redactor = redactor_of_host(self.others, users, [name for name in hosts if name not in others])
+        for nth, (name, (answers, kind)) in enumerate(hosts.items(), 1):
+            called = self.called[name] = f"host-{nth}"
+            told = self.answers[called] = self.redactor.transcript(answers)
+            self.parts["hosts"].append({"name": called, "kind": kind, "transcript": transcript.text(told)})
         links = {self.called[name]: link for name in hosts if (link := wishes.link_of(name))}
         self.wishes = Wishes(link=links, exclude=tuple(sorted(wishes.exclude)))
-        self.parts["wishes"] = json.loads(self.wishes.model_dump_json())
+        self.parts["wishes"] = self.wishes.model_dump(mode="json")
 
     def clean(self, value: object) -> Any:  # noqa: ANN401 - JSON
         return self.redactor.table(json.loads(json.dumps(value)))
