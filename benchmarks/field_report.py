@@ -48,6 +48,7 @@ _NAMES = {
     "orin-r39": "Jetson AGX Orin",
 }
 """Words of the column `hw`, as benchmarks/hardware.py reads them, where a GPU's own name does not do."""
+_VIRTUAL = {None, "veth", "bridge", "dummy", "tun"}
 _GBIT = 1000
 _MOST_BYTES = 32 << 20
 _FIX = "ask its sender for the file as medley bench --field-report wrote it"
@@ -68,18 +69,9 @@ class Intake:
 
     @property
     def simulated(self) -> bool:
-        """Whether its hosts are namespaces: a link between them that has no driver but veth's."""
-        ends = (self.report.fabric or {}).get("hosts", {})
-        taken = (
-            {(host, end["interface"]) for host, end in ends.items()} if isinstance(ends, Mapping) else set()
-        )
-        drivers = {
-            link.driver
-            for host, each in self.known.items()
-            for link in each.net.links
-            if (host, link.name) in taken
-        }
-        return bool(drivers) and drivers <= {None, "veth", "bridge"}
+        """Whether its hosts are namespaces: no GPU, and no link with a driver but veth's."""
+        drivers = {link.driver for each in self.known.values() for link in each.net.links}
+        return not any(each.gpus for each in self.known.values()) and drivers <= _VIRTUAL
 
     def recordings(self) -> Iterator[tuple[str, str]]:
         """File names and texts; the first line says what it is."""
@@ -109,10 +101,9 @@ class Intake:
         rate = bench.spreads("served", many).get("output_tokens_per_s") if bench else None
         if not (plan and ran and bench and rate):
             return
-        hosts = _hosts(ran)
         yield {
-            "hw": " + ".join(dict.fromkeys(map(self._hardware, hosts))),
-            "nodes": str(len(hosts) * ran.replicas),
+            "hw": " + ".join(dict.fromkeys(map(self._hardware, ran.hosts))),
+            "nodes": str(len(ran.hosts)),
             "link": _link(ran),
             "engine": f"{plan.asked.engine} {_version(bench)}".strip(),
             "model": model.name,
@@ -125,7 +116,7 @@ class Intake:
             "metric": f"output_throughput(in{bench.load.input_tokens} out{bench.load.output_tokens})",
             "value": f"{rate.median:.4g}",
             "unit": "tok/s",
-            "source": f"field-{self.name} medley bench, median of {bench.load.repeats}",
+            "source": f"field-{self.name} medley bench, median of {len(bench.runs('served', many))}",
         }
 
     def _hardware(self, host: str) -> str:
@@ -141,7 +132,7 @@ class Intake:
         for model in self.report.models:
             if not (model.plan and model.ran and model.bench and model.bench.counted):
                 continue
-            hosts = _hosts(model.ran)
+            hosts = model.ran.hosts
             over = [] if len(hosts) == 1 else ["RDMA" if model.ran.rdma else "TCP"]
             yield support.Row(
                 host="+".join(sorted({kinds.get(each, "?") for each in hosts})),
@@ -152,10 +143,6 @@ class Intake:
                 badge="simulated" if self.simulated else "hardware",
                 evidence=f"field report {self.name}",
             )
-
-
-def _hosts(ran: ReportedLayout) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(host for stage in ran.stages for host, _ in stage.devices))
 
 
 def _sizes(ran: ReportedLayout) -> str:

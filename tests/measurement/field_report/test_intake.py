@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from benchmarks import field_report, published, support
 from benchmarks.support import Row
+from medley.host.facts import Facts
+from medley.host.facts.gpu import Gpu
 from medley.host.kind import answers
 from tests.measurement.field_report.reports import report, save
 
@@ -88,10 +91,16 @@ def test_a_plan_that_comes_out_otherwise_is_shown(
 
 
 def test_hosts_made_of_namespaces_are_no_hardware(table: dict[str, Any], tmp_path: Path) -> None:
-    other = json.loads(json.dumps(table))
-    for host in other["hosts"]:
-        host["transcript"] = host["transcript"].replace("mlx5_core", "veth")
-    assert {row.badge for row in field_report.intake(save(tmp_path, other)).support_rows()} == {"simulated"}
+    real = field_report.intake(save(tmp_path, table))
+
+    def virtual(host: Facts, gpus: tuple[Gpu, ...] = ()) -> Facts:
+        links = tuple(replace(link, driver="veth") for link in host.net.links)
+        return replace(host, gpus=gpus, net=replace(host.net, links=links))
+
+    rack = replace(real, known={name: virtual(host) for name, host in real.known.items()})
+    assert {row.badge for row in rack.support_rows()} == {"simulated"}
+    container = replace(real, known={name: virtual(host, host.gpus) for name, host in real.known.items()})
+    assert {row.badge for row in container.support_rows()} == {"hardware"}
 
 
 def test_a_hostile_file_is_a_problem(

@@ -42,6 +42,8 @@ class PlannedStage(StrictTable):
 class ReportedLayout(StrictTable):
     layout: str
     """In words."""
+    hosts: Annotated[tuple[HostName, ...], Field(min_length=1)]
+    """Of all replicas."""
     stages: Annotated[tuple[PlannedStage, ...], Field(min_length=1)]
     """Of one replica."""
     replicas: Count

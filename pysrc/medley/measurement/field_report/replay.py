@@ -17,7 +17,7 @@ from medley.measurement.field_report import (
 )
 from medley.model.resolve import Weights
 from medley.network.fabric.types import NetworkOptions
-from medley.planner import Layout, named, pipelines
+from medley.planner import Layout, hosts_of, named, pipelines
 from medley.planner.candidates import FREE, Sizes
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
@@ -31,6 +31,7 @@ def reported(layout: Layout, called: Callable[[str], str] = str) -> ReportedLayo
     """`called` gives hosts in a text their names in the report."""
     return ReportedLayout(
         layout=called(named(layout)),
+        hosts=tuple(map(called, hosts_of(layout))),
         stages=tuple(
             PlannedStage(
                 devices=tuple((called(one.host), one.index) for one in each.devices), layers=each.layers
