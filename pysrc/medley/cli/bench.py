@@ -131,7 +131,7 @@ Examples:
             self._load(),
             self.timeout_s,
             words[0] if words else None,
-            self.engine or "vllm",
+            self.engine or (wanted.engine if wanted else "vllm"),
             wanted if wanted and len(wanted.hosts) > 1 else None,
             ("--cluster", named) if named else (),
         )

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from medley import config, json_shape, storage
 from medley.cli import output
-from medley.cluster import Cluster, membership
+from medley.cluster import Cluster, membership, ray_serving
 from medley.cluster.fleet import Fleet, is_here
 from medley.doctor import report as doctor_report
 from medley.doctor.case import of_cluster, of_this
-from medley.doctor.checks import Case
+from medley.doctor.checks import GROUP, Case
 from medley.doctor.registry import checks
 from medley.errors import Problem
 from medley.measurement import link as link_test
@@ -55,9 +55,11 @@ class FieldReportOptions:
         if server := ready_server():
             yield MeasuredModel(server.model, server=server)
             return
-        yield MeasuredModel(_DEMO, PlanRequest(engine=self.engine, hosts=hosts, spread=hosts > 1))
+        found = membership.noted()
+        engine = ray_serving.engine(found, None) if found else self.engine
+        yield MeasuredModel(_DEMO, PlanRequest(engine=engine, hosts=hosts, spread=hosts > 1))
         if self.model and self.model != _DEMO:
-            yield MeasuredModel(self.model, PlanRequest(engine=self.engine, hosts=None if hosts > 1 else 1))
+            yield MeasuredModel(self.model, PlanRequest(engine=engine, hosts=None if hosts > 1 else 1))
 
     def commands(self) -> Iterator[str]:
         """Each command that it comes to, and what it is for."""
@@ -156,7 +158,7 @@ def _describe(draft: Draft, case: Case, others: Others, wanted: Cluster | None) 
         facts = {name: host.facts for name, host in hosts.items()}
         draft.parts["fabric"] = draft.clean(fabric_report.table(case.fabric, facts))
     for name, problem in {**case.silent, **case.apart}.items():
-        draft.skip(f"host {name}", problem)
+        draft.skip("network" if name == GROUP else f"host {name}", problem)
     draft.save()
 
 
