@@ -229,7 +229,7 @@ def write(taken: Intake, root: Path) -> Iterator[Path]:
         _append(root / PUBLISHED, rows)
         yield root / PUBLISHED
     known = support.read(root / SUPPORT)
-    made = list(taken.support_rows())
+    made = [row for row in taken.support_rows() if not support.wrong([row])]
     for row in made:
         known = support.with_row(known, row)
     if made:
@@ -283,7 +283,11 @@ def _take(taken: Intake, options: argparse.Namespace) -> int:
     for row in taken.predictor_rows():
         print(f"predictor row: {','.join(row.values())}")
     for each in taken.support_rows():
-        print(f"matrix row: {', '.join((*each.key, each.badge))}")
+        found = support.wrong([each])
+        print(
+            "\n".join(f"no matrix row: {line}" for line in found)
+            or f"matrix row: {', '.join((*each.key, each.badge))}"
+        )
     for path in write(taken, options.into) if options.write else ():
         print(f"written: {path}")
     return int(differ > 0)

@@ -9,7 +9,7 @@ A row is a kind of host, how many, an engine, a layout and a model. Its badge is
 import csv
 import io
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -76,11 +76,13 @@ def write(rows: Iterable[Row], path: Path = DATA) -> None:
 
 
 def with_row(rows: Iterable[Row], new: Row) -> list[Row]:
-    """The rows with a new one, in place of the same combination, unless that has the better badge."""
+    """The rows with a new one: a better badge replaces a worse one, an equal one adds its evidence."""
     known = list(rows)
     same = next((each for each in known if each.key == new.key), None)
     if same is None:
         return sorted((*known, new), key=_order)
+    if same.badge == new.badge:
+        new = replace(new, evidence="; ".join(filter(None, dict.fromkeys((same.evidence, new.evidence)))))
     better = BADGES.index(new.badge) <= BADGES.index(same.badge)
     return [new if better and each is same else each for each in known]
 

@@ -103,6 +103,21 @@ def test_hosts_made_of_namespaces_are_no_hardware(table: dict[str, Any], tmp_pat
     assert {row.badge for row in container.support_rows()} == {"hardware"}
 
 
+def test_a_kind_without_a_table_gets_no_row(
+    table: dict[str, Any],
+    tmp_path: Path,
+    tree: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = json.loads(json.dumps(table))
+    for host in other["hosts"]:
+        host["kind"] = "toaster"
+    assert run(monkeypatch, save(tmp_path, other), "--write", "--into", tree) == 0
+    assert "no matrix row: toaster, 2, vllm" in capsys.readouterr().out
+    assert (tree / field_report.SUPPORT).read_text() == support.DATA.read_text()
+
+
 def test_a_hostile_file_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,18 +134,21 @@ def test_the_page_is_made_of_the_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "new", "badges"),
+    ("known", "new", "badge", "evidence"),
     [
-        ("untested", "hardware", ["hardware"]),
-        ("hardware", "simulated", ["hardware"]),
-        ("simulated", "simulated", ["simulated"]),
+        ("untested", "hardware", "hardware", "b"),
+        ("hardware", "simulated", "hardware", "a"),
+        ("simulated", "simulated", "simulated", "a; b"),
     ],
 )
-def test_a_better_badge_takes_the_place(known: support.Badge, new: support.Badge, badges: list[str]) -> None:
-    def row(badge: support.Badge) -> Row:
-        return Row("spark", "1", "vllm", "one rank", "any", badge, "x")
+def test_a_better_badge_takes_the_place(
+    known: support.Badge, new: support.Badge, badge: str, evidence: str
+) -> None:
+    def row(badge: support.Badge, evidence: str) -> Row:
+        return Row("spark", "1", "vllm", "one rank", "any", badge, evidence)
 
-    assert [each.badge for each in support.with_row([row(known)], row(new))] == badges
+    (found,) = support.with_row([row(known, "a")], row(new, "b"))
+    assert (found.badge, found.evidence) == (badge, evidence)
 
 
 def test_wrong_rows_are_named() -> None:
