@@ -113,8 +113,8 @@ def _case(row: dict[str, str]) -> Case:
     if concurrency is None and what != PREFILL:
         unknown.append("concurrency")
     laid = layout(row, shape.layers)
-    if any(device.kind == "?" for stage in laid.stages for device in stage.devices):
-        unknown.append("hardware")
+    if any(device.kind in {"?", "cpu"} for stage in laid.stages for device in stage.devices):
+        unknown.append("hardware")  # nothing is fitted to a CPU: field reports bring rows of them
     if "not said" in row["link"]:
         unknown.append("transport")
     prompt, output, context, cached = tokens(row)

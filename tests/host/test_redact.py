@@ -125,3 +125,23 @@ def test_more_public_addresses_than_documentation_has() -> None:
     assert len(set(words)) == 400
     assert words[0] == "203.0.113.1"
     assert words[-1] == "198.18.1.144"
+
+
+def test_json_is_redacted_with_its_keys() -> None:
+    found = Redactor(["spark-1"], ["ann"]).table(
+        {
+            "spark-1": {"MY_TOKEN": "hunter2 hunter2", "token": ["kept as a list"], "tokens": 7},
+            "argv": ["serve", "--api-key", "abc def", "--port", "8000", "--key-file", "/home/ann/key"],
+            "pair": ("spark-1", None, True, 1.5),
+        }
+    )
+    assert found == {
+        "host-1": {"MY_TOKEN": "HIDDEN", "token": ["kept as a list"], "tokens": 7},
+        "argv": ["serve", "--api-key", "HIDDEN", "--port", "8000", "--key-file", "/home/user/key"],
+        "pair": ["host-1", None, True, 1.5],
+    }
+
+
+def test_a_host_has_one_number_by_all_of_its_names() -> None:
+    redactor = Redactor([("ann-desk", "desk"), ("spark-2", ""), "spark-3", "desk"])
+    assert redactor.text("desk ann-desk spark-2 spark-3") == "host-1 host-1 host-2 host-3"

@@ -34,6 +34,7 @@ def case(tmp_path: Path, old: str = "", new: str = "") -> Case:
         pytest.param("Llama-3.1-8B,8.03,8.03", "Mystery,,", ("parameters",), id="parameters"),
         pytest.param("8.03,8.03", "8.03,", (), id="known-without-active"),
         pytest.param("DGX Spark GB10", "Abacus 3", ("hardware",), id="hardware"),
+        pytest.param("DGX Spark GB10", "CPU x86_64-linux", ("hardware",), id="cpu"),
         pytest.param("DGX Spark GB10", "RTX 4090 24GB", (), id="gpu-without-a-kind"),
     ],
 )

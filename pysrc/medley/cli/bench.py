@@ -4,8 +4,9 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from medley import cluster
 from medley.cli import Verb, flag, group, output, switch
-from medley.cli.cluster_options import columns
+from medley.cli.cluster_options import AtHead, columns, typed_at
 from medley.cli.output import print_result
 from medley.cli.progress import watch
 from medley.errors import Problem
@@ -36,6 +37,10 @@ then each concurrency, all of them --repeats times. Each run has prompts of its 
 read again what it has read before. What was measured is kept after each run, with the plan, the versions,
 the hosts' facts (redacted) and the load, in ~/.local/state/medley/bench; Ctrl-C loses nothing of it.
 
+With --field-report it writes one file for medley's maintainers, and sends nothing: the facts of every host
+(redacted), links, an all-reduce, what is served or else the demo, MODEL too if it is named, the kernels that
+ran, and what doctor found. It brings the cluster of cluster.toml up where it is down, and then ends it again.
+
 Examples:
     medley bench
     medley bench --concurrency 1,8,64 --input-len 2048 --output-len 256
@@ -43,6 +48,8 @@ Examples:
     medley bench --html bench.html
     medley bench demo --offline --concurrency 1,8
     medley bench --dry-run
+    medley bench --field-report report.json
+    medley bench gpt-oss-120b --field-report report.json
     medley bench history
     medley bench show last
     medley bench compare last-1 last
@@ -50,6 +57,7 @@ Examples:
     USAGE = (
         "    {progname} [SWITCHES]\n"
         "    {progname} [SWITCHES] MODEL --offline [-- ENGINE FLAGS]\n"
+        "    {progname} [SWITCHES] [MODEL] --field-report FILE\n"
         "    {progname} history|show|compare [SWITCHES] …\n"
     )
 
@@ -81,17 +89,57 @@ Examples:
         "no server: the engine's latency and throughput modes, as it would serve MODEL on this host",
         excludes=["--url", "--tokenizer", "--model", "--api-key"],
     )
+    field_report: str | None = switch(
+        "--field-report FILE",
+        "measure the whole cluster into this file, to send",
+        excludes=[
+            *("--offline", "--url", "--env", "--tokenizer", "--model", "--api-key", "--json", "--svg"),
+            "--html",
+        ],
+    )
+    at_head: AtHead = group(AtHead)
     dry_run: bool = flag("--dry-run", "print the commands; start nothing")
     as_json: bool = flag("--json", "print one JSON object: the whole record")
     plots: Plots = group(Plots)
 
-    def main(self, *words: str) -> None:
+    def main(self, *words: str) -> int:
         if self.nested_command:
-            return
+            return 0
+        if self.field_report:
+            return self._report(self.field_report, words)
         found = self._offline(words) if self.offline else self._served(words)
         if found:
             self.plots.draw(found)
             print_result(found.table, report.lines(found), as_json=self.as_json)
+        return 0
+
+    def _report(self, file: str, words: tuple[str, ...]) -> int:
+        from medley.cli.field_report import FieldReportOptions, make
+
+        if len(words) > 1:
+            raise Problem(
+                f"{words[1]!r} is one model too many",
+                cause="a field report measures a small model and at most one more",
+                fix=f"medley bench {words[0]} --field-report {file}",
+            )
+        if head := self.at_head.elsewhere():
+            return typed_at(head)
+        named = self.at_head.cluster
+        wanted = cluster.read(named) if cluster.file(named) else None
+        asked = FieldReportOptions(
+            file,
+            self._load(),
+            self.timeout_s,
+            words[0] if words else None,
+            self.engine or (wanted.engine if wanted else "vllm"),
+            wanted if wanted and len(wanted.hosts) > 1 else None,
+            ("--cluster", named) if named else (),
+        )
+        if self.dry_run:
+            print("\n".join(asked.commands()))
+        else:
+            make(asked, watch())
+        return 0
 
     def _served(self, words: tuple[str, ...]) -> Record | None:
         if words:

@@ -96,7 +96,7 @@ def host(
         kind = kind_of(found, member.kind)
     except Problem as why:
         problem = why
-    return ExaminedHost(name, found, health(answers), kind, problem, member, greeting or {})
+    return ExaminedHost(name, found, health(answers), kind, problem, member, greeting or {}, answers)
 
 
 def case(hosts: Mapping[str, ExaminedHost], wishes: NetworkOptions | None = None, **more: Any) -> Case:  # noqa: ANN401 - the case's own

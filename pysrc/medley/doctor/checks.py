@@ -12,6 +12,7 @@ from medley.host.health import Health
 from medley.host.kind import Kind
 from medley.network.fabric.types import Fabric, NetworkOptions
 from medley.schema import EngineName
+from medley.transcript import Transcript
 
 State = Literal["ok", "better", "wrong", "unknown"]
 GROUP = "all"
@@ -92,6 +93,8 @@ class ExaminedHost(Subject):
     """What cluster.toml says of it."""
     greeting: Mapping[str, Any] = field(default_factory=dict)
     """What medley there said of itself; empty for a transcript."""
+    answers: Transcript = field(default_factory=dict)
+    """What it was examined by."""
 
     @property
     def gpu_kind(self) -> Kind | None:

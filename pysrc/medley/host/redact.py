@@ -14,8 +14,9 @@ import ipaddress
 import os
 import platform
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from medley import credentials
 from medley.transcript import Answer, Transcript
@@ -124,9 +125,18 @@ _HALF = (1 << 64) - 1
 _LARGEST_BY_HAND = 0xFFFF
 
 
-def redactor_of_host() -> "Redactor":
-    """One that is told what is secret on this host: its own name, its user's, its tokens and keys."""
-    users = {getpass.getuser(), Path.home().name, os.environ.get("SUDO_USER", "")} - _NOBODYS
+HostNames = str | tuple[str, ...]
+"""A host's name; several where it has several."""
+
+
+def redactor_of_host(
+    names: Iterable[HostNames] = (), users: Iterable[str] = (), own: Iterable[str] = ()
+) -> "Redactor":
+    """One that is told what is secret on this host: its own name, its user's, its tokens and keys.
+
+    `names` are of further hosts, `users` of users there, and `own` further names of this host.
+    """
+    users = {*users, getpass.getuser(), Path.home().name, os.environ.get("SUDO_USER", "")} - _NOBODYS
     hub = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface") / "token"
     token = Path(os.environ.get("HF_TOKEN_PATH") or hub)
     # What medley and the hub keep here, and variables that are called so: a log may show any of them.
@@ -136,18 +146,23 @@ def redactor_of_host() -> "Redactor":
         if file.is_file() and os.access(file, os.R_OK)
     ]
     secrets += [value for name, value in os.environ.items() if _is_secret_name(name)]
-    return Redactor([platform.node()], users, secrets)
+    return Redactor([(platform.node(), *own), *names], users, secrets)
 
 
 class Redactor:
     """Remembers what each name and number was replaced by: what is equal stays equal from text to text."""
 
     def __init__(
-        self, names: Iterable[str] = (), users: Iterable[str] = (), secrets: Iterable[str] = ()
+        self, names: Iterable[HostNames] = (), users: Iterable[str] = (), secrets: Iterable[str] = ()
     ) -> None:
         """`names` are of hosts; all are told, and replaced wherever they stand as a word."""
-        hosts = dict.fromkeys(filter(None, names))
-        words = [(name, f"host-{nth}") for nth, name in enumerate(hosts, 1)]
+        hosts: dict[str, str] = {}
+        for each in names:
+            known = [name for name in ((each,) if isinstance(each, str) else each) if name]
+            new = f"host-{len(set(hosts.values())) + 1}"
+            called = next((hosts[name] for name in known if name in hosts), new)
+            hosts = {**dict.fromkeys(known, called), **hosts}
+        words = list(hosts.items())
         words += [(user, "user") for user in users if user]
         self._secrets = [secret for secret in secrets if len(secret) >= _LEAST]
         self._given: dict[str, dict[str, int]] = {}
@@ -188,6 +203,30 @@ class Redactor:
         for pattern, instead in self._replacements:
             text = pattern.sub(instead, text)
         return text
+
+    def table(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
+        """The same with each of its texts redacted, keys too.
+
+        The value of a key, and the word behind a flag, whose name says that it is secret is hidden.
+        """
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {
+                self.text(name): HIDDEN
+                if isinstance(part, str) and _is_secret_name(name)
+                else self.table(part)
+                for name, part in value.items()
+            }
+        return list(self._words(value)) if isinstance(value, list | tuple) else value
+
+    def _words(self, words: Iterable[Any]) -> Iterator[Any]:
+        """Redact the words of a list; in a command a secret stands behind its flag."""
+        before: Any = ""
+        for word in words:
+            named = isinstance(before, str) and before.startswith("-") and _is_secret_name(before)
+            yield HIDDEN if named and isinstance(word, str) else self.table(word)
+            before = word
 
     def _full_name(self, match: re.Match[str]) -> str:
         name = match[0]

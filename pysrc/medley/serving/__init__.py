@@ -127,6 +127,11 @@ def folder() -> Path:
     return storage.state() / "serving"
 
 
+def log_file(name: str) -> Path:
+    """Return the log of what runs under this name: `serve-PORT`, `run-SCRIPT`."""
+    return storage.state() / "logs" / f"{name}.log"
+
+
 def description(order: Order, launch: Launch, layout: Layout | None) -> Description:
     command = launch.command
     return Description(

@@ -134,7 +134,7 @@ class Served:
         key = credentials.read_api_key(listens.key) if listens.key else None
         if listens.key_config and key:
             credentials.write_api_key_config(listens.key_config, key)
-        where, log = serving.url(listens), _log(f"serve-{listens.port}")
+        where, log = serving.url(listens), serving.log_file(f"serve-{listens.port}")
         what = serving.description(found.order, launch, found.layout)
         noted = serving.note_server(where, listens.name, listens.port, listens.key)
         _announce(launch, output)
@@ -198,7 +198,7 @@ class ScriptRun:
         launch, engine = found.launch, ENGINES[found.order.wanted.engine]
         keep_files(launch)
         _announce(launch, output)
-        log = _log(f"run-{self.script.stem}")
+        log = serving.log_file(f"run-{self.script.stem}")
         lost, errors = list[str](), deque[str](maxlen=_LAST_ERRORS)
         with _kept(log, launch) as keep:
 
@@ -248,10 +248,6 @@ def _announce(launch: Launch, output: Output) -> None:
     for reason in (*launch.plan.why, *launch.beside.why()):
         output.say(reason)
     output.say(f"$ {launch.command}")
-
-
-def _log(name: str) -> Path:
-    return storage.state() / "logs" / f"{name}.log"
 
 
 @contextmanager

@@ -1,9 +1,7 @@
 """Describe the conditions of a benchmark: the prediction, and the engine, plan and hosts, anonymously."""
 
 import hashlib
-import platform
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -66,9 +64,16 @@ def of_prediction(found: Prediction, load: BenchLoad, concurrency: int) -> Expec
 
 
 def conditions(
-    engine: EngineName, binary: Path, transcripts: Mapping[str, Transcript], what: Description | None
+    engine: EngineName,
+    binary: Path,
+    transcripts: Mapping[str, Transcript],
+    what: Description | None,
+    names: Iterable[redact.HostNames] = (),
 ) -> dict[str, Any]:
-    """Of a benchmark by `engine` out of `binary`; `transcripts`: of its hosts, by name."""
+    """Of a benchmark by `engine` out of `binary`; `transcripts`: of its hosts, by name.
+
+    Further `names` of hosts are numbered first, so that several tables call a host alike.
+    """
     known = devices.read_measurements()
     within = hosts_of(what.layout) if what and what.layout else tuple(transcripts)
     table = {
@@ -81,7 +86,7 @@ def conditions(
             "wires": [asdict(each) for each in known.wires.values() if each.ends <= set(within)],
         },
     }
-    return anonymous(table, (platform.node(), *map(_bare, transcripts), *map(_bare, within)))
+    return anonymous(table, (*names, *map(_bare, transcripts), *map(_bare, within)))
 
 
 def _environment(binary: Path) -> dict[str, Any]:
@@ -123,25 +128,6 @@ def _bare(name: str) -> str:
     return name.partition(" (")[0]
 
 
-def anonymous(table: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The same, redacted as a transcript is; hosts are host-1, host-2 … wherever they stand."""
-    redactor = redact.redactor_of_host()
-    hosts = [
-        re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])") for name in dict.fromkeys(filter(None, names))
-    ]
-
-    def concealed(text: str) -> str:
-        for nth, host in enumerate(hosts, 1):
-            text = host.sub(f"host-{nth}", text)
-        return redactor.text(text)
-
-    return dict(_mapped(table, concealed))
-
-
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - any JSON
-    """The same with each of its texts changed."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {name: _mapped(part, change) for name, part in value.items()}
-    return [_mapped(part, change) for part in value] if isinstance(value, list | tuple) else value
+def anonymous(table: dict[str, Any], names: Iterable[redact.HostNames]) -> dict[str, Any]:
+    """The same, redacted as a transcript is; this host is host-1, the others host-2 … wherever they stand."""
+    return dict(redact.redactor_of_host(names).table(table))

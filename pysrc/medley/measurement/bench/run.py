@@ -11,6 +11,7 @@ from secrets import token_hex
 from medley.command import Command
 from medley.errors import Problem
 from medley.host import facts
+from medley.host.redact import HostNames
 from medley.measurement.bench import BenchLoad, BenchRun, record, result_table
 from medley.measurement.bench.clients import CLIENTS, Offline
 from medley.measurement.bench.context import CLOCKS, conditions
@@ -24,12 +25,15 @@ _CLOCKS_EVERY_S = 5
 _SHOWN_LINES = 12
 
 
-def measure(target: BenchTarget, load: BenchLoad, limit_s: float, progress: Progress) -> Record:
+def measure(
+    target: BenchTarget, load: BenchLoad, limit_s: float, progress: Progress, names: Iterable[HostNames] = ()
+) -> Record:
+    """The record, kept after each run; `names` are of hosts that it calls host-2, host-3 … in this order."""
     made = Record(
         *_new_id(target.model),
         engine=target.engine,
         load=load,
-        about=conditions(target.engine, target.binary, target.transcripts, target.what),
+        about=conditions(target.engine, target.binary, target.transcripts, target.what, names),
         expected=target.expected(load, progress),
     )
     runner = Runner(progress, limit_s, _have_gpus(target.transcripts))

@@ -1,0 +1,101 @@
+"""A report is read as it was written; any other file is a Problem, whatever it holds."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.field_report import intake, read
+from medley.errors import Problem
+from medley.measurement.field_report import contents
+from tests.measurement.field_report.reports import report, save
+
+
+@pytest.fixture(scope="module")
+def good() -> dict[str, Any]:
+    return report()
+
+
+def test_it_is_read_as_written(tmp_path: Path, good: dict[str, Any]) -> None:
+    found = read(save(tmp_path, good))
+    assert [host.name for host in found.hosts] == ["host-1", "host-2"]
+    assert found.models[0].bench
+    assert found.models[0].bench.predicted("served", 1)
+    assert json.loads(found.model_dump_json())["links"] == good["links"]
+
+
+def test_its_contents_are_listed(tmp_path: Path, good: dict[str, Any]) -> None:
+    said = "\n".join(contents(read(save(tmp_path, good))))
+    for part in (
+        "host-2: facts, redacted; kind spark",
+        "104 Gbit/s there",
+        "gpt-oss-120b: tensor parallel 2",
+        "predicted 300",
+        "2 better",
+    ):
+        assert part in said
+    assert "left out: collective-test: the cluster is not up" in said
+
+
+def deep(table: dict[str, Any]) -> None:
+    inner: dict[str, Any] = {}
+    for _ in range(500):
+        inner = {"a": inner}
+    table["fabric"] = inner
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "another-format": lambda t: t.update(format="medley field report 99"),
+    "unknown-key": lambda t: t.update(extra=1),
+    "unknown-key-below": lambda t: t["models"][0]["bench"].update(extra=1),
+    "no-hosts": lambda t: t.update(hosts=[]),
+    "host-that-is-a-path": lambda t: t["hosts"][0].update(name="../../etc/passwd"),
+    "host-twice": lambda t: t["hosts"][1].update(name="host-1"),
+    "model-that-is-a-path": lambda t: t["models"][0].update(name="../x"),
+    "model-with-a-bar": lambda t: t["models"][0].update(name="a|b"),
+    "string-for-a-number": lambda t: t["models"][0]["plan"].update(tokens_per_s="9"),
+    "number-for-a-string": lambda t: t["hosts"][0].update(transcript=7),
+    "no-stages": lambda t: t["models"][0]["ran"].update(stages=[]),
+    "when-that-is-none": lambda t: t.update(when="yesterday"),
+    "not-a-number": lambda t: t["models"][0]["plan"].update(low=float("nan")),
+    "endless": lambda t: t["models"][0]["plan"].update(high=float("inf")),
+    "half-a-surrogate": lambda t: t["hosts"][0].update(transcript="\ud800"),
+    "source-with-a-newline": lambda t: t["medley"].update(source="a\nb"),
+    "deep": deep,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_wrong_is_a_problem(tmp_path: Path, good: dict[str, Any], name: str) -> None:
+    table = json.loads(json.dumps(good))
+    CHANGES[name](table)
+    with pytest.raises(Problem) as raised:
+        read(save(tmp_path, table))
+    assert "ask its sender" in raised.value.fix
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff\xfe", b"[]", b"null", b"{", b'{"a":' * 100_000, b'{"format": 1e999}', b"\0" * (33 << 20)],
+    ids=["empty", "no-text", "list", "null", "cut", "nested", "endless", "large"],
+)
+def test_any_other_file_is_a_problem(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "report.json"
+    path.write_bytes(content)
+    with pytest.raises(Problem, match="is no field report"):
+        read(path)
+
+
+def test_no_file_and_a_folder(tmp_path: Path) -> None:
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(Problem, match="cannot be read"):
+            read(path)
+
+
+def test_a_transcript_that_is_none(tmp_path: Path, good: dict[str, Any]) -> None:
+    table = json.loads(json.dumps(good))
+    table["hosts"][1]["transcript"] = "hello"
+    with pytest.raises(Problem, match="the transcript of host-2"):
+        intake(save(tmp_path, table))
