@@ -22,6 +22,7 @@ def test_a_hosts_own_win(tmp_path: Path) -> None:
     found = cluster.read(str(file))
     assert found.environment_of("a") == {"NCCL_ALGO": "Ring", "NCCL_DEBUG": "WARN"}
     assert found.environment_of("b") == {"NCCL_ALGO": "Ring", "NCCL_DEBUG": "INFO"}
+    assert found.member("b").environment == found.environment_of("b")
 
 
 @pytest.mark.parametrize(
