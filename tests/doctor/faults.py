@@ -328,7 +328,7 @@ FAULTS = (
         "by-hand",
         "does not read VLLM_NVFP4_GEMM_BACKEND",
         with_("spark", members={"spark": ClusterHost(environment={"VLLM_NVFP4_GEMM_BACKEND": "cutlass"})}),
-        fix="--linear-backend",
+        fix="take VLLM_NVFP4_GEMM_BACKEND out of cluster.toml",
     ),
     Fault("by-hand", "NCCL_IB_GID_INDEX is 5", pair({software.VARIABLES: "NCCL_IB_GID_INDEX=5\n"})),
     Fault("by-hand", "keeps NCCL from RDMA", pair({software.VARIABLES: "NCCL_IB_DISABLE=1\n"}), "better"),

@@ -35,12 +35,21 @@ def test_a_name_is_refused_from_the_release_that_dropped_it(
     unset, replaced = caught.value.fix.splitlines()
     assert unset == f"unset {name}"
     assert instead in replaced
+    assert ("medley serve MODEL -- --" in replaced) is instead.startswith("--")
 
 
 def test_all_of_them_are_named_at_once() -> None:
     with pytest.raises(Problem) as caught:
         require_read(("VLLM_USE_V1", "VLLM_MXFP4_USE_MARLIN"), "vllm", "0.33.0")
     assert caught.value.fix.splitlines()[0] == "unset VLLM_USE_V1 VLLM_MXFP4_USE_MARLIN"
+
+
+def test_one_of_a_table_is_taken_out_there() -> None:
+    with pytest.raises(Problem) as caught:
+        require_read(("VLLM_USE_V1", "VLLM_MXFP4_USE_MARLIN"), "vllm", "0.33.0", file="cluster.toml")
+    first, *_, last = caught.value.fix.splitlines()
+    assert first == "take VLLM_USE_V1, VLLM_MXFP4_USE_MARLIN out of cluster.toml"
+    assert last == "VLLM_MXFP4_USE_MARLIN: medley serve MODEL -- --moe-backend marlin"
 
 
 @pytest.mark.parametrize("version", [None, "", "0.33.0"])
