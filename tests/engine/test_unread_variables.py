@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from medley import config
 from medley.engine import flags, vllm
-from medley.engine.unread_variables import GONE, require_read, unread
+from medley.engine.unread_variables import GONE, require_launch_read, require_read, unread
 from medley.environment import virtualenv
 from medley.errors import Problem
+from medley.model.resolve import Weights
 
 ALL = {name for names in GONE.values() for name in names}
 
@@ -50,6 +52,16 @@ def test_one_of_a_table_is_taken_out_there() -> None:
     first, *_, last = caught.value.fix.splitlines()
     assert first == "take VLLM_USE_V1, VLLM_MXFP4_USE_MARLIN out of cluster.toml"
     assert last == "VLLM_MXFP4_USE_MARLIN: medley serve MODEL -- --moe-backend marlin"
+
+
+def test_those_of_a_model_s_table_are_looked_at_too() -> None:
+    table = config.models()["qwen3-8b"].model_copy(update={"env": {"vllm": {"VLLM_USE_V1": "1"}}})
+    weights = Weights("mine", "a/b", table)
+    require_launch_read((), weights, "vllm", "0.10.2")
+    require_launch_read((), weights, "sglang", "0.5.23")
+    with pytest.raises(Problem) as caught:
+        require_launch_read((), weights, "vllm", "0.33.0")
+    assert caught.value.fix.startswith("take VLLM_USE_V1 out of models/mine.toml")
 
 
 @pytest.mark.parametrize("version", [None, "", "0.33.0"])

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from medley.environment.engine_source import numbers
 from medley.errors import Problem
+from medley.model.resolve import Weights
 from medley.schema import TITLES, EngineName
 
 _EXPERTS = "--moe-backend flashinfer_cutlass  # or flashinfer_trtllm, marlin, triton"
@@ -104,6 +105,16 @@ def require_read(
         cause=f"it ignores the setting and does not say so; {_releases(found)}",
         fix="\n".join((away, *(f"{name}: {_typed(instead)}" for name, _, instead in found))),
     )
+
+
+def require_launch_read(
+    environ: Iterable[str], weights: Weights, engine: EngineName, version: str | None
+) -> None:
+    """Require that this release reads the variables of the shell, and those of the model's table."""
+    require_read(environ, engine, version)
+    if weights.model:
+        table = weights.model.env.get(engine, {})
+        require_read(table, engine, version, file=f"models/{weights.name}.toml")
 
 
 def _typed(instead: str) -> str:

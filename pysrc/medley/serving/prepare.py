@@ -211,7 +211,7 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
         flags.require_known(ENGINES[engine], found.binary, order.extra, ask=not dry_run, watch=watch)
     cluster = tuple(ray_serving.settings(over_ray, used, order.wanted, os.environ, watch)) if over_ray else ()
     version = _version(image, found, kind, engine)
-    unread_variables.require_read(os.environ, engine, version)
+    unread_variables.require_launch_read(os.environ, order.weights, engine, version)
     if lacks := engine_source.unknown(order.weights.model, engine, version):
         raise Problem(
             f"{order.weights.name} cannot be served out of this {ENGINES[engine].TITLE}",
