@@ -13,10 +13,16 @@ from medley.errors import Problem, in_words
 NONE = "none"
 API_KEY_VARIABLE = "MEDLEY_API_KEY"
 """Not OpenAI's: whoever listens at a port of this host would be sent the key of an account."""
+_SECRET_NAME = re.compile(r"\w*(TOKEN|KEY|SECRET|PASSWORD|PASSWD)", re.IGNORECASE)
 _API_KEY_SHAPE = re.compile(r"[!-~]{8,512}")
 _LEAST = 32
 """Characters: a host that only pretends to be the head hears enough to guess a shorter one at leisure."""
 _TOKEN_SHAPE = re.compile(rf"[0-9A-Za-z_.-]{{{_LEAST},256}}")
+
+
+def is_secret(name: str) -> bool:
+    """Whether an environment variable of this name holds a secret; one that names its file does not."""
+    return _SECRET_NAME.fullmatch(name) is not None
 
 
 def token_path() -> Path:

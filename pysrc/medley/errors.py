@@ -49,3 +49,5 @@ class Finding:
     fix: str
     topic: str = ""
     """subnet, mtu, width, half, order, ring, gateway or kind: for those who look for one sort."""
+    ports: tuple[tuple[str, str], ...] = ()
+    """(host, interface) of each port that it gives an address."""

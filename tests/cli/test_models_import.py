@@ -50,6 +50,21 @@ def test_the_command_is_first_and_the_rest_has_reasons(
     assert rest[-1] == "look first: medley plan a/b --tp 2 --hosts spark:2"
 
 
+def test_the_variables_that_ray_does_not_carry_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = "{NCCL_DEBUG: INFO, SAFETENSORS_FAST_GPU: 1, OMP_NUM_THREADS: 4}"
+    (tmp_path / "r.yaml").write_text(RECIPE.replace("{NCCL_DEBUG: INFO}", env), encoding="utf-8")
+    assert run(str(tmp_path / "r.yaml")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = lines.index("on this host only:")
+    assert [line.split(":")[0].strip() for line in lines[start + 1 : start + 3]] == [
+        "env.SAFETENSORS_FAST_GPU",
+        "env.OMP_NUM_THREADS",
+    ]
+    assert lines[start + 3] == ""
+
+
 def test_json_has_every_key(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(RECIPE.encode())))
     assert run("-", "--json") == 0

@@ -39,6 +39,7 @@ PART: dict[str, Any] = {
     "address": "10.0.0.2",
     "table": {"NCCL_DEBUG": "INFO"},
     "nccl": None,
+    "nccl_written": None,
 }
 RAY: dict[str, Any] = {"name": "medley-ray", "running": True}
 
@@ -59,6 +60,22 @@ LOOKS: list[Any] = [
 @pytest.mark.parametrize(("look", "stands"), LOOKS)
 def test_what_stands(look: dict[str, Any], *, stands: bool) -> None:
     described = {"environment": {"NCCL_DEBUG": "INFO"}, "nccl": None}
+    assert checks.stands(look, "worker", "10.0.0.1:24000", "10.0.0.2", described) is stands
+
+
+@pytest.mark.parametrize(
+    ("written", "stands"),
+    [
+        pytest.param("~/libnccl.so.2", True, id="as written"),
+        pytest.param("/home/a/libnccl.so.2", True, id="the path that it means there"),
+        pytest.param("~/other/libnccl.so.2", False, id="another file"),
+        pytest.param(None, False, id="no more"),
+    ],
+)
+def test_an_nccl_is_compared_as_it_was_written(written: str | None, *, stands: bool) -> None:
+    part = dict(PART, nccl="/home/a/libnccl.so.2", nccl_written="~/libnccl.so.2")
+    described = {"environment": {"NCCL_DEBUG": "INFO"}, "nccl": written}
+    look = {"membership": part, "units": [RAY]}
     assert checks.stands(look, "worker", "10.0.0.1:24000", "10.0.0.2", described) is stands
 
 

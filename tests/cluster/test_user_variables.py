@@ -22,6 +22,7 @@ def test_a_hosts_own_win(tmp_path: Path) -> None:
     found = cluster.read(str(file))
     assert found.environment_of("a") == {"NCCL_ALGO": "Ring", "NCCL_DEBUG": "WARN"}
     assert found.environment_of("b") == {"NCCL_ALGO": "Ring", "NCCL_DEBUG": "INFO"}
+    assert found.member("b").environment == found.environment_of("b")
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,7 @@ def test_a_hosts_own_win(tmp_path: Path) -> None:
             '[environment]\nVLLM_HOST_IP = "1"\n[hosts.a]', "medley sets it", id="a host's identity"
         ),
         pytest.param('[environment]\nHF_TOKEN = "x"\n[hosts.a]', "HF_TOKEN_PATH", id="a secret"),
+        pytest.param('[environment]\nAWS_SECRET_ACCESS_KEY = "x"\n[hosts.a]', "dry runs", id="a key"),
         pytest.param('[environment]\nLD_LIBRARY_PATH = "/x"\n[hosts.a]', "loads", id="library path"),
         pytest.param('[environment]\nMEDLEY_RAY = "/x"\n[hosts.a]', "medley's own", id="medley's"),
         pytest.param('[hosts.a.environment]\nNCCL_PROTO = "LL"', "equal on all hosts", id="the group's"),

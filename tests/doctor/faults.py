@@ -92,6 +92,20 @@ def without_gids() -> Case:
     return replace(made, hosts={**made.hosts, "spark-pair-a": bare})
 
 
+def crossed() -> Case:
+    """The pair with the addresses of the second's halves exchanged, and an NCCL that minds."""
+    exchange = {
+        "192.168.100.11": "(first)",
+        "192.168.101.11": "192.168.100.11",
+        "(first)": "192.168.101.11",
+        "c0a8:640b": "(its GID)",
+        "c0a8:650b": "c0a8:640b",
+        "(its GID)": "c0a8:650b",
+    }
+    wishes = NetworkOptions(nccl=(2, 29, 7))
+    return case_of(PAIR, moves={"spark-pair-b": exchange}, wishes=wishes)
+
+
 def two_workstations(said: Mapping[str, Any]) -> Callable[[], Case]:
     """Two with RoCE, and GPUs that RDMA can read."""
     other = {"192.168.100.30": "192.168.100.31", "192.168.1.30": "192.168.1.31", "c0a8:641e": "c0a8:641f"}
@@ -258,8 +272,9 @@ FAULTS = (
     Fault(
         "half-cage", "half the speed", with_("spark-one-half-down"), "better", "ip link set enP2p1s0f1np1 up"
     ),
+    Fault("order", "in different order", crossed, "better", "PCI domain 0000"),
     Fault(
-        "order",
+        "ring",
         "cables between the hosts",
         lambda: case_of(
             dict.fromkeys(("spark-ring-a", "spark-ring-b", "spark-ring-c")),
@@ -328,7 +343,7 @@ FAULTS = (
         "by-hand",
         "does not read VLLM_NVFP4_GEMM_BACKEND",
         with_("spark", members={"spark": ClusterHost(environment={"VLLM_NVFP4_GEMM_BACKEND": "cutlass"})}),
-        fix="--linear-backend",
+        fix="take VLLM_NVFP4_GEMM_BACKEND out of cluster.toml",
     ),
     Fault("by-hand", "NCCL_IB_GID_INDEX is 5", pair({software.VARIABLES: "NCCL_IB_GID_INDEX=5\n"})),
     Fault("by-hand", "keeps NCCL from RDMA", pair({software.VARIABLES: "NCCL_IB_DISABLE=1\n"}), "better"),

@@ -92,6 +92,13 @@ def test_a_sound_host_is_told_to_be_so(rule: str, case: Callable[[], Case]) -> N
     assert {check.state for check in found} == {"ok"}, [check.found for check in found]
 
 
+def test_a_host_with_an_nccl_of_its_own_needs_no_other() -> None:
+    lacks = "an engine out of our lock cannot talk to other hosts here; alone it serves"
+    assert lacks in {check.found for check in checks_of("kernels", with_("orin-r39")())}
+    members = {"orin-r39": ClusterHost(nccl="/n/libnccl.so.2")}
+    assert lacks not in {check.found for check in checks_of("kernels", with_("orin-r39", members=members)())}
+
+
 @pytest.mark.parametrize("name", HEALTHY)
 def test_nothing_is_found_on_a_healthy_host(name: str) -> None:
     for made in (case_of({name: None}), old(name)):

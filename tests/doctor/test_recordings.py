@@ -61,7 +61,7 @@ EXPECTED: Mapping[tuple[str, ...], Found] = {
 RINGS: Mapping[tuple[str, ...], Found] = {
     ("spark-ring-a", "spark-ring-b", "spark-ring-c"): NOTHING,
     ("spark-ring-a", "spark-ring-b", "spark-ring-c", "thor-r38"): NOTHING,
-    ("spark-ring4-a", "spark-ring4-b", "spark-ring4-c", "spark-ring4-d"): {"all": ("order",)},
+    ("spark-ring4-a", "spark-ring4-b", "spark-ring4-c", "spark-ring4-d"): {"all": ("ring",)},
 }
 ALL = {**EXPECTED, **RINGS}
 GROUPS = pytest.mark.parametrize("names", ALL, ids="+".join)

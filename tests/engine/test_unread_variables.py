@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from medley import config
 from medley.engine import flags, vllm
-from medley.engine.unread_variables import GONE, require_read, unread
+from medley.engine.unread_variables import GONE, require_launch_read, require_read, unread
 from medley.environment import virtualenv
 from medley.errors import Problem
+from medley.model.resolve import Weights
 
 ALL = {name for names in GONE.values() for name in names}
 
@@ -35,12 +37,31 @@ def test_a_name_is_refused_from_the_release_that_dropped_it(
     unset, replaced = caught.value.fix.splitlines()
     assert unset == f"unset {name}"
     assert instead in replaced
+    assert ("medley serve MODEL -- --" in replaced) is instead.startswith("--")
 
 
 def test_all_of_them_are_named_at_once() -> None:
     with pytest.raises(Problem) as caught:
         require_read(("VLLM_USE_V1", "VLLM_MXFP4_USE_MARLIN"), "vllm", "0.33.0")
     assert caught.value.fix.splitlines()[0] == "unset VLLM_USE_V1 VLLM_MXFP4_USE_MARLIN"
+
+
+def test_one_of_a_table_is_taken_out_there() -> None:
+    with pytest.raises(Problem) as caught:
+        require_read(("VLLM_USE_V1", "VLLM_MXFP4_USE_MARLIN"), "vllm", "0.33.0", file="cluster.toml")
+    first, *_, last = caught.value.fix.splitlines()
+    assert first == "take VLLM_USE_V1, VLLM_MXFP4_USE_MARLIN out of cluster.toml"
+    assert last == "VLLM_MXFP4_USE_MARLIN: medley serve MODEL -- --moe-backend marlin"
+
+
+def test_those_of_a_model_s_table_are_looked_at_too() -> None:
+    table = config.models()["qwen3-8b"].model_copy(update={"env": {"vllm": {"VLLM_USE_V1": "1"}}})
+    weights = Weights("mine", "a/b", table)
+    require_launch_read((), weights, "vllm", "0.10.2")
+    require_launch_read((), weights, "sglang", "0.5.23")
+    with pytest.raises(Problem) as caught:
+        require_launch_read((), weights, "vllm", "0.33.0")
+    assert caught.value.fix.startswith("take VLLM_USE_V1 out of models/mine.toml")
 
 
 @pytest.mark.parametrize("version", [None, "", "0.33.0"])

@@ -24,6 +24,7 @@ def test_it_is_read_and_put_in_place(tmp_path: Path) -> None:
     file = library(tmp_path)
     found = own_nccl.read(str(file), HOSTS["spark"], "aarch64")
     assert (found.version, found.cuda) == ((2, 30, 7), 13)
+    assert found.written == str(file)
     for preloads, name in ((True, "MEDLEY_PRELOAD"), (False, "LD_PRELOAD")):
         made = {each.name: each.value for each in found.variables(preloads=preloads)}
         assert made == {OWN_NCCL: str(file), name: str(file)}

@@ -15,6 +15,7 @@ from medley.serving.community_recipe import Entry
 from medley.serving.community_recipe.document import MOST_BYTES
 from medley.serving.community_recipe.model_table import is_found, model_table
 from medley.serving.community_recipe.recipe import Imported, imported
+from medley.serving.community_recipe.variables import NOT_BY_RAY
 
 
 class ModelsImportVerb(Verb):
@@ -135,4 +136,9 @@ def _lines(shown: Imported, found: Imported) -> Iterator[str]:
             yield f"\n{title}:"
         for each in entries:
             yield f"  {each.key}: {each.why}"
+    here = [each for each in found.entries if each.outcome == "carried" and each.why.endswith(NOT_BY_RAY)]
+    if here:
+        yield "\non this host only:"
+    for each in here:
+        yield f"  {each.key}: {NOT_BY_RAY}"
     yield f"\nlook first: {shown.plan}"

@@ -82,11 +82,12 @@ class Cluster(StrictTable):
         return {"image": host.image, "container": host.container, "nccl": host.nccl, "mounts": host.mounts}
 
     def member(self, name: str) -> ClusterHost:
-        """Return a host with the image of all, where it has none of its own."""
+        """Return a host with what it has of all: their variables, and their image where it has none."""
         host = self.hosts[name]
-        if host.image or host.env is not None:
-            return host
-        return host.model_copy(update={"image": self.image})
+        shared: dict[str, Any] = {"environment": self.environment_of(name)}
+        if not host.image and host.env is None:
+            shared["image"] = self.image
+        return host.model_copy(update=shared)
 
     @property
     def head(self) -> str:

@@ -161,8 +161,10 @@ def advice(name: str, look: Mapping[str, Any]) -> str | None:
 def stands(look: Mapping[str, Any], role: str, head: str, address: str, described: Mapping[str, Any]) -> bool:
     """Whether the host's part in this cluster runs already, as it should be and is `described`."""
     found = look["membership"]
-    wanted = (role, head, address, described["environment"], described["nccl"])
-    same = found and tuple(found[each] for each in ("role", "head", "address", "table", "nccl")) == wanted
+    wanted = (role, head, address, described["environment"])
+    same = found and tuple(found[each] for each in ("role", "head", "address", "table")) == wanted
+    # Only the host itself can fill in the ~ of a path, so the path as written counts too.
+    same = same and described["nccl"] in (found["nccl"], found["nccl_written"] or found["nccl"])
     return bool(same and any(unit["running"] for unit in look["units"] if unit["name"] == "medley-ray"))
 
 

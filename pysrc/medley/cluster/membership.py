@@ -45,6 +45,8 @@ class Membership:
     """This host's variables of cluster.toml."""
     nccl: str | None = None
     """The user's own libnccl.so.2 here, in place of the engine environment's."""
+    nccl_written: str | None = None
+    """The same path as the user wrote it, to compare with cluster.toml."""
 
     def engine_environment(self) -> EngineEnvironment:
         """Return what this host's Ray runs out of, which the engine must run out of too."""

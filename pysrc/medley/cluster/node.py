@@ -108,9 +108,17 @@ class NodeSpec:
         there = self.environment
         place = "" if isinstance(there, ContainerEnvironment) else str(there.path)
         image, own = self.imaged.choice.table if self.imaged else None, self.tools.nccl
-        nccl = str(own.path) if own else None
         return Membership(
-            role, head, end.address, end.interface, place, str(token), image, dict(self.table), nccl
+            role,
+            head,
+            end.address,
+            end.interface,
+            place,
+            str(token),
+            image,
+            dict(self.table),
+            nccl=str(own.path) if own else None,
+            nccl_written=own.written if own else None,
         )
 
 

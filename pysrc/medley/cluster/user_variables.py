@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from medley.credentials import is_secret
 from medley.errors import Problem
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
@@ -25,7 +26,6 @@ _REFUSED = {
     "LD_PRELOAD": "it changes every program that the engine starts; nccl = preloads an NCCL",
 }
 _OF_MEDLEY = "it is medley's own"
-_HIDDEN = re.compile(r"(TOKEN|SECRET|PASSWORD|(^|_)API_?KEY)$", re.IGNORECASE)
 _SHOWN_WHY = "dry runs print it; name a file instead, such as HF_TOKEN_PATH"
 # NCCL and the engines compare or assume these on all ranks; a host that differs hangs the group.
 _OF_GROUP = re.compile(
@@ -39,7 +39,7 @@ def refusal(name: str, *, one_host: bool) -> str | None:
     """Return why a variable cannot stand in cluster.toml, for all hosts or `one_host`; None where it can."""
     if name.startswith("MEDLEY_"):
         return _OF_MEDLEY
-    if _HIDDEN.search(name):
+    if is_secret(name):
         return _SHOWN_WHY
     if one_host and _OF_GROUP.fullmatch(name):
         return "it must be equal on all hosts: put it in [environment]"

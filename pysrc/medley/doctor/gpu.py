@@ -262,7 +262,7 @@ def kernels(host: ExaminedHost) -> Iterator[Check]:
             fix='in cluster.toml: image = "default"; on this host alone: medley serve MODEL --image default',
         )
         return
-    if needs_nccl(kind) and not host.member.env and not host.pinned:
+    if needs_nccl(kind) and not (host.member.env or host.member.nccl or host.pinned):
         problem = no_nccl(kind)
         yield host.better(f"{problem.what}; alone it serves", cause=problem.cause, fix=problem.fix)
     keeping = host.health.keeping

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from medley.cluster import FILE
 from medley.doctor.checks import UNASKED, Case, Check, ExaminedHost, case_check
 from medley.engine.unread_variables import require_read
 from medley.environment import engine_source
@@ -92,14 +93,15 @@ def _of_cuda(host: ExaminedHost, said: Mapping[str, str]) -> Iterator[Check]:
 def _unread(case: Case, host: ExaminedHost) -> Iterator[Check]:
     """Of vLLM's: serve refuses those that the release in its lock ignores."""
     settings, kind = host.health.settings, host.kind
-    names = (*(settings.vllm_names if settings else ()), *host.member.environment)
-    if not (names and kind) or host.member.image or host.member.env:
+    if kind is None or host.member.image or host.member.env:
         return
     locked = engine_source.locked().get(kind.host.environments.get(case.engine, ""), {})
-    try:
-        require_read(names, case.engine, locked.get(case.engine))
-    except Problem as problem:
-        yield host.failed(problem)
+    version = locked.get(case.engine)
+    for names, file in ((settings.vllm_names if settings else (), None), (host.member.environment, FILE)):
+        try:
+            require_read(names, case.engine, version, file=file)
+        except Problem as problem:
+            yield host.failed(problem)
 
 
 def _against_rdma(host: ExaminedHost, said: Mapping[str, str], end: Endpoint) -> Iterator[Check]:

@@ -127,7 +127,10 @@ one_subnet = _fabric_check(
 )
 half_cage = _fabric_check("half-cage", "both halves of a cage", "half", fine="no half lies idle", rdma=True)
 order = _fabric_check(
-    "order", "the order of halves", "order", "ring", fine="its links are paired as NCCL pairs them", rdma=True
+    "order", "the order of halves", "order", fine="its links are paired as NCCL pairs them", rdma=True
+)
+ring = _fabric_check(
+    "ring", "cables of a ring", "ring", fine="no cable lies unused because of how it is plugged", rdma=True
 )
 pcie = _fabric_check("pcie", "PCIe lanes of its ports", "width", fine="no port lacks lanes", rdma=True)
 way = _fabric_check("way", "how the others are reached", "kind", "gateway", fine="no way round")

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from medley.environment.engine_source import numbers
 from medley.errors import Problem
+from medley.model.resolve import Weights
 from medley.schema import TITLES, EngineName
 
-_EXPERTS = "--moe-backend flashinfer_cutlass (or flashinfer_trtllm, marlin, triton)"
+_EXPERTS = "--moe-backend flashinfer_cutlass  # or flashinfer_trtllm, marlin, triton"
 _PROFILER = """--profiler-config '{"profiler": "torch", "torch_profiler_dir": "/tmp/profile"}'"""
-_ATTENTION = "--attention-backend FLASHINFER (or FLASH_ATTN, TRITON_ATTN)"
+_ATTENTION = "--attention-backend FLASHINFER  # or FLASH_ATTN, TRITON_ATTN"
 _SPLITS = "--attention-config.flash_attn_max_num_splits_for_cuda_graph 32"
 _NOTHING = "nothing replaces it"
 _MINOR = 2
@@ -66,7 +67,7 @@ GONE: Mapping[str, Mapping[str, str]] = {
         "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS": _EXPERTS,
         "VLLM_FLASHINFER_MOE_BACKEND": _EXPERTS,
         "VLLM_MXFP4_USE_MARLIN": "--moe-backend marlin",
-        "VLLM_NVFP4_GEMM_BACKEND": "--linear-backend flashinfer_cutlass (or cutlass, marlin)",
+        "VLLM_NVFP4_GEMM_BACKEND": "--linear-backend flashinfer_cutlass  # or cutlass, marlin",
         "VLLM_USE_NVFP4_CT_EMULATIONS": "--linear-backend emulation",
         "VLLM_USE_FBGEMM": "--linear-backend fbgemm",
     },
@@ -84,20 +85,40 @@ GONE: Mapping[str, Mapping[str, str]] = {
         "VLLM_USE_RAY_COMPILED_DAG_OVERLAP_COMM": _NOTHING,
     },
 }
-"""By the release of vLLM that has it no more: what to give instead, after `--`."""
+"""By the release of vLLM that has it no more: what to give instead, a flag of the engine or other words."""
 
 
-def require_read(environ: Iterable[str], engine: EngineName, version: str | None) -> None:
-    """Raise a Problem that names each variable which this release of the engine ignores."""
+def require_read(
+    environ: Iterable[str], engine: EngineName, version: str | None, *, file: str | None = None
+) -> None:
+    """Raise a Problem that names each variable which this release of the engine ignores.
+
+    `file`: the variables are those of this table; without it they are the shell's.
+    """
     found = list(unread(environ, version)) if engine == "vllm" and version else []
     if not found:
         return
     names = [name for name, _, _ in found]
+    away = f"take {', '.join(names)} out of {file}" if file else f"unset {' '.join(names)}"
     raise Problem(
         f"{TITLES[engine]} {version} does not read {', '.join(names)}",
         cause=f"it ignores the setting and does not say so; {_releases(found)}",
-        fix="\n".join((f"unset {' '.join(names)}", *(f"{name}: {instead}" for name, _, instead in found))),
+        fix="\n".join((away, *(f"{name}: {_typed(instead)}" for name, _, instead in found))),
     )
+
+
+def require_launch_read(
+    environ: Iterable[str], weights: Weights, engine: EngineName, version: str | None
+) -> None:
+    """Require that this release reads the variables of the shell, and those of the model's table."""
+    require_read(environ, engine, version)
+    if weights.model:
+        table = weights.model.env.get(engine, {})
+        require_read(table, engine, version, file=f"models/{weights.name}.toml")
+
+
+def _typed(instead: str) -> str:
+    return f"medley serve MODEL -- {instead}" if instead.startswith("--") else instead
 
 
 def unread(environ: Iterable[str], version: str) -> Iterator[tuple[str, str, str]]:

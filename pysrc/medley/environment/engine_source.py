@@ -109,7 +109,7 @@ def no_nccl(kind: Kind) -> Problem:
         "an engine out of our lock cannot talk to other hosts here",
         cause=f"the NCCL that PyPI has ends on {kind.host.title}: NVML knows no peer-to-peer there",
         fix="nix run .#ray-head, which compiles one that starts; or build one by hand (docs/orin.md): "
-        f"export {OWN_NCCL}=FILE LD_PRELOAD=FILE, or out of an image --nccl FILE",
+        "--nccl FILE, or nccl = in cluster.toml",
     )
 
 

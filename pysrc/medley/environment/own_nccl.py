@@ -27,6 +27,8 @@ class OwnNccl:
     version: tuple[int, ...]
     cuda: int
     """The major version of CUDA that it was built with."""
+    written: str = ""
+    """The path as the user wrote it, before `~` and the folder were filled in."""
 
     def variables(self, *, preloads: bool) -> Iterator[Variable]:
         """Yield the variables of an engine's processes.
@@ -42,7 +44,7 @@ class OwnNccl:
 
 def read(named: str, host: HostTable, machine: str | None = None) -> OwnNccl:
     """Return the library at this path; raise a Problem where it cannot serve on such a host."""
-    path = Path(named).expanduser().absolute()
+    path = absolute(named)
     if host.device == "cpu":
         raise Problem(
             "an NCCL is for GPUs",
@@ -61,7 +63,12 @@ def read(named: str, host: HostTable, machine: str | None = None) -> OwnNccl:
             cause=f"torch on {host.title} is built with CUDA {host.toolkit.cuda}",
             fix=_FIND,
         )
-    return OwnNccl(path, version, cuda)
+    return OwnNccl(path, version, cuda, named)
+
+
+def absolute(named: str) -> Path:
+    """Return the full path of an NCCL that the user named on this host."""
+    return Path(named).expanduser().absolute()
 
 
 def versions(path: Path) -> tuple[tuple[int, ...], int]:

@@ -50,7 +50,7 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
     chosen = tools.ready(kind, named, engine=engine, joins=True, nccl=nccl, watch=watch)
     flags.require_known(ENGINES[engine], chosen.binary, order.extra, watch=watch)
     version = virtualenv.versions(chosen.binary.parent, (engine,))[engine]
-    unread_variables.require_read(os.environ, engine, version)
+    unread_variables.require_launch_read(os.environ, order.weights, engine, version)
     secret = credentials.made_token()
     head, others = gethostname(), (options.count or 2) - 1
     terms = {

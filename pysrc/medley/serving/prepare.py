@@ -17,6 +17,7 @@ from medley.environment import (
     container_image,
     container_runtime,
     engine_source,
+    own_nccl,
     tools,
     virtualenv,
 )
@@ -205,12 +206,12 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
     if image is None:
         # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
         named = options.environment or (over_ray.environment if over_ray else None)
-        dry_run, joins, nccl = options.dry_run, over_ray is not None, _nccl(options, over_ray)
+        dry_run, joins, nccl = options.dry_run, over_ray is not None, ranks_nccl(options, over_ray)
         found = tools.ready(kind, named, engine=engine, joins=joins, nccl=nccl, dry_run=dry_run, watch=watch)
         flags.require_known(ENGINES[engine], found.binary, order.extra, ask=not dry_run, watch=watch)
     cluster = tuple(ray_serving.settings(over_ray, used, order.wanted, os.environ, watch)) if over_ray else ()
     version = _version(image, found, kind, engine)
-    unread_variables.require_read(os.environ, engine, version)
+    unread_variables.require_launch_read(os.environ, order.weights, engine, version)
     if lacks := engine_source.unknown(order.weights.model, engine, version):
         raise Problem(
             f"{order.weights.name} cannot be served out of this {ENGINES[engine].TITLE}",
@@ -229,15 +230,16 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
     return Launched(order, made, layout, job.joined, taken)
 
 
-def _nccl(options: Options, over_ray: Membership | None) -> str | None:
+def ranks_nccl(options: Options, over_ray: Membership | None) -> str | None:
     """Return the NCCL of this host's ranks: over Ray the one that its ranks were started with."""
-    if over_ray is None or options.nccl in {None, over_ray.nccl}:
+    asked = str(own_nccl.absolute(options.nccl)) if options.nccl else None
+    if over_ray is None or asked in {None, over_ray.nccl}:
         return over_ray.nccl if over_ray else options.nccl
     has = over_ray.nccl or "the engine environment's own"
     raise Problem(
         "the NCCL must be the one that this host's Ray was started with",
         cause=f"ranks inherit it from Ray, which has {has}",
-        fix=f"medley ray-stop; medley ray-head --nccl {options.nccl}   # or nccl = in cluster.toml",
+        fix=f"medley ray-stop; medley ray-head --nccl {asked}   # or nccl = in cluster.toml",
     )
 
 

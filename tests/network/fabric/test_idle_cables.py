@@ -16,6 +16,7 @@ from medley.network.fabric.types import NetworkOptions
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.serving.alternatives import placed
+from tests.host.recordings import recorded
 from tests.planner.test_placement import shape, site
 
 FAST = 100_000
@@ -72,6 +73,14 @@ def test_what_addresses_on_a_cable_would_give_is_said(names: tuple[str, ...]) ->
 def test_a_port_at_one_host_alone_may_lead_anywhere() -> None:
     on = stripped(site("spark,orin"), ("spark-1",))
     assert [each for each in fabric(on.facts).findings if each.topic == "idle"] == []
+
+
+def test_a_port_that_a_ring_needs_gets_one_address() -> None:
+    hosts = {name: recorded(f"faults/{name}") for name in ("spark-ring4-a", "spark-ring4-b", "spark-ring4-c")}
+    addresses = dict.fromkeys(hosts, "")
+    addresses |= {name: end.address for name, end in fabric(hosts).ends.items()}
+    for options in (NetworkOptions(), NetworkOptions(joined=addresses)):
+        assert [each.topic for each in fabric(hosts, options).findings] == ["ring"]
 
 
 def test_one_host_says_it_of_itself() -> None:

@@ -43,6 +43,8 @@ def test_what_medley_leaves_unset_has_its_reason(name: str) -> None:
         pytest.param("TORCH_CUDA_ARCH_LIST", "12.1a", "each kind of host", id="an architecture"),
         pytest.param("HF_TOKEN", "hf_x", "a secret", id="a token"),
         pytest.param("VLLM_API_KEY", "x", "--api-key FILE", id="a key"),
+        pytest.param("VLLM_USE_FLASHINFER_MOE_FP4", "1", "--moe-backend", id="gone from vLLM"),
+        pytest.param("VLLM_ATTENTION_BACKEND", "FLASHINFER", "--attention-backend", id="gone before"),
         pytest.param("VLLM_CACHE_ROOT", "cache", "is a path", id="a folder by its name"),
         pytest.param("VLLM_TUNED", "/tuning", "is a path", id="a folder by its value"),
         pytest.param("VLLM_SERVER_DEV_MODE", "1", "opens the server", id="what opens the server"),

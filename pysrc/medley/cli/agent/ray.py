@@ -5,7 +5,7 @@ import os
 import time
 from dataclasses import replace
 
-from medley import credentials, explain, json_shape, process, serving, storage, transcript
+from medley import cluster, credentials, explain, json_shape, process, serving, storage, transcript
 from medley.cli.agent import Note, Notes, Table
 from medley.cluster import membership, ray_watch, self_command, units
 from medley.cluster.node import NodeSpec, part
@@ -43,7 +43,7 @@ def prepared(asked: Table, watch: Notes) -> NodeSpec:
     path, table = os.environ.get("PATH", ""), asked["environment"]
     ours = part(found, kind, tool, slots=asked["slots"], path=path, engine=engine, imaged=image, table=table)
     if not dry:
-        require_read(table, engine, ours.environment.versions((engine,))[engine])
+        require_read(table, engine, ours.environment.versions((engine,))[engine], file=cluster.FILE)
     return ours
 
 

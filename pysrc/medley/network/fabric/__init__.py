@@ -7,7 +7,7 @@ from medley.errors import Finding, Problem
 from medley.host.facts import Facts
 from medley.network.fabric import findings, ring, subnets, types
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, endpoint_candidates
-from medley.network.fabric.findings import idle_finding, idle_ports, rejections
+from medley.network.fabric.findings import idle_findings, rejections
 from medley.network.fabric.neighbors import cabled
 from medley.network.fabric.subnets import Shared, together_mbit
 from medley.network.fabric.transport import Carried, carried, muddles, unmuddled
@@ -53,7 +53,6 @@ def _made(
 ) -> Fabric:
     by_host = {way.host: way for way in sockets}
     ends = {host: _end(by_host[host], data) for host in group.hosts}
-    unused = idle_ports(group.hosts, ends)
     first = (str(best.network),) if best else ()
     others = {str(way.network) for way in data.every} - set(first)
     return Fabric(
@@ -64,7 +63,7 @@ def _made(
         subnet_bits=data.subnet_bits,
         cabling=cabled(group),
         why=tuple(_why(best, data)),
-        findings=tuple(dict.fromkeys((*findings, *([idle_finding(unused)] if unused else [])))),
+        findings=tuple(dict.fromkeys((*findings, *idle_findings(group.hosts, ends, findings)))),
         rejected=tuple(sorted(rejected, key=lambda one: (one.host, one.interface))),
     )
 
@@ -194,7 +193,9 @@ def _with_cables_noted(found: Fabric, hosts: Mapping[str, Facts], options: Netwo
     except Problem:  # which Ray's own network has not
         return found
     noted = tuple(each for each in free.findings if each.topic == "ring")
-    return replace(found, findings=(*found.findings, *noted))
+    kept = (each for each in found.findings if each.topic != "idle")
+    idle = idle_findings(hosts, found.ends, noted)
+    return replace(found, findings=(*kept, *noted, *idle))
 
 
 def _ports(cable: Fabric) -> list[str]:

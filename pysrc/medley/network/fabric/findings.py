@@ -182,6 +182,29 @@ def idle_ports(hosts: Mapping[str, Facts], ends: Mapping[str, Endpoint]) -> dict
     return found if len(found) > 1 or len(hosts) == 1 else {}
 
 
+def idle_findings(
+    hosts: Mapping[str, Facts], ends: Mapping[str, Endpoint], others: Iterable[Finding]
+) -> Iterator[Finding]:
+    """Yield the finding of idle ports, without the cages that one of the others gives an address."""
+    named = {port for finding in others for port in finding.ports}
+    found = idle_ports(hosts, ends)
+    left = {
+        host: tuple(
+            link for link in links if not any((host, each) in named for each in _cage(link.name, hosts[host]))
+        )
+        for host, links in found.items()
+    }
+    if left := {host: links for host, links in left.items() if links}:
+        yield idle_finding(left)
+
+
+def _cage(interface: str, facts: Facts) -> set[str | None]:
+    """The interface and the other half of its cage."""
+    mates = twins(facts.rdma)
+    ports = (port for port in facts.rdma if port.interface == interface)
+    return {interface, *(mates[port.device].interface for port in ports if port.device in mates)}
+
+
 def _routable(link: Interface) -> list[IPv4Network]:
     return [network for network in link.networks if not network.is_link_local]
 

@@ -109,6 +109,7 @@ def _lacking(pair: tuple[str, str], whole: CabledGroup, group: Group) -> Finding
         f"{whole}: NCCL connects each two hosts over a cable of their own",
         f"plug a cable in there; {steps}",
         topic="ring",
+        ports=tuple((host, port) for host, port in ends if port),
     )
 
 

@@ -4,6 +4,9 @@ import re
 from collections.abc import Mapping
 
 from medley import engine
+from medley.credentials import is_secret
+from medley.engine.unread_variables import unread
+from medley.environment import engine_source
 from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED
 from medley.schema import ENGINE_VARIABLE
 from medley.serving.community_recipe import Entry
@@ -52,13 +55,9 @@ _REFUSED: Mapping[str, str] = {
     ),
     "VLLM_TARGET_DEVICE": "it is for building vLLM, which medley's environments have built",
 }
-_NAMES: tuple[tuple[str, str], ...] = (
-    (r"RAY_\w+", "medley ray-head and ray-worker start Ray, before any model: set it there"),
-    (
-        r"\w*(TOKEN|KEY|SECRET|PASSWORD)",
-        "a secret belongs in no recipe: export it yourself, or for requests --api-key FILE",
-    ),
-)
+NOT_BY_RAY = "Ray carries it to no other host: set it there before ray-worker or join"
+_OF_RAY = "medley ray-head and ray-worker start Ray, before any model: set it there"
+_NO_RECIPES = "a secret belongs in no recipe: export it yourself, or for requests --api-key FILE"
 _PATHS = re.compile(r"(PATH|PRELOAD|_DIR|_HOME|_ROOT|_CACHE|_FOLDER|VIRTUAL_ENV)$")
 
 
@@ -71,18 +70,29 @@ def variable(name: str, value: str, *, key: str = "") -> Entry:
         return Entry(key, "refused", refusal)
     why = "the engine's own variable"
     if engine.stays((name,)):
-        why += "; Ray carries it to no other host: set it there before ray-worker or join"
+        why += f"; {NOT_BY_RAY}"
     return Entry(key, "carried", why, (f"{name}={value}",), "variable")
 
 
 def _refusal(name: str, value: str) -> str | None:
     if name in _REFUSED:
         return _REFUSED[name]
-    if why := next((why for pattern, why in _NAMES if re.fullmatch(pattern, name)), None):
-        return why
+    if name.startswith("RAY_") or is_secret(name):
+        return _NO_RECIPES if is_secret(name) else _OF_RAY
     if needs_shell(value):
         return f"{value} is for a shell to fill in: set {name} yourself before the command"
     if _PATHS.search(name) or value.startswith(("/", "~")):
         return f"{value} is a path of the recipe's image or host"
-    known = re.match(ENGINE_VARIABLE, name)
-    return None if known else "no engine of medley's reads it; if yours does, set it before the command"
+    if not re.match(ENGINE_VARIABLE, name):
+        return "no engine of medley's reads it; if yours does, set it before the command"
+    return _gone(name)
+
+
+def _gone(name: str) -> str | None:
+    """What replaced a variable that the vLLM of medley's lock ignores, with which serve would not start."""
+    if not name.startswith("VLLM_"):
+        return None
+    version = engine_source.locked()["vllm-cuda"]["vllm"]
+    return next(
+        (f"vLLM {version} does not read it: {instead}" for _, _, instead in unread((name,), version)), None
+    )
