@@ -24,6 +24,7 @@ from medley.progress import PROGRESS, Progress
 _ELSEWHERE = frozenset({"--revision", "--download-dir", "--load-format", "--model-loader-extra-config"})
 _SAY_EVERY_S = 10.0
 _LOOK_EVERY_S = 0.2
+_LAST_LINES = 4
 
 
 @dataclass
@@ -92,14 +93,16 @@ def fetch_on_all(
         told = json_shape.table(line) or {}
         for name, (done, total) in told.get("progress", {}).items():
             rates.setdefault(name, Rate(f"{name}: {found.target}", watch)).tell(done, total)
-        lines[:] = [line] if "progress" not in told else lines
+        if "progress" not in told:
+            # A warning may come after the answer, because stderr is in these lines too.
+            lines.append(line)
 
     command = joined.asked(
         "ray_download.py", joined.head, joined.address, found.target, json.dumps(NOT_NEEDED), *hosts
     )
     with watch.stage(f"weights of {found.name} on every host"):
         _run(command, on_line)
-    said = json_shape.last_table(lines) or {"error": "it ended", "said": "\n".join(lines)}
+    said = json_shape.last_table(lines) or {"error": "it ended", "said": "\n".join(lines[-_LAST_LINES:])}
     if failed := said.get("failed") or ({"Ray": said["said"]} if "error" in said else None):
         name, why = next(iter(failed.items()))
         raise _failed(name, found.target, why)

@@ -1,0 +1,56 @@
+"""Which files of a model are fetched before its engine starts, and what a failed download reports."""
+
+import json
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from medley.cluster.membership import Membership
+from medley.command import Command
+from medley.errors import Problem
+from medley.model.resolve import Weights
+from medley.progress import SILENT
+from medley.serving import weights
+
+FOUND = Weights("org/one", "org/one", None)
+PROGRESS = json.dumps({"progress": {"spark-1": [1, 2]}})
+
+
+class Joined(Membership):
+    """A cluster whose programs are never started."""
+
+    def __init__(self) -> None:
+        super().__init__("head", "10.0.0.1:24000", "10.0.0.1", "eth0", "/env", "/token")
+
+    def asked(self, script: str, *words: str) -> Command:
+        return Command((script, *words))
+
+
+def fetched(lines: Iterable[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Fetch over a cluster whose program prints these lines; returns its command."""
+    started = []
+
+    def run(command: Command, on_line: Callable[[str], None]) -> None:
+        started.append(command)
+        for line in lines:
+            on_line(line)
+
+    monkeypatch.setattr(weights, "_run", run)
+    weights.fetch_on_all(Joined(), ["10.0.0.1"], FOUND, (), SILENT)
+    return started[0]
+
+
+def test_a_warning_after_the_answer_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched([PROGRESS, '{"failed": {}}', "UserWarning: leaked semaphore", PROGRESS], monkeypatch)
+
+
+def test_a_failure_names_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Problem, match="spark-2 could not fetch org/one") as caught:
+        fetched(['{"failed": {"spark-2": "OSError: no room"}}', "a warning"], monkeypatch)
+    assert caught.value.cause == "OSError: no room"
+
+
+def test_an_end_without_an_answer_reports_its_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Problem) as caught:
+        fetched([PROGRESS, *"abcde", PROGRESS], monkeypatch)
+    assert caught.value.cause == "b\nc\nd\ne"
