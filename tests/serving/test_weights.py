@@ -54,3 +54,24 @@ def test_an_end_without_an_answer_reports_its_last_lines(monkeypatch: pytest.Mon
     with pytest.raises(Problem) as caught:
         fetched([PROGRESS, *"abcde", PROGRESS], monkeypatch)
     assert caught.value.cause == "b\nc\nd\ne"
+
+
+@pytest.mark.parametrize(
+    ("flags", "downloads"),
+    [
+        ((), True),
+        (("--load-format", "auto"), True),
+        (("--load-format=FastSafetensors",), True),
+        (("--load-format", "dummy"), False),
+        (("--load-format", "dummy", "--load-format", "auto"), True),
+        (("--load-format=runai_streamer",), False),
+        (("--load-format", "of_a_plugin"), False),
+        (("--download-dir", "/data"), False),
+    ],
+    ids=str,
+)
+def test_only_a_loader_that_reads_elsewhere_fetches_by_itself(
+    flags: tuple[str, ...], *, downloads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    assert weights.downloads(FOUND, flags) == downloads

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from medley import json_shape
 from medley.cluster import alone
@@ -21,7 +22,11 @@ from medley.process import Process
 from medley.progress import PROGRESS, Progress
 
 # With one of these the engine reads something else than the repository's newest files in the hub's cache.
-_ELSEWHERE = frozenset({"--revision", "--download-dir", "--load-format", "--model-loader-extra-config"})
+_ELSEWHERE = frozenset({"--revision", "--download-dir", "--model-loader-extra-config"})
+# The values of --load-format, of both engines, that read those files; a plugin of vLLM's may add others.
+_FROM_CACHE = frozenset(
+    {"auto", "safetensors", "fastsafetensors", "instanttensor", "pt", "npcache", "mistral", "bitsandbytes"}
+)
 _SAY_EVERY_S = 10.0
 _LOOK_EVERY_S = 0.2
 _LAST_LINES = 4
@@ -52,7 +57,18 @@ class Rate:
 def downloads(found: Weights, flags: Sequence[str]) -> bool:
     """Return whether the engine would look for this model at the hub."""
     elsewhere = _ELSEWHERE.intersection(word.partition("=")[0] for word in flags)
-    return not (found.local or elsewhere or hub.offline())
+    loader = _value(flags, "--load-format") or "auto"
+    return not (found.local or elsewhere or loader.lower() not in _FROM_CACHE or hub.offline())
+
+
+def _value(words: Sequence[str], flag: str) -> str | None:
+    """Return the value of a flag among an engine's words; the last one wins."""
+    found = None
+    for word, after in pairwise((*words, "")):
+        name, given, value = word.partition("=")
+        if name == flag:
+            found = value if given else after
+    return found
 
 
 @contextmanager
