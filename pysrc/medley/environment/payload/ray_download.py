@@ -17,6 +17,7 @@ from typing import Any
 EVERY_S = 2.0
 # Of the driver: who may read it, and where the hub is.
 CARRIED = ("HF_TOKEN", "HF_ENDPOINT")
+WEIGHTS = {".safetensors", ".bin", ".gguf", ".pt"}
 
 
 def main(address: str, own: str, repository: str, patterns: str, *wanted: str) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def folder(repository: str) -> Path:
 
 def download(repository: str, patterns: list[str], env: dict[str, str]) -> str | None:
     """Why it failed, or None; how much it will be lies beside it meanwhile."""
-    if whole(repository):
+    if any(map(whole, folder(repository).glob("snapshots/*/"))):
         return None
     os.environ.update(env)
     from huggingface_hub import HfApi, snapshot_download
@@ -81,15 +82,19 @@ def download(repository: str, patterns: list[str], env: dict[str, str]) -> str |
     return None
 
 
-def whole(repository: str) -> bool:
-    """Whether a snapshot has all the weights that it names."""
-    for config in folder(repository).glob("snapshots/*/config.json"):
-        index = config.with_name("model.safetensors.index.json")
-        names = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
-        single = config.with_name("model.safetensors")
-        if all((config.parent / name).is_file() for name in names) if names else single.is_file():
-            return True
-    return False
+def whole(snapshot: Path) -> bool:
+    """Whether a snapshot has all its weights; the same rule as `whole` in medley/model/hub.py."""
+    index = snapshot / "model.safetensors.index.json"
+    if not (snapshot / "config.json").is_file():
+        return False
+    if not index.is_file():
+        return any(path.suffix in WEIGHTS for path in snapshot.iterdir())
+    try:
+        names = list(json.loads(index.read_bytes())["weight_map"].values())
+        plain = all(name not in {"", ".", ".."} and not {"/", "\0"} & set(name) for name in names)
+        return bool(names) and plain and all((snapshot / name).is_file() for name in names)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return False
 
 
 def here(repository: str) -> list[int] | None:
