@@ -44,3 +44,24 @@ def test_both_take_the_same_folders_for_whole(
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     assert (hub.whole(tmp_path), ray_download.whole(tmp_path)) == (whole, whole)
+
+
+@pytest.mark.parametrize(
+    ("revision", "here"), [(None, True), ("abc", True), ("v1", True), ("main", False), ("def", False)]
+)
+def test_a_revision_is_here_by_its_commit_or_its_name(
+    revision: str | None, *, here: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "models--org--one"
+    for name, text in {
+        "snapshots/abc/config.json": "{}",
+        "snapshots/abc/model.safetensors": "",
+        "snapshots/def/config.json": "{}",
+        "refs/v1": "abc",
+        "refs/main": "def",
+    }.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(ray_download, "folder", lambda _: place)
+    assert (hub.has("org/one", revision), ray_download.has("org/one", revision)) == (here, here)
