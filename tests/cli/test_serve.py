@@ -1,6 +1,7 @@
 """`medley serve --dry-run` for hosts that one does not own, and what cannot be asked of it."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,30 @@ def test_serve_does_what_plan_says(
     planned = json.loads(capsys.readouterr().out)["steps"]
     assert does == planned
     assert len(does) in {3, 6}, "one pipeline of two hosts, or two of them"
+
+
+@pytest.mark.parametrize(
+    ("words", "loads"),
+    [
+        pytest.param((), True, id="a lock"),
+        pytest.param(("--env", "vllm-cuda"), True, id="a lock by name"),
+        pytest.param(("--env", "OWN"), False, id="a virtualenv"),
+        pytest.param(("--image", "mine"), False, id="an image"),
+    ],
+)
+def test_the_fast_loader_is_for_locks_in_plan_and_serve(
+    words: tuple[str, ...], *, loads: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own"
+    (own / "bin").mkdir(parents=True)
+    (own / "bin" / "python").symlink_to(sys.executable)
+    (own / "bin" / "vllm").touch()
+    words = tuple(str(own) if word == "OWN" else word for word in words)
+    assert serve("gpt-oss-20b", "--dry-run", "--hosts", "spark:1", *words) == 0
+    assert ("--load-format fastsafetensors" in capsys.readouterr().out) == loads
+    _, status = PlanVerb.run(["medley plan", "gpt-oss-20b", "--hosts", "spark:1", *words], exit=False)
+    assert status == 0
+    assert ("--load-format fastsafetensors" in capsys.readouterr().out) == loads
 
 
 def test_each_command_stands_on_its_line_and_what_to_type_beside_it(

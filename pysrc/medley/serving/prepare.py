@@ -244,6 +244,7 @@ def _nccl(options: Options, over_ray: Membership | None) -> str | None:
 def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     """Return layout and plan; where it is unplanned or its shape unknown, as the user cuts it."""
     order, found, wanted = job.order, job.order.weights, job.order.wanted
+    site = replace(site, own=_is_own(job))
     try:
         made = None if job.options.unplanned else shape_of(found, output.watch)
     except Problem as problem:
@@ -262,6 +263,14 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     places = tuple(site.addresses.get(device.host, device.host) for device in devices_of(layout))
     first = [site.addresses.get(stages[0].devices[0].host, "") for stages in pipelines(layout)]
     return layout, replace(told, places=places, replicas_here=first.count(places[0]))
+
+
+def _is_own(job: Job) -> bool:
+    """Whether an engine on one host is of an image or a user's own virtualenv, as `_image` chooses."""
+    options = job.options
+    if options.environment:
+        return options.environment not in config.recipes()
+    return bool(options.image or (job.joined and job.joined.image))
 
 
 def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
