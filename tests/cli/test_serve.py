@@ -102,6 +102,15 @@ def test_a_split_of_ones_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert last["env"]["VLLM_PP_LAYER_PARTITION"] == "30,6"
 
 
+def test_a_variable_that_the_lock_ignores_is_refused_before_it_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path))
+    monkeypatch.setenv("VLLM_ATTENTION_BACKEND", "FLASHINFER")
+    with pytest.raises(Problem, match="VLLM_ATTENTION_BACKEND"):
+        serve("demo", "--dry-run", "--kind", "cpu")
+
+
 def test_a_plan_that_refuses_is_no_cage(capsys: pytest.CaptureFixture[str]) -> None:
     """235B do not fit one host, by the plan; who wants to try it may."""
     words = ("qwen3-235b-a22b-instruct-2507", "--hosts", "cpu:1", "--dry-run")

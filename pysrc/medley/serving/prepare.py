@@ -202,14 +202,14 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
     used = site.only(hosts_of(layout))
     _, kind = host = next(iter(used.hosts.values()))
     image, found = _image(job, host, over_ray, watch), BARE
+    # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
+    named = options.environment or (over_ray.environment if over_ray else None)
     if image is None:
-        # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
-        named = options.environment or (over_ray.environment if over_ray else None)
         dry_run, joins, nccl = options.dry_run, over_ray is not None, _nccl(options, over_ray)
         found = tools.ready(kind, named, engine=engine, joins=joins, nccl=nccl, dry_run=dry_run, watch=watch)
         flags.require_known(ENGINES[engine], found.binary, order.extra, ask=not dry_run, watch=watch)
     cluster = tuple(ray_serving.settings(over_ray, used, order.wanted, os.environ, watch)) if over_ray else ()
-    version = _version(image, found, kind, engine)
+    version = _version(image, found, kind, engine, named)
     unread_variables.require_read(os.environ, engine, version)
     if lacks := engine_source.unknown(order.weights.model, engine, version):
         raise Problem(
@@ -367,10 +367,14 @@ def _image(
     return container_image.ready(choice, host, engine, dry_run=dry_run, watch=watch)
 
 
-def _version(image: ContainerEnvironment | None, found: Tools, kind: Kind, engine: EngineName) -> str | None:
-    """Return the version of the engine, if known; for an image nobody looked into that of hosts/."""
+def _version(
+    image: ContainerEnvironment | None, found: Tools, kind: Kind, engine: EngineName, named: str | None
+) -> str | None:
+    """Return the version of the engine, if known: of what is not here yet, that of its lock or hosts/."""
     if image is None:
-        return virtualenv.versions(found.binary.parent, (engine,))[engine] if found.binary.parts else None
+        there = virtualenv.versions(found.binary.parent, (engine,))[engine] if found.binary.parts else None
+        lock = named or kind.host.environments.get(engine, "")
+        return there or engine_source.locked().get(lock, {}).get(engine)
     if image.held:
         return image.versions((engine,))[engine]
     default = kind.host.container
