@@ -127,11 +127,19 @@ def test_a_model_that_cannot_be_planned_is_served_as_it_is_cut(
 ) -> None:
     """Its config.json says nothing that a plan needs."""
     (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
+    (tmp_path / "model.safetensors").touch()
     assert serve(str(tmp_path), "--dry-run", "--kind", "cpu") == 0
     said = capsys.readouterr()
     assert "medley: not planned: " in said.err
     assert "--max-num-seqs" not in said.out
     assert "--kv-cache-memory-bytes" in said.out, "else vLLM would take 92 % of the memory"
+
+
+@pytest.mark.parametrize("where", [(), ("--hosts", "spark:1"), ("--hosts", "spark:2")], ids=str)
+def test_a_folder_without_weights_is_refused_dry_too(where: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
+    with pytest.raises(Problem, match="holds no weights"):
+        serve(str(tmp_path), "--dry-run", *where)
 
 
 def test_without_ray_what_each_host_runs_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -152,6 +152,8 @@ def prepare(options: Options, output: Output) -> Job:
         raise in_image()
     if starts:
         resolve.ready(found)
+    else:
+        resolve.require_weights(found)
     if listens.key and engine == "sglang":
         credentials.require_no_other_config(options.flags)
         listens = replace(listens, key_config=credentials.api_key_config_path(listens.port))
