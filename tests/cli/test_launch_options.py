@@ -31,6 +31,7 @@ def own(tmp_path: Path) -> Path:
     told = {"model_type": "whisper", "auto_map": {"AutoConfig": "configuration_x.X"}}
     (folder / "config.json").write_text(json.dumps(told))
     (folder / "configuration_x.py").write_text("1\n")
+    (folder / "model.safetensors").touch()
     return folder
 
 

@@ -1,6 +1,7 @@
 """`medley serve --dry-run` for hosts that one does not own, and what cannot be asked of it."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,30 @@ def test_serve_does_what_plan_says(
     planned = json.loads(capsys.readouterr().out)["steps"]
     assert does == planned
     assert len(does) in {3, 6}, "one pipeline of two hosts, or two of them"
+
+
+@pytest.mark.parametrize(
+    ("words", "loads"),
+    [
+        pytest.param((), True, id="a lock"),
+        pytest.param(("--env", "vllm-cuda"), True, id="a lock by name"),
+        pytest.param(("--env", "OWN"), False, id="a virtualenv"),
+        pytest.param(("--image", "mine"), False, id="an image"),
+    ],
+)
+def test_the_fast_loader_is_for_locks_in_plan_and_serve(
+    words: tuple[str, ...], *, loads: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own"
+    (own / "bin").mkdir(parents=True)
+    (own / "bin" / "python").symlink_to(sys.executable)
+    (own / "bin" / "vllm").touch()
+    words = tuple(str(own) if word == "OWN" else word for word in words)
+    assert serve("gpt-oss-20b", "--dry-run", "--hosts", "spark:1", *words) == 0
+    assert ("--load-format fastsafetensors" in capsys.readouterr().out) == loads
+    _, status = PlanVerb.run(["medley plan", "gpt-oss-20b", "--hosts", "spark:1", *words], exit=False)
+    assert status == 0
+    assert ("--load-format fastsafetensors" in capsys.readouterr().out) == loads
 
 
 def test_each_command_stands_on_its_line_and_what_to_type_beside_it(
@@ -77,6 +102,15 @@ def test_a_split_of_ones_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert last["env"]["VLLM_PP_LAYER_PARTITION"] == "30,6"
 
 
+def test_a_variable_that_the_lock_ignores_is_refused_before_it_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path))
+    monkeypatch.setenv("VLLM_ATTENTION_BACKEND", "FLASHINFER")
+    with pytest.raises(Problem, match="VLLM_ATTENTION_BACKEND"):
+        serve("demo", "--dry-run", "--kind", "cpu")
+
+
 def test_a_plan_that_refuses_is_no_cage(capsys: pytest.CaptureFixture[str]) -> None:
     """235B do not fit one host, by the plan; who wants to try it may."""
     words = ("qwen3-235b-a22b-instruct-2507", "--hosts", "cpu:1", "--dry-run")
@@ -93,11 +127,19 @@ def test_a_model_that_cannot_be_planned_is_served_as_it_is_cut(
 ) -> None:
     """Its config.json says nothing that a plan needs."""
     (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
+    (tmp_path / "model.safetensors").touch()
     assert serve(str(tmp_path), "--dry-run", "--kind", "cpu") == 0
     said = capsys.readouterr()
     assert "medley: not planned: " in said.err
     assert "--max-num-seqs" not in said.out
     assert "--kv-cache-memory-bytes" in said.out, "else vLLM would take 92 % of the memory"
+
+
+@pytest.mark.parametrize("where", [(), ("--hosts", "spark:1"), ("--hosts", "spark:2")], ids=str)
+def test_a_folder_without_weights_is_refused_dry_too(where: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
+    with pytest.raises(Problem, match="holds no weights"):
+        serve(str(tmp_path), "--dry-run", *where)
 
 
 def test_without_ray_what_each_host_runs_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -283,6 +283,7 @@ def test_odd_input_of_terms(count: int) -> None:
         "model": "demo",
         "target": "/m",
         "script": None,
+        "fetch": {"repository": "org/one", "revision": None},
         "beside": {"needs": [NEED], "code": {"where": "/m", "files": {"a.py": "ab"}}, "cache": "/c"},
     }
 

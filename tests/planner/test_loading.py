@@ -69,3 +69,22 @@ def test_its_buffer_must_fit_beside_the_weights() -> None:
 def test_an_image_may_lack_the_loader() -> None:
     choice, site = planned("gpt-oss-20b", "spark", EngineRequest(image="mine"))
     assert loader_arguments(choice, site, "vllm") == ()
+
+
+@pytest.mark.parametrize(
+    ("request_", "loads"),
+    [
+        pytest.param(EngineRequest(environment="vllm-cuda"), True, id="a lock"),
+        pytest.param(EngineRequest(environment="/a/virtualenv"), False, id="a virtualenv"),
+        pytest.param(EngineRequest(image="default"), False, id="the default image"),
+    ],
+)
+def test_only_a_lock_is_known_to_have_the_loader(request_: EngineRequest, *, loads: bool) -> None:
+    choice, site = planned("gpt-oss-20b", "spark", request_)
+    assert bool(loader_arguments(choice, site, "vllm")) == loads
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_host_whose_engine_is_chosen_already_says_whether_it_is_its_own(*, own: bool) -> None:
+    choice, site = planned("gpt-oss-20b", "spark")
+    assert bool(loader_arguments(choice, replace(site, origins={}, own=own), "vllm")) != own

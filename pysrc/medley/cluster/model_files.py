@@ -36,6 +36,8 @@ class ModelPull:
     """Of each host, on the wire that all share."""
     origin: str | None = None
     """The host that the user wants it from."""
+    revision: str | None = None
+    """The commit, branch or tag to download; `main` where it is None."""
     manifest: Table = field(default_factory=dict)
     size_bytes: int = 0
     having: tuple[str, ...] = ()
@@ -58,7 +60,7 @@ class ModelPull:
     def download(self) -> None:
         """Download it on the head, or where the user wants."""
         name = self.origin or self.everyone.cluster.head
-        self._ask("download", limit_s=_FETCH_LIMIT_S, among=[name])
+        self._ask("download", lambda _: {"revision": self.revision}, limit_s=_FETCH_LIMIT_S, among=[name])
         self._need(name)
         self.having = (name,)
 

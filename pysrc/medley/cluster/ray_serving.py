@@ -96,6 +96,7 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) 
         busy={names[node["address"]]: node["slots"] - node["free"] for node in nodes},
         addresses={name: addresses[name] for name in order},
         measured=devices.read_measurements(),
+        own=found.image is not None,
         nccl=own_nccl.versions(Path(found.nccl))[0] if found.nccl else found.engine_environment().nccl,
     )
 

@@ -39,6 +39,11 @@ class _Beside(TypedDict):
     cache: str
 
 
+class _Fetch(TypedDict):
+    repository: str
+    revision: str | None
+
+
 class _Terms(TypedDict):
     """The first message of a head, about its model."""
 
@@ -49,6 +54,7 @@ class _Terms(TypedDict):
     target: str
     beside: _Beside
     script: str | None
+    fetch: _Fetch | None
 
 
 def as_table(reasoned: AnnotatedCommand) -> dict[str, Any]:

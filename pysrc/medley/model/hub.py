@@ -139,14 +139,27 @@ def snapshots(repository: str) -> list[Path]:
     return [each for each in _newest(repository) if whole(each)]
 
 
+def has(repository: str, revision: str | None = None) -> bool:
+    """Whether a snapshot of this commit, branch or tag has its weights; any snapshot where it is None."""
+    if revision is None:
+        return bool(snapshots(repository))
+    ref = _folder(repository) / "refs" / revision
+    commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else revision
+    return whole(_folder(repository) / "snapshots" / commit)
+
+
 def configured(repository: str) -> Path | None:
     """The newest snapshot in the hub's cache that has config.json, with or without weights."""
     return next((each for each in _newest(repository) if (each / CONFIG).is_file()), None)
 
 
 def _newest(repository: str) -> list[Path]:
-    folder = cache() / f"models--{repository.replace('/', '--')}" / "snapshots"
+    folder = _folder(repository) / "snapshots"
     return sorted(folder.glob("*/"), key=lambda each: each.stat().st_mtime, reverse=True)
+
+
+def _folder(repository: str) -> Path:
+    return cache() / f"models--{repository.replace('/', '--')}"
 
 
 def whole(folder: Path) -> bool:

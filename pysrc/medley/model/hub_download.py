@@ -15,28 +15,35 @@ NOT_NEEDED = ("*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*", "metal/*")
 _LOOK_EVERY_S = 1.0
 
 
-def download(repository: str, on_progress: OnProgress | None = None) -> Path:
-    """Fetch what is missing of it, and return the folder of its snapshot; raise a Problem where it fails."""
+def download(repository: str, on_progress: OnProgress | None = None, *, revision: str | None = None) -> Path:
+    """Fetch what is missing of it, and return the folder of its snapshot; raise a Problem where it fails.
+
+    `revision`: a commit, branch or tag; `main` without it.
+    """
     # Half a second to import, and seldom needed.
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - see above
 
     try:
-        with _Watched(repository, on_progress):
+        with _Watched(repository, on_progress, revision):
             found = snapshot_download(
-                repository, cache_dir=hub.cache(), endpoint=hub.endpoint(), ignore_patterns=list(NOT_NEEDED)
+                repository,
+                revision=revision,
+                cache_dir=hub.cache(),
+                endpoint=hub.endpoint(),
+                ignore_patterns=list(NOT_NEEDED),
             )
     except Exception as error:
         raise hub.unreachable(repository, f"{type(error).__name__}: {in_words(error)[:200]}") from error
     return Path(found)
 
 
-def size_bytes(repository: str) -> int | None:
+def size_bytes(repository: str, revision: str | None = None) -> int | None:
     """Return the size of the files that `download` fetches, as the hub says it; None where it does not."""
     from huggingface_hub import HfApi  # noqa: PLC0415 - as in download
 
     try:
         about = HfApi(endpoint=hub.endpoint(), library_name="medley").model_info(
-            repository, files_metadata=True, timeout=hub.LIMIT_S
+            repository, revision=revision, files_metadata=True, timeout=hub.LIMIT_S
         )
     except Exception:  # noqa: BLE001 - the download itself says what is wrong
         return None
@@ -51,10 +58,10 @@ def _skipped(name: str) -> bool:
 class _Watched:
     """Report the bytes of a repository in the hub's cache while the body downloads it."""
 
-    def __init__(self, repository: str, on_progress: OnProgress | None) -> None:
+    def __init__(self, repository: str, on_progress: OnProgress | None, revision: str | None) -> None:
         self._blobs = hub.cache() / f"models--{repository.replace('/', '--')}" / "blobs"
         self._on_progress = on_progress
-        self._total = size_bytes(repository) if on_progress else None
+        self._total = size_bytes(repository, revision) if on_progress else None
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 

@@ -121,7 +121,14 @@ def ready(found: Weights) -> None:
         demo.make(found.model.made, Path(found.target))
     elif not found.local:
         hub.require(found.target)
-    elif not has_weights(Path(found.target)):
+    else:
+        require_weights(found)
+
+
+def require_weights(found: Weights) -> None:
+    """Raise a Problem for a folder without weights; nothing is made or fetched."""
+    made = found.model and found.model.made
+    if found.local and not made and not has_weights(Path(found.target)):
         raise Problem(
             f"{found.target} holds no weights",
             cause="it has config.json, which is enough for a plan, and no *.safetensors",

@@ -42,10 +42,11 @@ def load_time(choice: Choice, site: Topology) -> LoadTime | None:
 def loader_arguments(choice: Choice, site: Topology, engine: EngineName) -> Arguments:
     """Return the flags of the loader that this kind of host has, where its buffer fits beside the weights.
 
+    Images and a user's own virtualenvs may lack its package, so it is for environments of locks/.
     With several ranks vLLM's fastsafetensors reads each file on one rank and sends it to the others (0.33,
     weight_utils.py, fastsafetensors_weights_iterator): that gains nothing over a network, so it is for one.
     """
-    if len(choice.fit.ranks) != 1 or site.image(next(iter(hosts_of(choice.layout)))):
+    if len(choice.fit.ranks) != 1 or not site.locked(hosts_of(choice.layout)[0]):
         return ()
     rank = choice.fit.ranks[0]
     of = _tables(site)[rank.device.host].loading

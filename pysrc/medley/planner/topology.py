@@ -39,6 +39,8 @@ class Topology:
     """What its devices and wires were seen to reach."""
     origins: Mapping[str, EngineSource] = field(default_factory=dict)
     """Where each has its engine from, where that is still to be chosen: hosts that have joined agree."""
+    own: bool = False
+    """Whether its hosts' engine is of an image or of a user's own virtualenv, where `origins` has none."""
     nccl: tuple[int, ...] | None = None
     """In the engine environment of the running cluster, where that says so."""
 
@@ -58,6 +60,11 @@ class Topology:
     def image(self, host: str) -> str | None:
         """That this host's part runs in."""
         return self.origin(host).name if self.origin(host).image else None
+
+    def locked(self, host: str) -> bool:
+        """Whether its engine is that of a lock: only of those medley knows the packages."""
+        found = self.origins.get(host)
+        return not self.own if found is None else not found.image and bool(found.versions)
 
     def lacks(self, hosts: Iterable[str]) -> str | None:
         """Why the engine of one of these cannot serve the model that is asked for."""

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from socket import gethostname
 from typing import Any
@@ -53,6 +53,7 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
     unread_variables.require_launch_read(os.environ, order.weights, engine, version)
     secret = credentials.made_token()
     head, others = gethostname(), (options.count or 2) - 1
+    wanted = weights.wanted(order)
     terms = {
         **node.terms(node.environment(chosen)),
         "engine_name": engine,
@@ -60,6 +61,7 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
         "target": order.weights.target,
         "beside": order.beside.table(),
         "script": options.script.path.name if options.script else None,
+        "fetch": asdict(wanted) if wanted else None,
     }
     met = Meeting(options.join_port, secure_channel.read_secret(secret), terms, watch)
     try:
@@ -69,7 +71,7 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
         output.say(f"    ssh {address} cat {secret} | medley join {at} --token-file -")
         with (
             watch.stage(f"wait for {others} more"),
-            weights.fetching(order.weights, order.extra, watch) as done,
+            weights.fetching(wanted, watch) as done,
         ):
             members = met.wait(others, _WAIT_S if options.wait_s is None else options.wait_s)
             while not done.done():
@@ -201,7 +203,8 @@ def _require_head_terms(chosen: Tools, terms: "Mapping[str, Any]", at: str, watc
     checks.require_alike(node.terms(node.environment(chosen)), terms, at)
     target = Path(terms["target"])
     if not target.is_absolute():
-        weights.fetch(resolve.Weights(terms["model"], terms["target"], None), (), watch)
+        asked = weights.Wanted(**terms["fetch"]) if terms["fetch"] else None
+        weights.fetch(terms["model"], asked, watch)
     if (made := config.models().get(terms["model"])) and made.made:
         resolve.ready(resolve.weights(terms["model"], config.models(), storage.cache()))
     if target.is_absolute() and not (target / "config.json").exists():

@@ -153,6 +153,8 @@ def prepare(options: Options, output: Output) -> Job:
         raise in_image()
     if starts:
         resolve.ready(found)
+    else:
+        resolve.require_weights(found)
     if listens.key and engine == "sglang":
         credentials.require_no_other_config(options.flags)
         listens = replace(listens, key_config=credentials.api_key_config_path(listens.port))
@@ -203,14 +205,14 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
     used = site.only(hosts_of(layout))
     _, kind = host = next(iter(used.hosts.values()))
     image, found = _image(job, host, over_ray, watch), BARE
+    # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
+    named = options.environment or (over_ray.environment if over_ray else None)
     if image is None:
-        # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
-        named = options.environment or (over_ray.environment if over_ray else None)
         dry_run, joins, nccl = options.dry_run, over_ray is not None, ranks_nccl(options, over_ray)
         found = tools.ready(kind, named, engine=engine, joins=joins, nccl=nccl, dry_run=dry_run, watch=watch)
         flags.require_known(ENGINES[engine], found.binary, order.extra, ask=not dry_run, watch=watch)
     cluster = tuple(ray_serving.settings(over_ray, used, order.wanted, os.environ, watch)) if over_ray else ()
-    version = _version(image, found, kind, engine)
+    version = _version(image, found, kind, engine, named)
     unread_variables.require_launch_read(os.environ, order.weights, engine, version)
     if lacks := engine_source.unknown(order.weights.model, engine, version):
         raise Problem(
@@ -246,6 +248,7 @@ def ranks_nccl(options: Options, over_ray: Membership | None) -> str | None:
 def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     """Return layout and plan; where it is unplanned or its shape unknown, as the user cuts it."""
     order, found, wanted = job.order, job.order.weights, job.order.wanted
+    site = replace(site, own=_is_own(job))
     try:
         made = None if job.options.unplanned else shape_of(found, output.watch)
     except Problem as problem:
@@ -264,6 +267,14 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     places = tuple(site.addresses.get(device.host, device.host) for device in devices_of(layout))
     first = [site.addresses.get(stages[0].devices[0].host, "") for stages in pipelines(layout)]
     return layout, replace(told, places=places, replicas_here=first.count(places[0]))
+
+
+def _is_own(job: Job) -> bool:
+    """Whether an engine on one host is of an image or a user's own virtualenv, as `_image` chooses."""
+    options = job.options
+    if options.environment:
+        return options.environment not in config.recipes()
+    return bool(options.image or (job.joined and job.joined.image))
 
 
 def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
@@ -360,10 +371,14 @@ def _image(
     return container_image.ready(choice, host, engine, dry_run=dry_run, watch=watch)
 
 
-def _version(image: ContainerEnvironment | None, found: Tools, kind: Kind, engine: EngineName) -> str | None:
-    """Return the version of the engine, if known; for an image nobody looked into that of hosts/."""
+def _version(
+    image: ContainerEnvironment | None, found: Tools, kind: Kind, engine: EngineName, named: str | None
+) -> str | None:
+    """Return the version of the engine, if known: of what is not here yet, that of its lock or hosts/."""
     if image is None:
-        return virtualenv.versions(found.binary.parent, (engine,))[engine] if found.binary.parts else None
+        there = virtualenv.versions(found.binary.parent, (engine,))[engine] if found.binary.parts else None
+        lock = named or kind.host.environments.get(engine, "")
+        return there or engine_source.locked().get(lock, {}).get(engine)
     if image.held:
         return image.versions((engine,))[engine]
     default = kind.host.container

@@ -10,7 +10,7 @@ from typing import Any
 
 from medley import storage
 from medley.command import AnnotatedCommand, Flag, Variable, merged, overridden
-from medley.engine import variables
+from medley.engine import table_variables, variables
 from medley.engine.flags import Argument, arguments, table, why
 from medley.engine.launch import ENGINES, Launch, Order
 from medley.environment import payload
@@ -68,6 +68,7 @@ class Script:
             words = (str(tools.binary / "python"), *words)
         merged_variables = merged(
             (
+                *table_variables(name, weights.model, environ),
                 *tools.variables(environ.get("PATH", "")),
                 *variables(plan, host, environ, local=weights.local),
                 *cluster,

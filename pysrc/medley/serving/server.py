@@ -88,10 +88,11 @@ class Ranks:
 def held(found: Launched, output: Output) -> Iterator[Ranks]:
     """Bring what its hosts need, and hold their slots while the body runs it; name a host that is lost."""
     joined, taken, order = found.joined, found.taken, found.order
+    name = order.weights.name
     if joined and taken and found.over_ray:
-        weights.fetch_on_all(joined, taken.slots, order.weights, order.extra, output.watch)
+        weights.fetch_on_all(joined, taken.slots, name, weights.wanted(order), output.watch)
     elif not found.meeting:
-        weights.fetch(order.weights, order.extra, output.watch)
+        weights.fetch(name, weights.wanted(order), output.watch)
     with ExitStack() as around:
         start = ExitStack()
         ranks = Ranks(found, output, start)

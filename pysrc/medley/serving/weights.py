@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from medley import json_shape
 from medley.cluster import alone
@@ -13,17 +14,22 @@ from medley.cluster.fleet import Fleet
 from medley.cluster.membership import Membership
 from medley.cluster.model_files import ModelPull
 from medley.command import Command
+from medley.engine.launch import Order
 from medley.errors import Problem
 from medley.model import hub
 from medley.model.hub_download import NOT_NEEDED
-from medley.model.resolve import Weights
 from medley.process import Process
 from medley.progress import PROGRESS, Progress
 
-# With one of these the engine reads something else than the repository's newest files in the hub's cache.
-_ELSEWHERE = frozenset({"--revision", "--download-dir", "--load-format", "--model-loader-extra-config"})
+# With one of these the engine reads something else than the repository's files in the hub's cache.
+_ELSEWHERE = frozenset({"--download-dir", "--model-loader-extra-config"})
+# The values of --load-format, of both engines, that read those files; a plugin of vLLM's may add others.
+_FROM_CACHE = frozenset(
+    {"auto", "safetensors", "fastsafetensors", "instanttensor", "pt", "npcache", "mistral", "bitsandbytes"}
+)
 _SAY_EVERY_S = 10.0
 _LOOK_EVERY_S = 0.2
+_LAST_LINES = 4
 
 
 @dataclass
@@ -48,21 +54,51 @@ class Rate:
             self.watch.note(f"{self.name}: {text}")
 
 
-def downloads(found: Weights, flags: Sequence[str]) -> bool:
-    """Return whether the engine would look for this model at the hub."""
-    elsewhere = _ELSEWHERE.intersection(word.partition("=")[0] for word in flags)
-    return not (found.local or elsewhere or hub.offline())
+@dataclass(frozen=True)
+class Wanted:
+    """The files of the hub that an engine will read."""
+
+    repository: str
+    revision: str | None = None
+    """A commit, branch or tag; `main` where it is None."""
+
+
+def wanted(order: Order) -> Wanted | None:
+    """Return the files that the engine would fetch from the hub; None where it reads something else."""
+    found, engine = order.weights, order.wanted.engine
+    if found.local:
+        return None
+    # In the order of the command: the model's table, the code that the user trusts, the user's own flags.
+    words = [*(found.model.args.get(engine, ()) if found.model else ())]
+    for flag in order.beside.flags(engine):
+        words += (*flag.names, flag.value or "")
+    words += order.extra
+    elsewhere = _ELSEWHERE.intersection(word.partition("=")[0] for word in words)
+    loader = _value(words, "--load-format") or "auto"
+    if elsewhere or loader.lower() not in _FROM_CACHE:
+        return None
+    return Wanted(found.target, _value(words, "--revision") or None)
+
+
+def _value(words: Sequence[str], flag: str) -> str | None:
+    """Return the value of a flag among an engine's words; the last one wins."""
+    found = None
+    for word, after in pairwise((*words, "")):
+        name, given, value = word.partition("=")
+        if name == flag:
+            found = value if given else after
+    return found
 
 
 @contextmanager
-def fetching(found: Weights, flags: Sequence[str], watch: Progress) -> Iterator[Future[None]]:
+def fetching(asked: Wanted | None, watch: Progress) -> Iterator[Future[None]]:
     """Download a model to this host, where it lacks it, in a process that ends with the body."""
-    if not downloads(found, flags) or hub.snapshots(found.target):
+    if asked is None or hub.offline() or hub.has(asked.repository, asked.revision):
         done: Future[None] = Future()
         done.set_result(None)
         yield done
         return
-    rate = Rate(found.target, watch)
+    rate = Rate(asked.repository, watch)
 
     def on_note(_: str, text: str) -> None:
         if text.startswith(PROGRESS):
@@ -70,39 +106,48 @@ def fetching(found: Weights, flags: Sequence[str], watch: Progress) -> Iterator[
 
     # The connection is cut first, so that the thread ends too.
     with ThreadPoolExecutor(1) as pool, Fleet(alone(), watch, on_note) as everyone:
-        yield pool.submit(ModelPull(everyone, found.target, {}).download)
+        yield pool.submit(ModelPull(everyone, asked.repository, {}, revision=asked.revision).download)
 
 
-def fetch(found: Weights, flags: Sequence[str], watch: Progress) -> None:
+def fetch(name: str, asked: Wanted | None, watch: Progress) -> None:
     """Download a model to this host where it lacks it."""
-    with watch.stage(f"weights of {found.name}"), fetching(found, flags, watch) as done:
+    with watch.stage(f"weights of {name}"), fetching(asked, watch) as done:
         done.result()
 
 
 def fetch_on_all(
-    joined: Membership, hosts: Iterable[str], found: Weights, flags: Sequence[str], watch: Progress
+    joined: Membership, hosts: Iterable[str], name: str, asked: Wanted | None, watch: Progress
 ) -> None:
     """Download a model to the hosts at these addresses of a Ray cluster, all at once, where they lack it."""
-    if not downloads(found, flags):
+    if asked is None or hub.offline():
         return
+    repository, revision = asked.repository, asked.revision or ""
     rates: dict[str, Rate] = {}
     lines: list[str] = []
 
     def on_line(line: str) -> None:
         told = json_shape.table(line) or {}
-        for name, (done, total) in told.get("progress", {}).items():
-            rates.setdefault(name, Rate(f"{name}: {found.target}", watch)).tell(done, total)
-        lines[:] = [line] if "progress" not in told else lines
+        for host, (done, total) in told.get("progress", {}).items():
+            rates.setdefault(host, Rate(f"{host}: {repository}", watch)).tell(done, total)
+        if "progress" not in told:
+            # A warning may come after the answer, because stderr is in these lines too.
+            lines.append(line)
 
     command = joined.asked(
-        "ray_download.py", joined.head, joined.address, found.target, json.dumps(NOT_NEEDED), *hosts
+        "ray_download.py",
+        joined.head,
+        joined.address,
+        repository,
+        revision,
+        json.dumps(NOT_NEEDED),
+        *hosts,
     )
-    with watch.stage(f"weights of {found.name} on every host"):
+    with watch.stage(f"weights of {name} on every host"):
         _run(command, on_line)
-    said = json_shape.last_table(lines) or {"error": "it ended", "said": "\n".join(lines)}
+    said = json_shape.last_table(lines) or {"error": "it ended", "said": "\n".join(lines[-_LAST_LINES:])}
     if failed := said.get("failed") or ({"Ray": said["said"]} if "error" in said else None):
-        name, why = next(iter(failed.items()))
-        raise _failed(name, found.target, why)
+        host, why = next(iter(failed.items()))
+        raise _failed(host, repository, why)
 
 
 def _run(command: Command, on_line: Callable[[str], None]) -> None:

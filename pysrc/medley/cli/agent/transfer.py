@@ -49,7 +49,7 @@ def _download(asked: Table, note: Note) -> Table:
     # The library's own bars are for a terminal, and this is none.
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     hub.require(asked["target"])
-    hub_download.download(asked["target"], _progress(note))
+    hub_download.download(asked["target"], _progress(note), revision=asked["revision"])
     return {}
 
 

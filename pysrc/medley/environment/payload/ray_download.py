@@ -1,10 +1,10 @@
 """Download a repository of the model hub to hosts of a Ray cluster; run in an engine's Python.
 
-    python ray_download.py HOST:PORT OWN ORG/NAME PATTERNS ADDRESS…
+    python ray_download.py HOST:PORT OWN ORG/NAME REVISION PATTERNS ADDRESS…
 
-PATTERNS is a JSON list of files that are not wanted. While it runs it prints {"progress": {HOST: [done,
-total]}} in bytes, for hosts that have begun; at the end {"failed": {HOST: why}}. A host that has the
-files asks the hub nothing.
+REVISION is a commit, branch or tag, or empty. PATTERNS is a JSON list of files that are not wanted.
+While it runs it prints {"progress": {HOST: [done, total]}} in bytes, for hosts that have begun; at the end
+{"failed": {HOST: why}}. A host that has the files asks the hub nothing.
 """
 
 import fnmatch
@@ -17,26 +17,35 @@ from typing import Any
 EVERY_S = 2.0
 # Of the driver: who may read it, and where the hub is.
 CARRIED = ("HF_TOKEN", "HF_ENDPOINT")
+WEIGHTS = {".safetensors", ".bin", ".gguf", ".pt"}
 
 
-def main(address: str, own: str, repository: str, patterns: str, *wanted: str) -> dict[str, Any]:
+def main(
+    address: str, own: str, repository: str, revision: str, patterns: str, *wanted: str
+) -> dict[str, Any]:
     import ray_state as cluster
 
     try:
         found = cluster.nodes(cluster.GcsClient(address=address), address)
         asked = {node["address"]: node for node in found if node["alive"] and node["address"] in wanted}
         cluster.connect(address, own)
-        return {"failed": downloads(cluster, asked, repository, json.loads(patterns))}
+        return {"failed": downloads(cluster, asked, repository, revision or None, json.loads(patterns))}
     except Exception as error:  # noqa: BLE001 - whatever it is, our side turns it into a Problem
         return {"error": type(error).__name__, "said": str(error)[:400]}
 
 
-def downloads(cluster: Any, asked: dict[str, Any], repository: str, patterns: list[str]) -> dict[str, str]:  # noqa: ANN401 - ray_state
+def downloads(
+    cluster: Any,  # noqa: ANN401 - ray_state
+    asked: dict[str, Any],
+    repository: str,
+    revision: str | None,
+    patterns: list[str],
+) -> dict[str, str]:
     ray = cluster.ray
     env = {name: os.environ[name] for name in CARRIED if name in os.environ}
     names = {address: f"{node['name']} ({address})" for address, node in asked.items()}
     tasks = {
-        address: cluster.on(node, download).remote(repository, patterns, env)
+        address: cluster.on(node, download).remote(repository, revision, patterns, env)
         for address, node in asked.items()
     }
     left = list(tasks.values())
@@ -56,16 +65,16 @@ def folder(repository: str) -> Path:
     return Path(HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}"
 
 
-def download(repository: str, patterns: list[str], env: dict[str, str]) -> str | None:
+def download(repository: str, revision: str | None, patterns: list[str], env: dict[str, str]) -> str | None:
     """Why it failed, or None; how much it will be lies beside it meanwhile."""
-    if whole(repository):
+    if has(repository, revision):
         return None
     os.environ.update(env)
     from huggingface_hub import HfApi, snapshot_download
 
     total = folder(repository) / ".medley-total"
     try:
-        about = HfApi().model_info(repository, files_metadata=True)
+        about = HfApi().model_info(repository, revision=revision, files_metadata=True)
         sizes = [
             each.size or 0
             for each in about.siblings or ()
@@ -73,7 +82,7 @@ def download(repository: str, patterns: list[str], env: dict[str, str]) -> str |
         ]
         total.parent.mkdir(parents=True, exist_ok=True)
         total.write_text(str(sum(sizes)))
-        snapshot_download(repository, ignore_patterns=patterns)
+        snapshot_download(repository, revision=revision, ignore_patterns=patterns)
     except Exception as error:  # noqa: BLE001 - the same
         return f"{type(error).__name__}: {str(error)[:300]}"
     finally:
@@ -81,15 +90,28 @@ def download(repository: str, patterns: list[str], env: dict[str, str]) -> str |
     return None
 
 
-def whole(repository: str) -> bool:
-    """Whether a snapshot has all the weights that it names."""
-    for config in folder(repository).glob("snapshots/*/config.json"):
-        index = config.with_name("model.safetensors.index.json")
-        names = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
-        single = config.with_name("model.safetensors")
-        if all((config.parent / name).is_file() for name in names) if names else single.is_file():
-            return True
-    return False
+def has(repository: str, revision: str | None) -> bool:
+    """Whether the files are here; the same rule as `has` in medley/model/hub.py."""
+    place = folder(repository)
+    if revision is None:
+        return any(map(whole, place.glob("snapshots/*/")))
+    ref = place / "refs" / revision
+    return whole(place / "snapshots" / (ref.read_text().strip() if ref.is_file() else revision))
+
+
+def whole(snapshot: Path) -> bool:
+    """Whether a snapshot has all its weights; the same rule as `whole` in medley/model/hub.py."""
+    index = snapshot / "model.safetensors.index.json"
+    if not (snapshot / "config.json").is_file():
+        return False
+    if not index.is_file():
+        return any(path.suffix in WEIGHTS for path in snapshot.iterdir())
+    try:
+        names = list(json.loads(index.read_bytes())["weight_map"].values())
+        plain = all(name not in {"", ".", ".."} and not {"/", "\0"} & set(name) for name in names)
+        return bool(names) and plain and all((snapshot / name).is_file() for name in names)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return False
 
 
 def here(repository: str) -> list[int] | None:

@@ -1,0 +1,67 @@
+"""The program that downloads on hosts of a Ray cluster takes the same folders for whole as medley does."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from medley.environment.payload import ray_download
+from medley.model import hub
+
+INDEX = "model.safetensors.index.json"
+
+
+def index(*names: object) -> str:
+    return json.dumps({"weight_map": dict(enumerate(names))})
+
+
+@pytest.mark.parametrize(
+    ("files", "whole"),
+    [
+        pytest.param({}, False, id="empty"),
+        pytest.param({"config.json": "{}"}, False, id="no weights"),
+        pytest.param({"model.safetensors": ""}, False, id="no config.json"),
+        pytest.param({"config.json": "{}", "model.safetensors": ""}, True, id="one file"),
+        pytest.param({"config.json": "{}", "consolidated.safetensors": ""}, True, id="Mistral's"),
+        pytest.param({"config.json": "{}", "pytorch_model.bin": ""}, True, id="PyTorch's"),
+        pytest.param(
+            {"config.json": "{}", "a-1.safetensors": "", "a-2.safetensors": ""}, True, id="no index"
+        ),
+        pytest.param({"config.json": "{}", INDEX: index("a", "b"), "a": "", "b": ""}, True, id="shards"),
+        pytest.param({"config.json": "{}", INDEX: index("a", "b"), "a": ""}, False, id="a shard is missing"),
+        pytest.param({"config.json": "{}", INDEX: index("../a"), "a": ""}, False, id="a path"),
+        pytest.param({"config.json": "{}", INDEX: index(1), "a": ""}, False, id="a number"),
+        pytest.param({"config.json": "{}", INDEX: index(), "model.safetensors": ""}, False, id="no names"),
+        pytest.param({"config.json": "{}", INDEX: "{}", "model.safetensors": ""}, False, id="no table"),
+        pytest.param({"config.json": "{}", INDEX: "[", "model.safetensors": ""}, False, id="no JSON"),
+        pytest.param({"config.json": "{}", INDEX: "[]", "model.safetensors": ""}, False, id="a list"),
+    ],
+)
+def test_both_take_the_same_folders_for_whole(
+    files: Mapping[str, str], *, whole: bool, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert (hub.whole(tmp_path), ray_download.whole(tmp_path)) == (whole, whole)
+
+
+@pytest.mark.parametrize(
+    ("revision", "here"), [(None, True), ("abc", True), ("v1", True), ("main", False), ("def", False)]
+)
+def test_a_revision_is_here_by_its_commit_or_its_name(
+    revision: str | None, *, here: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "models--org--one"
+    for name, text in {
+        "snapshots/abc/config.json": "{}",
+        "snapshots/abc/model.safetensors": "",
+        "snapshots/def/config.json": "{}",
+        "refs/v1": "abc",
+        "refs/main": "def",
+    }.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(ray_download, "folder", lambda _: place)
+    assert (hub.has("org/one", revision), ray_download.has("org/one", revision)) == (here, here)

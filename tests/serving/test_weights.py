@@ -1,0 +1,108 @@
+"""Which files of a model are fetched before its engine starts, and what a failed download reports."""
+
+import json
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from medley import config
+from medley.cluster.membership import Membership
+from medley.command import Command
+from medley.engine import Serving
+from medley.engine.launch import Order
+from medley.errors import Problem
+from medley.model.extra_files import NOTHING, ModelExtras
+from medley.model.remote_code import Code
+from medley.model.resolve import Weights
+from medley.progress import SILENT
+from medley.serving import weights
+
+COMMIT = "ab" * 20
+CODE = ModelExtras(Code("org/one", {}, COMMIT))
+PROGRESS = json.dumps({"progress": {"spark-1": [1, 2]}})
+
+
+class Joined(Membership):
+    """A cluster whose programs are never started."""
+
+    def __init__(self) -> None:
+        super().__init__("head", "10.0.0.1:24000", "10.0.0.1", "eth0", "/env", "/token")
+
+    def asked(self, script: str, *words: str) -> Command:
+        return Command((script, *words))
+
+
+def fetched(lines: Iterable[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Fetch over a cluster whose program prints these lines; returns its command."""
+    started = []
+
+    def run(command: Command, on_line: Callable[[str], None]) -> None:
+        started.append(command)
+        for line in lines:
+            on_line(line)
+
+    monkeypatch.setattr(weights, "_run", run)
+    asked = weights.Wanted("org/one", COMMIT)
+    weights.fetch_on_all(Joined(), ["10.0.0.1"], "one", asked, SILENT)
+    return started[0]
+
+
+def test_a_warning_after_the_answer_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [PROGRESS, '{"failed": {}}', "UserWarning: leaked semaphore", PROGRESS]
+    command = fetched(lines, monkeypatch)
+    assert command.argv[3:5] == ("org/one", COMMIT)
+
+
+def test_a_failure_names_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Problem, match="spark-2 could not fetch org/one") as caught:
+        fetched(['{"failed": {"spark-2": "OSError: no room"}}', "a warning"], monkeypatch)
+    assert caught.value.cause == "OSError: no room"
+
+
+def test_an_end_without_an_answer_reports_its_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Problem) as caught:
+        fetched([PROGRESS, *"abcde", PROGRESS], monkeypatch)
+    assert caught.value.cause == "b\nc\nd\ne"
+
+
+@pytest.mark.parametrize(
+    ("flags", "downloads"),
+    [
+        ((), True),
+        (("--load-format", "auto"), True),
+        (("--load-format=FastSafetensors",), True),
+        (("--load-format", "dummy"), False),
+        (("--load-format", "dummy", "--load-format", "auto"), True),
+        (("--load-format=runai_streamer",), False),
+        (("--load-format", "of_a_plugin"), False),
+        (("--download-dir", "/data"), False),
+    ],
+    ids=str,
+)
+def test_only_a_loader_that_reads_elsewhere_fetches_by_itself(
+    flags: tuple[str, ...], *, downloads: bool
+) -> None:
+    assert (weights.wanted(order(flags)) is not None) == downloads
+
+
+def order(flags: tuple[str, ...], args: tuple[str, ...] = (), beside: ModelExtras = NOTHING) -> Order:
+    model = config.models()["qwen3-8b"].model_copy(update={"args": {"vllm": args}})
+    return Order(Weights("one", "org/one", model), Serving("org/one", "one"), extra=flags, beside=beside)
+
+
+@pytest.mark.parametrize(
+    ("asked", "revision"),
+    [
+        pytest.param(order(()), None, id="the newest"),
+        pytest.param(order(("--revision", "v1")), "v1", id="the user's"),
+        pytest.param(order(("--revision=v1",), ("--revision", "v0")), "v1", id="the user's wins"),
+        pytest.param(order((), ("--revision", "v0")), "v0", id="its table's"),
+        pytest.param(order((), ("--revision=v0",), CODE), COMMIT, id="of the trusted code"),
+    ],
+)
+def test_the_files_are_those_of_the_engines_revision(asked: Order, revision: str | None) -> None:
+    assert weights.wanted(asked) == weights.Wanted("org/one", revision)
+
+
+def test_a_table_may_name_a_loader_that_reads_elsewhere() -> None:
+    assert weights.wanted(order((), ("--load-format", "dummy"))) is None
