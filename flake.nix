@@ -23,10 +23,7 @@
 
       # medley made of somebody's own nixpkgs; it takes its toolkits from this flake.
       overlays.default = final: _: {
-        medley = import ./nix/package.nix {
-          pkgs = final;
-          flake = self;
-        };
+        medley = final.callPackage ./nix/package.nix { flake = self; };
       };
 
       templates = rec {

@@ -9,7 +9,7 @@ let
   # medley itself too, for its version and its entry point; uv's module, which finds the program.
   python = pkgs.python313.withPackages (
     python:
-    import ./dependencies.nix python
+    medley.dependencies
     ++ [
       python.hypothesis
       python.pytest
@@ -34,13 +34,13 @@ in
         ];
       }
       ''
-    cp -r ${self} tree
-    chmod -R u+w tree
-    cd tree
-    export HOME=$TMPDIR
-    left_out=$(printf -- '--ignore=tests/%s ' cluster doctor explain host measurement model planner)
-    PYTHONPATH=$PWD/pysrc python3 -m pytest -q -p no:cacheprovider $left_out tests | tee $out
-  '';
+        cp -r ${self} tree
+        chmod -R u+w tree
+        cd tree
+        export HOME=$TMPDIR
+        left_out=$(printf -- '--ignore=tests/%s ' cluster doctor explain host measurement model planner)
+        PYTHONPATH=$PWD/pysrc python3 -m pytest -q -p no:cacheprovider $left_out tests | tee $out
+      '';
 
   # Every TOML that the package carries.
   tables = pkgs.runCommand "medley-tables" { nativeBuildInputs = [ medley ]; } ''

@@ -9,18 +9,11 @@ let
   tables = import ./tables.nix;
   kinds = tables.systems.${system};
 
-  plain = import nixpkgs {
-    inherit system;
-    config = { };
-    overlays = [ ];
-  };
+  plain = nixpkgs.legacyPackages.${system};
 
-  medley = import ./package.nix { pkgs = plain; };
+  medley = plain.callPackage ./package.nix { };
   # Installed it has nobody to tell it where toolkits come from, as a shell or an app does.
-  installed = import ./package.nix {
-    pkgs = plain;
-    flake = self;
-  };
+  installed = medley.override { flake = self; };
 
   # The engines' interpreters: the CPU environments' torch is locked for 3.11, everything else runs on 3.12.
   pythons = {

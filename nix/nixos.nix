@@ -1,55 +1,88 @@
-# A host of a cluster under NixOS: `services.medley`. It says what runs; the driver is the host's own
-# (hardware.nvidia or jetpack-nixos, and hardware.graphics.enable).
+# `services.medley`: a host of a cluster under NixOS. The driver is the host's own (hardware.nvidia,
+# jetpack-nixos or nixos-dgx-spark).
 { self }:
 {
   config,
   lib,
   pkgs,
+  utils,
   ...
 }:
 let
+  inherit (lib) mkOption types;
   cfg = config.services.medley;
-  inherit (lib)
-    mkEnableOption
-    mkIf
-    mkOption
-    types
-    ;
 
-  medley = "${cfg.package}/bin/medley";
+  ours = self.packages.${pkgs.stdenv.hostPlatform.system};
+  host = self.lib.hosts.${cfg.kind};
+  onGpu = host ? toolkit;
 
-  # As systemd reads a command line: quoted, so that no word is taken apart.
-  words = lib.concatMapStringsSep " " (
-    word: ''"${builtins.replaceStrings [ "\\" "\"" "%" "$" ] [ "\\\\" "\\\"" "%%" "$$" ] word}"''
-  );
+  defaultDir = "/var/lib/medley";
+  inHome = lib.hasPrefix "/home/" cfg.dataDir || lib.hasPrefix "/root/" cfg.dataDir;
+  escaped = map utils.escapeSystemdExecArg;
+  credential = name: ''"%d/${name}"'';
+
+  environment = {
+    MEDLEY_TOOLKIT = "${cfg.toolkit}";
+  }
+  // lib.optionalAttrs (cfg.nccl != null) {
+    MEDLEY_NCCL = "${lib.getLib cfg.nccl}/lib/libnccl.so.2";
+  };
+
+  maybe =
+    type: example: description:
+    mkOption {
+      type = types.nullOr type;
+      default = null;
+      inherit example description;
+    };
+  flags =
+    verb: example:
+    mkOption {
+      type = types.listOf types.str;
+      default = [ ];
+      inherit example;
+      description = "Extra flags for ${verb}.";
+    };
 
   unit =
     {
-      description,
-      argv,
+      verb,
+      arguments ? [ ], # escaped for systemd
+      credentials ? [ ], # NAME:FILE
       before ? [ ],
       after ? [ ],
     }:
     {
-      inherit description;
+      description = "Medley: ${verb}";
       wantedBy = [ "multi-user.target" ];
       wants = [ "network-online.target" ];
       after = [ "network-online.target" ] ++ after;
-      # nvidia-smi is of the driver, and nix builds the toolkit of this host's kind.
-      path = [
-        "/run/current-system/sw"
-        config.nix.package
-      ];
-      environment = {
-        HOME = cfg.home;
-        MEDLEY_FLAKE = "${self}";
+      path = [ "/run/current-system/sw" ]; # nvidia-smi, which the driver brings
+      environment = environment // {
+        HOME = cfg.dataDir;
+        MEDLEY_FLAKE = ""; # a unit never builds: its toolkit is part of the system
       };
-      startLimitIntervalSec = 0; # what it lacks now may come later: a head, a link
+      startLimitIntervalSec = 0; # a head or a link that is missing now may come later
+      unitConfig = lib.optionalAttrs (after != [ ]) {
+        JoinsNamespaceOf = after; # one /tmp: Ray starts the ranks of the server
+      };
       serviceConfig = {
-        ExecStart = words argv;
+        Type = "exec";
+        ExecStartPre = before;
+        ExecStart = lib.concatStringsSep " " (
+          escaped [
+            (lib.getExe cfg.package)
+            verb
+          ]
+          ++ arguments
+        );
+        LoadCredential = credentials;
         User = cfg.user;
         Group = cfg.group;
-        WorkingDirectory = cfg.home;
+        WorkingDirectory = cfg.dataDir;
+        StateDirectory = lib.mkIf (cfg.dataDir == defaultDir) "medley";
+        StateDirectoryMode = "0700";
+        EnvironmentFile = lib.mkIf (cfg.environmentFile != null) cfg.environmentFile;
         Restart = "always";
         RestartSec = 5;
         RestartSteps = 4;
@@ -60,179 +93,218 @@ let
         TimeoutStopSec = 60;
         LimitMEMLOCK = "infinity"; # RDMA pins memory
         LimitNOFILE = 1048576;
-      }
-      // lib.optionalAttrs (before != [ ]) { ExecStartPre = "-${words before}"; };
+
+        # Not set, because it breaks what runs here: PrivateDevices, DevicePolicy and ProtectClock (the GPU and
+        # InfiniBand), MemoryDenyWriteExecute (kernels compiled at run time), RemoveIPC (shared with the other unit).
+        CapabilityBoundingSet = "";
+        LockPersonality = true;
+        NoNewPrivileges = true;
+        PrivateTmp = true;
+        ProtectControlGroups = true;
+        ProtectHome = !inHome;
+        ProtectHostname = true;
+        ProtectKernelLogs = true;
+        ProtectKernelModules = true;
+        ProtectKernelTunables = true;
+        ProtectSystem = "strict";
+        ReadWritePaths = [ cfg.dataDir ];
+        # With AF_NETLINK `ip`, NCCL and libibverbs ask the kernel for interfaces.
+        RestrictAddressFamilies = "AF_INET AF_INET6 AF_NETLINK AF_UNIX";
+        RestrictNamespaces = true;
+        RestrictRealtime = true;
+        RestrictSUIDSGID = true;
+        SystemCallArchitectures = "native";
+        UMask = "0077";
+      };
     };
 
-  link = lib.optionals (cfg.link != null) [
-    "--link"
-    cfg.link
-  ];
-  token = lib.optionals (cfg.tokenFile != null) [
-    "--token-file"
-    cfg.tokenFile
-  ];
-
-  ray =
-    if cfg.role == "head" then
-      [
-        medley
-        "ray-head"
-        "--stay"
-      ]
-      ++ link
-    else
-      [
-        medley
-        "ray-worker"
-        "--stay"
-      ]
-      ++ link
-      ++ token
-      ++ [ (if cfg.head == null then "" else cfg.head) ];
-
-  # Every port: ranks take any that is free. See docs/ports.md.
-  everyPort = {
-    allowedTCPPortRanges = [
-      {
-        from = 1024;
-        to = 65535;
-      }
-    ];
+  ray = {
+    arguments = escaped (
+      [ "--stay" ] ++ lib.optional (cfg.link != null) "--link=${cfg.link}" ++ cfg.extraFlags
+    );
+    credentials = lib.optional (cfg.tokenFile != null) "token:${cfg.tokenFile}";
+    before = [ "-${lib.getExe cfg.package} ray-stop" ];
   };
 in
 {
   options.services.medley = {
-    enable = mkEnableOption "medley, one LLM server out of several NVIDIA hosts";
+    enable = lib.mkEnableOption "Medley, one LLM server out of several NVIDIA hosts";
 
     package = mkOption {
       type = types.package;
-      default = self.packages.${pkgs.stdenv.hostPlatform.system}.medley;
+      default = ours.medley;
       defaultText = lib.literalExpression "medley.packages.\${system}.medley";
-      description = "The medley to run; the hosts of a cluster must have the same.";
+      description = "The Medley package. All hosts of a cluster must run the same version.";
+    };
+
+    kind = mkOption {
+      type = types.enum (builtins.attrNames self.lib.hosts);
+      example = "spark";
+      description = "The kind of this host. It selects the toolkit and NCCL. `medley facts` prints it.";
+    };
+
+    toolkit = mkOption {
+      type = types.package;
+      default = ours."toolkit-${cfg.kind}";
+      defaultText = lib.literalExpression "medley.packages.\${system}.\"toolkit-\${kind}\"";
+      description = "The compiler, CUDA and Pythons that the engine runs with. It is part of the system closure.";
+    };
+
+    nccl = mkOption {
+      type = types.nullOr types.package;
+      default = if host.toolkit.nccl or false then ours."nccl-${cfg.kind}" else null;
+      defaultText = lib.literalMD "`medley.packages.\${system}.\"nccl-\${kind}\"` for a Jetson Orin, otherwise `null`";
+      description = "The NCCL that replaces the one of the engine environment, or `null` to keep that one.";
     };
 
     user = mkOption {
       type = types.str;
       default = "medley";
-      description = "Who it runs as. The user medley is made; any other has to be there.";
+      description = "The user that runs Medley. The module creates only the default user.";
     };
 
     group = mkOption {
       type = types.str;
       default = "medley";
-      description = "The group it runs as.";
+      description = "The group that runs Medley. The module creates only the default group.";
     };
 
-    home = mkOption {
-      type = types.str;
-      default = "/var/lib/medley";
-      description = "Where its environments, models and state are: tens of gigabytes.";
+    dataDir = mkOption {
+      type = types.externalPath;
+      default = defaultDir;
+      description = ''
+        The directory for engine environments, models and state. It needs tens of gigabytes.
+        systemd creates the default directory, and systemd-tmpfiles any other that is not below `/home`.
+      '';
     };
 
-    role = mkOption {
-      type = types.nullOr (
-        types.enum [
-          "head"
-          "worker"
-        ]
-      );
-      default = null;
-      description = "This host's part in a Ray cluster, if it has one.";
-    };
+    role = maybe (types.enum [
+      "head"
+      "worker"
+    ]) "head" "The role of this host in a Ray cluster, or `null` for a host without a cluster.";
 
-    head = mkOption {
-      type = types.nullOr types.str;
-      default = null;
-      example = "spark-1";
-      description = "The cluster's head, as a name or an address: of a worker.";
-    };
+    head = maybe types.str "spark-1" "The host name or address of the head. Workers require it.";
 
-    link = mkOption {
-      type = types.nullOr types.str;
-      default = null;
-      example = "192.168.100.0/24";
-      description = "The cluster's wire: an interface, an address or a network. By default the fastest.";
-    };
+    link =
+      maybe types.str "192.168.100.0/24"
+        "The cluster network: an interface, an address or a network. The default is the fastest one.";
 
-    tokenFile = mkOption {
-      type = types.nullOr types.str;
-      default = null;
-      example = "/run/secrets/medley-token";
-      description = "Of a worker: where the head's token is. A path as text, so that it is never in the store.";
-    };
+    tokenFile = maybe types.externalPath "/run/secrets/medley-token" ''
+      The file with the token of the cluster, at least 32 characters long and the same on all hosts.
+      systemd reads it as root, so secrets of sops-nix and agenix need no other owner.
+      Without it the head makes a token at its first start, and you copy that one to the workers.
+    '';
+
+    environmentFile =
+      maybe types.externalPath "/run/secrets/medley-environment"
+        "A file of secret variables, one `NAME=value` a line. `HF_TOKEN` gives access to gated models.";
+
+    extraFlags = flags "`medley ray-head` or `medley ray-worker`" [ "--engine=sglang" ];
 
     serve = {
-      model = mkOption {
-        type = types.nullOr types.str;
-        default = null;
-        example = "Qwen/Qwen3-8B";
-        description = "A model that this host serves from its start on.";
-      };
+      model =
+        maybe types.str "Qwen/Qwen3-8B"
+          "The model that this host serves after boot, or `null` to serve none.";
 
-      flags = mkOption {
-        type = types.listOf types.str;
-        default = [ ];
-        example = [
-          "--port"
-          "9000"
-        ];
-        description = "Further words for medley serve.";
-      };
+      apiKeyFile =
+        maybe types.externalPath "/run/secrets/medley-api-key"
+          "The file with the API key that requests must give. systemd reads it as root.";
+
+      extraFlags = flags "`medley serve`" [ "--port=9000" ];
     };
 
-    openFirewall = mkOption {
+    firewallInterfaces = mkOption {
       type = types.listOf types.str;
       default = [ ];
       example = [ "enp1s0f0np0" ];
-      description = "The interfaces of the cluster's wires: there every TCP port from 1024 on is open.";
+      description = ''
+        The interfaces of the cluster network. The firewall opens all TCP ports from 1024 on them, because Ray and
+        NCCL listen on any free port. No other interface is opened, and neither is the API.
+      '';
     };
   };
 
-  config = mkIf cfg.enable {
+  config = lib.mkIf cfg.enable {
     assertions = [
       {
         assertion = cfg.role == "worker" -> cfg.head != null;
-        message = "services.medley.head: a worker needs its head";
+        message = "services.medley.head: a worker needs the name or address of its head.";
       }
       {
-        assertion = cfg.tokenFile == null || !lib.hasPrefix builtins.storeDir cfg.tokenFile;
-        message = "services.medley.tokenFile: a secret in the store can be read by everyone; name a path as text";
+        assertion = builtins.elem pkgs.stdenv.hostPlatform.system host.systems;
+        message = "services.medley.kind: ${cfg.kind} is not a kind of ${pkgs.stdenv.hostPlatform.system}.";
       }
     ];
 
-    environment.systemPackages = [ cfg.package ];
+    warnings = lib.optional (onGpu && !config.hardware.graphics.enable) ''
+      services.medley: hardware.graphics.enable is false, so the NVIDIA driver is not in /run/opengl-driver/lib.
+      The engine will not find a GPU.
+    '';
 
-    users.users = mkIf (cfg.user == "medley") {
+    environment = {
+      systemPackages = [ cfg.package ];
+      variables = environment; # a verb that you type takes the same toolkit
+    };
+
+    users.users = lib.mkIf (cfg.user == "medley") {
       medley = {
         isSystemUser = true;
-        inherit (cfg) group home;
-        createHome = true;
+        inherit (cfg) group;
+        home = cfg.dataDir;
         extraGroups = [
-          "video" # a Jetson's devices
+          "video" # the devices of a Jetson
           "render"
         ];
       };
     };
-    users.groups = mkIf (cfg.group == "medley") { medley = { }; };
+    users.groups = lib.mkIf (cfg.group == "medley") { medley = { }; };
+
+    systemd.tmpfiles.settings = lib.mkIf (cfg.dataDir != defaultDir && !inHome) {
+      "10-medley".${cfg.dataDir}.d = {
+        inherit (cfg) user group;
+        mode = "0700";
+      };
+    };
 
     systemd.services = {
-      "medley-${if cfg.role == null then "ray" else cfg.role}" = mkIf (cfg.role != null) (unit {
-        description = "medley: ${if cfg.role == null then "" else cfg.role} of a Ray cluster";
-        argv = ray;
-        before = [
-          medley
-          "ray-stop"
-        ];
-      });
-      medley-serve = mkIf (cfg.serve.model != null) (unit {
-        description = "medley: a model is served";
-        argv = [
-          medley
-          "serve"
-          cfg.serve.model
-        ]
-        ++ cfg.serve.flags;
+      medley-head = lib.mkIf (cfg.role == "head") (
+        unit (
+          ray
+          // {
+            verb = "ray-head";
+            before =
+              ray.before
+              ++ lib.optional (cfg.tokenFile != null) (
+                lib.concatStringsSep " " [
+                  "${pkgs.coreutils}/bin/install -D -m 600"
+                  (credential "token")
+                  (utils.escapeSystemdExecArg "${cfg.dataDir}/.local/state/medley/token")
+                ]
+              );
+          }
+        )
+      );
+
+      medley-worker = lib.mkIf (cfg.role == "worker") (
+        unit (
+          ray
+          // {
+            verb = "ray-worker";
+            arguments =
+              ray.arguments
+              ++ lib.optional (cfg.tokenFile != null) "--token-file ${credential "token"}"
+              ++ lib.optionals (cfg.head != null) (escaped [ cfg.head ]);
+          }
+        )
+      );
+
+      medley-serve = lib.mkIf (cfg.serve.model != null) (unit {
+        verb = "serve";
+        arguments =
+          escaped [ cfg.serve.model ]
+          ++ lib.optional (cfg.serve.apiKeyFile != null) "--api-key ${credential "api-key"}"
+          ++ escaped cfg.serve.extraFlags;
+        credentials = lib.optional (cfg.serve.apiKeyFile != null) "api-key:${cfg.serve.apiKeyFile}";
         after = [
           "medley-head.service"
           "medley-worker.service"
@@ -240,6 +312,12 @@ in
       });
     };
 
-    networking.firewall.interfaces = lib.genAttrs cfg.openFirewall (_: everyPort);
+    # Ranks listen on any free port: docs/ports.md.
+    networking.firewall.interfaces = lib.genAttrs cfg.firewallInterfaces (_: {
+      allowedTCPPortRanges = lib.singleton {
+        from = 1024;
+        to = 65535;
+      };
+    });
   };
 }

@@ -1,16 +1,17 @@
 # The command line itself: small, and without torch, Ray or any engine.
 {
-  pkgs,
-  flake ? null, # where it takes toolkits from, if nobody says so; with it, every edit here rebuilds it
+  lib,
+  stdenv,
+  python313Packages, # within requires-python, and in nixpkgs' cache; the engines' Pythons are others
+  installShellFiles,
+  uv,
+  # Where it takes toolkits from, if nobody says so; with it, every edit here rebuilds it.
+  flake ? null,
 }:
 let
-  inherit (pkgs) lib;
   inherit (fromTOML (builtins.readFile ../pyproject.toml)) project;
-
-  # Built in nixpkgs' cache, and within requires-python; the engines' Pythons are others.
-  python = pkgs.python313.pkgs;
 in
-python.buildPythonApplication {
+python313Packages.buildPythonApplication {
   pname = project.name;
   inherit (project) version;
   pyproject = true;
@@ -30,9 +31,36 @@ python.buildPythonApplication {
     ];
   };
 
+  nativeBuildInputs = [ installShellFiles ];
+
+  build-system = [ python313Packages.hatchling ];
+
+  dependencies = with python313Packages; [
+    httpx
+    huggingface-hub
+    plumbum
+    prometheus-client
+    psutil
+    pydantic
+    pyyaml
+    rich
+  ];
+
+  # The program is nixpkgs' own, not the wheel's.
+  pythonRemoveDeps = [ "uv" ];
+  makeWrapperArgs = [
+    "--set-default"
+    "MEDLEY_UV"
+    "${uv}/bin/uv"
+  ]
+  ++ lib.optionals (flake != null) [
+    "--set-default"
+    "MEDLEY_FLAKE"
+    "${flake}"
+  ];
+
   # Text, made once: Tab starts no Python.
-  nativeBuildInputs = [ pkgs.installShellFiles ];
-  postInstall = ''
+  postInstall = lib.optionalString (stdenv.buildPlatform.canExecute stdenv.hostPlatform) ''
     for shell in bash zsh fish; do
       $out/bin/medley completion $shell > medley.$shell
     done
@@ -41,27 +69,13 @@ python.buildPythonApplication {
     installManPage medley.1
   '';
 
-  build-system = [ python.hatchling ];
-  dependencies = import ./dependencies.nix python;
-
-  # The program is nixpkgs' own, not the wheel's.
-  pythonRemoveDeps = [ "uv" ];
-  makeWrapperArgs = [
-    "--set-default"
-    "MEDLEY_UV"
-    "${pkgs.uv}/bin/uv"
-  ]
-  ++ lib.optionals (flake != null) [
-    "--set-default"
-    "MEDLEY_FLAKE"
-    "${flake}"
-  ];
-
   pythonImportsCheck = [ "medley" ];
 
   meta = {
     inherit (project) description;
     license = lib.licenses.asl20;
     mainProgram = "medley";
+    maintainers = [ ];
+    platforms = lib.platforms.linux;
   };
 }

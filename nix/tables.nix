@@ -74,7 +74,9 @@ in
   config =
     host:
     if host ? toolkit then
-      { cudaSupport = true; } # nixpkgs calls its CUDA packages broken without it
+      {
+        cudaSupport = true;
+      } # nixpkgs calls its CUDA packages broken without it
       // (if host.toolkit ? capability then { cudaCapabilities = [ host.toolkit.capability ]; } else { })
     else
       { };
@@ -84,6 +86,5 @@ in
 
   # The variables that follow from the table alone.
   variables =
-    host:
-    if host ? toolkit.arch_list then { TORCH_CUDA_ARCH_LIST = host.toolkit.arch_list; } else { };
+    host: if host ? toolkit.arch_list then { TORCH_CUDA_ARCH_LIST = host.toolkit.arch_list; } else { };
 }

@@ -5,21 +5,19 @@
   inputs.medley.url = "github:OWNER/medley";
 
   outputs =
-    { medley, ... }:
+    { self, medley, ... }:
     {
       # nix run .#up, nix run .#serve -- MODEL, nix profile install .#medley; nix develop .#thor
       inherit (medley) apps devShells packages;
 
-      # A host that runs NixOS; this needs nixpkgs as an input, and its name above, beside medley.
-      # nixosConfigurations.spark-1 = nixpkgs.lib.nixosSystem {
-      #   modules = [
-      #     ./spark-1.nix
-      #     medley.nixosModules.default
-      #     {
-      #       services.medley.enable = true;
-      #       services.medley.role = "head";
-      #     }
-      #   ];
-      # };
+      # nix flake check: is cluster.toml right?
+      checks = builtins.mapAttrs (system: packages: {
+        cluster = medley.inputs.nixpkgs.legacyPackages.${system}.runCommand "cluster" { } ''
+          cd ${self}
+          HOME=$TMPDIR ${packages.medley}/bin/medley check > $out
+        '';
+      }) medley.packages;
+
+      # Hosts that run NixOS: examples/nixos in Medley's repository.
     };
 }

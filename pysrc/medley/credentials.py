@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import os
 import re
 import secrets
 import stat
@@ -144,7 +145,12 @@ def read_api_key(file: Path) -> str:
 
 
 def _closed(file: Path) -> Path:
-    """The file, closed to others if it was open: a copy by hand seldom keeps its mode."""
-    if stat.S_IMODE(file.stat().st_mode) & 0o077:
+    """The file, closed to others if it was open: a copy by hand seldom keeps its mode.
+
+    A file of another owner stays as it is: systemd hands over a credential as root's, readable by an ACL,
+    which shows as the mode of a group.
+    """
+    status = file.stat()
+    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077:
         file.chmod(0o600)
     return file

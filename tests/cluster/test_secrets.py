@@ -1,3 +1,4 @@
+import os
 import stat
 from pathlib import Path
 
@@ -57,6 +58,16 @@ def test_ones_own_is_closed_to_others(tmp_path: Path) -> None:
     assert credentials.chosen_api_key(str(own), "127.0.0.1", make=True) == own
     assert own.stat().st_mode & 0o777 == 0o600
     assert credentials.read_api_key(own) == "my-own-secret"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_credential_of_systemd_stays_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "api-key"
+    file.write_text("sk-0123456789abcdef")
+    file.chmod(0o440)
+    os.chown(file, 65_534, 65_534)
+    assert credentials.chosen_api_key(str(file), "0.0.0.0", make=True) == file
+    assert stat.S_IMODE(file.stat().st_mode) == 0o440
 
 
 @pytest.mark.parametrize(

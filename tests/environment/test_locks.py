@@ -53,10 +53,6 @@ def test_every_recipe_has_its_lock_and_the_maker_knows_both(remake: ModuleType) 
         assert {f"{machine}-linux" for machine in lock.machines} == set(recipe.systems)
 
 
-ANOTHER_MINOR = {"orin-r39": "13.2"}
-"""CUDA 13.0 for Orin is no SBSA build in every revision of nixpkgs: the next one that is."""
-
-
 def test_a_toolkit_is_of_the_cuda_that_torch_was_built_with() -> None:
     """Extensions are compiled by the one and loaded beside the other."""
     hosts = {name: host for name, host in config.hosts().items() if host.toolkit and host.environments}
@@ -67,7 +63,7 @@ def test_a_toolkit_is_of_the_cuda_that_torch_was_built_with() -> None:
         }
         (minor,) = {version.rpartition(".")[0] for version in locks}
         assert host.toolkit
-        assert host.toolkit.cuda == ANOTHER_MINOR.get(name, minor), name
+        assert host.toolkit.cuda == minor, name
 
 
 def test_the_cpu_proves_what_the_gpus_run() -> None:

@@ -21,6 +21,7 @@ SETS = {
     "lib": "p.lib",
     "lib.fileset": "p.lib.fileset",
     "lib.licenses": "p.lib.licenses",
+    "lib.platforms": "p.lib.platforms",
     "dockerTools": "p.dockerTools",
     "stdenv": "p.stdenv",
     "python313.pkgs": "p.python313.pkgs",

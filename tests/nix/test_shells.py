@@ -22,7 +22,7 @@ SHELLS = [
     pytest.param("aarch64-linux", "spark", "12.1a", "13.0", id="spark"),
     pytest.param("aarch64-linux", "thor", "11.0a", "13.0", id="thor"),
     pytest.param("aarch64-linux", "orin", "8.7", "12.6", id="orin, L4T r36"),
-    pytest.param("aarch64-linux", "orin-r39", "8.7", "13.2", id="orin, L4T r39"),
+    pytest.param("aarch64-linux", "orin-r39", "8.7", "13.0", id="orin, L4T r39"),
 ]
 
 

@@ -41,7 +41,8 @@ def listed(capabilities: list[str]) -> str:
         pytest.param(ARM, "13.0", ["12.1"], id="spark"),
         pytest.param(ARM, "13.0", ["11.0"], id="thor"),
         pytest.param(ARM, "12.6", ["8.7"], id="orin r36"),
-        pytest.param(ARM, "13.2", ["8.7"], id="orin r39"),
+        pytest.param(ARM, "13.0", ["8.7"], id="orin r39"),
+        pytest.param(ARM, "13.2", ["8.7"], id="orin r39, a later minor"),
     ],
 )
 def test_right(tree: "Tree", system: str, version: str, capabilities: list[str]) -> None:
@@ -56,7 +57,6 @@ def test_right(tree: "Tree", system: str, version: str, capabilities: list[str])
         pytest.param(
             ARM, "12.6", ["8.7", "9.0"], "cannot be specified with other", id="Orin's mixed with another"
         ),
-        pytest.param(ARM, "13.0", ["8.7"], "not available on the requested", id="Orin before it was SBSA"),
         pytest.param(ARM, "12.9", ["11.0"], "too new for CUDA 12.9", id="Thor before CUDA 13"),
         pytest.param(ARM, "13.0", ["10.1"], "too old for CUDA 13.0", id="Thor's first number"),
         pytest.param(X86, "12.6", ["12.0"], "too new for CUDA 12.6", id="RTX before its CUDA"),

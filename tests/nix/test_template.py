@@ -25,6 +25,7 @@ def theirs(tree: Tree, tmp_path_factory: pytest.TempPathFactory) -> Tree:
 
 def test_it_is_a_whole_repository(theirs: Tree) -> None:
     assert {path.name for path in theirs.folder.iterdir()} == {
+        ".envrc",
         ".gitignore",
         "README.md",
         "cluster.toml",
@@ -50,6 +51,14 @@ def test_its_cluster_is_right_and_one_that_is_not_is_found(theirs: Tree, tmp_pat
     said = copy.nix("run", ".#check", check=False)
     assert said.returncode == 1
     assert "rule" in said.stderr
+
+
+def test_its_own_flake_check_finds_a_wrong_cluster(theirs: Tree, tmp_path: "Path") -> None:
+    theirs.nix("flake", "check")
+    copy = theirs.copy(tmp_path / "wrong")
+    file = copy.folder / "cluster.toml"
+    file.write_text(file.read_text().replace("role =", "rule ="), encoding="utf-8")
+    assert copy.nix("flake", "check", check=False).returncode != 0
 
 
 def test_its_apps_take_the_toolkits_of_the_medley_it_pins(theirs: Tree, tree: Tree) -> None:

@@ -13,27 +13,54 @@ let
 
   # pkgs/development/cuda-modules/_cuda/db/bootstrap/cuda.nix
   known = {
-    "7.5" = { min = "10.0"; };
-    "8.0" = { min = "11.2"; };
-    "8.6" = { min = "11.2"; };
-    "8.7" = { min = "11.4"; jetson = true; };
-    "8.9" = { min = "11.8"; };
-    "9.0" = { min = "11.8"; };
-    "10.0" = { min = "12.7"; };
-    "10.1" = { min = "12.7"; max = "12.9"; jetson = true; };
-    "10.3" = { min = "12.9"; };
-    "11.0" = { min = "13.0"; jetson = true; };
-    "12.0" = { min = "12.8"; };
-    "12.1" = { min = "12.9"; };
+    "7.5" = {
+      min = "10.0";
+    };
+    "8.0" = {
+      min = "11.2";
+    };
+    "8.6" = {
+      min = "11.2";
+    };
+    "8.7" = {
+      min = "11.4";
+      jetson = true;
+    };
+    "8.9" = {
+      min = "11.8";
+    };
+    "9.0" = {
+      min = "11.8";
+    };
+    "10.0" = {
+      min = "12.7";
+    };
+    "10.1" = {
+      min = "12.7";
+      max = "12.9";
+      jetson = true;
+    };
+    "10.3" = {
+      min = "12.9";
+    };
+    "11.0" = {
+      min = "13.0";
+      jetson = true;
+    };
+    "12.0" = {
+      min = "12.8";
+    };
+    "12.1" = {
+      min = "12.9";
+    };
   };
   jetson = capability: known.${capability}.jetson or false;
 
-  # pkgs/development/cuda-modules/_cuda/lib/redist.nix (getRedistSystem). The CUDA version from which Orin takes
-  # the SBSA builds was read as 13.2 in one revision and 13.0 in a later one: the stricter holds here.
+  # pkgs/development/cuda-modules/_cuda/lib/redist.nix (getRedistSystem, _getJetsonMinSbsaCapability)
   redist =
     version: capabilities:
     let
-      sbsa = if lib.versionAtLeast version "13.2" then "8.7" else "10.1";
+      sbsa = if lib.versionAtLeast version "13.0" then "8.7" else "10.1";
       fits = capability: !(jetson capability) || lib.versionAtLeast capability sbsa;
     in
     if system == "x86_64-linux" then
@@ -82,10 +109,7 @@ let
       # Every package of a set is made with backendStdenv, so its assertions hold for each.
       sound =
         value:
-        if problem == null then
-          value
-        else
-          throw "${name}.backendStdenv has failed assertions: ${problem}";
+        if problem == null then value else throw "${name}.backendStdenv has failed assertions: ${problem}";
 
       # pkgs/development/cuda-modules/buildRedist/default.nix
       # Files of NVIDIA's wheels take the places of the fakes, and go to the outputs that nixpkgs gives them.
@@ -124,7 +148,14 @@ let
               free = false;
             };
             # NVIDIA publishes no linux-aarch64 builds of CUDA 13, and nothing for a system it does not name
-            platforms = if builds == "linux-aarch64" && cuda13 then [ ] else [ "x86_64-linux" "aarch64-linux" ];
+            platforms =
+              if builds == "linux-aarch64" && cuda13 then
+                [ ]
+              else
+                [
+                  "x86_64-linux"
+                  "aarch64-linux"
+                ];
             broken = !(config.cudaSupport or false); # "CUDA support is enabled by config.cudaSupport"
           };
         });
@@ -160,11 +191,13 @@ let
         PYTHON
         }
       '';
-      library = pname: file: part pname [ "out" "dev" "include" "lib" "static" ] ''
-        header $include/include/${file}.h
-        header $lib/lib/lib${file}.so
-        header $static/lib/lib${file}_static.a
-      '';
+      library =
+        pname: file:
+        part pname [ "out" "dev" "include" "lib" "static" ] ''
+          header $include/include/${file}.h
+          header $lib/lib/lib${file}.so
+          header $static/lib/lib${file}_static.a
+        '';
 
       # What nixpkgs does to a part beyond moving files. Of nvcc there are two forms in 2026: the older of them,
       # packages/cuda_nvcc.nix, is here, because its nvcc finds less (cuda_nvcc/package.nix adds cudart's headers).
@@ -173,7 +206,9 @@ let
           [ ! -e $real/bin/nvcc ] || {
             rm $out/bin/nvcc $out/bin/nvcc.profile
             sed -E -e 's:\$\(_TARGET_SIZE_\)::g' \
-              -e 's:\$\(TOP\)/(\$\(_TARGET_DIR_\)/)?include/cccl:${if renamed then scope.cccl else scope.cuda_cccl}/include:' \
+              -e 's:\$\(TOP\)/(\$\(_TARGET_DIR_\)/)?include/cccl:${
+                if renamed then scope.cccl else scope.cuda_cccl
+              }/include:' \
               -e "s:\\$\(TOP\)/(\\$\(_TARGET_DIR_\)/)?include:$out/include:" \
               -e "s:\\$\(TOP\)/nvvm/:$out/nvvm/:" $real/bin/nvcc.profile > $out/bin/nvcc.profile
             echo 'compiler-bindir = ${cc}/bin' >> $out/bin/nvcc.profile
@@ -191,13 +226,17 @@ let
         '';
       };
 
-      renamed = lib.versionAtLeast version "13.2";
+      renamed = cuda13;
       cccl =
         here:
         if here then
           part "cuda_cccl" [ "out" ] "header $out/include/cub/cub.cuh"
         else
-          mk { name = "cccl-without-files"; meta.platforms = [ ]; text = ""; };
+          mk {
+            name = "cccl-without-files";
+            meta.platforms = [ ];
+            text = "";
+          };
 
       # The files pkgs/development/cuda-modules/packages/NAME.nix (or NAME/package.nix)
       scope = {
@@ -209,16 +248,31 @@ let
           ${if cuda13 then "" else "header $out/include/crt/host_config.h"}
         '';
         # In six outputs or, in copies of before and after June 2026, in one: here CUDA 13 has the one.
-        cuda_cudart = part "cuda_cudart" (if cuda13 then [ "out" ] else [ "out" "dev" "include" "lib" "static" "stubs" ]) ''
-          stubs=''${stubs:-$out}
-          header ''${include:-$out}/include/cuda_runtime.h
-          header ''${lib:-$out}/lib/libcudart.so
-          header ''${static:-$out}/lib/libcudart_static.a
-          header $stubs/lib/stubs/libcuda.so
-          ln -s libcuda.so $stubs/lib/stubs/libcuda.so.1
-          ${if cuda13 then "" else "ln -s stubs/libcuda.so stubs/libcuda.so.1 $stubs/lib/"}
-        '';
-        # The one name or the other has NVIDIA's files, by revision; here CUDA 13.2 has the newer.
+        cuda_cudart =
+          part "cuda_cudart"
+            (
+              if cuda13 then
+                [ "out" ]
+              else
+                [
+                  "out"
+                  "dev"
+                  "include"
+                  "lib"
+                  "static"
+                  "stubs"
+                ]
+            )
+            ''
+              stubs=''${stubs:-$out}
+              header ''${include:-$out}/include/cuda_runtime.h
+              header ''${lib:-$out}/lib/libcudart.so
+              header ''${static:-$out}/lib/libcudart_static.a
+              header $stubs/lib/stubs/libcuda.so
+              ln -s libcuda.so $stubs/lib/stubs/libcuda.so.1
+              ${if cuda13 then "" else "ln -s stubs/libcuda.so stubs/libcuda.so.1 $stubs/lib/"}
+            '';
+        # The one name or the other has NVIDIA's files, by revision; here CUDA 13 has the newer.
         cccl = cccl renamed;
         cuda_cccl = cccl (!renamed);
         cuda_nvrtc = library "cuda_nvrtc" "nvrtc";
@@ -241,7 +295,8 @@ let
             }
           ];
           # pkgs/development/cuda-modules/_cuda/lib/meta.nix (_mkMetaBadPlatforms)
-          meta.badPlatforms = if builtins.all (each: each.assertion) final.passthru.platformAssertions then [ ] else [ system ];
+          meta.badPlatforms =
+            if builtins.all (each: each.assertion) final.passthru.platformAssertions then [ ] else [ system ];
         });
         cuda_compat = throw "${name}.cuda_compat would stand before the host's driver";
       }

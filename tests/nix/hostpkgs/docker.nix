@@ -7,7 +7,12 @@
   system,
 }:
 let
-  architecture = { x86_64-linux = "amd64"; aarch64-linux = "arm64"; }.${system};
+  architecture =
+    {
+      x86_64-linux = "amd64";
+      aarch64-linux = "arm64";
+    }
+    .${system};
 in
 {
   # pkgs/build-support/docker/default.nix
@@ -69,7 +74,12 @@ in
         };
         closure = mk {
           name = "${name}-closure";
-          exportReferencesGraph = [ "base" base "layer" layer ];
+          exportReferencesGraph = [
+            "base"
+            base
+            "layer"
+            layer
+          ];
           text = ''
             grep -h '^/nix/store/' base layer | grep -v '\.drv$' | grep -vxF -e ${base} -e ${layer} | sort -u > $out
           '';
@@ -77,7 +87,10 @@ in
       in
       mk {
         name = "stream-${name}";
-        passthru = { imageName = name; imageTag = tag; };
+        passthru = {
+          imageName = name;
+          imageTag = tag;
+        };
         text = ''
           printf '#!/usr/bin/bash\nexec ${host.venv}/bin/python %s %s %s %s %s\n' \
             ${./stream_image.py} ${base} ${layer}/layer.tar ${closure} ${name}:${tag} > $out

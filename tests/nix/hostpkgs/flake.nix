@@ -6,10 +6,15 @@
     {
       # nixpkgs: flake.nix. `nix develop` takes bashInteractive from here.
       legacyPackages = builtins.listToAttrs (
-        map (system: {
-          name = system;
-          value = import ./. { inherit system; };
-        }) [ "x86_64-linux" "aarch64-linux" ]
+        map
+          (system: {
+            name = system;
+            value = import ./. { inherit system; };
+          })
+          [
+            "x86_64-linux"
+            "aarch64-linux"
+          ]
       );
     };
 }

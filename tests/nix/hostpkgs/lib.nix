@@ -26,13 +26,21 @@ rec {
   concatMapStringsSep =
     separator: f: list:
     concatStringsSep separator (map f list);
-  makeBinPath = packages: concatMapStringsSep ":" (package: "${package.bin or package.out}/bin") packages;
+  makeBinPath =
+    packages: concatMapStringsSep ":" (package: "${package.bin or package.out}/bin") packages;
+  optionalString = condition: text: if condition then text else "";
   versionAtLeast = a: b: builtins.compareVersions a b >= 0;
   # Not used by the flake itself.
   escapeShellArg = text: "'" + builtins.replaceStrings [ "'" ] [ "'\\''" ] (toString text) + "'";
 
   # lib/meta.nix
   getExe = package: "${package.bin or package.out}/bin/${package.meta.mainProgram}";
+
+  # lib/systems/doubles.nix
+  platforms.linux = [
+    "x86_64-linux"
+    "aarch64-linux"
+  ];
 
   # lib/licenses.nix
   licenses.asl20 = {
@@ -45,7 +53,11 @@ rec {
     unions =
       paths:
       map (
-        path: if builtins.pathExists path then path else throw "lib.fileset.unions: ${toString path} does not exist"
+        path:
+        if builtins.pathExists path then
+          path
+        else
+          throw "lib.fileset.unions: ${toString path} does not exist"
       ) paths;
     toSource =
       { root, fileset }:

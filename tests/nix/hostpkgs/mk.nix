@@ -32,7 +32,14 @@ let
       system;
 
   drv = derivation (
-    (arguments.env or { }) // removeAttrs arguments [ "text" "meta" "passthru" "env" ] // {
+    (arguments.env or { })
+    // removeAttrs arguments [
+      "text"
+      "meta"
+      "passthru"
+      "env"
+    ]
+    // {
       inherit name;
       system = checked;
       outputs = arguments.outputs or [ "out" ];

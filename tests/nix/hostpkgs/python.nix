@@ -53,7 +53,7 @@ let
     in
     mk {
       inherit src meta nativeBuildInputs;
-      passthru = { inherit version; };
+      passthru = { inherit version dependencies; };
       name = "${pname}-${version}";
       # built, so that one which the virtualenv lacks is an error
       inputs = build-system ++ dependencies;
