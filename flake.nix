@@ -39,6 +39,7 @@
         medley = {
           _file = "${self}/nix/nixos.nix";
           key = "${self}/nix/nixos.nix";
+          _class = "nixos";
           imports = [ (import ./nix/nixos.nix { inherit self; }) ];
         };
         default = medley;

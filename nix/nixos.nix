@@ -13,6 +13,7 @@ let
   cfg = config.services.medley;
 
   ours = self.packages.${pkgs.stdenv.hostPlatform.system};
+  oursText = "medley.packages.\${pkgs.stdenv.hostPlatform.system}";
   host = self.lib.hosts.${cfg.kind};
   onGpu = host ? toolkit;
 
@@ -79,6 +80,7 @@ let
         LoadCredential = credentials;
         User = cfg.user;
         Group = cfg.group;
+        SupplementaryGroups = "video render"; # the devices of a Jetson
         WorkingDirectory = cfg.dataDir;
         StateDirectory = lib.mkIf (cfg.dataDir == defaultDir) "medley";
         StateDirectoryMode = "0700";
@@ -130,11 +132,9 @@ in
   options.services.medley = {
     enable = lib.mkEnableOption "Medley, one LLM server out of several NVIDIA hosts";
 
-    package = mkOption {
-      type = types.package;
-      default = ours.medley;
-      defaultText = lib.literalExpression "medley.packages.\${system}.medley";
-      description = "The Medley package. All hosts of a cluster must run the same version.";
+    package = lib.mkPackageOption ours "medley" {
+      pkgsText = oursText;
+      extraDescription = "All hosts of a cluster must run the same version.";
     };
 
     kind = mkOption {
@@ -146,14 +146,14 @@ in
     toolkit = mkOption {
       type = types.package;
       default = ours."toolkit-${cfg.kind}";
-      defaultText = lib.literalExpression "medley.packages.\${system}.\"toolkit-\${kind}\"";
+      defaultText = lib.literalExpression "${oursText}.\"toolkit-\${config.services.medley.kind}\"";
       description = "The compiler, CUDA and Pythons that the engine runs with. It is part of the system closure.";
     };
 
     nccl = mkOption {
       type = types.nullOr types.package;
       default = if host.toolkit.nccl or false then ours."nccl-${cfg.kind}" else null;
-      defaultText = lib.literalMD "`medley.packages.\${system}.\"nccl-\${kind}\"` for a Jetson Orin, otherwise `null`";
+      defaultText = lib.literalMD "`${oursText}.\"nccl-\${config.services.medley.kind}\"` for a Jetson Orin, otherwise `null`";
       description = "The NCCL that replaces the one of the engine environment, or `null` to keep that one.";
     };
 
@@ -172,9 +172,10 @@ in
     dataDir = mkOption {
       type = types.externalPath;
       default = defaultDir;
+      example = "/mnt/nvme/medley";
       description = ''
         The directory for engine environments, models and state. It needs tens of gigabytes.
-        systemd creates the default directory, and systemd-tmpfiles any other that is not below `/home`.
+        systemd creates the default directory, and systemd-tmpfiles any other that is not below `/home` or `/root`.
       '';
     };
 
@@ -210,7 +211,11 @@ in
         maybe types.externalPath "/run/secrets/medley-api-key"
           "The file with the API key that requests must give. systemd reads it as root.";
 
-      extraFlags = flags "`medley serve`" [ "--port=9000" ];
+      host = maybe types.str "0.0.0.0" "The address of the API. The default is `127.0.0.1`.";
+
+      port = maybe types.port 9000 "The port of the API. The default is 8000.";
+
+      extraFlags = flags "`medley serve`" [ "--context=32768" ];
     };
 
     firewallInterfaces = mkOption {
@@ -219,7 +224,7 @@ in
       example = [ "enp1s0f0np0" ];
       description = ''
         The interfaces of the cluster network. The firewall opens all TCP ports from 1024 on them, because Ray and
-        NCCL listen on any free port. No other interface is opened, and neither is the API.
+        NCCL listen on any free port. No other interface is opened. The API is open on these too, if `serve.host` lets it.
       '';
     };
   };
@@ -251,10 +256,6 @@ in
         isSystemUser = true;
         inherit (cfg) group;
         home = cfg.dataDir;
-        extraGroups = [
-          "video" # the devices of a Jetson
-          "render"
-        ];
       };
     };
     users.groups = lib.mkIf (cfg.group == "medley") { medley = { }; };
@@ -302,6 +303,8 @@ in
         verb = "serve";
         arguments =
           escaped [ cfg.serve.model ]
+          ++ escaped (lib.optional (cfg.serve.host != null) "--host=${cfg.serve.host}")
+          ++ lib.optional (cfg.serve.port != null) "--port=${toString cfg.serve.port}"
           ++ lib.optional (cfg.serve.apiKeyFile != null) "--api-key ${credential "api-key"}"
           ++ escaped cfg.serve.extraFlags;
         credentials = lib.optional (cfg.serve.apiKeyFile != null) "api-key:${cfg.serve.apiKeyFile}";

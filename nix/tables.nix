@@ -69,17 +69,12 @@ in
     help = "A verb's help";
   };
 
-  # What `import nixpkgs` is told for a kind of host. A capability decides which of NVIDIA's builds
-  # nixpkgs takes, and pre-SBSA Jetson's cannot be mixed with others: hence one import per kind.
+  # The config of nixpkgs for a kind of host: without cudaSupport its CUDA packages are broken. A capability decides
+  # which of NVIDIA's builds it takes, and pre-SBSA Jetson's cannot be mixed with others: hence one import per kind.
   config =
     host:
-    if host ? toolkit then
-      {
-        cudaSupport = true;
-      } # nixpkgs calls its CUDA packages broken without it
-      // (if host.toolkit ? capability then { cudaCapabilities = [ host.toolkit.capability ]; } else { })
-    else
-      { };
+    (if host ? toolkit then { cudaSupport = true; } else { })
+    // (if host ? toolkit.capability then { cudaCapabilities = [ host.toolkit.capability ]; } else { });
 
   # nixpkgs' name of a CUDA version's package set: 13.0 is cudaPackages_13_0.
   cudaPackages = host: "cudaPackages_" + builtins.replaceStrings [ "." ] [ "_" ] host.toolkit.cuda;

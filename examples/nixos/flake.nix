@@ -33,7 +33,7 @@
           device = "/dev/disk/by-label/boot";
           fsType = "vfat";
         };
-        system.stateVersion = "26.11";
+        system.stateVersion = "26.11"; # the release of the first installation: leave it at upgrades
       };
 
       host =

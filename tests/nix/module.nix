@@ -15,6 +15,11 @@ let
       default = false;
       description = "x";
     };
+    mkPackageOption = set: name: _: {
+      type = builtins.isAttrs;
+      default = set.${name};
+      description = "x";
+    };
     mkIf = condition: content: if condition then content else { };
     literalExpression = text: text;
     literalMD = text: text;
@@ -32,6 +37,7 @@ let
     # A type is the check of its values.
     types = {
       str = builtins.isString;
+      port = value: builtins.isInt value && value >= 0 && value < 65536;
       package = builtins.isAttrs;
       externalPath =
         value:

@@ -14,10 +14,17 @@ let
         example = true;
         description = "Whether to enable ${what}.";
       };
+      mkPackageOption = _: name: { pkgsText, extraDescription }: {
+        isOption = true;
+        type = "package";
+        defaultText = text "${pkgsText}.${name}";
+        description = "The ${name} package to use. ${extraDescription}";
+      };
       literalExpression = text;
       literalMD = text;
       types = {
         str = "string";
+        port = "16 bit unsigned integer; between 0 and 65535 (both inclusive)";
         package = "package";
         externalPath = "absolute path not in the Nix store";
         nullOr = type: "null or ${type}";

@@ -93,12 +93,12 @@ def test_a_model_and_words_that_systemd_would_take_apart() -> None:
 
 
 def test_secrets_of_a_server_are_files() -> None:
-    serve = {"model": "demo", "apiKeyFile": "/run/secrets/key", "extraFlags": ["--host", "0.0.0.0"]}
+    serve = {"model": "demo", "apiKeyFile": "/run/secrets/key", "host": "0.0.0.0", "port": 9000}
     found = config(serve=serve, environmentFile="/run/secrets/hub")
     run = services(found)["medley-serve"]["serviceConfig"]
     assert run["LoadCredential"] == ["api-key:/run/secrets/key"]
     assert run["EnvironmentFile"] == "/run/secrets/hub"
-    assert run["ExecStart"].endswith('"serve" "demo" --api-key "%d/api-key" "--host" "0.0.0.0"')
+    assert run["ExecStart"].endswith('"serve" "demo" "--host=0.0.0.0" --port=9000 --api-key "%d/api-key"')
 
 
 def test_what_a_unit_may_do() -> None:
@@ -127,6 +127,7 @@ def test_a_user_who_is_there_is_not_made() -> None:
     assert (found["users"]["users"], found["users"]["groups"]) == ({}, {})
     run = services(found)["medley-head"]["serviceConfig"]
     assert (run["User"], run["ProtectHome"]) == ("ann", False)
+    assert run["SupplementaryGroups"] == "video render", "a Jetson's GPU is these groups' for any user"
     assert found["systemd"]["tmpfiles"]["settings"] == {}
 
 
@@ -168,6 +169,7 @@ def test_what_is_refused(settings: dict[str, Any], what: str) -> None:
         pytest.param({"kind": "toaster"}, "kind cannot be", id="no kind"),
         pytest.param({"tokenFile": "/nix/store/x"}, "tokenFile cannot be", id="a secret in the store"),
         pytest.param({"firewallInterfaces": True}, "firewallInterfaces cannot be", id="which interfaces"),
+        pytest.param({"serve": {"model": "demo", "port": 65_536}}, "serve.port cannot be", id="no port"),
         pytest.param({"serve": {"modle": "x"}}, "no option services.medley.serve.modle", id="a typo"),
     ],
 )
