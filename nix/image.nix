@@ -72,7 +72,7 @@ pkgs.dockerTools.streamLayeredImage {
       "UV_PYTHON_DOWNLOADS=never"
       "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"
     ]
-    ++ lib.optionals (nccl != null) [ "MEDLEY_NCCL=${nccl}/lib/libnccl.so.2" ]
+    ++ lib.optionals (nccl != null) [ "MEDLEY_NCCL=${lib.getLib nccl}/lib/libnccl.so.2" ]
     ++ lib.optionals (host ? toolkit) [
       "NVIDIA_VISIBLE_DEVICES=all"
       "NVIDIA_DRIVER_CAPABILITIES=compute,utility"

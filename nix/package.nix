@@ -15,6 +15,7 @@ python313Packages.buildPythonApplication {
   pname = project.name;
   inherit (project) version;
   pyproject = true;
+  __structuredAttrs = true;
 
   # Only what the wheel is made of, so that an edit elsewhere rebuilds nothing.
   src = lib.fileset.toSource {
@@ -72,7 +73,7 @@ python313Packages.buildPythonApplication {
   pythonImportsCheck = [ "medley" ];
 
   meta = {
-    inherit (project) description;
+    description = "Serve large language models with vLLM or SGLang on NVIDIA hosts";
     license = lib.licenses.asl20;
     mainProgram = "medley";
     maintainers = [ ];

@@ -37,6 +37,7 @@ let
       pname,
       version,
       pyproject,
+      __structuredAttrs ? false, # this builder reads a file of its own
       src,
       build-system,
       dependencies,
