@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from medley.cli import VERBS
+from medley.cli import GROUPS, VERBS
 
 Run = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("asked_once")
@@ -35,6 +35,12 @@ def test_bare_medley_shows_its_verbs(run: Run) -> None:
     status, out, _ = run()
     assert status == 0
     assert all(f"\n    {verb} " in out for verb in VERBS if " " not in verb)
+
+
+def test_each_verb_is_in_one_group_and_its_line_is_short() -> None:
+    grouped = [verb for verbs in GROUPS.values() for verb in verbs.split()]
+    assert sorted(grouped) == sorted(verb for verb in VERBS if " " not in verb)
+    assert [line for line in VERBS.values() if len(line) > 60] == []
 
 
 @pytest.mark.parametrize(

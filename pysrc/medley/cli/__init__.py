@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Mapping
 from dataclasses import Field, field, fields
 from types import NoneType
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
@@ -13,63 +14,66 @@ from plumbum.cli.application import Subcommand
 from medley import own_version
 
 VERBS = {
-    "facts": "Say what this host is: processor, memory, GPUs, system, and the kind of host it makes.",
-    "env": "Build, list, prove and remove engine environments, and lock your own.",
-    "env build": "Build an engine environment, or say that it is there.",
-    "env list": "List the engine environments of this host, and those that could be built.",
-    "env path": "Print the folder of a finished engine environment.",
-    "env check": "Prove an engine environment: its imports, and a real kernel on each GPU, or on the CPU.",
-    "env clean": "Remove engine environments whose lock has changed, and what killed builds left.",
-    "env lock": "Make a lock of your own, for this machine, where none of medley's fits.",
-    "env raise": "Raise a lock to a new release of its engine, proven on this host first.",
-    "models": "List the known models: size, license, and how each would do on these hosts.",
-    "models add": "Write the table of a model of the hub, from its config.json and headers.",
-    "models import": "Turn a community recipe (sparkrun) into the command that serves the same model.",
-    "plan": "Say where a model would lie, whether it fits, and how fast it should be; start nothing.",
-    "serve": "Serve a model with an OpenAI-style API, on this host or over its cluster, until Ctrl-C.",
-    "ask": "Send one chat message to a running server and stream the answer.",
-    "batch": "Answer a file of requests in OpenAI's batch form; a run that was cut off goes on.",
-    "bench": "Measure what is served with its engine's own benchmark, beside what was predicted.",
-    "bench show": "Show a bench that was kept: its figures, the prediction, and what it hangs on.",
-    "bench history": "List the benches that were kept, the newest first: model, engine, layout, and "
-    "their best rate.",
-    "bench compare": "Compare two benches: the ratios of their medians, and what differs between them.",
-    "run": "Run a Python script in the engine's environment, over the hosts that serve would take.",
-    "ray-head": "Start a Ray cluster whose head is this host; other hosts join it with ray-worker.",
-    "ray-worker": "Join the Ray cluster whose head is HEAD, a host's name or address.",
-    "ray-stop": "End Ray on this host: the whole cluster on its head, this host's part elsewhere.",
-    "join": "Run this host's part of the model that HEAD serves over several hosts without Ray.",
-    "status": "Show the cluster: hosts, links, Ray, what is served, and what differs from cluster.toml.",
-    "init": "Write cluster.toml: look which hosts there are, ask which are meant, see what each is.",
-    "up": "Bring up the cluster that cluster.toml names: every host at once, over ssh.",
-    "down": "End everything of medley's on every host of cluster.toml: what is served, Ray, and its files.",
-    "pull": "Bring a model to every host of cluster.toml: once from the hub or a folder, then host to host.",
-    "stop": "End the served model, on this host or on the head of cluster.toml's cluster; Ray goes on.",
-    "logs": "Show what Ray and the served model say on the hosts of cluster.toml, together, by time.",
-    "link": "Show, measure, set up or watch the wire between hosts.",
-    "link show": "Show which wire these hosts would take, why, and why not their other links.",
-    "link test": "Measure the wire to another host with ping, iperf3 and, over RDMA, perftest.",
-    "link setup": "Give the fast links addresses and an MTU: shows the change, applies it on consent, undoes "
-    "it.",
-    "link watch": "Show what each link and RDMA port carries, its errors, drops and retransmits.",
-    "ports": "Show every port that medley's things listen on, or print what closes them.",
-    "service": "Have systemd start a head, a worker or a server with the host.",
-    "service install": "Write a unit of systemd's, start it, and have it start with the host.",
-    "service remove": "End a service, and have it start no more.",
-    "service start": "Start what medley kept on this host before it was switched off.",
-    "service show": "Show the services installed here: how they are, and the file of one.",
-    "doctor": "Look at every host before anything is started: a line a check, and what to type.",
-    "explain": "Say what failed, why, and what to type, out of the logs of an engine, Ray, NCCL or the "
-    "kernel.",
-    "top": "Show what the hosts of cluster.toml do now: processors, GPUs, links, RDMA, Ray, engines.",
-    "collective-test": "Test the cluster's hosts, each alone and all together: speed, right sums, and who is "
-    "slow.",
-    "completion": "Print the completion script of a shell, or the manual page.",
-    "check": "Validate every TOML of hosts, models, engine environments, known failures, and cluster.toml.",
-    "version": "Print the version, the Python it runs on, and where tables are looked for.",
-    "help": "Print the help of a verb, or of medley itself.",
+    "serve": "Serve a model with an OpenAI-compatible API.",
+    "plan": "Show where a model fits and how fast it should be.",
+    "ask": "Send one chat message to a running server.",
+    "batch": "Answer a file of requests, and resume where it stopped.",
+    "run": "Run a Python script in the engine's environment.",
+    "models": "List known models, and how each would do on your hosts.",
+    "models add": "Write the table of a model from its files on the hub.",
+    "models import": "Turn a community recipe into a medley command.",
+    "pull": "Copy a model to every host of the cluster.",
+    "stop": "Stop the served model; Ray goes on.",
+    "status": "Show hosts, links, Ray and the served model.",
+    "init": "Write cluster.toml from the hosts that ssh reaches.",
+    "up": "Start the cluster on every host of cluster.toml.",
+    "down": "End everything of medley's on every host of cluster.toml.",
+    "logs": "Show the logs of Ray and the served model, by time.",
+    "top": "Show the load of hosts, GPUs, links and engines.",
+    "service": "Start a head, worker or server with the host (systemd).",
+    "service install": "Write a systemd unit, and start it now and at boot.",
+    "service remove": "End a service, and remove its unit.",
+    "service start": "Start the services that ran before the host went down.",
+    "service show": "Show the installed services, or the unit of one.",
+    "ray-head": "Start a Ray cluster with this host as its head.",
+    "ray-worker": "Join the Ray cluster of another host as a worker.",
+    "ray-stop": "End Ray here; on its head, the whole cluster.",
+    "join": "Run this host's part of a model served without Ray.",
+    "doctor": "Check every host, and print how to fix what is wrong.",
+    "explain": "Name the cause of a failure in a log, and its fix.",
+    "bench": "Benchmark a server beside its prediction.",
+    "bench show": "Show a benchmark that was kept.",
+    "bench history": "List the benchmarks that were kept, newest first.",
+    "bench compare": "Compare two benchmarks.",
+    "facts": "Show this host's hardware, and what kind of host it is.",
+    "env": "Manage engine environments.",
+    "env build": "Build an engine environment.",
+    "env list": "List engine environments, built and available.",
+    "env path": "Print the folder of an engine environment.",
+    "env check": "Run an engine environment on this host's devices.",
+    "env clean": "Remove outdated and unfinished engine environments.",
+    "env lock": "Make a lock of your own for this machine.",
+    "env raise": "Raise a lock to a new release of its engine.",
+    "link": "Show, test, set up or watch links between hosts.",
+    "link show": "Show which network the hosts would use, and why.",
+    "link test": "Measure the link to another host.",
+    "link setup": "Give fast links their addresses and MTU.",
+    "link watch": "Show traffic and errors of each link.",
+    "collective-test": "Benchmark every GPU and the network between hosts.",
+    "ports": "Show the ports that medley uses, and firewall rules.",
+    "check": "Validate every TOML table.",
+    "completion": "Print a shell's completion script, or the manual page.",
+    "version": "Print the version, and where tables are looked for.",
+    "help": "Show the help of a verb.",
 }
-"""Each verb, and its line of help. Verbs are imported when they run."""
+"""Each verb, and its line of help: 60 characters at most. Verbs are imported when they run."""
+GROUPS: Mapping[str, str] = {
+    "Run models": "serve plan ask batch run models pull stop status",
+    "Cluster": "init up down logs top service ray-head ray-worker ray-stop join",
+    "Diagnose": "doctor explain bench facts",
+    "Advanced": "env link collective-test ports check completion version help",
+}
+"""Verbs as the help of medley lists them."""
 _MODULES = {
     **dict.fromkeys(("facts", "completion", "check", "version", "help"), "info"),
     **dict.fromkeys(("ask", "stop", "logs"), "server"),
@@ -303,3 +307,15 @@ Examples:
     medley serve --help     more about a verb
 """
     USAGE = "    {progname} VERB [SWITCHES] ...\n"
+
+    @cli.switch(("-h", "--help"), group="Meta-switches", help="Prints this help message and quits")
+    def help(self) -> None:
+        """Print the verbs by group, where plumbum lists them by the alphabet."""
+        listed, self._subcommands = self._subcommands, {}
+        try:
+            super().help()
+        finally:
+            self._subcommands = listed
+        for title, verbs in GROUPS.items():
+            lines = (f"    {verb:17}{VERBS[verb]}" for verb in verbs.split())
+            print(f"\n{title}:", *lines, sep="\n")
