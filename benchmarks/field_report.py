@@ -5,7 +5,7 @@
     .venv/bin/python -m benchmarks.field_report FILE --write --into FOLDER
 
 Exit code 1 where the file is not a field report, was taken in before, or its plans come out otherwise now.
-docs/field-report.md says what a maintainer looks at before `--write`.
+docs/how-to/field-report.md says what a maintainer looks at before `--write`.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from medley.transcript import Transcript
 RECORDED = Path("tests/host/recorded/field")
 PUBLISHED = Path("benchmarks/published.csv")
 SUPPORT = Path("benchmarks/support.csv")
-PAGE = Path("docs/support.md")
+PAGE = Path("docs/reference/support-matrix.md")
 _NAMES = {
     "spark": "DGX Spark GB10",
     "thor": "Jetson AGX Thor",

@@ -1,4 +1,4 @@
-"""The support matrix: docs/support.md out of support.csv, one badge a row.
+"""The support matrix: docs/reference/support-matrix.md from support.csv, one badge a row.
 
     .venv/bin/python -m benchmarks.support        # write the page again
 
@@ -17,7 +17,7 @@ from medley import config
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "benchmarks" / "support.csv"
-PAGE = ROOT / "docs" / "support.md"
+PAGE = ROOT / "docs" / "reference" / "support-matrix.md"
 Badge = Literal["hardware", "simulated", "untested"]
 BADGES: tuple[Badge, ...] = get_args(Badge)
 ANY = "any"
@@ -32,13 +32,13 @@ _HEAD = """\
 Which host, engine, layout and model were really run, and where that is shown. This page is made from
 [support.csv](../benchmarks/support.csv) by `python -m benchmarks.support`; change that file, not this page.
 
-- **tested on hardware**: an owner's [field report](field-report.md) measured it.
+- **tested on hardware**: an owner's [field report](../how-to/field-report.md) measured it.
 - **tested in simulation**: the real engine ran it on CPUs, on hosts made of network
-  namespaces ([rack.md](rack.md)).
+  namespaces ([simulated cluster](../contributing/simulated-cluster.md)).
 - **untested**: it is planned from published figures and was never run. `any` is any model without a row.
 
-No row is about speed: [prediction.md](prediction.md) says how wrong predictions are. A
-[field report](field-report.md) changes a badge.
+No row is about speed: [how prediction works](../explanation/prediction.md) says how wrong predictions are. A
+[field report](../how-to/field-report.md) changes a badge.
 """
 
 

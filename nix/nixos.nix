@@ -315,7 +315,7 @@ in
       });
     };
 
-    # Ranks listen on any free port: docs/ports.md.
+    # Ranks listen on any free port: docs/how-to/firewall.md.
     networking.firewall.interfaces = lib.genAttrs cfg.firewallInterfaces (_: {
       allowedTCPPortRanges = lib.singleton {
         from = 1024;

@@ -1,6 +1,6 @@
 """Draw the areas of `medley` from its code, and list its modules.
 
-python -m tests.architecture   write both into docs/architecture.md again
+python -m tests.architecture   write both into docs/contributing/architecture.md again
 """
 
 import ast
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "pysrc" / "medley"
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "contributing" / "architecture.md"
 PICTURE = "```text\n"
 LIST = "## Every module\n"
 AREAS = (

@@ -19,7 +19,7 @@ from medley.schema import (
     ToolkitTable,
 )
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "tables.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "tables.md"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""docs/orin.md shows what is printed, and names what there is."""
+"""docs/how-to/jetson-orin.md shows what is printed, and names what there is."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ from tests.planner.test_placement import site
 from tests.serving.test_steps import recipe
 
 TYPED = "gpt-oss-120b --hosts spark:1,orin:1 --tp 1 --pp 2"
-TEXT = (Path(__file__).parents[2] / "docs" / "orin.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "jetson-orin.md").read_text(encoding="utf-8")
 
 
 def test_the_problem_is_the_one_that_is_printed() -> None:
@@ -35,4 +35,4 @@ def test_the_table_is_what_hosts_say() -> None:
     assert dict(old.environments) == {}
     assert old.container.holds["vllm"] in TEXT
     assert old.upgrade == "JetPack 7.2"
-    assert "docs/orin.md" in (old.no_environment or "")
+    assert "docs/how-to/jetson-orin.md" in (old.no_environment or "")

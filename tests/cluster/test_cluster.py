@@ -122,7 +122,7 @@ def test_a_host_alone_is_a_cluster_of_its_own() -> None:
 
 
 def test_the_table_in_the_documentation_is_valid() -> None:
-    page = Path(__file__).parents[2] / "docs" / "cluster-toml.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "cluster-toml.md"
     table = page.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0]
     cluster = read_back(table)
     assert (cluster.head, cluster.link) == ("spark-1", "192.168.1.0/24")

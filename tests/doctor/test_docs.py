@@ -1,4 +1,4 @@
-"""docs/doctor.md has every rule of the doctor, in order, and names no other."""
+"""docs/how-to/troubleshoot.md has every rule of the doctor, in order, and names no other."""
 
 import re
 
@@ -10,7 +10,9 @@ NAMES = {rule.name for rule in RULES}
 
 def rows(heading: str) -> list[list[str]]:
     """The cells of the table below a heading of the page."""
-    _, _, text = (DOCS / "doctor.md").read_text(encoding="utf-8").partition(f"## {heading}\n")
+    _, _, text = (
+        (DOCS / "how-to" / "troubleshoot.md").read_text(encoding="utf-8").partition(f"## {heading}\n")
+    )
     table = [line for line in text.partition("\n## ")[0].splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table[1:]]
 

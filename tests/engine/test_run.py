@@ -49,7 +49,7 @@ def test_every_argument_is_one_of_its_class(engine: EngineName) -> None:
 def test_the_page_itself(engine: EngineName, tmp_path: Path) -> None:
     (text,) = (
         each
-        for each in programs("python.md")
+        for each in programs("how-to/python-scripts.md")
         if f"\nfrom {engine} " in each or f"\nimport {engine}\n" in each
     )
     (tmp_path / "answers.py").write_text(text)
@@ -68,7 +68,7 @@ def test_the_page_itself(engine: EngineName, tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_an_engine_that_a_script_made(start: Start, tmp_path: Path) -> None:
     waits = '    print("made", flush=True)\n    __import__("time").sleep(600)\n    mine = '
-    (tmp_path / "waits.py").write_text(programs("python.md")[0].replace("    mine = ", waits))
+    (tmp_path / "waits.py").write_text(programs("how-to/python-scripts.md")[0].replace("    mine = ", waits))
     run = start(Command((sys.executable, "-m", "medley", "run", "demo", str(tmp_path / "waits.py"))))
     while "made" not in run.lines:
         assert run.process.wait(0.2) is None, run.tail()

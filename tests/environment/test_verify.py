@@ -76,7 +76,7 @@ def test_wheels_without_code_for_the_gpu_are_no_fault_of_its_driver() -> None:
     orin = {**THOR, "name": "Orin", "capability": "8.7", "matmul": {"error": said}}
     found = verify.problem(proof("cuda", devices=[orin]), "vllm-cuda")
     assert found
-    assert "docs/orin.md" in found.fix
+    assert "docs/how-to/jetson-orin.md" in found.fix
     assert "nvidia-smi" not in found.fix
 
 

@@ -1,4 +1,4 @@
-"""The table of docs/explain.md is what the code knows, and the example of docs/failures.md is right."""
+"""The table of docs/reference/known-failures.md is what the code knows, and the example of docs/how-to/add-a-known-failure.md is right."""
 
 import re
 import textwrap
@@ -10,8 +10,8 @@ from medley.explain import diagnosis
 from medley.explain.patterns import Failure
 from tests.explain.test_explain import FAILURES
 
-DOCS = Path(__file__).parents[2] / "docs" / "explain.md"
-PAGE = DOCS.with_name("failures.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "known-failures.md"
+PAGE = DOCS.parents[1].joinpath("how-to", "add-a-known-failure.md").read_text()
 
 
 def row(known: Failure) -> str:

@@ -1,6 +1,6 @@
 """Prints the reference of the NixOS module's options, from nix/nixos.nix.
 
-.venv/bin/python tests/nix/options.py > docs/nixos-options.md      (needs nix, and no nixpkgs)
+.venv/bin/python tests/nix/options.py > docs/reference/nixos-options.md      (needs nix, and no nixpkgs)
 """
 
 import json
@@ -11,8 +11,8 @@ OPTIONS = Path(__file__).with_name("options.nix")
 HEAD = """\
 # Options of the NixOS module
 
-`.venv/bin/python tests/nix/options.py > docs/nixos-options.md` writes this page from `nix/nixos.nix`.
-[service.md](service.md#nixos) explains how to use the module.
+`.venv/bin/python tests/nix/options.py > docs/reference/nixos-options.md` writes this page from `nix/nixos.nix`.
+[Start at boot](../how-to/start-at-boot.md#nixos) explains how to use the module.
 """
 
 

@@ -47,7 +47,7 @@ in
 
   virtual = builtins.mapAttrs (_: test: test.drvPath) examples.packages.x86_64-linux;
 
-  # The options, for docs/nixos-options.md.
+  # The options, for docs/reference/nixos-options.md.
   options =
     let
       inherit

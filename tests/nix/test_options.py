@@ -8,7 +8,7 @@ import pytest
 from tests.nix import options
 
 pytestmark = pytest.mark.nix
-PAGE = Path(__file__).parents[2] / "docs/nixos-options.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/nixos-options.md"
 
 
 def test_the_page_is_what_the_command_prints() -> None:

@@ -14,7 +14,7 @@ from tests.rack.conftest import Up
 from tests.rack.host import Host
 
 pytestmark = pytest.mark.rack
-PAGE = DOCS / "routes.md"
+PAGE = DOCS / "contributing" / "routes.md"
 KEY = "/tmp/home/.local/state/medley/api-key"
 Routes = dict[str, tuple[str, ...]]
 """The methods of each path; none of a websocket or a mount."""
@@ -121,7 +121,7 @@ def test_only_health_answers_another_host_without_the_key(engine: str, rack: Up,
     made = tmp_path / "routes.md"
     made.write_text("\n".join(rows(routes, bare, keyed)) + "\n")
     missing = [line for line in made.read_text().splitlines() if line not in page]
-    assert not missing, f"docs/routes.md lacks lines of {made}:\n" + "\n".join(missing)
+    assert not missing, f"docs/contributing/routes.md lacks lines of {made}:\n" + "\n".join(missing)
 
     refused = head.run([*MEDLEY, "ask", "--url", "http://host1:8000", "--max-tokens", "4", "Hello"])
     assert refused.status == 1

@@ -23,10 +23,12 @@ Texts = dict[str, str]
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Rack]:
-    """Two hosts; the first alone has the script of docs/python.md, in float32: rounding decides nothing."""
+    """Two hosts; the first alone has the script of docs/how-to/python-scripts.md, in float32: rounding decides nothing."""
     if os.geteuid() != 0:
         pytest.skip("needs root: it makes namespaces and mounts")
-    text = programs("python.md")[0].replace('**plan["arguments"]', '**plan["arguments"], dtype="float32"')
+    text = programs("how-to/python-scripts.md")[0].replace(
+        '**plan["arguments"]', '**plan["arguments"], dtype="float32"'
+    )
     with up(Spec(2, name=f"pytest-{os.getpid()}-run")) as rack:
         rack.hosts[0].path(SCRIPT).write_text(text)
         yield rack

@@ -36,7 +36,7 @@ def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, addr
         raise Problem(
             f"this host ({ours['host']}) and the head ({heads['host']}) do not run the same",
             cause="\n".join(differ),
-            fix="both out of one image (--image NAME), or both without one; a Jetson Orin: docs/orin.md"
+            fix="both out of one image (--image NAME), or both without one; a Jetson Orin: docs/how-to/jetson-orin.md"
             if any(side["parts"].get("image") for side in (ours, heads))
             else "use the same medley on both: git pull, or the same flake; then: medley env build",
         )

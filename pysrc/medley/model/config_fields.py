@@ -110,7 +110,7 @@ class Fields:
         return Problem(
             f"{self.where}: '{name}' does not say what the model is",
             cause=cause,
-            fix="write the model's [shape] down yourself: docs/tables.md, models/NAME.toml",
+            fix="write the model's [shape] down yourself: docs/reference/tables.md, models/NAME.toml",
         )
 
 

@@ -113,7 +113,7 @@ def _asked(repository: str, question: "Callable[[HfApi], _T]") -> _T | Problem:
                 f"{repository} holds no model that medley can measure",
                 cause=f"it lacks {CONFIG}, or {INDEX} and {SINGLE}",
                 fix="name a repository with safetensors, "
-                "or write its [shape] down: docs/tables.md, models/NAME.toml",
+                "or write its [shape] down: docs/reference/tables.md, models/NAME.toml",
             )
         return _refused(repository, error.response.status_code)
     except errors.SafetensorsParsingError as error:

@@ -2,7 +2,7 @@
 
 The token itself is never sent. Each end answers the other's random challenge with an HMAC (SHA-256) of it,
 the client first, and every message after that carries one of its number and text: none can be forged,
-changed, repeated or left out. Messages can be read by who sees the wire, as Ray's can. docs/security.md has
+changed, repeated or left out. Messages can be read by who sees the wire, as Ray's can. docs/explanation/security.md has
 the protocol and what it does not protect.
 """
 

@@ -218,7 +218,7 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
         raise Problem(
             f"{order.weights.name} cannot be served out of this {ENGINES[engine].TITLE}",
             cause=lacks,
-            fix="--image or --env with a newer one; a Jetson Orin on JetPack 6: docs/orin.md",
+            fix="--image or --env with a newer one; a Jetson Orin on JetPack 6: docs/how-to/jetson-orin.md",
         )
     plan = understood(plan, engine, version, order.weights.model)
     if over_ray:

@@ -195,6 +195,6 @@ def read_script(name: str, model: str, words: tuple[str, ...]) -> Script:
             else f"it is larger than {_MOST_BYTES} bytes"
             if name
             else f"{model} is the model, and a script comes after it",
-            fix=f"medley run {model} SCRIPT.py; docs/python.md has one",
+            fix=f"medley run {model} SCRIPT.py; docs/how-to/python-scripts.md has one",
         )
     return Script(path, text, words)

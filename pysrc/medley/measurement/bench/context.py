@@ -30,7 +30,7 @@ class Expected:
     """The time of the prompts included, as benchmarks count it."""
     low: float
     high: float
-    """Where four of five measurements of others lay (docs/prediction.md)."""
+    """Where four of five measurements of others lay (docs/explanation/prediction.md)."""
     tpot_ms: float
     ttft_ms: float | None
     """Only of one stream: the prediction knows no prompt that waits for others."""
