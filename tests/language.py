@@ -51,10 +51,10 @@ WORDS = {
 }
 """A regular expression of each, as whole words in any case, and what to write."""
 _FORBIDDEN = {
-    re.compile(rf"\b(?:{word})\b" if word[-1] != " " else rf"\b{word}", re.I): use
+    re.compile(rf"\b(?:{word})\b" if word[-1] != " " else rf"\b{word}", re.IGNORECASE): use
     for word, use in WORDS.items()
 }
-_CODE = re.compile(r"^(```|~~~).*?^\1|^ {4,}.*?$|`[^`\n]*`|\]\([^)]*\)|<[^>\n]*>", re.M | re.S)
+_CODE = re.compile(r"^(```|~~~).*?^\1|^ {4,}.*?$|`[^`\n]*`|\]\([^)]*\)|<[^>\n]*>", re.MULTILINE | re.DOTALL)
 
 
 def prose(page: str) -> str:

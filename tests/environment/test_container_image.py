@@ -100,7 +100,7 @@ def test_a_ray_that_asks_for_no_token_takes_no_part(
         return
     with pytest.raises(Problem, match="cannot take part") as caught:
         container_image.require_ray(found)
-    assert "asks nobody for a token" in caught.value.cause
+    assert "checks no token" in caught.value.cause
     assert "pip install ray==" in caught.value.fix
 
 

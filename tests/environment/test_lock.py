@@ -65,7 +65,7 @@ def locked(*names: str) -> Locked:
             TAG, "jp6 cannot be locked: sglang has no file for this Python", "--python", id="Python"
         ),
         pytest.param(PLATFORM, "vllm has no file for this Python and this machine", "--index", id="machine"),
-        pytest.param(ABSENT, "nosuch is on none of the indexes", "--index https://HOST", id="absent"),
+        pytest.param(ABSENT, "nosuch is not on any of the indexes", "--index https://HOST", id="absent"),
         pytest.param(CLASH, "no versions fit together", "--override", id="a clash"),
         pytest.param(NETWORK, "the package index cannot be reached", "HTTPS_PROXY", id="network"),
         pytest.param(
@@ -87,7 +87,7 @@ def test_what_a_refusal_means(said: str, what: str, fix: str) -> None:
         pytest.param("JP6", (), "cannot be the name", id="capitals"),
         pytest.param("../jp6", (), "cannot be the name", id="another folder"),
         pytest.param("jp6", ("https://you:word@h/jp6",), "holds a password", id="a secret in an address"),
-        pytest.param("jp6", ("h/jp6",), "is no package index", id="no address"),
+        pytest.param("jp6", ("h/jp6",), "is not a package index", id="no address"),
     ],
 )
 def test_what_cannot_be_asked_for(name: str, index: tuple[str, ...], what: str) -> None:

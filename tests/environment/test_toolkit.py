@@ -104,7 +104,7 @@ def test_it_has_a_reason_of_its_own(system: Path) -> None:
     chain = toolkit.with_libcuda(TOOLKIT, host(system))
     assert chain
     why = {each.name: each.why for each in of_toolkit(chain.variables, (), "")}
-    assert "libcuda alone" in why[LIBCUDA]
+    assert "libcuda only" in why[LIBCUDA]
     assert why["CC"] != why[LIBCUDA]
 
 
@@ -186,7 +186,7 @@ def test_parse() -> None:
     ("text", "says"),
     [
         pytest.param("{", "no JSON object", id="no JSON object"),
-        pytest.param("[]", "no toolkit", id="no table"),
+        pytest.param("[]", "not a toolkit", id="no table"),
         pytest.param(json.dumps({**TABLE, "uv": 1}), "'uv' is wrong", id="a wrong type"),
         pytest.param(json.dumps({**TABLE, "paths": []}), "rename it to 'path'", id="a typo"),
         pytest.param(json.dumps({"kind": "cpu"}), "'variables' is missing", id="keys that lack"),

@@ -137,7 +137,7 @@ def test_a_head(tied: bool | None, names: tuple[str, ...], head: bool) -> None: 
         pytest.param({"intermediate_size": None}, "intermediate_size", id="no width"),
         pytest.param({"vocab_size": None}, "vocab_size", id="no vocabulary"),
         pytest.param({"layer_types": ["rwkv"] * 36}, "rwkv", id="layers that nobody knows"),
-        pytest.param({"num_hidden_layers": 1 << 30}, "at most 4096", id="more layers than memory holds"),
+        pytest.param({"num_hidden_layers": 1 << 30}, "the limit is 4096", id="more layers than memory holds"),
     ],
 )
 def test_what_cannot_be_estimated_names_the_entry(changed: dict[str, Any], entry: str) -> None:

@@ -111,7 +111,7 @@ def test_code_that_nobody_trusts_is_shown_and_not_run(own: Weights) -> None:
     code = remote_code.folder_code(Path(own.target))
     assert code is not None
     for starts in (True, False):
-        with pytest.raises(Problem, match="nobody said that it may run") as caught:
+        with pytest.raises(Problem, match="not trusted") as caught:
             trust.trusted(own, Trust(), starts=starts)
         assert f"{code.files['configuration_x.py']}  configuration_x.py" in caught.value.cause
         assert f"--trust-remote-code --code-revision {code.fingerprint}" in caught.value.fix
@@ -158,7 +158,7 @@ def table(*, needed: bool) -> Weights:
 
 def test_a_table_that_says_so_is_enough_without_a_hub() -> None:
     for starts in (True, False):
-        with pytest.raises(Problem, match="x has code of its own"):
+        with pytest.raises(Problem, match="x has extra model code"):
             trust.trusted(table(needed=True), Trust(), starts=starts)
     assert trust.trusted(table(needed=False), Trust(), starts=True) is None
     assert list(trust.warning(table(needed=True), Trust())) == [

@@ -43,8 +43,8 @@ Examples:
     hosts: int | None = switch("--hosts N", "over so many, this one first; default: all", (2, 1024))
     sizes: str = switch("--sizes SIZES", "of messages, in bytes; K, M and G", default="8,64K,1M,16M")
     limit: int = switch("--limit SECONDS", "of each step", (5, 3600), default=60)
-    only: Literal["speed", "wire"] | None = switch(
-        "--only WHAT", "speed: of each host alone; wire: between them"
+    only: Literal["speed", "network"] | None = switch(
+        "--only WHAT", "speed: of each host; network: between hosts"
     )
     as_json: bool = flag("--json", "print one JSON object: speeds, members, rates, pairs, and what is wrong")
 
@@ -56,7 +56,7 @@ Examples:
         found = run.current_cluster()
         chosen = run.chosen_nodes(found, self.hosts, seen, least=1 if self.only == "speed" else 2)
         speeds = result = None
-        if self.only != "wire":
+        if self.only != "network":
             speeds = device_speed.measure_cluster(found, chosen, self.limit, seen)
             for host in speeds.busy:
                 seen.note(f"{host} serves a model, so its speed was not measured")

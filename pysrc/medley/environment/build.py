@@ -110,7 +110,7 @@ def run(plan: Blueprint, *, watch: Progress) -> None:
             raise
         raise Problem(
             f"the build of {plan.name} was stopped",
-            cause="medley was told to end; nothing half-made is left",
+            cause="medley received a signal to end; nothing incomplete is left",
             fix=f"medley env build {plan.name}",
         ) from error
 

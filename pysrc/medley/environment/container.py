@@ -45,10 +45,10 @@ _HOST_VARIABLES = {
 _KEPT_ENTRYPOINT = "/opt/nvidia/"
 # Variables that name files and folders of this host: why they are mounted, and whether they are writable.
 _MOUNTED = {
-    "RAY_AUTH_TOKEN_PATH": ("the cluster's token, in a file alone", False),
-    "VLLM_CONFIG_ROOT": ("its list of what the other hosts are not told", True),
-    "HF_TOKEN_PATH": ("whom the model hub takes you for", False),
-    "HF_HUB_CACHE": ("models that have been fetched, and those to come", True),
+    "RAY_AUTH_TOKEN_PATH": ("the file of the cluster's token", False),
+    "VLLM_CONFIG_ROOT": ("its list of variables that other hosts do not receive", True),
+    "HF_TOKEN_PATH": ("your account on the model hub", False),
+    "HF_HUB_CACHE": ("the cache of downloaded models", True),
     "TIKTOKEN_ENCODINGS_BASE": ("encodings, which the engine would fetch when it starts", False),
     **dict.fromkeys(CACHES, ("what it compiled, for the next time", True)),
 }
@@ -146,8 +146,8 @@ class ContainerSpec:
             why = "Ray's node takes no driver whose process it does not see"
             yield Flag(("--pid",), f"container:{self.beside}", why)
         else:
-            yield Flag(("--init",), None, "a first process that passes signals on, and buries what died")
-        yield Flag(("--pull",), "never", "what was looked at is what runs")
+            yield Flag(("--init",), None, "a first process that forwards signals and reaps children")
+        yield Flag(("--pull",), "never", "runs the image that was checked")
         yield Flag(("--network",), "host", "NCCL, Gloo and Ray need the host's own addresses")
         yield Flag(("--ipc",), "host", "ranks, and Ray's processes, share memory through /dev/shm")
         yield Flag(("--uts",), "host", "Ray shows a host by its name")

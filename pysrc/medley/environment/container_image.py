@@ -239,7 +239,7 @@ def _variables() -> Iterator[Variable]:
     yield from (Variable(name, str(cache / folder), why) for name, folder in container.CACHES.items())
     token = Path(os.environ.get("HF_TOKEN_PATH") or hub.cache().parent / "token")
     if token.is_file():
-        yield Variable("HF_TOKEN_PATH", str(token.absolute()), "whom the model hub takes you for")
+        yield Variable("HF_TOKEN_PATH", str(token.absolute()), "your account on the model hub")
 
 
 def asked(found: ContainerEnvironment, what: str = "image") -> dict[str, Any]:
@@ -260,8 +260,8 @@ def require_ray(found: ContainerEnvironment) -> None:
     if numbers(version) < _TOKENS_SINCE:
         raise Problem(
             what,
-            cause=f"its Ray is {version or 'of no known version'}; before 2.52 Ray asks nobody for a token "
-            "and runs the code of anybody who reaches its ports",
+            cause=f"its Ray is {version or 'of no known version'}; before 2.52 Ray checks no token "
+            "and runs the code of anyone who can reach its ports",
             fix=with_ray(name),
         )
 
@@ -278,7 +278,7 @@ def mount_own_nccl(
     if not file.is_file():
         raise Problem(
             f"there is no NCCL at {named}",
-            cause=f"{file} is no file",
+            cause=f"{file} is not a file",
             fix="find / -name 'libnccl.so.2*' 2>/dev/null",
         )
     with watch.stage("see which NCCL torch is linked to"):

@@ -131,7 +131,7 @@ def _of_uv(wanted: str, uv: str, looked: list[str]) -> Interpreter:
     looked += ["uv may fetch none: UV_PYTHON_DOWNLOADS or UV_OFFLINE says so"] if offline else []
     raise Problem(
         f"there is no Python {wanted} here",
-        cause="looked at:\n" + "\n".join(looked or ["PATH, pyenv and uv: none"]),
+        cause="searched:\n" + "\n".join(looked or ["PATH, pyenv and uv: none"]),
         fix=f"install it (uv python install {wanted}), or name one: export MEDLEY_PYTHONS={wanted}=/PATH",
     )
 

@@ -146,8 +146,8 @@ def _index(address: str) -> str:
     parts = urlsplit(address)
     if parts.scheme not in {"http", "https", "file"}:
         raise Problem(
-            f"--index {address} is no package index",
-            cause="it is no folder and begins with no http:// or https://",
+            f"--index {address} is not a package index",
+            cause="it is not a folder and does not start with http:// or https://",
             fix="--index https://HOST/PATH, of the page that lists packages (often …/simple)",
         )
     if parts.username or parts.password:
@@ -198,8 +198,8 @@ def failure(name: str, status: int, lines: Sequence[str]) -> Problem:
         why = f"{match['name']} has no file for this Python and this machine"
         fix = "--python with one of the tags above (cp310 is 3.10), or --index of one that has such files"
     elif match := _ABSENT.search(text):
-        why = f"{match['name']} is on none of the indexes that were asked"
-        fix = "mend its name, or name the index that has it: --index https://HOST/PATH"
+        why = f"{match['name']} is not on any of the indexes"
+        fix = "correct its name, or name the index that has it: --index https://HOST/PATH"
     else:
         why = "no versions fit together"
         fix = (

@@ -56,7 +56,7 @@ def write_aliases(site_packages: Path, aliases: Mapping[str, str], label: str) -
             raise Problem(
                 f"the lock has no {meant}",
                 cause="the environment's table gives it another name under [alias]",
-                fix="mend [alias] in its table in locks/",
+                fix="correct [alias] in its table in locks/",
             )
         version = f"{found.name.removesuffix('.dist-info').rpartition('-')[2]}+{label}"
         _write(site_packages, _distribution(name, version, f"Metadata-only alias of {meant}", {}))

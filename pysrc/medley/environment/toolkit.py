@@ -18,7 +18,9 @@ from medley.progress import SILENT, Progress
 from medley.schema import HostTable, StrictTable
 
 LIBCUDA = "TRITON_LIBCUDA_PATH"
-_LIBCUDA_WHY = "the driver's libcuda alone; beside it lies the host's libc, which Nix's compiler must not see"
+_LIBCUDA_WHY = (
+    "the driver's libcuda only; its folder holds the host's libc, which Nix's compiler must not see"
+)
 # Triton 3.7 asks for the first, older ones and torch's inductor for the second.
 _LIBCUDA_NAMES = (driver.CUDA, "libcuda.so")
 _NCCL = Path("lib/libnccl.so.2")
@@ -98,9 +100,9 @@ def parse(text: str, where: str) -> Toolkit:
     table = json_shape.table(text)
     if table is None:
         raise Problem(
-            f"{where} is no toolkit",
+            f"{where} is not a toolkit",
             cause="it holds no JSON object",
-            fix="point MEDLEY_TOOLKIT at what `nix build .#toolkit-KIND` made",
+            fix="point MEDLEY_TOOLKIT at the result of `nix build .#toolkit-KIND`",
         )
     return config.build(table, Toolkit, where)
 

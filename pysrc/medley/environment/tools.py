@@ -71,7 +71,7 @@ def ready(
     if chain and chain.kind != kind.name and not dry_run:
         watch.note(f"this shell's toolchain is for {chain.kind}, and the host is {kind.name}")
     if chain is None and os.environ.get("MEDLEY_FLAKE"):
-        watch.note(f"Nix would realise toolkit-{kind.name} first, and its variables would be added")
+        watch.note(f"Nix would realize toolkit-{kind.name} first, and its variables would be added")
     if own:
         binary, loader = own / "bin", interpreter.elf_loader(own / "bin" / "python")
     else:
@@ -138,7 +138,7 @@ def _require_lock(named: str, engine: EngineName, offered: str | None) -> str:
     recipes = config.recipes()
     if named not in recipes:
         what = f"there is no engine environment {named!r}"
-        cause = f"it is no virtualenv with bin/python, and locks/ has {', '.join(recipes)}"
+        cause = f"it is not a virtualenv with bin/python, and locks/ has {', '.join(recipes)}"
     elif recipes[named].engine != engine:
         what = f"{named} cannot be served from with {TITLES[engine]}"
         cause = f"it has {TITLES[recipes[named].engine]} in it"

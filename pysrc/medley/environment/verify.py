@@ -38,7 +38,7 @@ def prove(environment: Environment, toolkit: Toolkit | None, watch: Progress) ->
     raise Problem(
         f"{environment.name} does not work",
         cause="\n".join(finished.lines[-6:]) or f"its Python ended with {finished.status}",
-        fix=f"build it anew: medley env clean {environment.name} && medley env build {environment.name}",
+        fix=f"rebuild it: medley env clean {environment.name} && medley env build {environment.name}",
     )
 
 
@@ -68,7 +68,7 @@ def problem(proof: Proof, name: str) -> Problem | None:
     if not found:
         return None
     if proof["device"] == "cpu" or any(line.startswith("import ") for line in found):
-        fix = f"build it anew: medley env clean {name} && medley env build {name}"
+        fix = f"rebuild it: medley env clean {name} && medley env build {name}"
     elif any("no kernel image" in line for line in found):
         fix = "take wheels or an image with code for this GPU: --env, --image; a Jetson Orin: docs/how-to/jetson-orin.md"
     else:

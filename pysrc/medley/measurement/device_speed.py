@@ -123,8 +123,8 @@ def verdict(found: Speeds) -> Problem | None:
         return Problem(
             f"{', '.join(found.failed)} cannot be measured",
             cause="\n".join(f"{host}: {error}" for host, error in found.failed.items()),
-            fix="there: medley env check; medley facts; or test the wire alone: "
-            "medley collective-test --only wire",
+            fix="there: medley env check; medley facts; or test only the network: "
+            "medley collective-test --only network",
         )
     blamed = list(slow(found))
     if not blamed:

@@ -114,7 +114,7 @@ def weight_files(index: Mapping[str, Any], where: str) -> tuple[str, ...]:
         return tuple(sorted(set(names)))
     raise Problem(
         f"{where} names no files",
-        cause="'weight_map' is not a table of tensors and the files beside it",
+        cause="'weight_map' is not a table of tensors and their files",
         fix=_AGAIN,
     )
 

@@ -52,7 +52,7 @@ def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> di
     """
     layers = layer_count(fields)
     if layers > _MOST_LAYERS:
-        raise fields.problem("num_hidden_layers", f"it is {layers}, and at most {_MOST_LAYERS} are looked at")
+        raise fields.problem("num_hidden_layers", f"it is {layers}; the limit is {_MOST_LAYERS}")
     names = index.get("weight_map")
     names = tuple(names) if isinstance(names, dict) else ()
     ends = fields.whole("vocab_size") * fields.whole(*HIDDEN)

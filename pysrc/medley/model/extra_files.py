@@ -165,7 +165,7 @@ class ModelExtras:
 
     def flags(self, engine: str) -> Iterator[Flag]:
         if self.code:
-            yield Flag(("--trust-remote-code",), None, f"as you said: {self.code.named}")
+            yield Flag(("--trust-remote-code",), None, f"as you chose: {self.code.named}")
         if self.code and self.code.commit:
             why = "the commit whose code you trust, and no newer one"
             yield Flag(("--revision",), self.code.commit, why)
@@ -203,7 +203,7 @@ def extra_paths(
             )
         if not trusted:
             raise Problem(
-                f"this model needs {need.name}, which is code, and nobody said that it may run",
+                f"this model needs {need.name}, which is code, and it is not trusted",
                 cause=f"{need.what}; {need.url or need.repository}, SHA-256 {need.sha256}",
                 fix="read it, then: --trust-remote-code",
             )

@@ -106,8 +106,8 @@ def _asked(api: "HfApi", repository: str, commit: str | None) -> Code | None:
         found = [name for name in names if name.endswith(suffix) and not name.endswith(_DATA)]
         if len(found) > MOST_FILES:
             raise Problem(
-                f"{repository} holds more {what} than a model has",
-                cause=f"{len(found)} files, and at most {MOST_FILES} are looked at",
+                f"{repository} holds more {what} than any model has",
+                cause=f"{len(found)} files; the limit is {MOST_FILES}",
                 fix="name another repository",
             )
         return ((name, hub.file(api, repository, name, commit)) for name in found)
@@ -132,15 +132,15 @@ def code_modules(configs: Mapping[str, Any], where: str) -> tuple[str, ...]:
                 raise Problem(
                     f"{where} runs code of another repository, which cannot be pinned",
                     cause=f"{file} names {reference}, "
-                    f"and an engine may take the newest there is in {repository}",
-                    fix=f"serve it from a folder: with the Python files of {repository} beside the weights, "
+                    f"and an engine may take the newest commit of {repository}",
+                    fix=f"serve it from a folder: with the Python files of {repository} next to the weights, "
                     f"and without '{repository}--' in {file}\n"
                     "or without its code, if the engine knows this model by itself: --no-remote-code",
                 )
             if not _REFERENCE.fullmatch(rest):
                 raise Problem(
-                    f"{where} names code that is not beside its weights",
-                    cause=f"{file} names {reference[:200]!r}, and MODULE.CLASS is what can be looked at",
+                    f"{where} names code that is not next to its weights",
+                    cause=f"{file} names {reference[:200]!r}, but only MODULE.CLASS can be checked",
                     fix="take nothing of this model before you know why; without its code: --no-remote-code",
                 )
             found[f"{rest.rpartition('.')[0].replace('.', '/')}.py"] = None
@@ -175,7 +175,7 @@ def code_fingerprints(folder: Path) -> dict[str, str]:
             if link.is_symlink():
                 raise Problem(
                     f"{link} is a link to a folder, in a model that has code",
-                    cause=f"it leads to {link.readlink()}, whose Python nobody looked at",
+                    cause=f"it leads to {link.readlink()}, whose Python files are not checked",
                     fix=f"rm {shlex.quote(str(link))}  # or put the folder itself there",
                 )
     paths = _inside(folder, ".py", "Python files", _MOST_BYTES)
@@ -189,8 +189,8 @@ def _inside(folder: Path, suffix: str, what: str, most_bytes: int | None = None)
     if len(paths) > MOST_FILES or (most_bytes and sum(path.stat().st_size for path in paths) > most_bytes):
         size = f" of {most_bytes >> 20} MiB" if most_bytes else ""
         raise Problem(
-            f"{folder} holds more {what} than a model has",
-            cause=f"{len(paths)} files; at most {MOST_FILES}{size} are looked at",
+            f"{folder} holds more {what} than any model has",
+            cause=f"{len(paths)} files; the limit is {MOST_FILES}{size}",
             fix="move the model to a folder of its own",
         )
     return {path.relative_to(folder).as_posix(): path for path in paths}
@@ -201,8 +201,8 @@ def _table(path: Path) -> Any:  # noqa: ANN401 - JSON may hold anything
         size = path.stat().st_size
         if size > _MOST_TABLE_BYTES:
             raise Problem(
-                f"{path} is too large for a table of a model",
-                cause=f"it has {size} bytes; at most {_MOST_TABLE_BYTES >> 20} MiB are looked at for code",
+                f"{path} is too large for a model's configuration file",
+                cause=f"it has {size} bytes; the limit is {_MOST_TABLE_BYTES >> 20} MiB",
                 fix="see what it is, and move it out of the model's folder",
             )
         return naming(path.read_bytes(), str(path))

@@ -63,7 +63,7 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
     near = _near(word.lower(), models)
     raise Problem(
         f"there is no model {word!r}",
-        cause=f"it is no folder, no ORG/NAME of the hub, and none of the {len(models)} models medley knows",
+        cause=f"it is not a folder, not ORG/NAME on the hub, and not one of the {len(models)} models medley knows",
         fix="medley models"
         if near is None
         else shlex.join(renamed(typed or ("medley", "serve", word), word, near)),
@@ -132,5 +132,5 @@ def require_weights(found: Weights) -> None:
         raise Problem(
             f"{found.target} holds no weights",
             cause="it has config.json, which is enough for a plan, and no *.safetensors",
-            fix=f"medley plan {shlex.quote(found.target)}  # or put the weights beside it",
+            fix=f"medley plan {shlex.quote(found.target)}  # or put the weights next to it",
         )

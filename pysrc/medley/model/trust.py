@@ -94,7 +94,7 @@ def require_through_us(trust: Trust, extra: tuple[str, ...]) -> None:
             raise Problem(
                 f"{word} cannot go with {_SWITCH}",
                 cause="the engine would read code from elsewhere, or of another commit, than what is pinned",
-                fix="leave it out; the commit is said before the --: --code-revision COMMIT",
+                fix="leave it out; name the commit before the --: --code-revision COMMIT",
             )
 
 
@@ -144,7 +144,7 @@ def _require_no_code(found: Weights, *, starts: bool) -> None:
 def _refusal(found: Weights, cause: str, pinned: str) -> Problem:
     typed = found.name if found.model else found.target
     return Problem(
-        f"{typed} has code of its own, and nobody said that it may run",
+        f"{typed} has extra model code, which is not trusted",
         cause=cause,
         fix=f"read it, and to run it: medley serve {typed} {_SWITCH}{pinned}\n"
         f"or without it, if the engine knows this model by itself: medley serve {typed} --no-remote-code",

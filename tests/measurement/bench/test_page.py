@@ -144,7 +144,7 @@ def test_a_document_is_whole_xml_that_needs_nothing() -> None:
     assert [each for each in root.iter() if each.tag.endswith(("image", "script", "use", "a"))] == []
     assert len(list(root.iter(f"{SVG}circle"))) == 3 * 2 * 2 + 2 + 1 + 2
     titles = [each.text or "" for each in root.iter(f"{SVG}title")]
-    assert "first, 4 at once: 387 (379 to 399) tokens/s" in titles
+    assert "first, 4 concurrent: 387 (379 to 399) tokens/s" in titles
 
 
 @pytest.mark.parametrize("streams", [(1,), (1, 2), (1, 4, 16, 64, 256, 1024), tuple(range(1, 40))])

@@ -41,7 +41,7 @@ def test_sizes(text: str, sizes: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("text", ["3", "0", "-8", "17G", "x", "1.5M", "8 9", "9" * 30])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(Problem, match="is no size"):
+    with pytest.raises(Problem, match="is not a message size"):
         collective.sizes(text)
 
 

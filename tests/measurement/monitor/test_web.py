@@ -147,7 +147,7 @@ def test_a_place(text: str | None, expected: web.ListenAddress) -> None:
     "text", ["9180", "localhost", "127.0.0.1:", "127.0.0.1:99999", "a b:1", "<script>:1", "1.2.3:80"]
 )
 def test_no_place(text: str) -> None:
-    with pytest.raises(Problem, match="is no place to listen at"):
+    with pytest.raises(Problem, match="is not an address to listen on"):
         web.place(text)
 
 

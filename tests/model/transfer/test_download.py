@@ -161,7 +161,7 @@ def test_another_secret(source: Held, held: Held, serve: Serve) -> None:
 def test_nobody_to_ask(held: Held) -> None:
     with pytest.raises(Problem, match="is not whole") as caught:
         Fetching(held, [], SECRET, patience_s=0).run()
-    assert caught.value.cause == "there is nobody to ask"
+    assert caught.value.cause == "there is no host to ask"
 
 
 @pytest.fixture

@@ -177,7 +177,7 @@ def test_a_link_out_of_the_folder_is_a_file(tmp_path: Path) -> None:
 def test_a_link_to_no_file_is_a_problem(tmp_path: Path, target: str) -> None:
     top = model(tmp_path / "m")
     (top / "c.safetensors").symlink_to(target)
-    with pytest.raises(Problem, match=r"c\.safetensors is no file of the model"):
+    with pytest.raises(Problem, match=r"c\.safetensors is not a file of the model"):
         offered(str(top))
 
 

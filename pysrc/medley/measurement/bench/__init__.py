@@ -30,7 +30,7 @@ class BenchRun:
 
     def __str__(self) -> str:
         what = "warm-up" if self.repeat == 0 else f"repeat {self.repeat}"
-        return f"{what}, {self.concurrency} at once, {self.requests} requests"
+        return f"{what}, {self.concurrency} concurrent streams, {self.requests} requests"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def concurrencies(words: str) -> tuple[int, ...]:
     if not found or found[0] < 1 or found[-1] > _MOST_STREAMS:
         raise Problem(
             f"--concurrency {words} cannot be",
-            cause=f"it is a list of numbers from 1 to {_MOST_STREAMS}, of streams at once",
+            cause=f"it is a list of numbers of concurrent streams, each from 1 to {_MOST_STREAMS}",
             fix="--concurrency 1,4,16",
         )
     return found

@@ -97,7 +97,7 @@ def lines(one: Record, two: Record, found: Sequence[Comparison]) -> Iterator[str
     for row in dict.fromkeys(each.row for each in found):
         mode, many = row
         yield ""
-        yield f"{many} at once" if mode == "served" else f"{mode}, {many}"
+        yield f"{many} concurrent" if mode == "served" else f"{mode}, {many}"
         for each in (each for each in found if each.row == row):
             values = f"{each.one.median:.4g} → {each.two.median:.4g}"
             ratio = f"{each.ratio:.2f} ({each.low:.2f}-{each.high:.2f})"

@@ -38,7 +38,7 @@ def page(record: Record) -> str:
     main = _element(
         "main",
         *(_element("h1", first), *(_element("p", line) for line in others), _plots([record])),
-        *(_element("h2", "Figures"), _table(["at once", *map(_row, rows)], body)),
+        *(_element("h2", "Figures"), _table(["concurrent", *map(_row, rows)], body)),
         *(_element("p", line, look="muted") for line in bounds(record)),
         *_conditions(record),
     )
@@ -117,7 +117,7 @@ def _ratios(found: Sequence[Comparison]) -> Iterator[ET.Element]:
             for each in found
             if each.row == row
         )
-        yield _table([f"{_row(row)} at once", "first", "second", "ratio", "", ""], body)
+        yield _table([f"{_row(row)} concurrent", "first", "second", "ratio", "", ""], body)
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> ET.Element:
@@ -128,7 +128,7 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> ET.Element:
 
 def _conditions(record: Record) -> Iterator[ET.Element]:
     """What it was, in short; the facts of its hosts unfold."""
-    yield _element("h2", f"What {record.id} hangs on")
+    yield _element("h2", f"Conditions of {record.id}")
     short = ((_element("dt", name), _element("dd", printable(text))) for name, text in about(record))
     yield _element("dl", *(each for pair in short for each in pair))
     for host in record.about["hosts"]:
@@ -149,7 +149,7 @@ class Point:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.streams} at once: {number(self.value)} ({number(self.low)} to {number(self.high)})"
+        return f"{self.streams} concurrent: {number(self.value)} ({number(self.low)} to {number(self.high)})"
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def svg(plot: Plot) -> ET.Element:
         if x(many) - before >= _APART:
             before = x(many)
             root.append(_label(str(many), before, foot + 16))
-    root.append(_label("streams at once", middle, foot + 33))
+    root.append(_label("concurrent streams", middle, foot + 33))
     for line in sorted(drawn, key=lambda line: line.sort != "predicted"):  # a band lies below every line
         root.extend(_line(line, plot.unit, x, y))
     for nth, line in enumerate(drawn):

@@ -130,7 +130,7 @@ def _file(path: Path) -> Record:
     if found:
         return found
     raise Problem(
-        f"{path} is no record of a bench",
+        f"{path} is not a benchmark record",
         cause="there is no such file" if not path.exists() else "it was not written by this medley's bench",
         fix="medley bench history",
     )

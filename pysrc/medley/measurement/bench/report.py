@@ -16,7 +16,7 @@ def lines(record: Record) -> Iterator[str]:
     yield from heading(record)
     for first in range(0, len(record.rows), _COLUMNS):
         rows = record.rows[first : first + _COLUMNS]
-        titles = (f"{many} at once" if mode == "served" else f"{mode}, {many}" for mode, many in rows)
+        titles = (f"{many} concurrent" if mode == "served" else f"{mode}, {many}" for mode, many in rows)
         cells = [("", *titles), *figures(record, rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         yield ""
@@ -92,7 +92,7 @@ def about(record: Record) -> Iterator[tuple[str, str]]:
 def history(known: Sequence[Record]) -> tuple[tuple[str, ...], ...]:
     """Its rows, the first their titles."""
     rows = (tuple(summary(record).values()) for record in known)
-    return (("id", "when", "model", "engine", "layout", "at once", "tokens/s", "of predicted"), *rows)
+    return (("id", "when", "model", "engine", "layout", "concurrent", "tokens/s", "of predicted"), *rows)
 
 
 def summary(record: Record) -> dict[str, str]:

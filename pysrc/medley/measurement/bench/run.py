@@ -125,7 +125,7 @@ class Runner:
 
     def run_offline(self, target: OfflineTarget, mode: Offline, run: BenchRun) -> tuple[Done, ...]:
         """One start of the engine without a server: a Done each time that it measured."""
-        what = f"{mode}, {run.concurrency} at once, from repeat {run.repeat}"
+        what = f"{mode}, {run.concurrency} concurrent, from repeat {run.repeat}"
         ended = self._ended(what, lambda result: target.command(mode, run, result))
         client = CLIENTS[target.what.engine]
         found = client.offline_figures(ended.text, mode, run) if ended.finished.status == 0 else ()

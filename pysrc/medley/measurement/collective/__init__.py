@@ -174,7 +174,7 @@ def _size(word: str) -> int:
     bytes_ = int(found[1]) << _UNITS[found[2].upper()] if found else 0
     if not _SMALLEST_BYTES <= bytes_ <= _LARGEST_BYTES:
         raise Problem(
-            f"{word!r} is no size of a message",
+            f"{word!r} is not a message size",
             cause="a size is 4 bytes to 16G: a number, or one with K, M or G",
             fix=f"medley collective-test --sizes {SIZES}",
         )

@@ -106,7 +106,7 @@ def _slow_pairs(result: Result, pairs: Sequence[Pair]) -> Problem:
     failed = any(pair.said for pair in pairs)
     names = ", ".join(f"{_name(result, pair.one)} and {_name(result, pair.two)}" for pair in pairs)
     return Problem(
-        f"between {names} the wire {'does not work' if failed else 'is slow'}",
+        f"between {names} the link {'does not work' if failed else 'is slow'}",
         cause=_cause(result, pairs),
         fix=_fix(result.members[pairs[0].two], failed=failed),
     )

@@ -186,7 +186,7 @@ def towards(host: str, facts: Facts) -> tuple[str, EndpointCandidate]:
         raise Problem(
             f"there is no host {host!r}",
             cause=f"it has no IPv4 address: {in_words(error)}",
-            fix="give its address on the wire: medley link test 192.168.100.2",
+            fix="give its address on the link: medley link test 192.168.100.2",
         ) from error
     question = f"ip -json route get {address}"
     try:
@@ -257,7 +257,7 @@ def _too_long(host: str, interface: str, mtu: int) -> Problem:
 def _slow(found: LinkMeasurement) -> Problem:
     worse = min(found.there, found.back, key=lambda one: one.mbit)
     if worse.cpu_percent >= _BUSY_PERCENT:
-        fix = "the processor is the limit, not the wire: iperf3 3.16 or later uses several cores (iperf3 -v)"
+        fix = "the processor is the limit, not the link: iperf3 3.16 or later uses several cores (iperf3 -v)"
     elif worse.retransmits:
         fix = (
             "packets are lost: medley link watch on both hosts while this runs names the link and its errors"

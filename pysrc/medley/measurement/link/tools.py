@@ -56,7 +56,7 @@ def throughput(text: str, host: str) -> Throughput:
     shown = " ".join(text.split())[:200] or "nothing"
     unreadable = Problem(
         f"iperf3 cannot measure the way to {host}",
-        cause=f"instead of a result it said: {shown}",
+        cause=f"instead of a result it printed: {shown}",
         fix=f"iperf3 --version   # 3.1 or later? then by hand: iperf3 -c {host} -J",
     )
     try:
@@ -151,7 +151,7 @@ def _perftest_figure(text: str, column: str, host: str) -> float:
         fix = f"on {host}: medley link test --serve   # with perftest; or leave RDMA out: --tcp"
     else:
         fix = "ulimit -l (RDMA wants: unlimited); rdma link; or leave RDMA out: --tcp"
-    raise Problem(f"RDMA to {host} cannot be measured", cause=f"perftest said: {shown}", fix=fix)
+    raise Problem(f"RDMA to {host} cannot be measured", cause=f"perftest printed: {shown}", fix=fix)
 
 
 @dataclass(frozen=True)

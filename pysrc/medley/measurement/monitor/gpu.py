@@ -94,9 +94,9 @@ class GpuSampler:
         if self._process is None:
             return None
         if self._odd or self._process.poll():
-            return f"nvidia-smi: {self._odd or 'it ended and said nothing'}"
+            return f"nvidia-smi: {self._odd or 'it ended without output'}"
         waited_s = time.monotonic() - self._began
-        return f"nvidia-smi has said nothing for {waited_s:.0f} s" if waited_s > _SILENT_S else None
+        return f"nvidia-smi has printed nothing for {waited_s:.0f} s" if waited_s > _SILENT_S else None
 
     def _with_files(self, found: list[GpuSample]) -> list[GpuSample]:
         """A Jetson's nvidia-smi leaves open what its kernel has in files, or is not there at all."""

@@ -23,7 +23,7 @@ HELP = {
     "medley_load1": "Load of the last minute.",
     "medley_memory_total_bytes": "The host's memory, which is the GPU's too where "
     "medley_memory_unified is 1.",
-    "medley_memory_available_bytes": "What of it can be had without swapping.",
+    "medley_memory_available_bytes": "Memory available without swapping.",
     "medley_memory_unified": "Whether processor and GPU share one memory.",
     "medley_swap_total_bytes": "Swap.",
     "medley_swap_free_bytes": "Swap that is free.",

@@ -89,7 +89,7 @@ def engines(hosts: RatesByHost) -> Iterator[Row]:
         yield (
             Cell(printable(host)),
             Cell(printable(each.model)),
-            Cell("tells nothing", "bad")
+            Cell("no metrics", "bad")
             if each.silent
             else Cell(printable(each.state), "good" if each.state == "ready" else "warn"),
             _count(each.running),

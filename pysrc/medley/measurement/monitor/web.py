@@ -49,7 +49,7 @@ def place(text: str | None) -> ListenAddress:
     address = address.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not colon or not port.isdecimal() or int(port) > _LAST or not _is_address(address):
         raise Problem(
-            f"{text!r} is no place to listen at",
+            f"{text!r} is not an address to listen on",
             cause="it is an address of this host, a colon and a port",
             fix="medley top --web 127.0.0.1:9180",
         )
@@ -78,8 +78,8 @@ def require_meant(where: ListenAddress, *, opened: bool) -> None:
 def opens(where: ListenAddress) -> str:
     at = f" at port {where.port}" if where.port else ""
     return (
-        f"who reaches it there{at} reads names of hosts and models, loads, links and the engines' metrics, "
-        "without a key and unencrypted; nobody can change anything there"
+        f"anyone who can reach it{at} can read host and model names, load, links and engine metrics, "
+        "without a key and unencrypted; the page changes nothing"
     )
 
 

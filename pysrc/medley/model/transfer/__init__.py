@@ -121,7 +121,7 @@ def _file(entry: object) -> ManifestFile:
         case [str(path), int(size_bytes), str(text)] if _HASHES.fullmatch(text):
             return ManifestFile(path, size_bytes, split_hashes(text))
         case _:
-            raise _refusal("an odd file", f"{str(entry)[:80]} is no path, size and hashes")
+            raise _refusal("an odd file", f"{str(entry)[:80]} is not a path, a size and hashes")
 
 
 def split_hashes(text: str) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def _link(entry: object) -> ManifestLink:
         case [str(path), str(target)]:
             return ManifestLink(path, target)
         case _:
-            raise _refusal("an odd link", f"{str(entry)[:80]} is no path and target")
+            raise _refusal("an odd link", f"{str(entry)[:80]} is not a path and a target")
 
 
 def _require_inside(paths: Iterable[str]) -> None:
@@ -149,7 +149,7 @@ def _require_inside(paths: Iterable[str]) -> None:
     for path in seen:
         for parent in PurePosixPath(path).parents:
             if str(parent) in seen:
-                raise _refusal(repr(path), f"{parent} is no folder")
+                raise _refusal(repr(path), f"{parent} is not a folder")
 
 
 def _require_target(link: ManifestLink) -> None:

@@ -102,7 +102,7 @@ class Fetching:
                 raise Problem(
                     f"{self.held.root} is not whole: {left} of {every} pieces are missing",
                     cause="\n".join(f"{source}: {why}" for source, why in said.items())
-                    or "there is nobody to ask",
+                    or "there is no host to ask",
                     fix="see to these hosts and their link, then pull again: what is here is kept",
                 )
             self._stopping.wait(_PAUSE_S)

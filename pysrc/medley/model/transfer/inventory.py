@@ -173,7 +173,7 @@ def _in_folder(top: Path) -> tuple[list[str], list[ManifestLink]]:
             files.append(name)
         else:
             raise Problem(
-                f"{path} is no file of the model",
+                f"{path} is not a file of the model",
                 cause=f"it is a link to {path.readlink()}"
                 if path.is_symlink()
                 else "it is a device or a pipe",
@@ -212,7 +212,7 @@ def _in_hub(repository: str, top: Path) -> tuple[list[str], list[ManifestLink]]:
                 raise Problem(
                     f"{path} leads out of the hub's cache",
                     cause=f"it is a link to {blob}",
-                    fix=f"name the snapshot's folder instead, whose files are then brought: {snapshot}",
+                    fix=f"name the snapshot's folder instead, whose files are then copied: {snapshot}",
                 )
             files.add(blob.relative_to(top.resolve()).as_posix())
             made.append(ManifestLink(f"{inside}/{name}", os.path.relpath(blob, path.parent.resolve())))

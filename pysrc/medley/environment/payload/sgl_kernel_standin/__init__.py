@@ -59,7 +59,7 @@ def __getattr__(name: str) -> Callable[..., NoReturn]:
     def kernel(*_given: object, **_named: object) -> NoReturn:
         raise NotImplementedError(
             f"sgl_kernel.{name} is not in medley's stand-in for SGLang's CPU kernels, "
-            "which has no speculative decoding and no quantised layers"
+            "which has no speculative decoding and no quantized layers"
         )
 
     kernel.__name__ = kernel.__qualname__ = name
