@@ -1,16 +1,18 @@
 """The words that a reader must not meet, each with what to write instead: `python -m tests.language [PATH…]`.
 
-They are searched in the documentation's prose, without its code, and in the program's texts: every string literal
-with a space in it, which makes help and messages. The rules behind the list: docs/contributing/style.md.
+The search covers the prose of the documentation, without code, the texts of the program (help and messages:
+string literals with a space), and the texts of TOML tables. The rules are in docs/contributing/style.md.
 """
 
 import ast
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+_IZE = "quant|recogn|real|optim|initial|normal|serial|util|organ|summar|minim|maxim|synchron"
 WORDS = {
     r"wires?": "link, network, interconnect",
     r"boxe?s?": "host, machine",
@@ -42,19 +44,26 @@ WORDS = {
     r"racks?": "simulated cluster",
     r"judgements?": "judgment",
     r"licen[c]e[ds]?": "license",
-    r"\w*colou?red|colours?": "color",
+    r"\w*colour\w*": "color",
     r"(cata)logues?": "catalog",
     r"neighbours?": "neighbor",
     r"behaviours?": "behavior",
     r"(un)?favour\w*|honour\w*": "American spelling",
-    r"\w*(quant|recogn|real|optim|initial|normal|serial|util|organ|summar|minim|maxim|synchron)is(e|es|ed|ing|ation)": "-ize",
+    rf"\w*({_IZE})is(e|es|ed|ing|ation)": "-ize",
 }
 """A regular expression of each, as whole words in any case, and what to write."""
 _FORBIDDEN = {
     re.compile(rf"\b(?:{word})\b" if word[-1] != " " else rf"\b{word}", re.IGNORECASE): use
     for word, use in WORDS.items()
 }
+_READ = {"what", "cause", "fix", "note", "title", "why", "description"}
+_FILLED = re.compile(r"\{\w+\}")
+"""What the text of a failure takes from the log."""
 _CODE = re.compile(r"^(```|~~~).*?^\1|^ {4,}.*?$|`[^`\n]*`|\]\([^)]*\)|<[^>\n]*>", re.MULTILINE | re.DOTALL)
+
+
+READ = ("README.md", "docs", "pysrc", "failures", "hosts", "models")
+"""Where a person reads the project's words."""
 
 
 def prose(page: str) -> str:
@@ -66,10 +75,22 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
     """Every string of a module that a person may read, with its line; no docstring."""
     tree = ast.parse(source)
     documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
-            if " " in node.value.strip():
-                yield node.lineno, node.value
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    for node in constants:
+        if isinstance(node.value, str) and " " in node.value.strip() and id(node) not in documents:
+            yield node.lineno, node.value
+
+
+def values(table: object, key: str = "") -> Iterator[tuple[int, str]]:
+    """The texts of a TOML table that a person reads; their lines are not known."""
+    if isinstance(table, dict):
+        for name, each in table.items():
+            yield from values(each, name)
+    elif isinstance(table, list):
+        for each in table:
+            yield from values(each, key)
+    elif isinstance(table, str) and key in _READ:
+        yield 1, _FILLED.sub("", table)
 
 
 def found(text: str) -> Iterator[tuple[int, str, str]]:
@@ -80,9 +101,15 @@ def found(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def faults(path: Path) -> Iterator[str]:
-    """What a page, a module or a table says in forbidden words."""
+    """The forbidden words of a page, a module or a table: one line of text each."""
     source = path.read_text(encoding="utf-8")
-    parts = texts(source) if path.suffix == ".py" else [(1, prose(source))]
+    match path.suffix:
+        case ".py":
+            parts = texts(source)
+        case ".toml":
+            parts = values(tomllib.loads(source))
+        case _:
+            parts = iter([(1, prose(source))])
     for line, text in parts:
         yield from (f"{path.relative_to(ROOT)}:{line + at}: {word!r}: {use}" for at, word, use in found(text))
 
@@ -92,17 +119,11 @@ def paths(*names: str) -> Iterator[Path]:
     for name in names:
         path = ROOT / name
         yield from (
-            sorted(each for kind in ("*.md", "*.py") for each in path.rglob(kind))
+            sorted(each for kind in ("*.md", "*.py", "*.toml") for each in path.rglob(kind))
             if path.is_dir()
             else [path]
         )
 
 
 if __name__ == "__main__":
-    sys.stdout.write(
-        "".join(
-            f"{each}\n"
-            for path in paths(*(sys.argv[1:] or ("README.md", "docs", "pysrc")))
-            for each in faults(path)
-        )
-    )
+    sys.stdout.write("".join(f"{each}\n" for path in paths(*(sys.argv[1:] or READ)) for each in faults(path)))
