@@ -14,7 +14,8 @@ from tests.rack.conftest import Up
 from tests.rack.desk import LINKS, Desk, busy, process, still
 from tests.rack.spec import Spec
 
-pytestmark = pytest.mark.rack
+# CI has its parts without a cluster: tests/measurement/field_report, tests/cli/test_field_report.py.
+pytestmark = [pytest.mark.rack, pytest.mark.slow]
 
 LOAD = ("--concurrency", "1", "--repeats", "1", "--requests", "2", "--input-len", "16", "--output-len", "8")
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.rack
     "case",
     [
         pytest.param(Case((("rtx", 1),) * 3, 1, 3), id="a pipeline of three hosts"),
-        pytest.param(Case((("rtx", 2),) * 2, 2, 2), id="two stages of two GPUs"),
+        pytest.param(Case((("rtx", 2),) * 2, 2, 2), id="two stages of two GPUs", marks=pytest.mark.slow),
     ],
 )
 def test_ranks_are_where_they_were_planned(case: Case) -> None:
