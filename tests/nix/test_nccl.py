@@ -1,7 +1,7 @@
 """NCCL for a Jetson: with an NVML that answers as a Jetson's does, stock NCCL ends, and the flake's goes on.
 
 Of NCCL's own source the stand-in has one file, in our words (hostpkgs/nccl.cc). That the change fits the real
-one at v2.27.7-1, v2.29.7-1 and v2.30.7-1 was seen by hand, with the same NVML: docs/how-to/nix.md.
+one at v2.27.7-1, v2.29.7-1 and v2.30.7-1 was seen by hand, with the same NVML: docs/explanation/nix.md.
 """
 
 import subprocess
