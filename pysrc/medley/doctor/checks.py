@@ -146,7 +146,7 @@ class Case:
 class Rule:
     name: str
     looks_at: str
-    """In a few words; docs/how-to/troubleshoot.md says when it fails, and what mends it."""
+    """In a few words; docs/reference/doctor-checks.md says when it fails, and the fix."""
     look: Callable[[Case], Iterator[Check]]
 
 

@@ -1,7 +1,6 @@
-import re
-
 """A bench as people read it."""
 
+import re
 from dataclasses import replace
 
 from medley.measurement.bench import BenchLoad

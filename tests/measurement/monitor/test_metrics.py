@@ -10,7 +10,6 @@ import pytest
 from medley.measurement import monitor
 from medley.measurement.monitor import engine
 from medley.measurement.monitor.metrics import HELP, metrics
-from tests.documents import DOCS
 from tests.measurement.monitor.hosts import EVIL, LOST, METRICS, cluster, seen, spark, workstation
 
 DASHBOARD = json.loads((Path(monitor.__file__).parent / "dashboard.json").read_text())
@@ -119,12 +118,3 @@ def test_the_dashboard_shows_every_host_and_its_panels_do_not_overlap() -> None:
         taken |= cells
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
     assert [each["name"] for each in DASHBOARD["templating"]["list"]] == ["datasource", "host"]
-
-
-def test_the_page_of_docs_has_every_series() -> None:
-    rows = re.findall(
-        r"^\| `(medley_\w+)` \| (\w+) \| (.+) \|$", (DOCS / "how-to" / "monitor.md").read_text(), re.MULTILINE
-    )
-    assert rows == [
-        (name, "counter" if name.endswith("_total") else "gauge", text) for name, text in HELP.items()
-    ]

@@ -1,0 +1,29 @@
+"""The failures that `medley explain` knows, from failures/*.toml."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from medley.explain.patterns import Failure, File
+from tests.documents import DOCS
+from tests.reference.table import cell, code
+from tests.reference.table import table as markdown
+
+FAILURES = DOCS.parent / "failures"
+
+
+def table(_before: str = "") -> str:
+    """A row for each known failure, by file."""
+    known = [failure for file in sorted(FAILURES.glob("*.toml")) for failure in _read(file)]
+    return markdown(("name", "failure", "a line that shows it"), map(_row, known))
+
+
+def _read(file: Path) -> tuple[Failure, ...]:
+    return File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")), strict=False).failure
+
+
+def _row(known: Failure) -> tuple[str, str, str]:
+    what = cell(re.sub(r"\{\w+\}", "…", known.what))
+    follows = "; follows from another failure" if known.symptom else ""
+    sign = known.signs[0].needle
+    return f"`{known.name}`", f"{what}{follows}", f"`` {sign} ``" if "`" in sign else code(sign)
