@@ -30,7 +30,7 @@ _HEAD = """\
 # Support matrix
 
 Which host, engine, layout and model were really run, and where that is shown. This page is made from
-[support.csv](../benchmarks/support.csv) by `python -m benchmarks.support`; change that file, not this page.
+`benchmarks/support.csv` by `python -m benchmarks.support`; change that file, not this page.
 
 - **tested on hardware**: an owner's [field report](../how-to/field-report.md) measured it.
 - **tested in simulation**: the real engine ran it on CPUs, on hosts made of network

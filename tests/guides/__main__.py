@@ -1,6 +1,6 @@
 """Compare Medley with published guides, setting by setting; see docs/explanation/published-guides.md.
 
-python -m tests.guides                    write docs/explanation/published-guides.md again; then review: git diff docs/explanation/published-guides.md
+python -m tests.guides                    write the page again; then review: git diff docs/explanation
 python -m tests.guides extract FILE...    read guides again into facts.csv; then review: git diff tests/guides
 """
 

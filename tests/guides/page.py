@@ -1,4 +1,4 @@
-"""Write docs/explanation/published-guides.md: every scenario with Medley's commands, and its settings side by side."""
+"""Write docs/explanation/published-guides.md: each scenario, Medley's commands, and settings side by side."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,8 @@ variable of a guide, with the value that Medley gives on each host, and a reason
   them.
 - Hosts have the guide's names and addresses of links, and the guide's head. Where a guide names no interface,
   it is that of a typical host.
-- Where `--host` opens the API, Medley makes a key that requests must give ([Open the API](../how-to/open-the-api.md)).
+- Where `--host` opens the API, Medley makes a key that requests must give
+  ([Open the API](../how-to/open-the-api.md)).
 - NVIDIA's playbooks are those of commit 0db7c141 (2026-07-24).
 """
 _PROGRAMS = """

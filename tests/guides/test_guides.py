@@ -1,4 +1,4 @@
-"""docs/explanation/published-guides.md compares the guides with Medley's dry runs of today; no difference is without a reason."""
+"""docs/explanation/published-guides.md compares guides with Medley's dry runs; differences have reasons."""
 
 import re
 from fnmatch import fnmatchcase

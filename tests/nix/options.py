@@ -11,7 +11,8 @@ OPTIONS = Path(__file__).with_name("options.nix")
 HEAD = """\
 # Options of the NixOS module
 
-`.venv/bin/python tests/nix/options.py > docs/reference/nixos-options.md` writes this page from `nix/nixos.nix`.
+`.venv/bin/python tests/nix/options.py > docs/reference/nixos-options.md` writes this page from
+`nix/nixos.nix`.
 [Start at boot](../how-to/start-at-boot.md#nixos) explains how to use the module.
 """
 

@@ -166,7 +166,7 @@ def test_triton_takes_the_toolkits_ptxas(
 
 
 def test_what_triton_brings(shells: Shells, tmp_path: Path) -> None:
-    """What docs/explanation/environments.md says of it: without the variables, and with the wrong one of the two."""
+    """As docs/explanation/environments.md has it: without the variables, and with the wrong one."""
     unset = {"TRITON_PTXAS_PATH": None, "TRITON_PTXAS_BLACKWELL_PATH": None}
     own = shells.triton("spark", tmp_path, "87", "121", **unset)
     assert [own[number]["version"] for number in ("87", "121")] == ["12.8", "13.1"]

@@ -23,7 +23,7 @@ Texts = dict[str, str]
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Rack]:
-    """Two hosts; the first alone has the script of docs/how-to/python-scripts.md, in float32: rounding decides nothing."""
+    """Two hosts; only the first has the script of docs/how-to/python-scripts.md, in float32."""
     if os.geteuid() != 0:
         pytest.skip("needs root: it makes namespaces and mounts")
     text = programs("how-to/python-scripts.md")[0].replace(
