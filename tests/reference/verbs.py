@@ -20,6 +20,7 @@ def pages() -> dict[str, str]:
 def index() -> str:
     """All verbs by group."""
     parts = [NOTE, "", "# Verbs", "", "`medley VERB --help` prints the same as these pages.", ""]
+    parts += ["![The verbs of medley, by group](../../pictures/help.svg)", ""]
     for title, names in GROUPS.items():
         rows = [(f"[`medley {name}`]({name}.md)", cell(VERBS[name])) for name in names.split()]
         parts += [f"## {title}", "", table(("verb", "what it does"), rows), ""]
