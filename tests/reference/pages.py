@@ -18,6 +18,7 @@ BLOCKS: Mapping[str, Callable[[str], str]] = {
     "checks": checks.table,
     "failures": failures.table,
     "metrics": metrics.table,
+    "tutorials": navigation.start,
 }
 """What writes each block, from what stands there."""
 
