@@ -12,13 +12,13 @@ CONFIG = DOCS / "mkdocs.yml"
 KINDS: Mapping[str, str] = {
     "Tutorials": "tutorials first-server two-sparks mixed-cluster",
     "How-to": "how-to install install/* upgrade uninstall nix own-flake nix-image jetson-orin choose-a-model "
-    "add-a-model model-code recipes connect-clients open-the-api start-at-boot cluster-over-ssh cluster-by-hand copy-models "
-    "containers network-setup test-the-network firewall monitor benchmark python-scripts troubleshoot "
+    "add-a-model model-code recipes connect-clients open-the-api start-at-boot cluster-over-ssh cluster-by-hand "
+    "copy-models containers network-setup test-the-network firewall monitor benchmark python-scripts troubleshoot "
     "add-a-known-failure field-report",
     "Reference": "reference cluster-toml model-toml host-toml lock-toml failure-toml tables doctor-checks "
     "known-failures metrics nixos-options support-matrix",
-    "Explanation": "explanation how-planning-works prediction when-a-second-machine-helps networks environments "
-    "engines launchers model-transfer nix security published-guides",
+    "Explanation": "explanation how-planning-works prediction when-a-second-machine-helps networks "
+    "environments engines launchers model-transfer nix security published-guides",
     "Contributing": "contributing architecture style testing simulated-cluster nix routes",
 }
 """Each kind of page: its folder, and its pages in order. Pages that are not named come last, by name."""
