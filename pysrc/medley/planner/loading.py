@@ -22,10 +22,11 @@ class LoadTime:
     rate_gb_s: float
     source: str
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
         minutes = "under a minute" if self.seconds < 60 else f"about {self.seconds / 60:.0f} min"  # noqa: PLR2004 - a minute
         size = f"{self.weights_bytes / 1e9:.1f} GB at {self.rate_gb_s:g} GB/s"
-        return f"loading: {minutes}: {size} on {self.host} ({self.source})"
+        return f"{minutes}, {size} on {self.host}"
 
 
 def load_time(choice: Choice, site: Topology) -> LoadTime | None:
@@ -53,7 +54,7 @@ def loader_arguments(choice: Choice, site: Topology, engine: EngineName) -> Argu
     loader = of.loader.get(engine)
     if loader is None or not _has_room(rank, of):
         return ()
-    why = f"it reads past the page cache; its buffer, {of.buffer_gib:g} GiB, fits beside the weights"
+    why = f"it reads past the page cache; its buffer, {of.buffer_gib:g} GiB, fits next to the weights"
     return ((("--load-format", loader), f"{why} ({gib(rank.weights_bytes)} GiB)"),)
 
 

@@ -38,9 +38,9 @@ class Remedies:
     def __iter__(self) -> Iterator[str]:
         """In words."""
         if self.context:
-            yield f"a context of {self.context} tokens fits"
+            yield f"a context of {self.context:,} tokens fits"
         if self.concurrency:
-            yield f"{self.concurrency} sequences at once fit"
+            yield f"{self.concurrency} concurrent streams fit"
         for each in self.variants:
             does = "fits" if each.fits else "does not fit either"
             yield f"in {each.weights} it would have about {gib(each.size_bytes)} GiB, which {does}"
@@ -71,7 +71,7 @@ def too_large(table: Evaluation, tight: Sequence[Evaluated]) -> NoLayout:
     reasons = [f"{each.what}: {each.because}" for each in table.ruled]
     if not tight:
         cause = "\n".join(reasons) or "there is no device"
-        return NoLayout("no layout is as asked for", cause=cause, fix="ask for less", rows=table)
+        return NoLayout("no layout matches the options", cause=cause, fix="ask for less", rows=table)
     least = min(tight, key=lambda row: (row.fit.short_bytes, named(row.layout)))
     found = replace(
         remedies(work, least.layout),
@@ -80,8 +80,9 @@ def too_large(table: Evaluation, tight: Sequence[Evaluated]) -> NoLayout:
     )
     forced_by = "" if sizes == FREE else f"; as {sizes} says"
     nearest = f"{gib(least.fit.short_bytes)} GiB short in the nearest of {len(tight)} layouts{forced_by}"
+    streams = f"{many} concurrent streams" if (many := work.load.concurrency) > 1 else "1 stream"
     return NoLayout(
-        f"the model does not fit with {work.load.concurrency} at once of {work.context} tokens",
+        f"the model does not fit with {streams} of {work.context:,} tokens",
         cause="\n".join((nearest, f"{named(least.layout)}: {least.fit.worst}", *reasons)),
         fix="\n".join(found) or "a smaller model",
         remedies=found,
@@ -128,7 +129,7 @@ def impossible(table: Evaluation) -> NoLayout:
         cause = "each rank takes one GPU, or one host without any"
         fix = "ask for less, or join more hosts: medley ray-worker HEAD"
     elif not expert_ways(shape, tensor):
-        what = f"--tp {tensor} cannot be: the model does not divide so"
+        what = f"--tp {tensor} cannot split this model"
         because = (
             reason
             for whole in ((False, True) if shape.experts else (False,))
@@ -138,12 +139,12 @@ def impossible(table: Evaluation) -> NoLayout:
         able = [str(size) for size in range(1, len(devices) + 1) if expert_ways(shape, size)]
         fix = f"--tp with one of {', '.join(able)}, or --pp {tensor}"
     elif many := too_many_stages(shape, stages):
-        what, cause = f"--pp {sizes.stages} cannot be", many
-        fix = f"--pp {shape.layers} at most, or leave it out"
+        what, cause = f"--pp {sizes.stages} cannot split this model", many
+        fix = f"use --pp {shape.layers} or less"
     else:
         what = f"no layout has {sizes}"
         cause = "\n".join(f"{each.what}: {each.because}" for each in table.ruled) or (
-            f"{len(devices)} devices do not make one: a CPU and a GPU never share a model"
+            f"{len(devices)} devices cannot form one: a CPU and a GPU never share a model"
         )
-        fix = "leave --tp, --pp and --dp out"
+        fix = "remove --tp, --pp and --dp"
     return NoLayout(what, cause=cause, fix=fix, rows=table)

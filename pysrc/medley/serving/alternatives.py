@@ -140,7 +140,7 @@ class Build:
     def rate(self) -> str | None:
         """None where no speed is predicted."""
         told = self.choice.prediction
-        return f"{told.tokens_per_s:.1f} tokens/s" if told.fitted else None
+        return f"{told.tokens_per_s:.1f} tok/s" if told.fitted else None
 
 
 def builds(order: Order, shape: Shape, site: Topology) -> Iterator[Build]:
