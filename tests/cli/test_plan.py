@@ -47,6 +47,8 @@ def test_it_can_be_read_aloud_in_a_minute(capsys: pytest.CaptureFixture[str]) ->
     shown = on_terminal({"TERM": "dumb"}, 100).splitlines()
     assert len(shown) <= 26
     assert max(map(len, shown)) <= 100
+    command = "ssh spark-1 cat .local/state/medley/token | medley ray-worker 192.168.100.10 --token-file -"
+    assert command in [line.strip() for line in shown], "whole, to be pasted"
 
 
 def test_reasons_and_commands_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, hosts_of
 from medley.planner.candidates import Request, Sizes
 from medley.planner.choose import Choice, choose
 from medley.planner.prediction import Prediction
+from medley.planner.remedies import NoLayout
 from medley.schema import Shape
 from tests.planner.layouts import (
     GPT_OSS_120B,
@@ -128,18 +129,24 @@ def test_the_slower_are_rejected_with_their_speed() -> None:
 
 
 def test_nothing_fits() -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(NoLayout) as caught:
         chosen(QWEN_30B, rtx5090())
     assert "30.9 GiB short in the nearest of 1 layouts" in caught.value.cause
-    assert "in nvfp4 it would have about 16.8 GiB, which fits" in caught.value.fix
-    assert "3 hosts like pc would hold it" in caught.value.fix
+    found = caught.value.remedies
+    assert found
+    small = next(each for each in found.variants if each.weights == "nvfp4")
+    assert (round(small.size_bytes / GIB, 1), small.fits) == (16.8, True)
+    assert (found.hosts, found.host) == (3, "pc")
+    assert caught.value.fix.startswith("medley models")
 
 
 def test_a_smaller_context_is_offered() -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(NoLayout) as caught:
         chosen(GPT_OSS_120B, spark(), context=131072, concurrency=16)
-    assert "a context of " in caught.value.fix
-    assert " concurrent streams fit" in caught.value.fix
+    found = caught.value.remedies
+    assert found
+    assert 8192 < found.context < 131072
+    assert 0 < found.concurrency < 16
 
 
 def test_without_a_device() -> None:
@@ -164,7 +171,7 @@ def test_forced_between_unlike_hosts_is_obeyed_with_its_price() -> None:
 def test_forced_over_a_slow_link_is_obeyed() -> None:
     found = chosen(QWEN_72B, *SPARKS, link=ONE, forced=Sizes(tensor=2))
     assert sizes(found.layout) == (2, 1, 1)
-    assert any("1 Gbit/s: each layer waits for the network twice" in line for line in found.warnings)
+    assert any("1 Gbit/s TCP: each layer waits for the network twice" in line for line in found.warnings)
 
 
 def test_forced_as_it_would_be_chosen_has_no_warning() -> None:
@@ -204,7 +211,7 @@ def test_forced_pipeline_of_cpus() -> None:
             QWEN_72B,
             SPARKS,
             Sizes(replicas=2),
-            ("does not fit", "36.9 GiB short", "in fp8"),
+            ("does not fit", "36.9 GiB short", "medley models"),
             id="each is too small",
         ),
         pytest.param(

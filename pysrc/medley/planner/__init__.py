@@ -154,10 +154,10 @@ def by_host(devices: Iterable[Device]) -> dict[str, list[Device]]:
     return found
 
 
-def speed_and_transport(link: HostLink) -> tuple[str, str]:
-    """("200 Gbit/s", "RDMA")."""
+def speed_and_transport(link: HostLink) -> str:
+    """200 Gbit/s RDMA."""
     speed = f"{link.mbit / _GBIT:g} Gbit/s" if link.mbit >= _GBIT else f"{link.mbit} Mbit/s"
-    return speed, "RDMA" if link.rdma else "TCP"
+    return f"{speed} {'RDMA' if link.rdma else 'TCP'}"
 
 
 LinkOf = Callable[[str, str], HostLink | str | None]

@@ -199,7 +199,7 @@ def _warnings(table: Evaluation, chosen: Evaluated) -> Iterator[str]:
             )
     link = chosen.layout.link
     if across and link and not fast(link):
-        yield f"tensor parallel over {speed_and_transport(link)[0]}: each layer waits for the network twice"
+        yield f"tensor parallel over {speed_and_transport(link)}: each layer waits for the network twice"
     usual = [row for row in table.fitting(FREE) if row.usual]
     if usual and (free := _first(usual, table.request.work.goal)) is not chosen:
         price = f"{chosen.score:.1f} tok/s predicted, {free.score:.1f} without it"

@@ -48,28 +48,22 @@ def drawn(model: str, choice: Choice, command: str) -> str:
         high = _HEAD + _RANK * max(map(len, row)) + 4
         for nth, ranks in enumerate(row):
             x, after = _MARGIN + nth * (wide + _GAP), cards[first + nth + 1 : first + nth + 2]
-            body += [
-                *_card(choice, ranks, (x, y, wide, high)),
-                *_arrow(ranks, after, x + wide, y + high // 2),
-            ]
+            body += _card(choice, ranks, (x, y, wide, high))
+            body += _arrow(ranks, after, x + wide, y + high // 2)
         y += high + _BAR
     high = y + _FOOT
     drawing = "\n".join((*_heading(model, choice), *body, *_legend(high - _BAR, command)))
     reasons = "; ".join([*map(str, choice.fit.ranks), *choice.warnings, *choice.why])
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE} {high}" width="{_WIDE}" \
 height="{high}" role="img" aria-labelledby="title description">
-<title id="title">{_xml(f"{model}: {named(choice.layout)}")}</title>
-<desc id="description">{_xml(reasons)}</desc>
+<title id="title">{escape(printable(f"{model}: {named(choice.layout)}"))}</title>
+<desc id="description">{escape(printable(reasons))}</desc>
 <style>{_STYLE}</style>
 <clipPath id="bar"><rect width="{wide - 2 * _PAD}" height="{_BAR}" rx="6"/></clipPath>
 <rect class="paper" width="100%" height="100%"/>
 {drawing}
 </svg>
 """
-
-
-def _xml(words: str) -> str:
-    return escape(printable(words))
 
 
 def _text(words: str, place: tuple[int, int], size: int, style: str = "", room: int = 0) -> str:
@@ -89,16 +83,12 @@ def _heading(model: str, choice: Choice) -> Iterator[str]:
     yield _text(f"{model} on {where(layout)}", (_MARGIN, 62), 29, "ink b", 790)
     yield _text(" · ".join(filter(None, about)), (_MARGIN, 92), 16, room=790)
     right, streams = _WIDE - _MARGIN, choice.work.load.concurrency
-    yield _text(
-        f"{told.tokens_per_s:.1f} tok/s" if told.fitted else "no prediction", (right, 66), 38, "ink b", -320
-    )
     many = f" for {streams} streams" if streams > 1 else ""
-    yield _text(
-        f"predicted{many}, range {speed_range(told)}" if told.fitted else "runs on a CPU",
-        (right, 92),
-        14,
-        room=-320,
-    )
+    speed, about_it = f"{told.tokens_per_s:.1f} tok/s", f"predicted{many}, range {speed_range(told)}"
+    if not told.fitted:
+        speed, about_it = "no prediction", "runs on a CPU"
+    yield _text(speed, (right, 66), 38, "ink b", -320)
+    yield _text(about_it, (right, 92), 14, room=-320)
 
 
 def _card(choice: Choice, ranks: list[Rank], box: tuple[int, int, int, int]) -> Iterator[str]:

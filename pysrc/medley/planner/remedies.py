@@ -35,18 +35,6 @@ class Remedies:
     """So many like the largest would hold it, in a pipeline; None where that many are not to be had."""
     host: str
 
-    def __iter__(self) -> Iterator[str]:
-        """In words."""
-        if self.context:
-            yield f"a context of {self.context:,} tokens fits"
-        if self.concurrency:
-            yield f"{self.concurrency} concurrent streams fit"
-        for each in self.variants:
-            does = "fits" if each.fits else "does not fit either"
-            yield f"in {each.weights} it would have about {gib(each.size_bytes)} GiB, which {does}"
-        if self.hosts:
-            yield f"{self.hosts} hosts like {self.host} would hold it, as a pipeline"
-
 
 class NoLayout(Problem):
     """No layout is as asked for."""
@@ -84,7 +72,7 @@ def too_large(table: Evaluation, tight: Sequence[Evaluated]) -> NoLayout:
     return NoLayout(
         f"the model does not fit with {streams} of {work.context:,} tokens",
         cause="\n".join((nearest, f"{named(least.layout)}: {least.fit.worst}", *reasons)),
-        fix="\n".join(found) or "a smaller model",
+        fix="medley models  # choose a smaller one",
         remedies=found,
         rows=table,
     )

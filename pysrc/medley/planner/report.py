@@ -5,16 +5,8 @@ from itertools import accumulate
 
 from rich.text import Text
 
-from medley.planner import (
-    Device,
-    Layout,
-    arrangement,
-    hosts_of,
-    pipelines,
-    sizes,
-    speed_and_transport,
-)
-from medley.planner import devices_of as ranks_of
+from medley.planner import Device, Layout, arrangement, devices_of, hosts_of, pipelines, sizes
+from medley.planner import speed_and_transport as link_words
 from medley.planner.candidates import Rejected
 from medley.planner.choose import UNFITTED, Choice
 from medley.planner.fit import Rank, gib
@@ -57,10 +49,9 @@ def where(layout: Layout) -> str:
 
 def link_text(layout: Layout) -> str:
     """The link between hosts; empty on one host."""
-    if (link := layout.link) is None:
-        return ""
-    measured = ", measured" if link.measured else ""
-    return f"{' '.join(speed_and_transport(link))}, {link.latency_us:g} µs one way{measured}"
+    link = layout.link
+    measured = ", measured" if link and link.measured else ""
+    return f"{link_words(link)}, {link.latency_us:g} µs one way{measured}" if link else ""
 
 
 def speed_range(told: Prediction) -> str:
@@ -74,13 +65,9 @@ def _speed(choice: Choice) -> Text:
     if not told.fitted:
         return Text.assemble(f"  {UNFITTED}", *context)
     many = f"for {streams} streams, {told.per_stream:.1f} each" if streams > 1 else "per stream"
-    speed = (
-        (f"  {told.tokens_per_s:.1f} tok/s", "bold green"),
-        f" {many} ",
-        (f"({speed_range(told)})", "dim"),
-    )
+    speed, dim = (f"  {told.tokens_per_s:.1f} tok/s", "bold green"), (f"({speed_range(told)})", "dim")
     first = ("   first token ", (f"{told.ttft_s:.2f} s", "bold"))
-    return Text.assemble(*speed, *first, *context, ("   predicted", "dim"))
+    return Text.assemble(speed, f" {many} ", dim, *first, *context, ("   predicted", "dim"))
 
 
 def _hosts(choice: Choice, columns: int) -> Iterator[Text]:
@@ -153,7 +140,7 @@ def alternatives(choice: Choice) -> Iterator[Text]:
 
 
 def _key(layout: Layout) -> object:
-    names = tuple(sorted(device.name or device.kind for device in ranks_of(layout)))
+    names = tuple(sorted(device.name or device.kind for device in devices_of(layout)))
     return names, len(hosts_of(layout)), sizes(layout), layout.expert_parallel
 
 
