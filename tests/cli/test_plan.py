@@ -221,6 +221,28 @@ def test_no_build_is_proposed(words: str, capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(capsys.readouterr().out)["builds"] == []
 
 
+@pytest.mark.parametrize(
+    ("words", "proposed"),
+    [
+        pytest.param("llama-3.3-70b-instruct --hosts spark:1,thor:1", True, id="medley knows no build"),
+        pytest.param("qwen3.8-27b --hosts spark:1", False, id="it knows some"),
+        pytest.param("gpt-oss-120b --hosts spark:2", False, id="it has 4 bits"),
+        pytest.param("qwen3-4b-instruct-2507 --hosts cpu:1", False, id="no speed is predicted"),
+    ],
+)
+def test_a_build_in_4_bits_is_worth_looking_for(
+    words: str,
+    proposed: bool,  # noqa: FBT001 - a table's cell
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(*words.split()) == 0
+    said = capsys.readouterr().out
+    found = re.search(r"\n  a 4-bit build  about ([0-9.]+) tok/s instead of ([0-9.]+)  ", said)
+    assert (found is not None) == proposed
+    if found:
+        assert float(found[1]) >= 1.5 * float(found[2])
+
+
 def test_a_folder_with_a_config_alone_is_planned_and_the_estimate_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -114,9 +114,11 @@ Examples:
             return
         shown = wide(WIDE)
         blocks = (
-            report.summary(found.name, choice, shown, loads.summary if loads else None, beside.warnings),
+            report.summary(found.name, choice, shown, beside.warnings),
             report.section("Alternatives", report.alternatives(choice)),
-            report.section("Faster builds", _build_lines(builds, choice)),
+            report.section(
+                "Faster builds", _build_lines(builds, choice, alternatives.four_bit_rate(order, site, choice))
+            ),
             report.reasons(choice, self._more(beside, loads)) if self.why else (),
             report.section("Run it", map(Text, typed(to_do, shown)) if self.commands else _to_type(to_do)),
             (Text(), Text(HINTS, "dim")),
@@ -124,8 +126,7 @@ Examples:
         _print(line for block in blocks for line in block)
 
     def _more(self, beside: ModelExtras, loads: LoadTime | None) -> Iterator[str]:
-        if loads:
-            yield f"loading: {loads.summary} ({loads.source})"
+        yield from [str(loads)] if loads else []
         files = dataclasses.replace(beside, warnings=())
         yield from (each.replace(f"{Path.home()}/", "~/") for each in files.why())
 
@@ -165,9 +166,17 @@ def _build_table(build: Build, choice: Choice) -> dict[str, object]:
     return {"name": build.name, "tokens_per_s": then, "instead_of": now, "type": build.typed}
 
 
-def _build_lines(builds: Iterable[Build], choice: Choice) -> Iterator[Text]:
-    now = choice.prediction.tokens_per_s
-    rows = [(each.name, f"{each.rate} instead of {now:.1f}", each.typed) for each in builds]
+def _build_lines(builds: Iterable[Build], choice: Choice, four_bit: float | None) -> Iterator[Text]:
+    now = f"instead of {choice.prediction.tokens_per_s:.1f}"
+    rows = [(each.name, f"{each.rate} {now}", each.typed) for each in builds]
+    if four_bit:
+        rows.append(
+            (
+                "a 4-bit build",
+                f"about {four_bit:.1f} tok/s {now}",
+                "if the hub has one: medley models add ORG/NAME",
+            )
+        )
     return report.table([tuple(map(Text, row)) for row in rows])
 
 
@@ -183,9 +192,8 @@ def _print(lines: Iterable[Text]) -> None:
     """Colored on a terminal and wrapped there; plain text elsewhere."""
     out = terminal.console(sys.stdout)
     for line in lines:
-        parts = fit(line.plain).split("\n")
-        for part in [line] if len(parts) == 1 else [Text(each, line.style) for each in parts]:
-            out.print(part, soft_wrap=True)
+        for part in fit(line.plain).split("\n"):
+            out.print(line if part == line.plain else Text(part, line.style), soft_wrap=True)
 
 
 _INDENT, WIDE = 3, 100

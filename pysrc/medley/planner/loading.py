@@ -22,11 +22,10 @@ class LoadTime:
     rate_gb_s: float
     source: str
 
-    @property
-    def summary(self) -> str:
+    def __str__(self) -> str:
         minutes = "under a minute" if self.seconds < 60 else f"about {self.seconds / 60:.0f} min"  # noqa: PLR2004 - a minute
         size = f"{self.weights_bytes / 1e9:.1f} GB at {self.rate_gb_s:g} GB/s"
-        return f"{minutes}, {size} on {self.host}"
+        return f"loading: {minutes}: {size} on {self.host} ({self.source})"
 
 
 def load_time(choice: Choice, site: Topology) -> LoadTime | None:

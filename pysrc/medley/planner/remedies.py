@@ -90,11 +90,7 @@ def remedies(work: Workload, layout: Layout) -> Remedies:
 
     def variants() -> Iterator[Variant]:
         for weights in _VARIANTS:
-            ratio = BYTES[weights] / BYTES[shape.weights]
-            if ratio < 1:
-                names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
-                scaled = {name: round(getattr(shape, name) * ratio) for name in names}
-                smaller = shape.model_copy(update=scaled | {"weights": weights})
+            if smaller := quantized(shape, weights):
                 yield Variant(weights, smaller.weights_bytes, fits(smaller, layout))
 
     def in_pipeline(count: int) -> bool:
@@ -105,6 +101,14 @@ def remedies(work: Workload, layout: Layout) -> Remedies:
     fewest = largest(most, lambda count: not in_pipeline(count)) + 1
     hosts = fewest if fewest <= most else None
     return Remedies(found.context, found.concurrency, tuple(variants()), hosts, device.host)
+
+
+def quantized(shape: Shape, weights: Weights) -> Shape | None:
+    """The model in fewer bits, its embedding and head as they are; None where it has as few."""
+    ratio = BYTES[weights] / BYTES[shape.weights]
+    names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
+    scaled = {name: round(getattr(shape, name) * ratio) for name in names}
+    return shape.model_copy(update=scaled | {"weights": weights}) if ratio < 1 else None
 
 
 def impossible(table: Evaluation) -> NoLayout:

@@ -22,9 +22,7 @@ _DETAILED = 10
 """A speed below this has a decimal."""
 
 
-def summary(
-    model: str, choice: Choice, columns: int, loading: str | None = None, warnings: Iterable[str] = ()
-) -> Iterator[Text]:
+def summary(model: str, choice: Choice, columns: int, warnings: Iterable[str] = ()) -> Iterator[Text]:
     """Speed, memory, bottleneck, and warnings: those of the choice and further ones."""
     layout, told, split = choice.layout, choice.prediction, arrangement(choice.layout)
     yield Text.assemble((model, "bold"), " on ", (where(layout), "bold"), f" · {split}" if split else "")
@@ -35,7 +33,6 @@ def summary(
         "link": link_text(layout),
         "cabling": ", ".join(each.name for each in groups),
         "bottleneck": told.bound if told.fitted else None,
-        "loading": loading,
     }
     rows = [(Text(name, "dim"), Text(text)) for name, text in labeled.items() if text]
     yield from (Text(), *table(rows)) if rows else ()
@@ -135,21 +132,13 @@ def alternatives(choice: Choice) -> Iterator[Text]:
         if each.layout and found.setdefault(_key(each.layout), each) is each:
             rate = f"{each.score:.1f} tok/s" if choice.prediction.fitted else ""
             note = Text(each.note, "red" if each.note.startswith("-") else "dim")
-            rows.append((Text(_name(each.what, each.layout, choice.layout)), Text(rate), note))
+            rows.append((Text(arrangement(each.layout) or each.what), Text(rate), note))
     yield from table(rows[:_SHOWN], right=(1,))
 
 
 def _key(layout: Layout) -> object:
     names = tuple(sorted(device.name or device.kind for device in devices_of(layout)))
     return names, len(hosts_of(layout)), sizes(layout), layout.expert_parallel
-
-
-def _name(whole: str, layout: Layout, chosen: Layout) -> str:
-    """Without the hosts where they are those of the chosen layout, else with their number."""
-    split, hosts = arrangement(layout), hosts_of(layout)
-    if split and set(hosts) == set(hosts_of(chosen)):
-        return split
-    return f"{split} on {len(hosts)} hosts" if split and len(hosts) > 1 else whole
 
 
 def reasons(choice: Choice, more: Iterable[str] = ()) -> Iterator[Text]:
