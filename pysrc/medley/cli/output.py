@@ -174,8 +174,6 @@ def _words(text: str) -> Iterator[tuple[str, str]]:
     """Each with the space before it: a command and what is said of it behind # are one."""
     at = 0
     for whole in _COMMAND.finditer(text):
-        if not whole[0]:
-            continue
         yield from _plain(text[at : whole.start()])
         before = text[: whole.start()]
         yield before[len(before.rstrip()) :], whole[0]

@@ -41,11 +41,11 @@ HINTS = "every reason: --why   full commands and variables: --commands   picture
 
 class PlanVerb(Verb):
     DESCRIPTION_MORE = """
-Without --from or --hosts it plans for this host, or for the cluster that this host heads; serve does what it
-says, but for replicas, which are servers of their own. Speeds are predicted from what makers state and what
-owners have published, with their range; no model is fetched, for its weights' headers are enough.
+Without --from or --hosts, medley plans for this host, or for its cluster if this host is the head. serve runs
+the same layout, except replicas, which are separate servers. Speeds are predicted from published figures, with
+their range. Nothing is downloaded except the headers of the weights.
 
-Where the same model is known in fewer bits and would be 1.5 times as fast, that build is proposed.
+A build in fewer bits is named where it would be at least 1.5 times as fast.
 
 Examples:
     medley plan gpt-oss-120b --hosts spark:2
@@ -56,9 +56,9 @@ Examples:
     USAGE = "    {progname} [SWITCHES] MODEL\n"
     planning: Planning = group(Planning)
     trust: Trust = group(Trust, **TRUST)
-    replayed: list[str] = switch("--from FILE", "the hosts of these transcripts")
+    replayed: list[str] = switch("--from FILE", "hosts, as transcripts")
     imagined: str | None = switch(
-        "--hosts KINDS", "hosts one need not own: spark:2,thor:1", excludes=["--from"]
+        "--hosts KINDS", "hosts you need not own: spark:2,thor:1", excludes=["--from"]
     )
     link: str | None = switch("--link LINK", "the network between hosts: an interface, address or network")
     image: str | None = switch(

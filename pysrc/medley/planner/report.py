@@ -18,8 +18,6 @@ _BAR, _LEAST_BAR, _NAME = 24, 8, 22
 """Widths: of a bar, and of a device's name."""
 _SHOWN = 5
 """Alternatives in the summary; `reasons` lists all."""
-_DETAILED = 10
-"""A speed below this has a decimal."""
 
 
 def summary(model: str, choice: Choice, columns: int, warnings: Iterable[str] = ()) -> Iterator[Text]:
@@ -52,7 +50,7 @@ def link_text(layout: Layout) -> str:
 
 
 def speed_range(told: Prediction) -> str:
-    digits = int(told.low < _DETAILED)
+    digits = int(told.low < 10)  # noqa: PLR2004 - below ten a decimal counts
     return f"{told.low:.{digits}f}–{told.high:.{digits}f}"
 
 
