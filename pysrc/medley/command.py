@@ -1,6 +1,6 @@
 """Commands as values: argv and environment, each flag and variable with its reason; editing argv."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from shlex import join, quote
 
@@ -32,10 +32,10 @@ class Command:
             return " ".join(["env", *away, *assignments, join(self.argv)])
         return " ".join([*assignments, join(self.argv)])
 
-    def assignments(self) -> list[str]:
+    def assignments(self, quoted: Callable[[str], str] = quote) -> list[str]:
         """Its variables as a shell reads them: NAME=value."""
-        env = [f"{name}={quote(value)}" for name, value in sorted(self.env.items())]
-        return env + [f'{name}="$(cat {quote(file)})"' for name, file in sorted(self.secrets.items())]
+        env = [f"{name}={quoted(value)}" for name, value in sorted(self.env.items())]
+        return env + [f'{name}="$(cat {quoted(file)})"' for name, file in sorted(self.secrets.items())]
 
     def with_env(self, more: Mapping[str, str]) -> "Command":
         return replace(self, env={**self.env, **more})

@@ -48,6 +48,7 @@ def plan(*words: str) -> int:
 def test_a_plan_needs_no_trust_and_says_that_serve_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan(NEMOTRON, *SPARKS) == 0
     said = capsys.readouterr().out
+    assert "\nwarning: " in said
     assert "serve runs it only with --trust-remote-code" in said
     assert " --trust-remote-code\n" not in said.replace("with --trust-remote-code\n", "")
     with pytest.raises(Problem, match="not trusted"):

@@ -43,7 +43,7 @@ def test_a_table_is_written_and_its_name_can_be_planned(run: Run, table: Path) -
     assert COMMIT in table.read_text()
     status, out, err = run("plan", "two", "--hosts", "spark:1")
     assert (status, err) == (0, "")
-    assert out.startswith("two: alone on spark-1")
+    assert out.startswith("two on spark-1")
 
 
 def test_a_table_of_ones_own_without_a_shape_is_listed_once_it_was_planned(run: Run, table: Path) -> None:

@@ -89,7 +89,7 @@ def test_medley_takes_the_commands_that_it_prints(tmp_path: Path, capsys: pytest
     found = json.loads(capsys.readouterr().out)
     _, _, *words = found["argv"]
     assert PlanVerb.run(found["plan"].split()[1:], exit=False)[1] == 0
-    assert "tensor parallel 2 on spark-1, spark-2" in capsys.readouterr().out
+    assert " on 2 hosts · tensor parallel 2\n" in capsys.readouterr().out
     elsewhere = ("--hosts", "spark:2", "--dry-run")
     assert ServeVerb.run(["medley serve", *elsewhere, *words], exit=False)[1] == 0
     shown = capsys.readouterr().out

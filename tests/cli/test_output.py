@@ -104,14 +104,6 @@ CASES = [
         id="two that belong together",
     ),
     pytest.param(
-        "  orin-1 0  layers 1-36  [##-                     ]  5.6 of 50.7 GiB: weights 3.8, engine 1.5",
-        [
-            "  orin-1 0  layers 1-36  [##-                     ]  5.6 of 50.7 GiB: weights",
-            "                         3.8, engine 1.5",
-        ],
-        id="a bar",
-    ),
-    pytest.param(
         "    env -u PYTHONPATH A=1 B=2 C=3 D=4 E=5 F=6 G=7 H=8 I=9 J=10 K=11 L=12 M=13 N=14 \\",
         ["    env -u PYTHONPATH A=1 B=2 C=3 D=4 E=5 F=6 G=7 H=8 I=9 J=10 K=11 L=12 M=13 N=14 \\"],
         id="what goes on by itself",

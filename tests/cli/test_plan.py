@@ -1,14 +1,22 @@
 """`medley plan` as it is typed."""
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
+import re
 import shlex
+import struct
+import subprocess
+import sys
+import termios
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from medley.cli.plan import PlanVerb
+from medley.cli.plan import HINTS, PlanVerb
 from medley.errors import Problem
 from tests.model.published import PUBLISHED
 
@@ -21,12 +29,104 @@ def run(*words: str) -> int:
 def test_it_prints_ranks_memory_reasons_and_what_was_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("gpt-oss-120b", "--hosts", "spark:2") == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "gpt-oss-120b: tensor parallel 2 on spark-1, spark-2"
-    bars = [line for line in said if "[" in line and "GiB: weights" in line]
-    assert [line.split()[0] for line in bars] == ["spark-1", "spark-2"]
-    assert any(line.startswith("predicted: ") for line in said)
-    assert any(line.startswith("why: ") for line in said)
-    assert any(line.startswith("not: alone on spark-1: ") for line in said)
+    assert said[0] == "gpt-oss-120b on 2 hosts · tensor parallel 2"
+    assert " tok/s per stream (" in said[2]
+    assert [line.split()[0] for line in said if "█" in line] == ["spark-1", "spark-2"]
+    assert said[said.index("Alternatives") + 2].split()[:2] == ["spark-1", "alone"]
+    assert "  spark-1 $ medley serve gpt-oss-120b --hosts 2" in said
+    assert "Why" not in said
+    assert not any("VLLM" in line for line in said)
+    assert said[-1] == HINTS
+
+
+def test_it_can_be_read_aloud_in_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("gpt-oss-120b", "--hosts", "spark:2") == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert not any(line.endswith(" ") for line in said.splitlines())
+    shown = on_terminal({"TERM": "dumb"}, 100).splitlines()
+    assert len(shown) <= 26
+    assert max(map(len, shown)) <= 100
+    command = "ssh spark-1 cat .local/state/medley/token | medley ray-worker 192.168.100.10 --token-file -"
+    assert command in [line.strip() for line in shown], "whole, to be pasted"
+
+
+def test_reasons_and_commands_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("gpt-oss-120b", "--hosts", "spark:2")
+    assert run(*words, "--why", "--commands") == 0
+    said = capsys.readouterr().out
+    assert run(*words, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    for each in told["why"]:
+        assert f"\n  {each}\n" in said or each.startswith("predicted ")
+    for each in told["rejected"]:
+        assert f"\n  {each['what']}: {each['because']}\n" in said
+    for each in told["steps"]:
+        assert f"\non {each['host']}: {each['type']}\n" in said
+
+
+@pytest.mark.parametrize(
+    ("environment", "colored"),
+    [
+        pytest.param({"TERM": "xterm-256color"}, True, id="a terminal"),
+        pytest.param({"TERM": "xterm-256color", "NO_COLOR": "1"}, False, id="NO_COLOR"),
+        pytest.param({"TERM": "dumb"}, False, id="a terminal without colors"),
+    ],
+)
+def test_color_on_a_terminal(environment: dict[str, str], colored: bool) -> None:  # noqa: FBT001
+    said = on_terminal(environment, 80)
+    assert bool(re.search(r"\x1b\[[0-9;]*\b(3|4|9|10)[0-9]", said)) == colored
+    assert "gpt-oss-120b" in said
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", said).splitlines()
+    assert max(len(line) for line in plain if "ray-worker" not in line) <= 80
+
+
+def on_terminal(environment: dict[str, str], columns: int) -> str:
+    """What plan prints to a terminal this wide."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    env = {
+        name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS"}
+    } | environment
+    command = [sys.executable, "-m", "medley", "plan", "gpt-oss-120b", "--hosts", "spark:2"]
+    read = b""
+    with subprocess.Popen(command, stdout=follower, env=env) as running:
+        os.close(follower)
+        with contextlib.suppress(OSError):  # at its end
+            while part := os.read(leader, 1 << 16):
+                read += part
+    os.close(leader)
+    assert running.returncode == 0
+    return read.decode()
+
+
+def test_a_pasted_command_uses_the_home_folder_of_its_host(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "me and"))
+    for name in ("MEDLEY_STATE", "MEDLEY_CACHE", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    words = ("gpt-oss-120b", "--hosts", "spark:2")
+    assert run(*words, "--why", "--commands") == 0
+    said = capsys.readouterr().out
+    assert str(tmp_path) not in said
+    assert run(*words, "--json") == 0
+    *_, serve = json.loads(capsys.readouterr().out)["steps"]
+    block = said.split(f"\non spark-1: {serve['type']}\n")[1].split("\n\n")[0]
+    # As a shell on another host expands it: env and the program are replaced by what prints its words.
+    other = "/home/o' ther"
+    words_there = subprocess.run(
+        ["/bin/sh", "-c", f"set -- {block}\nprintf '%s\\n' \"$@\""],
+        env={"HOME": other},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+    here = str(tmp_path / "me and")
+    expected = {f"{name}={value.replace(here, other)}" for name, value in serve["env"].items()}
+    assert any(other in each for each in expected)
+    assert expected <= set(words_there)
+    assert words_there[-len(serve["argv"]) :] == [each.replace(here, other) for each in serve["argv"]]
 
 
 def test_json_has_the_whole_choice(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,8 +140,8 @@ def test_json_has_the_whole_choice(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_forced_is_priced(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("qwen3-4b-instruct-2507", "--hosts", "spark,rtx", "--tp", "2") == 0
     said = capsys.readouterr().out
-    assert "tensor parallel 2 on " in said.splitlines()[0]
-    assert "warning: " in said
+    assert said.splitlines()[0].endswith("on 2 hosts · tensor parallel 2")
+    assert "\nwarning: " in said
 
 
 @pytest.mark.parametrize(
@@ -66,7 +166,7 @@ def test_what_does_not_fit_says_by_how_much() -> None:
 
 def test_this_host_plans_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("demo") == 0
-    assert capsys.readouterr().out.startswith("demo: alone on ")
+    assert capsys.readouterr().out.startswith("demo on ")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +188,7 @@ def test_on_a_cpu_no_speed_is_predicted(capsys: pytest.CaptureFixture[str]) -> N
     assert run("demo", "--hosts", "cpu") == 0
     said = capsys.readouterr().out
     assert "no speed is predicted" in said
-    assert "tokens/s" not in said
+    assert "tok/s" not in said
 
 
 def test_a_much_faster_build_is_proposed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,9 +201,8 @@ def test_a_much_faster_build_is_proposed(capsys: pytest.CaptureFixture[str]) -> 
     assert fastest["tokens_per_s"] > other["tokens_per_s"] >= 1.5 * now
     assert run("qwen3.8-27b", "--hosts", "spark:1", "--concurrency", "2") == 0
     said = capsys.readouterr().out
-    assert (
-        f"\nfaster: qwen3.8-27b-nvfp4: {fastest['tokens_per_s']:.1f} tokens/s instead of {now:.1f}: " in said
-    )
+    rate = f"{fastest['tokens_per_s']:.1f} tok/s instead of {now:.1f}"
+    assert f"\nFaster builds\n  qwen3.8-27b-nvfp4  {rate}  medley plan qwen3.8-27b-nvfp4 " in said
     assert run(*shlex.split(fastest["type"])[2:]) == 0
     assert json.loads(capsys.readouterr().out)["prediction"]["tokens_per_s"] == fastest["tokens_per_s"]
 
@@ -120,6 +219,28 @@ def test_a_much_faster_build_is_proposed(capsys: pytest.CaptureFixture[str]) -> 
 def test_no_build_is_proposed(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*words.split(), "--json") == 0
     assert json.loads(capsys.readouterr().out)["builds"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "proposed"),
+    [
+        pytest.param("llama-3.3-70b-instruct --hosts spark:1,thor:1", True, id="medley knows no build"),
+        pytest.param("qwen3.8-27b --hosts spark:1", False, id="it knows some"),
+        pytest.param("gpt-oss-120b --hosts spark:2", False, id="it has 4 bits"),
+        pytest.param("qwen3-4b-instruct-2507 --hosts cpu:1", False, id="no speed is predicted"),
+    ],
+)
+def test_a_build_in_4_bits_is_worth_looking_for(
+    words: str,
+    proposed: bool,  # noqa: FBT001 - a table's cell
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(*words.split()) == 0
+    said = capsys.readouterr().out
+    found = re.search(r"\n  a 4-bit build  about ([0-9.]+) tok/s instead of ([0-9.]+)  ", said)
+    assert (found is not None) == proposed
+    if found:
+        assert float(found[1]) >= 1.5 * float(found[2])
 
 
 def test_a_folder_with_a_config_alone_is_planned_and_the_estimate_said(
@@ -147,8 +268,9 @@ def test_the_file_holds_the_plan_that_is_printed(tmp_path: Path, capsys: pytest.
     said = capsys.readouterr().out.splitlines()
     found = ET.parse(picture).iter("{http://www.w3.org/2000/svg}text")
     texts = [each for text in found if (each := (text.text or "").replace("\xa0", " ").strip())]
-    assert said[0] == f"{texts[0]}: {texts[1]}"
-    assert [line for line in said if line.startswith("why: ")][-1] in " ".join(texts)
+    assert said[0] == texts[0]
+    assert said[2].split()[0] == texts[2].split()[0]
+    assert f"medley plan {' '.join(WORDS)}" in texts
 
 
 def test_json_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,7 +316,10 @@ def test_what_cannot_be_written(
 def test_the_picture_in_the_documentation_is_what_its_command_draws(tmp_path: Path) -> None:
     shown = Path(__file__).parents[2] / "docs" / "plan.svg"
     command = "medley plan qwen3.5-122b-a10b --hosts spark:1,thor:2"
-    assert f"{command} --svg docs/plan.svg" in shown.with_name("layouts.md").read_text()
+    assert (
+        f"{command} --svg docs/plan.svg"
+        in (shown.parent / "explanation" / "how-planning-works.md").read_text()
+    )
     assert run(*command.split()[2:], "--svg", str(tmp_path / "plan.svg")) == 0
-    assert (tmp_path / "plan.svg").read_text() == shown.read_text(), f"draw it anew: {command} --svg {shown}"
+    assert (tmp_path / "plan.svg").read_text() == shown.read_text(), f"draw it again: {command} --svg {shown}"
     assert shown.stat().st_size < 40_000

@@ -43,15 +43,15 @@ def found(
             QWEN_72B,
             3,
             False,
-            ("64 attention heads are no multiple of 3", "8 KV heads neither divide by 3 nor divide it"),
+            ("64 attention heads are not a multiple of 3", "8 KV heads neither divide by 3 nor divide it"),
             id="thirds",
         ),
-        # 768 rows over 4 are 192, which is no multiple of 128; whole experts are not cut
+        # 768 rows over 4 are 192, which is not a multiple of 128; whole experts are not cut
         pytest.param(
             QWEN_30B_FP8,
             4,
             False,
-            ("an expert's 768 rows over 4 are no multiple of fp8's block of 128",),
+            ("an expert's 768 rows over 4 are not a multiple of fp8's block of 128",),
             id="fp8 blocks",
         ),
         pytest.param(QWEN_30B_FP8, 4, True, (), id="fp8 blocks, whole experts"),
@@ -62,14 +62,14 @@ def found(
             QWEN_72B.model_copy(update={"vocabulary": 128_001, "heads": 128, "kv_heads": 128}),
             128,
             False,
-            ("a vocabulary of 128064 (padded to 64) is no multiple of 128",),
+            ("a vocabulary of 128064 (padded to 64) is not a multiple of 128",),
             id="vocabulary",
         ),
         pytest.param(
             QWEN_30B.model_copy(update={"experts": 60}),
             8,
             True,
-            ("60 experts are no multiple of 8",),
+            ("60 experts are not a multiple of 8",),
             id="experts",
         ),
     ],
@@ -95,7 +95,7 @@ def test_host_groups(devices: tuple[Device, ...], expected: list[list[str]]) -> 
 
 def test_the_largest_of_equal_hosts_is_tried_alone() -> None:
     more = with_memory(spark(2), spark().memory_bytes + 1)
-    assert "alone on spark-2" in found(QWEN_72B, spark(1), more)
+    assert "spark-2 alone" in found(QWEN_72B, spark(1), more)
 
 
 def test_replicas_are_cut_for_the_smaller() -> None:
@@ -121,12 +121,12 @@ def test_the_slowest_pair_decides() -> None:
 
 
 def test_one_spark() -> None:
-    assert found(QWEN_72B, spark()) == ["alone on spark-1"]
+    assert found(QWEN_72B, spark()) == ["spark-1 alone"]
 
 
 def test_two_equal_hosts() -> None:
     assert found(QWEN_72B, spark(2), spark(1), timed=timed(QWEN_72B)) == [
-        "alone on spark-1",
+        "spark-1 alone",
         "2 replicas on spark-1, spark-2",
         "2 stages of 41,39 layers on spark-1, spark-2",
         "tensor parallel 2 on spark-1, spark-2",

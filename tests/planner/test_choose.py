@@ -8,6 +8,7 @@ from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, hosts_of
 from medley.planner.candidates import Request, Sizes
 from medley.planner.choose import Choice, choose
 from medley.planner.prediction import Prediction
+from medley.planner.remedies import NoLayout
 from medley.schema import Shape
 from tests.planner.layouts import (
     GPT_OSS_120B,
@@ -85,7 +86,10 @@ def test_about_as_good_takes_fewer_hosts() -> None:
     """Two replicas serve one stream no faster than one host does."""
     found = chosen(QWEN_30B, *SPARKS, link=ONE)
     assert hosts_of(found.layout) == ("spark-1",)
-    assert any("about as fast, with 2 hosts and 2 ranks instead" in each.because for each in found.rejected)
+    assert any(
+        "about as fast, 2 hosts and 2 ranks instead of 1 host and 1 rank" in each.because
+        for each in found.rejected
+    )
 
 
 def test_a_gain_below_the_predictions_error_is_not_worth_a_host() -> None:
@@ -101,7 +105,7 @@ def test_a_gain_below_the_predictions_error_is_not_worth_a_host() -> None:
 def test_what_nearly_fits_comes_first() -> None:
     """Alone on the Spark 36.3 GiB are missing, on the RTX 52.8."""
     found = chosen(QWEN_72B, *MIXED)
-    assert [each.what for each in found.rejected] == ["alone on spark-1", "alone on rtx-1"]
+    assert [each.what for each in found.rejected] == ["spark-1 alone", "rtx-1 alone"]
 
 
 def test_reasons_have_numbers() -> None:
@@ -110,7 +114,7 @@ def test_reasons_have_numbers() -> None:
     assert found.why[0].startswith(
         "2 stages of 49,31 layers on rtx-1, spark-1: the only layout that fits; 2 "
     )
-    assert [each.because for each in found.rejected if each.what == "alone on spark-1"] == [
+    assert [each.because for each in found.rejected if each.what == "spark-1 alone"] == [
         "does not fit: spark-1 0: weights 135.4 + KV cache 2.5 + engine 2.4 = 140.3 of 103.4 GiB, 36.9 short"
     ]
     assert any("88.0 GiB" in line for line in found.why)
@@ -121,22 +125,28 @@ def test_the_slower_are_rejected_with_their_speed() -> None:
     found = chosen(QWEN_72B, *SPARKS)
     assert found.prediction.per_stream == pytest.approx(3.8, abs=0.1)
     because = next(each.because for each in found.rejected if each.what.startswith("2 stages"))
-    assert because == "1.9 tokens/s for one stream, the chosen 3.8 (-50%)"
+    assert because == "1.9 tok/s per stream, the chosen layout 3.8: -50%"
 
 
 def test_nothing_fits() -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(NoLayout) as caught:
         chosen(QWEN_30B, rtx5090())
     assert "30.9 GiB short in the nearest of 1 layouts" in caught.value.cause
-    assert "in nvfp4 it would have about 16.8 GiB, which fits" in caught.value.fix
-    assert "3 hosts like pc would hold it" in caught.value.fix
+    found = caught.value.remedies
+    assert found
+    small = next(each for each in found.variants if each.weights == "nvfp4")
+    assert (round(small.size_bytes / GIB, 1), small.fits) == (16.8, True)
+    assert (found.hosts, found.host) == (3, "pc")
+    assert caught.value.fix.startswith("medley models")
 
 
 def test_a_smaller_context_is_offered() -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(NoLayout) as caught:
         chosen(GPT_OSS_120B, spark(), context=131072, concurrency=16)
-    assert "a context of " in caught.value.fix
-    assert " sequences at once fit" in caught.value.fix
+    found = caught.value.remedies
+    assert found
+    assert 8192 < found.context < 131072
+    assert 0 < found.concurrency < 16
 
 
 def test_without_a_device() -> None:
@@ -161,7 +171,7 @@ def test_forced_between_unlike_hosts_is_obeyed_with_its_price() -> None:
 def test_forced_over_a_slow_link_is_obeyed() -> None:
     found = chosen(QWEN_72B, *SPARKS, link=ONE, forced=Sizes(tensor=2))
     assert sizes(found.layout) == (2, 1, 1)
-    assert any("1 Gbit/s: each layer waits for the wire twice" in line for line in found.warnings)
+    assert any("1 Gbit/s TCP: each layer waits for the network twice" in line for line in found.warnings)
 
 
 def test_forced_as_it_would_be_chosen_has_no_warning() -> None:
@@ -187,7 +197,7 @@ def test_forced_pipeline_of_cpus() -> None:
             QWEN_72B,
             tuple(spark(nth) for nth in range(1, 5)),
             Sizes(tensor=3),
-            ("--tp 3 cannot be", "64 attention heads are no multiple of 3", "1, 2, 4"),
+            ("--tp 3 cannot split this model", "64 attention heads are not a multiple of 3", "1, 2, 4"),
             id="heads",
         ),
         pytest.param(
@@ -201,21 +211,21 @@ def test_forced_pipeline_of_cpus() -> None:
             QWEN_72B,
             SPARKS,
             Sizes(replicas=2),
-            ("does not fit", "36.9 GiB short", "in fp8"),
+            ("does not fit", "36.9 GiB short", "medley models"),
             id="each is too small",
         ),
         pytest.param(
             QWEN_30B.model_copy(update={"layers": 1}),
             SPARKS,
             Sizes(stages=2),
-            ("--pp 2 cannot be", "2 stages are more than its 1 layers", "--pp 1"),
+            ("--pp 2 cannot split this model", "2 stages are more than its 1 layers", "--pp 1"),
             id="layers",
         ),
         pytest.param(
             QWEN_30B_FP8,
             (spark(1), cpu(1)),
             Sizes(tensor=2),
-            ("no layout has --tp 2", "a CPU and a GPU", "leave"),
+            ("no layout has --tp 2", "a CPU and a GPU", "remove"),
             id="CPU and GPU",
         ),
     ],
@@ -234,5 +244,5 @@ def test_of_two_cuts_about_as_fast_the_roomier_is_taken() -> None:
     """For one stream the faster host may carry all it can hold; a hundredth is not worth a full host."""
     fast, slow = replace(thor(1), bandwidth_gb_s=273.0), replace(spark(1), bandwidth_gb_s=265.0)
     found = chosen(QWEN_72B, fast, slow, forced=Sizes(1, 2, 1))
-    assert any("about as fast, holds " in each.because for each in found.rejected)
+    assert any("about as fast, fits " in each.because for each in found.rejected)
     assert min(rank.free_bytes for rank in found.fit.ranks) > 20 * GIB

@@ -125,7 +125,7 @@ def test_remedies() -> None:
     assert [(each.weights, each.fits) for each in found.variants] == [("fp8", True), ("nvfp4", True)]
     assert found.variants[0].size_bytes == pytest.approx(70.0 * GIB, rel=0.01)
     assert (found.context, found.concurrency, found.hosts) == (0, 0, 2)
-    assert list(found)[-1] == "2 hosts like spark-1 would hold it, as a pipeline"
+    assert (found.hosts, found.host) == (2, "spark-1")
 
 
 def test_a_smaller_context_is_a_remedy() -> None:

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from medley.planner import Device, Goal, HostLink, Load
 from medley.planner.candidates import Request, Sizes
 from medley.planner.choose import Choice, choose
-from medley.planner.picture import Bar, drawn
-from medley.planner.report import printable
+from medley.planner.picture import drawn
+from medley.planner.report import PARTS, printable
 from tests.planner.layouts import (
     MODELS,
     ONE,
@@ -29,7 +28,7 @@ from tests.planner.layouts import (
 )
 
 SVG = "{http://www.w3.org/2000/svg}"
-COLOURS = ("#2f6db3", "#e69f00", "#8e5ea2", "#dfe3ea")
+COMMAND = "medley plan a-model --hosts spark:2"
 
 
 @dataclass(frozen=True)
@@ -67,13 +66,16 @@ def chosen(case: Case) -> Choice:
     return choose(Request(work, case.devices, over(case.link), case.sizes or Sizes()), predict)
 
 
+def page(choice: Choice, model: str = "a model") -> ET.Element:
+    return ET.fromstring(drawn(model, choice, COMMAND))
+
+
 def texts(page: ET.Element) -> list[str]:
-    """Each run of one style, without the spaces that rich draws after it."""
-    return [(text.text or "").replace("\xa0", " ").strip() for text in page.iter(f"{SVG}text")]
+    return [text.text or "" for text in page.iter(f"{SVG}text")]
 
 
-def told(page: ET.Element) -> str:
-    return " ".join(" ".join(texts(page)).split())
+def cards(page: ET.Element) -> list[ET.Element]:
+    return page.findall(f"{SVG}svg")
 
 
 ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -82,95 +84,117 @@ ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 @ALL
 def test_each_rank_has_its_bar(case: Case) -> None:
     choice = chosen(case)
-    console = Console(width=60, color_system="truecolor")
-    for rank in choice.fit.ranks:
-        (line,) = console.render_lines(Bar(rank), pad=False)
-        widths = {
-            each.style.bgcolor.name: each.cell_length for each in line if each.style and each.style.bgcolor
-        }
-        sizes = (rank.weights_bytes, rank.kv_bytes, rank.overhead_bytes, rank.free_bytes)
-        assert sum(widths.values()) == 60
-        for color, size in zip(COLOURS, sizes, strict=True):
-            assert widths.get(color, 0) == pytest.approx(60 * size / rank.device.memory_bytes, abs=1)
-    page = ET.fromstring(drawn("a model", choice))
-    weights = [rect for rect in page.iter(f"{SVG}rect") if rect.get("fill") == COLOURS[0]]
-    assert len(weights) == len(choice.fit.ranks) + 1, "and one of the legend"
-    described = page.findtext(f"{SVG}desc") or ""
+    found = page(choice)
+    bars = [group for group in found.iter(f"{SVG}g") if group.get("clip-path") == "url(#bar)"]
+    for rank, bar in zip(choice.fit.ranks, bars, strict=True):
+        free, *parts = bar.iter(f"{SVG}rect")
+        whole = float(free.get("width", 0))
+        sizes = (rank.weights_bytes, rank.kv_bytes, rank.overhead_bytes)
+        end = 0.0
+        for part, size, (_, color) in zip(parts, sizes, PARTS[:-1], strict=True):
+            assert part.get("fill") == color
+            assert float(part.get("x", -1)) == pytest.approx(end, abs=0.2)
+            assert float(part.get("width", 0)) == pytest.approx(
+                whole * size / rank.device.memory_bytes, abs=0.1
+            )
+            end += float(part.get("width", 0))
+        assert end <= whole + 0.1
+    described = found.findtext(f"{SVG}desc") or ""
     assert all(printable(str(rank)) in described for rank in choice.fit.ranks)
 
 
 @ALL
 def test_all_stays_on_the_page(case: Case) -> None:
-    page = ET.fromstring(drawn("m" * 300, chosen(case)))
-    _, _, wide, high = map(float, page.get("viewBox", "").split())
-    for each in page.iter(f"{SVG}text"):
-        assert float(each.get("x", 0)) + float(each.get("textLength", 0)) < wide
-        assert float(each.get("y", 0)) + 20 < high
+    found = page(chosen(case), "m" * 300)
+    _, _, wide, high = map(float, found.get("viewBox", "").split())
+    places = []
+    for card in cards(found):
+        x, y, across, down = (float(card.get(name, -1)) for name in ("x", "y", "width", "height"))
+        assert x >= 0
+        assert x + across <= wide
+        assert y + down < high
+        for each in card.iter(f"{SVG}text"):
+            assert 0 < float(each.get("x", -1)) < across
+            assert 0 < float(each.get("y", -1)) < down - 4
+        places.append((x, y, x + across, y + down))
+    for nth, (left, top, _, _) in enumerate(places):
+        for x, y, right, bottom in places[:nth]:
+            assert right <= left or bottom <= top or (x, y) > (left, top)
+    assert max(map(len, texts(found)), default=0) < 120
 
 
-def test_hosts_layers_and_wires_are_named() -> None:
+def test_hosts_layers_and_links_are_named() -> None:
     choice = chosen(CASES["unlike stages"])
-    said = texts(ET.fromstring(drawn("a model", choice)))
-    assert {"a model", "spark-1", "thor-1", "orin-1", "1 Gbit/s", "TCP"} <= set(said)
+    found = page(choice)
+    said = texts(found)
+    assert said[0] == "a model on 3 hosts"
+    assert said[1].endswith("GiB of weights · 1 Gbit/s TCP")
+    assert {"spark-1", "thor-1", "orin-1", "weights", "KV cache", "engine", "free", COMMAND} <= set(said)
     ends = [sum(stage.layers for stage in choice.layout.stages[: nth + 1]) for nth in range(3)]
     starts = [1, *(end + 1 for end in ends)]
-    for nth, (start, end) in enumerate(zip(starts, ends, strict=False), start=1):
-        assert {f"stage {nth}", f"layers {start}-{end}"} <= set(said)
-    assert said.count("1 Gbit/s") == 2
+    assert {f"layers {start}–{end}" for start, end in zip(starts, ends, strict=False)} <= set(said)
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "arrows", "both_ways"),
     [
-        ("tensor parallel over hosts", "tensor parallel, 100 Gbit/s RDMA"),
-        ("two long pipelines", "replica 2, stage 6"),
-        ("64 hosts", "replica 64"),
+        ("one host", 0, 0),
+        ("tensor parallel over hosts", 1, 1),
+        ("unlike stages", 2, 0),
+        ("GPUs of two hosts", 1, 0),
+        ("stages on one host", 1, 0),
+        ("a long pipeline", 9, 0),
+        ("two long pipelines", 10, 0),
+        ("64 hosts", 0, 0),
+        ("hostile names", 3, 2),
     ],
 )
-def test_a_label(name: str, words: str) -> None:
-    page = ET.fromstring(drawn("a model", chosen(CASES[name])))
-    assert words in told(page)
+def test_arrows_lead_from_stage_to_stage_of_a_replica(name: str, arrows: int, both_ways: int) -> None:
+    paths = [path.get("d", "") for path in page(chosen(CASES[name])).iter(f"{SVG}path")]
+    assert len(paths) == arrows
+    assert sum(path.count("M") > 2 for path in paths) == both_ways
 
 
-def test_stages_on_one_host_need_no_network() -> None:
-    said = told(ET.fromstring(drawn("a model", chosen(CASES["stages on one host"]))))
-    assert "bit/s" not in said
-    assert said.count("▶") == 1
+def test_replicas_are_numbered() -> None:
+    assert any(text.startswith("replica 64, layers 1–") for text in texts(page(chosen(CASES["64 hosts"]))))
 
 
-def test_prediction_reasons_warnings_and_rejected_are_told() -> None:
+def test_speed_is_large_and_reasons_are_in_the_description() -> None:
     choice = chosen(CASES["a long pipeline"])
-    said = told(ET.fromstring(drawn("a model", choice)))
-    assert f"predicted: {choice.prediction.tokens_per_s:.1f} tokens/s" in said
-    assert f"bound by: {choice.prediction.bound}" in said
+    found = page(choice)
+    speed = f"{choice.prediction.tokens_per_s:.1f} tok/s"
+    sizes = {text.text: int(text.get("font-size", 0)) for text in found.iter(f"{SVG}text")}
+    assert sizes[speed] == max(sizes.values())
+    described = found.findtext(f"{SVG}desc") or ""
     assert choice.warnings
-    for each in choice.warnings:
-        assert f"warning: {each}" in said
-    assert f"why: {choice.why[0]}" in said
+    for each in (*choice.warnings, *choice.why):
+        assert printable(each) in described
+        assert each not in sizes
     free = chosen(Case((spark(1), spark(2), orin(1), orin(2))))
-    said = told(ET.fromstring(drawn("a model", free)))
-    assert f"not: {free.rejected[0].what}: {free.rejected[0].because}" in said
-    assert f"not: {len(free.rejected) - 6} more" in said
+    assert free.why[0] in (page(free).findtext(f"{SVG}desc") or "")
 
 
-def test_hostile_names_are_text_alone() -> None:
-    text = drawn("</svg><script>alert(1)</script>", chosen(CASES["hostile names"]))
-    page = ET.fromstring(text)
-    tags = {each.tag.removeprefix(SVG) for each in page.iter()}
-    assert tags == {"svg", "title", "desc", "style", "defs", "clipPath", "g", "rect", "text"}
+def test_hostile_names_are_text_only() -> None:
+    text = drawn(
+        "</svg><script>alert(1)</script>", chosen(CASES["hostile names"]), "medley plan '<x>' & \x1b[0m"
+    )
+    found = ET.fromstring(text)
+    tags = {each.tag.removeprefix(SVG) for each in found.iter()}
+    assert tags == {"svg", "title", "desc", "style", "clipPath", "g", "rect", "text", "path"}
     assert "\x1b" not in text
-    assert texts(page)[0] == "</svg><script>alert(1)</script>"
-    assert NAMES[0] in (page.findtext(f"{SVG}desc") or "")
+    assert texts(found)[0].startswith("</svg><script>")
+    assert NAMES[0] in (found.findtext(f"{SVG}desc") or "")
 
 
-def test_it_says_what_it_is_and_needs_nothing_else() -> None:
-    text = drawn("a model", chosen(CASES["tensor parallel over hosts"]))
-    page = ET.fromstring(text)
-    assert page.get("role") == "img"
-    assert page.findtext(f"{SVG}title") == "a model: tensor parallel 2 on spark-1, spark-2"
-    assert "spark-2 0: weights " in (page.findtext(f"{SVG}desc") or "")
+def test_it_is_named_follows_the_color_scheme_and_needs_nothing_else() -> None:
+    text = drawn("a model", chosen(CASES["tensor parallel over hosts"]), COMMAND)
+    found = ET.fromstring(text)
+    assert found.get("role") == "img"
+    assert found.findtext(f"{SVG}title") == "a model: tensor parallel 2 on spark-1, spark-2"
+    assert "spark-2 0: weights " in (found.findtext(f"{SVG}desc") or "")
+    assert "@media (prefers-color-scheme: dark)" in (found.findtext(f"{SVG}style") or "")
     assert text.count("http") == 1  # the name space
-    assert text.count("url(") == text.count("url(#")
+    assert text.count("url(") == text.count("url(#bar)")
     assert "href" not in text
 
 

@@ -95,8 +95,8 @@ def test_they_come_together(kinds: str, asked: EngineRequest, monkeypatch: pytes
 def test_a_plan_says_who_knows_what_is_in_an_image() -> None:
     found = placement(shape("qwen3-8b"), test_placement.site("orin"), PlacementOptions())
     assert found.why[-1] == (
-        f"orin-1: out of the image {IMAGE}: vLLM 0.12.0, Python 3.10, CUDA 12.6, by its tag; "
-        "nobody says which Ray it has"
+        f"orin-1: container image {IMAGE}: vLLM 0.12.0, Python 3.10, CUDA 12.6, by its tag; "
+        "its Ray version is not documented"
     )
 
 
@@ -166,7 +166,7 @@ def test_gpus(asked: str | None, indexes: list[int]) -> None:
         pytest.param(["rtx-two"], "2", "there is no GPU '2'", id="no such index"),
         pytest.param(["rtx-two"], "0,0", "names a GPU twice", id="twice"),
         pytest.param(["rtx-two"], "first", "there is no GPU 'first'", id="no number"),
-        pytest.param(["debian-vm"], "0", "cannot be had", id="no GPU at all"),
+        pytest.param(["debian-vm"], "0", "is not available", id="no GPU at all"),
         pytest.param(["spark", "rtx-two"], "0", "is for one host", id="two hosts"),
     ],
 )

@@ -88,7 +88,7 @@ def test_of_a_recorded_host(capsys: pytest.CaptureFixture[str]) -> None:
     assert command == "medley plan qwen2.5-72b-instruct --hosts spark:2 --concurrency 2"
     assert why == "what 2 hosts like spark-pair-a would do"
     assert run(*shlex.split(command)[2:]) == 0
-    assert "2 on spark-1, spark-2" in capsys.readouterr().out
+    assert " on 2 hosts · tensor parallel 2\n" in capsys.readouterr().out
 
 
 def test_only_builds_of_the_same_model_are_named() -> None:
@@ -108,7 +108,7 @@ def test_a_build_that_fits_has_its_speed() -> None:
     first, *_ = fixes("qwen3.8-27b", "--hosts", "rtx-5090")
     command, _, rate = first.partition("  # ")
     assert command == "medley plan qwen3.8-27b-nvfp4 --hosts rtx-5090"
-    assert float(rate.removesuffix(" tokens/s")) > 20
+    assert float(rate.removesuffix(" tok/s")) > 20
 
 
 def test_what_no_table_has_in_fewer_bits() -> None:

@@ -114,11 +114,10 @@ PROGRAMS = (
     *("command", "free", "env", "python"),
 )
 _COMMAND = re.compile(
-    r"(?:^|(?<=: )|(?<=; )|(?<= or )|(?<=then )|(?<=and ))(?:sync; )?"
+    r"(?:^|(?<=: )|(?<=\$ )|(?<=; )|(?<= or )|(?<=then )|(?<=and ))(?:sync; )?"
     rf"(?:{'|'.join(map(re.escape, PROGRAMS))})"
     r"(?![\w-])(?:'[^']*'|\"[^\"]*\"|.)*?(?= *(?:  # |[;,:)] |$))|# .*$"
 )
-_BAR = re.compile(r"\[[#=\- ]+\]")
 _LABEL = re.compile(r"\s*(?:[\w-]+: +)?")
 _COLUMN = re.compile(r"\S {2,}(?=\S)")
 _IN_COLUMNS = 40
@@ -174,9 +173,7 @@ def _hang(line: str) -> int:
 def _words(text: str) -> Iterator[tuple[str, str]]:
     """Each with the space before it: a command and what is said of it behind # are one."""
     at = 0
-    for whole in sorted((*_COMMAND.finditer(text), *_BAR.finditer(text)), key=re.Match.start):
-        if whole.start() < at or not whole[0]:
-            continue
+    for whole in _COMMAND.finditer(text):
         yield from _plain(text[at : whole.start()])
         before = text[: whole.start()]
         yield before[len(before.rstrip()) :], whole[0]

@@ -1,41 +1,51 @@
 """`medley plan`."""
 
 import dataclasses
+import re
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from shlex import quote
+from itertools import groupby
+from pathlib import Path
+from shlex import join, quote
+
+from rich.text import Text
 
 from medley import config, engine, storage
-from medley.cli import Verb, flag, group, output, switch
+from medley.cli import Verb, flag, group, output, switch, terminal
 from medley.cli.launch_options import TRUST, Planning, site
 from medley.cli.output import fit, print_result, step_table, wide
 from medley.cli.progress import watch
 from medley.cluster import membership, ray_serving
-from medley.command import Command
+from medley.command import Command, without
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
+from medley.model.extra_files import ModelExtras
 from medley.model.resolve import weights
 from medley.model.trust import Trust
+from medley.planner import listed, report
 from medley.planner.choose import Choice
-from medley.planner.loading import load_time
-from medley.planner.report import lines
+from medley.planner.loading import LoadTime, load_time
 from medley.planner.topology import Topology
 from medley.progress import SILENT, Progress
 from medley.serving import alternatives
-from medley.serving import steps as launch_steps
 from medley.serving.alternatives import Build, placed
 from medley.serving.prepare import extras, shape_of
+from medley.serving.steps import Step
+from medley.serving.steps import steps as steps_of
+
+HINTS = "every reason: --why   full commands and variables: --commands   picture: --svg plan.svg"
 
 
 class PlanVerb(Verb):
     DESCRIPTION_MORE = """
-Without --from or --hosts it plans for this host, or for the cluster that this host heads; serve does what it
-says, but for replicas, which are servers of their own. Speeds are predicted from what makers state and what
-owners have published, with their range; no model is fetched, for its weights' headers are enough.
+Without --from or --hosts, medley plans for this host, or for its cluster if this host is the head. serve runs
+the same layout, except replicas, which are separate servers. Speeds are predicted from published figures, with
+their range. Nothing is downloaded except the headers of the weights.
 
-Where the same model is known in fewer bits and would be 1.5 times as fast, that build is proposed.
+A build in fewer bits is named where it would be at least 1.5 times as fast.
 
 Examples:
     medley plan gpt-oss-120b --hosts spark:2
@@ -46,22 +56,23 @@ Examples:
     USAGE = "    {progname} [SWITCHES] MODEL\n"
     planning: Planning = group(Planning)
     trust: Trust = group(Trust, **TRUST)
-    replayed: list[str] = switch("--from FILE", "the hosts of these transcripts")
+    replayed: list[str] = switch("--from FILE", "hosts, as transcripts")
     imagined: str | None = switch(
-        "--hosts KINDS", "hosts one need not own: spark:2,thor:1", excludes=["--from"]
+        "--hosts KINDS", "hosts you need not own: spark:2,thor:1", excludes=["--from"]
     )
-    link: str | None = switch("--link LINK", "the wire: an interface, address or network")
+    link: str | None = switch("--link LINK", "the network between hosts: an interface, address or network")
     image: str | None = switch(
         "--image IMAGE",
-        "out of a container of this image on every host; default: each kind's own, which hosts/ names",
+        "container image for every host [default: that of each kind of host]",
         excludes=["--env"],
     )
     environment: str | None = switch(
         "--env ENV", "an engine environment, or your own virtualenv, on every host"
     )
-    all_: bool = flag("--all", "list every rejected layout")
+    why: bool = flag("--why", "print every reason and every rejected layout")
+    commands: bool = flag("--commands", "print the full commands with their variables")
     as_json: bool = flag("--json", "print one JSON object")
-    picture: str | None = switch("--svg FILE", "write the plan to this file as a picture too")
+    picture: str | None = switch("--svg FILE", "write the plan to this file as a picture")
 
     def main(self, model: str, *more: str) -> None:
         found = weights(model, config.models(), storage.cache(), self.typed)
@@ -75,11 +86,11 @@ Examples:
         site = alternatives.with_engine_sources(self._site(more), order.wanted, asked, found.model)
         choice = placed(order, made, site)
         builds = alternatives.faster_builds(order, site, choice)
-        to_do, loads = tuple(launch_steps.steps(order, choice, site)), load_time(choice, site)
+        to_do, loads = tuple(steps_of(order, choice, site)), load_time(choice, site)
         if self.picture is not None:
-            from medley.planner.picture import drawn  # rich is for those who ask for a picture
+            from medley.planner.picture import drawn
 
-            output.save(self.picture, drawn(found.name, choice))
+            output.save(self.picture, drawn(found.name, choice, join(without(self.typed, ["--svg"]))))
         table = {
             "model": found.name,
             "layout": dataclasses.asdict(choice.layout),
@@ -98,14 +109,26 @@ Examples:
             "builds": [_build_table(each, choice) for each in builds],
             "steps": [step_table(each) for each in to_do],
         }
-        loading = (str(loads),) if loads else ()
-        told = (
-            *loading,
-            *_build_lines(builds, choice),
-            *(f"beside the weights: {each}" for each in beside.why()),
+        if self.as_json:
+            print_result(table, (), as_json=True)
+            return
+        shown = wide(WIDE)
+        blocks = (
+            report.summary(found.name, choice, shown, beside.warnings),
+            report.section("Alternatives", report.alternatives(choice)),
+            report.section(
+                "Faster builds", _build_lines(builds, choice, alternatives.four_bit_rate(order, site, choice))
+            ),
+            report.reasons(choice, self._more(beside, loads)) if self.why else (),
+            report.section("Run it", map(Text, typed(to_do, shown)) if self.commands else _to_type(to_do)),
+            (Text(), Text(HINTS, "dim")),
         )
-        text = (*lines(found.name, choice, everything=self.all_), *told, "", *typed(to_do, wide(WIDE)))
-        print_result(table, map(fit, text), as_json=self.as_json)
+        _print(line for block in blocks for line in block)
+
+    def _more(self, beside: ModelExtras, loads: LoadTime | None) -> Iterator[str]:
+        yield from [str(loads)] if loads else []
+        files = dataclasses.replace(beside, warnings=())
+        yield from (each.replace(f"{Path.home()}/", "~/") for each in files.why())
 
     def _site(self, more: tuple[str, ...]) -> Topology:
         if more and not self.replayed:
@@ -143,19 +166,44 @@ def _build_table(build: Build, choice: Choice) -> dict[str, object]:
     return {"name": build.name, "tokens_per_s": then, "instead_of": now, "type": build.typed}
 
 
-def _build_lines(builds: Iterable[Build], choice: Choice) -> Iterator[str]:
-    now = choice.prediction.tokens_per_s
-    yield from (f"faster: {each.name}: {each.rate} instead of {now:.1f}: {each.typed}" for each in builds)
+def _build_lines(builds: Iterable[Build], choice: Choice, four_bit: float | None) -> Iterator[Text]:
+    now = f"instead of {choice.prediction.tokens_per_s:.1f}"
+    rows = [(each.name, f"{each.rate} {now}", each.typed) for each in builds]
+    if four_bit:
+        rows.append(
+            (
+                "a 4-bit build",
+                f"about {four_bit:.1f} tok/s {now}",
+                "if the hub has one: medley models add ORG/NAME",
+            )
+        )
+    return report.table([tuple(map(Text, row)) for row in rows])
+
+
+def _to_type(steps: Iterable[Step]) -> Iterator[Text]:
+    """What a person types, once for hosts where it is the same."""
+    for (words, image), same in groupby(steps, lambda step: (step.typed, step.image)):
+        yield Text.assemble("  ", listed([step.host for step in same]), (" $ ", "green"), words)
+        if image:
+            yield Text(f"    # in the container image {image}", "dim")
+
+
+def _print(lines: Iterable[Text]) -> None:
+    """Colored on a terminal and wrapped there; plain text elsewhere."""
+    out = terminal.console(sys.stdout)
+    for line in lines:
+        for part in fit(line.plain).split("\n"):
+            out.print(line if part == line.plain else Text(part, line.style), soft_wrap=True)
 
 
 _INDENT, WIDE = 3, 100
 
 
-def typed(steps: "Iterable[launch_steps.Step]", wide: int = WIDE) -> Iterator[str]:
+def typed(steps: Iterable[Step], wide: int = WIDE) -> Iterator[str]:
     for step in steps:
         yield f"on {step.host}: {step.typed}"
         if step.image:
-            yield f"{' ' * _INDENT} # in a container of {step.image}"
+            yield f"{' ' * _INDENT} # in the container image {step.image}"
         yield from _wrapped(step.starts.command, wide)
 
 
@@ -174,12 +222,18 @@ def _words(command: Command) -> Iterator[str]:
     """Its parts as a shell reads them, a flag and its value together."""
     if command.unset:
         yield " ".join(("env", *(f"-u {name}" for name in command.unset)))
-    yield from command.assignments()
+    yield from command.assignments(_quoted)
     program, *rest = command.argv
-    found = [quote(program)]
+    found = [_quoted(program)]
     for word in rest:
         if word.startswith("-"):
             yield " ".join(found)
             found = []
-        found.append(quote(word))
+        found.append(_quoted(word))
     yield " ".join(found)
+
+
+def _quoted(word: str) -> str:
+    """As a shell reads it, with "$HOME" for this user's home folder: on other hosts it is another."""
+    home = re.compile(rf"(?<![^:=,]){re.escape(str(Path.home()))}(?=/[^/])")
+    return '"$HOME"'.join(quote(part) if part else "" for part in home.split(word)) or quote(word)

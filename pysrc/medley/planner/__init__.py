@@ -115,8 +115,8 @@ def layers(layout: Layout) -> str:
     return ",".join(str(stage.layers) for stage in layout.stages)
 
 
-def named(layout: Layout) -> str:
-    """Sizes and hosts; the indexes of a host's GPUs where it is not the first one only."""
+def arrangement(layout: Layout) -> str:
+    """How it is split, in words; empty for one device."""
     wide, deep, many = sizes(layout)
     parts = [
         *([f"tensor parallel {wide}"] if wide > 1 else []),
@@ -124,13 +124,19 @@ def named(layout: Layout) -> str:
         *([f"{deep} stages of {layers(layout)} layers"] if deep > 1 else []),
         *([f"{many} replicas"] if many > 1 else []),
     ]
+    return ", ".join(parts)
+
+
+def named(layout: Layout) -> str:
+    """Its arrangement and hosts; the indexes of a host's GPUs where it is not the first one only."""
     places = (
         host
         if (indexes := [device.index for device in devices]) == [0]
         else f"{host} ({', '.join(map(str, indexes))})"
         for host, devices in by_host(devices_of(layout)).items()
     )
-    return f"{', '.join(parts) or 'alone'} on {listed(places)}"
+    split = arrangement(layout)
+    return f"{split} on {listed(places)}" if split else f"{listed(places)} alone"
 
 
 def listed(names: Iterable[str]) -> str:
@@ -148,10 +154,10 @@ def by_host(devices: Iterable[Device]) -> dict[str, list[Device]]:
     return found
 
 
-def speed_and_transport(link: HostLink) -> tuple[str, str]:
-    """("200 Gbit/s", "RDMA")."""
+def speed_and_transport(link: HostLink) -> str:
+    """200 Gbit/s RDMA."""
     speed = f"{link.mbit / _GBIT:g} Gbit/s" if link.mbit >= _GBIT else f"{link.mbit} Mbit/s"
-    return speed, "RDMA" if link.rdma else "TCP"
+    return f"{speed} {'RDMA' if link.rdma else 'TCP'}"
 
 
 LinkOf = Callable[[str, str], HostLink | str | None]

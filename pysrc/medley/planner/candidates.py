@@ -73,6 +73,10 @@ class Rejected:
 
     what: str
     because: str
+    layout: Layout | None = None
+    """Of one that fits, which has also a score, tokens per second, and `because` without that: a note."""
+    score: float = 0
+    note: str = ""
 
 
 @dataclass(frozen=True)

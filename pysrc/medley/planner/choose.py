@@ -18,7 +18,7 @@ from medley.schema import Shape
 
 CONTEXT = 8192
 """Tokens that must fit where nobody says how many."""
-UNFITTED = "no speed is predicted: none of the measurements that predictions are fitted to is of a CPU"
+UNFITTED = "no speed is predicted on a CPU: predictions are fitted to measurements of GPUs only"
 _AS_GOOD = 0.95
 """Predictions that are nearer than this are equal: their own error is larger."""
 
@@ -73,7 +73,7 @@ def _chosen(table: Evaluation) -> Choice:
     first = _first(able, goal)
     others = sorted((row for row in able if row is not first), key=lambda row: -row.score)
     rejected = (
-        *(Rejected(named(row.layout), _worse(row, first, goal)) for row in others),
+        *(_slower(row, first, goal) for row in others),
         *(
             Rejected(named(row.layout), f"does not fit: {row.fit.worst}")
             for row in sorted(tight, key=lambda row: row.fit.short_bytes)
@@ -138,46 +138,51 @@ def _arrangement(layout: Layout) -> tuple[frozenset[Device], tuple[int, int, int
     return frozenset(ranks_of(layout)), sizes_of(layout), layout.expert_parallel
 
 
-def _worse(one: Evaluated, first: Evaluated, goal: Goal) -> str:
-    if goal == "context" and one.fit.context < first.fit.context:
-        return f"holds {one.fit.context} tokens, the chosen {first.fit.context}"
-    what = "tokens/s" if goal == "throughput" else "tokens/s for one stream"
+def _slower(one: Evaluated, first: Evaluated, goal: Goal) -> Rejected:
+    """A layout that fits and is not taken, with its speed."""
+    what = "tok/s" if goal == "throughput" else "tok/s per stream"
     numbers = (
-        f"{one.score:.1f} {what}, the chosen {first.score:.1f}"
+        f"{one.score:.1f} {what}, the chosen layout {first.score:.1f}"
         if first.prediction.fitted
         else "estimated from memory bandwidth"
     )
+    note = _worse(one, first, goal)
+    return Rejected(named(one.layout), f"{numbers}: {note}", one.layout, one.score, note)
+
+
+def _worse(one: Evaluated, first: Evaluated, goal: Goal) -> str:
+    if goal == "context" and one.fit.context < first.fit.context:
+        return f"context up to {one.fit.context:,} tokens instead of {first.fit.context:,}"
     if one.score < _AS_GOOD * first.score:
-        return f"{numbers} ({one.score / first.score - 1:+.0%})"
+        return f"{one.score / first.score - 1:+.0%}"
     room, roomier = one.fit.concurrency, first.fit.concurrency
     if room < roomier and _arrangement(one.layout) == _arrangement(first.layout):
-        return f"{numbers}: about as fast, holds {room} at once, the chosen {roomier}"
+        return f"about as fast, fits {room} concurrent streams instead of {roomier}"
     if _snug(one) and not _snug(first):
-        left = gib(_spare_bytes(one))
-        return f"{numbers}: about as fast, and leaves {left} GiB of the memory that a system shares"
+        return f"about as fast, leaves only {gib(_spare_bytes(one))} GiB of shared memory free"
     used, chosen = (
-        f"{_counted(len(hosts_of(each.layout)), 'host')} and {_counted(len(ranks_of(each.layout)), 'rank')}"
+        f"{counted(len(hosts_of(each.layout)), 'host')} and {counted(len(ranks_of(each.layout)), 'rank')}"
         for each in (one, first)
     )
-    plainer = "the simpler one is taken" if used == chosen else f"with {used} instead of {chosen}"
-    return f"{numbers}: about as fast, {plainer}"
+    return f"about as fast, {'more complex' if used == chosen else f'{used} instead of {chosen}'}"
 
 
-def _counted(count: int, what: str) -> str:
+def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def figures(work: Workload, fitted: Fit, told: Prediction) -> tuple[str, ...]:
     """Speed and memory, for a plan's reasons."""
     concurrency = work.load.concurrency
-    rate = f"{told.tokens_per_s:.1f} tokens/s ({told.low:.1f} to {told.high:.1f}) at {concurrency} at once"
-    longest = f"up to {fitted.context} tokens at {concurrency} at once"
+    streams = counted(concurrency, "stream")
+    rate = f"{told.tokens_per_s:.1f} tok/s ({told.low:.1f} to {told.high:.1f}) for {streams}"
+    longest = f"context up to {fitted.context:,} tokens with {streams}"
     return (
-        f"predicted {rate}, {told.per_stream:.1f} for each; bound by {told.bound}"
+        f"predicted {rate}, {told.per_stream:.1f} for each; bottleneck: {told.bound}"
         if told.fitted
         else UNFITTED,
         f"tightest: {fitted.worst}",
-        f"{longest}, up to {fitted.concurrency} at once of {work.context} tokens",
+        f"{longest}, up to {fitted.concurrency} concurrent streams of {work.context:,} tokens",
     )
 
 
@@ -190,13 +195,13 @@ def _warnings(table: Evaluation, chosen: Evaluated) -> Iterator[str]:
         if len(kinds) > 1:
             yield (
                 f"tensor parallel between {' and '.join(kinds)}: "
-                "each does an equal part, and all wait for the slowest"
+                "each does an equal part, so all wait for the slowest"
             )
     link = chosen.layout.link
     if across and link and not fast(link):
-        yield f"tensor parallel over {speed_and_transport(link)[0]}: each layer waits for the wire twice"
+        yield f"tensor parallel over {speed_and_transport(link)}: each layer waits for the network twice"
     usual = [row for row in table.fitting(FREE) if row.usual]
     if usual and (free := _first(usual, table.request.work.goal)) is not chosen:
-        price = f"{chosen.score:.1f} tokens/s predicted, {free.score:.1f} without it"
+        price = f"{chosen.score:.1f} tok/s predicted, {free.score:.1f} without it"
         more = f"{chosen.score / free.score - 1:+.0%}"
         yield f"{table.request.sizes}, as asked: {price} ({more}): {named(free.layout)}"

@@ -53,7 +53,7 @@ def loader_arguments(choice: Choice, site: Topology, engine: EngineName) -> Argu
     loader = of.loader.get(engine)
     if loader is None or not _has_room(rank, of):
         return ()
-    why = f"it reads past the page cache; its buffer, {of.buffer_gib:g} GiB, fits beside the weights"
+    why = f"it reads past the page cache; its buffer, {of.buffer_gib:g} GiB, fits next to the weights"
     return ((("--load-format", loader), f"{why} ({gib(rank.weights_bytes)} GiB)"),)
 
 

@@ -160,18 +160,18 @@ def refusals(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> tup
     """Why its layers cannot be spread over so many devices; none where they can."""
     found = []
     if shape.heads % tensor:
-        found.append(f"{shape.heads} attention heads are no multiple of {tensor}")
+        found.append(f"{shape.heads} attention heads are not a multiple of {tensor}")
     # MLA has one latent for all heads, whatever its table calls KV heads.
     if not is_latent(shape) and shape.kv_heads % tensor and tensor % shape.kv_heads:
         found.append(f"{shape.kv_heads} KV heads neither divide by {tensor} nor divide it")
     if (vocabulary := padded_vocabulary(shape)) % tensor:
-        found.append(f"a vocabulary of {vocabulary} (padded to 64) is no multiple of {tensor}")
+        found.append(f"a vocabulary of {vocabulary} (padded to 64) is not a multiple of {tensor}")
     block, inner = BLOCK.get(shape.weights), known_feed_forward(shape)
     if expert_parallel and shape.experts % tensor:
-        found.append(f"{shape.experts} experts are no multiple of {tensor}")
+        found.append(f"{shape.experts} experts are not a multiple of {tensor}")
     elif not expert_parallel and block and inner and inner % (tensor * block):
         what = "an expert's" if shape.experts else "the feed-forward part's"
         found.append(
-            f"{what} {inner} rows over {tensor} are no multiple of {shape.weights}'s block of {block}"
+            f"{what} {inner} rows over {tensor} are not a multiple of {shape.weights}'s block of {block}"
         )
     return tuple(found) if tensor > 1 else ()

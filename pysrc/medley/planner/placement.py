@@ -180,16 +180,16 @@ def _landed(chosen: Choice, site: Topology, wanted: PlacementOptions) -> Choice:
     fitted, told = fit(work, layout), predict(work.shape, layout, work.load)
     if not fitted.fits:
         raise Problem(
-            f"it does not fit as it would lie: {named(layout)}",
+            f"the layout does not fit: {named(layout)}",
             cause=f"{gib(fitted.short_bytes)} GiB short: {fitted.worst}; planned was {named(chosen.layout)}",
-            fix=f"unset {VARIABLE[wanted.engine]}: it cuts the layers so"
+            fix=f"unset {VARIABLE[wanted.engine]}: it sets the layers of each stage"
             if wanted.partition
             else "on a worker: medley ray-stop, then medley ray-worker HEAD, which gives it another place",
         )
     stale = figures(work, chosen.fit, chosen.prediction)
     why = (
         *(each for each in chosen.why if each not in stale),
-        f"planned {named(chosen.layout)}; lies as {named(layout)}",
+        f"planned {named(chosen.layout)}; the running cluster gives {named(layout)}",
         *figures(work, fitted, told),
     )
     return replace(chosen, layout=layout, fit=fitted, prediction=told, why=why)
@@ -202,7 +202,7 @@ def _partitioned(shape: Shape, layout: Layout, partition: str, variable: str) ->
         raise Problem(
             f"{variable}={partition} does not cut this model",
             cause=f"it has {shape.layers} layers, and planned is {named(layout)}",
-            fix=f"unset {variable}, or force so many stages as it names: --pp {len(words)}",
+            fix=f"unset {variable}, or force as many stages as it names: --pp {len(words)}",
         )
     first, *copies = (pipeline((stage.devices for stage in stages), layers) for stages in pipelines(layout))
     return replace(layout, stages=first, replicas=tuple(copies))
@@ -224,8 +224,8 @@ def unplaced(site: Topology, wanted: PlacementOptions) -> Layout:
     made = Layout(tuple(Stage(tuple(ranks[at : at + wide]), 0) for at in range(0, count, wide)))
     if wanted.hosts and len(hosts_of(made)) != wanted.hosts:
         raise Problem(
-            f"{count} ranks do not lie on {wanted.hosts} hosts",
-            cause=f"they lie on {listed(hosts_of(made))}; nothing is known of this model by which to cut it",
+            f"{count} ranks cannot run on {wanted.hosts} hosts",
+            cause=f"they would run on {listed(hosts_of(made))}: without its shape the model has one split",
             fix="--tp and --pp, together as many ranks as these hosts have GPUs, or CPUs",
         )
     return made
@@ -246,6 +246,6 @@ def idle_ports_gain(shape: Shape, site: Topology, wanted: PlacementOptions, choi
         speed = speed_text(max(link.mbit or 0 for links in found.values() for link in links))
         yield (
             f"{', '.join(found)} have fast ports that lie idle ({speed}): with addresses on them "
-            f"{then:.1f} tokens/s instead of {now:.1f} ({named(better.layout)}); "
+            f"{then:.1f} tok/s instead of {now:.1f} ({named(better.layout)}); "
             "on each: sudo medley link setup"
         )

@@ -339,5 +339,5 @@ def _bound(pipeline: _Pipeline) -> str:
     if full:
         return f"{bound}; stage {busiest + 1} of {len(passes)} is always busy and the others wait for it"
     if pipeline.groups > 1:
-        return f"{bound}; the {len(passes)} stages work at once, each on a group of streams that goes around"
+        return f"{bound}; the {len(passes)} stages work concurrently, each on its own group of streams"
     return f"{bound}; the {len(passes)} stages take turns"

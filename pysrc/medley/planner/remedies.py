@@ -35,18 +35,6 @@ class Remedies:
     """So many like the largest would hold it, in a pipeline; None where that many are not to be had."""
     host: str
 
-    def __iter__(self) -> Iterator[str]:
-        """In words."""
-        if self.context:
-            yield f"a context of {self.context} tokens fits"
-        if self.concurrency:
-            yield f"{self.concurrency} sequences at once fit"
-        for each in self.variants:
-            does = "fits" if each.fits else "does not fit either"
-            yield f"in {each.weights} it would have about {gib(each.size_bytes)} GiB, which {does}"
-        if self.hosts:
-            yield f"{self.hosts} hosts like {self.host} would hold it, as a pipeline"
-
 
 class NoLayout(Problem):
     """No layout is as asked for."""
@@ -71,7 +59,7 @@ def too_large(table: Evaluation, tight: Sequence[Evaluated]) -> NoLayout:
     reasons = [f"{each.what}: {each.because}" for each in table.ruled]
     if not tight:
         cause = "\n".join(reasons) or "there is no device"
-        return NoLayout("no layout is as asked for", cause=cause, fix="ask for less", rows=table)
+        return NoLayout("no layout matches the options", cause=cause, fix="ask for less", rows=table)
     least = min(tight, key=lambda row: (row.fit.short_bytes, named(row.layout)))
     found = replace(
         remedies(work, least.layout),
@@ -80,10 +68,11 @@ def too_large(table: Evaluation, tight: Sequence[Evaluated]) -> NoLayout:
     )
     forced_by = "" if sizes == FREE else f"; as {sizes} says"
     nearest = f"{gib(least.fit.short_bytes)} GiB short in the nearest of {len(tight)} layouts{forced_by}"
+    streams = f"{many} concurrent streams" if (many := work.load.concurrency) > 1 else "1 stream"
     return NoLayout(
-        f"the model does not fit with {work.load.concurrency} at once of {work.context} tokens",
+        f"the model does not fit with {streams} of {work.context:,} tokens",
         cause="\n".join((nearest, f"{named(least.layout)}: {least.fit.worst}", *reasons)),
-        fix="\n".join(found) or "a smaller model",
+        fix="medley models  # choose a smaller one",
         remedies=found,
         rows=table,
     )
@@ -101,11 +90,7 @@ def remedies(work: Workload, layout: Layout) -> Remedies:
 
     def variants() -> Iterator[Variant]:
         for weights in _VARIANTS:
-            ratio = BYTES[weights] / BYTES[shape.weights]
-            if ratio < 1:
-                names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
-                scaled = {name: round(getattr(shape, name) * ratio) for name in names}
-                smaller = shape.model_copy(update=scaled | {"weights": weights})
+            if smaller := quantized(shape, weights):
                 yield Variant(weights, smaller.weights_bytes, fits(smaller, layout))
 
     def in_pipeline(count: int) -> bool:
@@ -118,6 +103,14 @@ def remedies(work: Workload, layout: Layout) -> Remedies:
     return Remedies(found.context, found.concurrency, tuple(variants()), hosts, device.host)
 
 
+def quantized(shape: Shape, weights: Weights) -> Shape | None:
+    """The model in fewer bits, its embedding and head as they are; None where it has as few."""
+    ratio = BYTES[weights] / BYTES[shape.weights]
+    names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
+    scaled = {name: round(getattr(shape, name) * ratio) for name in names}
+    return shape.model_copy(update=scaled | {"weights": weights}) if ratio < 1 else None
+
+
 def impossible(table: Evaluation) -> NoLayout:
     """Why there is no layout of the sizes asked for."""
     shape, sizes, devices = table.request.work.shape, table.request.sizes, table.request.devices
@@ -128,7 +121,7 @@ def impossible(table: Evaluation) -> NoLayout:
         cause = "each rank takes one GPU, or one host without any"
         fix = "ask for less, or join more hosts: medley ray-worker HEAD"
     elif not expert_ways(shape, tensor):
-        what = f"--tp {tensor} cannot be: the model does not divide so"
+        what = f"--tp {tensor} cannot split this model"
         because = (
             reason
             for whole in ((False, True) if shape.experts else (False,))
@@ -138,12 +131,12 @@ def impossible(table: Evaluation) -> NoLayout:
         able = [str(size) for size in range(1, len(devices) + 1) if expert_ways(shape, size)]
         fix = f"--tp with one of {', '.join(able)}, or --pp {tensor}"
     elif many := too_many_stages(shape, stages):
-        what, cause = f"--pp {sizes.stages} cannot be", many
-        fix = f"--pp {shape.layers} at most, or leave it out"
+        what, cause = f"--pp {sizes.stages} cannot split this model", many
+        fix = f"use --pp {shape.layers} or less"
     else:
         what = f"no layout has {sizes}"
         cause = "\n".join(f"{each.what}: {each.because}" for each in table.ruled) or (
-            f"{len(devices)} devices do not make one: a CPU and a GPU never share a model"
+            f"{len(devices)} devices cannot form one: a CPU and a GPU never share a model"
         )
-        fix = "leave --tp, --pp and --dp out"
+        fix = "remove --tp, --pp and --dp"
     return NoLayout(what, cause=cause, fix=fix, rows=table)

@@ -1,86 +1,161 @@
-"""A layout as text."""
+"""A layout as styled text: a summary to read in a minute, and every reason."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from medley.planner import Layout, named, pipelines, speed_and_transport
+from rich.text import Text
+
+from medley.planner import Device, Layout, arrangement, devices_of, hosts_of, pipelines, sizes
+from medley.planner import speed_and_transport as link_words
+from medley.planner.candidates import Rejected
 from medley.planner.choose import UNFITTED, Choice
-from medley.planner.fit import Fit, Rank, gib
+from medley.planner.fit import Rank, gib
 from medley.planner.prediction import Prediction
 
-_BAR = 24
-_SHOWN = 12
-"""Rejected layouts that are listed; the rest are counted."""
+PARTS = (("weights", "#76b900"), ("KV cache", "#f0a020"), ("engine", "#7a5cc0"), ("free", "#8a92a0"))
+"""Of a device's memory, with their colors."""
+_BAR, _LEAST_BAR, _NAME = 24, 8, 22
+"""Widths: of a bar, and of a device's name."""
+_SHOWN = 5
+"""Alternatives in the summary; `reasons` lists all."""
 
 
-def lines(model: str, choice: Choice, *, everything: bool = False) -> Iterator[str]:
-    yield f"{model}: {named(choice.layout)}"
-    yield ""
-    yield from bars(choice.layout, choice.fit)
-    if (link := choice.layout.link) is not None:
-        speed, seen = " ".join(speed_and_transport(link)), "measured" if link.measured else "stated"
-        yield f"  between hosts: {speed}, {link.latency_us:g} µs one way, as {seen}"
-    if choice.cabling.groups:
-        yield f"  cabling: {choice.cabling}"
-    yield ""
-    yield from predicted(choice.prediction)
-    yield from (f"warning: {each}" for each in choice.warnings)
-    yield ""
-    yield from (f"why: {each}" for each in choice.why if not each.startswith(("predicted ", UNFITTED)))
-    shown = choice.rejected if everything else choice.rejected[:_SHOWN]
-    yield from (f"not: {each.what}: {each.because}" for each in shown)
-    if len(shown) < len(choice.rejected):
-        yield f"not: {len(choice.rejected) - len(shown)} more (--all shows them)"
+def summary(model: str, choice: Choice, columns: int, warnings: Iterable[str] = ()) -> Iterator[Text]:
+    """Speed, memory, bottleneck, and warnings: those of the choice and further ones."""
+    layout, told, split = choice.layout, choice.prediction, arrangement(choice.layout)
+    yield Text.assemble((model, "bold"), " on ", (where(layout), "bold"), f" · {split}" if split else "")
+    yield from (Text(), _speed(choice), Text(), *_hosts(choice, columns))
+    # A pair has one link only.
+    groups = choice.cabling.groups if len(hosts_of(layout)) > 2 else ()  # noqa: PLR2004
+    labeled = {
+        "link": link_text(layout),
+        "cabling": ", ".join(each.name for each in groups),
+        "bottleneck": told.bound if told.fitted else None,
+    }
+    rows = [(Text(name, "dim"), Text(text)) for name, text in labeled.items() if text]
+    yield from (Text(), *table(rows)) if rows else ()
+    yield from (Text(f"warning: {each}", "yellow") for each in (*choice.warnings, *warnings))
 
 
-def bars(layout: Layout, fit: Fit) -> Iterator[str]:
-    """A line for each rank: layers, and its memory filled by weights (#), KV cache (=) and engine (-)."""
-    layers = list(layers_of(layout))
-    rows = [
-        (f"{rank.device.host} {rank.device.index}", layers[rank.replica][rank.stage], rank)
-        for rank in fit.ranks
-    ]
-    wide = max((len(name) for name, _, _ in rows), default=0)
-    deep = max((len(which) for _, which, _ in rows), default=0)
-    for name, which, rank in rows:
-        memory = f"{gib(rank.total_bytes)} of {gib(rank.device.memory_bytes)} GiB"
-        parts = f"weights {gib(rank.weights_bytes)}, KV cache {gib(rank.kv_bytes)}"
-        engine = f"engine {gib(rank.overhead_bytes)}"
-        yield f"  {name:<{wide}}  {which:<{deep}}  {_bar(rank)}  {memory}: {parts}, {engine}"
+def where(layout: Layout) -> str:
+    hosts = hosts_of(layout)
+    return hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts"
 
 
-def _bar(rank: Rank) -> str:
-    whole = max(1, rank.device.memory_bytes)
-    filled, drawn = 0, ""
-    for sign, size in (("#", rank.weights_bytes), ("=", rank.kv_bytes), ("-", rank.overhead_bytes)):
-        filled += size
-        drawn += sign * (round(_BAR * min(filled, whole) / whole) - len(drawn))
-    return f"[{drawn:<{_BAR}}]"
+def link_text(layout: Layout) -> str:
+    """The link between hosts; empty on one host."""
+    link = layout.link
+    measured = ", measured" if link and link.measured else ""
+    return f"{link_words(link)}, {link.latency_us:g} µs one way{measured}" if link else ""
+
+
+def speed_range(told: Prediction) -> str:
+    digits = int(told.low < 10)  # noqa: PLR2004 - below ten a decimal counts
+    return f"{told.low:.{digits}f}–{told.high:.{digits}f}"
+
+
+def _speed(choice: Choice) -> Text:
+    told, streams = choice.prediction, choice.work.load.concurrency
+    context = ("   context up to ", (f"{choice.fit.context:,}", "bold"))
+    if not told.fitted:
+        return Text.assemble(f"  {UNFITTED}", *context)
+    many = f"for {streams} streams, {told.per_stream:.1f} each" if streams > 1 else "per stream"
+    speed, dim = (f"  {told.tokens_per_s:.1f} tok/s", "bold green"), (f"({speed_range(told)})", "dim")
+    first = ("   first token ", (f"{told.ttft_s:.2f} s", "bold"))
+    return Text.assemble(speed, f" {many} ", dim, *first, *context, ("   predicted", "dim"))
+
+
+def _hosts(choice: Choice, columns: int) -> Iterator[Text]:
+    """A row for each rank: its layers, and its memory with a bar."""
+    layers, ranks = list(layers_of(choice.layout)), choice.fit.ranks
+    indexed = any(rank.device.index for rank in ranks)
+    rows = ["HOST GPU LAYERS MEMORY - WEIGHTS KV ENGINE FREE".replace("-", "").split(" ")]
+    for rank in ranks:
+        name = f"{rank.device.index} " * indexed + device_name(rank.device)
+        name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+        memory = f"{gib(rank.total_bytes)} / {gib(rank.device.memory_bytes)} GiB"
+        where = rank.device.host, name, layers[rank.replica][rank.stage]
+        rows.append([*where, "", memory, *map(gib, parts_of(rank))])
+    rest = columns + len("MEMORY") - sum(2 + max(map(len, column)) for column in zip(*rows, strict=True))
+    cells = [[Text(cell, "" if nth else "dim") for cell in row] for nth, row in enumerate(rows)]
+    for row, rank in zip(cells[1:], ranks, strict=True):
+        row[3] = _bar(rank, max(_LEAST_BAR, min(_BAR, rest)))
+    yield from table(cells, right=range(4, len(rows[0])))
+
+
+def device_name(device: Device) -> str:
+    return device.name.removeprefix("NVIDIA ").removeprefix("GeForce ") or device.kind
+
+
+def parts_of(rank: Rank) -> tuple[int, int, int, int]:
+    """Bytes of its memory, in the order of PARTS."""
+    return rank.weights_bytes, rank.kv_bytes, rank.overhead_bytes, max(0, rank.free_bytes)
+
+
+def _bar(rank: Rank, cells: int) -> Text:
+    used = round(cells * min(1, rank.total_bytes / max(1, rank.device.memory_bytes)))
+    return Text.assemble(("█" * used, "green"), ("░" * (cells - used), "dim"))
 
 
 def layers_of(layout: Layout) -> Iterator[list[str]]:
-    """Of each pipeline, the layers of each stage: `layers 1-24`."""
+    """Of each pipeline, the layers of each stage: `1–24`."""
     for stages in pipelines(layout):
         ends = list(accumulate(stage.layers for stage in stages))
-        yield [f"layers {end - stage.layers + 1}-{end}" for stage, end in zip(stages, ends, strict=True)]
+        yield [f"{end - stage.layers + 1}–{end}" for stage, end in zip(stages, ends, strict=True)]
 
 
-def predicted(told: Prediction) -> tuple[str, ...]:
-    """A plan's speed in words: how fast, and what bounds it."""
-    if not told.fitted:
-        return (UNFITTED,)
-    rate = f"predicted: {told.tokens_per_s:.1f} tokens/s ({told.low:.1f} to {told.high:.1f})"
-    soonest, latest = told.ttft_range_s
-    first_token = f"first token after {told.ttft_s:.2f} s ({soonest:.2f} to {latest:.2f})"
-    speeds, prompts = told.held_out, told.held_out_prompts
-    first, second = (f"{each.inside} of {each.rows}" for each in (speeds, prompts))
-    return (
-        f"{rate}, {told.per_stream:.1f} for each stream, {first_token}",
-        f"ranges: of measurements held out from the fit, {first} lay in the first, {second} in the second",
-        f"bound by: {told.bound}",
-    )
+def table(rows: Sequence[Sequence[Text]], right: Collection[int] = ()) -> Iterator[Text]:
+    """Aligned columns, those of `right` to the right; no spaces at the ends of lines."""
+    widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        line = Text()
+        for nth, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            gap = " " * (width - cell.cell_len)
+            line = Text.assemble(line, "  ", *((gap, cell) if nth in right else (cell, gap)))
+        line.rstrip()
+        yield line
+
+
+def section(title: str, lines: Iterable[Text]) -> Iterator[Text]:
+    """These lines under a title; nothing where there are none."""
+    if found := list(lines):
+        yield from (Text(), Text(title, "bold"), *found)
+
+
+def alternatives(choice: Choice) -> Iterator[Text]:
+    """Layouts that fit, the best first; of those that differ only by split or equal hosts the best."""
+    found = {_key(choice.layout): Rejected("", "")}
+    rows = []
+    for each in choice.rejected:
+        if each.layout and found.setdefault(_key(each.layout), each) is each:
+            rate = f"{each.score:.1f} tok/s" if choice.prediction.fitted else ""
+            note = Text(each.note, "red" if each.note.startswith("-") else "dim")
+            rows.append((Text(arrangement(each.layout) or each.what), Text(rate), note))
+    yield from table(rows[:_SHOWN], right=(1,))
+
+
+def _key(layout: Layout) -> object:
+    names = tuple(sorted(device.name or device.kind for device in devices_of(layout)))
+    return names, len(hosts_of(layout)), sizes(layout), layout.expert_parallel
+
+
+def reasons(choice: Choice, more: Iterable[str] = ()) -> Iterator[Text]:
+    """Every reason, the range's origin, and every rejected layout."""
+    told = choice.prediction
+    why = [each for each in choice.why if not each.startswith(("predicted ", UNFITTED))]
+    if told.fitted:
+        (low, high), one, two = told.ttft_range_s, told.held_out, told.held_out_prompts
+        inside = (
+            f"held-out measurements inside: {one.inside} of {one.rows} speeds, {two.inside} of {two.rows}"
+        )
+        why.append(f"first token after {low:.2f} to {high:.2f} s; {inside} first tokens")
+    if choice.cabling.groups:
+        why.append(f"cabling: {choice.cabling}")
+    yield from section("Why", (Text(f"  {each}") for each in (*why, *more)))
+    rejected = (Text(f"  {each.what}: {each.because}") for each in choice.rejected)
+    yield from section("Rejected layouts", rejected)
 
 
 def printable(words: str) -> str:
-    """XML has no place for control characters, and those that turn the writing round would mislead."""
+    """Replace what XML cannot hold (control characters) and what reverses the direction of text."""
     return " ".join("".join(each if each.isprintable() or each.isspace() else "�" for each in words).split())

@@ -185,7 +185,7 @@ class Topology:
 def _chosen(devices: tuple[Device, ...], gpus: str) -> tuple[Device, ...]:
     if any(device.kind == "cpu" for device in devices):
         raise Problem(
-            f"--gpus {gpus} cannot be had",
+            f"--gpus {gpus} is not available",
             cause="this host has no NVIDIA GPU that its driver shows",
             fix="leave --gpus out to run on the CPU; medley facts shows what was found",
         )
@@ -280,7 +280,7 @@ def source_reasons(of: Mapping[str, EngineSource], used: Iterable[str]) -> Itera
         found = of[names[0]]
         if found.image:
             source = f", by {found.source}" if found.source else ""
-            unsaid = f"; nobody says which {' and '.join(found.unsaid)} it has" if found.unsaid else ""
-            yield f"{listed(names)}: out of the image {found}{source}{unsaid}"
+            unsaid = f"; its {' and '.join(found.unsaid)} version is not documented" if found.unsaid else ""
+            yield f"{listed(names)}: container image {found}{source}{unsaid}"
         elif found.name == OWN:
-            yield f"{listed(names)}: no lock has this engine for it; VENV is a virtualenv of your own"
+            yield f"{listed(names)}: no lock has this engine for it: VENV is your own virtualenv"

@@ -19,7 +19,7 @@ from medley.planner.candidates import FREE, Sizes
 from medley.planner.choose import Choice
 from medley.planner.fit import gib
 from medley.planner.placement import PlacementOptions, idle_ports_gain, placement
-from medley.planner.remedies import NoLayout, Remedies
+from medley.planner.remedies import NoLayout, Remedies, quantized
 from medley.planner.topology import Topology
 from medley.schema import EngineName, Model, Shape
 
@@ -140,7 +140,7 @@ class Build:
     def rate(self) -> str | None:
         """None where no speed is predicted."""
         told = self.choice.prediction
-        return f"{told.tokens_per_s:.1f} tokens/s" if told.fitted else None
+        return f"{told.tokens_per_s:.1f} tok/s" if told.fitted else None
 
 
 def builds(order: Order, shape: Shape, site: Topology) -> Iterator[Build]:
@@ -169,6 +169,16 @@ def faster_builds(order: Order, site: Topology, choice: Choice) -> list[Build]:
     found = (each for each in builds(order, choice.work.shape, site) if each.choice.prediction.fitted)
     faster = (each for each in found if each.choice.prediction.tokens_per_s >= _MUCH * now.tokens_per_s)
     return sorted(faster, key=lambda each: -each.choice.prediction.tokens_per_s)
+
+
+def four_bit_rate(order: Order, site: Topology, choice: Choice) -> float | None:
+    """Tokens per second of a 4-bit build where medley knows none and it would be much faster."""
+    smaller, now = quantized(choice.work.shape, "nvfp4"), choice.prediction
+    if smaller and now.fitted and not _siblings(order):
+        with suppress(Problem):
+            rate = placement(smaller, site, order.wanted).prediction.tokens_per_s
+            return rate if rate >= _MUCH * now.tokens_per_s else None
+    return None
 
 
 def _of_model(site: Topology, engine: EngineName, model: Model | None) -> Topology:

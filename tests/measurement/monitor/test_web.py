@@ -48,6 +48,7 @@ def test_what_the_page_polls(place: web.ListenAddress) -> None:
     assert told["title"] == "medley top: 4 hosts, 2 of them without an answer; every 2 s"
     assert [table["name"] for table in told["tables"]][:2] == ["hosts", "engines"]
     assert {cell["text"] for cell in told["tables"][1]["rows"][1]} >= {EVIL}
+    assert {table["columns"][0]["title"] for table in told["tables"]} == {"host"}
 
 
 def test_the_same_as_json_and_metrics(place: web.ListenAddress) -> None:

@@ -59,7 +59,7 @@ def test_what_addresses_on_a_cable_would_give_is_said(names: tuple[str, ...]) ->
     assert warnings(whole) == []
     on = stripped(whole, names)
     (said,) = warnings(on)
-    assert "with addresses on them 46.9 tokens/s instead of 35.8 (tensor parallel 2" in said
+    assert "with addresses on them 46.9 tok/s instead of 35.8 (tensor parallel 2" in said
     assert "sudo medley link setup" in said
     assert warnings(on, PlacementOptions(wishes=NetworkOptions(transport="tcp"))) == []
     (finding,) = [each for each in fabric(on.facts).findings if each.topic == "idle"]
