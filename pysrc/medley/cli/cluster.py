@@ -8,8 +8,8 @@ from typing import Any
 
 from medley import cluster, serving
 from medley.cli import flag, terminal
-from medley.cli.cluster_options import Clustered, columns, print_problems, tables
-from medley.cli.output import print_result, say
+from medley.cli.cluster_options import Clustered, print_problems, tables
+from medley.cli.output import print_result, say, table
 from medley.cli.progress import watch as progress
 from medley.cluster import membership, ray_serving, status
 from medley.cluster.bringup import Bringup
@@ -69,15 +69,16 @@ Examples:
             for name, end in bringup.ends.items()
             if end.address in slots
         }
-        rows = [("host", "role", "address", "wire", "slots", "state")]
+        rows = []
         for name in bringup.everyone.cluster.hosts:
             end = bringup.ends.get(name)
             place = (end.address, end.interface, str(slots.get(end.address, "-"))) if end else ("-", "-", "-")
             state = "failed" if name in failed else "up" if name in bringup.begun else "was up"
             rows.append((name, bringup.role(name), *place, state))
         more = "\nmedley serve MODEL serves over it, medley status shows it, medley down ends it"
-        table = {"head": bringup.at, "hosts": hosts, "problems": tables(failed)}
-        print_result(table, [*columns(rows), *([] if failed else [more])], as_json=self.as_json)
+        found = {"head": bringup.at, "hosts": hosts, "problems": tables(failed)}
+        lines = table(("HOST", "ROLE", "ADDRESS", "INTERFACE", "SLOTS", "STATE"), rows)
+        print_result(found, [*lines, *([] if failed else [more])], as_json=self.as_json)
 
 
 def _commands(told: Mapping[str, Any]) -> Iterator[str]:
@@ -146,7 +147,7 @@ Examples:
             return [json.dumps({"head": head, "hosts": told, "problems": tables(fleet.failed)})]
         closed = self._closed(fleet, status.lost(found, told), told)
         more = list(status.findings(found, told, closed, head))
-        return [*columns([status.HEADINGS, *found]), *([""] if more else []), *more]
+        return [*table(status.HEADINGS, found), *([""] if more else []), *more]
 
     def _closed(self, fleet: Fleet, lost: Iterable[str], told: Mapping[str, Any]) -> dict[str, str]:
         """Of hosts that the head lost, why they do not reach it."""
