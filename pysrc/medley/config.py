@@ -52,7 +52,7 @@ def folders() -> tuple[Path, ...]:
 
 
 def with_pages(text: str) -> str:
-    """Replace each `docs/PAGE.md` by where that page lies here: a checkout's, or the copy in the package."""
+    """Name each page of the documentation by its path here: a checkout's, or the copy in the package."""
     return _PAGE.sub(
         lambda found: str(
             next((path for folder in folders() if (path := folder / found[0]).is_file()), found[0])

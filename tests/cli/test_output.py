@@ -116,7 +116,7 @@ def test_only_for_a_terminal(terminal: io.TextIOWrapper) -> None:
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 LONG = Problem(
-    "a port is closed", cause="a rule of the firewall drops these", fix="sudo ufw allow from 10.0.0.0/24 to any"
+    "a port is closed", cause="a rule of the firewall drops these", fix="sudo ufw allow 24000:24999/tcp"
 )
 
 
