@@ -132,10 +132,10 @@ def test_fix_makes_the_safe_changes_and_looks_again(desk: Desk) -> None:
     assert "mtu 1400" in two.says("ip", "link", "show", "eth1")
     with terminal(one, [*MEDLEY, "doctor", "--fix", "--brief"]) as screen:
         for answer in ("y", "no", "y"):
-            screen.sees("do this? [no]")
+            screen.sees("make this change? [no]")
             screen.types(f"{answer}\n")
-        screen.sees("looking again")
-        assert "others can read token" in screen.sees("checks: ")
+        screen.sees("checking again")
+        assert "others can read token" in screen.sees("4 hosts: ")
         assert screen.ends() == 1
     assert "mtu 9000" in two.says("ip", "link", "show", "eth1")
     assert [host.path(f"{STATE}/token").stat().st_mode & 0o777 for host in (one, three)] == [0o644, 0o600]

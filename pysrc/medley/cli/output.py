@@ -114,7 +114,7 @@ def _error(text: str) -> None:
 _LEAST = 40
 _COLUMNS = 80
 _BACKSLASH = 3
-_LABEL = re.compile(r"\s*(?:[\w-]+: +)?")
+_LABEL = re.compile(r"\s*(?:[✓✗!–] )?(?:[\w-]+: +)?")
 _COLUMN = re.compile(r"\S {2,}(?=\S)")
 _IN_COLUMNS = 40
 """Within which a column of a table begins, if it is one."""
