@@ -151,7 +151,7 @@ def test_what_cannot_be_meant(run: Run, words: tuple[str, ...], status: int, sai
 
 def test_an_errand_that_cannot_mend_says_what_to_type() -> None:
     asked = {"words": ["sh", "-c", "echo no; exit 3"], "unasked": [], "root": os.geteuid() == 0}
-    with pytest.raises(Problem, match="could not be mended") as raised:
+    with pytest.raises(Problem, match="the change failed") as raised:
         case.apply_fix(asked, lambda _: None)
     assert raised.value.cause == "no"
 
@@ -168,7 +168,7 @@ def test_a_file_that_is_no_transcript_is_named(run: Run, tmp_path: Path) -> None
     (tmp_path / "other.txt").write_text("# a page\n\nwords\n")
     status, _, err = run("doctor", "--from", str(HOSTS / "spark-pair-b.txt"), str(tmp_path / "other.txt"))
     assert status == 1
-    assert f"medley: {tmp_path}/other.txt is no transcript" in err.splitlines()
+    assert f"medley: {tmp_path}/other.txt is not a transcript" in err.splitlines()
 
 
 def test_a_transcript_that_is_not_there(run: Run) -> None:

@@ -17,7 +17,7 @@ from medley.transcript import Transcript
 State = Literal["ok", "better", "wrong", "unknown"]
 GROUP = "all"
 """In the place of a host's name, where a check is of the group."""
-UNASKED = "it was not asked there; medley facts --transcript asks it now"
+UNASKED = "not in this transcript; medley facts --transcript records it now"
 _Part = TypeVar("_Part")
 
 
@@ -146,7 +146,7 @@ class Case:
 class Rule:
     name: str
     looks_at: str
-    """In a few words; docs/how-to/troubleshoot.md says when it fails, and what mends it."""
+    """In a few words; docs/how-to/troubleshoot.md lists when it fails, and the fix."""
     look: Callable[[Case], Iterator[Check]]
 
 
