@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from medley.cluster import ClusterHost
+from medley.doctor.case import case
 from medley.doctor.checks import Case
 from medley.errors import Problem
 from medley.host import facts, health
@@ -90,6 +91,22 @@ def without_gids() -> Case:
     ports = tuple(replace(port, gids=port.gids[:2]) for port in first.facts.rdma)
     bare = replace(first, facts=replace(first.facts, rdma=ports))
     return replace(made, hosts={**made.hosts, "spark-pair-a": bare})
+
+
+def unaddressed() -> Case:
+    """The pair with its cable in, and no address on it."""
+    fast = ("enp1s0f0np0", "enp1s0f1np1", "enP2p1s0f0np0", "enP2p1s0f1np1")
+    made = {}
+    for name, host in case_of(PAIR).hosts.items():
+        links = tuple(
+            replace(link, addresses=()) if link.name in fast else link for link in host.facts.net.links
+        )
+        net, ports = (
+            replace(host.facts.net, links=links),
+            tuple(replace(port, gids=()) for port in host.facts.rdma),
+        )
+        made[name] = replace(host, facts=replace(host.facts, net=net, rdma=ports))
+    return case(made)
 
 
 def crossed() -> Case:
@@ -296,6 +313,13 @@ FAULTS = (
         lambda: case_of({"spark-link-local": None, "spark-pair-b": None}),
         "better",
         "sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.1/24",
+    ),
+    Fault(
+        "idle-port",
+        "spark-pair-a and spark-pair-b have fast ports that are up and carry nothing",
+        unaddressed,
+        "better",
+        "on each of spark-pair-a, spark-pair-b: sudo medley link setup",
     ),
     Fault(
         "mtu",

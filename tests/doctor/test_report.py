@@ -148,6 +148,19 @@ def test_people_are_not_named(text: str) -> None:
     assert "corp" not in Redactor().text(text)
 
 
+def test_a_home_that_is_called_home_keeps_its_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/data/home")
+    assert Redactor().text("/data/home/models /data/home/.cache") == "/data/home/models /data/home/.cache"
+    assert Redactor().text("/home/carol/.cache") == "/home/user/.cache"
+    monkeypatch.setenv("HOME", "/home")
+    assert Redactor().text("/home/carol/.cache") == "/home/user/.cache"
+    monkeypatch.setenv("HOME", "/home/carol")
+    assert (
+        Redactor().text("/home/carol/x /home/dave/x /x/home/.cache")
+        == "/home/user/x /home/user/x /x/home/.cache"
+    )
+
+
 def test_hosts_are_not_named_in_any_writing() -> None:
     text = (
         "ec2-3-14-15-92 ip-10-0-0-1 3c-6d-66-01-02-03 3c6d.6601.0203 3c:6d:66:01:02:03 "

@@ -101,9 +101,11 @@ def _fabric_check(
         clean = set(case.hosts)
         for finding in _findings(case):
             if finding.topic in topics:
-                starts = ((host, (f"{host}:", f"{host} ")) for host in case.hosts)
-                host = next((host for host, words in starts if finding.what.startswith(words)), ALL.name)
-                clean.discard(host)
+                named = [host for host in case.hosts if host in finding.what]
+                clean.difference_update(named)
+                starts = (each for each in named if finding.what.startswith((f"{each}:", f"{each} ")))
+                first = next(starts, ALL.name)
+                host = ALL.name if finding.what.startswith(f"{first} and ") else first
                 fix = finding.fix.removeprefix(f"on {host}: ")
                 what = finding.what.removeprefix(f"{host}: ")
                 yield Subject(host).report(state, what, cause=finding.cause, fix=fix)
@@ -125,7 +127,13 @@ def _findings(case: Case) -> Iterator[Finding]:
 one_subnet = _fabric_check(
     "one-subnet", "subnets of links", "subnet", state="wrong", fine="every link has its own subnet"
 )
-half_cage = _fabric_check("half-cage", "port interfaces in use", "half", fine="all are in use", rdma=True)
+half_cage = _fabric_check(
+    "half-cage",
+    "both interfaces of a used port",
+    "half",
+    fine="no used port has an idle interface",
+    rdma=True,
+)
 order = _fabric_check(
     "order", "order of port interfaces", "order", fine="links are paired the way NCCL pairs them", rdma=True
 )
