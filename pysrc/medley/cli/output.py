@@ -122,9 +122,13 @@ _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?: ?[A-Za-z%/]+)?|-")
 _FIX = re.compile(r" *(?:fix\b|medley |sudo )|.*\\$")
 
 
+_STYLES = {"up": "green", "current": "green", "failed": "red", "does not answer": "red", "gone": "red"}
+
+
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Align rows for stdout below bold headers, numbers to the right; only a terminal limits the width."""
     from rich.table import Table
+    from rich.text import Text
 
     found, drawn = list(rows), console(sys.stdout)
     grid = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold", show_header=any(headers))
@@ -133,7 +137,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         right = any(map(_NUMBER.match, cells)) and all(_NUMBER.fullmatch(cell or "-") for cell in cells)
         grid.add_column(header, justify="right" if right else "left", overflow="fold")
     for row in found:
-        grid.add_row(*row)
+        grid.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
     with drawn.capture() as captured:
         drawn.print(grid)
     return [line.rstrip() for line in captured.get().splitlines()]
