@@ -29,6 +29,7 @@ python313Packages.buildPythonApplication {
       ../models
       ../locks
       ../failures
+      ../docs
     ];
   };
 

@@ -1,5 +1,13 @@
+import re
+import sys
+import zipfile
+from itertools import chain
+from pathlib import Path
+
 import pytest
 
+from medley import config, process
+from medley.command import Command
 from medley.config import line
 
 TEXT = """\
@@ -52,3 +60,37 @@ needle = "b"
 )
 def test_where_a_key_stands(path: tuple[str | int, ...], number: int | None) -> None:
     assert line(TEXT, path) == number
+
+
+ROOT = Path(__file__).parents[1]
+PAGE = re.compile(r"(?<![\w/])docs/[\w/-]+\.md")
+
+
+def test_a_page_is_named_where_it_lies() -> None:
+    assert config.with_pages("see docs/how-to/containers.md; (docs/reference/tables.md)") == (
+        f"see {ROOT}/docs/how-to/containers.md; ({ROOT}/docs/reference/tables.md)"
+    )
+    other = "https://example.com/docs/a.md docs/no-such-page.md x/docs/how-to/containers.md"
+    assert config.with_pages(other) == other
+
+
+def test_the_wheel_carries_every_page_and_every_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    command = Command((sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)))
+    assert process.run(command, limit_s=120).status == 0
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        carried = set(wheel.namelist())
+    folders = ("docs", "hosts", "models", "locks", "failures")
+    written = chain.from_iterable((ROOT / each).rglob("*.[mt]*") for each in folders)
+    assert {f"medley/data/{path.relative_to(ROOT)}" for path in written} <= carried
+
+
+def test_every_page_that_a_message_names_is_there() -> None:
+    sources = chain(
+        (ROOT / "pysrc").rglob("*.py"), *((ROOT / each).glob("*.toml") for each in ("hosts", "failures"))
+    )
+    named = {(path.name, each) for path in sources for each in PAGE.findall(path.read_text(encoding="utf-8"))}
+    assert len(named) > 8
+    assert {(name, each) for name, each in named if not (ROOT / each).is_file()} == set()

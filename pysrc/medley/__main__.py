@@ -31,9 +31,9 @@ def main() -> int:
     try:
         return _verb()
     except Problem as problem:
-        from medley.cli.output import fit  # noqa: PLC0415 - only a failure needs it
+        from medley.cli.output import say  # noqa: PLC0415 - only a failure needs it
 
-        print(fit(f"medley: {problem}", sys.stderr), file=sys.stderr)
+        say(problem)
         return problem.status
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

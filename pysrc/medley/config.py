@@ -31,6 +31,7 @@ _MOST_BYTES = 1 << 20
 # The reader takes quadratic time for a key of thousands of parts.
 _DEEP = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){32}""")
 _HEADER = re.compile(r"\s*\[(\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
+_PAGE = re.compile(r"(?<![\w/])docs/[\w/-]+\.md")
 _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 # Comments and strings of one line come before, because quotes in them begin no string of several lines.
 _STRING = re.compile(
@@ -48,6 +49,16 @@ def folders() -> tuple[Path, ...]:
     checkout = package.parent.parent
     tree = (checkout,) if (checkout / "pyproject.toml").is_file() else ()
     return (own, *tree, package / "data")
+
+
+def with_pages(text: str) -> str:
+    """Name each page of the documentation by its path here: a checkout's, or the copy in the package."""
+    return _PAGE.sub(
+        lambda found: str(
+            next((path for folder in folders() if (path := folder / found[0]).is_file()), found[0])
+        ),
+        text,
+    )
 
 
 def files(kind: str, suffix: str = ".toml") -> dict[str, Path]:

@@ -23,19 +23,19 @@ class Problem(Exception):  # noqa: N818 - it is what it says, and `except Proble
         return {"what": self.what, "cause": self.cause, "fix": self.fix}
 
     def __str__(self) -> str:
-        return "\n".join((self.what, _field("cause", self.cause), _field("fix", self.fix)))
+        return "\n".join((self.what, field("cause", self.cause), field("fix", self.fix)))
 
 
 def in_words(error: BaseException) -> str:
     """Why something could not be done, without the kernel's number for it and the file that it is about."""
     if isinstance(error, UnicodeDecodeError):
         wrong = error.object[error.start]
-        return f"it is no text: byte {error.start} is {wrong:#04x}, which UTF-8 does not have"
+        return f"it is not text: byte {error.start} is {wrong:#04x}, which UTF-8 does not have"
     said = error.strerror if isinstance(error, OSError) else None
     return said or _NUMBER.sub("", str(error)) or type(error).__name__
 
 
-def _field(name: str, text: str) -> str:
+def field(name: str, text: str) -> str:
     first, *more = text.splitlines() or [""]
     return "\n".join([f"  {name + ':':<6} {first}", *(f"         {line}" for line in more)])
 

@@ -31,11 +31,48 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_bug_report_is_examined(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text(answers("spark-mtu-mismatch")))
-    status, out, _ = run(
-        "doctor", "--brief", "--from", str(tmp_path / "a.txt"), str(HOSTS / "spark-pair-b.txt")
-    )
+    status, out, _ = run("doctor", "--from", str(tmp_path / "a.txt"), str(HOSTS / "spark-pair-b.txt"))
     assert status == 1
-    assert any(line.startswith("a             WRONG   the MTU: ") for line in out.splitlines()), out
+    lines = out.splitlines()
+    assert lines[0].startswith("a  DGX Spark")
+    assert lines[0].endswith(" · Ubuntu 24.04.3 LTS · driver 580.126.09 · CUDA 13.0")
+    assert lines[1] == "  ✗ enp1s0f1np1 has MTU 1500, and its peers in 192.168.100.0/24 have 9000"
+    assert lines[2].startswith("      a enp1s0f1np1 1500, ")
+    assert lines[3] == (
+        "      fix  sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24 --mtu 9000"
+    )
+    first, second = (nr for nr, line in enumerate(lines) if line.endswith(" checks passed"))
+    assert lines.index(next(line for line in lines if line.startswith("spark-pair-b  "))) in range(
+        first, second
+    )
+    assert lines[-1].startswith("2 hosts: 2 errors, ")
+
+
+def test_brief_prints_only_errors_and_warnings(run: Run) -> None:
+    status, out, _ = run("doctor", "--brief", "--from", str(HOSTS / "spark.txt"))
+    assert status == 0
+    assert out.splitlines() == [out.strip()]
+    assert out.startswith("1 host: ")
+
+
+def test_verbose_lists_what_the_short_form_counts(run: Run) -> None:
+    asked = ("doctor", "--from", str(HOSTS / "spark.txt"))
+    (short, long) = (run(*asked, *more)[1].splitlines() for more in ((), ("--verbose",)))
+    (count,) = (int(line.split()[1]) for line in short if line.endswith(" checks passed"))
+    assert sum(line.startswith("  ✓ ") for line in long) == count
+    assert long[-1] == short[-1].partition("   ")[0]
+    assert any(" checks skipped: " in line for line in short)
+    assert any(line.startswith("  – ") and "model hub" in line for line in long)
+
+
+def test_another_character_set_gets_ascii_signs(tmp_path: Path) -> None:
+    command = Command(
+        (sys.executable, "-m", "medley", "doctor", "--from", str(HOSTS / "spark-mtu-mismatch.txt")),
+        {"PYTHONIOENCODING": "ascii", "MEDLEY_STATE": str(tmp_path)},
+    )
+    lines = process.run(command, limit_s=60).lines
+    assert any(line.startswith("  + ") for line in lines), lines
+    assert all(line.isascii() for line in lines)
 
 
 def test_healthy_hosts_end_with_zero(run: Run) -> None:
@@ -114,7 +151,7 @@ def test_what_cannot_be_meant(run: Run, words: tuple[str, ...], status: int, sai
 
 def test_an_errand_that_cannot_mend_says_what_to_type() -> None:
     asked = {"words": ["sh", "-c", "echo no; exit 3"], "unasked": [], "root": os.geteuid() == 0}
-    with pytest.raises(Problem, match="could not be mended") as raised:
+    with pytest.raises(Problem, match="the change failed") as raised:
         case.apply_fix(asked, lambda _: None)
     assert raised.value.cause == "no"
 
@@ -131,7 +168,7 @@ def test_a_file_that_is_no_transcript_is_named(run: Run, tmp_path: Path) -> None
     (tmp_path / "other.txt").write_text("# a page\n\nwords\n")
     status, _, err = run("doctor", "--from", str(HOSTS / "spark-pair-b.txt"), str(tmp_path / "other.txt"))
     assert status == 1
-    assert f"medley: {tmp_path}/other.txt is no transcript" in err.splitlines()
+    assert f"medley: {tmp_path}/other.txt is not a transcript" in err.splitlines()
 
 
 def test_a_transcript_that_is_not_there(run: Run) -> None:

@@ -1,5 +1,6 @@
 """`medley explain` as typed."""
 
+import gzip
 import io
 import json
 import sys
@@ -48,6 +49,30 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert problem["cause"] == "14 heads cannot be shared by 4 ranks"
     assert problem["confidence"] == "high"
     assert {"what", "cause", "fix", "line", "confidence", "name", "file", "line_number"} <= set(problem)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(Path(sys.executable).read_bytes()[:100_000], id="a program"),
+        pytest.param(
+            gzip.compress((UNKNOWN * 400 + example("gpu-memory-taken")).encode(), mtime=0), id="compressed"
+        ),
+    ],
+)
+def test_a_binary_file_is_a_problem(tmp_path: Path, made: bytes) -> None:
+    log = tmp_path / "serve.log.gz"
+    log.write_bytes(made)
+    with pytest.raises(Problem, match="is not a log") as raised:
+        run(str(log))
+    assert raised.value.fix.startswith(f"zcat {log} | medley explain -")
+
+
+def test_a_log_that_begins_with_zeros_is_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "serve.log"
+    log.write_bytes(b"\0" * 9000 + "Grüße, 你好\n".encode() + HEALTHY.encode())
+    assert run(str(log)) == 0
+    assert "no failure is in" in capsys.readouterr().out
 
 
 def test_a_healthy_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

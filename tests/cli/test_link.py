@@ -141,7 +141,8 @@ def run(*words: str) -> int:
 def test_two_hosts(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*words) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0].split() == ["transport", "RDMA"]
+    assert said[0].split() == ["HOST", "INTERFACE", "ADDRESS", "SPEED", "MTU", "RDMA"]
+    assert said[4].split() == ["transport", "RDMA"]
     assert [line.split()[:2] for line in said if line.startswith("spark-")] == [
         ["spark-pair-a", "enp1s0f1np1"],
         ["spark-pair-b", "enp1s0f0np0"],
@@ -181,7 +182,7 @@ def test_wishes(
 def test_one_host(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--from", PAIR[0]) == 0
     said = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
-    assert ["best", "enp1s0f1np1"] in said
+    assert said[:2] == [["INTERFACE", "KIND"], ["enp1s0f1np1", "ethernet"]]
     assert ["not", "taken"] in said
 
 

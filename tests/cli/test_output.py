@@ -1,6 +1,7 @@
 import io
 import os
 import pty
+import re
 import struct
 import termios
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from itertools import chain
 
 import pytest
 
-from medley.cli.output import PROGRAMS, fit, wrapped
+from medley.cli.output import fit, problem_lines, table, wrapped
 from medley.cli.terminal import agrees, asked
 from medley.errors import Problem
 from tests.explain.test_explain import FAILURES
@@ -71,39 +72,6 @@ CASES = [
         id="below the last column",
     ),
     pytest.param(
-        "  fix:   name one: medley explain FILE, or pipe it in: docker logs NAME 2>&1 | medley explain -",
-        [
-            "  fix:   name one: medley explain FILE, or pipe it in:",
-            "         docker logs NAME 2>&1 | medley explain -",
-        ],
-        id="a command as a whole",
-    ),
-    pytest.param(
-        "  fix:   on all: sudo medley link setup --interface enp1s0f1 --mtu 9000 --address 10.0.0.1; go on",
-        [
-            "  fix:   on all:",
-            "         sudo medley link setup --interface enp1s0f1 --mtu 9000 --address 10.0.0.1",
-            "         go on",
-        ],
-        id="a longer one on a line of its own, without what ends it",
-    ),
-    pytest.param(
-        "         medley plan qwen3-30b-a3b-thinking --hosts orin:3  # what 3 hosts like orin-2 would do",
-        [
-            "         medley plan qwen3-30b-a3b-thinking --hosts orin:3",
-            "         # what 3 hosts like orin-2 would do",
-        ],
-        id="what is said of it stays a comment",
-    ),
-    pytest.param(
-        "  fix:   end what holds it (nvidia-smi); on Spark, Thor and Orin: sync; echo 3 | sudo tee /proc/x",
-        [
-            "  fix:   end what holds it (nvidia-smi); on Spark, Thor and Orin:",
-            "         sync; echo 3 | sudo tee /proc/x",
-        ],
-        id="two that belong together",
-    ),
-    pytest.param(
         "    env -u PYTHONPATH A=1 B=2 C=3 D=4 E=5 F=6 G=7 H=8 I=9 J=10 K=11 L=12 M=13 N=14 \\",
         ["    env -u PYTHONPATH A=1 B=2 C=3 D=4 E=5 F=6 G=7 H=8 I=9 J=10 K=11 L=12 M=13 N=14 \\"],
         id="what goes on by itself",
@@ -113,18 +81,14 @@ CASES = [
 
 @pytest.mark.parametrize(("line", "expected"), CASES)
 def test_a_line(line: str, expected: list[str]) -> None:
-    assert list(wrapped(line, 80)) == expected
+    assert wrapped(line, 80).split("\n") == expected
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100])
-def test_no_word_is_lost_and_only_what_is_whole_is_longer(columns: int) -> None:
+def test_a_fix_stays_whole(columns: int) -> None:
     fixes = chain.from_iterable(failure.fix.splitlines() for failure in FAILURES.values())
     for line in (f"  fix:   {each}" for each in fixes):
-        parts = list(wrapped(line, columns))
-        said = " ".join(part.strip() for part in parts).split()
-        assert [word.rstrip(",;:") for word in said] == [word.rstrip(",;:") for word in line.split()]
-        bodies = [part.removeprefix("  fix:").split() for part in parts if len(part.rstrip(",;:")) > columns]
-        assert [body for body in bodies if len(body) > 1 and body[0].rstrip(";") not in PROGRAMS] == []
+        assert wrapped(line, columns) == line
 
 
 @pytest.fixture
@@ -140,3 +104,50 @@ def test_only_for_a_terminal(terminal: io.TextIOWrapper) -> None:
     text = "medley: one two three four five six seven eight\n  cause: nine"
     assert fit(text, io.StringIO()) == text
     assert fit(text, terminal) == ("medley: one two three four five six\n        seven eight\n  cause: nine")
+
+
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
+LONG = Problem(
+    "a port is closed", cause="a rule of the firewall drops these", fix="sudo ufw allow 24000:24999/tcp"
+)
+
+
+def test_a_problem_has_colors_on_a_terminal_alone(
+    terminal: io.TextIOWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    what, cause, fix = problem_lines(LONG, "medley: ", terminal)
+    assert what == "\x1b[1;31mmedley: a port is closed\x1b[0m"
+    assert COLOR.sub("", cause) == "  cause: a rule of the firewall drops\n         these"
+    assert COLOR.sub("", fix) == f"  fix:   {LONG.fix}"
+    assert fix.startswith("\x1b[32m")
+    assert list(problem_lines(LONG, "medley: ", io.StringIO())) == str(LONG).replace(
+        "a port", "medley: a port"
+    ).split("\n")
+
+
+def test_no_color_takes_the_colors_away(terminal: io.TextIOWrapper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in "".join(problem_lines(LONG, "", terminal))
+    assert ";3" not in "".join(problem_lines(LONG, "", terminal))
+
+
+def test_a_table_is_aligned_and_whole_in_a_pipe() -> None:
+    rows = [("a", "12", "10.0.0.1"), ("日本", "1,234", "x" * 200), ("c", "-", "")]
+    assert table(("HOST", "SLOTS", "WHAT"), rows) == [
+        "HOST  SLOTS  WHAT",
+        "a        12  10.0.0.1",
+        f"日本  1,234  {'x' * 200}",
+        "c         -",
+    ]
+
+
+def test_a_table_fits_a_terminal(terminal: io.TextIOWrapper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "40")
+    headers, *lines = table(("HOST", "WHAT"), [("a", "one two three four five six seven eight nine")])
+    assert headers.startswith("\x1b[1m")
+    assert lines == ["a     one two three four five six seven", "      eight nine"]

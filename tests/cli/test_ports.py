@@ -1,6 +1,8 @@
 """`medley ports` as typed."""
 
 import json
+import os
+import socket
 
 import pytest
 
@@ -18,7 +20,30 @@ def run(*words: str) -> None:
 def test_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     run()
     said = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("24000 ") and "Ray's head (head)" in line for line in said)
+    assert said[0].split() == ["PORT", "BIND", "PROTOCOL", "WHO", "AUTH", "USE", "LISTENING", "NOW"]
+    (head,) = (line for line in said if line.startswith("24000 "))
+    assert "  TCP " in head
+    assert " token " in head
+    assert " Ray's head " in head
+    (api,) = (line for line in said if line.startswith("8000 "))
+    assert " API key " in api
+
+
+def test_a_process_that_listens_is_named_beside_what_may(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        run("--port", str(port), "serve")
+        said = capsys.readouterr().out.splitlines()
+        run("--json", "--port", str(port), "serve")
+        found = json.loads(capsys.readouterr().out)["ports"]
+    (line,) = (line for line in said if line.startswith(f"{port} "))
+    assert line.endswith(f" (pid {os.getpid()})")
+    (api,) = (each for each in found if each["first"] == each["last"] == port)
+    (process,) = api["listening"]
+    assert (process["port"], process["pid"]) == (port, os.getpid())
+    assert process["process"] in line
+    assert api["auth"] == "API key"
+    assert api["now"] == []
 
 
 def test_json_of_a_role(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,7 +65,7 @@ def test_rules_for_a_host_without_a_cluster(program: str, capsys: pytest.Capture
 
 
 def test_no_such_role() -> None:
-    with pytest.raises(Problem, match="haed is no role"):
+    with pytest.raises(Problem, match="haed is not a role"):
         run("haed")
 
 

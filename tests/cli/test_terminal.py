@@ -85,7 +85,7 @@ def test_a_transcript_that_somebody_sent(verb: str, tmp_path: Path, monkeypatch:
     hostile = text.replace("NVIDIA GB10", f"NVIDIA GB10{TITLE}{CLIPBOARD}").replace("MT2910", f"MT{TITLE}")
     assert hostile != text
     (tmp_path / "sent.txt").write_text(hostile, encoding="utf-8")
-    model = ("gpt-oss-20b",) if verb == "plan" else ()
+    model = {"plan": ("gpt-oss-20b",), "doctor": ("--verbose",)}.get(verb, ())
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     monkeypatch.setenv("TERM", "xterm-256color")
     said = typed_on_a_terminal(monkeypatch, verb, *model, "--from", str(tmp_path / "sent.txt"))

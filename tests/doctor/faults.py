@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from medley.cluster import ClusterHost
+from medley.doctor.case import case
 from medley.doctor.checks import Case
 from medley.errors import Problem
 from medley.host import facts, health
@@ -33,12 +34,12 @@ HEALTHY = (
     *("spark", "spark-pair-a", "spark-pair-b", "thor-r38", "thor-mgbe-a", "orin-r39", "rtx-two", "rtx-roce"),
     *("debian-vm", "cpu-rack", "gb10-oem", "spark-air-gapped", "spark-gid-drift", "rtx-mixed"),
 )
-BARE = {"compiler": "there is no CUDA toolkit"}
+BARE = {"compiler": "CUDA toolkit is not installed"}
 # What is better otherwise: they were recorded without Nix, and without a toolkit of their own.
 KNOWN: Mapping[str, Mapping[str, str]] = {
     **dict.fromkeys(("rtx-two", "rtx-roce", "gb10-oem", "rtx-mixed"), BARE),
     "orin-r39": BARE
-    | {"kernels": "an engine out of our lock cannot talk to other hosts here; alone it serves"},
+    | {"kernels": "an engine out of our lock cannot talk to other hosts here; one host can serve"},
 }
 AARCH64 = "/usr/lib/aarch64-linux-gnu"
 GREETING = {"medley": "0123456789abcdef", "host": "x", "epoch_s": 0.0, "ahead_s": 0.1}
@@ -90,6 +91,22 @@ def without_gids() -> Case:
     ports = tuple(replace(port, gids=port.gids[:2]) for port in first.facts.rdma)
     bare = replace(first, facts=replace(first.facts, rdma=ports))
     return replace(made, hosts={**made.hosts, "spark-pair-a": bare})
+
+
+def unaddressed() -> Case:
+    """The pair with its cable in, and no address on it."""
+    fast = ("enp1s0f0np0", "enp1s0f1np1", "enP2p1s0f0np0", "enP2p1s0f1np1")
+    made = {}
+    for name, host in case_of(PAIR).hosts.items():
+        links = tuple(
+            replace(link, addresses=()) if link.name in fast else link for link in host.facts.net.links
+        )
+        net, ports = (
+            replace(host.facts.net, links=links),
+            tuple(replace(port, gids=()) for port in host.facts.rdma),
+        )
+        made[name] = replace(host, facts=replace(host.facts, net=net, rdma=ports))
+    return case(made)
 
 
 def crossed() -> Case:
@@ -185,7 +202,7 @@ FAULTS = (
     Fault("time", "clock of spark-pair-b is off", told(ahead_s=-3600.0), fix="sudo timedatectl set-ntp true"),
     Fault(
         "ntp",
-        "nothing keeps the clock right",
+        "Clock is not synchronized",
         with_("spark", said={access.SYNCHRONISED: "NTP=no\nNTPSynchronized=no\n"}),
         "better",
         "sudo timedatectl set-ntp true",
@@ -232,7 +249,7 @@ FAULTS = (
         ),
         "better",
     ),
-    Fault("own-environment", "is no virtualenv", with_("spark", members=OWN)),
+    Fault("own-environment", "is not a virtualenv", with_("spark", members=OWN)),
     Fault(
         "own-environment",
         "has no ray",
@@ -298,6 +315,13 @@ FAULTS = (
         "sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.1/24",
     ),
     Fault(
+        "idle-port",
+        "spark-pair-a and spark-pair-b have fast ports that are up and carry nothing",
+        unaddressed,
+        "better",
+        "on each of spark-pair-a, spark-pair-b: sudo medley link setup",
+    ),
+    Fault(
         "mtu",
         "enp1s0f1np1 has MTU 1500",
         lambda: case_of({"spark-mtu-mismatch": None, "spark-pair-b": None}),
@@ -305,7 +329,7 @@ FAULTS = (
     ),
     Fault(
         "boot-mtu",
-        "is set by hand",
+        "is lost at the next boot",
         pair({software.MTUS: "none\n1500\n"}),
         "better",
         "sudo medley link setup",
@@ -317,15 +341,26 @@ FAULTS = (
         fix="sudo ip link set enp1s0f1np1 down; sudo ip link set enp1s0f1np1 up",
     ),
     Fault(
-        "by-hand", "is no address", pair({software.VARIABLES: "VLLM_HOST_IP=192.168.50.192\n"}), fix="unset"
+        "by-hand",
+        "is not an address",
+        pair({software.VARIABLES: "VLLM_HOST_IP=192.168.50.192\n"}),
+        fix="unset",
     ),
-    Fault("by-hand", "names no link", with_("spark", said={software.VARIABLES: "GLOO_SOCKET_IFNAME=eth0\n"})),
     Fault(
         "by-hand",
-        "names no wire",
+        "that this host does not have",
+        with_("spark", said={software.VARIABLES: "GLOO_SOCKET_IFNAME=eth0\n"}),
+    ),
+    Fault(
+        "by-hand",
+        "does not reach other hosts",
         with_("rtx-vpn-docker", said={software.VARIABLES: "NCCL_SOCKET_IFNAME=docker0\n"}),
     ),
-    Fault("by-hand", "no RDMA device", pair({software.VARIABLES: "NCCL_IB_HCA=mlx5_0,mlx5_1\n"})),
+    Fault(
+        "by-hand",
+        "a device that this host does not have",
+        pair({software.VARIABLES: "NCCL_IB_HCA=mlx5_0,mlx5_1\n"}),
+    ),
     Fault("by-hand", "hides every GPU", with_("spark", said={software.VARIABLES: "CUDA_VISIBLE_DEVICES=\n"})),
     Fault(
         "by-hand",
@@ -349,7 +384,7 @@ FAULTS = (
     Fault("by-hand", "keeps NCCL from RDMA", pair({software.VARIABLES: "NCCL_IB_DISABLE=1\n"}), "better"),
     Fault(
         "address",
-        "which it has no more",
+        "is no longer on this host",
         with_("spark", said={software.MEMBERSHIP: '"role": "worker"\n"address": "192.168.50.192"\n'}),
         fix="medley ray-stop",
     ),
@@ -370,7 +405,7 @@ FAULTS = (
     Fault("firewall", "drops", pair({access.NFT: DROPS}, closed={"spark-pair-b": UNREACHED})),
     Fault(
         "firewall",
-        "firewalld runs",
+        "firewalld is running",
         with_(
             "spark",
             said={
@@ -382,13 +417,20 @@ FAULTS = (
         "better",
     ),
     Fault(
-        "ports", "port 24000 is taken", with_("spark", said={access.LISTENING: "5DC0 all\n"}), fix="ss -ltnp"
+        "ports", "Port 24000 is in use", with_("spark", said={access.LISTENING: "5DC0 all\n"}), fix="ss -ltnp"
     ),
-    Fault("ports", "port 8000 is taken", with_("spark", said={access.LISTENING: "1F40 all\n"}), "better"),
-    Fault("name", "means nothing", with_("spark", said={access.OWN_NAME: NOTHING}), "better", "/etc/hosts"),
+    Fault(
+        "ports",
+        "Port 8000 is already in use",
+        with_("spark", said={access.LISTENING: "1F40 all\n"}),
+        "better",
+    ),
+    Fault(
+        "name", "does not resolve", with_("spark", said={access.OWN_NAME: NOTHING}), "better", "/etc/hosts"
+    ),
     Fault(
         "name",
-        "is no address of it",
+        "not to an address of this host",
         with_("spark", said={access.OWN_NAME: "192.168.9.9\n"}),
         fix="/etc/hosts",
     ),
@@ -421,27 +463,27 @@ FAULTS = (
     Fault("rdma-kernel", "refuses memory to RDMA", pair(LENT), fix="kho=off"),
     Fault(
         "rdma-kernel",
-        "kernel 7.0.0-1019-nvidia",
+        "Kernel 7.0.0-1019-nvidia",
         lambda: old("spark-pair-a", {"6.14.0-1013-nvidia": "7.0.0-1019-nvidia"}),
         fix="update-grub",
     ),
-    Fault("memory", "can be had", with_("spark", said={facts.MEMINFO: kib(121, 60)}), "better", "ps -eo"),
-    Fault("memory", "can be had", with_("cpu-rack", said={facts.MEMINFO: kib(124, 2)}), fix="ps -eo"),
+    Fault("memory", "GiB available", with_("spark", said={facts.MEMINFO: kib(121, 60)}), "better", "ps -eo"),
+    Fault("memory", "GiB available", with_("cpu-rack", said={facts.MEMINFO: kib(124, 2)}), fix="ps -eo"),
     Fault(
         "page-cache",
-        "are cached",
+        "Page cache holds",
         with_("spark", said={health.PAGES: meminfo(3, 60)}),
         "better",
         "drop_caches",
     ),
     Fault(
         "swap",
-        "of swap is used",
+        "GiB used",
         with_("spark", said={health.PAGES: meminfo(100, 5, 16, 9)}),
         "better",
         "swapoff",
     ),
-    Fault("guard", "nothing ends", with_("spark", said={health.PROCESSES: ""}), "better", "earlyoom"),
+    Fault("guard", "No guard ends", with_("spark", said={health.PROCESSES: ""}), "better", "earlyoom"),
     Fault(
         "gpu-memory",
         "GPU 0: 9.8 of 24.0 GiB",
@@ -451,25 +493,34 @@ FAULTS = (
     ),
     Fault(
         "gpu-users",
-        "a desktop has the GPU: Xorg (2211, 0.2 GiB)",
+        "A desktop uses the GPU: Xorg (2211, 0.2 GiB)",
         with_("spark", said=DESKTOP),
         "better",
         "isolate",
     ),
-    Fault("gpu-users", "a desktop", with_("thor-r38", said={health.PROCESSES: "other 90 Xorg\n"}), "better"),
+    Fault("gpu-users", "A desktop", with_("thor-r38", said={health.PROCESSES: "other 90 Xorg\n"}), "better"),
     Fault("gpu-users", "python3 (6330, 93.8 GiB)", with_("spark", said=COMPUTES), "better", "kill 6330"),
     Fault(
         "leftovers",
-        "that is not medley's",
+        "that medley did not start",
         with_("spark", said={health.PROCESSES: RAYS}),
         "better",
         "ray stop",
     ),
-    Fault("leftovers", "is left", with_("spark", said=LEFT), "better", "medley ray-stop"),
-    Fault("leftovers", "an engine runs", with_("spark", said={health.PROCESSES: "own 7 ollama\n"}), "better"),
-    Fault("shm", "/dev/shm has 64 MiB", with_("thor-r38", said={facts.SHM: SMALL_SHM}), fix="remount"),
+    Fault("leftovers", "was left running", with_("spark", said=LEFT), "better", "medley ray-stop"),
     Fault(
-        "clocks", "is held to 2200 MHz of 2418", with_("spark", said=capped("2418", "2200")), "better", "-rgc"
+        "leftovers",
+        "An engine is already running",
+        with_("spark", said={health.PROCESSES: "own 7 ollama\n"}),
+        "better",
+    ),
+    Fault("shm", "(/dev/shm) has only 64 MiB", with_("thor-r38", said={facts.SHM: SMALL_SHM}), fix="remount"),
+    Fault(
+        "clocks",
+        "is limited to 2200 MHz of 2418",
+        with_("spark", said=capped("2418", "2200")),
+        "better",
+        "-rgc",
     ),
     Fault("clocks", "HW Thermal Slowdown", with_("spark", said=HOT), "better", "TEMPERATURE"),
     Fault("clocks", "computes at 507 of 3003 MHz", with_("spark", said=STUCK), "better", "poweroff"),
@@ -503,20 +554,20 @@ FAULTS = (
     ),
     Fault(
         "limits",
-        "8192 KiB",
+        "is 8192 KiB",
         with_("spark-pair-a", said={access.LIMITS: limits_of("8388608", 1048576)}),
         fix="memlock",
     ),
     Fault(
         "limits",
-        "4096 files",
+        "is 4,096",
         with_("spark", said={access.LIMITS: limits_of("unlimited", 4096)}),
         "better",
         "nofile",
     ),
     Fault(
         "ptxas",
-        "no ptxas here knows sm_110",
+        "No ptxas here knows sm_110",
         with_("thor-r38", said={gpu.PTXAS: OLD_PTXAS}),
         "better",
         "13-0",
@@ -535,24 +586,24 @@ FAULTS = (
     ),
     Fault(
         "compiler",
-        "there is no gcc",
+        "gcc is not installed",
         with_("spark", said={system.PROGRAMS: "/usr/bin/python3.12\n"}),
         fix="build",
     ),
     Fault(
         "compiler",
-        "the Python of vllm-cuda-0123456789ab has no headers",
+        "Python of vllm-cuda-0123456789ab has no headers",
         with_("spark", said={gpu.HEADERS: "/x/envs/vllm-cuda-0123456789ab False\n"}),
         fix="python3-dev",
     ),
     Fault(
         "compiler",
-        "there is no CUDA toolkit",
+        "CUDA toolkit is not installed",
         with_("orin-r39", members={"orin-r39": ClusterHost(env="/opt/own")}),
         "better",
         "cuda-toolkit-13-0",
     ),
-    Fault("kernels", "no environment can be built", with_("orin-r36"), "better", "--image default"),
+    Fault("kernels", "No engine environment can be built", with_("orin-r36"), "better", "--image default"),
     Fault(
         "kernels", "has no kernels", with_("spark", said={software.PACKAGES: packages("torch-2.13.0+cpu")})
     ),
@@ -565,7 +616,7 @@ FAULTS = (
     Fault("disk", "state: 100 MiB", with_("spark", said={health.DISKS: FULL}), fix="df -h"),
     Fault(
         "disk",
-        "may not write",
+        "cannot write",
         with_("spark", said={health.DISKS: df(**{**ROOM, "models": ("no", 9, 9)})}),
         fix="chown",
     ),
@@ -586,26 +637,33 @@ FAULTS = (
     Fault("hub", "has mode 644", with_("spark", said={software.MODE: "644\n"}), fix="chmod 600"),
     Fault(
         "containers",
-        "cannot give a container",
+        "cannot pass this GPU",
         with_("spark", said={software.RUNTIMES: "docker\n"}),
         "better",
     ),
     Fault(
-        "containers", "no docker or podman", with_("orin-r36", said={software.RUNTIMES: ""}), fix="docker.io"
+        "containers",
+        "Docker and Podman are not installed",
+        with_("orin-r36", said={software.RUNTIMES: ""}),
+        fix="docker.io",
     ),
     Fault(
         "containers",
-        "does not know NVIDIA's",
+        "does not have NVIDIA's",
         with_("orin-r36", said={software.RUNTIMES: "docker\nnvidia-ctk\n"}),
     ),
     Fault(
         "secrets",
-        "others can read token",
+        "Other users can read token",
         with_("spark", said={software.SECRETS: "644 token\n"}),
         fix="chmod 600",
     ),
     Fault(
-        "lingers", "does not come back", pair({software.LINGERS: "no\n"}), "better", "loginctl enable-linger"
+        "lingers",
+        "does not start again",
+        pair({software.LINGERS: "no\n"}),
+        "better",
+        "loginctl enable-linger",
     ),
     Fault(
         "charset", "ISO-8859-1", with_("spark", said={access.CHARSET: "de_DE.ISO-8859-1\n"}), "better", "LANG"

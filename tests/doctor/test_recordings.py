@@ -39,7 +39,7 @@ EXPECTED: Mapping[tuple[str, ...], Found] = {
         "spark-link-local-b": ("one-subnet",),
     },
     ("spark-no-address-a",): {"spark-no-address-a": ("idle-port",)},
-    ("spark-no-address-a", "spark-no-address-b"): {"spark-no-address-a": ("idle-port",)},
+    ("spark-no-address-a", "spark-no-address-b"): {"all": ("idle-port",)},
     ("spark-one-half-bare",): {"spark-one-half-bare": ("half-cage",)},
     ("spark-one-half-bare", "spark-pair-b"): {
         "spark-one-half-bare": ("half-cage",),

@@ -1,4 +1,4 @@
-"""An examination is told a line a check, with what to type below what is not well."""
+"""What programs read of an examination; reports without secrets."""
 
 import json
 import platform
@@ -13,34 +13,10 @@ from medley.doctor.registry import checks
 from medley.host import redact
 from medley.host.redact import HIDDEN, Redactor
 from tests.explain.test_explain import of
-from tests.host.health.cases import case_of, old
+from tests.host.health.cases import case_of
 from tests.odd_input import COUNTS, MEBIBYTE, hold, texts
 
 GROUP = ("spark-mtu-mismatch", "spark-pair-b")
-
-
-def test_a_line_a_check_and_what_to_type_below() -> None:
-    lines = list(report.lines(tuple(checks(case_of(dict.fromkeys(GROUP))))))
-    at = next(nr for nr, line in enumerate(lines) if "enp1s0f1np1 has MTU 1500" in line)
-    assert lines[at].startswith("spark-mtu-mismatch  WRONG   the MTU: ")
-    assert "cause: " in lines[at + 1]
-    assert lines[at + 2].strip() == (
-        "fix:   on spark-mtu-mismatch: sudo medley link setup --interface enp1s0f1np1 "
-        "--address 192.168.100.10/24 --mtu 9000"
-    )
-    assert lines[-1].endswith("2 wrong, 1 not known")
-
-
-def test_brief_leaves_out_what_is_well() -> None:
-    lines = list(report.lines(tuple(checks(case_of({"spark": None}))), brief=True))
-    assert len(lines) == 1
-    assert " ok" in lines[0]
-
-
-def test_what_is_not_known_for_one_reason_is_one_line() -> None:
-    lines = [line for line in report.lines(tuple(checks(old("spark")))) if "not known: " in line]
-    assert len(lines) == 1
-    assert "disks; the model hub" in lines[0]
 
 
 def test_of_one_host_no_place_is_named() -> None:
@@ -170,6 +146,19 @@ def test_what_is_no_secret_stays(text: str) -> None:
 def test_people_are_not_named(text: str) -> None:
     assert "carol" not in Redactor().text(text)
     assert "corp" not in Redactor().text(text)
+
+
+def test_a_home_that_is_called_home_keeps_its_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/data/home")
+    assert Redactor().text("/data/home/models /data/home/.cache") == "/data/home/models /data/home/.cache"
+    assert Redactor().text("/home/carol/.cache") == "/home/user/.cache"
+    monkeypatch.setenv("HOME", "/home")
+    assert Redactor().text("/home/carol/.cache") == "/home/user/.cache"
+    monkeypatch.setenv("HOME", "/home/carol")
+    assert (
+        Redactor().text("/home/carol/x /home/dave/x /x/home/.cache")
+        == "/home/user/x /home/user/x /x/home/.cache"
+    )
 
 
 def test_hosts_are_not_named_in_any_writing() -> None:

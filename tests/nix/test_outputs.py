@@ -117,13 +117,16 @@ def test_the_package_carries_completion_and_the_manual(tree: "Tree", path: str, 
     assert "thor" in text or path.startswith("man")  # the package's own tables
 
 
-def test_the_package_carries_the_tables(tree: "Tree") -> None:
+_CARRIED = {".toml", ".txt", ".md"}
+
+
+def test_the_package_carries_the_tables_and_the_pages(tree: "Tree") -> None:
     data = next(tree.build("medley").glob("lib/python3*/site-packages/medley/data"))
-    carried = {path.relative_to(data) for path in data.rglob("*") if path.suffix in {".toml", ".txt"}}
+    carried = {path.relative_to(data) for path in data.rglob("*") if path.suffix in _CARRIED}
     written = {
         path.relative_to(tree.folder)
-        for folder in ("hosts", "models", "locks", "failures")
+        for folder in ("hosts", "models", "locks", "failures", "docs")
         for path in (tree.folder / folder).rglob("*")
-        if path.suffix in {".toml", ".txt"}
+        if path.suffix in _CARRIED
     }
     assert carried == written

@@ -97,7 +97,7 @@ def test_faults_are_named_and_what_is_printed_mends_them(desk: Desk) -> None:
         assert status == 1
         assert "no address of it" in of(found, "name", "host2")["found"]
         assert "has two links in 10.78.1.0/24" in of(found, "one-subnet", "host4")["found"]
-        assert "port 24000 is taken" in of(found, "ports", "host3")["found"]
+        assert "Port 24000 is in use" in of(found, "ports", "host3")["found"]
         assert "does not reach" in of(found, "reach", "host3")["found"]
         assert "tcp dport 24003-24999 drop" in of(found, "firewall", "host3")["problem"]["cause"]
         assert "left" in of(found, "disk", "host3")["found"]
@@ -132,10 +132,10 @@ def test_fix_makes_the_safe_changes_and_looks_again(desk: Desk) -> None:
     assert "mtu 1400" in two.says("ip", "link", "show", "eth1")
     with terminal(one, [*MEDLEY, "doctor", "--fix", "--brief"]) as screen:
         for answer in ("y", "no", "y"):
-            screen.sees("do this? [no]")
+            screen.sees("make this change? [no]")
             screen.types(f"{answer}\n")
-        screen.sees("looking again")
-        assert "others can read token" in screen.sees("checks: ")
+        screen.sees("checking again")
+        assert "Other users can read token" in screen.sees("4 hosts: ")
         assert screen.ends() == 1
     assert "mtu 9000" in two.says("ip", "link", "show", "eth1")
     assert [host.path(f"{STATE}/token").stat().st_mode & 0o777 for host in (one, three)] == [0o644, 0o600]
@@ -188,4 +188,4 @@ def test_a_transcript_of_a_host_is_examined_elsewhere(desk: Desk) -> None:
     two.path("/tmp/home/host2.txt").write_text(two.says(*MEDLEY, "facts", "--transcript"))
     finished = two.run([*MEDLEY, "doctor", "--from", "host2.txt"])
     assert finished.status == 0, finished.lines
-    assert not any("it was not asked" in line for line in finished.lines)
+    assert not any("not in this transcript" in line for line in finished.lines)

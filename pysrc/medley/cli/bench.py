@@ -6,8 +6,8 @@ from pathlib import Path
 
 from medley import cluster
 from medley.cli import Verb, flag, group, output, switch
-from medley.cli.cluster_options import AtHead, columns, typed_at
-from medley.cli.output import print_result
+from medley.cli.cluster_options import AtHead, typed_at
+from medley.cli.output import print_result, table
 from medley.cli.progress import watch
 from medley.errors import Problem
 from medley.measurement.bench import BenchLoad, compare, concurrencies, page, record, report
@@ -229,8 +229,9 @@ Examples:
 
     def main(self) -> None:
         known = list(record.every())
-        rows = columns(report.history(known)) if known else ["no bench is kept here; medley bench makes one"]
-        print_result([report.summary(each) for each in known], rows, as_json=self.as_json)
+        headers, *rows = report.history(known)
+        lines = table(headers, rows) if known else ["no bench is kept here; medley bench makes one"]
+        print_result([report.summary(each) for each in known], lines, as_json=self.as_json)
 
 
 class BenchShowVerb(Verb):

@@ -8,8 +8,8 @@ from typing import Any
 
 from medley import cluster, serving
 from medley.cli import flag, terminal
-from medley.cli.cluster_options import Clustered, columns, print_problems, tables
-from medley.cli.output import print_result, say
+from medley.cli.cluster_options import Clustered, print_problems, tables
+from medley.cli.output import print_result, say, table
 from medley.cli.progress import watch as progress
 from medley.cluster import membership, ray_serving, status
 from medley.cluster.bringup import Bringup
@@ -18,9 +18,9 @@ from medley.cluster.fleet import Fleet, withdraw
 
 class UpVerb(Clustered):
     DESCRIPTION_MORE = """
-It looks at every host, compares what must be alike, builds what is missing, finds the wire that all share and
-whether they reach each other on it, and starts Ray as a unit that outlives this terminal. Say it whenever
-unsure: what runs as it should is left alone. A host that cannot take part is named, and the others go on.
+It checks every host, builds missing engine environments, finds the network that all hosts share, and starts
+Ray as a service that outlives this terminal. Run it again at any time: it changes only what differs. A host
+that cannot take part is named, and the others start without it.
 
 Examples:
     medley up
@@ -69,15 +69,16 @@ Examples:
             for name, end in bringup.ends.items()
             if end.address in slots
         }
-        rows = [("host", "role", "address", "wire", "slots", "state")]
+        rows = []
         for name in bringup.everyone.cluster.hosts:
             end = bringup.ends.get(name)
             place = (end.address, end.interface, str(slots.get(end.address, "-"))) if end else ("-", "-", "-")
             state = "failed" if name in failed else "up" if name in bringup.begun else "was up"
             rows.append((name, bringup.role(name), *place, state))
-        more = "\nmedley serve MODEL serves over it, medley status shows it, medley down ends it"
-        table = {"head": bringup.at, "hosts": hosts, "problems": tables(failed)}
-        print_result(table, [*columns(rows), *([] if failed else [more])], as_json=self.as_json)
+        more = "\nnext: medley serve MODEL, medley status, medley down"
+        found = {"head": bringup.at, "hosts": hosts, "problems": tables(failed)}
+        lines = table(("HOST", "ROLE", "ADDRESS", "INTERFACE", "SLOTS", "STATE"), rows)
+        print_result(found, [*lines, *([] if failed else [more])], as_json=self.as_json)
 
 
 def _commands(told: Mapping[str, Any]) -> Iterator[str]:
@@ -85,13 +86,13 @@ def _commands(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}: {each['command']}\n"
         yield from (f"    {what}\n        {why}" for what, why in each["why"])
     if not told:
-        yield "all of it runs already"
+        yield "everything is already running"
 
 
 class DownVerb(Clustered):
     DESCRIPTION_MORE = """
-Logs, engine environments and models stay. It can be said twice; a host that does not answer is named, and the
-others are ended.
+Logs, engine environments and models stay. Run it again at any time. A host that does not answer is named, and
+the others are stopped.
 
 Examples:
     medley down
@@ -104,8 +105,8 @@ Examples:
         with Fleet(found.without(tuple(self.without)), seen) as fleet, seen.stage("end the cluster"):
             ended = fleet.ask("end", lambda _: {"part": False}, limit_s=180)
         lines = (
-            f"{name}: {'ended' if each['ended'] else 'nothing of medley ran'}"
-            + (f", left are {each['left']}" if each["left"] else "")
+            f"{name}: {'stopped' if each['ended'] else 'medley was not running'}"
+            + (f", still running: {each['left']}" if each["left"] else "")
             for name, each in ended.items()
         )
         print_result({"ended": ended, "problems": tables(fleet.failed)}, lines, as_json=self.as_json)
@@ -146,7 +147,7 @@ Examples:
             return [json.dumps({"head": head, "hosts": told, "problems": tables(fleet.failed)})]
         closed = self._closed(fleet, status.lost(found, told), told)
         more = list(status.findings(found, told, closed, head))
-        return [*columns([status.HEADINGS, *found]), *([""] if more else []), *more]
+        return [*table(status.HEADINGS, found), *([""] if more else []), *more]
 
     def _closed(self, fleet: Fleet, lost: Iterable[str], told: Mapping[str, Any]) -> dict[str, str]:
         """Of hosts that the head lost, why they do not reach it."""
@@ -162,7 +163,7 @@ Examples:
         found, server = membership.noted(), serving.newest()
         nodes = ray_serving.nodes(found) if found else []
         serves = server and {"url": server.url, "model": server.model}
-        table = {
+        known = {
             "role": found and found.role,
             "head": found and found.head,
             "nodes": nodes,
@@ -171,11 +172,13 @@ Examples:
         part = f"the {found.role} of the cluster at {found.head}" if found else "in no cluster"
         how = f" ({server.state})" if server and server.state != "ready" else ""
         served = f"serving {server.model} at {server.url}{how}" if server else "nothing is served here"
-        lines = (f"this host is {part}", *map(_node_line, nodes), served)
-        print_result(table, lines, as_json=self.as_json)
+        drawn = (
+            table(("ADDRESS", "HOST", "ROLE", "SLOTS", "FREE", "STATE"), map(_row, nodes)) if nodes else ()
+        )
+        lines = (f"this host is {part}", *drawn, served)
+        print_result(known, lines, as_json=self.as_json)
 
 
-def _node_line(node: Mapping[str, Any]) -> str:
+def _row(node: Mapping[str, Any]) -> tuple[str, ...]:
     role, state = ("head" if node["head"] else "worker"), ("alive" if node["alive"] else "gone")
-    slots = f"{node['slots']} slots, {node['free']} free"
-    return f"  {node['address']:<15}  {node['name']:<16}  {role:<6}  {slots}  {state}"
+    return node["address"], node["name"], role, str(node["slots"]), str(node["free"]), state

@@ -1,11 +1,11 @@
 """The switches for cluster.toml; a verb typed at the head; problems and tables of several hosts."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from medley.cli import Verb, switch
-from medley.cli.output import fit, say
+from medley.cli.output import say
 from medley.cluster import Cluster, membership
 from medley.cluster.fleet import connection, is_here
 from medley.cluster.remote import Remote
@@ -36,15 +36,8 @@ def print_problems(problems: Iterable[Problem]) -> int:
     """Print them all; the exit code is that of the first."""
     found = list(problems)
     for problem in found:
-        print(fit(f"medley: {problem}", sys.stderr), file=sys.stderr)
+        say(problem)
     return found[0].status if found else 0
-
-
-def columns(table: Sequence[tuple[str, ...]]) -> list[str]:
-    """Its rows as lines, each column as wide as it must be."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    padded = ([word.ljust(width) for word, width in zip(row, widths, strict=True)] for row in table)
-    return ["  ".join(row).rstrip() for row in padded]
 
 
 def tables(problems: Mapping[str, Problem]) -> dict[str, dict[str, str]]:

@@ -2,42 +2,54 @@
 
 import platform
 import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 
 from medley.cli import flag, switch, terminal
 from medley.cli.cluster_options import Clustered, print_problems
-from medley.cli.output import fit, print_result, say
+from medley.cli.output import fit, paint, print_result, say
 from medley.cli.progress import watch
 from medley.cluster.fleet import Fleet
 from medley.doctor import report
 from medley.doctor.case import fits_model, mend, of_cluster, of_this, of_transcripts, wanted
-from medley.doctor.checks import Case, Check, Rule
+from medley.doctor.checks import GROUP, Case, Check, Rule, State
 from medley.doctor.registry import checks
 from medley.errors import Problem
 from medley.host.kind import answers_by_host
 
 Found = tuple[tuple[Rule, Check], ...]
+_SIGNS: Mapping[State, tuple[str, str, str]] = {
+    "wrong": ("✗", "red", "errors"),
+    "better": ("!", "yellow", "warnings"),
+    "ok": ("✓", "green", "passed"),
+    "unknown": ("–", "dim", "skipped"),
+}
+"""In the order in which a host's are printed: the sign, its color, and what the summary calls them."""
+_ASCII = str.maketrans("✗✓–·", "x+-|")
+_FEW = 3
 
 
 class DoctorVerb(Clustered):
     USAGE = "    {progname} [SWITCHES] [--from FILE...]\n"
     DESCRIPTION_MORE = """
-It asks the hosts of cluster.toml, or this one where there is none; or it reads what medley facts --transcript
-wrote, as in a bug report. The exit code is 1 when something is wrong; what is better otherwise is no error.
+It checks the hosts of cluster.toml, or this one without a cluster.toml. --from reads what
+medley facts --transcript wrote, as in a bug report. The exit code is 1 for an error and 0 for warnings.
 
 Examples:
     medley doctor
-    medley doctor --brief                 what is not well alone
+    medley doctor --verbose               list every check, not only errors and warnings
     medley doctor --fix                   make the safe changes, each after asking
-    medley doctor --model gpt-oss-120b    and whether that would fit
+    medley doctor --model gpt-oss-120b    check that this model fits, too
     medley doctor --from spark-1.txt spark-2.txt
 """
-    replayed: list[str] = switch("--from FILE", "replay transcripts; ask nobody")
-    model: str | None = switch("--model NAME", "look at what this model asks for, too")
-    brief: bool = flag("--brief", "leave out what is well or not known")
+    replayed: list[str] = switch("--from FILE", "read transcripts; ask no host")
+    model: str | None = switch("--model NAME", "check that this model fits, too")
+    verbose: bool = flag("-v, --verbose", "list every check", excludes=["--brief"])
+    brief: bool = flag("--brief", "print only errors and warnings")
     as_json: bool = flag("--json", "print one JSON object: checks, and how many are of each state")
-    fix: bool = flag("--fix", "make the safe changes after asking, and look again", excludes=["--from"])
+    fix: bool = flag("--fix", "make the safe changes after asking, and check again", excludes=["--from"])
     yes: bool = flag("--yes", "with --fix: do not ask", requires=["--fix"])
     dry_run: bool = flag("--dry-run", "with --fix: show the changes; change nothing", requires=["--fix"])
 
@@ -50,31 +62,36 @@ Examples:
                 fix=f"medley doctor --from {' '.join(more)}",
             )
         if files:
-            return self._print(self._examined(of_transcripts(answers_by_host(files)), files))
+            return self._print(*self._examined(of_transcripts(answers_by_host(files)), files))
         meant = wanted(self.cluster, tuple(self.without))
         with Fleet(meant, watch()) if meant else nullcontext() as fleet:
             return self._answer(fleet)
 
     def _answer(self, fleet: Fleet | None) -> int:
-        """For hosts that answer, which can be mended too."""
+        """For hosts that answer, which can be changed too."""
 
-        def examined() -> Found:
+        def examined() -> tuple[Case, Found]:
             return self._examined(of_this(platform.node()) if fleet is None else of_cluster(fleet, watch()))
 
-        found = examined()
+        case, found = examined()
         if self.fix and self._mended(found, fleet):
-            say("looking again")
-            found = examined()
-        return self._print(found)
+            say("checking again")
+            case, found = examined()
+        return self._print(case, found)
 
-    def _examined(self, case: Case, files: tuple[str, ...] = ()) -> Found:
+    def _examined(self, case: Case, files: tuple[str, ...] = ()) -> tuple[Case, Found]:
         if self.model:
             case = replace(case, fits=fits_model(self.model, case, self.typed, files, watch()))
-        return tuple(checks(case))
+        return case, tuple(checks(case))
 
-    def _print(self, found: Found) -> int:
-        lines = map(fit, report.lines(found, brief=self.brief))
-        print_result(report.table(found), lines, as_json=self.as_json)
+    def _print(self, case: Case, found: Found) -> int:
+        drawn = lines(case, found, verbose=self.verbose, brief=self.brief)
+        utf8 = (sys.stdout.encoding or "").lower().startswith("utf")
+        print_result(
+            report.table(found),
+            drawn if utf8 else (line.translate(_ASCII) for line in drawn),
+            as_json=self.as_json,
+        )
         return report.status(found)
 
     def _mended(self, found: Found, fleet: Fleet | None) -> int:
@@ -93,8 +110,88 @@ Examples:
 def _consents() -> bool:
     if not terminal.is_possible():
         raise Problem(
-            "nobody is there to consent",
-            cause="this is no terminal",
-            fix="read the change above, then: medley doctor --fix --yes",
+            "doctor --fix cannot ask before a change",
+            cause="standard input or output is not a terminal",
+            fix="medley doctor --fix --yes",
         )
-    return terminal.agrees("do this?", default=False)
+    return terminal.agrees("make this change?", default=False)
+
+
+def lines(case: Case, found: Found, *, verbose: bool = False, brief: bool = False) -> Iterator[str]:
+    """By host: errors, then warnings, each with cause and fix; then how many passed and were skipped."""
+    alone = None if case.group else next(iter(case.hosts), None)
+    by_host: dict[str, list[tuple[Rule, Check]]] = {name: [] for name in (*case.hosts, *case.silent)}
+    for rule, check in found:
+        by_host.setdefault(alone or check.host, []).append((rule, check))
+    for name, own in by_host.items():
+        drawn = list(_of_host(own, verbose=verbose or name == GROUP, brief=brief))
+        if drawn:
+            yield _headline(name, case)
+            yield from drawn
+    counts = Counter(check.state for _, check in found)
+    parts = (
+        paint(said, color) if state in {"wrong", "better"} else said
+        for state, (_, color, noun) in _SIGNS.items()
+        if counts[state] and (said := _counted(counts[state], noun))
+    )
+    more = "" if verbose else paint("   all checks: --verbose", "dim")
+    if not brief or counts["wrong"] or counts["better"]:
+        yield ""
+    yield f"{_counted(len(by_host) - (GROUP in by_host), 'hosts')}: {', '.join(parts)}{more}"
+
+
+def _of_host(own: list[tuple[Rule, Check]], *, verbose: bool, brief: bool) -> Iterator[str]:
+    by_state: dict[State, list[tuple[Rule, Check]]] = defaultdict(list)
+    for each in own:
+        by_state[each[1].state].append(each)
+    for state in ("wrong", "better"):
+        for _, check in by_state[state]:
+            yield _line(state, check.found)
+            yield from _below(check)
+    if brief:
+        return
+    passed = by_state["ok"]
+    for rule, check in passed if verbose else ():
+        yield _line("ok", f"{rule.looks_at}: {check.found}")
+    if passed and not verbose:
+        yield _line("ok", f"{_counted(len(passed), 'checks')} passed")
+    skipped: dict[str, list[str]] = defaultdict(list)
+    for rule, check in by_state["unknown"]:
+        skipped[check.found].append(rule.looks_at)
+    for why, titles in skipped.items():
+        many = len(titles) > _FEW and not verbose
+        what = f"{len(titles)} checks skipped" if many else f"{', '.join(titles)} not checked"
+        yield _line("unknown", f"{what}: {why}")
+
+
+def _below(check: Check) -> Iterator[str]:
+    """Cause and fix; under a host's name the fix says no more where it is to be typed."""
+    if check.problem is None:
+        return
+    yield from (fit(f"      {line}") for line in check.problem.cause.splitlines())
+    for number, line in enumerate(check.problem.fix.splitlines()):
+        yield f"      {' ' * 3 if number else paint('fix', 'dim')}  {line}"
+
+
+def _line(state: State, text: str) -> str:
+    sign, color, _ = _SIGNS[state]
+    return fit(f"  {sign} {text}").replace(sign, paint(sign, color), 1)
+
+
+def _headline(name: str, case: Case) -> str:
+    """The host's kind, system, driver and CUDA, as far as they are known."""
+    host, shown = case.hosts.get(name), "cluster" if name == GROUP else name
+    if host is None:
+        return paint(shown, "bold")
+    driver = host.facts.driver
+    parts = (
+        host.kind and host.kind.host.title,
+        host.facts.software.os_name,
+        driver.version and f"driver {driver.version}",
+        driver.cuda and f"CUDA {driver.cuda}",
+    )
+    return f"{paint(shown, 'bold')}  {paint(' · '.join(filter(None, parts)), 'dim')}".rstrip()
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun.removesuffix('s') if count == 1 else noun}"

@@ -2,12 +2,13 @@
 
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from medley import config, storage
 from medley.cli import Verb, VerbOfVerbs, flag, switch
-from medley.cli.output import print_result
+from medley.cli.output import print_result, table
 from medley.cli.progress import watch
 from medley.environment import build, interpreter, lock, toolkit, uv, verify, virtualenv
 from medley.environment.toolkit import Toolkit, with_libcuda
@@ -65,17 +66,44 @@ class EnvListVerb(Verb):
         building = {
             path.name.rpartition("-")[0] for path in virtualenv.unfinished() if virtualenv.is_held(path)
         }
-        others = [{"name": name, "built": None, "building": name in building} for name in missing]
-        lines = [
-            f"{each.name}  {each.digest}  {each.parts['python']}  "
-            f"{'current' if virtualenv.is_current(each) else 'old: its lock has changed'}  {each.path}"
+        here = _used_here()
+        known = [
+            {**_table(each), "used": each.path in here, "size_bytes": storage.size_bytes(each.path)}
             for each in found
         ]
-        lines += [
-            f"{name}  {'being built' if name in building else 'not built'}  {config.recipes()[name].title}"
-            for name in missing
-        ]
-        print_result([*map(_table, found), *others], lines, as_json=self.as_json)
+        others = [{"name": name, "built": None, "building": name in building} for name in missing]
+        print_result([*known, *others], _lines([*known, *others]), as_json=self.as_json)
+
+
+def _used_here() -> set[Path]:
+    """The environments that serve would take on this host; none where its kind is not known."""
+    try:
+        _, here = recognise()
+        chain = with_libcuda(toolkit.find(here.name, make=False), here.host)
+        names = set(here.host.environments.values())
+        found = [virtualenv.find(name, chain, driver=here.host.driver) for name in names]
+    except Problem:
+        return set()
+    return {each.path for each in found if each}
+
+
+def _lines(found: list[dict[str, Any]]) -> Iterator[str]:
+    """As a table: what is built, then what could be."""
+    rows = []
+    for each in found:
+        recipe = config.recipes().get(each["name"])
+        if each["built"]:
+            size, python = (
+                f"{each['size_bytes'] / _GB:.1f} GB",
+                each["parts"]["python"].removeprefix("cpython "),
+            )
+            state = "current" if each["current"] else "old lock"
+        else:
+            size, python = "-", recipe.python if recipe else "-"
+            state = "building" if each["building"] else "not built"
+        about = each.get("path") or (recipe.title if recipe else "")
+        rows.append((each["name"], python, size, state, "yes" if each.get("used") else "-", about))
+    yield from table(("NAME", "PYTHON", "SIZE", "STATE", "THIS HOST", "PATH OR PURPOSE"), rows)
 
 
 class EnvPathVerb(Verb):
@@ -154,7 +182,7 @@ class EnvLockVerb(Verb):
     USAGE = "    {progname} [SWITCHES] NAME\n"
     DESCRIPTION_MORE = """
 uv chooses versions for this machine and one Python, of wheels alone. The lock, with the hash of every file,
-and its table go to ~/.config/medley/locks; copy both to hosts that are alike. Then it is built, which
+and its table go to ~/.config/medley/locks; copy both to hosts of the same kind. Then it is built, which
 compares every file with its hash, and proved. Then NAME is an environment like any other.
 
 Examples:
@@ -200,10 +228,10 @@ Examples:
                 made = virtualenv.ready(name, chain, driver=here.host.driver, watch=watch())
                 lock.note_disk_use(found, made.path)
         built = made and str(made.path)
-        table = {"name": name, "lock": str(path), "packages": len(found.pins), "path": built}
+        about = {"name": name, "lock": str(path), "packages": len(found.pins), "path": built}
         use = f'medley serve MODEL --env {name}   # cluster.toml: env = "{name}"'
         lines = (f"{path}: {len(found.pins)} packages for {found.python}", use)
-        print_result(table, lines, as_json=self.as_json)
+        print_result(about, lines, as_json=self.as_json)
         if made:
             # What it lacks on this host is a Problem; the lock is right about its files, and stays.
             proof = verify.prove(made, chain, watch())

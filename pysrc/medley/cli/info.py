@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from medley import config, own_version, transcript
-from medley.cli import Medley, Verb, command_tree, flag, shell_scripts, switch, terminal
-from medley.cli.output import print_result, say
+from medley.cli import Medley, Verb, command_tree, flag, shell_scripts, switch
+from medley.cli.output import print_result, say, table
 from medley.errors import Problem
 from medley.host.facts import Facts as Found
 from medley.host.kind import Kind, answers, facts_of, match_kind
@@ -50,15 +50,10 @@ Examples:
             hosts = [_table(found) for _, found in facts_of(files)]
             print(json.dumps(hosts if len(files) > 1 else hosts[0]))
         else:
-            from rich.table import Table
-
             for name, found in facts_of(files):
                 if len(files) > 1:
                     print(f"{name}:")
-                table = Table.grid(padding=(0, 2))
-                for row in summary(found, _kind(found)):
-                    table.add_row(*row)
-                terminal.console(sys.stdout).print(table)
+                print("\n".join(table(("", ""), summary(found, _kind(found)))))
 
 
 def _kind(found: Found) -> Kind | Problem:

@@ -2,12 +2,12 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 from medley import process
 from medley.cli import Verb, VerbOfVerbs, flag, switch
-from medley.cli.output import print_result, say
+from medley.cli.output import print_result, say, table
 from medley.cli.progress import Plain, watch
 from medley.errors import Problem
 from medley.host import facts
@@ -15,8 +15,8 @@ from medley.host.kind import facts_by_host
 from medley.measurement import link as link_test
 from medley.measurement.link import LinkMeasurement, shown_mbit
 from medley.network.fabric import fabric, report
-from medley.network.fabric.per_host import alone
-from medley.network.fabric.types import NetworkOptions, speed_text
+from medley.network.fabric.per_host import LoneHost, alone
+from medley.network.fabric.types import Fabric, NetworkOptions, speed_text
 
 
 class LinkVerb(VerbOfVerbs):
@@ -57,15 +57,22 @@ Examples:
         one = None if len(hosts) > 1 else alone(*next(iter(hosts.items())), options)
         if self.as_json:
             # The loopback is what one host uses by itself; what it would bring to a group was asked for.
-            table = report.table(fabric(hosts, options), hosts)
-            print(json.dumps({**table, **(report.table_of_one(one) if one else {})}))
+            group = report.table(fabric(hosts, options), hosts)
+            print(json.dumps({**group, **(report.table_of_one(one) if one else {})}))
         else:
-            _print(report.lines_of_one(one) if one else report.lines(fabric(hosts, options)))
+            _print(one or fabric(hosts, options))
 
 
-def _print(lines: Iterable[tuple[str, str]]) -> None:
-    """A heading stands once before lines that share it; nothing is folded, for a fix is to be copied."""
-    rows = list(lines)
+def _print(found: LoneHost | Fabric) -> None:
+    """The links as a table; below it each heading once. Nothing is folded, because a fix is to be copied."""
+    if isinstance(found, Fabric):
+        of, columns = "HOST", ("INTERFACE", "ADDRESS")
+        links, rows = report.rows(found), list(report.lines(found))
+    else:
+        of, columns = "INTERFACE", ("KIND", "ADDRESS")
+        links, rows = report.rows_of_one(found), list(report.lines_of_one(found))
+    if drawn := list(links):
+        print("\n".join([*table((of, *columns, "SPEED", "MTU", "RDMA"), drawn), ""]))
     width = max(len(heading) for heading, _ in rows)
     before = ("", *(heading for heading, _ in rows))
     for (heading, text), last in zip(rows, before, strict=False):
@@ -75,8 +82,8 @@ def _print(lines: Iterable[tuple[str, str]]) -> None:
 class LinkTestVerb(Verb):
     USAGE = "    {progname} [SWITCHES] HOST\n    {progname} [SWITCHES] --serve\n"
     DESCRIPTION_MORE = """
-The other host serves meanwhile: medley link test --serve. HOST is an address on the wire; of a Spark's two
-halves it measures the one that has this address.
+The other host serves meanwhile: medley link test --serve. HOST is an address on the cluster's network.
+Of a Spark's port it measures the interface that has this address.
 
 Examples:
     medley link test --serve            on the one host
@@ -95,9 +102,7 @@ Examples:
         if self.serve == bool(host):
             raise Problem(
                 "either the other host or --serve",
-                cause="one host serves and the other measures"
-                if host
-                else "nothing says where the wire leads",
+                cause="one host serves and the other measures" if host else "the other host is not named",
                 fix="there: medley link test --serve   # here: medley link test HOST",
             )
         return self._serve() if self.serve else self._measure(host)
@@ -120,8 +125,8 @@ Examples:
             host, _facts(), seconds=self.seconds, streams=self.streams, tcp_only=self.tcp, progress=watch()
         )
         problems = tuple(link_test.problems(found))
-        table = {**dataclasses.asdict(found), "problems": [each.table for each in problems]}
-        print_result(table, lines(found), as_json=self.as_json)
+        told = {**dataclasses.asdict(found), "problems": [each.table for each in problems]}
+        print_result(told, lines(found), as_json=self.as_json)
         for problem in () if self.as_json else problems:
             say(problem)
         return 1 if problems else 0

@@ -1,20 +1,22 @@
-"""Print commands with their reasons, JSON, and text wrapped for a terminal.
+"""Print commands with their reasons, JSON, tables and Problems; wrap and color text for a terminal.
 
-What goes on hangs below where its words began. Piped or written to a file, text stays as it is.
+Piped or written to a file, text stays as it is: no color, and as wide as it must be.
 """
 
 import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from medley import storage
+from medley import config, storage
 from medley.cli.progress import watch
+from medley.cli.terminal import console
 from medley.command import Command
-from medley.errors import Problem, in_words
+from medley.errors import Problem, field, in_words
 from medley.progress import Output
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 def print_result(table: object, lines: Iterable[str], *, as_json: bool) -> None:
     """Print what a verb found: as one JSON value, or as lines, which are made only then."""
-    for line in [json.dumps(table)] if as_json else lines:
+    for line in [json.dumps(table)] if as_json else map(config.with_pages, lines):
         print(line, flush=True)
 
 
@@ -87,7 +89,17 @@ def output() -> Output:
 
 
 def say(text: object) -> None:
-    _error(f"medley: {text}")
+    """On stderr; a Problem in color on a terminal."""
+    parts = problem_lines(text, "medley: ") if isinstance(text, Problem) else [f"medley: {text}"]
+    _error(config.with_pages("\n".join(parts)))
+
+
+def problem_lines(problem: Problem, lead: str = "", stream: TextIO | None = None) -> Iterator[str]:
+    """What, cause and fix, for stderr where no stream is named; the fix stays whole, to be pasted."""
+    stream = stream or sys.stderr
+    yield paint(fit(f"{lead}{problem.what}", stream), "bold red", stream)
+    yield paint(fit(field("cause", problem.cause), stream), "dim", stream)
+    yield paint(field("fix", problem.fix), "green", stream)
 
 
 def print_line(text: str) -> None:
@@ -100,28 +112,46 @@ def _error(text: str) -> None:
 
 
 _LEAST = 40
-_STOPS = {",", ";", ":"}
 _COLUMNS = 80
 _BACKSLASH = 3
-
-
-# What a command that medley tells people to type begins with.
-PROGRAMS = (
-    *("medley", "sudo", "ssh", "docker", "podman", "nvidia-smi", "ray", "nix", "hf", "uv", "pip", "apt"),
-    *("apt-get", "git", "curl", "rsync", "ip", "ss", "ping", "ethtool", "ufw", "nft", "systemctl"),
-    *("loginctl", "journalctl", "timedatectl", "nvpmodel", "getent", "ulimit", "export", "unset", "echo"),
-    *("sync", "ls", "df", "du", "ps", "rm", "kill", "cat", "less", "chmod", "chown", "mkdir", "file"),
-    *("command", "free", "env", "python"),
-)
-_COMMAND = re.compile(
-    r"(?:^|(?<=: )|(?<=\$ )|(?<=; )|(?<= or )|(?<=then )|(?<=and ))(?:sync; )?"
-    rf"(?:{'|'.join(map(re.escape, PROGRAMS))})"
-    r"(?![\w-])(?:'[^']*'|\"[^\"]*\"|.)*?(?= *(?:  # |[;,:)] |$))|# .*$"
-)
-_LABEL = re.compile(r"\s*(?:[\w-]+: +)?")
+_LABEL = re.compile(r"\s*(?:[✓✗!–] )?(?:[\w-]+: +)?")
 _COLUMN = re.compile(r"\S {2,}(?=\S)")
 _IN_COLUMNS = 40
 """Within which a column of a table begins, if it is one."""
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?: ?[A-Za-z%/]+)?|-")
+_FIX = re.compile(r" *(?:fix\b|medley |sudo )|.*\\$")
+
+
+_STYLES = {"up": "green", "current": "green", "failed": "red", "does not answer": "red", "gone": "red"}
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Align rows for stdout below bold headers, numbers to the right; only a terminal limits the width."""
+    from rich.table import Table
+    from rich.text import Text
+
+    found, drawn = list(rows), console(sys.stdout)
+    grid = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold", show_header=any(headers))
+    for index, header in enumerate(headers):
+        cells = [row[index] for row in found]
+        right = any(map(_NUMBER.match, cells)) and all(_NUMBER.fullmatch(cell or "-") for cell in cells)
+        grid.add_column(header, justify="right" if right else "left", overflow="fold")
+    for row in found:
+        grid.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
+    with drawn.capture() as captured:
+        drawn.print(grid)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def paint(text: str, style: str, stream: TextIO | None = None) -> str:
+    """In rich's style where the stream, stdout by default, is a terminal; elsewhere the text itself."""
+    stream = stream or sys.stdout
+    if not (text and stream.isatty()):
+        return text
+    drawn = console(stream)
+    with drawn.capture() as captured:
+        drawn.print(text, style=style, soft_wrap=True, end="")
+    return captured.get()
 
 
 def fit(text: str, stream: TextIO | None = None) -> str:
@@ -130,7 +160,7 @@ def fit(text: str, stream: TextIO | None = None) -> str:
     if not stream.isatty():
         return text
     columns = _columns(stream)
-    return "\n".join(part for line in text.split("\n") for part in wrapped(line, columns))
+    return "\n".join(wrapped(line, columns) for line in text.split("\n"))
 
 
 def wide(most: int) -> int:
@@ -138,22 +168,17 @@ def wide(most: int) -> int:
     return min(most, max(_LEAST, _columns(sys.stdout)) - _BACKSLASH) if sys.stdout.isatty() else most
 
 
-def wrapped(line: str, columns: int) -> Iterator[str]:
-    """A line as several of so many columns; a word or a command that is longer stands by itself."""
-    if len(line) <= columns or columns < _LEAST or line.endswith("\\"):
-        yield line
-        return
-    hang = _hang(line)
-    made, alone = line[:hang], False
-    for gap, word in _words(line[hang:]):
-        if alone and not gap and word in _STOPS:
-            continue  # a line of its own needs none, and copied with it the command would be another
-        if made[hang:] and (alone or gap) and (alone or len(made) + len(gap) + len(word) > columns):
-            yield made
-            made, alone = " " * hang + word, _COMMAND.fullmatch(word) is not None
-        else:
-            made += gap + word
-    yield made
+def wrapped(line: str, columns: int) -> str:
+    """Break a line before its words, but never a fix, because it is there to be pasted."""
+    if len(line) <= columns or columns < _LEAST or _FIX.match(line):
+        return line
+    return textwrap.fill(
+        line,
+        columns,
+        subsequent_indent=" " * _hang(line),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _columns(stream: TextIO) -> int:
@@ -168,22 +193,6 @@ def _hang(line: str) -> int:
     columns = [found.end() for found in _COLUMN.finditer(line[:_IN_COLUMNS])]
     label = _LABEL.match(line)
     return max([*columns[-1:], label.end() if label else 0])
-
-
-def _words(text: str) -> Iterator[tuple[str, str]]:
-    """Each with the space before it: a command and what is said of it behind # are one."""
-    at = 0
-    for whole in _COMMAND.finditer(text):
-        yield from _plain(text[at : whole.start()])
-        before = text[: whole.start()]
-        yield before[len(before.rstrip()) :], whole[0]
-        at = whole.end()
-    yield from _plain(text[at:])
-
-
-def _plain(text: str) -> Iterator[tuple[str, str]]:
-    for found in re.finditer(r"(\s*)(\S+)", text):
-        yield found[1], found[2]
 
 
 def save(name: str, text: str, example: str = "--svg plan.svg") -> None:

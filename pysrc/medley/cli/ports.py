@@ -5,11 +5,11 @@ import os
 import sys
 from collections.abc import Iterator
 from socket import gethostname
-from typing import Literal
+from typing import Any, Literal
 
 from medley import process_identity
 from medley.cli import Verb, flag, switch
-from medley.cli.output import fit, print_result, say
+from medley.cli.output import print_result, say, table
 from medley.cluster import membership
 from medley.errors import Problem
 from medley.host import facts
@@ -22,16 +22,16 @@ from medley.network.firewall import ClusterInterface, Program, Ranges
 from medley.network.ports import Port
 
 _PORT = (1, 65_535)
+_MOST = 2
 
 
 class PortsVerb(Verb):
     DESCRIPTION_MORE = """
-ROLE is head, worker, serve, join, pull, test (medley link test) or top (its --web); all of them, if none is
-named.
+ROLE is head, worker, serve, join, pull, test (medley link test) or top (its --web) [default: all].
 
-With --firewall it prints rules, and changes nothing itself: who comes by a cluster's wire reaches every port,
-and nobody else reaches any of ours. ssh and what is connected already stay as they are. The wire is the one
-that this host's cluster has, or that medley would take.
+With --firewall it prints rules and changes nothing: hosts on the cluster's network reach every port, and other hosts
+reach none of medley's. SSH and open connections stay as they are. By default the network is that of this
+host's cluster, or the one that medley would choose.
 
 Examples:
     medley ports
@@ -45,23 +45,25 @@ Examples:
     as_json: bool = flag("--json", "print one JSON object", excludes=["--firewall"])
     firewall: Literal["nftables", "ufw", "iptables"] | None = switch(
         "--firewall nftables|ufw|iptables",
-        "print rules for it; iptables is for kernels without nftables, as some Jetsons' are",
+        "print its rules; iptables is for kernels without nftables, as on some Jetsons",
     )
     link: list[str] = switch(
         "--link LINK",
-        "a cluster's wire: an interface, an address or a network; none: no wire",
+        "the cluster's network: an interface, an address or a network; none: no network",
         requires=["--firewall"],
     )
-    opened: list[int] = switch("--open PORT", "leave it open to everyone", _PORT, requires=["--firewall"])
-    api: list[int] = switch("--port PORT", "where a model is served, if not at 8000", _PORT)
-    undo: bool = flag("--undo", "print what takes the rules back", requires=["--firewall"])
+    opened: list[int] = switch(
+        "--open PORT", "keep this port open to all hosts", _PORT, requires=["--firewall"]
+    )
+    api: list[int] = switch("--port PORT", "the API's port [default: 8000]", _PORT)
+    undo: bool = flag("--undo", "print commands that remove the rules", requires=["--firewall"])
 
     def main(self, *roles: str) -> None:
         wrong = set(roles) - set(ports.ROLES)
         if wrong:
             raise Problem(
-                f"{', '.join(sorted(wrong))} is no role",
-                cause=f"there are {', '.join(ports.ROLES)}",
+                f"{', '.join(sorted(wrong))} is not a role",
+                cause=f"roles are {', '.join(ports.ROLES)}",
                 fix="medley ports",
             )
         found = ports.ports(api=tuple(self.api) or (ports.API,), picked=tcp.ephemeral_range())
@@ -69,16 +71,22 @@ Examples:
             self._close(self.firewall, ports.closed(found))
             return
         chosen = tuple(each for each in found if not roles or set(each.roles) & set(roles))
-        outside = sorted(tcp.outside_ports())
+        outside, listening = sorted(tcp.outside_ports()), list(tcp.listening())
         rows = [
             {
                 **dataclasses.asdict(each),
+                "auth": each.auth,
                 "outside": each.outside,
                 "now": [number for number in outside if each.outside and each.first <= number <= each.last],
+                "listening": [
+                    {"port": port, "pid": pid, "process": name}
+                    for port, pid, name in listening
+                    if each.first <= port <= each.last
+                ],
             }
             for each in chosen
         ]
-        print_result({"ports": rows}, map(fit, _lines(chosen)), as_json=self.as_json)
+        print_result({"ports": rows}, _lines(chosen, rows), as_json=self.as_json)
 
     def _close(self, program: Program, closed: Ranges) -> None:
         found = facts.facts(answers())
@@ -88,7 +96,7 @@ Examples:
         for note in () if self.undo else firewall.notes(rules, found.net, tcp.outside_ports()):
             say(note)
         if sys.stdout.isatty():
-            say(f"nothing was changed; for that: … | {firewall.APPLIED[program]}")
+            say(f"nothing was changed; to apply the rules: … | {firewall.APPLIED[program]}")
 
     def _wires(self, found: Facts) -> tuple[ClusterInterface, ...]:
         """Those that were named; else the one that the cluster is on, or would be."""
@@ -103,9 +111,23 @@ Examples:
         return firewall.wires(wired.end.lanes or (wired.end.interface,), found.net)
 
 
-def _lines(found: tuple[Port, ...]) -> Iterator[str]:
-    wide = max(len(each.numbers) for each in found), max(len(each.bound) for each in found)
-    for each in found:
-        yield f"{each.numbers:<{wide[0]}}  {each.bound:<{wide[1]}}  {each.what} ({', '.join(each.roles)})"
-        yield f"{'':<{wide[0]}}  for {each.by}: {each.why}"
-    yield "TCP, all of them. What is bound to the wire's address, others reach too: see --firewall."
+def _lines(found: tuple[Port, ...], rows: list[dict[str, Any]]) -> Iterator[str]:
+    headers = ("PORT", "BIND", "PROTOCOL", "WHO", "AUTH", "USE", "LISTENING NOW")
+    drawn = (
+        (port.numbers, port.bound, "TCP", port.by, port.auth, port.what, _now(row))
+        for port, row in zip(found, rows, strict=True)
+    )
+    yield from table(headers, drawn)
+    yield "\nOther hosts reach a port unless it is bound to 127.0.0.1. To close it: medley ports --firewall"
+
+
+def _now(row: dict[str, Any]) -> str:
+    """The processes that listen there, with their port where the row is a range."""
+    shown = [
+        f"{each['port']} {each['process']}" + (f" (pid {each['pid']})" if each["pid"] else "")
+        for each in row["listening"]
+    ]
+    if row["first"] == row["last"]:
+        shown = [each.partition(" ")[2] for each in shown]
+    more = [f"{len(shown) - _MOST} more"] if len(shown) > _MOST else []
+    return ", ".join([*shown[:_MOST], *more]) or "-"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from medley import config, storage
 from medley.cli import flag, switch
-from medley.cli.cluster_options import Clustered, columns, print_problems, require_hosts, tables
-from medley.cli.output import print_result
+from medley.cli.cluster_options import Clustered, print_problems, require_hosts, tables
+from medley.cli.output import print_result, table
 from medley.cli.progress import Bars
 from medley.cluster.bringup import Bringup
 from medley.cluster.fleet import Fleet
@@ -66,12 +66,13 @@ Examples:
         seconds = time.monotonic() - began
         received, failed = dict(pull.received), pull.everyone.failed
         said = {"size_bytes": pull.size_bytes, "received_bytes": received, "seconds": seconds}
-        rows = [("host", "received", "state"), (pull.having[0], "-", "had it")]
+        rows = [(pull.having[0], "-", "had it")]
         rows += [(name, _gigabytes(size), "has it" if size else "had it") for name, size in received.items()]
         rows += [(name, "-", "failed") for name in failed]
-        lines = (*columns(rows), f"\n{_gigabytes(pull.size_bytes)} in {seconds:.0f} s")
-        table = {**said, "from": pull.having[0], "problems": tables(failed)}
-        print_result(table, lines, as_json=self.as_json)
+        drawn = table(("HOST", "RECEIVED", "STATE"), rows)
+        lines = (*drawn, f"\n{_gigabytes(pull.size_bytes)} in {seconds:.0f} s")
+        found = {**said, "from": pull.having[0], "problems": tables(failed)}
+        print_result(found, lines, as_json=self.as_json)
 
     def _is_damaged(self, pull: ModelPull) -> bool:
         if pull.find():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 INSTEAD = "�"
+_PIPE_COLUMNS = 10_000
 # Colours and bold, then control characters, those that turn the writing round, and halves of pairs.
 _COLOUR = r"\x1b\[[0-9;:]{0,40}m"
 _ODD = re.compile(
@@ -66,7 +67,7 @@ def clear() -> None:
 
 
 def console(stream: TextIO) -> "Console":
-    """Rich's, which draws on a stream of ours; no text in it is read as markup."""
+    """Rich's console on this stream: no text is read as markup, and a pipe has no width to fit."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -77,7 +78,8 @@ def console(stream: TextIO) -> "Console":
                 each if each.control else Segment(clean(each.text), each.style) for each in buffer
             )
 
-    return Clean(file=own(stream), highlight=False, markup=False, emoji=False)
+    width = None if stream.isatty() else _PIPE_COLUMNS
+    return Clean(file=own(stream), width=width, highlight=False, markup=False, emoji=False)
 
 
 T = TypeVar("T")
@@ -105,7 +107,7 @@ def agrees(question: str, *, default: bool) -> bool:
 def _yes(answer: str) -> bool:
     if answer.lower() in _YES | _NO:
         return answer.lower() in _YES
-    raise Problem(f"{answer!r} is no answer", cause="it is yes or no", fix="y or n")
+    raise Problem(f"{answer!r} is not an answer", cause="it is yes or no", fix="y or n")
 
 
 def require_root(what: str) -> None:

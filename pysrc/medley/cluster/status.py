@@ -8,7 +8,7 @@ from medley.errors import Problem
 from medley.host.facts import GIB
 
 Told = Mapping[str, Any]
-HEADINGS = ("host", "role", "state", "wire", "slots", "memory free", "serves")
+HEADINGS = ("HOST", "ROLE", "STATE", "NETWORK", "SLOTS", "MEMORY FREE", "SERVES")
 
 
 class HostStatus(NamedTuple):

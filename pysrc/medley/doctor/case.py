@@ -173,9 +173,9 @@ def apply_fix(asked: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[
     finished = process.run(command, limit_s=MEND_COMMAND_LIMIT_S, on_line=note)
     if finished.status:
         raise Problem(
-            f"it could not be mended: {shown}",
+            f"the change failed: {shown}",
             cause="\n".join(finished.lines[-4:]) or f"it ended with {finished.status}",
-            fix=f"type it there, where sudo can ask for its password: {'sudo ' if sudo else ''}{shown}",
+            fix=f"run it on that host, where sudo can ask for its password: {'sudo ' if sudo else ''}{shown}",
         )
     return {}
 
@@ -187,9 +187,9 @@ def fits_model(
     hosts = {name: (host.facts, host.kind) for name, host in case.hosts.items() if host.kind}
     if not hosts:
         return "", Problem(
-            "nothing can be said of where it would lie",
-            cause="no host here is of a known kind",
-            fix="mend what keeps them from being recognised, which is said above",
+            "the model's layout cannot be planned",
+            cause="the kind of every host is unknown",
+            fix="medley doctor  # fix the errors above first",
         )
     try:
         found = weights(model, config.models(), storage.cache(), typed)
@@ -200,4 +200,4 @@ def fits_model(
     except Problem as problem:
         return "", problem
     free = min(rank.free_bytes for rank in chosen.fit.ranks)
-    return f"{found.name} fits: {named(chosen.layout)}; {gib(free)} GiB to spare at least", None
+    return f"{found.name} fits: {named(chosen.layout)}; {gib(free)} GiB to spare", None

@@ -17,7 +17,7 @@ from medley.transcript import Transcript
 State = Literal["ok", "better", "wrong", "unknown"]
 GROUP = "all"
 """In the place of a host's name, where a check is of the group."""
-UNASKED = "it was not asked there; medley facts --transcript asks it now"
+UNASKED = "not in this transcript; medley facts --transcript records it now"
 _Part = TypeVar("_Part")
 
 

@@ -24,36 +24,36 @@ _TOOLKITS = "/usr/local/cuda/bin/ptxas"
 _BLACKWELL = "10.0"
 
 
-@health_check("clocks", "clocks of its GPUs", lambda health: health.gpus)
+@health_check("clocks", "GPU clocks", lambda health: health.gpus)
 def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
     for number, gpu in enumerate(states.gpus):
         held = [each for each in gpu.held if each in _SLOW]
         capped = gpu.set_mhz and gpu.default_mhz and gpu.set_mhz < gpu.default_mhz
         if held:
             yield host.better(
-                f"GPU {number} is slowed down: {', '.join(held)}",
-                cause="it is too hot, or its supply gives too little",
-                fix="nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE  # then its fans and its supply",
+                f"GPU {number} is throttled: {', '.join(held)}",
+                cause="it is too hot, or its power supply is too weak",
+                fix="nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE  # then check fans and power supply",
             )
         elif capped or "Applications Clocks Setting" in gpu.held:
             yield host.better(
-                f"GPU {number} is held to {gpu.set_mhz or gpu.mhz or '?'} MHz "
+                f"GPU {number} is limited to {gpu.set_mhz or gpu.mhz or '?'} MHz "
                 f"of {gpu.default_mhz or gpu.most_mhz or '?'}",
-                cause="somebody has set its clocks; 2200 MHz on a GB10 was seen to cost 15 to 35 %",
+                cause="its clocks were set by hand; 2,200 MHz on a GB10 cost 15 to 35 % of the speed",
                 fix=f"sudo nvidia-smi -i {number} -rgc; sudo nvidia-smi -i {number} -rac",
             )
         elif _is_stuck(host, gpu):
             yield host.better(
-                f"GPU {number} computes at {gpu.mhz} of {gpu.most_mhz} MHz, and nothing holds it down",
-                cause="a DGX Spark's supply that has agreed on too little power over USB-C: no tool shows "
-                "it, and a reboot does not end it",
-                fix="sudo poweroff  # then take the supply out of the wall and out of the host for a minute",
+                f"GPU {number} computes at {gpu.mhz} of {gpu.most_mhz} MHz without a reported reason",
+                cause="a DGX Spark's power supply negotiated too little power over USB-C: no tool shows "
+                "it, and a reboot does not fix it",
+                fix="sudo poweroff  # then unplug the power supply at both ends for a minute",
             )
         else:
             most = gpu.set_mhz or gpu.most_mhz or "?"
             yield host.ok(f"GPU {number}: {gpu.mhz or '?'} MHz now, {most} at most")
     if not states.gpus and host.facts.gpus and not host.facts.is_jetson:
-        yield host.unknown("nvidia-smi tells nothing of its clocks")
+        yield host.unknown("nvidia-smi does not report clocks")
 
 
 def _is_stuck(host: ExaminedHost, gpu: GpuState) -> bool:
@@ -62,7 +62,7 @@ def _is_stuck(host: ExaminedHost, gpu: GpuState) -> bool:
     return bool(named and busy and gpu.mhz and gpu.most_mhz and gpu.mhz < _STUCK * gpu.most_mhz)
 
 
-@health_check("power", "a Jetson's power mode", lambda health: health.gpus)
+@health_check("power", "Jetson power mode", lambda health: health.gpus)
 def power(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
     """Of a Jetson, which runs slower than it could unless it is told to."""
     if not host.facts.is_jetson:
@@ -70,16 +70,16 @@ def power(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
     report = host.health.kernel
     mode, fastest = states.power_mode, host.kind.host.power.fastest if host.kind else ()
     if mode is None:
-        yield host.unknown("there is no nvpmodel to ask")
+        yield host.unknown("nvpmodel is not installed")
     elif mode in fastest or mode.startswith("MAXN"):
         yield host.ok(f"{mode}, the fastest")
     else:
         numbers = dict(report.power_modes) if report else {}
         number = next((numbers[each] for each in fastest if each in numbers), None)
         yield host.better(
-            f"its power mode is {mode}",
-            cause="it lowers the clocks of processor, GPU and memory; MAXN does not. Some modes need a "
-            "reboot, for which nvpmodel asks when it is typed",
+            f"Power mode is {mode}, not MAXN",
+            cause="it lowers the clocks of processor, GPU and memory. Some modes need a "
+            "reboot, and nvpmodel then asks for it",
             # Its number is 0 on AGX Orin and Thor, and another on smaller modules.
             fix=host.mend("nvpmodel", "-m", number, root=True)
             if number
@@ -87,35 +87,35 @@ def power(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
         )
     if report and report.pinned_clocks is False:
         yield host.better(
-            "the clock of its GPU follows the load",
-            cause="it rises only after some work; jetson_clocks keeps it at the most of the power mode "
+            "GPU clock follows the load",
+            cause="it rises only after some work; jetson_clocks keeps it at the power mode's maximum "
             "until the next boot, for more heat and noise",
             fix=host.mend("jetson_clocks", root=True),
         )
 
 
-@health_check("devices", "devices it may open", lambda health: health.access)
+@health_check("devices", "device permissions", lambda health: health.access)
 def devices(host: ExaminedHost, access: Access) -> Iterator[Check]:
     """Whether this user may open those of its GPUs and of RDMA."""
     closed = [path for path in access.closed if "infiniband" not in path]
     rdma = [path for path in access.closed if "infiniband" in path]
     if closed:
         yield host.wrong(
-            f"this user may not open {', '.join(closed)}",
-            cause="CUDA then finds no device",
-            fix="sudo usermod -aG video,render $USER  # then log in anew",
+            f"This user cannot open {', '.join(closed)}",
+            cause="CUDA then does not find a device",
+            fix="sudo usermod -aG video,render $USER  # then log in again",
         )
     if rdma:
         yield host.wrong(
-            f"this user may not open {', '.join(rdma)}",
-            cause="NCCL then finds no RDMA device, and goes by TCP without a word",
+            f"This user cannot open {', '.join(rdma)}",
+            cause="NCCL then finds no RDMA device and silently uses TCP",
             fix=f"sudo chmod 666 {' '.join(rdma)}",
         )
     if not access.closed:
-        yield host.ok(", ".join(access.open) or "no device of a GPU or of RDMA is here")
+        yield host.ok(", ".join(access.open) or "no GPU or RDMA devices here")
 
 
-@health_check("driver-libraries", "the driver's libraries", lambda health: health.driver)
+@health_check("driver-libraries", "driver libraries", lambda health: health.driver)
 def libraries(host: ExaminedHost, files: Mapping[str, Seen]) -> Iterator[Check]:
     if host.gpu_kind is None:
         return
@@ -127,29 +127,31 @@ def libraries(host: ExaminedHost, files: Mapping[str, Seen]) -> Iterator[Check]:
         version = f"{found.version}, " if found.version else ""
         yield host.ok(f"{version}libcuda is {found.paths[driver.CUDA]}")
     elif own := {*table.driver.directories, *table.driver.shared_directories}.difference(FOLDERS):
-        yield host.unknown(f"known folders alone are asked about, and not {', '.join(sorted(own))}")
+        yield host.unknown(f"only known folders are searched, not {', '.join(sorted(own))}")
     elif driver.CUDA in found.paths or found.refused or host.pinned:
         # On Nix's loader medley alone finds the driver.
         yield host.failed(problem)
     else:
-        yield host.unknown("libcuda is in no folder that medley knows; the host's own loader may know")
+        yield host.unknown("libcuda is not in a folder that medley searches; the host's loader may find it")
 
 
-@health_check("limits", "limits of its processes", lambda health: health.access)
+@health_check("limits", "process limits", lambda health: health.access)
 def limits(host: ExaminedHost, access: Access) -> Iterator[Check]:
     """Memory that may be locked, and files that may be open, for what is started from here."""
     low = list(low_limits(access.limits, "$USER", rdma=any(port.active for port in host.facts.rdma)))
     for each in low:
         # In single quotes a shell leaves $USER as it is.
         command, _, then = each.fix.replace("'", '"').partition(", then ")
-        state: State = "wrong" if "lock" in each.what else "better"
+        state: State = "wrong" if each.what.startswith("Locked") else "better"
         yield host.report(state, each.what, cause=each.cause, fix=f"{command}  # then {then}")
     if not low:
-        files, locked = access.limits.open_files or "any number of", access.limits.locked_bytes
-        yield host.ok(f"{files} files, {'any' if locked is None else f'{locked >> 10} KiB of'} locked memory")
+        files, locked = access.limits.open_files or "unlimited", access.limits.locked_bytes
+        yield host.ok(
+            f"{files} open files, {'unlimited' if locked is None else f'{locked >> 10} KiB of'} locked memory"
+        )
 
 
-@health_check("ptxas", "the assembler for its GPU", lambda health: health.compilers)
+@health_check("ptxas", "ptxas for this GPU", lambda health: health.compilers)
 def assembler(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
     """A ptxas that knows this GPU, which Triton compiles every kernel with."""
     capability = host.capability or ""
@@ -164,23 +166,23 @@ def assembler(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
         variable, path, of = strange
         yield host.wrong(
             f"{variable}={path} does not know {arch}",
-            cause=f"it is of CUDA {of}, and {arch} came with {needs}" if of else "there is no such program",
+            cause=f"it is of CUDA {of}, and {arch} came with {needs}" if of else "the program does not exist",
             fix=f"export {variable}={known[0][0]}" if known else install,
         )
     elif known:
         yield host.ok(f"{known[0][0]} of CUDA {known[0][1]} knows {arch}")
     elif compilers.pinned:
-        yield host.ok("Nix brings one with the toolkit of this kind of host")
+        yield host.ok("part of Nix's toolkit for this host")
     elif compilers.ptxas:
         path, cuda = compilers.ptxas[-1]
         yield host.report(
             "wrong" if "/site-packages/" in path or host.member.env else "better",
-            f"no ptxas here knows {arch}",
-            cause=f"{path} is of CUDA {cuda}; it says: Value '{arch}a' is not defined",
+            f"No ptxas here knows {arch}",
+            cause=f"{path} is of CUDA {cuda} and fails with: Value '{arch}a' is not defined",
             fix=install,
         )
     else:
-        yield host.ok("there is none, and an engine environment brings its own")
+        yield host.ok("not installed; an engine environment has its own")
 
 
 def _strange(
@@ -202,24 +204,24 @@ def _at_least(cuda: str, needs: str) -> bool:
     return ours >= theirs
 
 
-@host_check("compiler", "gcc, Python's headers, the CUDA toolkit")
+@host_check("compiler", "gcc, Python headers, CUDA toolkit")
 def compiler(host: ExaminedHost) -> Iterator[Check]:
     """Gcc for what Triton and torch compile while they run, nvcc for kernels that are compiled then."""
     if host.gpu_kind is None:
         return
     programs, cuda = host.facts.software.programs, host.facts.software.cuda
     if host.pinned:
-        yield host.ok("Nix brings gcc and nvcc with the toolkit of this kind of host")
+        yield host.ok("gcc and nvcc are part of Nix's toolkit for this host")
     elif "gcc" not in programs:
         yield host.wrong(
-            "there is no gcc",
+            "gcc is not installed",
             cause="Triton compiles a small C program for every kernel it starts: 'Failed to find C compiler'",
             fix="sudo apt-get install -y build-essential",
         )
     elif headless := _headless(host, host.gpu_kind):
         yield host.wrong(
-            f"the Python of {headless} has no headers",
-            cause="what Triton compiles for every kernel it starts includes them: 'Python.h: No such file'",
+            f"Python of {headless} has no headers",
+            cause="Triton compiles a C file with them for every kernel: 'Python.h: No such file'",
             fix="sudo apt-get install -y python3-dev",
         )
     elif host.member.image:
@@ -228,10 +230,10 @@ def compiler(host: ExaminedHost) -> Iterator[Check]:
         # Read in the wheels of both locks: vLLM's has_flashinfer looks in CUDA_HOME, CUDA_PATH, PATH and
         # /usr/local/cuda; the wheel's nvcc is of 13.5, the headers beside it are of 13.0.
         yield host.better(
-            "there is no CUDA toolkit",
-            cause="FlashInfer compiles its kernels with the nvcc of CUDA_HOME, PATH or /usr/local/cuda. That "
-            "among an environment's wheels is in none of these, and newer than the headers beside it. vLLM "
-            "goes on without FlashInfer, SGLang fails",
+            "CUDA toolkit is not installed",
+            cause="FlashInfer compiles its kernels with the nvcc of CUDA_HOME, PATH or /usr/local/cuda. The "
+            "one in an environment's wheels is in none of these, and newer than its headers. vLLM "
+            "runs without FlashInfer, SGLang fails",
             fix="sudo apt-get install -y cuda-toolkit-13-0  # cuda-nvcc-13-0 lacks the headers",
         )
     else:
@@ -247,24 +249,24 @@ def _headless(host: ExaminedHost, kind: Kind) -> str:
     return ", ".join(Path(each).name for each in (*ours, *own))
 
 
-@host_check("kernels", "what was built for its GPU")
+@host_check("kernels", "engine kernels for this GPU")
 def kernels(host: ExaminedHost) -> Iterator[Check]:
     """What was compiled before: an engine for a GPU, of a CUDA that knows it."""
     if (kind := host.gpu_kind) is None:
         return
     if host.member.image:
-        yield host.ok(f"its engine is that of an image ({host.member.image})")
+        yield host.ok(f"the engine comes from the image {host.member.image}")
         return
     if kind.host.no_environment and not host.member.env:
         yield host.better(
-            f"no environment can be built for {kind.name}",
+            f"No engine environment can be built for {kind.name}",
             cause=kind.host.no_environment.replace("\n", " ").strip(),
-            fix='in cluster.toml: image = "default"; on this host alone: medley serve MODEL --image default',
+            fix='in cluster.toml: image = "default"; on this host only: medley serve MODEL --image default',
         )
         return
     if needs_nccl(kind) and not (host.member.env or host.member.nccl or host.pinned):
         problem = no_nccl(kind)
-        yield host.better(f"{problem.what}; alone it serves", cause=problem.cause, fix=problem.fix)
+        yield host.better(f"{problem.what}; one host can serve", cause=problem.cause, fix=problem.fix)
     keeping = host.health.keeping
     if keeping is None:
         yield host.unknown(UNASKED)
@@ -284,7 +286,7 @@ def _unfit(host: ExaminedHost, name: str, torch: str) -> Check | None:
     cuda = f"{build[2:-1]}.{build[-1]}" if build.startswith("cu") and build[2:].isdecimal() else None
     if build != "cpu" and not (cuda and needs and not _at_least(cuda, needs)):
         return None
-    why = f", and this GPU came with CUDA {needs}" if cuda else ", which is built for the processor alone"
+    why = f", and this GPU came with CUDA {needs}" if cuda else ", built for the CPU only"
     return host.wrong(
         f"{name} has no kernels for this GPU",
         cause=f"its torch is {torch}{why}: 'no kernel image is available for execution on the device'",

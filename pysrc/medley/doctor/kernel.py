@@ -18,18 +18,18 @@ def pcie_errors(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
     if report.fatal:
         card = ", ".join(port.device for port in host.facts.rdma) or "which has no RDMA now"
         yield host.wrong(
-            f"fatal PCIe errors since it booted: {', '.join(report.fatal)}",
+            f"Fatal PCIe errors since boot: {', '.join(report.fatal)}",
             cause="the kernel resets such a device, which may fail and stop the host; on a DGX Spark "
             f"0000:00:00.0 and 0002:00:00.0 lead to the network card ({card})",
             fix="sudo fwupdmgr refresh; sudo fwupdmgr update  # then switch it off for a minute, without its "
             "power supply; if it comes back, NVIDIA's field diagnostics: sudo ./partnerdiag --field",
         )
     else:
-        note = "" if report.log_read else "; root alone can read the kernel's log"
-        yield host.ok(f"none since it booted{note}")
+        note = "" if report.log_read else "; only root can read the kernel's log"
+        yield host.ok(f"none since boot{note}")
 
 
-@health_check("peer-access", "GPUs that reach each other's memory", lambda health: health.kernel)
+@health_check("peer-access", "GPU peer access", lambda health: health.kernel)
 def peer_access(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
     """Of several GPUs: the driver allows it, and an IOMMU that translates turns it into a hang."""
     if not report.peers:
@@ -44,9 +44,11 @@ def peer_access(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
             "--disable-custom-all-reduce",
         )
     elif "OK" in report.peers:
-        yield host.ok("they do, over PCIe or NVLink")
+        yield host.ok("direct, over PCIe or NVLink")
     else:
-        yield host.ok(f"they go by the host's memory: nvidia-smi says {', '.join(sorted(report.peers))}")
+        yield host.ok(
+            f"data passes through host memory: nvidia-smi reports {', '.join(sorted(report.peers))}"
+        )
 
 
 def _kernel_option(option: str) -> str:
@@ -56,7 +58,7 @@ def _kernel_option(option: str) -> str:
     )
 
 
-@host_check("rdma-kernel", "a kernel that pins memory for RDMA")
+@host_check("rdma-kernel", "kernel support for RDMA")
 def rdma_kernel(host: ExaminedHost) -> Iterator[Check]:
     """Kernel 7.0 of Ubuntu for arm64 gives 9 GiB to kexec handover, as CMA, where pages cannot be pinned."""
     if not any(port.active for port in host.facts.rdma):
@@ -65,16 +67,14 @@ def rdma_kernel(host: ExaminedHost) -> Iterator[Check]:
     lent = report is not None and report.cma_free_bytes > report.cma_total_bytes
     if report and lent:
         free, total = report.cma_free_bytes / GIB, report.cma_total_bytes / GIB
-        cause = (
-            f"it has lent {free:.1f} GiB to kexec handover (CmaFree, beside a CmaTotal of {total:.1f} GiB)"
-        )
+        cause = f"kexec handover holds {free:.1f} GiB (CmaFree, with a CmaTotal of {total:.1f} GiB)"
     elif report is None and name in _REFUSING:
         cause = "its kexec handover has 9 GiB, unless kho=off switches it off"
     else:
         yield host.ok(f"kernel {name}")
         return
     yield host.wrong(
-        f"kernel {name} refuses memory to RDMA",
+        f"Kernel {name} refuses memory to RDMA",
         cause=f"{cause}; NCCL ends with 'ibv_reg_mr_iova2 failed with error Cannot allocate memory' once a "
         f"model is loaded; {_WORKING} works",
         fix=_kernel_option("kho=off"),

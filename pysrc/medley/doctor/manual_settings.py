@@ -32,7 +32,7 @@ def _address(host: ExaminedHost, said: Mapping[str, str]) -> Iterator[Check]:
     address, own = said.get("VLLM_HOST_IP"), host.facts.net.ips
     if address and own and address not in own:
         yield host.wrong(
-            f"VLLM_HOST_IP is {address}, which is no address of this host",
+            f"VLLM_HOST_IP is {address}, which is not an address of this host",
             cause=f"it has {', '.join(sorted(own))}; vLLM then waits half an hour for a node",
             fix=f"unset VLLM_HOST_IP  # and take it out where it is set: {_FILES}",
         )
@@ -51,9 +51,10 @@ def _links(host: ExaminedHost, said: Mapping[str, str]) -> Iterator[Check]:
             each not in links if exact else not any(link.startswith(each) for link in links) for each in meant
         )
         if lost or all(each.startswith(_DECOYS) for each in meant):
+            which = "this host does not have" if lost else "does not reach other hosts"
             yield host.wrong(
-                f"{variable}={value} names {'no link of this host' if lost else 'no wire'}",
-                cause=f"its links are {', '.join(sorted(links))}",
+                f"{variable}={value} names a link that {which}",
+                cause=f"this host's links are {', '.join(sorted(links))}",
                 fix=f"unset {variable}  # medley sets it for each host; take it out {_FILES}",
             )
 
@@ -65,7 +66,7 @@ def _devices(host: ExaminedHost, said: Mapping[str, str]) -> Iterator[Check]:
     lost = any(not any(device.startswith(each) for device in devices) for each in meant)
     if lost and not value.startswith("^"):
         yield host.wrong(
-            f"NCCL_IB_HCA={value} names what is no RDMA device of this host",
+            f"NCCL_IB_HCA={value} names a device that this host does not have",
             cause=f"it has {', '.join(sorted(devices)) or 'none'}",
             fix=f"unset NCCL_IB_HCA  # medley sets it for each host; take it out {_FILES}",
         )
@@ -85,7 +86,7 @@ def _of_cuda(host: ExaminedHost, said: Mapping[str, str]) -> Iterator[Check]:
     if archs and lacking:
         yield host.better(
             f"TORCH_CUDA_ARCH_LIST={archs} lacks {', '.join(sorted(lacking))}",
-            cause="what an engine compiles while it runs has then no kernel for this GPU",
+            cause="kernels that an engine compiles at run time then do not fit this GPU",
             fix=f"unset TORCH_CUDA_ARCH_LIST  # medley sets it for each kind of host; take it out {_FILES}",
         )
 

@@ -19,14 +19,14 @@ _SHM_BYTES = 1 * GIB
 _DROP = ("sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches")
 
 
-@host_check("memory", "memory left")
+@host_check("memory", "available memory")
 def available(host: ExaminedHost) -> Iterator[Check]:
     memory = host.facts.memory
     total, left = memory.total_bytes, memory.available_bytes
-    said = f"{left / GIB:.1f} of {total / GIB:.1f} GiB can be had"
+    said = f"Memory: {left / GIB:.1f} of {total / GIB:.1f} GiB available"
     big = {"engine", "ray", "desktop"}
     found = dict.fromkeys(each.name for each in host.health.processes or () if each.sort in big)
-    cause = f"{', '.join(found)} runs there" if found else "it is not known who has the rest"
+    cause = f"{', '.join(found)} is running" if found else "other processes use the rest"
     fix = "ps -eo pid,rss,comm --sort=-rss | head  # end what is not needed"
     if left < min(_LEAST_BYTES, total // 2):
         yield host.wrong(said, cause=cause, fix=fix)
@@ -36,14 +36,14 @@ def available(host: ExaminedHost) -> Iterator[Check]:
         yield host.ok(said)
 
 
-@health_check("page-cache", "the page cache", lambda health: health.pages)
+@health_check("page-cache", "page cache", lambda health: health.pages)
 def page_cache(host: ExaminedHost, pages: Pages) -> Iterator[Check]:
     """On unified memory CUDA calls only that free which is not even a cache."""
-    said = f"{pages.cached_bytes / GIB:.1f} GiB of files are cached, {pages.free_bytes / GIB:.1f} GiB is free"
+    said = f"Page cache holds {pages.cached_bytes / GIB:.1f} GiB, {pages.free_bytes / GIB:.1f} GiB is free"
     if host.unified and pages.cached_bytes > _CACHED * host.facts.memory.total_bytes:
         yield host.better(
             said,
-            cause="CUDA does not count the cache as free, and an older engine then says "
+            cause="CUDA does not count the cache as free, and an older engine then fails with "
             "'Free memory on device is less than desired'",
             fix=host.mend(*_DROP, root=True),
         )
@@ -53,32 +53,32 @@ def page_cache(host: ExaminedHost, pages: Pages) -> Iterator[Check]:
 
 @health_check("swap", "swap", lambda health: health.pages)
 def swap(host: ExaminedHost, pages: Pages) -> Iterator[Check]:
-    said = f"{pages.swapped_bytes / GIB:.1f} of {pages.swap_bytes / GIB:.1f} GiB of swap is used"
+    said = f"Swap: {pages.swapped_bytes / GIB:.1f} of {pages.swap_bytes / GIB:.1f} GiB used"
     if host.unified and pages.swapped_bytes > _SWAPPED:
         yield host.better(
             said,
-            cause="what the GPU reads has to be in memory: a host that swaps crawls, and does not stop",
+            cause="the GPU reads only from memory, so a model on a host that swaps is very slow",
             fix="sudo swapoff -a; sudo swapon -a  # once there is room again",
         )
     else:
-        yield host.ok(said if pages.swap_bytes else "there is no swap")
+        yield host.ok(said if pages.swap_bytes else "none")
 
 
-@health_check("guard", "who ends a greedy process", lambda health: health.processes)
+@health_check("guard", "out-of-memory guard", lambda health: health.processes)
 def guard(host: ExaminedHost, found: tuple[ProcessUsage, ...]) -> Iterator[Check]:
     """On unified memory a process that ends the greedy one before the host stops answering."""
     guards = [each.name for each in found if each.sort == "guard"]
     if host.unified and guards:
-        yield host.ok(f"{', '.join(guards)} watches over it")
+        yield host.ok(f"{', '.join(guards)} is running")
     elif host.unified:
         yield host.better(
-            "nothing ends a process that takes all memory",
-            cause="GPU and host share it: when it is used up the host hangs, and ssh with it",
+            "No guard ends a process that takes all memory",
+            cause="GPU and host share memory: when it runs out the host hangs, and ssh with it",
             fix="sudo apt-get install -y earlyoom",
         )
 
 
-@host_check("gpu-memory", "memory free on its GPUs")
+@host_check("gpu-memory", "free GPU memory")
 def gpu_free(host: ExaminedHost) -> Iterator[Check]:
     for gpu in host.facts.gpus:
         free, total = gpu.memory_free_bytes, gpu.memory_bytes
@@ -88,14 +88,14 @@ def gpu_free(host: ExaminedHost) -> Iterator[Check]:
         if free < _FREE * total:
             yield host.better(
                 said,
-                cause="an engine that asks for nine tenths says 'Free memory on device is less than desired'",
+                cause="engines ask for 90 % and fail with 'Free memory on device is less than desired'",
                 fix="nvidia-smi --query-compute-apps=pid,process_name,used_memory --format=csv",
             )
         else:
             yield host.ok(said)
 
 
-@host_check("gpu-users", "who else has the GPU")
+@host_check("gpu-users", "other GPU processes")
 def gpu_users(host: ExaminedHost) -> Iterator[Check]:
     """Other processes on the GPUs; a desktop by its processes too, where nvidia-smi does not list it."""
     state, processes = host.health.gpus, host.health.processes or ()
@@ -113,22 +113,22 @@ def gpu_users(host: ExaminedHost) -> Iterator[Check]:
     computing = [user for user in users if not (user.graphics or user.pid in ours or served)]
     if desktop:
         yield host.better(
-            f"a desktop has the GPU: {_named(desktop)}",
-            cause="it takes memory that a model could have, and time of the GPU while it draws",
+            f"A desktop uses the GPU: {_named(desktop)}",
+            cause="it takes GPU memory from a model, and GPU time while it draws",
             fix="sudo systemctl set-default multi-user.target; sudo systemctl isolate multi-user.target",
         )
     if computing:
         pids = " ".join(str(user.pid) for user in computing)
         yield host.better(
-            f"others compute on the GPU: {_named(computing)}",
-            cause="their memory is not there for a model, and its speed is shared",
+            f"Other processes compute on the GPU: {_named(computing)}",
+            cause="they take memory from a model, and share the GPU's speed",
             fix=f"ps -o pid,user,args -p {pids.replace(' ', ',')}  # and if they are yours: kill {pids}",
         )
     if not desktop and not computing:
-        yield host.ok("medley's own model has it" if served else "nobody else has it")
+        yield host.ok("only medley's model" if served else "none")
 
 
-@health_check("leftovers", "Rays and engines that run", lambda health: health.processes)
+@health_check("leftovers", "other Rays and engines", lambda health: health.processes)
 def leftovers(host: ExaminedHost, found: tuple[ProcessUsage, ...]) -> Iterator[Check]:
     """Rays and engines of others, or of ours without a part in a cluster."""
     keeping = host.health.keeping
@@ -139,28 +139,28 @@ def leftovers(host: ExaminedHost, found: tuple[ProcessUsage, ...]) -> Iterator[C
     engines = [each for each in found if each.sort == "engine" and not each.ours and not served]
     if theirs:
         yield host.better(
-            f"a Ray that is not medley's runs: {_named(theirs)}",
-            cause="it has memory, and ports that ours may want",
+            f"A Ray that medley did not start is running: {_named(theirs)}",
+            cause="it takes memory, and ports that medley's Ray uses",
             fix="ray stop"
             if all(each.own for each in theirs)
             else f"ps -o user,args -p {theirs[0].pid}  # and ask its user",
         )
     if left:
         yield host.better(
-            f"a Ray of medley's is left: {_named(left)}",
-            cause="no note says which cluster it is of",
+            f"A Ray that medley started was left running: {_named(left)}",
+            cause="it does not belong to any cluster that medley has recorded",
             fix=host.mend("medley", "ray-stop"),
         )
     if engines:
         yield host.better(
-            f"an engine runs already: {_named(engines)}",
-            cause="it has memory that another model would need",
+            f"An engine is already running: {_named(engines)}",
+            cause="it takes memory that a model needs",
             fix=f"ps -o pid,user,args -p {','.join(str(each.pid) for each in engines)}  # or: medley stop",
         )
     if not (theirs or left or engines):
         serves = f"medley serves at {', '.join(map(str, served))}" if served else ""
-        our = f"our own Ray ({len(ours)} processes)" if ours else ""
-        yield host.ok("; ".join(filter(None, (our, serves))) or "no Ray and no engine runs")
+        our = f"medley's Ray ({len(ours)} processes)" if ours else ""
+        yield host.ok("; ".join(filter(None, (our, serves))) or "none")
 
 
 def _named(found: Iterable[User | ProcessUsage]) -> str:
@@ -175,11 +175,11 @@ def _named(found: Iterable[User | ProcessUsage]) -> str:
 def shared(host: ExaminedHost) -> Iterator[Check]:
     size, container = host.facts.memory.shm_bytes, host.facts.software.container
     if size is None:
-        yield host.unknown(f"df says nothing of {_SHM}")
+        yield host.unknown(f"df does not list {_SHM}")
     elif size < _SHM_BYTES:
         inside = f"; in {container}: start it with --shm-size 16g" if container else ""
         yield host.wrong(
-            f"{_SHM} has {size >> 20} MiB",
+            f"Shared memory ({_SHM}) has only {size >> 20} MiB",
             cause=f"the processes of an engine and Ray's objects share memory there{inside}",
             fix="sudo mount -o remount,size=8G /dev/shm",
         )

@@ -15,27 +15,27 @@ _WIRES = {"ethernet", "infiniband", "bond"}
 _USUAL_MTU = 1500
 
 
-@case_check("wire", "the wire that all share")
+@case_check("wire", "shared network")
 def common(case: Case) -> Iterator[Check]:
     """One wire that all share, and one transport."""
     for name, problem in case.apart.items():
         yield Subject(name).failed(problem)
     for host in case.hosts.values():
         if not host.facts.net.links:
-            yield host.unknown("it does not say which links it has")
+            yield host.unknown("its list of links is missing")
     if case.fabric is None:
         if not case.group:
-            yield ALL.ok("one host alone needs no network")
+            yield ALL.ok("one host needs no network")
         return
     for name, end in case.fabric.ends.items():
-        speed = speed_text(end.mbit) if end.mbit else "of a speed that its driver does not say"
+        speed = speed_text(end.mbit) if end.mbit else "speed unknown"
         gid = f", GID {end.gid_index}" if end.gid_index is not None else ""
         rdma = f", RDMA by {' and '.join(port.device for port in end.ports)}{gid}" if end.ports else ""
         yield Subject(name).ok(f"{end.interface} {end.address}, {speed}{rdma}")
     yield ALL.ok(f"{_TRANSPORTS[case.fabric.transport]}: {'; '.join(case.fabric.why)}")
 
 
-@case_check("down", "links with a place in the group")
+@case_check("down", "links that are down")
 def down(case: Case) -> Iterator[Check]:
     """A link that has an address where others are, and no carrier."""
     for host in case.hosts.values():
@@ -44,7 +44,7 @@ def down(case: Case) -> Iterator[Check]:
         lost = [(link, where) for link in idle if (where := _shared(link, case, host.name))]
         for link, where in lost:
             yield host.wrong(
-                f"{link.name} is down, or no cable is in it",
+                f"{link.name} is down, or its cable is unplugged",
                 cause=f"it has {where}, where {_others(where, case, host.name)} also has an address",
                 fix=host.mend("ip", "link", "set", link.name, "up", root=True),
             )
@@ -73,7 +73,7 @@ def _others(address: str, case: Case, name: str) -> str:
     )
 
 
-@case_check("twice", "addresses of the group")
+@case_check("twice", "duplicate addresses")
 def twice(case: Case) -> Iterator[Check]:
     """No two hosts have one address on a wire; what a maker gives to every gadget is no matter."""
     places: dict[str, list[str]] = {}
@@ -85,11 +85,11 @@ def twice(case: Case) -> Iterator[Check]:
     for address, at in shared.items():
         yield ALL.wrong(
             f"{address} is the address of {' and '.join(at)}",
-            cause="who is asked for it depends on who answers first",
+            cause="packets to this address reach whichever host answers first",
             fix="medley link setup --dry-run  # on one of them; --number gives it another",
         )
     if case.group and not shared:
-        yield ALL.ok("each address is one host's alone")
+        yield ALL.ok("every address belongs to one host")
 
 
 def _fabric_check(
@@ -101,9 +101,11 @@ def _fabric_check(
         clean = set(case.hosts)
         for finding in _findings(case):
             if finding.topic in topics:
-                starts = ((host, (f"{host}:", f"{host} ")) for host in case.hosts)
-                host = next((host for host, words in starts if finding.what.startswith(words)), ALL.name)
-                clean.discard(host)
+                named = [host for host in case.hosts if host in finding.what]
+                clean.difference_update(named)
+                starts = (each for each in named if finding.what.startswith((f"{each}:", f"{each} ")))
+                first = next(starts, ALL.name)
+                host = ALL.name if finding.what.startswith(f"{first} and ") else first
                 fix = finding.fix.removeprefix(f"on {host}: ")
                 what = finding.what.removeprefix(f"{host}: ")
                 yield Subject(host).report(state, what, cause=finding.cause, fix=fix)
@@ -123,21 +125,25 @@ def _findings(case: Case) -> Iterator[Finding]:
 
 
 one_subnet = _fabric_check(
-    "one-subnet", "subnets of its links", "subnet", state="wrong", fine="each link is in a subnet of its own"
+    "one-subnet", "subnets of links", "subnet", state="wrong", fine="every link has its own subnet"
 )
-half_cage = _fabric_check("half-cage", "both halves of a cage", "half", fine="no half lies idle", rdma=True)
+half_cage = _fabric_check(
+    "half-cage",
+    "both interfaces of a used port",
+    "half",
+    fine="no used port has an idle interface",
+    rdma=True,
+)
 order = _fabric_check(
-    "order", "the order of halves", "order", fine="its links are paired as NCCL pairs them", rdma=True
+    "order", "order of port interfaces", "order", fine="links are paired the way NCCL pairs them", rdma=True
 )
-ring = _fabric_check(
-    "ring", "cables of a ring", "ring", fine="no cable lies unused because of how it is plugged", rdma=True
-)
-pcie = _fabric_check("pcie", "PCIe lanes of its ports", "width", fine="no port lacks lanes", rdma=True)
-way = _fabric_check("way", "how the others are reached", "kind", "gateway", fine="no way round")
-idle_port = _fabric_check("idle-port", "fast ports that are up", "idle", fine="no fast port lies idle")
+ring = _fabric_check("ring", "ring cabling", "ring", fine="every cable is in the right port", rdma=True)
+pcie = _fabric_check("pcie", "PCIe lanes", "width", fine="every port has all its lanes", rdma=True)
+way = _fabric_check("way", "route to other hosts", "kind", "gateway", fine="direct")
+idle_port = _fabric_check("idle-port", "unused fast ports", "idle", fine="none")
 
 
-@case_check("mtu", "the MTU")
+@case_check("mtu", "MTU")
 def mtu(case: Case) -> Iterator[Check]:
     """Equal at every end of a network that is used; else mended by what sets links up to last."""
     for network in case.fabric.networks if case.fabric else ():
@@ -146,7 +152,7 @@ def mtu(case: Case) -> Iterator[Check]:
         said = ", ".join(f"{host.name} {link.name} {link.mtu}" for host, link, _ in ends)
         for host, link, address in ends:
             if link.mtu == largest:
-                yield host.ok(f"{link.name} has {link.mtu}, as all of {network} should")
+                yield host.ok(f"{link.name} has {link.mtu}, as does every host in {network}")
                 continue
             words = ("medley", "link", "setup", "--interface", link.name, "--address", address)
             yield host.wrong(
@@ -170,7 +176,7 @@ def _links_in(network: IPv4Network, case: Case) -> Iterator[tuple[Host, Interfac
         yield from found[-1:]
 
 
-@case_check("boot-mtu", "who keeps the MTU")
+@case_check("boot-mtu", "MTU after a reboot")
 def boot_mtu(case: Case) -> Iterator[Check]:
     """Whether the MTU of a used link is one that something sets at each boot."""
     for name, host in case.hosts.items():
@@ -185,21 +191,21 @@ def boot_mtu(case: Case) -> Iterator[Check]:
         elif host.facts.software.nixos:
             yield host.unknown("NixOS keeps it in its configuration, which is not read")
         elif not settings.all_read:
-            yield host.unknown("root alone can read the files that would keep it: sudo medley doctor")
+            yield host.unknown("only root can read the files that set it: sudo medley doctor")
         elif not settings.keeps:
-            yield host.unknown("neither netplan, systemd, NetworkManager nor ifupdown has a file here")
+            yield host.unknown("netplan, systemd, NetworkManager and ifupdown have no files here")
         else:
             links = [link for link in host.facts.net.links if link.name == end.interface]
             at = (str(at.at) for link in links for at in link.addresses if at.ip == end.address)
             yield host.better(
-                f"MTU {end.mtu} of {end.interface} is set by hand, and gone with the next boot",
-                cause="no file of netplan, systemd, NetworkManager or ifupdown has it",
+                f"MTU {end.mtu} of {end.interface} is lost at the next boot",
+                cause="it is not in any file of netplan, systemd, NetworkManager or ifupdown",
                 fix=f"sudo medley link setup --interface {end.interface} "
                 f"--address {next(at, end.address)} --mtu {end.mtu}",
             )
 
 
-@host_check("gid", "GIDs of its RoCE ports")
+@host_check("gid", "RoCE GIDs")
 def gids(host: Host) -> Iterator[Check]:
     """Every active RoCE port has the RoCE v2 GID of the address on its interface."""
     addresses = {link.name: [at.ip for at in link.addresses] for link in host.facts.net.links}
@@ -219,4 +225,4 @@ def gids(host: Host) -> Iterator[Check]:
             fix=f"sudo ip link set {port.interface} down; sudo ip link set {port.interface} up",
         )
     if rows:
-        yield host.ok(f"row {', '.join(rows)}; it is taken anew at every start, for it moves")
+        yield host.ok(f"row {', '.join(rows)}; read again at every start, because rows move")

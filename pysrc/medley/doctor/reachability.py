@@ -12,7 +12,7 @@ from medley.network.ports import API, EPHEMERAL, RayPorts
 _RULE_LIMIT = 3
 
 
-@health_check("address", "the address its cluster knows", lambda health: health.keeping)
+@health_check("address", "cluster address", lambda health: health.keeping)
 def address(host: ExaminedHost, keeping: Leftovers) -> Iterator[Check]:
     noted = keeping.membership.get("address")
     links = {at.ip: link for link in host.facts.net.links for at in link.addresses}
@@ -20,32 +20,32 @@ def address(host: ExaminedHost, keeping: Leftovers) -> Iterator[Check]:
         return
     if noted not in links:
         yield host.wrong(
-            f"its cluster knows it by {noted}, which it has no more",
-            cause=f"it has {', '.join(sorted(links))}; a model waits for the old one",
+            f"Cluster address {noted} is no longer on this host",
+            cause=f"its addresses are {', '.join(sorted(links))}; a model waits for the old one",
             fix="medley ray-stop  # then medley up; for addresses that stay: medley link setup",
         )
     elif not links[noted].up:
         yield host.wrong(
-            f"the link of {noted}, by which its cluster knows it, is down",
+            f"Link {links[noted].name} of cluster address {noted} is down",
             cause=f"{links[noted].name} has no carrier",
             fix=f"sudo ip link set {links[noted].name} up",
         )
     else:
-        yield host.ok(f"{noted} on {links[noted].name}, by which its cluster knows it")
+        yield host.ok(f"{noted} on {links[noted].name}")
 
 
-@case_check("reach", "connections to the others")
+@case_check("reach", "connections between hosts")
 def connect(case: Case) -> Iterator[Check]:
     """What each of them finds open at the others, tried."""
     if case.closed is None:
         if case.group:
-            yield ALL.unknown("it is tried over a cluster alone, and not from transcripts")
+            yield ALL.unknown("transcripts cannot show it; run medley doctor on the cluster")
         return
     for name, host in case.hosts.items():
         if name in case.closed:
             yield host.failed(_where_it_is_known(case.closed[name], case))
         elif case.fabric and name in case.fabric.ends:
-            yield host.ok("it reaches the others, and they reach it")
+            yield host.ok("reaches all other hosts, and they reach it")
 
 
 def _where_it_is_known(problem: Problem, case: Case) -> Problem:
@@ -58,7 +58,7 @@ def _where_it_is_known(problem: Problem, case: Case) -> Problem:
     return problem
 
 
-@case_check("firewall", "ufw, nftables, iptables")
+@case_check("firewall", "firewall rules")
 def firewall(case: Case) -> Iterator[Check]:
     """Rules that drop what comes in; where hosts tried, and reach each other, they let these in."""
     for host in case.hosts.values():
@@ -66,7 +66,7 @@ def firewall(case: Case) -> Iterator[Check]:
         if doors is None:
             yield host.unknown(UNASKED)
         elif case.closed is not None and not case.closed and case.group and (doors.ufw or doors.closing):
-            yield host.ok(f"{_what(doors)}, which lets the others in")
+            yield host.ok(f"{_what(doors)}, and the other hosts get through")
         else:
             yield _alone(host, doors, case)
 
@@ -76,7 +76,7 @@ def _alone(host: ExaminedHost, doors: Firewall, case: Case) -> Check:
     if doors.ufw:
         return host.better(
             "ufw is on",
-            cause="unless told otherwise it drops what other hosts begin, and ranks take any port",
+            cause="by default it drops connections from other hosts, and ranks use any port",
             fix="medley ports --firewall ufw | sudo sh -e; sudo ufw status",
         )
     if closing:
@@ -84,7 +84,7 @@ def _alone(host: ExaminedHost, doors: Firewall, case: Case) -> Check:
         blamed = any(each.fix.startswith(f"on {host.name}: ") for each in closed.values())
         return host.report(
             "wrong" if blamed or host.name in closed else "better",
-            "a firewall drops what comes in at ports of ours",
+            "A firewall drops connections to medley's ports",
             cause="; ".join(closing[:_RULE_LIMIT]),
             fix=_opened(closing[0], case),
         )
@@ -92,18 +92,16 @@ def _alone(host: ExaminedHost, doors: Firewall, case: Case) -> Check:
         return host.ok(_what(doors))
     if any(each.sort == "firewall" for each in host.health.processes or ()):
         return host.better(
-            "firewalld runs",
-            cause="unless it was told otherwise it drops what other hosts begin",
+            "firewalld is running",
+            cause="by default it drops connections from other hosts",
             fix="sudo firewall-cmd --list-all; medley ports",
         )
-    return host.unknown(
-        "ufw is not on, and root alone can read the kernel's own rules: sudo nft list ruleset"
-    )
+    return host.unknown("ufw is off, and only root can read the kernel's rules: sudo nft list ruleset")
 
 
 def _what(doors: Firewall) -> str:
     on = "ufw is on" if doors.ufw else "ufw is off" if doors.ufw is False else "there is no ufw"
-    return f"{on}, rules of the kernel that drop what comes in: {len(doors.closing)}"
+    return f"{on}, kernel rules that drop connections: {len(doors.closing)}"
 
 
 def _is_of_ours(rule: str) -> bool:
@@ -128,7 +126,7 @@ def _opened(rule: str, case: Case) -> str:
     return f"sudo nft insert rule {place} ip saddr {from_} accept{note}"
 
 
-@health_check("ports", "ports of Ray and of the API", lambda health: health.doors)
+@health_check("ports", "ports of Ray and the API", lambda health: health.doors)
 def ports(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
     """Those of Ray's head and of its nodes, unless our own Ray has them, and that of the API."""
     ray, keeping = RayPorts, host.health.keeping
@@ -138,55 +136,55 @@ def ports(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
     numbers = ", ".join(map(str, taken))
     if taken and not running and not (keeping and keeping.membership and host.health.processes is None):
         yield host.wrong(
-            f"port{'s' if len(taken) > 1 else ''} {numbers} {'are' if len(taken) > 1 else 'is'} taken",
-            cause="Ray is to listen there, and no Ray of medley's runs here",
-            fix=f"sudo ss -ltnp 'sport = :{taken[0]}'  # whose it is; end it, or if it is a Ray: ray stop",
+            f"Port{'s' if len(taken) > 1 else ''} {numbers} {'are' if len(taken) > 1 else 'is'} in use",
+            cause="Ray listens there, and medley has not started Ray here",
+            fix=f"sudo ss -ltnp 'sport = :{taken[0]}'  # find the process and end it; a Ray: ray stop",
         )
     elif API in open_ and not (running or (keeping and keeping.serving)):
         yield host.better(
-            f"port {API} is taken",
-            cause="a model's API is there unless serve is told another port",
-            fix=f"sudo ss -ltnp 'sport = :{API}'  # whose it is; or: medley serve MODEL --port {API + 1}",
+            f"Port {API} is already in use",
+            cause="the API listens there by default",
+            fix=f"sudo ss -ltnp 'sport = :{API}'  # or: medley serve MODEL --port {API + 1}",
         )
     elif taken:
-        yield host.ok(f"our own Ray has {numbers}")
+        yield host.ok(f"medley's Ray listens at {numbers}")
     else:
         yield host.ok(f"{ray.gcs} to {ray.of_raylet[1]} and {API} are free")
 
 
-@health_check("name", "its own name", lambda health: health.doors)
+@health_check("name", "host name", lambda health: health.doors)
 def own_name(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
     """What the host's own name means here: torch and Gloo listen there, unless they are told otherwise."""
     own, means = host.facts.net.ips, ", ".join(doors.means)
     strange = [each for each in doors.means if not each.startswith("127.") and each not in own]
     if not doors.means:
         yield host.better(
-            "its own name means nothing here",
+            "The host's own name does not resolve",
             cause="torch, Ray and sudo look it up, and wait for it",
             fix='echo "127.0.1.1 $(uname -n)" | sudo tee -a /etc/hosts',
         )
     elif strange and own:
         yield host.wrong(
-            f"its own name means {', '.join(strange)}, which is no address of it",
-            cause=f"it has {', '.join(sorted(own))}; what listens at its own name then fails",
+            f"The host's own name resolves to {', '.join(strange)}, not to an address of this host",
+            cause=f"its addresses are {', '.join(sorted(own))}; a program that listens at its own name fails",
             fix=r'sudo sed -i "s/^[0-9.]*\(.*\b$(uname -n)\b\)/127.0.1.1\1/" /etc/hosts',
         )
     elif all(each.startswith("127.") for each in doors.means):
         yield host.ok(
-            f"its name means {means}, the loopback: Gloo would listen there, "
-            "and is told the wire's interface by medley"
+            f"resolves to {means}, the loopback: Gloo would listen there, "
+            "so medley gives it the cluster's interface"
         )
     else:
-        yield host.ok(f"its name means {means}")
+        yield host.ok(f"resolves to {means}")
 
 
-@health_check("rdma-libraries", "what NCCL loads for RDMA", lambda health: health.rdma)
+@health_check("rdma-libraries", "RDMA libraries", lambda health: health.rdma)
 def rdma_libraries(host: ExaminedHost, parts: RdmaParts) -> Iterator[Check]:
     active = [port.device for port in host.facts.rdma if port.active]
     if not active:
         return
     if parts.libraries is None:
-        yield host.unknown("there is no ldconfig that lists libraries")
+        yield host.unknown("ldconfig is not installed")
         return
     needed = (
         "libibverbs",
@@ -196,14 +194,14 @@ def rdma_libraries(host: ExaminedHost, parts: RdmaParts) -> Iterator[Check]:
     if lacking:
         yield host.wrong(
             f"{' and '.join(lacking)} cannot be loaded",
-            cause=f"{', '.join(active)} can do RDMA, and NCCL without these goes by TCP and does not say so",
+            cause=f"{', '.join(active)} can do RDMA, but without these NCCL silently uses TCP",
             fix="sudo apt-get install -y libibverbs1 ibverbs-providers librdmacm1",
         )
     else:
         yield host.ok(", ".join(sorted(parts.libraries)))
 
 
-@case_check("peer-memory", "RDMA into GPU memory")
+@case_check("peer-memory", "GPUDirect RDMA")
 def peer_memory(case: Case) -> Iterator[Check]:
     """GPU memory that RDMA reads by itself, where the GPUs of all hosts can give it."""
     if case.fabric is None or case.fabric.transport != "rdma":
@@ -221,12 +219,12 @@ def peer_memory(case: Case) -> Iterator[Check]:
         elif parts is None:
             yield host.unknown(UNASKED)
         elif parts.dmabuf:
-            yield host.ok("the open driver gives it by dma-buf")
+            yield host.ok("the open driver provides it by dma-buf")
         elif parts.modules & {"nvidia_peermem", "nv_peer_mem"}:
             yield host.ok("nvidia_peermem is loaded")
         else:
             yield host.better(
-                "RDMA cannot read GPU memory by itself",
-                cause="neither nvidia_peermem nor the open driver is loaded, and all goes by the host",
+                "RDMA cannot read GPU memory directly",
+                cause="without nvidia_peermem or the open driver all data passes through host memory",
                 fix=host.mend("modprobe", "nvidia-peermem", root=True),
             )

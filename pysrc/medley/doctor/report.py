@@ -1,57 +1,21 @@
-"""Text and JSON of an examination; bug report."""
+"""JSON, exit code and changes of an examination; bug report."""
 
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from medley import own_version, storage, transcript
-from medley.doctor.checks import GROUP, Check, Mend, Rule, State
+from medley.doctor.checks import GROUP, Check, Mend, Rule
 from medley.explain.findings import Explained, Scanned
 from medley.host import redact
 from medley.host.kind import answers
 
 Found = Sequence[tuple[Rule, Check]]
-_MARKS = {"ok": "ok", "better": "better", "wrong": "WRONG", "unknown": "?"}
-_COUNTED: Mapping[State, str] = {
-    "ok": "ok",
-    "better": "better otherwise",
-    "wrong": "wrong",
-    "unknown": "not known",
-}
 _TAIL = 120
 """Lines of a log's end in a bug report."""
-
-
-def lines(found: Found, *, brief: bool = False) -> Iterator[str]:
-    """By host; below what is not well its cause and what to type."""
-    hosts = list(dict.fromkeys(check.host for _, check in found))
-    several = len({*hosts} - {GROUP}) > 1
-    wide = max(map(len, hosts), default=0)
-    for host in hosts:
-        unknown: dict[str, list[str]] = defaultdict(list)
-        for rule, check in found:
-            if check.host == host and check.state == "unknown":
-                unknown[check.found].append(rule.looks_at)
-            elif check.host == host and not (brief and check.state == "ok"):
-                yield f"{host:<{wide}}  {_MARKS[check.state]:<6}  {rule.looks_at}: {check.found}"
-                yield from _below(check, wide, several=several)
-        for why, titles in unknown.items() if not brief else ():
-            yield f"{host:<{wide}}  {'?':<6}  {'; '.join(titles)}: not known: {why}"
-    counts = Counter(check.state for _, check in found)
-    parts = [f"{counts[state]} {said}" for state, said in _COUNTED.items() if counts[state]]
-    yield f"{len(found)} checks: {', '.join(parts)}"
-
-
-def _below(check: Check, wide: int, *, several: bool) -> Iterator[str]:
-    if check.problem is None:
-        return
-    for label, text in (("cause", check.problem.cause), ("fix", fix(check, several=several))):
-        first, *more = text.splitlines() or [""]
-        yield f"{'':<{wide}}          {label + ':':<6} {first}"
-        yield from (f"{'':<{wide}}                 {line}" for line in more)
 
 
 def fix(check: Check, *, several: bool) -> str:

@@ -13,8 +13,8 @@ _ROOM = {"environments": 20 * GIB, "models": 20 * GIB, "temporary": 2 * GIB}
 """An environment with CUDA takes some 10 GiB, and as much again while it is built."""
 _LEAST = {"state": checks.LEAST, "temporary": 256 << 20}
 _NEEDS = {
-    "environments": "an engine environment takes 10 GiB, and as much again while it is built",
-    "models": "a model's weights are fetched to it",
+    "environments": "an engine environment takes 10 GiB, and another 10 GiB while it is built",
+    "models": "model weights are downloaded there",
     "temporary": "compilers and Ray write there",
     "state": "Ray's logs and sockets are there",
 }
@@ -29,19 +29,21 @@ _LINGER = 'loginctl enable-linger "${SUDO_USER:-$(id -un)}"'
 _CLOSE_TOKEN = 'chmod 600 "${HF_TOKEN_PATH:-${HF_HOME:-$HOME/.cache/huggingface}/token}"'  # noqa: S105 - a command
 
 
-@health_check("disk", "disks", lambda health: health.disks)
+@health_check("disk", "disk space", lambda health: health.disks)
 def disks(host: ExaminedHost, found: tuple[Disk, ...]) -> Iterator[Check]:
     fine = []
     for disk in found:
         if disk.what == "shm":
             continue
-        said = f"{disk.what}: {_size(disk.free_bytes)} of {_size(disk.total_bytes)} left"
+        said = f"Disk for {disk.what}: {_size(disk.free_bytes)} of {_size(disk.total_bytes)} free"
         place, cause = _PLACES[disk.what], _NEEDS[disk.what]
         clean = "medley env clean; " if disk.what == "environments" else ""
-        make_room = f"{clean}df -h {place}; du -xsh {place}/* | sort -h | tail  # make room"
+        make_room = (
+            f"{clean}df -h {place}; du -xsh {place}/* | sort -h | tail  # then delete what you do not need"
+        )
         if not disk.writable:
             yield host.wrong(
-                f"this user may not write where {disk.what} are kept",
+                f"This user cannot write to the folder for {disk.what}",
                 cause=cause,
                 fix=f"sudo mkdir -p {place}; sudo chown $(id -u) {place}",
             )
@@ -59,29 +61,29 @@ def _size(count: int) -> str:
     return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count >> 20} MiB"
 
 
-@health_check("hub", "the model hub", lambda health: health.hub)
+@health_check("hub", "model hub", lambda health: health.hub)
 def hub(host: ExaminedHost, found: HubAccess) -> Iterator[Check]:
-    name = "the mirror that HF_ENDPOINT names" if found.mirror else "the hub"
+    name = "The mirror of HF_ENDPOINT" if found.mirror else "The model hub"
     if found.mode and _is_readable(found.mode):
         yield host.wrong(
-            f"others can read the hub's token: its file has mode {found.mode}",
-            cause="who has it can read and write your repositories",
+            f"Other users can read the hub's token: its file has mode {found.mode}",
+            cause="anyone with the token can read and write your repositories",
             fix=host.mend("sh", "-c", _CLOSE_TOKEN),
         )
     if found.offline:
-        yield host.ok("HF_HUB_OFFLINE is set: only what is here already is used")
+        yield host.ok("HF_HUB_OFFLINE is set: only downloaded models are used")
     elif found.status is None:
         yield host.better(
             f"{name} does not answer: {found.why}",
-            cause="a model that is not on this host already cannot be fetched",
+            cause="only models that are already on this host can be used",
             fix="curl -sI ${HF_ENDPOINT:-https://huggingface.co}  # or from a host that has it: medley pull",
         )
     else:
-        token = "a token is here" if found.token else "no token is here: gated models cannot be had"
+        token = "with a token" if found.token else "without a token, so gated models cannot be downloaded"
         yield host.ok(f"{name} answers ({found.status}); {token}")
 
 
-@health_check("containers", "docker and podman", lambda health: health.settings)
+@health_check("containers", "Docker and Podman", lambda health: health.settings)
 def containers(host: ExaminedHost, settings: Settings) -> Iterator[Check]:
     """NVIDIA's part in docker or podman."""
     if (kind := host.gpu_kind) is None:
@@ -92,7 +94,7 @@ def containers(host: ExaminedHost, settings: Settings) -> Iterator[Check]:
     wanted = named or (table.no_environment is not None and not host.member.env)
     if wanted and not programs:
         yield host.wrong(
-            "there is no docker or podman",
+            "Docker and Podman are not installed",
             cause="cluster.toml names an image for it"
             if named
             else f"engines for {kind.name} come as images",
@@ -101,43 +103,41 @@ def containers(host: ExaminedHost, settings: Settings) -> Iterator[Check]:
     elif programs and not (settings.nvidia_runtime or settings.cdi or "nvidia-ctk" in settings.runtimes):
         yield host.report(
             "wrong" if wanted else "better",
-            f"{listed} cannot give a container this GPU",
-            cause="NVIDIA's container toolkit is not here",
+            f"{listed} cannot pass this GPU to a container",
+            cause="NVIDIA's container toolkit is not installed",
             fix="sudo apt-get install -y nvidia-container-toolkit; "
             "sudo nvidia-ctk runtime configure --runtime=docker; sudo systemctl restart docker",
         )
     elif "docker" in programs and table.container.nvidia_runtime and not settings.nvidia_runtime:
         yield host.wrong(
-            "docker does not know NVIDIA's runtime",
-            cause="a Jetson's GPU comes into a container by it alone",
+            "docker does not have NVIDIA's runtime",
+            cause="a Jetson's GPU reaches a container only through it",
             fix="sudo nvidia-ctk runtime configure --runtime=docker; sudo systemctl restart docker",
         )
     else:
-        yield host.ok(f"{listed} with NVIDIA's part" if programs else "none is here, and none is needed")
+        yield host.ok(f"{listed} with NVIDIA's toolkit" if programs else "not installed, and not needed")
 
 
-@health_check("secrets", "modes of its secrets", lambda health: health.keeping)
+@health_check("secrets", "modes of secret files", lambda health: health.keeping)
 def secrets(host: ExaminedHost, keeping: Leftovers) -> Iterator[Check]:
     """Who has the token may run code on every host of the cluster."""
     readable = {name: mode for name, mode in keeping.modes.items() if _is_readable(mode)}
     for name, mode in readable.items():
-        all_hosts = "who has it may run programs on every host of the cluster"
+        all_hosts = "anyone with it can run programs on every host of the cluster"
         yield host.wrong(
-            f"others can read {name}: its file has mode {mode}",
+            f"Other users can read {name}: its file has mode {mode}",
             cause=all_hosts if name == "token" else "it opens the API",
             fix=host.mend("sh", "-c", f"chmod 600 {_STATE}/{name}"),
         )
     if not readable:
-        yield host.ok(
-            ", ".join(f"{name} {mode}" for name, mode in keeping.modes.items()) or "there is none yet"
-        )
+        yield host.ok(", ".join(f"{name} {mode}" for name, mode in keeping.modes.items()) or "none yet")
 
 
 def _is_readable(mode: str) -> bool:
     return bool(int(mode, 8) & 0o077)
 
 
-@case_check("lingers", "what outlasts a logout")
+@case_check("lingers", "services after logout")
 def lingering(case: Case) -> Iterator[Check]:
     """What was started by medley outlasts a logout and comes back after a boot."""
     for host in case.hosts.values():
@@ -145,32 +145,32 @@ def lingering(case: Case) -> Iterator[Check]:
         if settings is None:
             yield host.unknown(UNASKED)
         elif settings.lingers is None:
-            yield host.unknown("there is no systemd here")
+            yield host.unknown("systemd is not running")
         elif settings.lingers:
-            yield host.ok("what medley starts comes back after a boot")
+            yield host.ok("medley's services start again after a reboot")
         elif case.group:
             yield host.better(
-                "its part in a cluster does not come back by itself after a reboot",
-                cause="systemd ends a user's units with the last login, unless the user lingers",
+                "The cluster does not start again here after a reboot",
+                cause="systemd stops a user's services at the last logout, unless lingering is on",
                 fix=host.mend("sh", "-c", _LINGER, root=True),
             )
         else:
             yield host.ok("not needed on one host")
 
 
-@health_check("charset", "the character set", lambda health: health.clock)
+@health_check("charset", "character set", lambda health: health.clock)
 def charset(host: ExaminedHost, clock: Clock) -> Iterator[Check]:
     if (clock.charset or "").upper().replace("-", "") in {"", "UTF8"}:
-        yield host.ok(clock.charset or "none is set, and Python then takes UTF-8")
+        yield host.ok(clock.charset or "not set, so Python uses UTF-8")
     else:
         yield host.better(
-            f"the character set is {clock.charset}",
-            cause="engines write UTF-8, which is garbled there, and Python may refuse to print it",
-            fix="export LANG=C.UTF-8  # and where it is set: /etc/default/locale, ~/.profile",
+            f"Character set is {clock.charset}, not UTF-8",
+            cause="engines print UTF-8, which appears garbled, and Python may refuse to print it",
+            fix="export LANG=C.UTF-8  # and change it where it is set: /etc/default/locale, ~/.profile",
         )
 
 
-@case_check("model", "the model that is asked about")
+@case_check("model", "requested model")
 def model(case: Case) -> Iterator[Check]:
     if case.fits:
         said, problem = case.fits

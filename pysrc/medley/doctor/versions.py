@@ -25,21 +25,21 @@ _DRIVER = "sudo ubuntu-drivers install; sudo reboot  # or as the system's own do
 _NTP_ON = ("timedatectl", "set-ntp", "true")
 
 
-@case_check("answers", "ssh and medley there")
+@case_check("answers", "SSH and medley")
 def answers(case: Case) -> Iterator[Check]:
     yield from (Subject(name).failed(problem) for name, problem in case.silent.items())
-    yield from (host.ok("it answers") for host in case.hosts.values() if host.greeting)
+    yield from (host.ok("answers") for host in case.hosts.values() if host.greeting)
 
 
-@case_check("medley", "medley's own text")
+@case_check("medley", "medley's version")
 def same_medley(case: Case) -> Iterator[Check]:
     for host in _greeted(case):
         theirs = host.greeting["medley"]
         problem = checks.other_medley(host.name, theirs, case.digest or "")
-        yield host.failed(problem) if problem else host.ok(f"its text is {theirs}, as here")
+        yield host.failed(problem) if problem else host.ok(f"version {theirs}, the same as here")
 
 
-@case_check("time", "its clock")
+@case_check("time", "clock difference")
 def same_time(case: Case) -> Iterator[Check]:
     for host in _greeted(case):
         ahead = float(host.greeting["ahead_s"])
@@ -53,22 +53,22 @@ def _greeted(case: Case) -> Iterator[ExaminedHost]:
     yield from (host for host in case.hosts.values() if host.greeting and case.digest)
 
 
-@health_check("ntp", "who keeps the clock", lambda health: health.clock)
+@health_check("ntp", "clock synchronization", lambda health: health.clock)
 def kept_time(host: ExaminedHost, clock: Clock) -> Iterator[Check]:
     if clock.right is None:
-        yield host.unknown("there is no timedatectl to ask")
+        yield host.unknown("timedatectl is not installed")
     elif clock.right:
-        yield host.ok("it is kept by NTP")
+        yield host.ok("NTP keeps it")
     else:
         yield host.better(
-            "nothing keeps the clock right",
-            cause=f"NTP is {'on, and has not reached a server' if clock.wanted else 'off'}; clocks drift, "
-            "and certificates and logs of hosts with them",
+            "Clock is not synchronized",
+            cause=f"NTP is {'on, and has not reached a server' if clock.wanted else 'off'}; unsynchronized "
+            "clocks drift apart, and certificates and logs then disagree",
             fix="timedatectl timesync-status" if clock.wanted else host.mend(*_NTP_ON, root=True),
         )
 
 
-@host_check("kind", "what sort of host it is")
+@host_check("kind", "kind of host")
 def kinds(host: ExaminedHost) -> Iterator[Check]:
     """Whether its driver answers and its system is one that is known."""
     if host.kind_problem:
@@ -79,14 +79,14 @@ def kinds(host: ExaminedHost) -> Iterator[Check]:
         if said and "not a valid field" not in said:
             yield host.better(
                 said,
-                cause=f"it is taken for {host.kind.name}: {host.kind.why}",
-                fix=_DRIVER if "no nvidia-smi" in said else "nvidia-smi  # and mend what it says",
+                cause=f"medley takes it for {host.kind.name}: {host.kind.why}",
+                fix=_DRIVER if "no nvidia-smi" in said else "nvidia-smi  # then fix what it reports",
             )
         else:
             yield host.ok(f"{host.kind.name}: {host.kind.why}")
 
 
-@case_check("driver", "the NVIDIA driver")
+@case_check("driver", "NVIDIA driver")
 def drivers(case: Case) -> Iterator[Check]:
     by_kind: dict[str, dict[str, str]] = defaultdict(dict)
     for name, host in case.hosts.items():
@@ -98,7 +98,7 @@ def drivers(case: Case) -> Iterator[Check]:
         if problem := checks.old_driver(name, host.facts, host.gpu_kind):
             yield host.failed(problem)
         elif runs := checks.cuda(host.facts):
-            yield host.ok(f"{version or 'it'} runs CUDA {runs}")
+            yield host.ok(f"{version or 'the driver'} runs CUDA {runs}")
         elif version:
             yield host.ok(f"{version} is new enough")
         else:
@@ -112,7 +112,7 @@ def drivers(case: Case) -> Iterator[Check]:
             )
 
 
-@case_check("versions", "Ray, Python, engine, NCCL")
+@case_check("versions", "versions of Ray, Python, engine, NCCL")
 def versions(case: Case) -> Iterator[Check]:
     """Of what ranks must have alike, by where each has its engine from and by the packages that lie there."""
     kinds = {name: (host.kind, host.member) for name, host in case.hosts.items() if host.kind}
@@ -171,7 +171,7 @@ def _listed(by_host: Mapping[str, str]) -> str:
     return ", ".join(f"{host} {version}" for host, version in by_host.items())
 
 
-@host_check("own-environment", "the virtualenv that cluster.toml names")
+@host_check("own-environment", "virtualenv of cluster.toml")
 def own_environment(host: ExaminedHost) -> Iterator[Check]:
     named, keeping = host.member.env, host.health.keeping
     if not named or "/" not in named:
@@ -180,7 +180,7 @@ def own_environment(host: ExaminedHost) -> Iterator[Check]:
         yield host.unknown(UNASKED)
     elif keeping.own is None:
         yield host.wrong(
-            f"{named} is no virtualenv",
+            f"{named} is not a virtualenv",
             cause="cluster.toml names it as env, and it has no bin/python",
             fix=f"python3.12 -m venv {named}  # and install the engine in it; or leave env out: one is built",
         )

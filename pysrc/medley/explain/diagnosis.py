@@ -18,6 +18,8 @@ from medley.explain.scan import Needles, UserPatterns, scanned
 STANDARD_INPUT = "/dev/stdin"
 _SLOW = "the search for it takes too long"
 _TOGETHER_S = 120
+_SAMPLE_BYTES = 4096
+_TEXT = bytes({*b"\t\n\v\f\r\b\x1b", *range(32, 127), *range(128, 256)})
 
 
 def explained(logs: Iterable[Log]) -> Explained:
@@ -54,9 +56,9 @@ def newest_logs() -> list[Log]:
 
 def _log(path: Path) -> Log:
     if str(path) == STANDARD_INPUT:
-        return Log("standard input", _blocks(sys.stdin.buffer))
+        return Log("standard input", _blocks(sys.stdin.buffer, "standard input"))
     try:
-        return Log(str(path), _blocks(path.open("rb")))
+        return Log(str(path), _blocks(path.open("rb"), str(path)))
     except OSError as error:
         raise Problem(
             f"{path} cannot be read",
@@ -65,10 +67,24 @@ def _log(path: Path) -> Log:
         ) from error
 
 
-def _blocks(file: BinaryIO) -> Iterator[bytes]:
+def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
     with file:
-        while block := file.read(BLOCK_BYTES):
+        block = file.read(BLOCK_BYTES)
+        if _is_binary(block[:_SAMPLE_BYTES].lstrip(b"\0")):
+            raise Problem(
+                f"{name} is not a log",
+                cause="it holds binary data, not text",
+                fix=f"zcat {name} | medley explain -   # if it is compressed; else name a text file",
+            )
+        while block:
             yield block
+            block = file.read(BLOCK_BYTES)
+
+
+def _is_binary(sample: bytes) -> bool:
+    """Whether a tenth of it is not text; a log may begin with zeros, where it was cut while open."""
+    odd = len(sample.translate(None, _TEXT)) + sample.decode("utf-8", "replace").count("\ufffd")
+    return odd * 10 > len(sample)
 
 
 def check() -> dict[Path, Problem | None]:

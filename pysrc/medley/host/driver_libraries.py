@@ -57,7 +57,7 @@ def objection(name: str, seen: Seen, machine: str) -> str | None:
         return f"{real} is empty, or not there"
     of_machine = int.from_bytes(begin[18:20], "little") == _MACHINES.get(machine)
     if not begin.startswith(_ELF_64_LITTLE_ENDIAN) or not of_machine:
-        return f"{real} is no library for {machine}"
+        return f"{real} is not a library for {machine}"
     return None
 
 

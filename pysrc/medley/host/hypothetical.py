@@ -45,7 +45,7 @@ def _counted(word: str, known: tuple[str, ...], asked: str) -> list[str]:
     if match is None or match[1] not in known:
         raise Problem(
             f"--hosts {asked} names no hosts",
-            cause=f"{word!r} is no KIND:NUMBER of the typical hosts: {', '.join(known) or 'none is known'}",
+            cause=f"{word!r} is not KIND:NUMBER of a typical host: {', '.join(known) or 'none is known'}",
             fix="--hosts spark:2,thor:2",
         )
     return [match[1]] * int(match[2] or 1)

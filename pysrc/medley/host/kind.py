@@ -57,8 +57,7 @@ def match_kind(facts: Facts, hosts: Mapping[str, HostTable]) -> Kind:
         raise Problem(
             f"this host could be {' or '.join(best)}",
             cause="these tables have equally many signs, and all of them hold",
-            fix="give one of them a further sign under [recognise]: "
-            + ", ".join(f"hosts/{name}.toml" for name in best),
+            fix="add a sign to one of them: " + ", ".join(f"hosts/{name}.toml" for name in best),
         )
     why = ", ".join(sign.wanted for sign in signs[best[0]])
     names = " and ".join(gpu.name for gpu in facts.gpus)
@@ -117,7 +116,7 @@ def _check_driver(facts: Facts) -> None:
     raise Problem(
         "this host's NVIDIA GPU does not answer",
         cause=driver.error + loaded,
-        fix=next(fixes, "run nvidia-smi, and mend what it says"),
+        fix=next(fixes, "nvidia-smi  # then fix what it reports"),
     )
 
 
@@ -158,7 +157,7 @@ def answers(file: str | None = None) -> Transcript:
             fix="name a file that medley facts --transcript wrote",
         ) from error
     except Problem as problem:
-        raise Problem(f"{file} is no transcript", cause=problem.cause, fix=problem.fix) from problem
+        raise Problem(f"{file} is not a transcript", cause=problem.cause, fix=problem.fix) from problem
 
 
 def recognise(named: str | None = None, said: Transcript | None = None) -> tuple[facts.Facts, Kind]:
@@ -181,7 +180,7 @@ def kind_of(found: facts.Facts, named: str | None = None) -> Kind:
         raise Problem(
             f"this host cannot be {named}",
             cause=f"it needs an NVIDIA GPU, and nvidia-smi shows none: {found.driver.error or 'not found'}",
-            fix="run nvidia-smi and mend what it says, or: --kind cpu",
+            fix="nvidia-smi  # then fix what it reports; or: --kind cpu",
         )
     return Kind(named, host, "as --kind says")
 

@@ -92,7 +92,7 @@ _SERIAL = re.compile(
     r"(?i)((?<![a-z])serial(?:[ _-]?(?:number|no|num))?[\"' \t]{0,24}[:=][\"' \t]{0,8})"
     r"(?=[\w-]{0,63}\d)([\w-]{4,64})"
 )
-_HOME = re.compile(r"(?<=/home/)[^/\s:\"',;)]{1,64}+|(?<=/Users/)[^/\s:\"',;)]{1,64}+")
+_HOME = re.compile(r"(?<=/home/)(?!\.)[^/\s:\"',;)]{1,64}+|(?<=/Users/)[^/\s:\"',;)]{1,64}+")
 _USER = re.compile(r"(?<![\w-])((?:USER|LOGNAME|USERNAME|SUDO_USER)=[\"']?)[\w.-]{1,64}+")
 # A line of ps: user, pid, CPU, memory, sizes.
 _PS = re.compile(r"^([\w.+-]{1,32})(?=[ ]{1,32}\d{1,8}[ ]{1,8}\d{1,4}\.\d[ ]{1,8}\d{1,3}\.\d )", re.MULTILINE)
@@ -165,6 +165,8 @@ class Redactor:
         words = list(hosts.items())
         words += [(user, "user") for user in users if user]
         self._secrets = [secret for secret in secrets if len(secret) >= _LEAST]
+        # A home that is itself called home holds folders, not other users.
+        own_home = f"{Path.home()}/" if Path.home().parent != Path("/") else "\0"
         self._given: dict[str, dict[str, int]] = {}
         self._replacements: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
             (_UUID, lambda m: f"00000000-0000-0000-0000-{self._nth('uuid', m[0]):012x}"),
@@ -181,7 +183,7 @@ class Redactor:
             (_IPV6, lambda m: self._ipv6(m[0])),
             # Users, and what they called their hosts.
             (_EMAIL, "user@example.org"),
-            (_HOME, "user"),
+            (_HOME, lambda m: m[0] if m.string.endswith(own_home, 0, m.start()) else "user"),
             (_USER, r"\1user"),
             (_PS, lambda m: m[0] if m[0] in _NOBODYS else "user".ljust(len(m[0]))),
             (_COMMENT, r'\1""'),

@@ -82,7 +82,7 @@ def _gpu(gpu: Gpu, host: HostTable | None, facts: Facts) -> str:
     return _joined(
         gpu.name,
         capability and f"capability {capability}",
-        f"{_gib(memory)}{shared}" if memory else "memory not told",
+        f"{_gib(memory)}{shared}" if memory else "memory unknown",
         f"{_gib(gpu.memory_free_bytes)} free" if gpu.memory_free_bytes is not None else None,
         gpu.bus_id,
     )
@@ -120,7 +120,7 @@ def _port(port: RdmaPort) -> str:
 def _speed(mbit: int | None) -> str | None:
     if mbit is None:
         return None
-    return f"{mbit / 1000:g} Gb/s" if mbit >= 1000 else f"{mbit} Mb/s"  # noqa: PLR2004 - what giga is
+    return f"{mbit / 1000:g} Gbit/s" if mbit >= 1000 else f"{mbit} Mbit/s"  # noqa: PLR2004 - what giga is
 
 
 def _gib(count: int) -> str:

@@ -27,6 +27,8 @@ _WIRE = "the wire's address"
 _LOOPBACK = "127.0.0.1"
 _ASKS = "asks for the token"
 _TELLS = "numbers alone, to whoever asks: no token"
+_API, _MEETING, _PIECES = "a model's API", "where hosts join a model without Ray", "pieces of a model"
+_SECRETS = {_API: "API key", _MEETING: "token", _PIECES: "transfer secret"}
 _WORKER_PORTS = 900
 
 
@@ -86,6 +88,11 @@ class Port:
         return self.bound != _LOOPBACK
 
     @property
+    def auth(self) -> str:
+        """The secret that a client has to show."""
+        return "token" if _ASKS in self.why else _SECRETS.get(self.what, "none")
+
+    @property
     def numbers(self) -> str:
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
@@ -127,13 +134,12 @@ def _of_models(api: tuple[int, ...], picked: tuple[int, int]) -> Iterator[Port]:
     hosts = "the model's hosts"
     for number in api:
         why = "this host alone, unless --host says otherwise"
-        yield _one(serve, "a model's API", number, _LOOPBACK, "its users", why)
+        yield _one(serve, _API, number, _LOOPBACK, "its users", why)
     why = "until all are there; who has no token learns nothing"
-    what = "where hosts join a model without Ray"
-    yield _one(serve, what, RENDEZVOUS_PORT, _EVERY, "the hosts that join", why)
+    yield _one(serve, _MEETING, RENDEZVOUS_PORT, _EVERY, "the hosts that join", why)
     yield Port(serve, "where ranks meet", *_SIDE, _EVERY, hosts, "without Ray; no token")
     why = "while medley pull runs; asks for a secret of that one transfer"
-    yield Port(("pull",), "pieces of a model", *_SIDE, _WIRE, "the cluster's hosts", why)
+    yield Port(("pull",), _PIECES, *_SIDE, _WIRE, "the cluster's hosts", why)
     why = "torch, Gloo and NCCL take any port that is free, and ask for no token"
     yield Port(ranks, "ranks of a model", *picked, _EVERY, hosts, why)
     why = "one of these, also where the model is on one host alone; no token"

@@ -74,6 +74,17 @@ def outside_ports() -> frozenset[int]:
     return frozenset(each.laddr.port for each in _listeners() if not is_loopback(each.laddr.ip))
 
 
+def listening() -> Iterator[tuple[int, int | None, str]]:
+    """Each port where something listens, with its process and program, as far as this user may see them."""
+    import psutil  # noqa: PLC0415 - as above
+
+    for port, pid in sorted({(each.laddr.port, each.pid or 0) for each in _listeners()}):
+        name = "another user's process"
+        with suppress(psutil.Error):  # it ended meanwhile
+            name = psutil.Process(pid).name() if pid else name
+        yield port, pid or None, name
+
+
 def _listeners() -> Iterator[Any]:
     import psutil  # noqa: PLC0415 - as above
 

@@ -102,7 +102,7 @@ def test_what_cannot_be_mended_is_a_problem_with_its_last_words(agent: Agent) ->
     words = ["sh", "-c", "echo no; exit 4"]
     assert agent.asked("mend", words=words, unasked=[], root=False) == {"note": "no"}
     problem = agent.heard()["problem"]
-    assert (problem["what"], problem["cause"]) == ("it could not be mended: sh -c echo no; exit 4", "no")
+    assert (problem["what"], problem["cause"]) == ("the change failed: sh -c echo no; exit 4", "no")
 
 
 def test_hung_up_on_in_the_middle_it_ends_what_it_runs(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from medley.network.fabric import fabric
 from medley.network.fabric.per_host import alone
-from medley.network.fabric.report import lines, lines_of_one, table, table_of_one
+from medley.network.fabric.report import lines, lines_of_one, rows, rows_of_one, table, table_of_one
 from medley.network.fabric.types import SUBNET_AWARE, Fabric, NetworkOptions
 from tests.host.recordings import hosts, recorded
 from tests.network.fabric.environments import rdma
@@ -28,13 +28,15 @@ def test_the_lines_of_a_group() -> None:
         ("network", "10.0.0.0/24"),
         ("because", "all hosts are in 10.0.0.0/24: 10 Gb/s at its slowest end (h1)"),
         ("because", "TCP: no GPU on h1, h2, and Gloo speaks nothing else"),
-        ("h1", "eth0 10.0.0.1, 10 Gb/s, MTU 9000"),
-        ("h2", "eth0 10.0.0.2, 10 Gb/s, MTU 1500"),
         ("finding", "the ends of 10.0.0.0/24 differ in MTU"),
         ("", f"cause: h1 eth0 9000, h2 eth0 1500; {DROPPED}"),
         ("", "fix:   on h2: sudo ip link set eth0 mtu 9000"),
         ("not taken", "h1 lo: the loopback reaches this host alone"),
         ("not taken", "h2 lo: the loopback reaches this host alone"),
+    ]
+    assert list(rows(found)) == [
+        ("h1", "eth0", "10.0.0.1", "10 Gb/s", "9000", "-"),
+        ("h2", "eth0", "10.0.0.2", "10 Gb/s", "1500", "-"),
     ]
 
 
@@ -43,26 +45,28 @@ def test_the_lines_of_a_group() -> None:
     [
         pytest.param(
             ("spark-pair-a", "spark-pair-b"),
-            "enp1s0f1np1 192.168.100.10, 200 Gb/s, MTU 9000, ports rocep1s0f1 roceP2p1s0f1, GID 3",
+            ("enp1s0f1np1", "192.168.100.10", "200 Gb/s", "9000", "rocep1s0f1 roceP2p1s0f1 (GID 3)"),
             id="both halves",
         ),
         pytest.param(
             ("spark-pair-a", "rtx-roce"),
-            "enp1s0f1np1 192.168.100.10, 126 Gb/s, MTU 9000, port rocep1s0f1, GID 3",
+            ("enp1s0f1np1", "192.168.100.10", "126 Gb/s", "9000", "rocep1s0f1 (GID 3)"),
             id="one half",
         ),
         pytest.param(
             ("thor-mgbe-a", "thor-mgbe-b"),
-            "mgbe0_0 10.0.0.1, 100 Gb/s, MTU 9000, lanes mgbe0_0 mgbe1_0 mgbe2_0 mgbe3_0",
+            ("mgbe0_0", "10.0.0.1", "100 Gb/s", "9000", "mgbe0_0 mgbe1_0 mgbe2_0 mgbe3_0"),
             id="lanes",
         ),
         pytest.param(
-            ("rtx-wifi", "rtx-wifi again"), "wlp2s0 192.168.1.32, an unknown speed, MTU 1500", id="no speed"
+            ("rtx-wifi", "rtx-wifi again"),
+            ("wlp2s0", "192.168.1.32", "an unknown speed", "1500", "-"),
+            id="no speed",
         ),
     ],
 )
-def test_the_line_of_an_end(names: tuple[str, ...], expected: str) -> None:
-    assert dict(lines(of(*names)))[names[0]] == expected
+def test_the_row_of_an_end(names: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    assert next(rows(of(*names))) == (names[0], *expected)
 
 
 def test_a_ring_says_so() -> None:
@@ -103,11 +107,12 @@ def test_the_table_of_a_group() -> None:
 
 
 def test_the_lines_of_one_host() -> None:
-    said = list(lines_of_one(alone("a", recorded("spark-pair-a"), NetworkOptions())))
-    assert said[1:4] == [
-        ("best", "enp1s0f1np1 192.168.100.10/24, 126 Gb/s, MTU 9000, RDMA by rocep1s0f1 (GID 3)"),
-        ("then", "enP2p1s0f1np1 192.168.101.10/24, 126 Gb/s, MTU 9000, RDMA by roceP2p1s0f1 (GID 3)"),
-        ("then", "enP7s7 192.168.1.10/24, 1 Gb/s, MTU 1500, no RDMA: enP7s7 has no RDMA device"),
+    one = alone("a", recorded("spark-pair-a"), NetworkOptions())
+    said, wired = list(lines_of_one(one)), "ethernet"
+    assert list(rows_of_one(one)) == [
+        ("enp1s0f1np1", wired, "192.168.100.10/24", "126 Gb/s", "9000", "rocep1s0f1 (GID 3)"),
+        ("enP2p1s0f1np1", wired, "192.168.101.10/24", "126 Gb/s", "9000", "roceP2p1s0f1 (GID 3)"),
+        ("enP7s7", wired, "192.168.1.10/24", "1 Gb/s", "1500", "none: enP7s7 has no RDMA device"),
     ]
     assert ("not taken", "enP2p1s0f0np0 enp1s0f0np0 wlP9s9: it is down, or no cable is in it") in said
 

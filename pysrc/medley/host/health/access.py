@@ -140,14 +140,14 @@ def low_limits(found: ProcessLimits, user: str, *, rdma: bool) -> Iterator[Findi
     """What will be in the way, and what mends it for all that this user starts from the next login on."""
     if rdma and found.locked_bytes is not None:
         yield Finding(
-            f"it may lock {found.locked_bytes >> 10} KiB of memory",
-            "RDMA pins what it sends from, so NCCL fails there or goes by TCP",
+            f"Locked-memory limit is {found.locked_bytes >> 10} KiB (unlimited recommended)",
+            "RDMA locks the memory that it sends from, so NCCL fails or uses TCP",
             _raised(user, "memlock", "unlimited"),
         )
     if found.open_files is not None and found.open_files < _FEW_FILES:
         yield Finding(
-            f"it may have {found.open_files} files open",
-            f"each connection is one, and a cluster has many: {_FEW_FILES} are advised",
+            f"Open-file limit is {found.open_files:,} ({_FEW_FILES:,} recommended)",
+            "every connection in a cluster uses one descriptor",
             _raised(user, "nofile", "1048576"),
         )
 
@@ -155,7 +155,7 @@ def low_limits(found: ProcessLimits, user: str, *, rdma: bool) -> Iterator[Findi
 def _raised(user: str, item: str, value: str) -> str:
     line = f"{user} - {item} {value}"
     return (
-        f"echo '{line}' | sudo tee /etc/security/limits.d/medley-{item}.conf, then log in anew; "
+        f"echo '{line}' | sudo tee /etc/security/limits.d/medley-{item}.conf, then log in again; "
         "a unit of medley service install has it already"
     )
 

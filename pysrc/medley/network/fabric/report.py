@@ -8,7 +8,7 @@ from medley.errors import Finding
 from medley.host.facts import Facts
 from medley.network.fabric.endpoints import EndpointCandidate
 from medley.network.fabric.per_host import LoneHost
-from medley.network.fabric.types import Endpoint, Fabric, RejectedLink, speed_text
+from medley.network.fabric.types import Fabric, RejectedLink, speed_text
 from medley.network.fabric.variables import of_group, of_host
 
 _PAIR = 2
@@ -16,7 +16,7 @@ _TRANSPORTS = {"rdma": "RDMA", "tcp": "TCP", "none": "none"}
 
 
 def lines(fabric: Fabric) -> Iterator[tuple[str, str]]:
-    """List what was chosen and why, the findings, and why the other links were not taken."""
+    """List what was chosen and why, the findings, and why the other links were not taken; hosts are rows."""
     yield (
         "transport",
         _TRANSPORTS[fabric.transport]
@@ -27,7 +27,6 @@ def lines(fabric: Fabric) -> Iterator[tuple[str, str]]:
     if fabric.networks:
         yield "networks" if len(fabric.networks) > 1 else "network", ", ".join(fabric.networks)
     yield from (("because", why) for why in fabric.why)
-    yield from ((host, _end(end)) for host, end in fabric.ends.items())
     yield from _findings(fabric.findings)
     yield from _rejected(fabric.rejected)
 
@@ -35,8 +34,6 @@ def lines(fabric: Fabric) -> Iterator[tuple[str, str]]:
 def lines_of_one(alone: LoneHost) -> Iterator[tuple[str, str]]:
     """List what one host would bring to a group, the best first."""
     yield "alone", "one host needs no network; a group takes the best that all of its hosts share"
-    for nth, way in enumerate(alone.ways):
-        yield "then" if nth else "best", _way(way)
     if not alone.ways:
         yield "best", "none: no other host can reach this one"
     yield from _findings(alone.findings)
@@ -74,23 +71,21 @@ def table_of_one(alone: LoneHost) -> dict[str, Any]:
     }
 
 
-def _end(end: Endpoint) -> str:
-    parts = [f"{end.interface} {end.address}", speed_text(end.mbit or 0), f"MTU {end.mtu}"]
-    if len(end.lanes) > 1:
-        parts.append(f"lanes {' '.join(end.lanes)}")
-    if end.ports:
-        ports = " ".join(port.device for port in end.ports)
-        parts.append(f"port {ports}" if len(end.ports) == 1 else f"ports {ports}")
-    if end.gid_index is not None:
-        parts.append(f"GID {end.gid_index}")
-    return ", ".join(parts)
+def rows(fabric: Fabric) -> Iterator[tuple[str, ...]]:
+    """Of each host: its name, interface, address, speed, MTU, and RDMA ports or the lanes of one address."""
+    for host, end in fabric.ends.items():
+        ports = [port.device for port in end.ports] or list(end.lanes if len(end.lanes) > 1 else ())
+        gid = [f"(GID {end.gid_index})"] if end.gid_index is not None else []
+        speed = speed_text(end.mbit or 0)
+        yield host, end.interface, end.address, speed, str(end.mtu), " ".join([*ports, *gid]) or "-"
 
 
-def _way(way: EndpointCandidate) -> str:
-    gid = f" (GID {way.gid_index})" if way.gid_index is not None else ""
-    rdma = f"RDMA by {way.port.device}{gid}" if way.port else f"no RDMA: {way.no_rdma}"
-    kind = [way.link.kind] if way.link.kind != "ethernet" else []
-    return ", ".join([f"{way.link.name} {way.at}", *kind, speed_text(way.mbit), f"MTU {way.link.mtu}", rdma])
+def rows_of_one(alone: LoneHost) -> Iterator[tuple[str, ...]]:
+    """Of each usable link, the best first: its name, kind, address, speed, MTU and RDMA port."""
+    for way in alone.ways:
+        gid = f" (GID {way.gid_index})" if way.gid_index is not None else ""
+        rdma = f"{way.port.device}{gid}" if way.port else f"none: {way.no_rdma}"
+        yield way.link.name, way.link.kind, str(way.at), speed_text(way.mbit), str(way.link.mtu), rdma
 
 
 def _way_table(way: EndpointCandidate) -> dict[str, Any]:
