@@ -69,7 +69,7 @@ def test_a_dry_run_shows_what_is_pinned(own: Path, capsys: pytest.CaptureFixture
     assert serve(*words, "--trust-remote-code") == 0
     said = capsys.readouterr()
     assert " --trust-remote-code" in said.out
-    assert f"medley: --trust-remote-code: as you said: 1 Python file of {own}, SHA-256 " in said.err
+    assert f"medley: --trust-remote-code: as you chose: 1 Python file of {own}, SHA-256 " in said.err
     with pytest.raises(Problem, match="not the one that you named"):
         serve(*words, "--trust-remote-code", "--code-revision", "0" * 12)
 

@@ -119,7 +119,7 @@ _COLUMN = re.compile(r"\S {2,}(?=\S)")
 _IN_COLUMNS = 40
 """Within which a column of a table begins, if it is one."""
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?: ?[A-Za-z%/]+)?|-")
-_FIX = re.compile(r" *(?:fix\b|medley |sudo )|.*\\$")
+_FIX = re.compile(r" *(?:fix\b|medley |sudo |[\w.-]+ \$ )|.*\\$")
 
 
 _STYLES = {"up": "green", "current": "green", "failed": "red", "does not answer": "red", "gone": "red"}

@@ -183,7 +183,11 @@ def _build_lines(builds: Iterable[Build], choice: Choice, four_bit: float | None
 def _to_type(steps: Iterable[Step]) -> Iterator[Text]:
     """What a person types, once for hosts where it is the same."""
     for (words, image), same in groupby(steps, lambda step: (step.typed, step.image)):
-        yield Text.assemble("  ", listed([step.host for step in same]), (" $ ", "green"), words)
+        hosts = f"  {listed([step.host for step in same])}"
+        gap = (
+            " $ " if len(hosts) + len(words) + 3 <= WIDE else " $\n    "
+        )  # a command stays whole on its line
+        yield Text.assemble(hosts, (gap, "green"), words)
         if image:
             yield Text(f"    # in the container image {image}", "dim")
 
