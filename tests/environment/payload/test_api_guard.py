@@ -106,11 +106,14 @@ def test_the_engine_gets_a_key_of_anthropics_clients_as_a_bearer(path: str, bear
     """vLLM 0.32.0 checks the key once more, and answers 401 where it is an x-api-key only."""
     engine = Engine()
 
-    async def nothing(*_: Message) -> Message:
+    async def receive() -> Message:
         return {"type": "http.request", "body": b""}
 
+    async def send(_: Message) -> None:
+        pass
+
     scope = request(path, (b"x-api-key", KEY.encode()))
-    asyncio.run(Guard(engine, Policy(KEY))(scope, nothing, nothing))
+    asyncio.run(Guard(engine, Policy(KEY))(scope, receive, send))
     assert engine.reached == 1
     assert [each for each in engine.headers if each[0] == b"authorization"] == bearers
 
