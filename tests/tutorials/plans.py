@@ -26,7 +26,10 @@ def recorded(page: str) -> str:
 
 def _printed(found: re.Match[str]) -> str:
     command, model, cluster, options, first = found.groups()
-    lines = printed(Case(cluster, model, options)).rstrip("\n").splitlines()
+    case = Case(cluster, model, options)
+    lines = printed(case).rstrip("\n").splitlines()
+    if any(line.startswith("  cause: ") for line in lines):
+        lines[0] = f"medley: {lines[0]}"  # which `main` puts before a Problem
     return command + "".join(f"{line}\n" for line in lines[: int(first) if first else None])
 
 
