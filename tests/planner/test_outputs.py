@@ -30,13 +30,3 @@ def test_every_case_is_as_the_table_has_it() -> None:
 def test_no_plan_is_of_nothing() -> None:
     known = {f"{name}.txt" for name in WHOLE} | {"README.md", TABLE.name}
     assert {path.name for path in FOLDER.iterdir()} == known
-
-
-def test_the_readme_shows_what_is_printed() -> None:
-    _, shown = (
-        (FOLDER.parents[2] / "README.md").read_text().split("$ medley plan gpt-oss-120b --hosts spark:2\n")
-    )
-    lines = [line.removeprefix("    ") for line in shown.split("\n\n")[0].splitlines()]
-    printed_lines = (FOLDER / "spark-tp.txt").read_text().splitlines()
-    assert len(lines) >= 8
-    assert [line for line in lines if line not in printed_lines] == []

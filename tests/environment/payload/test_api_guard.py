@@ -21,9 +21,11 @@ class Engine:
 
     def __init__(self) -> None:
         self.reached = 0
+        self.headers: list[Header] = []
 
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
         self.reached += 1
+        self.headers = scope.get("headers", [])
         if scope["type"] != "http":
             return
         while (await receive()).get("more_body"):
@@ -97,6 +99,23 @@ def test_no_other_route_answers_without_the_key(path: str) -> None:
 def test_a_key_is_the_whole_key(headers: list[Header]) -> None:
     assert not gives(headers, KEY)
     assert asked(Policy(KEY), request("/v1/models", *headers)) == (401, False)
+
+
+@pytest.mark.parametrize(("path", "bearers"), [("/v1/messages", [GIVEN]), ("/health", [])])
+def test_the_engine_gets_a_key_of_anthropics_clients_as_a_bearer(path: str, bearers: list[Header]) -> None:
+    """vLLM 0.32.0 checks the key once more, and answers 401 where it is an x-api-key only."""
+    engine = Engine()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    async def send(_: Message) -> None:
+        pass
+
+    scope = request(path, (b"x-api-key", KEY.encode()))
+    asyncio.run(Guard(engine, Policy(KEY))(scope, receive, send))
+    assert engine.reached == 1
+    assert [each for each in engine.headers if each[0] == b"authorization"] == bearers
 
 
 def test_post_to_health_and_a_websocket_need_the_key() -> None:

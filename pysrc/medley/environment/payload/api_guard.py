@@ -90,8 +90,7 @@ class Policy:
 
     def proof(self, headers: list[tuple[bytes, bytes]]) -> bytes:
         """The MARK of a refusal: it shows a client that asks that this server has the key."""
-        nonces = (value for name, value in headers if name == CHALLENGE and _NONCE.fullmatch(value))
-        nonce = next(nonces, None)
+        nonce = next((each for name, each in headers if name == CHALLENGE and _NONCE.fullmatch(each)), None)
         return b"1" if self.key is None or nonce is None else proof(self.key, nonce)
 
     def enter(self, client: Any, abort: Callable[[], None]) -> bool:  # noqa: ANN401 - as uvicorn has it
@@ -131,6 +130,9 @@ class Guard:
         else:
             if self.policy.key is None or not _needs_no_key(scope):
                 self.policy.leave(scope.get("client"))
+                keys = [value for name, value in scope["headers"] if name == b"x-api-key"]
+                bearers = [(b"authorization", b"Bearer " + key) for key in keys]
+                scope = {**scope, "headers": [*scope["headers"], *bearers]}  # vLLM itself takes no x-api-key
             if length(scope["headers"]) > most:
                 words = f"the body is larger than {most >> 20} MiB (MEDLEY_GUARD_BODY_MIB)"
                 await _refuse(scope, send, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, words)
@@ -181,8 +183,7 @@ def is_loopback(address: str) -> bool:
         found = ipaddress.ip_address(name.partition("%")[0])
     except ValueError:
         return name == "localhost" or name.endswith(".localhost")
-    mapped = getattr(found, "ipv4_mapped", None)
-    return bool((mapped or found).is_loopback)
+    return bool((getattr(found, "ipv4_mapped", None) or found).is_loopback)
 
 
 def gives(headers: list[tuple[bytes, bytes]], key: str) -> bool:
@@ -229,8 +230,7 @@ def _foreign(headers: list[tuple[bytes, bytes]]) -> tuple[HTTPStatus, str] | Non
 
 def _from_page(headers: list[tuple[bytes, bytes]]) -> bool:
     """Whether a browser asks for another site's page: for a picture, for example, it sends no Origin."""
-    sites = {value.lower() for name, value in headers if name == b"sec-fetch-site"}
-    if sites:
+    if sites := {value.lower() for name, value in headers if name == b"sec-fetch-site"}:
         return not sites <= {b"same-origin", b"none"}
     pages = [_PAGE.match(value) for name, value in headers if name == b"referer"]
     return any(not found or not is_loopback(_host(found[1])) for found in pages)

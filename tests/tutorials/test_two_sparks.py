@@ -1,0 +1,38 @@
+"""docs/tutorials/two-sparks.md: every command prints what the page shows."""
+
+import os
+
+import pytest
+
+from tests.rack.patience import within
+from tests.rack.rack import Rack
+from tests.tutorials.pages import Step, difference, steps
+from tests.tutorials.two_sparks import BY_HAND, PAGE, sparks, typed
+
+pytestmark = pytest.mark.rack
+
+AGAIN = "\n\nshow all output: python -m tests.tutorials two-sparks"
+STATUS_LIMIT_S = 90
+
+
+def test_every_command_prints_what_the_page_shows() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it makes namespaces and mounts")
+    followed = list(steps(PAGE.read_text()))
+    assert set(BY_HAND) < {step.command for step in followed}
+    with sparks(f"pytest-{os.getpid()}-tutorial") as rack:
+        for step in followed:
+            found = _difference(rack, step)
+            assert found is None, f"{step.host}$ {step.command}\n{found}{AGAIN}"
+
+
+def _difference(rack: Rack, step: Step) -> str | None:
+    """Look again at what takes its time to be as shown."""
+    found: list[str | None] = []
+
+    def agrees() -> bool:
+        found.append(difference(step.shown, typed(rack, step)))
+        return found[-1] is None
+
+    within(STATUS_LIMIT_S if step.command == "medley status" else 0, agrees)
+    return found[-1]
