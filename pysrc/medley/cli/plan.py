@@ -42,10 +42,8 @@ HINTS = "every reason: --why   full commands and variables: --commands   picture
 class PlanVerb(Verb):
     DESCRIPTION_MORE = """
 Without --from or --hosts, medley plans for this host, or for its cluster if this host is the head. serve runs
-the same layout, except replicas, which are separate servers. Speeds are predicted from published figures, with
-their range. Nothing is downloaded except the headers of the weights.
-
-A build in fewer bits is named where it would be at least 1.5 times as fast.
+the same layout, except replicas, which are separate servers. Speeds are predicted from published figures.
+Nothing is downloaded except the headers of the weights. Builds in fewer bits are named where they are faster.
 
 Examples:
     medley plan gpt-oss-120b --hosts spark:2
