@@ -58,7 +58,9 @@ def test_the_fast_loader_is_for_locks_in_plan_and_serve(
     words = tuple(str(own) if word == "OWN" else word for word in words)
     assert serve("gpt-oss-20b", "--dry-run", "--hosts", "spark:1", *words) == 0
     assert ("--load-format fastsafetensors" in capsys.readouterr().out) == loads
-    _, status = PlanVerb.run(["medley plan", "gpt-oss-20b", "--hosts", "spark:1", *words], exit=False)
+    _, status = PlanVerb.run(
+        ["medley plan", "gpt-oss-20b", "--hosts", "spark:1", "--commands", *words], exit=False
+    )
     assert status == 0
     assert ("--load-format fastsafetensors" in capsys.readouterr().out) == loads
 

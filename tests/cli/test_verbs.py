@@ -77,7 +77,7 @@ def test_wrong_usage_is_said_on_stderr_and_exits_2(run: Run, words: str, said: s
         pytest.param("ask x --url http://127.0.0.1:9/v1", "cause: Connection refused\n", id="no server"),
         pytest.param("serve demo 8000", "one model too many", id="a flag without its dashes"),
         pytest.param(
-            "serve demo --gpus 0 --kind cpu", "--gpus 0 cannot be had", id="a GPU that is not there"
+            "serve demo --gpus 0 --kind cpu", "--gpus 0 is not available", id="a GPU that is not there"
         ),
         pytest.param("serve demo --kind toaster", "there is no kind of host 'toaster'", id="an unknown kind"),
         pytest.param(
