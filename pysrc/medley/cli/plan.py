@@ -42,10 +42,8 @@ HINTS = "every reason: --why   full commands and variables: --commands   picture
 class PlanVerb(Verb):
     DESCRIPTION_MORE = """
 Without --from or --hosts, medley plans for this host, or for its cluster if this host is the head. serve runs
-the same layout, except replicas, which are separate servers. Speeds are predicted from published figures, with
-their range. Nothing is downloaded except the headers of the weights.
-
-A build in fewer bits is named where it would be at least 1.5 times as fast.
+the same layout, except replicas, which are separate servers. Speeds are predicted from published figures.
+Nothing is downloaded except the headers of the weights. Builds in fewer bits are named where they are faster.
 
 Examples:
     medley plan gpt-oss-120b --hosts spark:2
@@ -62,13 +60,9 @@ Examples:
     )
     link: str | None = switch("--link LINK", "the network between hosts: an interface, address or network")
     image: str | None = switch(
-        "--image IMAGE",
-        "container image for every host [default: that of each kind of host]",
-        excludes=["--env"],
+        "--image IMAGE", "container image for every host [default: each kind's own]", excludes=["--env"]
     )
-    environment: str | None = switch(
-        "--env ENV", "an engine environment, or your own virtualenv, on every host"
-    )
+    environment: str | None = switch("--env ENV", "engine environment or your own virtualenv, on every host")
     why: bool = flag("--why", "print every reason and every rejected layout")
     commands: bool = flag("--commands", "print the full commands with their variables")
     as_json: bool = flag("--json", "print one JSON object")
@@ -91,14 +85,12 @@ Examples:
             from medley.planner.picture import drawn
 
             output.save(self.picture, drawn(found.name, choice, join(without(self.typed, ["--svg"]))))
+        told = choice.prediction
         table = {
             "model": found.name,
             "layout": dataclasses.asdict(choice.layout),
             "fit": dataclasses.asdict(choice.fit),
-            "prediction": {
-                **dataclasses.asdict(choice.prediction),
-                "ttft_range_s": choice.prediction.ttft_range_s,
-            },
+            "prediction": dataclasses.asdict(told) | {"ttft_range_s": told.ttft_range_s},
             "loading": dataclasses.asdict(loads) if loads else None,
             "cabling": choice.cabling.table,
             "why": choice.why,

@@ -16,8 +16,6 @@ PARTS = (("weights", "#76b900"), ("KV cache", "#f0a020"), ("engine", "#7a5cc0"),
 """Of a device's memory, with their colors."""
 _BAR, _LEAST_BAR, _NAME = 24, 8, 22
 """Widths: of a bar, and of a device's name."""
-_SHOWN = 5
-"""Alternatives in the summary; `reasons` lists all."""
 
 
 def summary(model: str, choice: Choice, columns: int, warnings: Iterable[str] = ()) -> Iterator[Text]:
@@ -123,7 +121,7 @@ def section(title: str, lines: Iterable[Text]) -> Iterator[Text]:
 
 
 def alternatives(choice: Choice) -> Iterator[Text]:
-    """Layouts that fit, the best first; of those that differ only by split or equal hosts the best."""
+    """The 5 best that fit, one of those that differ only by split or by equal hosts."""
     found = {_key(choice.layout): Rejected("", "")}
     rows = []
     for each in choice.rejected:
@@ -131,7 +129,7 @@ def alternatives(choice: Choice) -> Iterator[Text]:
             rate = f"{each.score:.1f} tok/s" if choice.prediction.fitted else ""
             note = Text(each.note, "red" if each.note.startswith("-") else "dim")
             rows.append((Text(arrangement(each.layout) or each.what), Text(rate), note))
-    yield from table(rows[:_SHOWN], right=(1,))
+    yield from table(rows[:5], right=(1,))
 
 
 def _key(layout: Layout) -> object:
