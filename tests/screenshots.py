@@ -90,6 +90,7 @@ def picture(typed: str, shown: str) -> str:
     )
     console.print(Text.assemble(("$ ", "bold green"), (typed, "bold")))
     console.print(Text.from_ansi(screen(shown)))
+    console.print()  # the picture cuts off the lower ends of its last line
     return console.export_svg(title="medley", code_format=_FONTS.sub("", CONSOLE_SVG_FORMAT))
 
 
