@@ -1,7 +1,4 @@
-"""Check the host's NVIDIA driver libraries: present, complete, new enough.
-
-host/driver_libraries.py finds them, and also loads them in an engine's Python: both see the same.
-"""
+"""Check the host's NVIDIA driver libraries: present, complete, new enough."""
 
 import os
 import re
@@ -93,10 +90,7 @@ def system(root: Path = Path("/")) -> System | None:
 
 
 def too_old(where: str, version: str | None, cuda: str | None, host: HostTable) -> Problem | None:
-    """A driver that is older than the CUDA of this kind's engines; `cuda` is what it says that it runs.
-
-    Within one major any driver of it will do (CUDA's minor version compatibility): majors are compared.
-    """
+    """Compare major versions with the CUDA of this kind's engines: any driver of one major runs it."""
     needs = host.toolkit and host.toolkit.cuda
     if not needs:
         return None

@@ -50,10 +50,7 @@ class Candidate:
 
 
 def find(wanted: str, *, pythons: Mapping[str, str], uv: str) -> Interpreter:
-    """The first Python of version `wanted` (3.11) that runs; `pythons` are the toolkit's, by version.
-
-    Where the host has none, uv may fetch one, unless UV_PYTHON_DOWNLOADS says never.
-    """
+    """Find the first Python of version `wanted` (3.11) that runs; else ask uv, which may fetch one."""
     failed: dict[str, str] = {}
     for candidate in candidates(wanted, pythons=pythons, environ=os.environ, home=Path.home()):
         if candidate.path not in failed:

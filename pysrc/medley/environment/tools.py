@@ -60,10 +60,9 @@ def ready(
     dry_run: bool = False,
     watch: Progress = SILENT,
 ) -> Tools:
-    """Return what `kind` is served with, built and realised where need be; `named` is the value of --env.
+    """Return what `kind` is served with, built where need be; `named` is the value of --env.
 
-    `joins`: its ranks talk to those of other hosts. `nccl`: the user's own libnccl.so.2. `dry_run`: build
-    nothing, and note what would be built.
+    `joins`: ranks talk to other hosts. `dry_run`: build nothing, and note what would be built.
     """
     own, chosen = _own(named, engine), own_nccl.read(nccl, kind.host) if nccl else None
     chain = toolkit.find(kind.name, make=not dry_run, watch=watch)
@@ -106,10 +105,7 @@ def _flake_nccl(kind: str, *, make: bool, watch: Progress) -> dict[str, str]:
 
 
 def require_driver(kind: Kind, loads: Preload) -> None:
-    """A Problem before minutes of building, where nobody else would find the driver.
-
-    A Python on the host's own loader loads nothing so: it finds what ldconfig lists, which may be elsewhere.
-    """
+    """Require the driver before a long build, unless ldconfig finds it for the host's own Python."""
     if kind.host.device != "cpu" and loads:
         problem = driver.trouble(driver.libraries(kind.host.driver), kind.host, driver.system())
         if problem:

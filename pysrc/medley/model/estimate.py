@@ -1,7 +1,4 @@
-"""Estimate the bytes of a model from config.json alone, where the headers of its weights are not there.
-
-Only matrices count: norms and biases are below one part in a hundred. The total of an index corrects the sum.
-"""
+"""Estimate a model's bytes from config.json: only matrices, as norms and biases are below 1%."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -46,10 +43,7 @@ _MOST_LAYERS = 4096
 
 
 def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> dict[str, Tensor]:
-    """Return a tensor for each part of each layer; `bytes_each` is what a weight of a layer takes.
-
-    `index` is model.safetensors.index.json, or empty. Raises a Problem for an entry that config.json lacks.
-    """
+    """Return a tensor for each part of each layer; a Problem for an entry that config.json lacks."""
     layers = layer_count(fields)
     if layers > _MOST_LAYERS:
         raise fields.problem("num_hidden_layers", f"it is {layers}; the limit is {_MOST_LAYERS}")

@@ -48,10 +48,7 @@ def require(repository: str) -> None:
 
 
 def about(repository: str) -> About:
-    """Ask the hub for its commit; Unreachable without an answer, another Problem where it refuses.
-
-    Honours the hub's own variables: HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE.
-    """
+    """Ask the hub for the newest commit; Unreachable without an answer, another Problem if it refuses."""
     refuse_offline(repository)
     # A fifth of the time that a plan takes, for what most plans never ask.
     from httpx import HTTPError  # noqa: PLC0415 - see above

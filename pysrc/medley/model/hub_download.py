@@ -16,10 +16,7 @@ _LOOK_EVERY_S = 1.0
 
 
 def download(repository: str, on_progress: OnProgress | None = None, *, revision: str | None = None) -> Path:
-    """Fetch what is missing of it, and return the folder of its snapshot; raise a Problem where it fails.
-
-    `revision`: a commit, branch or tag; `main` without it.
-    """
+    """Fetch missing files of this commit, branch or tag (main without); return the snapshot's folder."""
     # Half a second to import, and seldom needed.
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - see above
 

@@ -175,10 +175,10 @@ def _ratios(fields: Fields, count: int) -> tuple[int, ...]:
 
 
 def _compressed(fields: Fields, ratio: int, _: int) -> Layer:
-    """DeepSeek V4: a window in each layer, and one entry for `ratio` tokens beside what makes the next one.
+    """DeepSeek V4: a window in each layer, and one entry for `ratio` tokens.
 
-    As vLLM 0.32 lays fp8_ds_mla out (models/deepseek_v4/attention.py and compressor.py): pages of 64 windowed
-    tokens or of 256 tokens, each padded to 576 bytes. An entry of fp8_ds_mla has 584 bytes.
+    vLLM 0.32's fp8_ds_mla (models/deepseek_v4/attention.py, compressor.py): pages of 64 windowed or 256 other
+    tokens, padded to 576 bytes; an entry has 584 bytes.
     """
     near = _page(_ENTRY_BYTES, 64)
     far, state = Fraction(0), 0

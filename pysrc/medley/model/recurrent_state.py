@@ -78,10 +78,7 @@ def _convolution(wide: int, kernel: int) -> int:
 
 
 def short_convolutions(fields: Fields, heads: int, size: int) -> int:
-    """Inkling: the last inputs of four convolutions around an attention, in 16 bits; 0 for other models.
-
-    vLLM 0.32 keeps them by KV heads, each padded to a power of two (models/inkling/nvidia/sconv_swa_attn.py).
-    """
+    """Count Inkling's convolution inputs (vLLM 0.32, models/inkling/nvidia/sconv_swa_attn.py)."""
     if not (fields.word("model_type") or "").startswith("inkling"):
         return 0
     wide = 2 * size + 2 * (fields.whole("hidden_size") // heads)

@@ -65,11 +65,7 @@ def folder_code(folder: Path) -> Code | None:
 
 
 def hub_code(repository: str, commit: str | None = None) -> Code | None:
-    """Its code at that commit, else at the one that an engine would take now; None where it has none.
-
-    From the hub's cache on this host, if that has the model and all code it names; what has to be asked of
-    the hub comes to lie there, so that an engine reads the very files that were looked at.
-    """
+    """Read the code at that commit, else the newest, into the hub's cache, where an engine reads it."""
     for folder in hub.snapshots(repository):
         if commit in {None, folder.name}:
             named = code_modules(model_configs(folder), repository)
@@ -120,10 +116,7 @@ def _asked(api: "HfApi", repository: str, commit: str | None) -> Code | None:
 
 
 def code_modules(configs: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """The Python files that a model's configs name, by the configs' file names; none: it has no code.
-
-    A Problem where they name another repository's: transformers reads its newest commit, whatever it is told.
-    """
+    """List the Python files that configs name; a Problem for another repository's, which cannot be pinned."""
     found: dict[str, None] = {}
     for file, config in configs.items():
         for reference in _references(config):
@@ -160,10 +153,7 @@ def _references(value: object, *, named: bool = False) -> Iterator[str]:
 
 
 def model_configs(folder: Path) -> dict[str, Any]:
-    """Every table of the model in which an engine may find an `auto_map`, by file name.
-
-    Which files engines read changes with each of their versions, so that all `*.json` are looked at.
-    """
+    """Read all `*.json` of the model that may hold an `auto_map`: engines differ in which they read."""
     paths = _inside(folder, ".json", "tables")
     return {name: found for name, path in paths.items() if (found := _table(path))}
 

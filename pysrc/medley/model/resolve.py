@@ -31,11 +31,7 @@ class Weights:
 
 
 def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence[str] = ()) -> Weights:
-    """What `word` names: a known model, a folder with a config.json, or ORG/NAME, in this order.
-
-    A known model that medley makes itself lies below `cache`. Raises a Problem for anything else, whose fix
-    is what was `typed`, with a model that there is.
-    """
+    """Find the model, folder or ORG/NAME that `word` names; a fix corrects what was `typed`."""
     word = _table_name(word, models)
     if model := models.get(word):
         # One that medley makes is named by what it is made of: a table that has changed is another model.
@@ -98,10 +94,7 @@ def _exists(path: Path) -> bool:
 
 
 def _near(word: str, models: Mapping[str, Model]) -> str | None:
-    """The shortest name that goes on where `word` ends, else the one most like it, or whose beginning is.
-
-    A model that medley makes is nobody's near miss, but for most of its own name.
-    """
+    """Find the name closest to `word`; a model that medley makes needs half of its name."""
     tables = {alias: name for name, model in models.items() for alias in model.aliases}
     tables |= {
         name: name

@@ -1,7 +1,4 @@
-"""Let an engine run a model's own code only where the user trusts it.
-
-What is trusted is pinned: by its commit, or for a folder by a SHA-256 over all of its Python files.
-"""
+"""Run extra model code only if the user trusts it, pinned by commit or, for a folder, by SHA-256."""
 
 import json
 import re
@@ -46,11 +43,7 @@ class CodePin:
 
 
 def trusted(found: Weights, trust: Trust, *, starts: bool) -> Code | None:
-    """The code that an engine is to run, as it is pinned; None where there is none, or is to be none.
-
-    A Problem where nobody trusts it, or where it is not what was trusted. Where an engine `starts`
-    the hub is asked whether there is code, and the first use of it is noted.
-    """
+    """Return the pinned code to run, or None; a Problem if it is not trusted. `starts` asks the hub."""
     listed = found.model.remote_code if found.model else None
     if trust.refused or (found.model and found.model.made):
         return None
@@ -152,10 +145,7 @@ def _refusal(found: Weights, cause: str, pinned: str) -> Problem:
 
 
 def require_pinned(code: Code, asked: str | None, pinned: CodePin | None, listed: RemoteCode | None) -> None:
-    """A Problem unless the code is what was asked for, or else pinned, and what the model's table lists.
-
-    `asked`: a commit, or the beginning of a folder's fingerprint.
-    """
+    """Require the code asked for (commit or fingerprint) or pinned, and the files in the table."""
     for name, known in (listed.files if listed else {}).items():
         if code.files.get(name) != known:
             raise Problem(

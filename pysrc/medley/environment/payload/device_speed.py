@@ -1,11 +1,10 @@
 """Measure how fast devices read weights and multiply by them; run in an engine's Python, prints JSON lines.
 
-    python device_speed.py DEVICE               every device of this host, one after the other: an object each
-    python device_speed.py HOST:PORT OWN TASK   those of the hosts of a Ray cluster, all at once
+    python device_speed.py DEVICE               each device of this host: a JSON object each
+    python device_speed.py HOST:PORT OWN TASK   devices of a Ray cluster's hosts, all at once
 
 TASK is a JSON object: nodes (id, address, free, slots), limit_s of a step, life_s of a meter. Each line of a
-cluster is an event, a JSON object known by its first key: step, device, busy, failed, done. Its hosts are
-measured at once, as the stages of a pipeline all work at once: what they share, shows.
+cluster is a JSON object known by its first key: step, device, busy, failed, done.
 """
 
 import json

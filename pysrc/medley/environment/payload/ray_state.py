@@ -137,11 +137,9 @@ def lacking(client: Any, address: str, own: str, path: str) -> list[str]:  # noq
 
 
 def reach(client: Any, address: str, own: str, last: str, *ports: str) -> dict[str, Any]:  # noqa: ANN401 - the same
-    """Both ways between this host and the head: Ray's `ports`, its workers', and such as ranks pick.
+    """Try Ray's `ports`, a worker's (`last` or below) and a free one, between this host and the head.
 
-    `last` is the last of those that Ray's workers here may take, so that nobody has it yet.
-    `closed`: what the head cannot connect to here, `ahead`: what this host cannot connect to there; `back` is
-    false where no task on the head comes back at all.
+    `closed`: ports here, `ahead`: ports there, `back`: false if no task on the head returns.
     """
     (head,) = (node for node in nodes(client, address) if node["head"] and node["alive"])
     signal.alarm(REACH_LIMIT_S)  # Ray's own waiting for a node that the head gave up on takes half a minute

@@ -100,10 +100,7 @@ def contents(files: dict[str, str]) -> dict[str, bytes]:
 
 
 def put(files: dict[str, bytes]) -> dict[str, Any]:
-    """Write what a host lacks or has otherwise, on that host; its hash, its path, and whether it was written.
-
-    The same three places as medley.storage looks for a cache.
-    """
+    """Write changed files below the cache folder, chosen as medley.storage does; report path and SHA-256."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     usual = (Path(base) if base.startswith("/") else Path.home() / ".cache") / "medley"
     cache = Path(os.environ["MEDLEY_CACHE"]).absolute() if os.environ.get("MEDLEY_CACHE") else usual

@@ -165,10 +165,7 @@ def batch_figures(requests: int, seconds: float, run: BenchRun) -> Figures:
 
 
 def result_table(text: str) -> dict[str, Any]:
-    """An engine's result file less its lists and tables: one of SGLang's is its configuration, with its key.
-
-    SGLang adds a line to the file, so the last counts. Infinity, which both write, is no JSON.
-    """
+    """Read an engine's result, the last line of a file; drop lists and tables, which may hold its key."""
     lines = [line for line in text.splitlines() if line.strip()]
     table = json_shape.table(text) or json_shape.table(lines[-1] if lines else "") or {}
     return {

@@ -70,10 +70,7 @@ def conditions(
     what: Description | None,
     names: Iterable[redact.HostNames] = (),
 ) -> dict[str, Any]:
-    """Of a benchmark by `engine` out of `binary`; `transcripts`: of its hosts, by name.
-
-    Further `names` of hosts are numbered first, so that several tables call a host alike.
-    """
+    """Describe a benchmark and its hosts by name; further `names` are numbered before these."""
     known = devices.read_measurements()
     within = hosts_of(what.layout) if what and what.layout else tuple(transcripts)
     table = {

@@ -134,10 +134,7 @@ def latency_us(text: str, host: str) -> float:
 
 
 def _perftest_figure(text: str, column: str, host: str) -> float:
-    """Of the row below the names; remarks about the processor's frequency may stand between.
-
-    A row may have more figures than names, as in some versions; of fewer nobody knows which is missing.
-    """
+    """Read a column of the first row below the names that has at least as many figures as there are names."""
     columns: list[str] = []
     for line in text.splitlines():
         words = line.split()

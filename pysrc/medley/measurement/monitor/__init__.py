@@ -57,10 +57,7 @@ class LinkSample:
     index: int
     """A new link of an old name has another; 0 of a port."""
     counters: Mapping[str, int]
-    """By the kernel's names: rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped.
-
-    Of a port by the driver's; what counts data counts bytes here.
-    """
+    """By the kernel's names (rx_bytes, tx_errors, rx_dropped …), of a port by the driver's; data in bytes."""
     up: bool | None = None
     mbit: int | None = None
     """As the driver reports it, which for a Spark's half is twice what it carries."""

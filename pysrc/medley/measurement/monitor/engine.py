@@ -1,7 +1,4 @@
-"""Read the metrics of this host's engines and of its Ray.
-
-vLLM 0.32.0 (v1/metrics/loggers.py) and SGLang 0.5.23 (srt/observability/metrics_collector.py).
-"""
+"""Read the metrics of this host's engines (vLLM 0.32.0, SGLang 0.5.23) and of its Ray."""
 
 import http.client
 import time

@@ -1,7 +1,4 @@
-"""Manifest of a model: files, piece hashes; order in which hosts pass it on.
-
-It comes from another host, so it cannot be made of paths that leave the model's folder.
-"""
+"""Manifest of a model: files, piece hashes; order in which hosts pass it on."""
 
 import hashlib
 import json
@@ -171,11 +168,7 @@ def _refusal(what: str, cause: str) -> Problem:
 
 
 def chain(hosts: Sequence[str], having: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-    """Whom each host that lacks the model asks, first to last: those before it, then others that have it.
-
-    All links then carry the model once in each direction, however many hosts there are. With several that
-    have it there are as many chains, of equal length. A host's sources never ask it.
-    """
+    """List each host's sources, first to last, so that each link carries the model once in each direction."""
     heads = [host for host in hosts if host in having]
     lacking = [host for host in hosts if host not in having]
     if not heads:

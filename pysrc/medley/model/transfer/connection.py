@@ -1,8 +1,4 @@
-"""Request and serve pieces: both ends of one connection.
-
-The end that asks shows first that it knows the transfer's secret. The kernel sends the pieces themselves out
-of the file as they are: the manifest has their hashes.
-"""
+"""Request and serve pieces: both ends of one connection, after a proof of the transfer's secret."""
 
 import contextlib
 import errno

@@ -83,10 +83,7 @@ def _hashed(handle: int, start: int, piece_bytes: int) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def page_cache_kept(handle: int, start: int, size_bytes: int) -> Iterator[None]:
-    """Take these bytes out of the page cache afterwards, unless they were in it before.
-
-    On unified memory the GPU cannot have what the page cache holds: NV_ERR_NO_MEMORY was seen on a Spark.
-    """
+    """Drop these bytes from the page cache, unless they were in it: a Spark's GPU needs the memory."""
     was_cached = _is_cached(handle, start)
     yield
     if not was_cached:

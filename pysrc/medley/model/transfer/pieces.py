@@ -1,8 +1,6 @@
-"""Verify each piece and keep it on this disk; find those that an earlier transfer left, and damage.
+"""Verify and store each piece; find the pieces of an earlier transfer, and damage.
 
-A file that is not whole has another name, and one by which an engine knows a model comes last of all; so a
-model that is half there looks like none. An earlier transfer may have been killed at any point, another
-version of the model may lie there, or a bit may have flipped: each is a file some of whose pieces are right.
+An unfinished file has another name, and config.json comes last, so engines see no unfinished model.
 """
 
 import contextlib
