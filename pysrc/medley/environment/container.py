@@ -69,7 +69,6 @@ class Image:
     """By registry: one for all the architectures that a name stands for."""
     entrypoint: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    """The variables that it sets."""
 
     @property
     def short(self) -> str:
@@ -194,7 +193,7 @@ class HardLimits:
     processes: int | None
     memlock_bytes: int | None
     may_raise: bool
-    """Whether it may go beyond (CAP_SYS_RESOURCE)."""
+    """It has CAP_SYS_RESOURCE."""
 
 
 ANY_DEVICE = HardLimits(files=None, processes=None, memlock_bytes=None, may_raise=True)

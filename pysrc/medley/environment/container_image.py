@@ -28,7 +28,6 @@ _CAP_SYS_RESOURCE = 24
 _TOKENS_SINCE = (2, 52)
 """The first Ray with RAY_AUTH_MODE=token (Ray's documentation, "Ray token authentication")."""
 RAY = "ray"
-"""The role of Ray's container."""
 _COUNT = itertools.count(1)
 
 
@@ -43,7 +42,6 @@ class ImageSelection:
     mounts: tuple[str, ...] = ()
     """PATH, or PATH:INSIDE."""
     engines: tuple[str, ...] = ()
-    """Those that were found in it."""
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> "ImageSelection":
@@ -77,8 +75,6 @@ class ImageRequest:
 
 @dataclass(frozen=True)
 class ContainerEnvironment:
-    """An image that takes the place of an engine environment."""
-
     choice: ImageSelection
     spec: ContainerSpec
     held: Mapping[str, Any] = field(default_factory=dict)

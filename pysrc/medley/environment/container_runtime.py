@@ -54,7 +54,6 @@ def runtime(named: str | None, image: str) -> Runtime:
 
 
 def find(runtime: Runtime, name: str) -> Image | None:
-    """An image that is here already."""
     table = _inspected(runtime, name)
     if table is None:
         return None

@@ -32,8 +32,6 @@ _VERSION = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 
 @dataclass(frozen=True)
 class Libraries:
-    """What was found of a driver."""
-
     paths: Mapping[str, str]
     """By the name that programs open, in the order in which they are loaded."""
     versions: Mapping[str, str]
@@ -64,7 +62,7 @@ def trouble(found: Libraries, host: HostTable, system: System | None) -> Problem
 
 
 def unfit(found: Libraries, host: HostTable, where: str, system: System | None) -> Problem | None:
-    """A driver that is not there, or not whole."""
+    """Return the Problem of a missing or half-upgraded driver."""
     if CUDA not in found.paths:
         looked = ", ".join((*host.driver.directories, *host.driver.shared_directories)) or "no folder"
         return Problem(

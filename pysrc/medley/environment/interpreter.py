@@ -93,7 +93,7 @@ def candidates(
 
 @functools.cache
 def _probe(candidate: Candidate, wanted: str) -> Interpreter | str:
-    """The interpreter, or why it will not do."""
+    """Return the interpreter, or why it is unfit."""
     name = f"{candidate.path} ({candidate.origin})"
     try:
         finished = process.run(Command((candidate.path, "-I", "-c", _PROBE)), limit_s=_LIMIT_S)
@@ -112,7 +112,7 @@ def _probe(candidate: Candidate, wanted: str) -> Interpreter | str:
 
 
 def _of_uv(wanted: str, uv: str, looked: list[str]) -> Interpreter:
-    """One that uv keeps, or fetches now."""
+    """Find a Python that uv keeps, or fetch one."""
     find = Command((uv, "python", "find", "--no-project", "--managed-python", wanted))
     offline = os.environ.get("UV_OFFLINE") or os.environ.get("UV_PYTHON_DOWNLOADS") in {"never", "manual"}
     install = Command((uv, "python", "install", "--no-bin", wanted))

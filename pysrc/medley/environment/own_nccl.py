@@ -21,8 +21,6 @@ _FIND = "find / -name 'libnccl.so.2*' 2>/dev/null"
 
 @dataclass(frozen=True)
 class OwnNccl:
-    """A libnccl.so.2 of this host."""
-
     path: Path
     version: tuple[int, ...]
     cuda: int

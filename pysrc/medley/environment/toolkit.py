@@ -26,7 +26,7 @@ _DIGITS = 12
 
 
 class Loader(StrictTable):
-    """What a program from elsewhere is patched to where the host has no loader: on NixOS."""
+    """The loader for other systems' programs on NixOS."""
 
     interpreter: str
     patchelf: str
@@ -90,7 +90,7 @@ def read(folder: Path) -> Toolkit:
 
 
 def parse(text: str, where: str) -> Toolkit:
-    """A toolkit.json, or a Problem that names the key."""
+    """Parse toolkit.json; the Problem names the key."""
     table = json_shape.table(text)
     if table is None:
         raise Problem(
@@ -129,7 +129,7 @@ def realise(flake: str, output: str, link: Path) -> Command:
 
 
 def of_toolkit(settings: Mapping[str, str], path: Iterable[str], inherited: str) -> Iterator[Variable]:
-    """What the toolchain of this host declares, and its programs before those on PATH."""
+    """Yield the toolchain's variables, and PATH with its programs first."""
     for name, value in settings.items():
         why = _LIBCUDA_WHY if name == LIBCUDA else "the toolchain that Nix pins for this kind of host"
         yield Variable(name, value, why)

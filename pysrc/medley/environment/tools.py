@@ -24,7 +24,6 @@ class Tools:
     """The programs of an engine's environment, and what the host's toolchain adds."""
 
     binary: Path
-    """The folder of the engine environment's programs."""
     settings: Mapping[str, str] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     """More folders of programs, first to last."""
@@ -113,7 +112,7 @@ def require_driver(kind: Kind, loads: Preload) -> None:
 
 
 def environment(kind: Kind, named: str | None, engine: EngineName = "vllm") -> str:
-    """The name of the engine environment: as named, or as the kind's table says."""
+    """Return the engine environment's name: as named, or by the kind's table."""
     title, offered = TITLES[engine], kind.host.environments.get(engine)
     if named is not None:
         return _require_lock(named, engine, offered)
@@ -144,7 +143,7 @@ def _require_lock(named: str, engine: EngineName, offered: str | None) -> str:
 
 
 def _own(named: str | None, engine: EngineName) -> Path | None:
-    """A virtualenv of the user's own, by its path."""
+    """Find a user's virtualenv by its path."""
     if named is None or named in config.recipes():
         return None
     folder = Path(named).expanduser().absolute()

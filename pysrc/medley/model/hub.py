@@ -140,9 +140,9 @@ def has(repository: str, revision: str | None = None) -> bool:
     """Whether a snapshot of this commit, branch or tag has its weights; any snapshot where it is None."""
     if revision is None:
         return bool(snapshots(repository))
-    ref = _folder(repository) / "refs" / revision
+    ref = repository_folder(repository) / "refs" / revision
     commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else revision
-    return whole(_folder(repository) / "snapshots" / commit)
+    return whole(repository_folder(repository) / "snapshots" / commit)
 
 
 def configured(repository: str) -> Path | None:
@@ -151,11 +151,11 @@ def configured(repository: str) -> Path | None:
 
 
 def _newest(repository: str) -> list[Path]:
-    folder = _folder(repository) / "snapshots"
+    folder = repository_folder(repository) / "snapshots"
     return sorted(folder.glob("*/"), key=lambda each: each.stat().st_mtime, reverse=True)
 
 
-def _folder(repository: str) -> Path:
+def repository_folder(repository: str) -> Path:
     return cache() / f"models--{repository.replace('/', '--')}"
 
 

@@ -37,7 +37,7 @@ class Code:
 
     where: str
     files: Mapping[str, str]
-    """The SHA-256 of each."""
+    """SHA-256 by path."""
     commit: str | None = None
     """Of a repository; a folder has none."""
 

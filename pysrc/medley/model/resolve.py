@@ -26,7 +26,6 @@ class Weights:
 
     @property
     def local(self) -> bool:
-        """Nothing needs to be fetched."""
         return Path(self.target).is_absolute()
 
 
@@ -59,7 +58,8 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
     near = _near(word.lower(), models)
     raise Problem(
         f"there is no model {word!r}",
-        cause=f"it is not a folder, not ORG/NAME on the hub, and not one of the {len(models)} models medley knows",
+        cause=f"it is not a folder, not ORG/NAME on the hub, and not one of the {len(models)} models "
+        "medley knows",
         fix="medley models"
         if near is None
         else shlex.join(renamed(typed or ("medley", "serve", word), word, near)),

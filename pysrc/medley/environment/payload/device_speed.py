@@ -59,7 +59,7 @@ class Meter:
         }
 
     def seconds(self, tokens: int, run_s: float) -> float:
-        """Of one product of so many tokens with one matrix, the mean: a quota shows in whole periods."""
+        """Return the mean of one product with one matrix: a quota shows in whole periods."""
         import torch
 
         given = torch.randn(tokens, self.weights[0].shape[1], device=self.place).to(self.dtype)
@@ -68,7 +68,7 @@ class Meter:
             return self._rounds(given, run_s)
 
     def _rounds(self, given: Any, run_s: float) -> float:  # noqa: ANN401 - torch is imported late
-        """One round at least, through all weights."""
+        """Multiply by all weights, for at least one round."""
         import torch
 
         begun, rounds = time.perf_counter(), 0
@@ -123,7 +123,7 @@ def measure(task: dict[str, Any], meters: dict[tuple[str, int], Any]) -> None:
     from allreduce import actor_on, answers, built_for_cuda, say
 
     def results(calls: dict[tuple[str, int], Any]) -> dict[tuple[str, int], Any]:
-        """The answers in time; a device that failed is reported, and takes no further part."""
+        """Return the answers in time; report a failed device and leave it out."""
         found: dict[tuple[str, int], Any]
         found, errors = answers(calls, float(task["limit_s"]))
         for at, error in errors.items():

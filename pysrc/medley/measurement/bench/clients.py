@@ -26,7 +26,6 @@ class ServedModel:
     path: str
     """Below it, where its API is: /v1."""
     model: str
-    """As requests name it."""
     tokenizer: str
     """A folder, or ORG/NAME."""
     key: str | None = None
@@ -47,10 +46,10 @@ class Client(ABC):
 
     @abstractmethod
     def command(self, binary: Path, served: ServedModel, run: BenchRun, result: Path) -> Command:
-        """One run against a server, which writes what it measured to `result`."""
+        """Run against a server, and write the measurement to `result`."""
 
     def figures(self, table: Mapping[str, Any], run: BenchRun) -> Figures | None:
-        """Read the table of such a file; None where it is no result."""
+        """Read a result file's table; None if it has no result."""
         if "duration" not in table:
             return None
         return Figures(
@@ -72,7 +71,7 @@ class Client(ABC):
         """Run without a server; `run.requests` counts batches for latency, prompts for throughput."""
 
     def offline_figures(self, text: str, mode: Offline, run: BenchRun) -> tuple[Figures, ...]:
-        """Read its file: figures of each measurement; empty where it is no result."""
+        """Read the figures of each measurement; empty if there is no result."""
         try:
             return tuple(self._offline_figures(text, mode, run))
         except _ODD_RESULT:
@@ -167,7 +166,6 @@ class SglangClient(Client):
         )
 
     def _offline_figures(self, text: str, mode: Offline, run: BenchRun) -> Iterable[Figures]:
-        """A line each time."""
         for table in [json.loads(line) for line in text.splitlines() if line.strip()]:
             if mode == "throughput":
                 found = batch_figures(table["successful_requests"], table["total_latency"], run)

@@ -84,7 +84,7 @@ class ServedMetrics:
 
 
 def _metrics(server: Server) -> str:
-    """With the key: the guard closes them as it closes every route but /health."""
+    """Ask with the key: the guard requires it for every route but /health."""
     place = urlsplit(server.url)
     headers = {}
     if server.key:
@@ -129,7 +129,7 @@ def _ray() -> Ray | None:
 
 
 def engine_figures(text: str) -> dict[str, float]:
-    """Sums over engines side by side, and of a share the highest."""
+    """Add up parallel engines; of a share take the highest."""
     wanted = tuple(name for names in _NAMES.values() for name in names)
     values: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
     for family in families(line for line in text.split("\n") if line.startswith(wanted)):

@@ -130,7 +130,6 @@ def _engine(first: Sample, before: Sample, now: EngineSample, seconds: float) ->
 
 
 def _figures(sample: Sample, of: EngineSample) -> Mapping[str, float]:
-    """Those of the same server then."""
     same = (each.figures for each in sample.engines if (each.url, each.model) == (of.url, of.model))
     return next(same, {})
 

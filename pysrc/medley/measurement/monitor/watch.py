@@ -27,7 +27,6 @@ class Seen:
     rates: Rates | None = None
     sample: Sample | None = None
     age_s: float | None = None
-    """Of both."""
     problem: Problem | None = None
     """Why it does not answer now."""
 

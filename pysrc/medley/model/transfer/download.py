@@ -135,7 +135,6 @@ class Fetching:
                     self._connection = None
 
     def _say(self, source: Source, lost: SourceLost, after: Source, said: dict[Source, str]) -> None:
-        """Once for each reason."""
         if said.get(source) == str(lost) or self._stopping.is_set():
             return
         said[source] = str(lost)

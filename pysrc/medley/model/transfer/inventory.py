@@ -121,9 +121,7 @@ def _note(path: Path) -> Path:
 
 def root(target: str) -> Path:
     """Where the model lies on this host, or is to: a folder as it is called, ORG/NAME in the hub's cache."""
-    if Path(target).is_absolute():
-        return Path(target)
-    return hub.cache() / f"models--{target.replace('/', '--')}"
+    return Path(target) if Path(target).is_absolute() else hub.repository_folder(target)
 
 
 def offered(

@@ -1,6 +1,7 @@
 """Run vLLM's CPU platform under Ray, with shared memory only between ranks that share it.
 
-vLLM calls `register` when nothing of it may be imported yet, so each class is made at its first use.
+vLLM calls `register` while it looks for its platform, when nothing of its own may be imported yet, and asks
+for the two classes by name later: each is made at its first use.
 """
 
 import functools
@@ -46,7 +47,11 @@ def _communicator() -> type:
     from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
 
     class Communicator(CpuCommunicator):  # type: ignore[misc] # vLLM is not installed where this is checked
-        """Compare which memory ranks see: under Ray, segment names are equal on every host."""
+        """Compare which memory ranks see.
+
+        vLLM compares the names of their segments. Under Ray a name holds the port of the group's rendezvous,
+        which is the same on every host, so ranks would open each other's and fail.
+        """
 
         def _all_group_ranks_share_shm_group_name(self) -> bool:
             """Whether the group may use shared memory; every rank comes to the same answer."""
@@ -58,5 +63,9 @@ def _communicator() -> type:
 
 
 def memory() -> str:
-    """Name the shared memory of this process; host names repeat, and containers may not share memory."""
+    """Which shared memory this process sees: of which kernel, and which of its file systems.
+
+    A host name would not do: two new boards have the same one, and two containers of one host may or may not
+    share memory.
+    """
     return f"{_BOOT.read_text(encoding='ascii').strip()}/{_SEGMENTS.stat().st_dev}"

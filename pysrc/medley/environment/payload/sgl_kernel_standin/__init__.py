@@ -1,6 +1,7 @@
-"""Replace SGLang's CPU kernels with plain PyTorch, as far as serving a dense model calls them.
+"""Replace SGLang's own kernels on a CPU with as much plain PyTorch as serving a dense model calls.
 
-SGLang imports `sgl_kernel` on a CPU, too, and PyPI has it for CUDA only (sglang-kernel).
+SGLang imports `sgl_kernel` on a CPU whatever it serves, and PyPI has it for CUDA only (sglang-kernel). Every
+other CPU kernel can be imported, and raises when it is called.
 """
 
 import os
@@ -73,7 +74,10 @@ def assign_req_to_token_pool_cpu(  # noqa: PLR0917 - as SGLang calls it
     out_cache_loc: torch.Tensor,
     pool_len: int,
 ) -> None:
-    """Write each request's new KV cache slots into its row, from its start to before its end."""
+    """Write each request's new slots of the KV cache into its row, from its start to before its end.
+
+    The slots are in one list. `pool_len` is the length of a row, which a tensor of two dimensions has itself.
+    """
     del pool_len
     counts = (end_offset - start_offset).to(torch.int64)
     rows = req_pool_indices.to(torch.int64).repeat_interleave(counts)
