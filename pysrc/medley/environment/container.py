@@ -160,12 +160,12 @@ class ContainerSpec:
 
 
 def name(role: str) -> str:
-    """One for each role and each user: another medley on this host, with a state of its own, has another."""
+    """Name the container by role and by medley's state folder, so that users do not clash."""
     return f"medley-{role}-{storage.hash_bytes(str(storage.state()).encode())[:6]}"
 
 
 def removal(runtime: Runtime, name: str) -> tuple[str, ...]:
-    """Ends a container at once, and is content where there is none."""
+    """Return the command that ends a container at once, if it exists."""
     return (runtime, "rm", "--force", *(("--ignore", "--time", "0") if runtime == "podman" else ()), name)
 
 

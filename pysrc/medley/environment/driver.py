@@ -35,7 +35,7 @@ class Libraries:
     paths: Mapping[str, str]
     """By the name that programs open, in the order in which they are loaded."""
     versions: Mapping[str, str]
-    """Of those whose file's name says it."""
+    """Of files with a version in the name."""
     refused: tuple[str, ...] = ()
     """What has the name of libcuda and is not the driver's, and why."""
 
@@ -47,7 +47,7 @@ class Libraries:
 def libraries(
     driver: Driver, machine: str = os.uname().machine, look: Callable[[str], Seen | None] = look
 ) -> Libraries:
-    """The driver's libraries as a host has them that keeps them where `driver` says."""
+    """Find the driver's libraries in the folders of `driver`."""
     kept = Drivers(driver.directories, driver.shared_directories, machine, look)
     found = {name: path for name in (*DRIVER, *OPENED) if (path := kept.find(name))}
     reals = {name: seen[0] for name, path in found.items() if (seen := look(path))}
@@ -81,7 +81,7 @@ def unfit(found: Libraries, host: HostTable, where: str, system: System | None) 
 
 
 def system(root: Path = Path("/")) -> System | None:
-    """Of this host, as far as it says who brings the driver."""
+    """Detect systems that bring the driver in another way."""
     if (root / "etc/NIXOS").exists():
         return "NixOS"
     return "WSL" if (root / "usr/lib/wsl").exists() else None

@@ -42,7 +42,7 @@ class Release:
 
 
 def resolve(name: str, version: str | None, *, watch: Progress) -> Release:
-    """The lock `name` for this version of its engine, or for the newest there is; writes nothing."""
+    """Resolve the lock `name` for this engine version, or for the newest; write nothing."""
     recipe, folder = _of_tree(name)
     files = [folder / f"{name}{suffix}" for suffix in (".in", ".txt", ".toml")]
     before = {path: path.read_text(encoding="utf-8") for path in files}
@@ -81,7 +81,7 @@ def resolve(name: str, version: str | None, *, watch: Progress) -> Release:
 
 
 def _of_tree(name: str) -> tuple[Recipe, Path]:
-    """The lock's table and its folder, which has to be that of a source tree."""
+    """Return the lock's table and its folder, which must be in a source tree."""
     recipes, path = config.recipes(), config.files("locks").get(name)
     if path is None:
         raise Problem(
@@ -99,7 +99,7 @@ def _of_tree(name: str) -> tuple[Recipe, Path]:
 
 
 def _newest(name: str, distribution: str, recipe: Recipe, watch: Progress) -> str:
-    """The newest release that the index has for the lock's Python."""
+    """Ask the index for the newest release for the lock's Python."""
     with tempfile.TemporaryDirectory(prefix="medley-raise-") as scratch:
         asked = Path(scratch) / "requirements.in"
         asked.write_text(f"{distribution}\n", encoding="utf-8")

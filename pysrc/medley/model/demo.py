@@ -32,7 +32,7 @@ _FORMAT = 2
 
 
 def digest(made: Made) -> str:
-    """8 hex digits of all that shapes the model."""
+    """Hash all that shapes the model, to 8 hex digits."""
     return hashlib.sha256(f"{_FORMAT} {made.model_dump_json()}".encode()).hexdigest()[:8]
 
 
@@ -118,7 +118,7 @@ def config(made: Made) -> dict[str, object]:
 
 
 def shapes(made: Made) -> dict[str, tuple[int, ...]]:
-    """Every tensor's shape by its name in Qwen3's checkpoints, in the file's order."""
+    """List tensor shapes by Qwen3's names, in the file's order."""
     hidden, wide, slim = made.hidden, made.heads * made.head_dim, made.kv_heads * made.head_dim
     tensors: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (made.vocabulary, hidden),
@@ -180,7 +180,7 @@ def tokenizer(size: int) -> dict[str, object]:
 
 
 def _merges() -> Iterator[tuple[str, str]]:
-    """Pairs to merge, in their order of rank: 105 syllables, then words of two, then those after a space."""
+    """Yield pairs to merge by rank: 105 syllables, each after a space, then words of two."""
     syllables = [c + v for c, v in product(_CONSONANTS, _VOWELS)]
     yield from product(_CONSONANTS, _VOWELS)
     yield from ((_SPACE, syllable) for syllable in syllables)

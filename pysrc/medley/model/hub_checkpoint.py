@@ -40,7 +40,7 @@ class Look:
 
     repository: str
     commit: str | None
-    """None where the hub does not say it; such a look is not kept."""
+    """None if unknown; then the look is not kept."""
     date: str
     """When the hub was asked, as 2026-11-24."""
     license: str | None
@@ -97,7 +97,7 @@ def look(repository: str, watch: Progress = SILENT) -> Look:
 
 
 def _fetched(repository: str) -> Look | None:
-    """The same of a model whose weights are in the hub's cache."""
+    """Look at a model whose weights are in the hub's cache."""
     if (folder := hub.snapshot(repository)) is None:
         return None
     found = read_checkpoint(folder)
@@ -111,7 +111,7 @@ def _why(problem: Problem) -> str:
 
 
 def kept(repository: str, commit: str | None = None) -> Look | None:
-    """The look that was kept of this commit, else the newest."""
+    """Read the kept look of this commit, else the newest."""
     paths = [_file(repository, commit)] if commit else list(_file(repository, "*").parent.glob("*.json"))
     found = (storage.record(path, Look) for path in paths if path.is_file())
     return max((each for each in found if each), key=lambda each: each.date, default=None)
@@ -122,7 +122,7 @@ def _file(repository: str, commit: str) -> Path:
 
 
 def _asked(api: "HfApi", repository: str, about: hub.About, watch: Progress) -> Look:
-    """The headers of its files come by a range request each."""
+    """Read the headers of all files, by a range request each."""
     from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415 - half a second, and seldom needed
 
     at = about.commit

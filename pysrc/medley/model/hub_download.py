@@ -33,7 +33,7 @@ def download(repository: str, on_progress: OnProgress | None = None, *, revision
 
 
 def size_bytes(repository: str, revision: str | None = None) -> int | None:
-    """Return the size of the files that `download` fetches, as the hub says it; None where it does not."""
+    """Return the size of the files that `download` fetches; None if unknown."""
     from huggingface_hub import HfApi  # noqa: PLC0415 - as in download
 
     try:

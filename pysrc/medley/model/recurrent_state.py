@@ -14,7 +14,7 @@ MAMBA_GROUPS = ("n_groups", "mamba_n_groups", "mamba_ngroups")
 
 
 def state_bytes(fields: Fields, kind: str) -> int:
-    """What one layer keeps: the last inputs of its convolution in 16 bits, and its state."""
+    """Count a layer's state and the last inputs of its convolution in 16 bits."""
     if kind == "conv":
         # LFM2: a convolution is all there is.
         return _convolution(fields.whole("hidden_size"), fields.whole("conv_L_cache"))

@@ -33,7 +33,7 @@ _REFERENCE = re.compile(r"[\w-]+(?:[./][\w-]+)*\.\w+")
 
 @dataclass(frozen=True)
 class Code:
-    """Every Python file beside a model's weights: one that is named may import the others."""
+    """Every Python file of a model: one may import the others."""
 
     where: str
     files: Mapping[str, str]
@@ -58,7 +58,7 @@ class Code:
 
 
 def folder_code(folder: Path) -> Code | None:
-    """The code in a model's folder, or None where its configs name none."""
+    """Read the code in a model's folder; None if its configs name none."""
     if not code_modules(model_configs(folder), str(folder)):
         return None
     return Code(str(folder), code_fingerprints(folder))
@@ -159,7 +159,7 @@ def model_configs(folder: Path) -> dict[str, Any]:
 
 
 def code_fingerprints(folder: Path) -> dict[str, str]:
-    """Of every Python file in it, however deep; an engine would import from linked folders too."""
+    """Hash every Python file in it; refuse linked folders, from which an engine would import too."""
     for where, folders, _ in os.walk(folder):
         for link in (Path(where) / name for name in folders):
             if link.is_symlink():
@@ -173,7 +173,6 @@ def code_fingerprints(folder: Path) -> dict[str, str]:
 
 
 def _inside(folder: Path, suffix: str, what: str, most_bytes: int | None = None) -> dict[str, Path]:
-    """By path, in order. A link to a file is that file."""
     found = (Path(where) / name for where, _, names in os.walk(folder) for name in names)
     paths = sorted(path for path in found if path.name.endswith(suffix) and path.is_file())
     if len(paths) > MOST_FILES or (most_bytes and sum(path.stat().st_size for path in paths) > most_bytes):

@@ -77,7 +77,7 @@ def require_repository(word: str) -> None:
 
 
 def _table_name(word: str, models: Mapping[str, Model]) -> str:
-    """The name of the table that `word` names in other letters or by an alias; else `word` itself."""
+    """Find the table for `word` in other case or by alias; else return `word`."""
     if word in models or "/" in word or _exists(Path(word)):
         return word
     small = word.lower()

@@ -29,19 +29,18 @@ _FORMAT = re.compile(rf"-(?:{'|'.join(('gptq', *get_args(Weights)))})(?:-.*)?$")
 
 @dataclass(frozen=True)
 class Proposal:
-    """What known tables of the same architecture say beside the shape."""
+    """Values of known tables of the same architecture, except the shape."""
 
     like: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
-    """What all of them say, by key."""
+    """Values that all of them have, by key."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """In what they differ, by key."""
+    """Differences between them, by key."""
     knows_code: bool = False
     """Engines know all of them without the code of their repositories."""
 
 
 def table_name(repository: str) -> str:
-    """The name of a repository's table: as the known ones are named."""
     return repository.rpartition("/")[2].lower()
 
 

@@ -24,7 +24,7 @@ _OTHERS = (
     *("--speculative-config", "-sc", "--speculative-draft-model-path", "--speculative-draft-model"),
 )
 _SHORTEST = 5
-"""Of the beginnings of these names that argparse takes for them."""
+"""Shortest prefix of these flags that argparse accepts."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def require_through_us(trust: Trust, extra: tuple[str, ...]) -> None:
 
 
 def _trusting(name: str, word: str, extra: tuple[str, ...]) -> bool:
-    """Whether it is a file of flags with --trust-remote-code in it."""
+    """Check for a file of flags with --trust-remote-code in it."""
     if name != "--config":
         return False
     _, given, value = word.partition("=")
@@ -208,6 +208,6 @@ def _code(found: Weights, commit: str | None) -> Code | None:
 
 
 def _known_modules(found: Weights) -> tuple[str, ...]:
-    """The Python files that its configs name, as far as this host has them."""
+    """List the Python files that its configs on this host name."""
     folders = [Path(found.target)] if found.local else hub.snapshots(found.target)[:1]
     return tuple(name for each in folders for name in code_modules(model_configs(each), found.target))

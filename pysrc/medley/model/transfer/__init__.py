@@ -72,7 +72,6 @@ class Manifest:
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
-        """All, in the order in which they are brought."""
         return tuple(piece for file in self.files for piece in self.pieces_of(file))
 
     def pieces_of(self, file: ManifestFile) -> tuple[Piece, ...]:
@@ -100,7 +99,7 @@ class Manifest:
 
     @classmethod
     def parsed(cls, table: Mapping[str, Any]) -> Self:
-        """Read what `table` gave on another host; a Problem if it is anything else."""
+        """Read another host's `table`; a Problem if it is anything else."""
         match table:
             case {"piece_bytes": int(piece_bytes), "files": [*files], "links": [*links]}:
                 return cls(tuple(map(_file, files)), tuple(map(_link, links)), piece_bytes)
@@ -134,7 +133,7 @@ def _link(entry: object) -> ManifestLink:
 
 
 def _require_inside(paths: Iterable[str]) -> None:
-    """Plain relative paths, each once, and none that goes by way of another's."""
+    """Require plain relative paths, each once, and none inside another's."""
     seen: set[str] = set()
     for path in paths:
         parts = path.split("/")

@@ -18,15 +18,15 @@ from medley.network.secure_channel import Channel, ChannelRefused, Closed
 from medley.network.tcp import Guest, Listener
 
 _AHEAD = 3
-"""Pieces asked for and not yet here: the wire is busy while one is hashed."""
+"""Pieces requested ahead: the network stays busy while one is hashed."""
 _KEEPERS = 2
 SILENT_LIMIT_S = 5.0
 WAIT_LIMIT_S = 20.0
-"""How long a source may say that it waits for the piece itself, before others are tried."""
+"""How long a source may wait for the piece itself before others are tried."""
 _PIECE_LIMIT_S = 60.0
 LOOK_S = 1.0
 WAIT_S = 0.5
-"""After which one who waits for a piece is told that it still has to."""
+"""Interval of messages to a host that waits for a piece."""
 _IDLE_LIMIT_S = 600
 _SEND_LIMIT_S = 60
 
@@ -51,7 +51,7 @@ class Stream:
             raise SourceLost(str(error)) from error
 
     def run(self, tell: Callable[[], None]) -> None:
-        """Until nothing is missing, or the source is Lost."""
+        """Take pieces until none is missing, or the source is lost."""
         with ThreadPoolExecutor(_KEEPERS) as pool:
             try:
                 self._take(pool, tell)
