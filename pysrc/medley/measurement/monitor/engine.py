@@ -21,7 +21,8 @@ from medley.serving import api
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-# By figure, the samples that give it: of each the first that is there.
+# Samples of each figure, of which the first that is present counts (vLLM's v1/metrics/loggers.py, SGLang's
+# srt/observability/metrics_collector.py).
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running", "sglang:num_running_reqs"),
     "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs"),

@@ -66,6 +66,7 @@ class Manifest:
             size, count = file.size_bytes, len(file.hashes)
             if count != -(-size // self.piece_bytes) or size < 0:
                 raise _refusal(repr(file.path), f"{count} hashes are not those of {size} bytes")
+        # It comes from another host, and no path may leave the model's folder.
         _require_inside([each.path for each in self.files] + [each.path for each in self.links])
         for link in self.links:
             _require_target(link)

@@ -154,6 +154,7 @@ def _answer(channel: Channel, held: Held, number: int, closed: threading.Event) 
         with held.opened(number) as file:
             channel.send({"piece": number})
             with page_cache_kept(file.fileno(), piece.offset, piece.size_bytes):
+                # The kernel sends the file's bytes unchanged: the manifest has their hashes.
                 channel.give(file, piece.offset, piece.size_bytes, _SEND_LIMIT_S)
     except FileNotFoundError:
         channel.send({"gone": f"{piece.file.path} is no longer there"})

@@ -83,7 +83,7 @@ def _hashed(handle: int, start: int, piece_bytes: int) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def page_cache_kept(handle: int, start: int, size_bytes: int) -> Iterator[None]:
-    """Drop these bytes from the page cache, unless they were in it: a Spark's GPU needs the memory."""
+    """Drop these bytes from the page cache, unless they were in it: else NV_ERR_NO_MEMORY on a Spark."""
     was_cached = _is_cached(handle, start)
     yield
     if not was_cached:
