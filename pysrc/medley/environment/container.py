@@ -1,7 +1,4 @@
-"""Build `docker run` and `podman run` commands: limits, GPUs, RDMA, mounts.
-
-Docker's flags are podman's too, except for the GPU, the limits and SELinux.
-"""
+"""Build `docker run` and `podman run` commands: limits, GPUs, RDMA, mounts."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,9 +23,7 @@ CACHES: Mapping[str, str] = {
     "TVM_FFI_CACHE_DIR": "tvm-ffi",
     "TILELANG_CACHE_DIR": "tilelang",
 }
-"""Where engines and their libraries keep what they compile, and the folder of each below that of images.
-
-Libraries name what they keep there by their version and the GPU's architecture, or by a hash of both."""
+"""Folder of each library's compiled files, below that of images; file names there hold version and GPU."""
 
 # Variables of a user's shell that an engine and its libraries read.
 _ENGINE_PREFIXES = (
@@ -74,7 +69,6 @@ class Image:
     """By registry: one for all the architectures that a name stands for."""
     entrypoint: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    """The variables that it sets."""
 
     @property
     def short(self) -> str:
@@ -111,10 +105,7 @@ class ContainerSpec:
     def contained(
         self, inner: AnnotatedCommand, name: str, environ: Mapping[str, str], *, detached: bool = False
     ) -> AnnotatedCommand:
-        """The same command out of the image, in a container of this name; `environ` is our own environment.
-
-        Detached it goes on when its client ends, and its output stays until it is removed.
-        """
+        """Wrap a command into a container of this name; a detached one outlives its client."""
         variables = (*inner.variables, *self.variables)
         ours = [each.name for each in variables]
         passed = (word for each in (*ours, *spoken(environ, ours)) for word in ("--env", each))
@@ -169,12 +160,12 @@ class ContainerSpec:
 
 
 def name(role: str) -> str:
-    """One for each role and each user: another medley on this host, with a state of its own, has another."""
+    """Name the container by role and by medley's state folder, so that users do not clash."""
     return f"medley-{role}-{storage.hash_bytes(str(storage.state()).encode())[:6]}"
 
 
 def removal(runtime: Runtime, name: str) -> tuple[str, ...]:
-    """Ends a container at once, and is content where there is none."""
+    """Return the command that ends a container at once, if it exists."""
     return (runtime, "rm", "--force", *(("--ignore", "--time", "0") if runtime == "podman" else ()), name)
 
 
@@ -202,7 +193,7 @@ class HardLimits:
     processes: int | None
     memlock_bytes: int | None
     may_raise: bool
-    """Whether it may go beyond (CAP_SYS_RESOURCE)."""
+    """It has CAP_SYS_RESOURCE."""
 
 
 ANY_DEVICE = HardLimits(files=None, processes=None, memlock_bytes=None, may_raise=True)

@@ -28,7 +28,6 @@ _CAP_SYS_RESOURCE = 24
 _TOKENS_SINCE = (2, 52)
 """The first Ray with RAY_AUTH_MODE=token (Ray's documentation, "Ray token authentication")."""
 RAY = "ray"
-"""The role of Ray's container."""
 _COUNT = itertools.count(1)
 
 
@@ -43,7 +42,6 @@ class ImageSelection:
     mounts: tuple[str, ...] = ()
     """PATH, or PATH:INSIDE."""
     engines: tuple[str, ...] = ()
-    """Those that were found in it."""
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> "ImageSelection":
@@ -77,8 +75,6 @@ class ImageRequest:
 
 @dataclass(frozen=True)
 class ContainerEnvironment:
-    """An image that takes the place of an engine environment."""
-
     choice: ImageSelection
     spec: ContainerSpec
     held: Mapping[str, Any] = field(default_factory=dict)
@@ -107,10 +103,7 @@ class ContainerEnvironment:
         return {name: self.held["versions"].get(name, "") for name in names}
 
     def started(self, command: Command, *reads: Path) -> Command:
-        """A short command in a container of its own: beside Ray's, where that runs.
-
-        `reads` are files and folders that it needs.
-        """
+        """Wrap a short command that reads these paths; it sees the processes of Ray's container."""
         ray = container.name(RAY)
         beside = ray if container_runtime.runs(self.spec.runtime, ray) else None
         mounts = (*self.spec.mounts, *(Mount(path, "what is asked") for path in reads))
@@ -143,10 +136,7 @@ def imaged_on(
     elsewhere: bool = False,
     watch: Progress = SILENT,
 ) -> ContainerEnvironment | None:
-    """Return the image to run from, ready for use; None where none is wanted.
-
-    `elsewhere`: these are the facts of another host, so nothing is asked of this one.
-    """
+    """Return the image, ready to run; None if none is wanted. `elsewhere`: `host` is another host."""
     if wanted is None:
         return None
     facts, kind = host
@@ -165,10 +155,7 @@ def ready(
     dry_run: bool = False,
     watch: Progress = SILENT,
 ) -> ContainerEnvironment:
-    """The image, looked at in the very container that the engine will have; dry, without that look.
-
-    A host's own NCCL is in it, where one is named.
-    """
+    """Check the image in the container that the engine gets; in a dry run only describe it."""
     facts, kind = host
     if dry_run:
         return expected(choice, kind, facts)
@@ -269,11 +256,7 @@ def require_ray(found: ContainerEnvironment) -> None:
 def mount_own_nccl(
     found: ContainerEnvironment, named: str, *, watch: Progress = SILENT
 ) -> ContainerEnvironment:
-    """The same, with the file where torch looks for its NCCL; a Problem unless torch then maps it.
-
-    Preloading it instead would map it into every program of the image, and torch's own beside it where the
-    two have other names.
-    """
+    """Mount the file where torch looks for its NCCL; preloading it would reach every program of the image."""
     file = Path(named).expanduser().resolve()
     if not file.is_file():
         raise Problem(

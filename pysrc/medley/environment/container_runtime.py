@@ -54,7 +54,6 @@ def runtime(named: str | None, image: str) -> Runtime:
 
 
 def find(runtime: Runtime, name: str) -> Image | None:
-    """An image that is here already."""
     table = _inspected(runtime, name)
     if table is None:
         return None
@@ -87,7 +86,7 @@ def ready(runtime: Runtime, name: str, system: str, *, watch: Progress = SILENT)
 
 
 def remove(runtime: Runtime, name: str) -> bool:
-    """End a container and all that runs in it; whether there was one."""
+    """End a container and all that runs in it; return whether it existed."""
     there = _output(runtime, "container", "inspect", name) is not None
     if there:
         process.run(Command(container.removal(runtime, name)), limit_s=_ASK_LIMIT_S)
@@ -105,7 +104,7 @@ def remove_leftover(role: str) -> bool:
 
 
 def _trouble(runtime: Runtime) -> str | None:
-    """Why it does not answer; None where it does."""
+    """Return why the runtime does not answer, or None."""
     finished = process.run(Command((runtime, "info", "--format", _VERSION[runtime])), limit_s=_ASK_LIMIT_S)
     if finished.status == 0 and not any("Cannot connect" in line for line in finished.lines):
         return None
@@ -143,7 +142,7 @@ def _pull(runtime: Runtime, name: str, watch: Progress) -> None:
 
 
 def refused(image: Image, command: Command, lines: Sequence[str]) -> Problem:
-    """Why nothing runs out of an image, as docker or podman says it."""
+    """Return the Problem for docker's or podman's error."""
     output = [line.strip() for line in lines if line.strip()]
     text = "\n".join(output)
     fix = next((fix for sign, fix in _REFUSALS if sign in text), f"run it by itself: {command}")

@@ -1,7 +1,4 @@
-"""Check the host's NVIDIA driver libraries: present, complete, new enough.
-
-host/driver_libraries.py finds them, and also loads them in an engine's Python: both see the same.
-"""
+"""Check the host's NVIDIA driver libraries: present, complete, new enough."""
 
 import os
 import re
@@ -35,12 +32,10 @@ _VERSION = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 
 @dataclass(frozen=True)
 class Libraries:
-    """What was found of a driver."""
-
     paths: Mapping[str, str]
     """By the name that programs open, in the order in which they are loaded."""
     versions: Mapping[str, str]
-    """Of those whose file's name says it."""
+    """Of files with a version in the name."""
     refused: tuple[str, ...] = ()
     """What has the name of libcuda and is not the driver's, and why."""
 
@@ -52,7 +47,7 @@ class Libraries:
 def libraries(
     driver: Driver, machine: str = os.uname().machine, look: Callable[[str], Seen | None] = look
 ) -> Libraries:
-    """The driver's libraries as a host has them that keeps them where `driver` says."""
+    """Find the driver's libraries in the folders of `driver`."""
     kept = Drivers(driver.directories, driver.shared_directories, machine, look)
     found = {name: path for name in (*DRIVER, *OPENED) if (path := kept.find(name))}
     reals = {name: seen[0] for name, path in found.items() if (seen := look(path))}
@@ -67,7 +62,7 @@ def trouble(found: Libraries, host: HostTable, system: System | None) -> Problem
 
 
 def unfit(found: Libraries, host: HostTable, where: str, system: System | None) -> Problem | None:
-    """A driver that is not there, or not whole."""
+    """Return the Problem of a missing or half-upgraded driver."""
     if CUDA not in found.paths:
         looked = ", ".join((*host.driver.directories, *host.driver.shared_directories)) or "no folder"
         return Problem(
@@ -86,17 +81,14 @@ def unfit(found: Libraries, host: HostTable, where: str, system: System | None) 
 
 
 def system(root: Path = Path("/")) -> System | None:
-    """Of this host, as far as it says who brings the driver."""
+    """Detect systems that bring the driver in another way."""
     if (root / "etc/NIXOS").exists():
         return "NixOS"
     return "WSL" if (root / "usr/lib/wsl").exists() else None
 
 
 def too_old(where: str, version: str | None, cuda: str | None, host: HostTable) -> Problem | None:
-    """A driver that is older than the CUDA of this kind's engines; `cuda` is what it says that it runs.
-
-    Within one major any driver of it will do (CUDA's minor version compatibility): majors are compared.
-    """
+    """Compare major versions with the CUDA of this kind's engines: any driver of one major runs it."""
     needs = host.toolkit and host.toolkit.cuda
     if not needs:
         return None

@@ -25,8 +25,6 @@ Versions = Mapping[str, str]
 
 @dataclass(frozen=True)
 class EngineRequest:
-    """The user's choice, for every host."""
-
     image: str | None = None
     environment: str | None = None
 
@@ -108,8 +106,8 @@ def no_nccl(kind: Kind) -> Problem:
     return Problem(
         "an engine out of our lock cannot talk to other hosts here",
         cause=f"the NCCL that PyPI has ends on {kind.host.title}: NVML knows no peer-to-peer there",
-        fix="nix run .#ray-head, which compiles one that starts; or build one by hand (docs/how-to/jetson-orin.md): "
-        "--nccl FILE, or nccl = in cluster.toml",
+        fix="nix run .#ray-head, which compiles one that starts; or build one by hand "
+        "(docs/how-to/jetson-orin.md): --nccl FILE, or nccl = in cluster.toml",
     )
 
 
@@ -156,14 +154,14 @@ def locked() -> dict[str, Versions]:
 
 
 def _pinned(lock: str, alias: Mapping[str, str]) -> dict[str, str]:
-    pins = _pins(lock)
-    found = {name: pins.get(name) or pins.get(alias.get(name, "")) for name in (*TITLES, "ray")}
-    found["nccl"] = next((version for name, version in pins.items() if _NCCL.match(name)), None)
+    versions = pins(lock)
+    found = {name: versions.get(name) or versions.get(alias.get(name, "")) for name in (*TITLES, "ray")}
+    found["nccl"] = next((version for name, version in versions.items() if _NCCL.match(name)), None)
     return {name: version.partition("+")[0] for name, version in found.items() if version}
 
 
 @lru_cache(maxsize=16)
-def _pins(lock: str) -> Mapping[str, str]:
+def pins(lock: str) -> Mapping[str, str]:
     """Every version in a lock, read once per process, because each hypothetical host asks for some."""
     return dict(_PIN.findall(lock))
 

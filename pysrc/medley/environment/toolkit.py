@@ -1,9 +1,7 @@
-"""Find or realise the toolchain that Nix pins, and the folder with libcuda.
+"""Find or realise the toolchain that Nix pins (`toolkit.json`), and the folder with libcuda.
 
-A toolchain is one file, `toolkit.json`, that names store paths. Without one the host's own tools run.
-
-Triton asks /sbin/ldconfig for libcuda's folder. NixOS has none; Ubuntu's prints /usr/lib/<triple>, where
-Nix's compiler would link against the host's libc (TRITON_LIBCUDA_PATH in Triton's nvidia/driver.py).
+Triton asks /sbin/ldconfig for that folder: NixOS has none, and Ubuntu's holds the host's libc, which Nix's
+compiler must not link (TRITON_LIBCUDA_PATH in Triton's nvidia/driver.py).
 """
 
 import os
@@ -28,7 +26,7 @@ _DIGITS = 12
 
 
 class Loader(StrictTable):
-    """What a program from elsewhere is patched to where the host has no loader: on NixOS."""
+    """The loader for other systems' programs on NixOS."""
 
     interpreter: str
     patchelf: str
@@ -50,11 +48,7 @@ class Toolkit(StrictTable):
 
 
 def find(kind: str, *, make: bool = True, watch: Progress = SILENT) -> Toolkit | None:
-    """The toolkit of this host: the dev shell's, else the flake's for this kind of host, else None.
-
-    The flake's is built at first use, which can take minutes, and is kept by a link beside the environments.
-    Without `make` it is None until then.
-    """
+    """Find the toolkit: the dev shell's, else the flake's, which a first use builds in minutes if `make`."""
     if named := os.environ.get("MEDLEY_TOOLKIT"):
         return read(Path(named))
     link = _of_flake(f"toolkit-{kind}", Path("toolkit.json"), watch, make=make)
@@ -96,7 +90,7 @@ def read(folder: Path) -> Toolkit:
 
 
 def parse(text: str, where: str) -> Toolkit:
-    """A toolkit.json, or a Problem that names the key."""
+    """Parse toolkit.json; the Problem names the key."""
     table = json_shape.table(text)
     if table is None:
         raise Problem(
@@ -135,7 +129,7 @@ def realise(flake: str, output: str, link: Path) -> Command:
 
 
 def of_toolkit(settings: Mapping[str, str], path: Iterable[str], inherited: str) -> Iterator[Variable]:
-    """What the toolchain of this host declares, and its programs before those on PATH."""
+    """Yield the toolchain's variables, and PATH with its programs first."""
     for name, value in settings.items():
         why = _LIBCUDA_WHY if name == LIBCUDA else "the toolchain that Nix pins for this kind of host"
         yield Variable(name, value, why)
@@ -145,10 +139,7 @@ def of_toolkit(settings: Mapping[str, str], path: Iterable[str], inherited: str)
 
 
 def with_libcuda(chain: Toolkit | None, host: HostTable, *, make: bool = True) -> Toolkit | None:
-    """The toolchain of this host with the folder among its variables; as it is where there is no driver.
-
-    What the user has set is left: it reaches the engine by itself. Without `make` the folder is only named.
-    """
+    """Add the folder of libcuda to the variables, unless the user has set it; `make` writes its links."""
     if chain is None or host.device == "cpu" or os.environ.get(LIBCUDA):
         return chain
     path = driver.libraries(host.driver).paths.get(driver.CUDA)

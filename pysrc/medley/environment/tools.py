@@ -24,7 +24,6 @@ class Tools:
     """The programs of an engine's environment, and what the host's toolchain adds."""
 
     binary: Path
-    """The folder of the engine environment's programs."""
     settings: Mapping[str, str] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     """More folders of programs, first to last."""
@@ -60,10 +59,9 @@ def ready(
     dry_run: bool = False,
     watch: Progress = SILENT,
 ) -> Tools:
-    """Return what `kind` is served with, built and realised where need be; `named` is the value of --env.
+    """Return what `kind` is served with, built where need be; `named` is the value of --env.
 
-    `joins`: its ranks talk to those of other hosts. `nccl`: the user's own libnccl.so.2. `dry_run`: build
-    nothing, and note what would be built.
+    `joins`: ranks talk to other hosts. `dry_run`: build nothing, and note what would be built.
     """
     own, chosen = _own(named, engine), own_nccl.read(nccl, kind.host) if nccl else None
     chain = toolkit.find(kind.name, make=not dry_run, watch=watch)
@@ -106,10 +104,7 @@ def _flake_nccl(kind: str, *, make: bool, watch: Progress) -> dict[str, str]:
 
 
 def require_driver(kind: Kind, loads: Preload) -> None:
-    """A Problem before minutes of building, where nobody else would find the driver.
-
-    A Python on the host's own loader loads nothing so: it finds what ldconfig lists, which may be elsewhere.
-    """
+    """Require the driver before a long build, unless ldconfig finds it for the host's own Python."""
     if kind.host.device != "cpu" and loads:
         problem = driver.trouble(driver.libraries(kind.host.driver), kind.host, driver.system())
         if problem:
@@ -117,7 +112,7 @@ def require_driver(kind: Kind, loads: Preload) -> None:
 
 
 def environment(kind: Kind, named: str | None, engine: EngineName = "vllm") -> str:
-    """The name of the engine environment: as named, or as the kind's table says."""
+    """Return the engine environment's name: as named, or by the kind's table."""
     title, offered = TITLES[engine], kind.host.environments.get(engine)
     if named is not None:
         return _require_lock(named, engine, offered)
@@ -148,7 +143,7 @@ def _require_lock(named: str, engine: EngineName, offered: str | None) -> str:
 
 
 def _own(named: str | None, engine: EngineName) -> Path | None:
-    """A virtualenv of the user's own, by its path."""
+    """Find a user's virtualenv by its path."""
     if named is None or named in config.recipes():
         return None
     folder = Path(named).expanduser().absolute()

@@ -53,7 +53,7 @@ class Speeds:
         return {"speeds": [asdict(each) for each in self.devices], "busy": self.busy, "failed": self.failed}
 
     def having(self, event: Mapping[str, Any], hosts: Mapping[str, Measurable], when: str) -> "Speeds":
-        """These, and what one event of payload/device_speed.py adds to them; `hosts` by address."""
+        """Add one event of payload/device_speed.py; `hosts` by address."""
         match event:
             case {"device": address, **about}:
                 host = hosts[address]
@@ -92,7 +92,6 @@ def measure_cluster(
 
 
 def _measurable(node: Mapping[str, Any]) -> Measurable:
-    """With the devices that its facts show."""
     units: tuple[MeasuredDevice, ...] = ()
     with suppress(Problem):  # its facts are not known, or make it none of our kinds
         host = facts.facts(transcript.parse(node["told"] or ""))

@@ -103,7 +103,7 @@ def _tensor(name: str, entry: Any, where: str) -> Tensor:  # noqa: ANN401 - what
 
 
 def weight_files(index: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """The files that a model.safetensors.index.json spreads the weights over."""
+    """List the weight files of a model.safetensors.index.json."""
     spread = index.get("weight_map")
     names = list(spread.values()) if isinstance(spread, dict) else []
     plain = (
@@ -129,7 +129,7 @@ class Checkpoint:
     config: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
     index: Mapping[str, Any] | None = None
-    """model.safetensors.index.json, or empty, in the place of headers: then bytes are estimated."""
+    """model.safetensors.index.json, or empty, instead of headers: then bytes are estimated."""
 
 
 def read_config(folder: Path) -> Checkpoint:
@@ -139,7 +139,7 @@ def read_config(folder: Path) -> Checkpoint:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Read config.json and all headers of a folder; without any weights, what there is instead of headers."""
+    """Read config.json and all headers of a folder, or its index if it has no weights."""
     if not has_weights(folder):
         return read_config(folder)
     config = table(folder / CONFIG)
@@ -150,7 +150,6 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether any file of it holds weights, in whatever form."""
     with readable(folder):
         return any(path.suffix in _WEIGHTS for path in folder.iterdir())
 
@@ -207,7 +206,7 @@ def readable(path: Path) -> Iterator[None]:
 
 @dataclass
 class Amount:
-    """Bytes and parameters, those of routed experts also by themselves."""
+    """Bytes and parameters, in all and of routed experts."""
 
     size_bytes: int = 0
     parameters: int = 0
@@ -222,7 +221,7 @@ class Stored:
     """The embedding, and all that belongs to no layer."""
     head: Amount = field(default_factory=Amount)
     draft: Amount = field(default_factory=Amount)
-    """Layers that guess further tokens (MTP), loaded only where they are used."""
+    """Layers that guess further tokens (MTP), loaded only if used."""
     unused: Amount = field(default_factory=Amount)
     """Parts of the checkpoint that no engine loads."""
     seen: set[int] = field(default_factory=set)
@@ -246,7 +245,7 @@ def stored(tensors: Mapping[str, Tensor], layers: int, bits: int, experts: int |
 
 
 def _routed(name: str, tensor: Tensor, experts: int | None) -> bool:
-    """Whether it belongs to routed experts: by its name, or because it is a stack of one matrix for each."""
+    """Check for routed experts: by name, or by a shape of one matrix for each."""
     match tensor.shape:
         case (int(count), int(rows), _, *_) if count == experts and rows > 1:  # a convolution has one row
             return True
@@ -270,7 +269,7 @@ def part_of(name: str, layers: int) -> tuple[Part, int]:
 
 
 def parameters(name: str, tensor: Tensor, bits: int) -> int:
-    """Count a tensor's weights: several a number where they are packed, none if it is a scale."""
+    """Count a tensor's weights: several per number if packed, none if it is a scale."""
     if _SCALE.search(name):
         return 0
     width = {"U8": 8, "I8": 8, "I32": 32, "F4": 4}.get(tensor.dtype)

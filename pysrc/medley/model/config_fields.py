@@ -57,7 +57,7 @@ class Fields:
     where: str
 
     def whole(self, *names: str, least: int = 1) -> int:
-        """The first of `names` that is given; a Problem if none is."""
+        """Return the first of `names` in the table; a Problem if none is."""
         found = self.optional(*names, least=least)
         if found is None:
             raise self.problem(
@@ -115,7 +115,7 @@ class Fields:
 
 
 def of_text(config: Mapping[str, Any], where: str) -> Fields:
-    """Those of the language model: a model that also sees or hears keeps them one table deeper."""
+    """Find the language model's entries, one table deeper if the model also sees or hears."""
     top = Fields(config, where)
     for name in ("text_config", "llm_config", "language_config"):
         inner = top.inner(name)
@@ -133,7 +133,6 @@ def of_text(config: Mapping[str, Any], where: str) -> Fields:
 
 
 def context_length(fields: Fields) -> int:
-    """Tokens of the longest sequence that the model was made for."""
     return fields.optional(*CONTEXT) or _ASSUMED_CONTEXT
 
 
@@ -143,7 +142,6 @@ def _shown(value: object) -> str:
 
 
 def layer_count(fields: Fields) -> int:
-    """The number, or the length of the list of kinds."""
     listed = fields.words("layers_block_type") or fields.word("hybrid_override_pattern")
     # HRM runs its two stacks in turn and counts each turn in num_hidden_layers.
     stack = fields.optional("num_layers_per_stack")
@@ -154,7 +152,7 @@ def layer_count(fields: Fields) -> int:
 
 
 def layer_kinds(fields: Fields, layers: int) -> tuple[str, ...]:
-    """Each layer's kind, from the list, the pattern or the interval that models write."""
+    """Find each layer's kind from config.json's list, pattern or interval."""
     kinds = _listed(fields, layers) or _regular(fields, layers)
     unknown = set(kinds) - FULL - WINDOWED - RECURRENT - PARALLEL - NEITHER
     if unknown:
@@ -202,7 +200,7 @@ def _regular(fields: Fields, layers: int) -> tuple[str, ...]:
 
 
 def _with_recurrent(fields: Fields, layers: int) -> tuple[str, ...] | None:
-    """Layers of a model of which some or all recur; None for a model of attention alone."""
+    """List layer kinds of a recurrent or mixed model; None if it has only attention."""
     all_alike = _ALL_ALIKE.get(fields.word("model_type") or "")
     interval, period = fields.optional("full_attention_interval"), fields.optional("attn_layer_period")
     delta = fields.inner("linear_attn_config")
@@ -223,7 +221,7 @@ def _with_recurrent(fields: Fields, layers: int) -> tuple[str, ...] | None:
 
 
 def _grouped(fields: Fields, group: int, layers: int) -> tuple[str, ...]:
-    """Bailing: the last layer of each group attends, in its third version the rest that fills none too."""
+    """Bailing: the last layer of each group has attention; in version 3 also an incomplete last group."""
     kinds = _every(group, "full_attention", "linear_attention", layers)
     whole = layers - layers % group if fields.optional("short_conv_kernel_size") else layers
     return (*kinds[:whole], *("full_attention",) * (layers - whole))
@@ -240,7 +238,7 @@ def _every(interval: int, one: str, others: str, layers: int) -> tuple[str, ...]
 
 
 def window(fields: Fields) -> int | None:
-    """Tokens that windowed layers keep; None where there are none or the window is switched off."""
+    """Return the tokens that windowed layers keep; None without an active window."""
     if fields.flag("use_sliding_window") is False:
         return None
     return fields.optional("sliding_window", "sliding_window_size", "attention_chunk_size", least=1)

@@ -1,8 +1,4 @@
-"""Make a tiny model on the spot.
-
-It answers in made-up syllables. What it proves is everything around it: the engine loads it, splits it and
-serves it as it would a real one.
-"""
+"""Make a tiny model with random weights, to test everything around a real one."""
 
 import hashlib
 import json
@@ -36,7 +32,7 @@ _FORMAT = 2
 
 
 def digest(made: Made) -> str:
-    """8 hex digits of all that shapes the model."""
+    """Hash all that shapes the model, to 8 hex digits."""
     return hashlib.sha256(f"{_FORMAT} {made.model_dump_json()}".encode()).hexdigest()[:8]
 
 
@@ -122,7 +118,7 @@ def config(made: Made) -> dict[str, object]:
 
 
 def shapes(made: Made) -> dict[str, tuple[int, ...]]:
-    """Every tensor's shape by its name in Qwen3's checkpoints, in the file's order."""
+    """List tensor shapes by Qwen3's names, in the file's order."""
     hidden, wide, slim = made.hidden, made.heads * made.head_dim, made.kv_heads * made.head_dim
     tensors: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (made.vocabulary, hidden),
@@ -148,10 +144,7 @@ def shapes(made: Made) -> dict[str, tuple[int, ...]]:
 
 
 def tokenizer(size: int) -> dict[str, object]:
-    """tokenizer.json: byte-level BPE of exactly `size` entries, so any text makes the round trip.
-
-    Past the 256 bytes its entries are syllables ("ba") and pairs of them ("balu"), each a true merge.
-    """
+    """Make a byte-level BPE tokenizer of exactly `size` entries: bytes, syllables ("ba"), pairs of them."""
     bytes_ = _byte_letters()
     room = size - 3 - len(bytes_)
     merges = list(islice(_merges(), room))
@@ -187,7 +180,7 @@ def tokenizer(size: int) -> dict[str, object]:
 
 
 def _merges() -> Iterator[tuple[str, str]]:
-    """Pairs to merge, in their order of rank: 105 syllables, then words of two, then those after a space."""
+    """Yield pairs to merge by rank: 105 syllables, each after a space, then words of two."""
     syllables = [c + v for c, v in product(_CONSONANTS, _VOWELS)]
     yield from product(_CONSONANTS, _VOWELS)
     yield from ((_SPACE, syllable) for syllable in syllables)
@@ -214,11 +207,7 @@ def _header(made: Made) -> bytes:
 
 
 def _weights(name: str, shape: tuple[int, ...], source: random.Random) -> bytes:
-    """A tensor's bfloat16 bytes: ones for a norm, else normal noise.
-
-    Each random byte picks one of 256 quantiles of the normal distribution; translate() does that for a
-    million weights in milliseconds, where a loop would take seconds.
-    """
+    """Make a tensor's bfloat16 bytes: ones for a norm, else normal noise (a loop would be slow)."""
     count = prod(shape)
     if name.endswith("norm.weight"):
         return struct.pack("<f", 1.0)[2:] * count

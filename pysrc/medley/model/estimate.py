@@ -1,7 +1,4 @@
-"""Estimate the bytes of a model from config.json alone, where the headers of its weights are not there.
-
-Only matrices count: norms and biases are below one part in a hundred. The total of an index corrects the sum.
-"""
+"""Estimate a model's bytes from config.json: only matrices, as norms and biases are below 1%."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -46,10 +43,7 @@ _MOST_LAYERS = 4096
 
 
 def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> dict[str, Tensor]:
-    """Return a tensor for each part of each layer; `bytes_each` is what a weight of a layer takes.
-
-    `index` is model.safetensors.index.json, or empty. Raises a Problem for an entry that config.json lacks.
-    """
+    """Return a tensor for each part of each layer; a Problem for an entry that config.json lacks."""
     layers = layer_count(fields)
     if layers > _MOST_LAYERS:
         raise fields.problem("num_hidden_layers", f"it is {layers}; the limit is {_MOST_LAYERS}")
@@ -80,19 +74,19 @@ def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> di
 
 
 def _layer(fields: Fields, layer: int, kind: str, *, apart: bool) -> tuple[int, int]:
-    """Weights of a layer that every token meets, and those of its routed experts."""
+    """Count a layer's weights: those that every token uses, and routed experts."""
     mixer = 0 if kind in NEITHER else _mixer(fields, kind)
     plain, routed = _feed_forward(fields, layer, kind) if kind in NEITHER or not apart else (0, 0)
     return mixer + plain + 2 * fields.whole(*HIDDEN) * _per_layer(fields), routed
 
 
 def _per_layer(fields: Fields) -> int:
-    """The width of the embedding that each layer has of its own (Gemma 3n and 4), through two matrices."""
+    """Return the width of per-layer embeddings (Gemma 3n and 4), through two matrices."""
     return fields.optional("hidden_size_per_layer_input", least=0) or 0
 
 
 def _mixer(fields: Fields, kind: str) -> int:
-    """Weights of the attention of a layer, or of what it has instead."""
+    """Count the weights of a layer's attention, or of its replacement."""
     hidden = fields.whole(*HIDDEN)
     if kind == "conv":
         # LFM2: three gates in, one out.
@@ -144,7 +138,7 @@ def _recurrent(fields: Fields, kind: str, hidden: int) -> int:
 
 
 def _index(fields: Fields, hidden: int) -> int:
-    """Weights of the index by which DeepSeek's sparse attention chooses tokens."""
+    """Count the index weights of DeepSeek's sparse attention."""
     size = fields.optional("index_head_dim")
     if size is None:
         return 0
@@ -153,7 +147,7 @@ def _index(fields: Fields, hidden: int) -> int:
 
 
 def _latent_attention(fields: Fields, hidden: int, heads: int, latent: int) -> int:
-    """Weights of MLA: queries, keys and values through a narrow middle, as DeepSeek-V2 describes it."""
+    """Count the weights of MLA, by the description of DeepSeek-V2."""
     rope, nope = fields.whole("qk_rope_head_dim", least=0), fields.whole("qk_nope_head_dim")
     value = fields.optional("v_head_dim") or nope
     narrow = fields.optional("q_lora_rank")
@@ -163,7 +157,7 @@ def _latent_attention(fields: Fields, hidden: int, heads: int, latent: int) -> i
 
 
 def _feed_forward(fields: Fields, layer: int, kind: str) -> tuple[int, int]:
-    """Weights of a layer's feed-forward that every token meets, and those of its routed experts."""
+    """Count feed-forward weights: those that every token uses, and routed experts."""
     hidden, model = fields.whole(*HIDDEN), fields.word("model_type") or ""
     if model in _BARE:
         return 0, 0
@@ -187,7 +181,7 @@ def _feed_forward(fields: Fields, layer: int, kind: str) -> tuple[int, int]:
 
 
 def _dense_width(fields: Fields, layer: int, hidden: int) -> int:
-    """The inner width of a dense feed-forward; four times the model's where nothing is said (GPT-2)."""
+    """Return a dense feed-forward's inner width; by default four times the model's (GPT-2)."""
     listed = fields.table.get("intermediate_size")
     if isinstance(listed, list) and layer < len(listed):  # Gemma 3n
         return Fields({"intermediate_size": listed[layer]}, fields.where).whole("intermediate_size")
@@ -227,7 +221,7 @@ def _is_sparse(fields: Fields, layer: int, kind: str) -> bool:
 def _corrected(
     found: dict[str, Tensor], names: tuple[str, ...], index: Mapping[str, Any], parts: Collection[str]
 ) -> dict[str, Tensor]:
-    """Make the sum what the index says: a vision tower or a draft has what is over, else the layers."""
+    """Match the index's total: the rest goes to a vision tower or a draft, else to the layers."""
     told = index.get("metadata")
     total = told.get("total_size") if isinstance(told, dict) else None
     if isinstance(total, bool) or not isinstance(total, int | float) or not 0 < total < _LARGEST_BYTES:
@@ -250,5 +244,5 @@ def _corrected(
 
 
 def _tensor(weights: int, bytes_each: float) -> Tensor:
-    """Its dtype is one that counts each number as a weight, however many bytes these take."""
+    """Make a tensor whose dtype counts each number as one weight."""
     return Tensor("BF16", (weights,), round(weights * bytes_each))

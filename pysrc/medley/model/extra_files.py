@@ -1,4 +1,4 @@
-"""Fetch the chat templates, parser plugins and encodings that an engine needs beside the weights."""
+"""Fetch the chat templates, parser plugins and encodings that a model needs."""
 
 import os
 import time
@@ -26,7 +26,7 @@ _CONNECT_S, _READ_S, _ALL_S = 8.0, 20.0, 300.0
 
 
 def wanted_extras(model: Model | None, environ: Mapping[str, str]) -> tuple[ExtraFile, ...]:
-    """The files of a model, less those for which the user's own environment has a place."""
+    """List a model's extra files, except those that the user's environment replaces."""
     return tuple(
         need
         for need in (model.needs if model else ())
@@ -45,7 +45,7 @@ def extra_files(needs: tuple[ExtraFile, ...]) -> Iterator[tuple[ExtraFile, Path]
 
 
 def fetch_extras(needs: tuple[ExtraFile, ...], watch: Progress, *, limit_s: float = _ALL_S) -> None:
-    """Fetch each, and verify its hash; a Problem says how to bring it by hand."""
+    """Fetch each file and verify its hash; the Problem shows how to copy it by hand."""
     for need, path in extra_files(needs):
         with storage.lock(
             path.parent / ".lock", waits=lambda: watch.note("another medley fetches it; waiting")
@@ -69,7 +69,7 @@ class _Fetching:
         return need.url or f"{hub.endpoint()}/{need.repository}/resolve/{need.commit}/{need.name}"
 
     def fetch(self) -> None:
-        """Into a part beside it, with which a later run goes on; one that went wrong is begun anew, once."""
+        """Fetch into a part file, which a later run continues; start again once if its hash is wrong."""
         part = self.path.with_name(f".{self.need.name}.part")
         for _ in range(2 if part.is_file() else 1):
             self._load(part)
@@ -157,7 +157,7 @@ class ModelExtras:
         }
 
     def typed(self) -> Iterator[str]:
-        """The switches that give the same again."""
+        """Yield the flags that repeat this choice."""
         if self.code:
             yield from ("--trust-remote-code", "--code-revision", self.code.pin)
         elif self.without_code:
@@ -191,7 +191,7 @@ NOTHING = ModelExtras()
 def extra_paths(
     found: tuple[ExtraFile, ...], engine: str, *, trusted: bool
 ) -> tuple[tuple[ExtraFile, Path], ...]:
-    """Where each lies, for an engine that can take it; a parser is code, which must be trusted."""
+    """List the paths for an engine; a parser is code and must be trusted."""
     for need in found:
         if need.kind != "reasoning-parser-plugin":
             continue

@@ -30,8 +30,6 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True)
 class About:
-    """The hub's own account of a repository, as far as it gives one."""
-
     commit: str | None
     """Of `main`."""
     license: str | None
@@ -48,10 +46,7 @@ def require(repository: str) -> None:
 
 
 def about(repository: str) -> About:
-    """Ask the hub for its commit; Unreachable without an answer, another Problem where it refuses.
-
-    Honours the hub's own variables: HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE.
-    """
+    """Ask the hub for the newest commit; Unreachable without an answer, another Problem if it refuses."""
     refuse_offline(repository)
     # A fifth of the time that a plan takes, for what most plans never ask.
     from httpx import HTTPError  # noqa: PLC0415 - see above
@@ -81,7 +76,7 @@ def _about(told: Mapping[str, Any]) -> About:
 
 
 def answered(repository: str, question: "Callable[[HfApi], _T]") -> _T:
-    """Ask the hub's own client, with a time limit; a Problem for every way to fail."""
+    """Ask with huggingface_hub's client within a time limit; any failure is a Problem."""
     answers: Queue[_T | Problem] = Queue()
     # A thread that may be left behind: not every step of the library's takes a time limit.
     Thread(target=lambda: answers.put(_asked(repository, question)), daemon=True).start()
@@ -124,46 +119,46 @@ def _asked(repository: str, question: "Callable[[HfApi], _T]") -> _T | Problem:
 
 
 def file(api: "HfApi", repository: str, name: str, commit: str | None = None) -> bytes:
-    """A small file, which stays in the hub's cache and is asked for again only when it has changed."""
+    """Read a small file through the hub's cache."""
     found = api.hf_hub_download(repository, name, revision=commit, cache_dir=cache(), etag_timeout=LIMIT_S)
     return Path(found).read_bytes()
 
 
 def snapshot(repository: str) -> Path | None:
-    """The folder of a snapshot in the hub's cache on this host that holds safetensors."""
+    """Find a snapshot with safetensors in the hub's cache."""
     return next((each for each in snapshots(repository) if any(each.glob("*.safetensors"))), None)
 
 
 def snapshots(repository: str) -> list[Path]:
-    """The folders of all that have weights, newest first; each is named by its commit."""
+    """List snapshots with weights, newest first; each folder is named by its commit."""
     return [each for each in _newest(repository) if whole(each)]
 
 
 def has(repository: str, revision: str | None = None) -> bool:
-    """Whether a snapshot of this commit, branch or tag has its weights; any snapshot where it is None."""
+    """Check for the weights of this commit, branch or tag, or of any snapshot."""
     if revision is None:
         return bool(snapshots(repository))
-    ref = _folder(repository) / "refs" / revision
+    ref = repository_folder(repository) / "refs" / revision
     commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else revision
-    return whole(_folder(repository) / "snapshots" / commit)
+    return whole(repository_folder(repository) / "snapshots" / commit)
 
 
 def configured(repository: str) -> Path | None:
-    """The newest snapshot in the hub's cache that has config.json, with or without weights."""
+    """Find the newest snapshot in the hub's cache that has config.json."""
     return next((each for each in _newest(repository) if (each / CONFIG).is_file()), None)
 
 
 def _newest(repository: str) -> list[Path]:
-    folder = _folder(repository) / "snapshots"
+    folder = repository_folder(repository) / "snapshots"
     return sorted(folder.glob("*/"), key=lambda each: each.stat().st_mtime, reverse=True)
 
 
-def _folder(repository: str) -> Path:
+def repository_folder(repository: str) -> Path:
     return cache() / f"models--{repository.replace('/', '--')}"
 
 
 def whole(folder: Path) -> bool:
-    """Not the few small files alone that a look at a repository or a broken download leaves there."""
+    """Check for all weights: an interrupted download leaves only a few small files."""
     if not (folder / CONFIG).is_file():
         return False
     if (folder / INDEX).is_file():

@@ -1,7 +1,4 @@
-"""Read a repository's config.json and weights' headers: from the hub, or as medley kept them.
-
-Each commit that was looked at is kept in CACHE/checkpoints, so that a model can be planned without a network.
-"""
+"""Read config.json and weights' headers from the hub, and keep each commit's in CACHE/checkpoints."""
 
 import contextlib
 import itertools
@@ -43,7 +40,7 @@ class Look:
 
     repository: str
     commit: str | None
-    """None where the hub does not say it; such a look is not kept."""
+    """None if unknown; then the look is not kept."""
     date: str
     """When the hub was asked, as 2026-11-24."""
     license: str | None
@@ -66,10 +63,7 @@ class Look:
 
 
 def checkpoint(repository: str, watch: Progress = SILENT) -> Checkpoint:
-    """Read the tensors: from the cache if the weights are there, else from a look at the hub.
-
-    Without a network and such a look, config.json in the hub's cache is enough: then bytes are estimated.
-    """
+    """Read the tensors from the hub's cache or the hub; else config.json in the cache, to estimate bytes."""
     folder = hub.snapshot(repository)
     if folder is not None:
         return read_checkpoint(folder)
@@ -86,10 +80,7 @@ def checkpoint(repository: str, watch: Progress = SILENT) -> Checkpoint:
 
 
 def look(repository: str, watch: Progress = SILENT) -> Look:
-    """Ask the hub for headers, a few answers; without it take what was kept at the last look, and note that.
-
-    Raises hub.Unreachable where the hub does not answer and nothing was kept.
-    """
+    """Ask the hub for the headers; use the last kept ones if it does not answer, or raise Unreachable."""
     try:
         about = hub.about(repository)
     except hub.Unreachable as problem:
@@ -106,7 +97,7 @@ def look(repository: str, watch: Progress = SILENT) -> Look:
 
 
 def _fetched(repository: str) -> Look | None:
-    """The same of a model whose weights are in the hub's cache."""
+    """Look at a model whose weights are in the hub's cache."""
     if (folder := hub.snapshot(repository)) is None:
         return None
     found = read_checkpoint(folder)
@@ -120,7 +111,7 @@ def _why(problem: Problem) -> str:
 
 
 def kept(repository: str, commit: str | None = None) -> Look | None:
-    """The look that was kept of this commit, else the newest."""
+    """Read the kept look of this commit, else the newest."""
     paths = [_file(repository, commit)] if commit else list(_file(repository, "*").parent.glob("*.json"))
     found = (storage.record(path, Look) for path in paths if path.is_file())
     return max((each for each in found if each), key=lambda each: each.date, default=None)
@@ -131,7 +122,7 @@ def _file(repository: str, commit: str) -> Path:
 
 
 def _asked(api: "HfApi", repository: str, about: hub.About, watch: Progress) -> Look:
-    """The headers of its files come by a range request each."""
+    """Read the headers of all files, by a range request each."""
     from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415 - half a second, and seldom needed
 
     at = about.commit
@@ -158,10 +149,7 @@ def _asked(api: "HfApi", repository: str, about: hub.About, watch: Progress) -> 
 
 
 def merged(tensors: Mapping[str, Tensor]) -> dict[str, tuple[str, tuple[int, ...], int]]:
-    """The tensors with the experts of a layer as one where they are alike, which changes no sum.
-
-    What is kept of a model of 90,000 tensors is well below 1 MB so.
-    """
+    """Merge a layer's equal experts into one tensor: 90,000 tensors then take less than 1 MB."""
     groups: dict[tuple[str, str, tuple[int, ...]], list[tuple[str, Tensor]]] = {}
     for name, each in tensors.items():
         key = (_EXPERT.sub("*", name), each.dtype, each.shape)

@@ -2,24 +2,19 @@
 
 import fnmatch
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from medley.errors import in_words
 from medley.model import hub
+from medley.model.transfer.inventory import OnProgress
 
-OnProgress = Callable[[int, int], None]
-"""Bytes done, bytes in all."""
 # The same weights in other forms, which no engine of ours reads beside safetensors.
 NOT_NEEDED = ("*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*", "metal/*")
 _LOOK_EVERY_S = 1.0
 
 
 def download(repository: str, on_progress: OnProgress | None = None, *, revision: str | None = None) -> Path:
-    """Fetch what is missing of it, and return the folder of its snapshot; raise a Problem where it fails.
-
-    `revision`: a commit, branch or tag; `main` without it.
-    """
+    """Fetch missing files of this commit, branch or tag (main without); return the snapshot's folder."""
     # Half a second to import, and seldom needed.
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - see above
 
@@ -38,7 +33,7 @@ def download(repository: str, on_progress: OnProgress | None = None, *, revision
 
 
 def size_bytes(repository: str, revision: str | None = None) -> int | None:
-    """Return the size of the files that `download` fetches, as the hub says it; None where it does not."""
+    """Return the size of the files that `download` fetches; None if unknown."""
     from huggingface_hub import HfApi  # noqa: PLC0415 - as in download
 
     try:
@@ -47,19 +42,18 @@ def size_bytes(repository: str, revision: str | None = None) -> int | None:
         )
     except Exception:  # noqa: BLE001 - the download itself says what is wrong
         return None
-    wanted = (each for each in about.siblings or () if not _skipped(each.rfilename))
-    return sum(each.size or 0 for each in wanted)
-
-
-def _skipped(name: str) -> bool:
-    return any(fnmatch.fnmatch(name, pattern) for pattern in NOT_NEEDED)
+    return sum(
+        each.size or 0
+        for each in about.siblings or ()
+        if not any(fnmatch.fnmatch(each.rfilename, pattern) for pattern in NOT_NEEDED)
+    )
 
 
 class _Watched:
     """Report the bytes of a repository in the hub's cache while the body downloads it."""
 
     def __init__(self, repository: str, on_progress: OnProgress | None, revision: str | None) -> None:
-        self._blobs = hub.cache() / f"models--{repository.replace('/', '--')}" / "blobs"
+        self._blobs = hub.repository_folder(repository) / "blobs"
         self._on_progress = on_progress
         self._total = size_bytes(repository, revision) if on_progress else None
         self._done = threading.Event()

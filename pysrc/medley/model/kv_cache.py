@@ -23,7 +23,7 @@ _16_BITS = 2
 _INDEX_SCALE_BYTES, _INDEX_BLOCK = 4, 128
 _ENTRY_BYTES, _ALIGNMENT = 584, 576
 _RATIOS = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
-"""DeepSeek V4's kinds of layers as transformers 5 writes them, with what they compress unless it is said."""
+"""Kinds of DeepSeek V4's layers in transformers 5, with their default compression."""
 # A key's and its score's state in 32 bits; groups of this many tokens overlap, so both are kept twice.
 _STATE_BYTES, _OVERLAPPING = 8, 4
 # They compress keys and values as MLA does, and cache what is expanded (is_deepseek_mla in vLLM 0.32,
@@ -66,7 +66,7 @@ class Layer:
 
 
 def cache_fields(fields: Fields, count: int) -> dict[str, Any]:
-    """The entries of `Shape` that say what `count` layers keep; heads and head_dim are among them."""
+    """Return the entries of `Shape` for the cache of `count` layers, with heads and head_dim."""
     layers = _layers(fields, count)
     growing = [layer.growing for layer in layers if layer.growing]
     windowed = [layer.windowed for layer in layers if layer.windowed]
@@ -109,7 +109,7 @@ def query_heads(fields: Fields) -> int:
 
 
 def head_dim(fields: Fields) -> int:
-    """Of a key and, where nothing else is said, of a value."""
+    """Return the size of a key, and by default of a value."""
     if fields.optional("kv_lora_rank") is not None:
         return fields.whole("qk_nope_head_dim") + fields.whole("qk_rope_head_dim", least=0)
     told = fields.optional("head_dim", "attention_head_dim", "kv_channels")
@@ -131,7 +131,7 @@ def _layers(fields: Fields, count: int) -> tuple[Layer, ...]:
 
 
 def _times(fields: Fields, count: int) -> Fraction:
-    """How many attentions there are for each of the layers."""
+    """Return the number of attentions per layer."""
     model = fields.word("model_type")
     if model == "longcat_flash":
         return Fraction(2)
@@ -142,7 +142,7 @@ def _times(fields: Fields, count: int) -> Fraction:
 
 
 def _of_layer(fields: Fields, number: int) -> Fields:
-    """The entries as they hold for one layer: transformers 5 writes what differs by its number."""
+    """Return the entries of one layer: transformers 5 lists differences by number."""
     several = fields.inner("per_layer_config")
     own = several and (several.inner(str(number)) or several.inner(f"{number:02}"))
     return Fields({**fields.table, **own.table}, own.where) if own else fields
@@ -163,7 +163,7 @@ def _layer(fields: Fields, kind: str, number: int) -> Layer:
 
 
 def _ratios(fields: Fields, count: int) -> tuple[int, ...]:
-    """Of each layer, how many tokens an entry holds; 0 for a layer that has a window alone."""
+    """Return each layer's tokens per entry; 0 if it has only a window."""
     kinds, said = fields.words("layer_types"), fields.inner("compress_rates")
     ratios = fields.numbers("compress_ratios")
     if not ratios and kinds and set(kinds) <= set(_RATIOS):
@@ -175,10 +175,10 @@ def _ratios(fields: Fields, count: int) -> tuple[int, ...]:
 
 
 def _compressed(fields: Fields, ratio: int, _: int) -> Layer:
-    """DeepSeek V4: a window in each layer, and one entry for `ratio` tokens beside what makes the next one.
+    """DeepSeek V4: a window in each layer, and one entry for `ratio` tokens.
 
-    As vLLM 0.32 lays fp8_ds_mla out (models/deepseek_v4/attention.py and compressor.py): pages of 64 windowed
-    tokens or of 256 tokens, each padded to 576 bytes. An entry of fp8_ds_mla has 584 bytes.
+    vLLM 0.32's fp8_ds_mla (models/deepseek_v4/attention.py, compressor.py): pages of 64 windowed or 256 other
+    tokens, padded to 576 bytes; an entry has 584 bytes.
     """
     near = _page(_ENTRY_BYTES, 64)
     far, state = Fraction(0), 0
@@ -196,7 +196,7 @@ def _compressed(fields: Fields, ratio: int, _: int) -> Layer:
 
 
 def _open_groups(row_bytes: int) -> int:
-    """Two groups of four tokens, a page each: a window of eight tokens, which is always full."""
+    """Count two pages of four tokens each: a window of eight tokens, which is always full."""
     return 2 * _aligned(row_bytes * _OVERLAPPING)
 
 
@@ -218,12 +218,12 @@ def _compressed_for_others(fields: Fields, ratio: int, number: int) -> Layer:
 
 
 def _in_8_bits(fields: Fields) -> bool:
-    """Whether engines have no other KV cache for it: `Shape` then holds twice the bytes, as of 16 bits."""
+    """Check for models with an 8-bit KV cache only: `Shape` then has twice the bytes, as of 16 bits."""
     return fields.word("model_type") in {"deepseek_v4", "deepseek_v41"}
 
 
 def _page(entry_bytes: int, tokens: int, ratio: int = 1) -> Fraction:
-    """Of one token, as if of 16 bits: a page holds an entry for each `ratio` of its tokens."""
+    """Return the bytes of one token, as if of 16 bits; a page has an entry per `ratio` tokens."""
     return 2 * Fraction(_aligned(entry_bytes * (tokens // ratio)), tokens)
 
 
@@ -232,7 +232,7 @@ def _aligned(page_bytes: int) -> int:
 
 
 def _repeated(fields: Fields, layer: Layer) -> Layer:
-    """A layer that runs again on what it gave: each time it keeps keys and values anew."""
+    """Add the keys and values of a layer that runs again on its output."""
     kept, again = layer.growing, (fields.optional("loop_num") or 1) - 1
     if kept is None or not again:
         return layer
@@ -259,7 +259,7 @@ def _kept(fields: Fields, number: int) -> Kept:
 
 
 def _windowed(fields: Fields, number: int) -> Kept:
-    """The same of a layer with a window, where models write other heads for it."""
+    """Return the bytes of a layer with a window, which may have other heads."""
     other = fields.inner("attention_other_setting")
     if other is not None:
         return Kept(other.whole("num_attention_groups"), 2 * _16_BITS * other.whole("head_dim"))
@@ -280,7 +280,7 @@ def kv_heads(fields: Fields) -> int:
 
 
 def _index_bytes(fields: Fields, number: int) -> Fraction:
-    """What sparse attention keeps to choose tokens by, in the layers that choose."""
+    """Return the index bytes of sparse attention, in layers that choose tokens."""
     size = fields.optional("index_head_dim")
     if size is None or not _chooses(fields, number):
         return Fraction(0)
@@ -289,7 +289,7 @@ def _index_bytes(fields: Fields, number: int) -> Fraction:
 
 
 def _block_index_bytes(fields: Fields, number: int) -> Fraction:
-    """The same where keys and values are kept by heads: MiniMax M3 by layers, Qwen 4 in all that attend."""
+    """Return the index bytes with KV heads: MiniMax M3 in some layers, Qwen 4 in all with attention."""
     sparse = fields.inner("sparse_attention_config")
     if sparse is not None:
         chosen = sparse.numbers("sparse_attention_freq")
@@ -300,7 +300,7 @@ def _block_index_bytes(fields: Fields, number: int) -> Fraction:
 
 
 def _open_group_bytes(fields: Fields) -> int:
-    """Keys, and for GLM 5 Next their scores, of the tokens that the next entry of an index is made of."""
+    """Return the bytes of keys, for GLM 5 Next also scores, that the next index entry is made from."""
     pooled, grouped = fields.optional("index_kpool"), fields.optional("indexer_compress_ratio")
     if pooled is not None:
         return 2 * _16_BITS * pooled * fields.whole("index_head_dim")
@@ -308,7 +308,7 @@ def _open_group_bytes(fields: Fields) -> int:
 
 
 def _chooses(fields: Fields, number: int) -> bool:
-    """Whether this layer has an index of its own, or takes another's choice."""
+    """Check whether this layer has an index, or uses another layer's."""
     types, pattern = fields.words("indexer_types"), fields.word("index_topk_pattern")
     kinds = fields.words("layer_types") or ()
     if fields.word("model_type") == "hy_v4" and (number >= len(kinds) or kinds[number] not in SPARSE):

@@ -14,7 +14,7 @@ MAMBA_GROUPS = ("n_groups", "mamba_n_groups", "mamba_ngroups")
 
 
 def state_bytes(fields: Fields, kind: str) -> int:
-    """What one layer keeps: the last inputs of its convolution in 16 bits, and its state."""
+    """Count a layer's state and the last inputs of its convolution in 16 bits."""
     if kind == "conv":
         # LFM2: a convolution is all there is.
         return _convolution(fields.whole("hidden_size"), fields.whole("conv_L_cache"))
@@ -78,10 +78,7 @@ def _convolution(wide: int, kernel: int) -> int:
 
 
 def short_convolutions(fields: Fields, heads: int, size: int) -> int:
-    """Inkling: the last inputs of four convolutions around an attention, in 16 bits; 0 for other models.
-
-    vLLM 0.32 keeps them by KV heads, each padded to a power of two (models/inkling/nvidia/sconv_swa_attn.py).
-    """
+    """Count Inkling's convolution inputs (vLLM 0.32, models/inkling/nvidia/sconv_swa_attn.py)."""
     if not (fields.word("model_type") or "").startswith("inkling"):
         return 0
     wide = 2 * size + 2 * (fields.whole("hidden_size") // heads)

@@ -33,11 +33,11 @@ _REFERENCE = re.compile(r"[\w-]+(?:[./][\w-]+)*\.\w+")
 
 @dataclass(frozen=True)
 class Code:
-    """Every Python file beside a model's weights: one that is named may import the others."""
+    """Every Python file of a model: one may import the others."""
 
     where: str
     files: Mapping[str, str]
-    """The SHA-256 of each."""
+    """SHA-256 by path."""
     commit: str | None = None
     """Of a repository; a folder has none."""
 
@@ -58,18 +58,14 @@ class Code:
 
 
 def folder_code(folder: Path) -> Code | None:
-    """The code in a model's folder, or None where its configs name none."""
+    """Read the code in a model's folder; None if its configs name none."""
     if not code_modules(model_configs(folder), str(folder)):
         return None
     return Code(str(folder), code_fingerprints(folder))
 
 
 def hub_code(repository: str, commit: str | None = None) -> Code | None:
-    """Its code at that commit, else at the one that an engine would take now; None where it has none.
-
-    From the hub's cache on this host, if that has the model and all code it names; what has to be asked of
-    the hub comes to lie there, so that an engine reads the very files that were looked at.
-    """
+    """Read the code at that commit, else the newest, into the hub's cache, where an engine reads it."""
     for folder in hub.snapshots(repository):
         if commit in {None, folder.name}:
             named = code_modules(model_configs(folder), repository)
@@ -120,10 +116,7 @@ def _asked(api: "HfApi", repository: str, commit: str | None) -> Code | None:
 
 
 def code_modules(configs: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """The Python files that a model's configs name, by the configs' file names; none: it has no code.
-
-    A Problem where they name another repository's: transformers reads its newest commit, whatever it is told.
-    """
+    """List the Python files that configs name; a Problem for another repository's, which cannot be pinned."""
     found: dict[str, None] = {}
     for file, config in configs.items():
         for reference in _references(config):
@@ -160,16 +153,13 @@ def _references(value: object, *, named: bool = False) -> Iterator[str]:
 
 
 def model_configs(folder: Path) -> dict[str, Any]:
-    """Every table of the model in which an engine may find an `auto_map`, by file name.
-
-    Which files engines read changes with each of their versions, so that all `*.json` are looked at.
-    """
+    """Read all `*.json` of the model that may hold an `auto_map`: engines differ in which they read."""
     paths = _inside(folder, ".json", "tables")
     return {name: found for name, path in paths.items() if (found := _table(path))}
 
 
 def code_fingerprints(folder: Path) -> dict[str, str]:
-    """Of every Python file in it, however deep; an engine would import from linked folders too."""
+    """Hash every Python file in it; refuse linked folders, from which an engine would import too."""
     for where, folders, _ in os.walk(folder):
         for link in (Path(where) / name for name in folders):
             if link.is_symlink():
@@ -183,7 +173,6 @@ def code_fingerprints(folder: Path) -> dict[str, str]:
 
 
 def _inside(folder: Path, suffix: str, what: str, most_bytes: int | None = None) -> dict[str, Path]:
-    """By path, in order. A link to a file is that file."""
     found = (Path(where) / name for where, _, names in os.walk(folder) for name in names)
     paths = sorted(path for path in found if path.name.endswith(suffix) and path.is_file())
     if len(paths) > MOST_FILES or (most_bytes and sum(path.stat().st_size for path in paths) > most_bytes):

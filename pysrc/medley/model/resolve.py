@@ -26,16 +26,11 @@ class Weights:
 
     @property
     def local(self) -> bool:
-        """Nothing needs to be fetched."""
         return Path(self.target).is_absolute()
 
 
 def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence[str] = ()) -> Weights:
-    """What `word` names: a known model, a folder with a config.json, or ORG/NAME, in this order.
-
-    A known model that medley makes itself lies below `cache`. Raises a Problem for anything else, whose fix
-    is what was `typed`, with a model that there is.
-    """
+    """Find the model, folder or ORG/NAME that `word` names; a fix corrects what was `typed`."""
     word = _table_name(word, models)
     if model := models.get(word):
         # One that medley makes is named by what it is made of: a table that has changed is another model.
@@ -63,7 +58,8 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
     near = _near(word.lower(), models)
     raise Problem(
         f"there is no model {word!r}",
-        cause=f"it is not a folder, not ORG/NAME on the hub, and not one of the {len(models)} models medley knows",
+        cause=f"it is not a folder, not ORG/NAME on the hub, and not one of the {len(models)} models "
+        "medley knows",
         fix="medley models"
         if near is None
         else shlex.join(renamed(typed or ("medley", "serve", word), word, near)),
@@ -81,7 +77,7 @@ def require_repository(word: str) -> None:
 
 
 def _table_name(word: str, models: Mapping[str, Model]) -> str:
-    """The name of the table that `word` names in other letters or by an alias; else `word` itself."""
+    """Find the table for `word` in other case or by alias; else return `word`."""
     if word in models or "/" in word or _exists(Path(word)):
         return word
     small = word.lower()
@@ -98,10 +94,7 @@ def _exists(path: Path) -> bool:
 
 
 def _near(word: str, models: Mapping[str, Model]) -> str | None:
-    """The shortest name that goes on where `word` ends, else the one most like it, or whose beginning is.
-
-    A model that medley makes is nobody's near miss, but for most of its own name.
-    """
+    """Find the name closest to `word`; a model that medley makes needs half of its name."""
     tables = {alias: name for name, model in models.items() for alias in model.aliases}
     tables |= {
         name: name

@@ -103,7 +103,7 @@ def of_made(made: Made) -> Shape:
 
 
 def shape_of_config(found: Checkpoint) -> Shape:
-    """Compute the shape; a Problem names the entry of config.json that does not tell."""
+    """Compute the shape; a Problem names the bad entry of config.json."""
     fields = of_text(found.config, found.where)
     layers = layer_count(fields)
     # The weights first: they show whether config.json's number of layers is sound.
@@ -124,7 +124,7 @@ def shape_of_config(found: Checkpoint) -> Shape:
 
 
 def _engine_limits(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries that follow from what engines can do with the architecture."""
+    """Return the entries that follow from the engines' limits for the architecture."""
     names = Fields(config, "config.json").words("architectures") or ()
     one_stage = any(name in ONE_STAGE or name.startswith(_REFUSED) for name in names)
     sparse = any(name.startswith(_SPARSE) for name in names)
@@ -134,7 +134,7 @@ def _engine_limits(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def weight_fields(found: Checkpoint) -> dict[str, Any]:
-    """The entries of `Shape` that say what the weights take: bytes and parameters of each part."""
+    """Return the entries of `Shape` for the weights: bytes and parameters by part."""
     fields = of_text(found.config, found.where)
     layers = layer_count(fields)
     held, weights = held_by(found)
@@ -150,7 +150,7 @@ def weight_fields(found: Checkpoint) -> dict[str, Any]:
 
 
 def held_by(found: Checkpoint) -> tuple[Stored, Format]:
-    """What the headers hold of each part, to the byte, and the format of most weights."""
+    """Add up the headers by part, in bytes, and find the format of most weights."""
     fields = of_text(found.config, found.where)
     if found.index is not None:
         each = BYTES[_format(fields) or "bf16"]
@@ -248,7 +248,7 @@ def _of_weights(weights: Mapping[str, Any]) -> Format | None:
 
 
 def feed_forward(shape: Shape) -> int:
-    """The inner size of an expert, or of the feed-forward part where there are none, told from its bytes."""
+    """Compute the inner size of an expert, else of the feed-forward part, from its bytes."""
     per_row = 3 * shape.hidden * BYTES[shape.weights]
     if shape.experts:
         return round(shape.expert_bytes / per_row)
@@ -257,7 +257,7 @@ def feed_forward(shape: Shape) -> int:
 
 
 def known_feed_forward(shape: Shape) -> int | None:
-    """The same where it comes so near to a round number that this must be it; None where it does not."""
+    """Round it to a multiple of 32 if it is within 1%; else return None."""
     told = feed_forward(shape)
     rounded = round(told / _GRAIN) * _GRAIN
     return rounded if rounded and abs(told - rounded) <= _CLOSE * rounded else None

@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -22,34 +22,25 @@ _COMPUTED_KEYS = (
     *("kv_bytes_per_token", "kv_head_bytes", "windowed_kv_heads", "windowed_head_bytes"),
     *("windowed_bytes_per_token", "state_bytes"),
 )
-_PROPOSED: Mapping[str, Callable[[Model], Any]] = {
-    "tool_parser": lambda model: model.tool_parser,
-    "reasoning_parser": lambda model: model.reasoning_parser,
-    "args": lambda model: dict(model.args),
-    "env": lambda model: dict(model.env),
-    "since": lambda model: dict(model.since),
-    "eager": lambda model: model.eager,
-}
+_PROPOSED = ("tool_parser", "reasoning_parser", "args", "env", "since", "eager")
 _LARGE = 10_000
 _FORMAT = re.compile(rf"-(?:{'|'.join(('gptq', *get_args(Weights)))})(?:-.*)?$")
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """What known tables of the same architecture say beside the shape."""
+    """Values of known tables of the same architecture, except the shape."""
 
     like: tuple[str, ...] = ()
-    """The names of these tables."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """What all of them say, by key."""
+    """Values that all of them have, by key."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """In what they differ, by key."""
+    """Differences between them, by key."""
     knows_code: bool = False
     """Engines know all of them without the code of their repositories."""
 
 
 def table_name(repository: str) -> str:
-    """The name of a repository's table: as the known ones are named."""
     return repository.rpartition("/")[2].lower()
 
 
@@ -65,8 +56,8 @@ def proposal(name: str, architecture: str | None, models: Mapping[str, Model]) -
         return Proposal()
     builds = {each: model for each, model in family.items() if base_name(each) == base_name(name)}
     like, values, left_out = builds or family, {}, {}
-    for key, of in _PROPOSED.items():
-        said = {each: of(model) for each, model in like.items()}
+    for key in _PROPOSED:
+        said = {each: getattr(model, key) for each, model in like.items()}
         first, *others = said.values()
         if any(other != first for other in others):
             left_out[key] = "; ".join(f"{each} has {_shown(value)}" for each, value in said.items())
@@ -86,7 +77,6 @@ def architecture(look: Look) -> str | None:
 
 
 def model_of(text: str, where: str) -> Model:
-    """The model that the text of a table says."""
     return config.build(tomllib.loads(text), Model, where, text)
 
 

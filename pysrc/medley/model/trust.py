@@ -1,7 +1,4 @@
-"""Let an engine run a model's own code only where the user trusts it.
-
-What is trusted is pinned: by its commit, or for a folder by a SHA-256 over all of its Python files.
-"""
+"""Run extra model code only if the user trusts it, pinned by commit or, for a folder, by SHA-256."""
 
 import json
 import re
@@ -27,7 +24,7 @@ _OTHERS = (
     *("--speculative-config", "-sc", "--speculative-draft-model-path", "--speculative-draft-model"),
 )
 _SHORTEST = 5
-"""Of the beginnings of these names that argparse takes for them."""
+"""Shortest prefix of these flags that argparse accepts."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +43,7 @@ class CodePin:
 
 
 def trusted(found: Weights, trust: Trust, *, starts: bool) -> Code | None:
-    """The code that an engine is to run, as it is pinned; None where there is none, or is to be none.
-
-    A Problem where nobody trusts it, or where it is not what was trusted. Where an engine `starts`
-    the hub is asked whether there is code, and the first use of it is noted.
-    """
+    """Return the pinned code to run, or None; a Problem if it is not trusted. `starts` asks the hub."""
     listed = found.model.remote_code if found.model else None
     if trust.refused or (found.model and found.model.made):
         return None
@@ -99,7 +92,7 @@ def require_through_us(trust: Trust, extra: tuple[str, ...]) -> None:
 
 
 def _trusting(name: str, word: str, extra: tuple[str, ...]) -> bool:
-    """Whether it is a file of flags with --trust-remote-code in it."""
+    """Check for a file of flags with --trust-remote-code in it."""
     if name != "--config":
         return False
     _, given, value = word.partition("=")
@@ -152,16 +145,14 @@ def _refusal(found: Weights, cause: str, pinned: str) -> Problem:
 
 
 def require_pinned(code: Code, asked: str | None, pinned: CodePin | None, listed: RemoteCode | None) -> None:
-    """A Problem unless the code is what was asked for, or else pinned, and what the model's table lists.
-
-    `asked`: a commit, or the beginning of a folder's fingerprint.
-    """
+    """Require the code asked for (commit or fingerprint) or pinned, and the files in the table."""
     for name, known in (listed.files if listed else {}).items():
         if code.files.get(name) != known:
             raise Problem(
                 f"{name} of {code.where} is not the file that the model's table knows",
                 cause=f"the table has SHA-256 {known}, and it is {code.files.get(name) or 'missing'}",
-                fix="trust it when you know why, with a table of your own for that commit: docs/reference/tables.md",
+                fix="trust it when you know why, with a table of your own for that commit: "
+                "docs/reference/tables.md",
             )
     look = f"read what it is now, and to trust that: {_SWITCH} --code-revision {code.pin}"
     if asked and not code.pin.startswith(asked):
@@ -185,7 +176,6 @@ def require_pinned(code: Code, asked: str | None, pinned: CodePin | None, listed
 
 
 def read_pin(where: str) -> CodePin | None:
-    """That of a model, by its folder or ORG/NAME."""
     return _pins().get(where)
 
 
@@ -218,6 +208,6 @@ def _code(found: Weights, commit: str | None) -> Code | None:
 
 
 def _known_modules(found: Weights) -> tuple[str, ...]:
-    """The Python files that its configs name, as far as this host has them."""
+    """List the Python files that its configs on this host name."""
     folders = [Path(found.target)] if found.local else hub.snapshots(found.target)[:1]
     return tuple(name for each in folders for name in code_modules(model_configs(each), found.target))

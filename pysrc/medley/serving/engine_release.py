@@ -13,7 +13,7 @@ from medley.cluster.self_command import own_command
 from medley.command import UNSET, Command
 from medley.engine import Serving
 from medley.engine.launch import ENGINES
-from medley.environment import relock, toolkit, verify, virtualenv
+from medley.environment import lock, relock, toolkit, verify, virtualenv
 from medley.environment.payload import FOLDER
 from medley.environment.relock import Release
 from medley.environment.toolkit import with_libcuda
@@ -83,7 +83,7 @@ def raise_lock(name: str, version: str | None, *, watch: Progress) -> Proof:
 
     known, _ = parse(built(), recipe, (), watch=watch)
     before = tokens(name, watch=watch) if runs else ()
-    with release.written():
+    with lock.written(release.after):
         made = built()
         if runs and (wrong := verify.problem(verify.prove(made, chain, watch), name)):
             raise wrong

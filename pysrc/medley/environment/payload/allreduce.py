@@ -41,8 +41,6 @@ class Broken(Exception):  # noqa: N818 - what the group is
 
 
 class Trial:
-    """The ranks on these hosts, and the steps that they do."""
-
     def __init__(self, task: dict[str, Any]) -> None:
         self.nodes = {node["address"]: node for node in task["nodes"]}
         self.limit_s, self.life_s = float(task["limit_s"]), float(task["life_s"])
@@ -61,7 +59,6 @@ class Trial:
         say(hosts=hosts, backend="nccl" if self.nccl else "gloo", why=self.why)
 
     def whole(self) -> None:
-        """All hosts together."""
         say(step="form the group")
         self._join("form the group", tuple(self.actors), self.limit_s)
         say(step="compare sums")
@@ -72,7 +69,7 @@ class Trial:
             self._measure()
 
     def pairs(self) -> None:
-        """Each two; those that seem slow have a second turn, because a busy moment is not a slow link."""
+        """Measure each pair; slow ones twice, because a busy moment is not a slow link."""
         say(step=PAIRS)
         end = time.monotonic() + 2 * self.limit_s
         found: dict[tuple[str, str], float] = {}
@@ -86,7 +83,7 @@ class Trial:
                 self._pair(pair)
 
     def silent(self) -> list[str]:
-        """The hosts whose processes do not even answer while a step hangs."""
+        """List the hosts that do not answer a pulse while a step hangs."""
         calls = {actor.pulse.remote(): at for at, actor in self.actors.items()}
         done, _ = ray.wait(list(calls), num_returns=len(calls), timeout=PULSE_LIMIT_S)
         living = set()
@@ -97,7 +94,7 @@ class Trial:
         return [at for at in self.actors if at not in living]
 
     def again(self) -> None:
-        """Each pair, after a step that failed though all hosts answer."""
+        """Measure each pair after a failed step although all hosts answer."""
         self.wary = True
         self.settle(self.actors)
         self.pairs()
@@ -165,7 +162,7 @@ class Trial:
         return float(one["bytes"] / max(ways))
 
     def _all(self, step: str, calls: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        """The answers, or Broken unless all hosts answer."""
+        """Return the answers; raise Broken unless all hosts answer."""
         found, errors = answers(calls, limit_s)
         if errors:
             raise Broken(step, errors)
@@ -173,13 +170,13 @@ class Trial:
 
 
 def actor_on(node: dict[str, Any], kind: type, **options: object) -> Any:  # noqa: ANN401 - the same
-    """The class as an actor that Ray starts on that node only."""
+    """Make the class an actor that Ray starts on that node only."""
     there = NodeAffinitySchedulingStrategy(node["id"], soft=False)
     return ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy=there, **options)(kind)
 
 
 def answers(calls: dict[Any, Any], limit_s: float) -> tuple[dict[Any, Any], dict[Any, str]]:
-    """The answers in time, and how the others failed."""
+    """Return the answers in time, and the errors of the others."""
     done, _ = ray.wait(list(calls.values()), num_returns=len(calls), timeout=limit_s)
     found, errors = {}, {}
     for address, call in calls.items():
@@ -194,7 +191,7 @@ def answers(calls: dict[Any, Any], limit_s: float) -> tuple[dict[Any, Any], dict
 
 
 def transport(nodes: Iterable[dict[str, Any]]) -> tuple[str, bool]:
-    """Why it is NCCL or Gloo, and whether it is NCCL."""
+    """Choose NCCL or Gloo; return the reason, and whether it is NCCL."""
     if not built_for_cuda():
         return "the engine environment is one for CPUs", False
     if taken := [node["address"] for node in nodes if node["free"] < 1]:
@@ -203,7 +200,7 @@ def transport(nodes: Iterable[dict[str, Any]]) -> tuple[str, bool]:
 
 
 def built_for_cuda() -> bool:
-    """Whether torch is; its version's file has it without the import, which takes seconds."""
+    """Read torch's version file, because importing torch takes seconds."""
     spec = find_spec("torch")
     version = runpy.run_path(str(Path(spec.origin).with_name("version.py"))) if spec and spec.origin else {}
     return bool(version.get("cuda"))

@@ -39,7 +39,7 @@ class Rank:
         return True
 
     def hello(self, script: str, *, nccl: bool) -> dict[str, Any]:
-        """What this host is; its GPU must answer where NCCL is to be used."""
+        """Describe this host; with NCCL its GPU must answer."""
         import torch
 
         if nccl:
@@ -50,7 +50,7 @@ class Rank:
         return {"interface": os.environ.get("GLOO_SOCKET_IFNAME"), "facts": said.stdout, "gpu": gpu}
 
     def store(self, own: str, size: int, limit_s: float) -> int:
-        """Where the ranks of a new group find each other; the first one keeps it."""
+        """Open the store in which ranks of a new group find each other."""
         import torch.distributed as dist
 
         self.leave()
@@ -77,7 +77,7 @@ class Rank:
         self.kept = None
 
     def sums(self) -> str | None:
-        """What is wrong with them; integers that float32 holds exactly, unlike on each rank."""
+        """Check sums of integers that float32 holds exactly; return the error."""
         import torch
         import torch.distributed as dist
 
@@ -93,7 +93,7 @@ class Rank:
         return None
 
     def measure(self, size: int) -> float:
-        """Seconds of one all-reduce, the median of as many as the budget has room for."""
+        """Return the median seconds of one all-reduce, repeated within the budget."""
         import torch
         import torch.distributed as dist
 
@@ -105,7 +105,7 @@ class Rank:
         return statistics.median(self._timed(lambda: dist.all_reduce(data)) for _ in range(count))
 
     def pair(self, largest: int) -> dict[str, Any]:
-        """Between two: the sums, then messages each way; seconds are those of the messages sent from here."""
+        """Check sums with one other rank, then time messages that this rank sends."""
         import torch
         import torch.distributed as dist
 
@@ -129,7 +129,7 @@ class Rank:
         return min(self._timed(lambda: self._turn(data, mark, sends=sends)) for _ in range(PAIR_ROUNDS))
 
     def _turn(self, data: Any, mark: Any, *, sends: bool) -> None:  # noqa: ANN401 - torch is imported late
-        """A message, and a word back, so that the sender's clock sees its arrival."""
+        """Send a message and wait for a reply, so that the sender's clock sees its arrival."""
         import torch.distributed as dist
 
         other = 1 - dist.get_rank()
@@ -141,7 +141,7 @@ class Rank:
             dist.send(mark, other)
 
     def _agreed(self, seconds: float) -> float:
-        """The largest of all ranks', so that all repeat equally often."""
+        """Return the largest of all ranks, so that all repeat equally often."""
         import torch
         import torch.distributed as dist
 

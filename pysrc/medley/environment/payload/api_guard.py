@@ -51,7 +51,7 @@ _BEARER = re.compile(rb"bearer +(\S+) *", re.IGNORECASE)
 
 
 class Refused(Exception):  # noqa: N818 - it ends a request, and no more
-    """A body is too large, or does not come in time."""
+    """Raised for a body that is too large or too slow."""
 
 
 class Waiting(NamedTuple):
@@ -75,13 +75,13 @@ class Policy:
 
     @classmethod
     def of(cls, environ: MutableMapping[str, str]) -> "Policy":
-        """As the environment says; the key does not stay in it for what the engine starts."""
+        """Read the environment's variables."""
         mib = int(environ.get("MEDLEY_GUARD_BODY_MIB") or BODY_MIB)
         key = environ.get("MEDLEY_GUARD_KEY") or None
         return cls(key, is_loopback(environ.get("MEDLEY_GUARD", "")), mib << 20)
 
     def refusal(self, scope: Message) -> tuple[HTTPStatus, str] | None:
-        """The status and the message with which a request is refused, or None."""
+        """Return status and message of a refusal, or None."""
         if self.key is None:
             return _foreign(scope["headers"]) if self.loopback else None
         if _needs_no_key(scope) or gives(scope["headers"], self.key):
@@ -161,7 +161,7 @@ class Guard:
             return message
 
         def answer(message: Message) -> Awaitable[None]:
-            """No coroutine of its own: a streamed answer has one message for each token."""
+            """Pass on a message, without a coroutine: a streamed answer has one for each token."""
             nonlocal began
             if failed and not began:
                 return asyncio.sleep(0)
@@ -187,7 +187,7 @@ def is_loopback(address: str) -> bool:
 
 
 def gives(headers: list[tuple[bytes, bytes]], key: str) -> bool:
-    """Whether a request gives the key, and no other: as OpenAI's clients do, or as Anthropic's."""
+    """Check for the key, and no other, in the headers of OpenAI's or Anthropic's clients."""
     bearers = (_BEARER.fullmatch(value) for name, value in headers if name == b"authorization")
     given = [found[1] if found else b"" for found in bearers]
     given += [value for name, value in headers if name == b"x-api-key"]
@@ -202,13 +202,13 @@ def proof(key: str, nonce: bytes) -> bytes:
 
 
 def length(headers: list[tuple[bytes, bytes]]) -> int:
-    """Of the body, as the request says; 0 where it does not."""
+    """Return the body's length by its header, else 0."""
     said = [value for name, value in headers if name == b"content-length"]
     return max((int(each) for each in said if each.isdigit() and len(each) < _DIGITS), default=0)
 
 
 def _needs_no_key(scope: Message) -> bool:
-    """/health, and a browser's preflight, which has no key yet: both engines answer it before any route."""
+    """Allow /health, and a browser's preflight, which engines answer before any route."""
     if scope["type"] != "http":
         return False
     if scope["method"] == "OPTIONS":
@@ -298,7 +298,6 @@ class Bounds:
         super().connection_lost(error)  # type: ignore[misc]
 
     def handle_websocket_upgrade(self, *event: Any) -> None:  # noqa: ANN401 - h11's has one
-        """Another protocol has the connection from here on."""
         self._cancel("head")
         self._leave()
         super().handle_websocket_upgrade(*event)  # type: ignore[misc]

@@ -1,11 +1,10 @@
 """Measure how fast devices read weights and multiply by them; run in an engine's Python, prints JSON lines.
 
-    python device_speed.py DEVICE               every device of this host, one after the other: an object each
-    python device_speed.py HOST:PORT OWN TASK   those of the hosts of a Ray cluster, all at once
+    python device_speed.py DEVICE               each device of this host: a JSON object each
+    python device_speed.py HOST:PORT OWN TASK   devices of a Ray cluster's hosts, all at once
 
 TASK is a JSON object: nodes (id, address, free, slots), limit_s of a step, life_s of a meter. Each line of a
-cluster is an event, a JSON object known by its first key: step, device, busy, failed, done. Its hosts are
-measured at once, as the stages of a pipeline all work at once: what they share, shows.
+cluster is a JSON object known by its first key: step, device, busy, failed, done.
 """
 
 import json
@@ -60,7 +59,7 @@ class Meter:
         }
 
     def seconds(self, tokens: int, run_s: float) -> float:
-        """Of one product of so many tokens with one matrix, the mean: a quota shows in whole periods."""
+        """Return the mean of one product with one matrix: a quota shows in whole periods."""
         import torch
 
         given = torch.randn(tokens, self.weights[0].shape[1], device=self.place).to(self.dtype)
@@ -69,7 +68,7 @@ class Meter:
             return self._rounds(given, run_s)
 
     def _rounds(self, given: Any, run_s: float) -> float:  # noqa: ANN401 - torch is imported late
-        """One round at least, through all weights."""
+        """Multiply by all weights, for at least one round."""
         import torch
 
         begun, rounds = time.perf_counter(), 0
@@ -124,7 +123,7 @@ def measure(task: dict[str, Any], meters: dict[tuple[str, int], Any]) -> None:
     from allreduce import actor_on, answers, built_for_cuda, say
 
     def results(calls: dict[tuple[str, int], Any]) -> dict[tuple[str, int], Any]:
-        """The answers in time; a device that failed is reported, and takes no further part."""
+        """Return the answers in time; report a failed device and leave it out."""
         found: dict[tuple[str, int], Any]
         found, errors = answers(calls, float(task["limit_s"]))
         for at, error in errors.items():

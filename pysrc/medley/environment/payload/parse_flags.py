@@ -1,9 +1,8 @@
-"""Run by an engine environment's Python: the flags of the engine, and its parser's verdict on commands.
+"""Print an engine's flags and its parser's errors; run by an engine environment's Python.
 
 python parse_flags.py vllm FILE    # FILE: a JSON list of lists of words
 
-Prints one JSON object: `flags`, every name that the parser knows, and `errors`, for each command the parser's
-error or null.
+Prints one JSON object: `flags` of the parser, and `errors`, the error or null of each command.
 """
 
 import argparse

@@ -66,7 +66,7 @@ def folder(repository: str) -> Path:
 
 
 def download(repository: str, revision: str | None, patterns: list[str], env: dict[str, str]) -> str | None:
-    """Why it failed, or None; how much it will be lies beside it meanwhile."""
+    """Download it; return the error or None. A file next to it has the total meanwhile."""
     if has(repository, revision):
         return None
     os.environ.update(env)
@@ -115,7 +115,7 @@ def whole(snapshot: Path) -> bool:
 
 
 def here(repository: str) -> list[int] | None:
-    """Bytes that are there, and that will be; None where nothing is being fetched."""
+    """Return bytes done and in all; None if no download runs."""
     place = folder(repository)
     try:
         total = int((place / ".medley-total").read_text())

@@ -66,7 +66,7 @@ def put(client: Any, key: bytes, text: str) -> None:  # noqa: ANN401 - the same
 
 
 def told(client: Any, nodes: list[dict[str, Any]]) -> dict[str, str]:  # noqa: ANN401 - the same
-    """By address, what each living host told of itself."""
+    """Read each living host's report, by address."""
     living = {node["address"] for node in nodes if node["alive"]}
     texts = {each: client.internal_kv_get(HOST + each.encode(), KEY, LIMIT_S) for each in living}
     return {address: text.decode() for address, text in texts.items() if text}
@@ -90,7 +90,7 @@ def nodes(client: Any, address: str) -> list[dict[str, Any]]:  # noqa: ANN401 - 
 
 
 def ranks(address: str) -> list[dict[str, Any]]:
-    """Every rank that lives, by the name that tells which it is: vllm_Worker_ID_TP0_PP1, or SGLang's."""
+    """List living ranks by name, such as vllm_Worker_ID_TP0_PP1."""
     found = state(address).actor_table(None).values()
     return [
         {"name": actor["Name"], "address": actor["Address"]["IPAddress"]}
@@ -100,7 +100,7 @@ def ranks(address: str) -> list[dict[str, Any]]:
 
 
 def state(address: str) -> GlobalState:
-    """What `ray list` reads, less its dashboard."""
+    """Read the state as `ray list` does, but without the dashboard."""
     found = GlobalState()
     options = GcsClientOptions.create(address, None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False)
     found._initialize_global_state(options)  # noqa: SLF001 - there is no public way
@@ -123,7 +123,7 @@ def connect(address: str, own: str) -> None:
 
 
 def on(node: dict[str, Any], function: Any) -> Any:  # noqa: ANN401 - the same
-    """The function as a task that runs on that node alone."""
+    """Make the function a task that runs on that node only."""
     there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node["id"], soft=False)
     return ray.remote(num_cpus=0, scheduling_strategy=there, max_retries=0)(function)
 
@@ -137,11 +137,9 @@ def lacking(client: Any, address: str, own: str, path: str) -> list[str]:  # noq
 
 
 def reach(client: Any, address: str, own: str, last: str, *ports: str) -> dict[str, Any]:  # noqa: ANN401 - the same
-    """Both ways between this host and the head: Ray's `ports`, its workers', and such as ranks pick.
+    """Try Ray's `ports`, a worker's (`last` or below) and a free one, between this host and the head.
 
-    `last` is the last of those that Ray's workers here may take, so that nobody has it yet.
-    `closed`: what the head cannot connect to here, `ahead`: what this host cannot connect to there; `back` is
-    false where no task on the head comes back at all.
+    `closed`: ports here, `ahead`: ports there, `back`: false if no task on the head returns.
     """
     (head,) = (node for node in nodes(client, address) if node["head"] and node["alive"])
     signal.alarm(REACH_LIMIT_S)  # Ray's own waiting for a node that the head gave up on takes half a minute
@@ -158,7 +156,7 @@ def reach(client: Any, address: str, own: str, last: str, *ports: str) -> dict[s
 
 
 def of_workers(own: str, last: int) -> socket.socket:
-    """A port among those of Ray's workers that none of them has yet."""
+    """Listen at a free port of Ray's worker range."""
     for port in range(last, last - WORKERS, -1):
         try:
             return socket.create_server((own, port))
@@ -168,7 +166,7 @@ def of_workers(own: str, last: int) -> socket.socket:
 
 
 def from_head(own: str, places: list[tuple[str, int]]) -> tuple[list[str], int]:
-    """Runs on the head: what of `places` it cannot connect to, and a port of its own that listens a while."""
+    """Try `places` from the head; return those unreachable, and a port that listens for a while."""
     server = socket.create_server((own, 0))
     threading.Timer(TASK_LIMIT_S, server.close).start()
     return unreachable(places), server.getsockname()[1]

@@ -63,7 +63,7 @@ def gather(cluster: Any, address: str, file: str, *, deadline: float) -> dict[st
 
 
 def connected_client(cluster: Any, address: str, deadline: float) -> Any:  # noqa: ANN401 - the same
-    """The head's store, once it answers."""
+    """Connect to the head's store as soon as it answers."""
     while True:
         try:
             return cluster.GcsClient(address=address)
@@ -74,7 +74,7 @@ def connected_client(cluster: Any, address: str, deadline: float) -> Any:  # noq
 
 
 def files(cluster: Any, verb: str, address: str, own: str, what: str) -> dict[str, Any]:  # noqa: ANN401 - the same
-    """By NAME (ADDRESS), all at once; a host that does not answer in time ends it."""
+    """Run on all hosts at once; the results by NAME (ADDRESS), or an error after the limit."""
     asked = [
         node
         for node in cluster.nodes(cluster.GcsClient(address=address), address)
@@ -100,10 +100,7 @@ def contents(files: dict[str, str]) -> dict[str, bytes]:
 
 
 def put(files: dict[str, bytes]) -> dict[str, Any]:
-    """Write what a host lacks or has otherwise, on that host; its hash, its path, and whether it was written.
-
-    The same three places as medley.storage looks for a cache.
-    """
+    """Write changed files below the cache folder, chosen as medley.storage does; report path and SHA-256."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     usual = (Path(base) if base.startswith("/") else Path.home() / ".cache") / "medley"
     cache = Path(os.environ["MEDLEY_CACHE"]).absolute() if os.environ.get("MEDLEY_CACHE") else usual
@@ -126,7 +123,7 @@ def put(files: dict[str, bytes]) -> dict[str, Any]:
 
 
 def python(folder: str) -> dict[str, Any]:
-    """Hash a host's files. A link to a folder is named as such: what is behind it would be imported too."""
+    """Hash a host's files; name links to folders, because Python would import through them."""
     found = {}
     for where, folders, names in os.walk(folder):
         for name in folders:

@@ -18,15 +18,13 @@ _MOST_STREAMS = 4096
 
 @dataclass(frozen=True)
 class BenchRun:
-    """One start of the engine's benchmark."""
-
     concurrency: int
     requests: int
     input_tokens: int
     output_tokens: int
     seed: int
     repeat: int
-    """From 1; 0 is the one that warms up, and is not counted."""
+    """From 1; 0 is the warm-up, which is not counted."""
 
     def __str__(self) -> str:
         what = "warm-up" if self.repeat == 0 else f"repeat {self.repeat}"
@@ -40,17 +38,16 @@ class BenchLoad:
     input_tokens: int = 512
     output_tokens: int = 128
     seed: int = 0
-    """Of the first run; each has its own, for a prompt that a server has read before it need not read."""
+    """Of the first run; each run has another, so that no prompt is in a server's prefix cache."""
     requests: int | None = None
     """In each run; None: a few for each stream."""
 
     @property
     def tokens(self) -> int:
-        """Of one request in all."""
         return self.input_tokens + self.output_tokens
 
     def runs(self) -> Iterator[BenchRun]:
-        """All concurrencies, then all again, so that what drifts meanwhile meets each of them alike."""
+        """Repeat all concurrencies in turn, so that drift affects each alike."""
         seeds = count(self.seed)
         yield self._run(max(self.concurrencies), max(self.concurrencies), next(seeds), 0)
         for repeat in range(1, self.repeats + 1):
@@ -137,12 +134,11 @@ class Spread:
 
     @property
     def half(self) -> float:
-        """How far a run lies from the median at most, as a part of it."""
+        """Largest distance from the median, relative to it."""
         return max(self.high - self.median, self.median - self.low) / self.median if self.median else 0.0
 
 
 def spreads(runs: Iterable[Figures]) -> dict[str, Spread]:
-    """Of each measure that was measured, by its name."""
     known = tuple(runs)
     values = {
         each.name: [value for run in known if (value := getattr(run, each.name)) is not None]
@@ -152,7 +148,7 @@ def spreads(runs: Iterable[Figures]) -> dict[str, Spread]:
 
 
 def batch_figures(requests: int, seconds: float, run: BenchRun) -> Figures:
-    """Of requests that were answered together, each in full."""
+    """Compute the figures of requests that were answered together."""
     rate = requests * run.output_tokens / seconds
     return Figures(
         duration_s=seconds,
@@ -165,12 +161,10 @@ def batch_figures(requests: int, seconds: float, run: BenchRun) -> Figures:
 
 
 def result_table(text: str) -> dict[str, Any]:
-    """An engine's result file less its lists and tables: one of SGLang's is its configuration, with its key.
-
-    SGLang adds a line to the file, so the last counts. Infinity, which both write, is no JSON.
-    """
+    """Read an engine's result, the last line of a file; drop lists and tables, which may hold its key."""
     lines = [line for line in text.splitlines() if line.strip()]
     table = json_shape.table(text) or json_shape.table(lines[-1] if lines else "") or {}
+    # Both engines write Infinity, which is not JSON.
     return {
         name: value
         for name, value in table.items()

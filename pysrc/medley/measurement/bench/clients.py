@@ -1,8 +1,4 @@
-"""Run each engine's own benchmark client and read its results.
-
-Flags and names of results as of vLLM 0.32.0 (`vllm bench serve --help=all`) and SGLang 0.5.23, where
-`sglang.bench_serving` is an old name of the same.
-"""
+"""Run each engine's benchmark client and read its results (vLLM 0.32.0, SGLang 0.5.23)."""
 
 import json
 from abc import ABC, abstractmethod
@@ -30,7 +26,6 @@ class ServedModel:
     path: str
     """Below it, where its API is: /v1."""
     model: str
-    """As requests name it."""
     tokenizer: str
     """A folder, or ORG/NAME."""
     key: str | None = None
@@ -51,10 +46,10 @@ class Client(ABC):
 
     @abstractmethod
     def command(self, binary: Path, served: ServedModel, run: BenchRun, result: Path) -> Command:
-        """One run against a server, which writes what it measured to `result`."""
+        """Run against a server, and write the measurement to `result`."""
 
     def figures(self, table: Mapping[str, Any], run: BenchRun) -> Figures | None:
-        """Read the table of such a file; None where it is no result."""
+        """Read a result file's table; None if it has no result."""
         if "duration" not in table:
             return None
         return Figures(
@@ -73,13 +68,10 @@ class Client(ABC):
     def offline_argv(
         self, binary: Path, model: str, mode: Offline, run: BenchRun, result: Path
     ) -> tuple[str, ...]:
-        """A run without a server, before the plan's flags; `run.requests` is how often a batch is measured.
-
-        In `throughput` it is the number of prompts, all at once, measured once.
-        """
+        """Run without a server; `run.requests` counts batches for latency, prompts for throughput."""
 
     def offline_figures(self, text: str, mode: Offline, run: BenchRun) -> tuple[Figures, ...]:
-        """Read its file: figures of each measurement; empty where it is no result."""
+        """Read the figures of each measurement; empty if there is no result."""
         try:
             return tuple(self._offline_figures(text, mode, run))
         except _ODD_RESULT:
@@ -106,10 +98,7 @@ class VllmClient(Client):
     )
 
     def command(self, binary: Path, served: ServedModel, run: BenchRun, result: Path) -> Command:
-        """Random prompts of one length, and answers that end at theirs: `random` ignores the end of text.
-
-        No --num-warmups: it sends the first of the prompts, which the server then has in its prefix cache.
-        """
+        """Send random prompts of one length; --num-warmups would put the first in the prefix cache."""
         return served.command(
             *(str(binary / "vllm"), "bench", "serve", "--backend", "openai"),
             *("--base-url", served.base, "--endpoint", f"{served.path}/completions"),
@@ -145,10 +134,7 @@ class SglangClient(Client):
     SERVER_FLAGS = frozenset(("--host", "--port", "--config", "--tool-call-parser", "--reasoning-parser"))
 
     def command(self, binary: Path, served: ServedModel, run: BenchRun, result: Path) -> Command:
-        """Random prompts of one length; `random` alone would fetch a data set for their words.
-
-        No --warmup-requests: they send the first of the prompts, which then is in the prefix cache.
-        """
+        """Send random ids, which need no data set; a warm-up would put the first in the prefix cache."""
         return served.command(
             *(str(binary / "python"), "-m", "sglang.benchmark.serving", "--backend", "sglang"),
             *("--base-url", served.base, "--served-model-name", served.model),
@@ -163,10 +149,7 @@ class SglangClient(Client):
     def offline_argv(
         self, binary: Path, model: str, mode: Offline, run: BenchRun, result: Path
     ) -> tuple[str, ...]:
-        """Prompts that share nothing; its random ones are made of a data set, which it would fetch.
-
-        What its throughput mode warms up with is made so, too, and even where it is told not to warm up.
-        """
+        """Send prompts that share nothing; its random ones, and its warm-up, would fetch a data set."""
         program = (str(binary / "python"), "-m", f"sglang.benchmark.{_SGLANG_MODULES[mode]}")
         words = (*program, "--model-path", model, "--result-filename", str(result))
         if mode == "latency":
@@ -183,7 +166,6 @@ class SglangClient(Client):
         )
 
     def _offline_figures(self, text: str, mode: Offline, run: BenchRun) -> Iterable[Figures]:
-        """A line each time."""
         for table in [json.loads(line) for line in text.splitlines() if line.strip()]:
             if mode == "throughput":
                 found = batch_figures(table["successful_requests"], table["total_latency"], run)

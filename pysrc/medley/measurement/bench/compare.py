@@ -16,7 +16,7 @@ from medley.measurement.bench.record import Mode, Record
 
 Verdict = Literal["better", "worse", "within the spread", "spread unknown"]
 Difference = tuple[str, Any, Any]
-"""What it is, in the first and in the second; both may be the same."""
+"""Name, first and second value, which may be equal."""
 _LEAST_RUNS = 2
 _CLOCK = re.compile(r"^(\d+), (\d+) MHz,")
 _APART = 0.05
@@ -29,7 +29,6 @@ _ADDRESS = ("--host", "--port")
 @dataclass(frozen=True)
 class Comparison:
     row: tuple[Mode, int]
-    """At which concurrency."""
     measure: Measure
     one: Spread
     two: Spread
@@ -37,7 +36,6 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Second by first, of their medians."""
         return self.two.median / self.one.median
 
     @property
@@ -56,7 +54,7 @@ class Comparison:
 
 
 def compare(one: Record, two: Record) -> tuple[Comparison, ...]:
-    """What both measured; a Problem where that is nothing."""
+    """Compare what both measured; a Problem if that is nothing."""
     found = []
     for row in (row for row in one.rows if row in two.rows):
         before, after = one.spreads(*row), two.spreads(*row)
@@ -111,7 +109,7 @@ def same_load(one: Record, two: Record) -> bool:
 
 
 def differing(one: Record, two: Record) -> tuple[str, ...]:
-    """Each in words; what makes the figures incomparable comes first."""
+    """List the differences, most important first."""
     return tuple(
         f"{what}: {_text(before)} → {_text(after)}"
         for what, before, after in _differences(one, two)
@@ -188,7 +186,7 @@ def _of_hosts(one: Sequence[Mapping[str, str]], two: Sequence[Mapping[str, str]]
 
 
 def _traits(text: str) -> dict[str, str | None]:
-    """Of a host those facts that stay while it runs and that speed may depend on."""
+    """List a host's constant facts on which speed may depend."""
     try:
         found = facts.facts(transcript.parse(text))
     except Problem:
@@ -204,7 +202,7 @@ def _traits(text: str) -> dict[str, str | None]:
 
 
 def _clocks(record: Record) -> dict[str, float]:
-    """The median of what each GPU ran at meanwhile."""
+    """Return each GPU's median clock during the runs."""
     seen: dict[str, list[int]] = {}
     for line in (line for each in record.counted for line in each.clocks):
         if match := _CLOCK.match(line):

@@ -70,10 +70,7 @@ def conditions(
     what: Description | None,
     names: Iterable[redact.HostNames] = (),
 ) -> dict[str, Any]:
-    """Of a benchmark by `engine` out of `binary`; `transcripts`: of its hosts, by name.
-
-    Further `names` of hosts are numbered first, so that several tables call a host alike.
-    """
+    """Describe a benchmark and its hosts by name; further `names` are numbered before these."""
     known = devices.read_measurements()
     within = hosts_of(what.layout) if what and what.layout else tuple(transcripts)
     table = {
@@ -90,7 +87,7 @@ def conditions(
 
 
 def _environment(binary: Path) -> dict[str, Any]:
-    """Of the engine; of an image, or of another's server, it is that of the client."""
+    """Describe the engine environment; for an image or another server, the client's."""
     found = virtualenv.at(binary.parent)
     if found is None:
         return {"environment": None, "digest": None, "lock": None, "versions": {}}
@@ -124,10 +121,10 @@ def _host(name: str, answers: Transcript) -> dict[str, str]:
 
 
 def _bare(name: str) -> str:
-    """A cluster's hosts have their addresses beside their names."""
+    """Remove the address that follows a cluster host's name."""
     return name.partition(" (")[0]
 
 
 def anonymous(table: dict[str, Any], names: Iterable[redact.HostNames]) -> dict[str, Any]:
-    """The same, redacted as a transcript is; this host is host-1, the others host-2 … wherever they stand."""
+    """Redact as in a transcript: this host is host-1, the others host-2 …."""
     return dict(redact.redactor_of_host(names).table(table))

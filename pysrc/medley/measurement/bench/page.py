@@ -127,7 +127,6 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> ET.Element:
 
 
 def _conditions(record: Record) -> Iterator[ET.Element]:
-    """What it was, in short; the facts of its hosts unfold."""
     yield _element("h2", f"Conditions of {record.id}")
     short = ((_element("dt", name), _element("dd", printable(text))) for name, text in about(record))
     yield _element("dl", *(each for pair in short for each in pair))
@@ -168,7 +167,6 @@ class Plot:
 
 
 def plots(records: Sequence[Record]) -> tuple[Plot, ...]:
-    """Those that have a point; of two records each has its own color."""
     found = (
         Plot("Output", "tokens/s", tuple(_lines(records, "output_tokens_per_s"))),
         Plot("First token", "ms", tuple(_lines(records, "ttft_ms", "ttft_p99_ms"))),
@@ -201,7 +199,6 @@ def _points(record: Record, mode: Mode, measure: str) -> tuple[Point, ...]:
 
 
 def _predicted(record: Record, measure: str) -> Iterator[Point]:
-    """Only throughput has a range."""
     for mode, many in record.rows:
         expected = record.expected.get(many)
         if mode == "served" and expected and (value := getattr(expected, measure, None)) is not None:

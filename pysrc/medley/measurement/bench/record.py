@@ -5,15 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 from medley import storage
 from medley.errors import Problem
 from medley.measurement.bench import BenchLoad, BenchRun, Figures, Spread, spreads
 from medley.measurement.bench.context import Expected
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 Mode = Literal["served", "latency", "throughput"]
 _FORMAT = 1
@@ -49,16 +48,13 @@ class Record:
 
     @property
     def counted(self) -> tuple[Done, ...]:
-        """All but the warm-up."""
         return tuple(each for each in self.done if each.run.repeat)
 
     @property
     def rows(self) -> "tuple[tuple[Mode, int], ...]":
-        """What was measured: mode and concurrency, in order."""
         return tuple(dict.fromkeys((each.mode, each.run.concurrency) for each in self.counted))
 
     def spreads(self, mode: Mode, concurrency: int) -> dict[str, Spread]:
-        """Over the repeats."""
         return spreads(each.figures for each in self.runs(mode, concurrency))
 
     def runs(self, mode: Mode, concurrency: int) -> tuple[Done, ...]:
@@ -67,7 +63,7 @@ class Record:
         )
 
     def predicted(self, mode: Mode, concurrency: int) -> "tuple[Expected, float] | None":
-        """The prediction, and measured/predicted."""
+        """Return the prediction, and measured/predicted."""
         expected, found = self.expected.get(concurrency), self.spreads(mode, concurrency)
         if mode != "served" or expected is None or "output_tokens_per_s" not in found:
             return None
@@ -99,7 +95,7 @@ def save(record: Record) -> Path:
 
 
 def every() -> Iterator[Record]:
-    """All that can be read, the newest first."""
+    """Yield all readable records, newest first."""
     return filter(None, map(read, sorted(_folder().glob("*.json"), reverse=True)))
 
 
@@ -149,7 +145,5 @@ def read(path: Path) -> Record | None:
 
 
 @cache
-def _adapter() -> "TypeAdapter[Record]":
-    from pydantic import TypeAdapter  # noqa: PLC0415 - a tenth of a second, which only a reader needs
-
+def _adapter() -> TypeAdapter[Record]:
     return TypeAdapter(Record)

@@ -62,7 +62,6 @@ def figures(record: Record, rows: Sequence[tuple[Mode, int]]) -> Iterator[tuple[
 
 
 def bounds(record: Record) -> Iterator[str]:
-    """What bounds the prediction, once for concurrencies that have the same bound."""
     found: dict[str, list[str]] = {}
     for mode, many in record.rows:
         if predicted := record.predicted(mode, many):
@@ -76,7 +75,6 @@ def number(value: float) -> str:
 
 
 def about(record: Record) -> Iterator[tuple[str, str]]:
-    """Its conditions in short; the JSON has all of them."""
     engine, plan, load = record.about["engine"], record.about["plan"], record.load
     yield "when", f"{record.when}, by medley {record.about['medley']['version']}"
     versions = ", ".join(f"{name} {each}" for name, each in engine["versions"].items())
@@ -90,7 +88,6 @@ def about(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def history(known: Sequence[Record]) -> tuple[tuple[str, ...], ...]:
-    """Its rows, the first their titles."""
     rows = (tuple(summary(record).values()) for record in known)
     return (("id", "when", "model", "engine", "layout", "concurrent", "tokens/s", "of predicted"), *rows)
 

@@ -49,7 +49,7 @@ def measure(
 
 
 def measure_offline(target: OfflineTarget, load: BenchLoad, limit_s: float, progress: Progress) -> Record:
-    """All modes; what a start of the engine measured is kept as soon as it ends."""
+    """Run all modes; keep each engine start's result as soon as it ends."""
     what = target.what
     made = Record(
         *_new_id(what.model),
@@ -63,7 +63,7 @@ def measure_offline(target: OfflineTarget, load: BenchLoad, limit_s: float, prog
 
 
 def _new_id(model: str) -> tuple[str, str, str]:
-    """A new record's id, which sorts by time, when that is, and its model."""
+    """Return a new record's id, which sorts by time, the time, and the model."""
     now = datetime.now(UTC)
     name = "".join(each if each.isalnum() or each in "-." else "-" for each in model.rpartition("/")[2])[:40]
     return f"{now:%Y%m%d-%H%M%S}-{name}-{token_hex(2)}", now.isoformat(timespec="seconds"), model
@@ -94,7 +94,6 @@ class _Ended:
     command: Command
     finished: Finished
     text: str
-    """Of its result file."""
     clocks: tuple[str, ...]
 
 
@@ -108,7 +107,7 @@ class Runner:
     """Whether to note the clocks of this host's."""
 
     def run(self, target: BenchTarget, run: BenchRun) -> Done:
-        """One run; a Problem where it measured nothing."""
+        """Run once; a Problem if nothing was measured."""
         ended = self._ended(str(run), lambda result: target.command(run, result))
         table = result_table(ended.text)
         figures = CLIENTS[target.engine].figures(table, run) if ended.finished.status == 0 else None

@@ -56,7 +56,6 @@ class BenchTarget:
     """Tokens that the server takes at once, prompt and answer."""
     what: Description | None = None
     transcripts: Mapping[str, Transcript] = field(default_factory=dict)
-    """Of its hosts, by name."""
 
     def command(self, run: BenchRun, result: Path) -> Command:
         return CLIENTS[self.engine].command(self.binary, self.served, run, result)
@@ -128,7 +127,7 @@ def find_target(options: TargetOptions, progress: Progress) -> BenchTarget:
 
 
 def _server(url: str | None) -> Server | None:
-    """Of this host's own, the newest that is ready, or that at this address."""
+    """Find the newest ready server of this host, or the one at this address."""
     known = serving.servers()
     if url is not None:
         return next((each for each in known if each.url == api.base(url)), None)
@@ -180,7 +179,7 @@ def _require_tokenizer(word: str) -> None:
 
 
 def _transcripts(what: Description) -> dict[str, Transcript]:
-    """Of this host, asked now; those of a cluster as they were when the hosts joined."""
+    """Ask this host now; use a cluster's transcripts from when its hosts joined."""
     within = hosts_of(what.layout) if what.layout else ()
     joined = membership.noted() if len(within) > 1 else None
     if joined is None:
@@ -191,16 +190,12 @@ def _transcripts(what: Description) -> dict[str, Transcript]:
 
 @dataclass(frozen=True)
 class OfflineTarget:
-    """A model on this host, as it would be served."""
-
     what: Description
     launch: Launch
     vocabulary: int
     transcripts: Mapping[str, Transcript]
-    """Of this host, by its name."""
 
     def runs(self, load: BenchLoad, progress: Progress) -> Iterator[tuple[Offline, BenchRun]]:
-        """Of those modes that can be run with this model."""
         modes: tuple[tuple[Offline, Iterator[BenchRun]], ...] = (
             ("latency", load.offline_latency_runs()),
             ("throughput", load.offline_throughput_runs()),

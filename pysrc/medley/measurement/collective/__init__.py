@@ -87,7 +87,6 @@ class Result:
     """By address, in the order of ranks."""
     backend: str | None = None
     why: str | None = None
-    """Of the backend."""
     sums: Mapping[str, str] | None = None
     """What is wrong with them, by address: empty where they are right, None where they were not reached."""
     rates: tuple[AllReduceRate, ...] = ()
@@ -97,7 +96,7 @@ class Result:
     broken: StepFailure | None = None
 
     def link_speeds(self, when: str) -> Iterator[LinkSpeed]:
-        """What a plan may count with: the pairs that work."""
+        """Yield the working pairs, for plans."""
         for pair in self.pairs:
             if self.backend and pair.mbit and pair.latency_us:
                 one, two = (str(self.members[address]) for address in (pair.one, pair.two))
@@ -135,7 +134,6 @@ class Result:
 
 
 def _described(member: Participant, about: Mapping[str, Any]) -> Participant:
-    """A host, with what it reports of itself."""
     mbit = None
     with contextlib.suppress(Problem):
         mbit = host_mbit(facts.facts(transcript.parse(about["facts"])), member.address)
@@ -151,7 +149,7 @@ def host_mbit(host: Facts, address: str) -> int | None:
 
 
 def _with_pair(pairs: tuple[Pair, ...], event: Mapping[str, Any]) -> tuple[Pair, ...]:
-    """Of two turns of a pair the faster one, or the one that failed."""
+    """Keep the faster of a pair's two turns, or the failed one."""
     one, two = event["pair"]
     new = Pair(one, two, said=event["said"])
     if not new.said:

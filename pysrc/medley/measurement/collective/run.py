@@ -29,7 +29,6 @@ _END_LIMIT_S = 5
 
 
 def current_cluster() -> Membership:
-    """The one that this host is in, as its head or not."""
     found = membership.noted()
     if found is None:
         raise Problem(
@@ -68,7 +67,7 @@ def _name(node: Mapping[str, Any]) -> str:
 def variables(
     chosen: Sequence[Mapping[str, Any]], environ: Mapping[str, str], options: NetworkOptions
 ) -> dict[str, str]:
-    """What is the group's, as `serve` has it; nothing where the facts of a host are not known."""
+    """Return the network variables as in `serve`; none if a host's facts are unknown."""
     if not all(node["told"] for node in chosen):
         return {}
     hosts = {_name(node): facts.facts(transcript.parse(node["told"])) for node in chosen}
@@ -84,7 +83,7 @@ def run_all_reduce(
     limit_s: float,
     progress: Progress,
 ) -> Result:
-    """The result; whatever happens, no rank is left on any host."""
+    """Run it; whatever happens, no rank is left on any host."""
     nccl = found.engine_environment().nccl
     options = NetworkOptions(nccl=nccl or engine_source.nccl(ray_serving.engine(found, None)))
     task = {
@@ -133,7 +132,7 @@ def script_events(
 
 
 def _lines(process: Process, lines: "SimpleQueue[str]", limit_s: float) -> Iterator[str]:
-    """What it prints, until it has ended or its time is over."""
+    """Yield the lines until the process ends or the time is over."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         try:
@@ -144,7 +143,6 @@ def _lines(process: Process, lines: "SimpleQueue[str]", limit_s: float) -> Itera
 
 
 def keep_result(table: Mapping[str, Any], found: Membership) -> None:
-    """Note it on this host, for plans over this cluster."""
     about = {"when": now(), "head": found.head}
     storage.write(storage.state() / "collective.json", json.dumps({**about, **table}, indent=1))
 

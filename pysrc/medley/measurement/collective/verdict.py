@@ -1,10 +1,8 @@
 """Name the hosts or pairs that are slow or broken.
 
-A pair falls short if it fails, or carries under half of what it should. That is the slower of its two links
-where both are known (for Gloo 10 Gb/s at most), else what the best pair of all carries. A host of which every
-pair falls short is to blame itself; a pair that falls short between two others is named as a pair. Half,
-because TCP on a healthy link keeps over nine tenths, and two runs on a busy host differ by less. The best
-pair, not the median: of four hosts two may be slow, and then five of six pairs are.
+A pair falls short if it fails or carries under half of its slower link (for Gloo 10 Gbit/s at most), or
+of the best pair if a link is unknown. A host is to blame if all its pairs fall short. Half, because TCP
+on a healthy link keeps over 90%; the best pair, because of four hosts two may be slow.
 """
 
 from collections.abc import Iterable, Sequence

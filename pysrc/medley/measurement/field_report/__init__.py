@@ -41,9 +41,7 @@ class PlannedStage(StrictTable):
 
 class ReportedLayout(StrictTable):
     layout: str
-    """In words."""
     hosts: Annotated[tuple[HostName, ...], Field(min_length=1)]
-    """Of all replicas."""
     stages: Annotated[tuple[PlannedStage, ...], Field(min_length=1)]
     """Of one replica."""
     replicas: Count
@@ -126,7 +124,6 @@ class FieldReport(StrictTable):
 
 
 def contents(found: FieldReport) -> Iterator[str]:
-    """What is in it, a line each."""
     for host in found.hosts:
         yield f"{host.name}: facts, redacted; kind {host.kind or 'unknown'}"
     for link in found.links:

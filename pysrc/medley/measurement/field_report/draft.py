@@ -4,7 +4,6 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from medley import own_version, transcript
@@ -12,6 +11,7 @@ from medley.cluster import self_command
 from medley.command import Command
 from medley.errors import Problem
 from medley.host.redact import HostNames, Redactor, redactor_of_host
+from medley.measurement.collective.run import now
 from medley.measurement.field_report import FORMAT, Wishes
 from medley.network.fabric.types import NetworkOptions
 from medley.process import Process
@@ -20,10 +20,6 @@ from medley.transcript import Transcript
 
 _END_LIMIT_S = 60
 _MOST_LETTERS = 2000
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @dataclass

@@ -17,9 +17,10 @@ from medley.errors import Problem
 from medley.measurement.bench import BenchLoad, record
 from medley.measurement.bench.run import measure
 from medley.measurement.bench.target import BenchTarget, TargetOptions, find_target, require_room
+from medley.measurement.collective.run import now
 from medley.measurement.field_report import MODEL_NAME, PlanRequest
 from medley.measurement.field_report.backends import backends
-from medley.measurement.field_report.draft import Draft, now
+from medley.measurement.field_report.draft import Draft
 from medley.measurement.field_report.replay import planned, reported
 from medley.model.resolve import weights
 from medley.network import tcp
@@ -44,7 +45,6 @@ class MeasuredModel:
     name: str
     asked: PlanRequest = _USUAL
     server: Server | None = None
-    """Which serves it already."""
 
     def words(self, port: int) -> tuple[str, ...]:
         """What starts it, on an engine that is named where it is not the usual one."""
@@ -55,7 +55,6 @@ class MeasuredModel:
 
 
 def ready_server() -> Server | None:
-    """The newest that is served on this host and answers."""
     return next((each for each in serving.servers() if each.state == "ready"), None)
 
 

@@ -62,7 +62,7 @@ def measure(
     tcp_only: bool = False,
     progress: Progress = SILENT,
 ) -> LinkMeasurement:
-    """The link to a host that serves; each step ends in time."""
+    """Measure the link to a host that serves, each step with a limit."""
     address, candidate = towards(host, facts)
     rdma = adapter(candidate, tcp_only=tcp_only)
     require(("ping", "iperf3", *(("ib_write_bw", "ib_write_lat") if rdma else ())))
@@ -101,7 +101,6 @@ def measure(
 
 
 def measure_rdma(adapter: Adapter, address: str, progress: Progress = SILENT) -> Rdma:
-    """What RDMA carries to a host that serves it."""
     with progress.stage("RDMA"):
         latency = tools.latency_us(_output(tools.latency(adapter, address)), address)
         mbit = tools.mbit(_output(tools.bandwidth(adapter, address)), address)
@@ -154,7 +153,7 @@ def serve(
 
 
 def _serving(process: Process, noted: set[str], progress: Progress) -> Process:
-    """The same, or another one where it has ended: a server of perftest is for one client."""
+    """Restart the server if it has ended: one of perftest serves one client."""
     ended = process.poll()
     if ended is None:
         return process
@@ -166,7 +165,7 @@ def _serving(process: Process, noted: set[str], progress: Progress) -> Process:
 
 
 def endpoint(facts: Facts, asked: str | None) -> EndpointCandidate:
-    """The end at this host: the link or address asked for, else the fastest."""
+    """Find this host's end: the link or address asked for, else the fastest."""
     found, rejected = endpoint_candidates("this host", facts, NetworkOptions(link=asked))
     meant = [each for each in found if asked in {None, each.link.name, str(each.ip)}]
     if not meant:
@@ -179,7 +178,7 @@ def endpoint(facts: Facts, asked: str | None) -> EndpointCandidate:
 
 
 def towards(host: str, facts: Facts) -> tuple[str, EndpointCandidate]:
-    """The other host's address, and this host's end of the link to it."""
+    """Return the other host's address, and this host's end of the link."""
     try:
         address = str(socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
     except (OSError, UnicodeError) as error:
@@ -276,5 +275,4 @@ def _slow(found: LinkMeasurement) -> Problem:
 
 
 def shown_mbit(mbit: float) -> str:
-    """With three digits, in the unit that fits."""
     return f"{mbit / 1000:.3g} Gb/s" if mbit >= 1000 else f"{mbit:.3g} Mb/s"  # noqa: PLR2004 - of the unit

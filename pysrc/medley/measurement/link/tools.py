@@ -31,10 +31,7 @@ _PACKAGES = {
 
 @dataclass(frozen=True)
 class Throughput:
-    """In one direction."""
-
     mbit: float
-    """As it was received."""
     retransmits: int | None
     cpu_percent: float
     """Of the busier side's iperf3; before version 3.16, which has one thread, 100 is all it can use."""
@@ -99,8 +96,6 @@ def _failed(error: str, host: str) -> Problem:
 
 @dataclass(frozen=True)
 class Adapter:
-    """The RDMA port at one end."""
-
     device: str
     port: int
     gid_index: int | None
@@ -134,10 +129,7 @@ def latency_us(text: str, host: str) -> float:
 
 
 def _perftest_figure(text: str, column: str, host: str) -> float:
-    """Of the row below the names; remarks about the processor's frequency may stand between.
-
-    A row may have more figures than names, as in some versions; of fewer nobody knows which is missing.
-    """
+    """Read a column of the first row below the names that has at least as many figures as there are names."""
     columns: list[str] = []
     for line in text.splitlines():
         words = line.split()
@@ -180,7 +172,6 @@ def ping(text: str) -> Ping | None:
 
 
 def missing(lacking: Sequence[str]) -> Problem:
-    """One Problem of all programs that are not there."""
     debian = dict.fromkeys(_PACKAGES[name][0] for name in lacking)
     nix = dict.fromkeys(f"nixpkgs#{_PACKAGES[name][1]}" for name in lacking)
     without = "; or leave RDMA out: --tcp" if all(name.startswith("ib_") for name in lacking) else ""

@@ -57,10 +57,7 @@ class LinkSample:
     index: int
     """A new link of an old name has another; 0 of a port."""
     counters: Mapping[str, int]
-    """By the kernel's names: rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped.
-
-    Of a port by the driver's; what counts data counts bytes here.
-    """
+    """By the kernel's names (rx_bytes, tx_errors, rx_dropped …), of a port by the driver's; data in bytes."""
     up: bool | None = None
     mbit: int | None = None
     """As the driver reports it, which for a Spark's half is twice what it carries."""
@@ -76,7 +73,7 @@ class Ray:
     """Its processes are there."""
     interface: str | None = None
     slots: float | None = None
-    """Of this host, as its Ray tells; None where that is not known."""
+    """Of this host, by Ray's metrics; None if unknown."""
     taken: float | None = None
 
 
@@ -88,17 +85,16 @@ class EngineSample:
     url: str
     state: str
     figures: Mapping[str, float] = field(default_factory=dict)
-    """As `engine` reads them of its metrics."""
     silent: str | None = None
     """Why its figures are not known."""
     said: str | None = None
-    """Its metrics as they are, where they were asked for."""
+    """Its unchanged metrics, if asked for."""
 
 
 @dataclass(frozen=True)
 class Sample:
     at_s: float
-    """On a clock of the host's that never goes back."""
+    """On a clock that never goes back."""
     cpu: CpuSample
     memory: MemorySample
     gpus: tuple[GpuSample, ...] = ()
@@ -111,11 +107,11 @@ class Sample:
     ray: Ray | None = None
     engines: tuple[EngineSample, ...] = ()
     cost_s: float = 0
-    """Of a processor, what medley took on this host since it began to sample."""
+    """Processor time of medley on this host since it began to sample."""
 
     @property
     def unified(self) -> bool:
-        """Whether the GPU's memory is the host's: its driver then tells none of its own."""
+        """Whether the GPU uses the host's memory: its driver then reports none."""
         return bool(self.gpus) and all(gpu.memory_total_bytes is None for gpu in self.gpus)
 
     @property

@@ -1,7 +1,4 @@
-"""Read the metrics of this host's engines and of its Ray.
-
-vLLM 0.32.0 (v1/metrics/loggers.py) and SGLang 0.5.23 (srt/observability/metrics_collector.py).
-"""
+"""Read the metrics of this host's engines (vLLM 0.32.0, SGLang 0.5.23) and of its Ray."""
 
 import http.client
 import time
@@ -24,7 +21,8 @@ from medley.serving import api
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-# By figure, the samples that give it: of each the first that is there.
+# Samples of each figure, of which the first that is present counts (vLLM's v1/metrics/loggers.py, SGLang's
+# srt/observability/metrics_collector.py).
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running", "sglang:num_running_reqs"),
     "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs"),
@@ -87,7 +85,7 @@ class ServedMetrics:
 
 
 def _metrics(server: Server) -> str:
-    """With the key: the guard closes them as it closes every route but /health."""
+    """Ask with the key: the guard requires it for every route but /health."""
     place = urlsplit(server.url)
     headers = {}
     if server.key:
@@ -132,7 +130,7 @@ def _ray() -> Ray | None:
 
 
 def engine_figures(text: str) -> dict[str, float]:
-    """Sums over engines side by side, and of a share the highest."""
+    """Add up parallel engines; of a share take the highest."""
     wanted = tuple(name for names in _NAMES.values() for name in names)
     values: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
     for family in families(line for line in text.split("\n") if line.startswith(wanted)):

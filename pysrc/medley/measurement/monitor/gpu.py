@@ -120,20 +120,20 @@ class GpuSampler:
 
 
 def file_text(path: Path) -> str:
-    """Nothing where it is not there, or its driver does not answer."""
+    """Return the text, or nothing if the file cannot be read."""
     with suppress(OSError):
         return path.read_text(encoding="utf-8", errors="replace").strip()
     return ""
 
 
 def query(fields: tuple[str, ...], every_s: float) -> Command:
-    """It goes on until it is ended: to start it again each time costs it much more than to look again."""
+    """Run in a loop until ended: each start costs much more than a query."""
     loop = f"--loop-ms={max(500, round(every_s * 1000))}"
     return Command(("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", loop))
 
 
 def gpu(line: str, fields: tuple[str, ...]) -> GpuSample | None:
-    """One line, or None where it is something else: a warning, an error."""
+    """Parse a line; None for a warning or an error."""
     words = line.split(",")
     if len(words) != len(fields):
         return None

@@ -1,7 +1,4 @@
-"""Collect metrics of all hosts for Prometheus.
-
-Names and units as https://prometheus.io/docs/practices/naming/ has them.
-"""
+"""Collect metrics of all hosts, named as https://prometheus.io/docs/practices/naming/ has them."""
 
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
@@ -106,10 +103,7 @@ class _Cluster(Collector):
 
 
 def _engines_own(samples: Mapping[str, Sample]) -> list[Metric]:
-    """The engines' own families, each once, with host and server added to their labels.
-
-    A label that has one of these names already is called exported_, as Prometheus itself does it.
-    """
+    """Label the engines' families with host and server; such labels become exported_, as in Prometheus."""
     found: dict[str, Metric] = {}
     for host, each in ((host, each) for host, sample in samples.items() for each in sample.engines):
         added = {"host": host, "server": _server(each)}

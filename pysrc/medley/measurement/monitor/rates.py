@@ -130,7 +130,6 @@ def _engine(first: Sample, before: Sample, now: EngineSample, seconds: float) ->
 
 
 def _figures(sample: Sample, of: EngineSample) -> Mapping[str, float]:
-    """Those of the same server then."""
     same = (each.figures for each in sample.engines if (each.url, each.model) == (of.url, of.model))
     return next(same, {})
 
@@ -149,11 +148,7 @@ def _first_token_s(was: Mapping[str, float], now: Mapping[str, float]) -> float 
 
 
 def growth(was: int, now: int) -> int:
-    """By how much a counter grew that may have begun again.
-
-    It wrapped if it was in the upper half of its 32 or 64 bits; else the driver was loaded again, and it
-    counts from zero.
-    """
+    """Compute a counter's growth: it wrapped if it was past half of 32 or 64 bits, else it began at zero."""
     if now >= was:
         return now - was
     bits = 32 if was < 1 << 32 else 64

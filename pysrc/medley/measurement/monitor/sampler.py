@@ -38,12 +38,10 @@ _MOST_DIGITS = 20  # of 2**64
 _SLOW_S = 10
 """What changes when somebody plugs or installs; some drivers take a lock to tell a link's speed."""
 _HIDDEN = {"loopback", "container"}
-"""The traffic of a container's link goes through a wire, too."""
+"""A container's traffic goes through a host's link, too."""
 
 
 class Cached(Generic[T]):
-    """A value that is found again when it is old."""
-
     def __init__(self, find: Callable[[], T]) -> None:
         self._find, self._at = find, float("-inf")
 
@@ -121,7 +119,6 @@ class HostSampler:
             )
 
     def _found_ports(self) -> Iterator[tuple[Path, list[Path]]]:
-        """Each with the counters that it has."""
         for folder in sorted((self._sys / "class/infiniband").glob("*/ports/*")):
             names = (*_WORDS, *BAD)
             files = (folder / each / name for each in ("counters", "hw_counters") for name in names)

@@ -27,7 +27,6 @@ class Seen:
     rates: Rates | None = None
     sample: Sample | None = None
     age_s: float | None = None
-    """Of both."""
     problem: Problem | None = None
     """Why it does not answer now."""
 
@@ -57,8 +56,6 @@ class _Host:
 
 
 class Watching:
-    """Until it is closed. `connects` says of each host how it is reached."""
-
     def __init__(self, connects: Mapping[str, Connect], every_s: float) -> None:
         self._every_s = every_s
         self._hosts = {name: _Host() for name in connects}
@@ -77,7 +74,7 @@ class Watching:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """At once, also where a host does not answer: each thread ends what it has begun."""
+        """Close at once, even if a host does not answer; threads end what they have begun."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -93,14 +90,14 @@ class Watching:
             return {name: host.seen(now) for name, host in self._hosts.items()}
 
     def settled(self, limit_s: float) -> dict[str, Seen]:
-        """Once each host has rates, or has not answered; as it is when the limit is over."""
+        """Wait until each host has rates or a problem, for `limit_s` at most."""
         hosts = self._hosts.values()
         with self._changed:
             self._changed.wait_for(lambda: all(host.before or host.problem for host in hosts), limit_s)
         return self.seen()
 
     def fresh(self, limit_s: float) -> dict[str, Seen]:
-        """Asked for now, with engines' metrics as they are, of those that answer."""
+        """Sample all answering hosts now, with the engines' metrics unchanged."""
         with self._changed:
             asked_at = self._asked_at = time.monotonic()
             self._whole = True
@@ -154,8 +151,6 @@ class Watching:
             self._changed.notify_all()
 
     def _wait(self, seconds: float, since: float | None = None) -> None:
-        """Or until somebody asks, or it is closed."""
-
         def over() -> bool:
             return self._closed or (since is not None and self._asked_at > since)
 

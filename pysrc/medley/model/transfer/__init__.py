@@ -1,7 +1,4 @@
-"""Manifest of a model: files, piece hashes; order in which hosts pass it on.
-
-It comes from another host, so it cannot be made of paths that leave the model's folder.
-"""
+"""Manifest of a model: files, piece hashes; order in which hosts pass it on."""
 
 import hashlib
 import json
@@ -69,13 +66,13 @@ class Manifest:
             size, count = file.size_bytes, len(file.hashes)
             if count != -(-size // self.piece_bytes) or size < 0:
                 raise _refusal(repr(file.path), f"{count} hashes are not those of {size} bytes")
+        # It comes from another host, and no path may leave the model's folder.
         _require_inside([each.path for each in self.files] + [each.path for each in self.links])
         for link in self.links:
             _require_target(link)
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
-        """All, in the order in which they are brought."""
         return tuple(piece for file in self.files for piece in self.pieces_of(file))
 
     def pieces_of(self, file: ManifestFile) -> tuple[Piece, ...]:
@@ -103,7 +100,7 @@ class Manifest:
 
     @classmethod
     def parsed(cls, table: Mapping[str, Any]) -> Self:
-        """Read what `table` gave on another host; a Problem if it is anything else."""
+        """Read another host's `table`; a Problem if it is anything else."""
         match table:
             case {"piece_bytes": int(piece_bytes), "files": [*files], "links": [*links]}:
                 return cls(tuple(map(_file, files)), tuple(map(_link, links)), piece_bytes)
@@ -137,7 +134,7 @@ def _link(entry: object) -> ManifestLink:
 
 
 def _require_inside(paths: Iterable[str]) -> None:
-    """Plain relative paths, each once, and none that goes by way of another's."""
+    """Require plain relative paths, each once, and none inside another's."""
     seen: set[str] = set()
     for path in paths:
         parts = path.split("/")
@@ -171,11 +168,7 @@ def _refusal(what: str, cause: str) -> Problem:
 
 
 def chain(hosts: Sequence[str], having: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-    """Whom each host that lacks the model asks, first to last: those before it, then others that have it.
-
-    All links then carry the model once in each direction, however many hosts there are. With several that
-    have it there are as many chains, of equal length. A host's sources never ask it.
-    """
+    """List each host's sources, first to last, so that each link carries the model once in each direction."""
     heads = [host for host in hosts if host in having]
     lacking = [host for host in hosts if host not in having]
     if not heads:

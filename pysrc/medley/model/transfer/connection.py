@@ -1,8 +1,4 @@
-"""Request and serve pieces: both ends of one connection.
-
-The end that asks shows first that it knows the transfer's secret. The kernel sends the pieces themselves out
-of the file as they are: the manifest has their hashes.
-"""
+"""Request and serve pieces: both ends of one connection, after a proof of the transfer's secret."""
 
 import contextlib
 import errno
@@ -22,15 +18,15 @@ from medley.network.secure_channel import Channel, ChannelRefused, Closed
 from medley.network.tcp import Guest, Listener
 
 _AHEAD = 3
-"""Pieces asked for and not yet here: the wire is busy while one is hashed."""
+"""Pieces requested ahead: the network stays busy while one is hashed."""
 _KEEPERS = 2
 SILENT_LIMIT_S = 5.0
 WAIT_LIMIT_S = 20.0
-"""How long a source may say that it waits for the piece itself, before others are tried."""
+"""How long a source may wait for the piece itself before others are tried."""
 _PIECE_LIMIT_S = 60.0
 LOOK_S = 1.0
 WAIT_S = 0.5
-"""After which one who waits for a piece is told that it still has to."""
+"""Interval of messages to a host that waits for a piece."""
 _IDLE_LIMIT_S = 600
 _SEND_LIMIT_S = 60
 
@@ -55,7 +51,7 @@ class Stream:
             raise SourceLost(str(error)) from error
 
     def run(self, tell: Callable[[], None]) -> None:
-        """Until nothing is missing, or the source is Lost."""
+        """Take pieces until none is missing, or the source is lost."""
         with ThreadPoolExecutor(_KEEPERS) as pool:
             try:
                 self._take(pool, tell)
@@ -158,6 +154,7 @@ def _answer(channel: Channel, held: Held, number: int, closed: threading.Event) 
         with held.opened(number) as file:
             channel.send({"piece": number})
             with page_cache_kept(file.fileno(), piece.offset, piece.size_bytes):
+                # The kernel sends the file's bytes unchanged: the manifest has their hashes.
                 channel.give(file, piece.offset, piece.size_bytes, _SEND_LIMIT_S)
     except FileNotFoundError:
         channel.send({"gone": f"{piece.file.path} is no longer there"})

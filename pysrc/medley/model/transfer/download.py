@@ -39,7 +39,7 @@ class Stopped(Exception):  # noqa: N818 - it was asked to
 
 @dataclass
 class Fetching:
-    """Of what `held` lacks; `run` in one thread, and `stop` from any."""
+    """Fetch what `held` lacks: `run` in one thread, `stop` from any."""
 
     held: Held
     sources: Sequence[Source]
@@ -54,7 +54,7 @@ class Fetching:
     _stopping: threading.Event = field(default_factory=threading.Event, init=False)
 
     def run(self) -> None:
-        """Until the model is whole and each hash that of the manifest; a Problem if it cannot be."""
+        """Fetch until the model is complete and all hashes match; else a Problem."""
         held = self.held
         try:
             with _alone(held.root):
@@ -67,7 +67,7 @@ class Fetching:
             held.end()
 
     def stop(self) -> None:
-        """Soon `run` raises Stopped."""
+        """Make `run` raise Stopped soon."""
         self._stopping.set()
         with self._lock:
             if self._connection is not None:
@@ -81,7 +81,7 @@ class Fetching:
             self.on_progress(done_bytes, total_bytes)
 
     def _fetch(self) -> None:
-        """Each source as long as it gives; when all failed, again from the first, with patience."""
+        """Use each source while it sends; if all failed, try again within `patience_s`."""
         deadline = time.monotonic() + self.patience_s
         said: dict[Source, str] = {}
         while self.held.missing():
@@ -135,7 +135,6 @@ class Fetching:
                     self._connection = None
 
     def _say(self, source: Source, lost: SourceLost, after: Source, said: dict[Source, str]) -> None:
-        """Once for each reason."""
         if said.get(source) == str(lost) or self._stopping.is_set():
             return
         said[source] = str(lost)
@@ -143,7 +142,6 @@ class Fetching:
 
 
 def require_space(held: Held) -> None:
-    """A Problem unless the disk has room for what is missing."""
     free_bytes = storage.free_bytes(held.root)
     existing = next(each for each in (held.root, *held.root.parents) if each.exists())
     if held.missing_bytes > free_bytes:
@@ -157,7 +155,7 @@ def require_space(held: Held) -> None:
 
 @contextlib.contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """Two transfers to one folder would take files away from each other."""
+    """Lock the folder: two transfers to it would break each other's files."""
     handle = _made(root)
     try:
         try:

@@ -83,10 +83,7 @@ def _hashed(handle: int, start: int, piece_bytes: int) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def page_cache_kept(handle: int, start: int, size_bytes: int) -> Iterator[None]:
-    """Take these bytes out of the page cache afterwards, unless they were in it before.
-
-    On unified memory the GPU cannot have what the page cache holds: NV_ERR_NO_MEMORY was seen on a Spark.
-    """
+    """Drop these bytes from the page cache, unless they were in it: else NV_ERR_NO_MEMORY on a Spark."""
     was_cached = _is_cached(handle, start)
     yield
     if not was_cached:
@@ -103,7 +100,7 @@ def _is_cached(handle: int, at: int) -> bool:
 
 
 def _identity(path: Path, piece_bytes: int) -> list[str | int]:
-    """Another inode is another file: copies may bring size and time along."""
+    """Identify the file, by inode too: copies may keep size and time."""
     with readable(path):
         about = path.stat()
     return [str(path.absolute()), about.st_size, about.st_mtime_ns, about.st_ino, piece_bytes]
@@ -123,10 +120,8 @@ def _note(path: Path) -> Path:
 
 
 def root(target: str) -> Path:
-    """Where the model lies on this host, or is to: a folder as it is called, ORG/NAME in the hub's cache."""
-    if Path(target).is_absolute():
-        return Path(target)
-    return hub.cache() / f"models--{target.replace('/', '--')}"
+    """Return the model's folder on this host: as named, or in the hub's cache."""
+    return Path(target) if Path(target).is_absolute() else hub.repository_folder(target)
 
 
 def offered(
@@ -161,7 +156,7 @@ def counter(total: int, on_progress: OnProgress | None) -> OnBytes:
 
 
 def _in_folder(top: Path) -> tuple[list[str], list[ManifestLink]]:
-    """All but what git and the hub's client keep there; links that lead out of it are taken for files."""
+    """List a folder without hidden folders; links that lead out of it count as files."""
     if not top.is_dir():
         raise Problem(f"there is no folder {top}", cause="it is not on this host", fix=f"ls {top.parent}")
     files, links = [], []
@@ -198,7 +193,7 @@ def _entries(top: Path) -> Iterator[Path]:
 
 
 def _in_hub(repository: str, top: Path) -> tuple[list[str], list[ManifestLink]]:
-    """One snapshot, the blobs that its links lead to, and the names (main) that the repository has for it."""
+    """List one snapshot, the blobs of its links, and its refs (main)."""
     snapshot, refs = _snapshot(repository, top)
     found, links = _in_folder(snapshot)
     inside = snapshot.relative_to(top).as_posix()
@@ -220,7 +215,7 @@ def _in_hub(repository: str, top: Path) -> tuple[list[str], list[ManifestLink]]:
 
 
 def _snapshot(repository: str, top: Path) -> tuple[Path, list[str]]:
-    """The one that `main` names, else the newest that is whole; and the refs that name it."""
+    """Choose the snapshot of `main`, else the newest with weights; return also its refs."""
     whole = hub.snapshots(repository)
     if not whole:
         raise Problem(

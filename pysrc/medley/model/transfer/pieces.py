@@ -1,8 +1,6 @@
-"""Verify each piece and keep it on this disk; find those that an earlier transfer left, and damage.
+"""Verify and store each piece; find the pieces of an earlier transfer, and damage.
 
-A file that is not whole has another name, and one by which an engine knows a model comes last of all; so a
-model that is half there looks like none. An earlier transfer may have been killed at any point, another
-version of the model may lie there, or a bit may have flipped: each is a file some of whose pieces are right.
+An unfinished file has another name, and config.json comes last, so engines see no unfinished model.
 """
 
 import contextlib
@@ -21,10 +19,10 @@ from medley.storage import beneath, reached
 
 
 class Held:
-    """Of one model, below `root`; some threads bring pieces and others hand them on."""
+    """Pieces of one model below `root`: some threads store them, others send them."""
 
     def __init__(self, manifest: Manifest, root: Path, *, whole: bool = False) -> None:
-        """With `whole` all of it lies there: the manifest is this host's own."""
+        """`whole`: all files are here, and the manifest is this host's."""
         self.manifest, self.root = manifest, root
         self.done_bytes = manifest.size_bytes if whole else 0
         self.ended = whole
@@ -41,7 +39,6 @@ class Held:
         return self.manifest.size_bytes - self.done_bytes
 
     def wait(self, number: int, limit_s: float) -> bool:
-        """Whether a piece is here, if need be after so long."""
         with self._change:
             self._change.wait_for(lambda: self._here[number] or self.ended, limit_s)
             return self._here[number]
@@ -56,7 +53,7 @@ class Held:
         return self.root / file.path
 
     def unfinished(self, file: ManifestFile) -> Path:
-        """Beside the final one, and so on the same file system."""
+        """Return a path in the same folder, so on the same file system."""
         return self.root / f"{file.path}{UNFINISHED}"
 
     def linked(self, link: ManifestLink) -> bool:
@@ -76,7 +73,7 @@ class Held:
             yield opened
 
     def count(self, number: int) -> None:
-        """A piece is on the disk, and was hashed there or on its way."""
+        """Count a piece that is on the disk and verified."""
         piece = self.manifest.pieces[number]
         with self._change:
             if not self._here[number]:
@@ -135,7 +132,7 @@ class Held:
             return name.open(os.O_WRONLY | os.O_CREAT)
 
     def _finish(self, file: ManifestFile) -> None:
-        """On the disk before it has its name, so that one with this name is whole after a power cut too."""
+        """Sync the file before it gets its name, so that it is complete after a power cut too."""
         handle = self._open(file)
         try:
             os.ftruncate(handle, file.size_bytes)
@@ -213,7 +210,7 @@ def _wrong(held: Held, file: ManifestFile, count: inventory.OnBytes) -> list[str
 
 
 def _found(held: Held, file: ManifestFile, count: inventory.OnBytes) -> _Found:
-    """What lies there by its own name, or else by that of an unfinished one, which is always read."""
+    """Find the final file, else the unfinished one, which is always read."""
     final, part, size = held.final(file), held.unfinished(file), held.manifest.piece_bytes
     if not reached(held.root, file.path):
         return _Found(file, (), final=False)
@@ -236,7 +233,7 @@ def _take_back(held: Held) -> None:
 
 
 def _settle(held: Held, found: _Found) -> list[bool]:
-    """A whole file stays; of another, the pieces that are right stay under the unfinished one's name."""
+    """Keep a complete file; keep another's right pieces under the unfinished name."""
     final, part = held.final(found.file), held.unfinished(found.file)
     if found.whole and final.exists():
         held.placed(found.file)
@@ -247,7 +244,7 @@ def _settle(held: Held, found: _Found) -> list[bool]:
 
 
 def _rename(held: Held, file: ManifestFile) -> None:
-    """To the unfinished one's name; what is behind a link is the user's, and is not written to."""
+    """Give it the unfinished name; remove a link, because its target is the user's."""
     with beneath(held.root, file.path) as name:
         if name.target() is None:
             name.become(name.name + UNFINISHED)
