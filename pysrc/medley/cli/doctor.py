@@ -168,14 +168,14 @@ def _below(check: Check) -> Iterator[str]:
     """Cause and fix; under a host's name the fix says no more where it is to be typed."""
     if check.problem is None:
         return
-    yield from (fit(f"      {line}") for line in check.problem.cause.splitlines())
+    yield from (fit(f"      {line}", hang=6) for line in check.problem.cause.splitlines())
     for number, line in enumerate(check.problem.fix.splitlines()):
         yield f"      {' ' * 3 if number else paint('fix', 'dim')}  {line}"
 
 
 def _line(state: State, text: str) -> str:
     sign, color, _ = _SIGNS[state]
-    return fit(f"  {sign} {text}").replace(sign, paint(sign, color), 1)
+    return fit(f"  {sign} {text}", hang=4).replace(sign, paint(sign, color), 1)
 
 
 def _headline(name: str, case: Case) -> str:
