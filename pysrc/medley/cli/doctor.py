@@ -185,7 +185,7 @@ def _headline(name: str, case: Case) -> str:
         return paint(shown, "bold")
     driver = host.facts.driver
     parts = (
-        host.kind and host.kind.host.title,
+        host.kind.host.title if host.kind else None,
         host.facts.software.os_name,
         driver.version and f"driver {driver.version}",
         driver.cuda and f"CUDA {driver.cuda}",

@@ -30,8 +30,8 @@ class PortsVerb(Verb):
 ROLE is head, worker, serve, join, pull, test (medley link test) or top (its --web) [default: all].
 
 With --firewall it prints rules and changes nothing: hosts on the cluster's network reach every port, and
-other hosts reach none of medley's. SSH and open connections stay as they are. By default the network is that of this
-host's cluster, or the one that medley would choose.
+other hosts reach none of medley's. SSH and open connections stay as they are. By default the network is that
+of this host's cluster, or the one that medley would choose.
 
 Examples:
     medley ports
