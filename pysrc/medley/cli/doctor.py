@@ -86,12 +86,9 @@ Examples:
 
     def _print(self, case: Case, found: Found) -> int:
         drawn = lines(case, found, verbose=self.verbose, brief=self.brief)
-        utf8 = (sys.stdout.encoding or "").lower().startswith("utf")
-        print_result(
-            report.table(found),
-            drawn if utf8 else (line.translate(_ASCII) for line in drawn),
-            as_json=self.as_json,
-        )
+        if not (sys.stdout.encoding or "").lower().startswith("utf"):
+            drawn = (line.translate(_ASCII) for line in drawn)
+        print_result(report.table(found), drawn, as_json=self.as_json)
         return report.status(found)
 
     def _mended(self, found: Found, fleet: Fleet | None) -> int:
@@ -130,9 +127,9 @@ def lines(case: Case, found: Found, *, verbose: bool = False, brief: bool = Fals
             yield from drawn
     counts = Counter(check.state for _, check in found)
     parts = (
-        paint(said, color) if state in {"wrong", "better"} else said
+        paint(_counted(counts[state], noun), color)
         for state, (_, color, noun) in _SIGNS.items()
-        if counts[state] and (said := _counted(counts[state], noun))
+        if counts[state]
     )
     more = "" if verbose else paint("   all checks: --verbose", "dim")
     if not brief or counts["wrong"] or counts["better"]:

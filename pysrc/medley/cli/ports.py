@@ -4,6 +4,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from socket import gethostname
 from typing import Any, Literal
 
@@ -79,8 +80,8 @@ Examples:
                 "outside": each.outside,
                 "now": [number for number in outside if each.outside and each.first <= number <= each.last],
                 "listening": [
-                    {"port": port, "pid": pid, "process": name}
-                    for port, pid, name in listening
+                    {"port": port, "pid": pid, "process": Path(words.split()[0]).name if pid else words}
+                    for port, pid, words in listening
                     if each.first <= port <= each.last
                 ],
             }
