@@ -46,7 +46,7 @@ def test_it_survives_a_context_manager() -> None:
         pytest.param(OSError(), "OSError", id="without a word"),
         pytest.param(
             UnicodeDecodeError("utf-8", b"ab\xff", 2, 3, "invalid start byte"),
-            "it is no text: byte 2 is 0xff, which UTF-8 does not have",
+            "it is not text: byte 2 is 0xff, which UTF-8 does not have",
             id="no text",
         ),
     ],

@@ -1,14 +1,12 @@
 """`medley collective-test`."""
 
 import json
-import sys
+from collections.abc import Iterator
 from typing import Any, Literal
 
-from rich.table import Table
-
 from medley.cli import Verb, flag, switch
+from medley.cli.output import table
 from medley.cli.progress import watch
-from medley.cli.terminal import console as terminal
 from medley.cluster import membership
 from medley.cluster.membership import Membership
 from medley.measurement import collective, device_speed
@@ -74,12 +72,12 @@ Examples:
         devices.keep_measurements(
             speeds.devices if speeds else (), result.link_speeds(run.now()) if result else ()
         )
-        table: dict[str, Any] = {"problem": problem and problem.table}
-        table |= (speeds.table() if speeds else {}) | (result.table() if result else {})
+        told: dict[str, Any] = {"problem": problem and problem.table}
+        told |= (speeds.table() if speeds else {}) | (result.table() if result else {})
         if result and found:
-            run.keep_result(table, found)
+            run.keep_result(told, found)
         if self.as_json:
-            print(json.dumps(table))
+            print(json.dumps(told))
         else:
             _show(speeds, result)
         if problem:
@@ -92,50 +90,46 @@ Examples:
 
 
 def _show(speeds: Speeds | None, result: Result | None) -> None:
-    console = terminal(sys.stdout)
+    drawn: list[str] = []
     if speeds and speeds.devices:
-        console.print(_speeds(speeds))
+        drawn += table(("HOST", "GPU", "DEVICE", "READS", "8 TOKENS", "256 TOKENS", ""), _speeds(speeds))
     if result and result.backend:
-        console.print(f"{len(result.members)} hosts, {result.backend}: {result.why}")
-    for table in (_rates(result), _pairs(result)) if result else ():
-        if table.row_count:
-            console.print(table)
+        drawn.append(f"{len(result.members)} hosts, {result.backend}: {result.why}")
+    if result and result.rates:
+        drawn += table(("ALL-REDUCE", "LATENCY", "ALGORITHM", "BUS"), _rates(result))
+    if result and result.pairs:
+        drawn += table(("PAIR", "THERE", "BACK", "LATENCY", "EXPECTED", ""), _pairs(result))
+    print("\n".join(drawn))
 
 
-def _speeds(speeds: Speeds) -> Table:
-    table = Table("host", "", "device", "reads", "8 tokens", "256 tokens", "", box=None, pad_edge=False)
-    for column in table.columns[:3]:
-        column.no_wrap = True
+def _speeds(speeds: Speeds) -> Iterator[tuple[str, ...]]:
     short = [each for each, _ in slow(speeds)]
     for each in speeds.devices:
-        rates = (f"{each.few_tflops:.3g} TFLOPS", f"{each.tflops:.3g} TFLOPS")
-        judged = "slow" if each in short else ""
-        table.add_row(each.host, str(each.index), each.name, f"{each.gb_s:.3g} GB/s", *rates, judged)
-    return table
+        rates = (f"{each.gb_s:.3g} GB/s", f"{each.few_tflops:.3g} TFLOPS", f"{each.tflops:.3g} TFLOPS")
+        yield each.host, str(each.index), each.name, *rates, "slow" if each in short else ""
 
 
-def _rates(result: Result) -> Table:
-    table = Table("all-reduce", "latency", "algorithm", "bus", box=None, pad_edge=False)
-    for column in table.columns:
-        column.justify = "right"
+def _rates(result: Result) -> Iterator[tuple[str, ...]]:
     for rate in result.rates:
-        seconds = rate.seconds
-        latency = f"{seconds * 1e6:.0f} µs" if seconds else "left out: it would take too long"
-        table.add_row(_bytes(rate.bytes), latency, _mbit(rate.algorithm_mbit), _mbit(rate.bus_mbit))
-    return table
+        latency = f"{rate.seconds * 1e6:.0f} µs" if rate.seconds else "left out: it would take too long"
+        yield _bytes(rate.bytes), latency, _mbit(rate.algorithm_mbit), _mbit(rate.bus_mbit)
 
 
-def _pairs(result: Result) -> Table:
-    table = Table("pair", "there", "back", "latency", "its links", "", box=None, pad_edge=False)
+def _pairs(result: Result) -> Iterator[tuple[str, ...]]:
     short = pairs_that_fall_short(result)
     for pair in result.pairs:
         names = " - ".join(result.members[address].name for address in (pair.one, pair.two))
         there, back = pair.mbit or (None, None)
         latency = f"{pair.latency_us:.0f} µs" if pair.latency_us else ""
         judged = "fails" if pair.said else "falls short" if pair in short else ""
-        expected = _mbit(expected_mbit(result, pair)) or "unknown"
-        table.add_row(names, _mbit(there), _mbit(back), latency, expected, judged)
-    return table
+        yield (
+            names,
+            _mbit(there),
+            _mbit(back),
+            latency,
+            _mbit(expected_mbit(result, pair)) or "unknown",
+            judged,
+        )
 
 
 def _bytes(size: float) -> str:

@@ -86,12 +86,9 @@ Examples:
 
     def _print(self, case: Case, found: Found) -> int:
         drawn = lines(case, found, verbose=self.verbose, brief=self.brief)
-        utf8 = (sys.stdout.encoding or "").lower().startswith("utf")
-        print_result(
-            report.table(found),
-            drawn if utf8 else (line.translate(_ASCII) for line in drawn),
-            as_json=self.as_json,
-        )
+        if not (sys.stdout.encoding or "").lower().startswith("utf"):
+            drawn = (line.translate(_ASCII) for line in drawn)
+        print_result(report.table(found), drawn, as_json=self.as_json)
         return report.status(found)
 
     def _mended(self, found: Found, fleet: Fleet | None) -> int:
@@ -130,9 +127,9 @@ def lines(case: Case, found: Found, *, verbose: bool = False, brief: bool = Fals
             yield from drawn
     counts = Counter(check.state for _, check in found)
     parts = (
-        paint(said, color) if state in {"wrong", "better"} else said
+        paint(_counted(counts[state], noun), color)
         for state, (_, color, noun) in _SIGNS.items()
-        if counts[state] and (said := _counted(counts[state], noun))
+        if counts[state]
     )
     more = "" if verbose else paint("   all checks: --verbose", "dim")
     if not brief or counts["wrong"] or counts["better"]:
@@ -168,14 +165,14 @@ def _below(check: Check) -> Iterator[str]:
     """Cause and fix; under a host's name the fix says no more where it is to be typed."""
     if check.problem is None:
         return
-    yield from (fit(f"      {line}") for line in check.problem.cause.splitlines())
+    yield from (fit(f"      {line}", hang=6) for line in check.problem.cause.splitlines())
     for number, line in enumerate(check.problem.fix.splitlines()):
         yield f"      {' ' * 3 if number else paint('fix', 'dim')}  {line}"
 
 
 def _line(state: State, text: str) -> str:
     sign, color, _ = _SIGNS[state]
-    return fit(f"  {sign} {text}").replace(sign, paint(sign, color), 1)
+    return fit(f"  {sign} {text}", hang=4).replace(sign, paint(sign, color), 1)
 
 
 def _headline(name: str, case: Case) -> str:
@@ -185,7 +182,7 @@ def _headline(name: str, case: Case) -> str:
         return paint(shown, "bold")
     driver = host.facts.driver
     parts = (
-        host.kind and host.kind.host.title,
+        host.kind.host.title if host.kind else None,
         host.facts.software.os_name,
         driver.version and f"driver {driver.version}",
         driver.cuda and f"CUDA {driver.cuda}",

@@ -122,7 +122,7 @@ class EnvCheckVerb(Verb):
     def main(self, name: str = "") -> None:
         environment, chain = _finished(name)
         proof = verify.prove(environment, chain, watch())
-        print_result(proof, _proof_lines(proof), as_json=self.as_json)
+        print_result(proof, table(("", ""), verify.rows(proof)), as_json=self.as_json)
         if problem := verify.problem(proof, environment.name):
             raise problem
 
@@ -235,13 +235,9 @@ Examples:
         if made:
             # What it lacks on this host is a Problem; the lock is right about its files, and stays.
             proof = verify.prove(made, chain, watch())
-            print("\n".join(_proof_lines(proof)), file=sys.stderr)
+            print("\n".join(table(("", ""), verify.rows(proof))), file=sys.stderr)
             if problem := verify.problem(proof, name):
                 raise problem
-
-
-def _proof_lines(proof: verify.Proof) -> list[str]:
-    return [f"{label:<10} {value}" for label, value in verify.rows(proof)]
 
 
 def _table(environment: Environment) -> dict[str, object]:

@@ -1,11 +1,12 @@
 """`medley explain`."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from medley.cli import Verb, flag, switch
-from medley.cli.output import fit, print_result, say
+from medley.cli.output import fit, print_result, problem_lines, say
 from medley.doctor.report import write as write_report
 from medley.errors import Problem
 from medley.explain import diagnosis
@@ -44,7 +45,7 @@ Examples:
             written = write_report(found, Path(self.report) if self.report else None)
         table = {"problems": [each.table for each in found.problems]}
         report = {"report": str(written)} if written else {}
-        print_result({**table, **report}, map(fit, _lines(found, written)), as_json=self.as_json)
+        print_result({**table, **report}, _lines(found, written), as_json=self.as_json)
         return 1 if found.problems else 0
 
     def _say_what_is_empty(self, found: Explained) -> None:
@@ -63,18 +64,20 @@ Examples:
 
 
 def _lines(found: Explained, written: Path | None) -> Iterator[str]:
-    yield from map(_text, found.problems)
+    for problem in found.problems:
+        yield from _text(problem)
     if not found.problems:
         lines = sum(scan.lines for scan in found.scans)
-        yield f"no failure is in {', '.join(scan.name for scan in found.scans)} ({lines} lines)"
+        yield fit(f"no failure is in {', '.join(scan.name for scan in found.scans)} ({lines} lines)")
     if written:
         yield f"a report to attach, without secrets: {written}"
 
 
-def _text(found: FoundFailure) -> str:
+def _text(found: FoundFailure) -> Iterator[str]:
     table = found.table
     lead = "then, and perhaps because of it: " if found.follows else ""
-    sure = "" if found.confidence == "high" else f"\n  sure:  {found.confidence}"
-    also = "".join(f"\n  also:  {place}" for place in found.also)
-    where = f"{table['file']}:{table['line_number']}"
-    return f"{lead}{found.problem()}\n  line:  {where}: {table['line']}{also}{sure}"
+    yield from problem_lines(found.problem(), lead, sys.stdout)
+    yield fit(f"  line:  {table['file']}:{table['line_number']}: {table['line']}")
+    yield from (fit(f"  also:  {place}") for place in found.also)
+    if found.confidence != "high":
+        yield f"  sure:  {found.confidence}"

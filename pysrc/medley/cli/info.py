@@ -151,7 +151,7 @@ Examples:
 class CompletionVerb(Verb):
     DESCRIPTION_MORE = """
 WHAT is bash, zsh, fish or man. Nix's package has all four installed; elsewhere one line does it, once. The
-script is text, so that Tab starts no Python: make it anew when medley is another.
+script is text, so that Tab starts no Python: create it again after an update of medley.
 
 Examples:
     medley completion bash > ~/.local/share/bash-completion/completions/medley

@@ -114,11 +114,11 @@ def _error(text: str) -> None:
 _LEAST = 40
 _COLUMNS = 80
 _BACKSLASH = 3
-_LABEL = re.compile(r"\s*(?:[✓✗!–] )?(?:[\w-]+: +)?")
+_LABEL = re.compile(r"\s*(?:[\w-]+: +)?")
 _COLUMN = re.compile(r"\S {2,}(?=\S)")
 _IN_COLUMNS = 40
 """Within which a column of a table begins, if it is one."""
-_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?: ?[A-Za-z%/]+)?|-")
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?(?: ?[A-Za-zµ%/]+)?|-|")
 _FIX = re.compile(r" *(?:fix\b|medley |sudo |[\w.-]+ \$ )|.*\\$")
 
 
@@ -134,7 +134,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     grid = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold", show_header=any(headers))
     for index, header in enumerate(headers):
         cells = [row[index] for row in found]
-        right = any(map(_NUMBER.match, cells)) and all(_NUMBER.fullmatch(cell or "-") for cell in cells)
+        right = any(cell[:1].isdigit() for cell in cells) and all(map(_NUMBER.fullmatch, cells))
         grid.add_column(header, justify="right" if right else "left", overflow="fold")
     for row in found:
         grid.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
@@ -154,13 +154,13 @@ def paint(text: str, style: str, stream: TextIO | None = None) -> str:
     return captured.get()
 
 
-def fit(text: str, stream: TextIO | None = None) -> str:
-    """These lines for this stream; stdout where none is named."""
+def fit(text: str, stream: TextIO | None = None, *, hang: int | None = None) -> str:
+    """These lines for this stream, stdout by default; what is wrapped goes on at column `hang`."""
     stream = stream or sys.stdout
     if not stream.isatty():
         return text
     columns = _columns(stream)
-    return "\n".join(wrapped(line, columns) for line in text.split("\n"))
+    return "\n".join(wrapped(line, columns, hang) for line in text.split("\n"))
 
 
 def wide(most: int) -> int:
@@ -168,16 +168,13 @@ def wide(most: int) -> int:
     return min(most, max(_LEAST, _columns(sys.stdout)) - _BACKSLASH) if sys.stdout.isatty() else most
 
 
-def wrapped(line: str, columns: int) -> str:
+def wrapped(line: str, columns: int, hang: int | None = None) -> str:
     """Break a line before its words, but never a fix, because it is there to be pasted."""
     if len(line) <= columns or columns < _LEAST or _FIX.match(line):
         return line
+    indent = " " * (_hang(line) if hang is None else hang)
     return textwrap.fill(
-        line,
-        columns,
-        subsequent_indent=" " * _hang(line),
-        break_long_words=False,
-        break_on_hyphens=False,
+        line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from socket import gethostname
 from typing import Any, Literal
 
@@ -29,9 +30,9 @@ class PortsVerb(Verb):
     DESCRIPTION_MORE = """
 ROLE is head, worker, serve, join, pull, test (medley link test) or top (its --web) [default: all].
 
-With --firewall it prints rules and changes nothing: hosts on the cluster's network reach every port, and other hosts
-reach none of medley's. SSH and open connections stay as they are. By default the network is that of this
-host's cluster, or the one that medley would choose.
+With --firewall it prints rules and changes nothing: hosts on the cluster's network reach every port, and
+other hosts reach none of medley's. SSH and open connections stay as they are. By default the network is that
+of this host's cluster, or the one that medley would choose.
 
 Examples:
     medley ports
@@ -79,8 +80,8 @@ Examples:
                 "outside": each.outside,
                 "now": [number for number in outside if each.outside and each.first <= number <= each.last],
                 "listening": [
-                    {"port": port, "pid": pid, "process": name}
-                    for port, pid, name in listening
+                    {"port": port, "pid": pid, "process": Path(words.split()[0]).name if pid else words}
+                    for port, pid, words in listening
                     if each.first <= port <= each.last
                 ],
             }

@@ -19,7 +19,6 @@ STANDARD_INPUT = "/dev/stdin"
 _SLOW = "the search for it takes too long"
 _TOGETHER_S = 120
 _SAMPLE_BYTES = 4096
-_TEXT = bytes({*b"\t\n\v\f\r\b\x1b", *range(32, 127), *range(128, 256)})
 
 
 def explained(logs: Iterable[Log]) -> Explained:
@@ -83,8 +82,8 @@ def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 def _is_binary(sample: bytes) -> bool:
     """Whether a tenth of it is not text; a log may begin with zeros, where it was cut while open."""
-    odd = len(sample.translate(None, _TEXT)) + sample.decode("utf-8", "replace").count("\ufffd")
-    return odd * 10 > len(sample)
+    text = sample.decode("utf-8", "replace")
+    return (text.count("\ufffd") + text.count("\0")) * 10 > len(sample)
 
 
 def check() -> dict[Path, Problem | None]:

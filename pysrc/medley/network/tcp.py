@@ -60,13 +60,8 @@ def require_free(address: str, port: int) -> None:
 
 def _holder(port: int) -> str | None:
     """Name the process that listens on the port, as far as the kernel lets this user see."""
-    import psutil  # noqa: PLC0415 - 20 ms, and only for a Problem
-
-    for pid in (each.pid for each in _listeners() if each.laddr.port == port and each.pid is not None):
-        with suppress(psutil.Error):  # it ended meanwhile
-            words = " ".join(psutil.Process(pid).cmdline())
-            return f"process {pid} listens there: {words.strip()[:120]}"
-    return None
+    found = ((pid, words) for at, pid, words in listening() if at == port and pid)
+    return next((f"process {pid} listens there: {words}" for pid, words in found), None)
 
 
 def outside_ports() -> frozenset[int]:
@@ -75,14 +70,15 @@ def outside_ports() -> frozenset[int]:
 
 
 def listening() -> Iterator[tuple[int, int | None, str]]:
-    """Each port where something listens, with its process and program, as far as this user may see them."""
-    import psutil  # noqa: PLC0415 - as above
+    """Yield each port where something listens, with its process and command, where this user may see them."""
+    import psutil  # noqa: PLC0415 - 20 ms, and few verbs need it
 
     for port, pid in sorted({(each.laddr.port, each.pid or 0) for each in _listeners()}):
-        name = "another user's process"
-        with suppress(psutil.Error):  # it ended meanwhile
-            name = psutil.Process(pid).name() if pid else name
-        yield port, pid or None, name
+        with suppress(psutil.Error):  # it is another user's, or ended meanwhile
+            process = psutil.Process(pid)
+            yield port, pid, (" ".join(process.cmdline()).strip() or process.name())[:120]
+            continue
+        yield port, None, "another user's process"
 
 
 def _listeners() -> Iterator[Any]:
