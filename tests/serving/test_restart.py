@@ -14,7 +14,7 @@ from medley.progress import SILENT, Output
 from medley.serving.supervise import Restarter, resumed
 
 HERE = Topology({})
-OUTPUT = Output(SILENT, print, print, print)
+OUTPUT = Output(SILENT, print, print, print, print)
 LISTENS = Serving("/model", "demo", "127.0.0.1", 8123)
 LOST = Problem("host2, rank 1, is lost, and the model with it", cause="x", fix="y", status=3)
 

@@ -4,8 +4,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,9 @@ from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.engine import Serving
 from medley.errors import Problem
+from medley.explain.lines import line as parsed
 from medley.model.trust import Trust
+from medley.network import tcp
 from medley.planner.topology import Topology
 from medley.progress import Output
 from medley.serving import url
@@ -114,6 +117,7 @@ the model hub. What comes after -- goes to the engine as it is, and wins over wh
 It is ready when it has answered a completion. The engine's environment is built at first use. On the head of
 a cluster (up, ray-head) it runs over those of the cluster's hosts that serve it best, as medley plan MODEL
 shows. Where cluster.toml names another host as the head, it is served from there, and its output comes here.
+The engine's own output goes to a log: medley logs shows it, and --verbose prints it here too.
 
 Examples:
     medley serve demo
@@ -133,6 +137,7 @@ Examples:
     at_head: AtHead = group(AtHead)
     detach: bool = flag("--detach", "leave it to run, and return once it is ready; medley stop ends it")
     restart: bool = flag("--restart", "when it is lost, start it anew once the hosts it needs are back")
+    verbose: bool = flag("-v, --verbose", "print every reason, the command and the engine's output")
 
     def main(self, model: str, *flags: str) -> int:
         asked = self.options
@@ -146,13 +151,31 @@ Examples:
             return 0
         if self.detach:
             return detached(asked.port, restart=self.restart)
-        return _serve(asked.of(model, flags, self.typed), asked, restarts=self.restart)
+        with nullcontext(output()) if self.verbose else quiet() as told:
+            return _serve(asked.of(model, flags, self.typed), asked, told, restarts=self.restart)
 
 
-def _serve(options: Options, asked: ServeOptions, *, restarts: bool) -> int:
+@contextmanager
+def quiet() -> Iterator[Output]:
+    """Without the engine's output, of which a failure shows the end."""
+    told, last = output(), deque[str](maxlen=_LAST_LINES)
+
+    def hear(line: str) -> None:
+        last.append(line)
+        if (found := parsed(line)).level:
+            told.watch.line(found.text)
+
+    try:
+        yield replace(told, detail=lambda _: None, error=hear)
+    except Problem:
+        for line in last:
+            told.error(f"  | {line}")
+        raise
+
+
+def _serve(options: Options, asked: ServeOptions, told: Output, *, restarts: bool) -> int:
     from medley.serving.supervise import HOSTS_LIMIT_S, resumed
 
-    told = output()
     with resumed(options.listens.port, told.say) if restarts else nullcontext() as hosts:
         if hosts and options.hosts is None:  # as many as it ran over before it was cut off
             options = replace(options, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)
@@ -182,17 +205,22 @@ def ready(listens: Serving, completion: str, seconds: float, *, as_json: bool) -
     table = {"url": where, "model": model, "pid": os.getpid(), "key": str(key) if key else None}
     header = f""" -H "Authorization: Bearer $(cat {quote(str(key))})\"""" if key else ""
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
+    lan = ""
+    if listens.address in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
+        lan = f"from other hosts: {url(replace(listens, address=tcp.outward_address()))}\n"
     text = (
-        f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion!r}\n\n"
-        f"    curl {where}/chat/completions -H 'Content-Type: application/json'{header} -d '{body}'\n"
-        f'    medley ask "Hello"\n\nCtrl-C ends it.\n'
+        f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion!r}\n{lan}\n"
+        f'    medley chat "Hello"\n'
+        f"    curl {where}/chat/completions -H 'Content-Type: application/json'{header} -d '{body}'\n\n"
+        f"{_END}; medley logs shows what the engine prints.\n"
     )
     print_result(table, [text], as_json=as_json)
 
 
 _LOOK_EVERY_S = 0.2
-_READY_LINES = 4
-"""What `serve` prints when it is ready: where it is, and what to type."""
+_LAST_LINES = 20
+"""Of the engine's, where it fails."""
+_END = "Ctrl-C ends it"
 
 
 def detached(port: int, *, restart: bool) -> int:
@@ -226,7 +254,8 @@ def _await_ready(name: str, port: int) -> None:
         shown = len(lines)
         at = next((nth for nth, line in enumerate(lines) if line.startswith("ready after")), None)
         if at is not None and serving.is_ready(port):
-            print("\n".join(lines[at : at + _READY_LINES]))
+            end = next((nth for nth, line in enumerate(lines) if line.startswith(_END)), len(lines))
+            print("\n".join(lines[at:end]).rstrip())
             return
         state = units.state(name)
         if state is None or not state.kept or state.restarts:

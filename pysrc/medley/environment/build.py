@@ -71,16 +71,10 @@ def install(plan: Blueprint, settings: Mapping[str, str], *, backend: bool, look
     return Command((*sync, *dry, str(plan.lock)), dict(settings), UNSET)
 
 
-def compile_all(plan: Blueprint) -> Command:
-    """Bytecode, once: where PYTHONDONTWRITEBYTECODE is set, every process of every start would make it."""
-    words = (str(plan.python), "-m", "compileall", "-q", "-j", "0", str(plan.site_packages))
-    return Command(words, {}, UNSET)
-
-
 def commands(plan: Blueprint) -> list[Command]:
     """What a build starts, in order; `run` asks first whether all of the lock can be had."""
     settings = uv.settings(plan.interpreter.prefix, plan.recipe.indexes)
-    return [create(plan), install(plan, settings, backend=_backend(plan, settings)), compile_all(plan)]
+    return [create(plan), install(plan, settings, backend=_backend(plan, settings))]
 
 
 def _backend(plan: Blueprint, settings: Mapping[str, str]) -> bool:
@@ -152,11 +146,12 @@ def _install_all(plan: Blueprint, watch: Progress) -> None:
     if plan.recipe.note:
         watch.note(plan.recipe.note)
     with watch.stage(f"{plan.name}: virtualenv of {plan.interpreter}"):
-        _require_success(plan, create(plan), watch)
+        _require_success(plan, create(plan), watch.line)
     settings = uv.settings(plan.interpreter.prefix, plan.recipe.indexes)
     backend = _look_up(plan, settings, watch)
     with watch.stage(f"{plan.name}: download and install"):
-        _require_success(plan, install(plan, settings, backend=backend), watch)
+        shown = uv.Downloads(watch.line)
+        _require_success(plan, install(plan, settings, backend=backend), shown.line)
     patches.write_aliases(plan.site_packages, plan.recipe.alias, plan.recipe.device)
     patches.write_plugins(plan.site_packages, plan.recipe.plugins)
     if plan.preload:
@@ -164,11 +159,6 @@ def _install_all(plan: Blueprint, watch: Progress) -> None:
     if plan.loader:
         with watch.stage(f"{plan.name}: patch programs for NixOS"):
             patches.patch_loader(plan.path, plan.loader)
-    with watch.stage(f"{plan.name}: compile to bytecode"):
-        finished = process.run(compile_all(plan), on_line=watch.line)
-    # Some packages carry files that are no Python of this version, so only a full disk is a failure.
-    if any(uv.NO_SPACE in line for line in finished.lines):
-        raise uv.full(_failed(plan), "while compiling to bytecode")
     manifest = {
         "name": plan.name,
         "digest": plan.digest,
@@ -193,8 +183,8 @@ def _look_up(plan: Blueprint, settings: Mapping[str, str], watch: Progress) -> b
     raise AssertionError(plan)
 
 
-def _require_success(plan: Blueprint, command: Command, watch: Progress) -> None:
-    finished = process.run(command, on_line=watch.line)
+def _require_success(plan: Blueprint, command: Command, on_line: process.OnLine) -> None:
+    finished = process.run(command, on_line=on_line)
     if finished.status:
         raise uv.failure(plan.name, finished.status, finished.lines)
 

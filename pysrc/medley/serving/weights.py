@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 from medley import json_shape
@@ -27,7 +27,6 @@ _ELSEWHERE = frozenset({"--download-dir", "--model-loader-extra-config"})
 _FROM_CACHE = frozenset(
     {"auto", "safetensors", "fastsafetensors", "instanttensor", "pt", "npcache", "mistral", "bitsandbytes"}
 )
-_SAY_EVERY_S = 10.0
 _LOOK_EVERY_S = 0.2
 _LAST_LINES = 4
 
@@ -39,19 +38,14 @@ class Rate:
     name: str
     watch: Progress
     began: tuple[float, int] | None = None
-    said: float = field(default_factory=time.monotonic)
 
     def tell(self, done: int, total: int) -> None:
-        """Show it as the stage's line, and as a note now and then, for logs."""
         now = time.monotonic()
         self.began = self.began or (now, done)
         rate = (done - self.began[1]) / max(now - self.began[0], 1)
         left = f", {(total - done) / rate / 60:.0f} min left" if rate else ""
         text = f"{done / 1e9:.1f} of {total / 1e9:.1f} GB, {rate / 1e6:.0f} MB/s{left}"
-        self.watch.line(text)
-        if now > self.said + _SAY_EVERY_S:
-            self.said = now
-            self.watch.note(f"{self.name}: {text}")
+        self.watch.moved(f"{self.name}: {text}" if self.name else text)
 
 
 @dataclass(frozen=True)
