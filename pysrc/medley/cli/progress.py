@@ -89,7 +89,7 @@ class Spinner(Plain):
 
 
 def watch() -> Plain:
-    """What suits stderr. Ctrl-C is answered at once from here on, because what goes on may take a while to end."""
+    """Return what suits stderr; from here on Ctrl-C is answered at once, because an end may take a while."""
     with contextlib.suppress(ValueError):  # not the main thread
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _interrupted)
@@ -98,13 +98,9 @@ def watch() -> Plain:
 
 def _interrupted(*_: object) -> NoReturn:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with contextlib.suppress(OSError):  # a stream may be in the middle of a write
-        os.write(
-            2,
-            b"\nmedley: stopping \xe2\x80\xa6\n"
-            if sys.stderr.isatty()
-            else b"medley: stopping \xe2\x80\xa6\n",
-        )
+    text = "medley: stopping …\n"
+    with contextlib.suppress(OSError):  # to the descriptor: the stream may be in the middle of a write
+        os.write(2, (f"\n{text}" if sys.stderr.isatty() else text).encode())
     raise KeyboardInterrupt
 
 
