@@ -162,7 +162,7 @@ def quiet() -> Iterator[Output]:
 
     def hear(line: str) -> None:
         last.append(line)
-        if (found := parsed(line)).level:
+        if (found := parsed(line)).level or "%" in line:  # a bar of the weights that are loaded
             told.watch.line(found.text)
 
     try:
@@ -227,7 +227,7 @@ def detached(port: int, *, restart: bool) -> int:
     """The verb without --detach as a unit; returns once it is ready, or its end as a Problem."""
     serving.require_none(port)
     name = f"{unit_file.UNIT}{port}"
-    words = without(sys.argv[1:], {"--detach": 0, "--cluster": 1})
+    words = without(sys.argv[1:], {"--detach": 0, "--cluster": 1, "-v": 0, "--verbose": 0})
     here = ("env", f"--chdir={Path.cwd()}")  # a folder may be named from here
     command = Command((*here, *self_command.own_command(), *words), self_command.own_variables())
     # It starts its engine anew by itself; what is left is that medley itself is killed.
