@@ -21,8 +21,7 @@ _WIDTH = 60
 class Noted(SilentProgress):
     """Where a stage is a note too."""
 
-    _moved = ("", 0.0)
-    """The stage, and when a note last told how far it is."""
+    _moved = ("", 0.0)  # the stage, and when a note last had how far it is
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:

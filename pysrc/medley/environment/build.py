@@ -95,18 +95,12 @@ def run(plan: Blueprint, *, watch: Progress) -> None:
     try:
         _install_all(plan, watch)
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
+        if not isinstance(error, Exception):  # Ctrl-C, or a signal
             watch.note(f"{plan.name}: stopped; what is half made is removed")
         storage.remove(plan.path)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise uv.full(_failed(plan), in_words(error)) from error
-        if isinstance(error, Exception | KeyboardInterrupt):
-            raise
-        raise Problem(
-            f"the build of {plan.name} was stopped",
-            cause="medley was told to end; nothing half-made is left",
-            fix=f"medley env build {plan.name}",
-        ) from error
+        raise
 
 
 def check_system(plan: Blueprint) -> None:

@@ -263,12 +263,8 @@ def _announce(launch: Launch, say: Callable[[str], None], detail: Callable[[str]
 
 @contextmanager
 def _kept(log: Path, launch: Launch) -> Iterator[Callable[[str], object]]:
-    """Keep lines with their times in a new log, which begins with the command and its reasons."""
-    with storage.log(log) as write:
-
-        def keep(line: str) -> None:
-            write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {line}")
-
+    """Keep lines in a new log, which begins with the command and its reasons."""
+    with storage.log(log) as keep:
         for line in (*(f"medley: {reason}" for reason in launch.plan.why), f"$ {launch.command}"):
             keep(line)
         yield keep
