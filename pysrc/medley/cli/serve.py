@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # httpx: a fifth of what a plan takes, and most runs end befo
 
 _HOSTS = switch(
     "--hosts N|KINDS",
-    "so many hosts of the cluster, 1: this one alone; with --dry-run also spark:2,thor:1",
+    "number of hosts of the cluster, 1 for this host only; with --dry-run also kinds: spark:2,thor:1",
     excludes=["--from"],
 )
 
@@ -49,7 +49,7 @@ class ServeOptions:
     trust: Trust = group(Trust, **TRUST)
     hosting: Hosting = group(Hosting, hosts=_HOSTS)
     container: Container = group(Container)
-    port: int = switch("--port PORT", "where it listens", default=8000)
+    port: int = switch("--port PORT", "port of the API", default=8000)
     host: str = switch(
         "--host ADDRESS",
         "0.0.0.0 opens it to the network; requests then need an API key",
@@ -59,10 +59,10 @@ class ServeOptions:
         "--api-key FILE",
         "requests must give the key in this file; none: no key; default: made where --host opens it",
     )
-    served_name: str | None = switch("--served-model-name NAME", "the name that requests give")
-    timeout_s: int = switch("--timeout SECONDS", "how long until it must be ready", (1, 86_400), default=1800)
+    served_name: str | None = switch("--served-model-name NAME", "model name in requests")
+    timeout_s: int = switch("--timeout SECONDS", "time limit until it is ready", (1, 86_400), default=1800)
     replayed: tuple[str, ...] = switch("--from FILE", "with --dry-run: on the hosts of these transcripts")
-    dry_run: bool = flag("--dry-run", "print the command, and why it is as it is; start nothing")
+    dry_run: bool = flag("--dry-run", "print the command and its reasons; start nothing")
     as_json: bool = flag(
         "--json", "print one JSON object: the command, or where the server is once it is ready"
     )
@@ -112,7 +112,7 @@ def show_job(options: Options, *, as_json: bool) -> None:
 class ServeVerb(Verb):
     DESCRIPTION_MORE = """
 MODEL is a name in models/ (demo needs nothing but this program), a folder that holds a model, or ORG/NAME on
-the model hub. What comes after -- goes to the engine as it is, and wins over what medley would say.
+the model hub. Flags after -- go to the engine unchanged, and override medley's own.
 
 It is ready when it has answered a completion. The engine's environment is built at first use. On the head of
 a cluster (up, ray-head) it runs over those of the cluster's hosts that serve it best, as medley plan MODEL
@@ -135,8 +135,8 @@ Examples:
 
     options: ServeOptions = group(ServeOptions)
     at_head: AtHead = group(AtHead)
-    detach: bool = flag("--detach", "leave it to run, and return once it is ready; medley stop ends it")
-    restart: bool = flag("--restart", "when it is lost, start it anew once the hosts it needs are back")
+    detach: bool = flag("--detach", "run it in the background; return once it is ready; medley stop ends it")
+    restart: bool = flag("--restart", "start it again when it is lost, once the hosts it needs are back")
     verbose: bool = flag("-v, --verbose", "print every reason, the command and the engine's output")
 
     def main(self, model: str, *flags: str) -> int:
@@ -265,7 +265,7 @@ def _await_ready(name: str, port: int) -> None:
 
 def _ended(name: str, lines: list[str]) -> Problem:
     """What it printed of its own Problem, where it did."""
-    whole = f"read all that it said: less {units.log(name)}"
+    whole = f"read its whole output: less {units.log(name)}"
     at = max((nth for nth, line in enumerate(lines) if line.startswith("  cause:")), default=None)
     if at is None:
         return Problem(f"{name} ended", cause="\n".join(lines[-6:]), fix=whole)

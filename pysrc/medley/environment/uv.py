@@ -109,7 +109,7 @@ def failure(name: str, status: int, lines: Sequence[str], *, verb: str = "build"
     """What uv's last lines mean, where `medley env VERB` was to make or to lock `name`."""
     what = f"{name} cannot be {'built' if verb == 'build' else 'locked'}"
     text = "\n".join(lines)
-    cause = _tail(lines) or f"uv exited with {status} and said nothing"
+    cause = _tail(lines) or f"uv exited with {status} and printed nothing"
     if match := _HASH.search(text):
         start = next(at for at, line in enumerate(lines) if "Hash mismatch" in line)
         return Problem(
@@ -126,7 +126,7 @@ def failure(name: str, status: int, lines: Sequence[str], *, verb: str = "build"
         what = f"{what}: a build in the lock is offered nowhere"
         fix = "name a folder that has its wheel: export PIP_FIND_LINKS=/path/to/wheels"
     else:
-        fix = f"mend that, or go step by step: medley env {verb} {name} --dry-run"
+        fix = f"fix that, or run the steps one by one: medley env {verb} {name} --dry-run"
     return Problem(what, cause=cause, fix=fix)
 
 

@@ -238,7 +238,7 @@ class ScriptRun:
         printed = [each for each in lines if each.strip()]
         problem = Problem(
             f"{self.script.name} ended with exit code {status}",
-            cause=(error or (printed[-1] if printed else "")).strip()[:1000] or "it said nothing",
+            cause=(error or (printed[-1] if printed else "")).strip()[:1000] or "it printed nothing",
             fix=f"read its whole output: less {log}",
             status=status,
         )
