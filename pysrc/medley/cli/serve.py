@@ -24,7 +24,6 @@ from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.engine import Serving
 from medley.errors import Problem
-from medley.explain.lines import line as parsed
 from medley.model.trust import Trust
 from medley.network import tcp
 from medley.planner.topology import Topology
@@ -158,6 +157,8 @@ Examples:
 @contextmanager
 def quiet() -> Iterator[Output]:
     """Without the engine's output, of which a failure shows the end."""
+    from medley.explain.lines import line as parsed
+
     told, last = output(), deque[str](maxlen=_LAST_LINES)
 
     def hear(line: str) -> None:

@@ -18,8 +18,6 @@ from medley.host.kind import Kind
 from medley.progress import SILENT, Progress
 from medley.schema import TITLES, EngineName
 
-_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
-
 
 @dataclass(frozen=True)
 class Tools:
@@ -40,8 +38,9 @@ class Tools:
     def variables(self, inherited: str) -> Iterator[Variable]:
         """Yield what every process of the engine needs; `inherited` is the PATH before."""
         yield from of_toolkit(self.settings, self.programs, inherited)
-        if self.binary.parts and os.environ.get(_NO_BYTECODE):
-            yield Variable(_NO_BYTECODE, "", "the first start keeps the bytecode of all it imports")
+        if self.binary.parts and os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            why = "the first start keeps the bytecode of all it imports"
+            yield Variable("PYTHONDONTWRITEBYTECODE", "", why)
         if self.nccl:
             yield from self.nccl.variables(preloads=self.preloads)
 

@@ -155,6 +155,7 @@ class Served:
                 output.error(line)
 
             def on_ready(completion: str, seconds: float) -> None:
+                start.close()
                 ranks.placed()
                 if key or not credentials.is_open(listens.address):
                     api.require_guarded(where, key)
@@ -163,7 +164,6 @@ class Served:
                     raise Ended
                 self.on_ready(len(hosts_of(found.layout)))
                 report("ready")
-                start.close()
                 self.announce(listens, completion, seconds)
 
             supervise(
