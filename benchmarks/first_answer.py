@@ -58,9 +58,8 @@ def one(folder: Path, nth: int) -> dict[str, float]:
         place = folder / str(nth)
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        found = measured(place)
+        kept.write_text(json.dumps(measured(place)))
         shutil.rmtree(place)
-        kept.write_text(json.dumps(found))
     found: dict[str, float] = json.loads(kept.read_text())
     total = found["all"]
     found["ratio"] = total / (found["medley"] + found["engine"] + found["own"])
