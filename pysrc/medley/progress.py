@@ -16,6 +16,9 @@ class Progress(Protocol):
     def line(self, text: str) -> None:
         """What the program that does it says."""
 
+    def moved(self, text: str) -> None:
+        """How far a transfer is; logs have it now and then."""
+
     def note(self, text: str) -> None:
         """What the user should know, whatever becomes of it."""
 
@@ -30,6 +33,8 @@ class SilentProgress:
 
     def line(self, text: str) -> None: ...
 
+    def moved(self, text: str) -> None: ...
+
     def note(self, text: str) -> None: ...
 
 
@@ -43,6 +48,8 @@ class Output:
     watch: Progress
     say: Callable[[str], None]
     """A line of medley's own."""
+    detail: Callable[[str], None]
+    """The same, for a person who wants to read more."""
     out: Callable[[str], None]
     """A line that the program printed to stdout."""
     error: Callable[[str], None]

@@ -15,6 +15,7 @@ import os
 import shlex
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,7 @@ def make(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def log(path: Path, *, longest_bytes: int = 0) -> Iterator[Callable[[str], None]]:
-    """Yield what writes lines to a log; one that was there, or is longer than this, becomes NAME.1 first."""
+    """Yield what writes lines with their times to a log; one that was there, or is longer, becomes NAME.1."""
     make(path.parent)
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size >= longest_bytes:
@@ -121,7 +122,7 @@ def log(path: Path, *, longest_bytes: int = 0) -> Iterator[Callable[[str], None]
 
         def write(line: str) -> None:
             with contextlib.suppress(OSError, ValueError):  # closed: a reader that outlives its process
-                file.write(f"{line}\n".encode(errors="replace"))
+                file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {line}\n".encode(errors="replace"))
 
         yield write
 

@@ -1,4 +1,9 @@
+import os
+import pty
+import select
+import signal
 import sys
+import time
 
 import pytest
 
@@ -29,3 +34,61 @@ def test_a_spinner_says_what_took_its_time(
     assert said.out == ""
     assert "download: 0 s" in said.err
     assert sys.stderr
+
+
+def test_logs_have_a_transfer_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = progress.Plain()
+    with watch.stage("weights"):
+        watch.moved("0.1 of 2.0 GB")
+        assert capsys.readouterr().err == "weights …\n", "it has only begun"
+        monkeypatch.setattr(progress, "_SAY_EVERY_S", 0.0)
+        watch.moved("0.2 of 2.0 GB")
+    assert capsys.readouterr().err == "weights: 0.2 of 2.0 GB\n"
+
+
+SLOW = """
+import sys, time
+from medley.cli.progress import watch
+with watch().stage("slow"):
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        time.sleep(1.5)
+        print("ended", flush=True)
+        raise
+"""
+
+
+def test_ctrl_c_is_answered_before_the_end() -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", SLOW])
+    try:
+        read(terminal, "begun")
+        os.write(terminal, b"\x03")
+        assert "ended" not in read(terminal, "medley: stopping …")
+        read(terminal, "ended")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def read(terminal: int, text: str) -> str:
+    said, deadline = b"", time.monotonic() + 20
+    while text.encode() not in said:
+        assert select.select([terminal], [], [], max(0, deadline - time.monotonic()))[0], said
+        said += os.read(terminal, 4096)
+    return said.decode(errors="replace")
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    """As of what a script starts with & behind it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        progress.watch()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from medley.cli.plan import PlanVerb
-from medley.cli.serve import ServeVerb
+from medley.cli.serve import ServeVerb, quiet, ready
+from medley.engine import Serving
 from medley.errors import Problem
 
 HOSTS = Path(__file__).parents[1] / "host" / "recorded"
@@ -161,3 +162,34 @@ def test_sglang_is_told_in_its_own_words(capsys: pytest.CaptureFixture[str]) -> 
         assert "--kv-cache-dtype fp8_e4m3" in argv
         assert "--reasoning-parser gpt-oss" in argv
     assert "--engine sglang --kv-type fp8" in first["type"]
+
+
+def fail(lines: int) -> None:
+    with quiet() as told:
+        for nth in range(lines):
+            told.error(f"line {nth}")
+        raise Problem("the engine ended", cause="out of memory", fix="less")
+
+
+def test_the_engines_lines_are_shown_only_where_it_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    with quiet() as told:
+        told.error("INFO 11-24 08:00:00 [x.py:1] loading")
+        told.detail("a reason")
+        told.say("a stage")
+    assert capsys.readouterr().err == "medley: a stage\n"
+    with pytest.raises(Problem, match="the engine ended"):
+        fail(30)
+    assert capsys.readouterr().err.splitlines() == [f"  | line {nth}" for nth in range(10, 30)]
+
+
+@pytest.mark.parametrize(
+    ("address", "elsewhere"), [("127.0.0.1", False), ("10.0.0.1", False), ("0.0.0.0", True), ("::", True)]
+)
+def test_the_address_for_other_hosts_is_shown_where_it_listens_on_all(
+    address: str, *, elsewhere: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ready(Serving("/m", "demo", address, 8000), "hi", 31.0, as_json=False)
+    said = capsys.readouterr().out
+    assert ("\nfrom other hosts: http://" in said) == elsewhere
+    assert '\n    medley chat "Hello"\n' in said
+    assert "0.0.0.0" not in said

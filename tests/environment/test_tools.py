@@ -200,3 +200,14 @@ def test_hosts_that_join_need_an_nccl_that_starts(
         return
     with pytest.raises(Problem, match="cannot talk to other hosts"):
         tools.ready(kind(name), joins=True, dry_run=True)
+
+
+@pytest.mark.parametrize(("value", "cleared"), [("1", ["PYTHONDONTWRITEBYTECODE"]), ("", [])])
+def test_the_first_start_keeps_its_bytecode(
+    value: str, cleared: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", value)
+    found = [each for each in tools.Tools(Path("/env/bin")).variables("/usr/bin") if each.name != "PATH"]
+    assert [each.name for each in found] == cleared
+    assert all(each.value == "" for each in found)
+    assert "PYTHONDONTWRITEBYTECODE" not in {each.name for each in tools.BARE.variables("/usr/bin")}

@@ -234,3 +234,15 @@ def test_the_first_uv(monkeypatch: pytest.MonkeyPatch) -> None:
     assert uv.binary(None).endswith("uv")
     monkeypatch.setenv("MEDLEY_UV", "/mine/uv")
     assert uv.binary("/toolkit/uv") == "/mine/uv"
+
+
+def test_downloads_are_shown_in_bytes() -> None:
+    shown: list[str] = []
+    downloads = uv.Downloads(shown.append)
+    for line in ("Resolved 9 packages in 3ms", "Downloading torch (1.5GiB)", "Downloading ruff (10.0MiB)"):
+        downloads.line(line)
+    downloads.line(" Downloaded ruff")
+    downloads.line(" Downloaded something small")
+    assert shown[0] == "Resolved 9 packages in 3ms"
+    assert shown[1:4] == ["0.00 of 1.61 GB, 0 MB/s", "0.00 of 1.62 GB, 0 MB/s", "0.01 of 1.62 GB, 10 MB/s"]
+    assert shown[4] == " Downloaded something small"

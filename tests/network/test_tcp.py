@@ -4,7 +4,7 @@ import socket
 import pytest
 
 from medley.errors import Problem
-from medley.network.tcp import ephemeral_range, outside_ports, require_free
+from medley.network.tcp import ephemeral_range, outside_ports, outward_address, require_free
 
 
 def test_a_free_port_is_no_problem() -> None:
@@ -12,6 +12,11 @@ def test_a_free_port_is_no_problem() -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     require_free("127.0.0.1", port)
+
+
+def test_the_outward_address_is_one_of_this_hosts() -> None:
+    with socket.create_server((outward_address(), 0)) as server:
+        assert server.getsockname()[1]
 
 
 def test_a_port_in_use_names_who_holds_it() -> None:

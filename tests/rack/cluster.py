@@ -74,7 +74,7 @@ def served(
     by: Typed = typed,
 ) -> Served:
     lines: list[str] = []
-    process = host.start(by("serve", model, *words).with_env(env or {}), lines.append)
+    process = host.start(by("serve", "-v", model, *words).with_env(env or {}), lines.append)
     deadline = time.monotonic() + READY_LIMIT_S
     while not any(line.startswith("ready after") for line in lines):
         assert process.wait(0.2) is None, "\n".join(lines[-20:])

@@ -126,7 +126,7 @@ class Matrix:
         words = ("--engine", cell.engine, *hosts, *cell.words, "--served-model-name", MODEL)
         lines: list[str] = []
         began = time.monotonic()
-        command = typed("serve", MODEL, *words, "--", *FLAGS[cell.engine]).with_env(env)
+        command = typed("serve", "-v", MODEL, *words, "--", *FLAGS[cell.engine]).with_env(env)
         run = Running(head.start(command, lines.append), lines, 0.0)
         if cell.launcher == "mp":
             self._join(run)

@@ -76,7 +76,7 @@ def test_without_ray_a_host_with_other_code_cannot_join(rack: Up, tmp_path: Path
     other(worker)
     lines: list[str] = []
     words = (MODEL, "--launcher", "mp", "--hosts", "2", "--wait", "200", *TRUSTED)
-    run = Served(head, head.start(typed("serve", *words), lines.append), lines)
+    run = Served(head, head.start(typed("serve", "-v", *words), lines.append), lines)
     assert within(60, lambda: any("medley join" in line for line in lines)), lines
     token = token_of(head)
     refused = medley(worker, "join", head.name, stdin=token)

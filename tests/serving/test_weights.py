@@ -36,12 +36,12 @@ def fetched(lines: Iterable[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """Fetch over a cluster whose program prints these lines; returns its command."""
     started = []
 
-    def run(command: Command, on_line: Callable[[str], None]) -> None:
+    def run(command: Command, *, on_line: Callable[[str], None]) -> None:
         started.append(command)
         for line in lines:
             on_line(line)
 
-    monkeypatch.setattr(weights, "_run", run)
+    monkeypatch.setattr("medley.process.run", run)
     asked = weights.Wanted("org/one", COMMIT)
     weights.fetch_on_all(Joined(), ["10.0.0.1"], "one", asked, SILENT)
     return started[0]

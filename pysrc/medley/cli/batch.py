@@ -11,8 +11,8 @@ from pathlib import Path
 
 from medley import credentials
 from medley.cli import Verb, group, switch
-from medley.cli.output import output, print_result, say
-from medley.cli.serve import ServeOptions, ready, show_job
+from medley.cli.output import print_result, say
+from medley.cli.serve import ServeOptions, quiet, ready, show_job
 from medley.cli.terminal import console
 from medley.errors import Problem, in_words
 from medley.network import tcp
@@ -74,9 +74,9 @@ Examples:
             elif left:
                 served = partial(self._send, left, book, progress)  # it is served until this has returned
                 server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json), served)
-                told = output()
                 try:
-                    run(prepare(asked.of(model, flags, self.typed), told), server, told)
+                    with quiet() as told:
+                        run(prepare(asked.of(model, flags, self.typed), told), server, told)
                 except Ended:
                     say("all is answered; the server has ended")
             self._end(book, progress, len(bad))

@@ -85,7 +85,7 @@ def only_dry_run(verb: str, switch: str) -> Problem:
 
 def output() -> Output:
     """Where a launch reports when a verb starts one."""
-    return Output(watch(), say, print_line, _error)
+    return Output(watch(), say, say, print_line, _error)
 
 
 def say(text: object) -> None:

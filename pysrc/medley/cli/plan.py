@@ -148,6 +148,9 @@ class _Notes:
     def line(self, text: str) -> None:
         self.watch.line(text)
 
+    def moved(self, text: str) -> None:
+        self.watch.moved(text)
+
     def note(self, text: str) -> None:
         self.notes.append(text)
         self.watch.note(text)

@@ -1,27 +1,39 @@
-"""Spinner and transfer bars on a terminal, plain lines elsewhere."""
+"""Spinner and transfer bars on a terminal, plain lines elsewhere; the first word after Ctrl-C."""
 
 import contextlib
+import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from medley.cli.terminal import console
 from medley.progress import PROGRESS, SilentProgress
 
 # What takes less is over before it can be read.
 _WORTH_SAYING_S = 2.0
+_SAY_EVERY_S = 10.0
 _WIDTH = 60
 
 
 class Noted(SilentProgress):
     """Where a stage is a note too."""
 
+    _moved = ("", 0.0)  # the stage, and when a note last had how far it is
+
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         self.note(f"{name} …")
+        self._moved = (name, time.monotonic())
         yield
+
+    def moved(self, text: str) -> None:
+        name, said = self._moved
+        if (now := time.monotonic()) >= said + _SAY_EVERY_S:
+            self._moved = (name, now)
+            self.note(f"{name}: {text}")
 
 
 class Plain(Noted):
@@ -67,6 +79,8 @@ class Spinner(Plain):
         if words:
             self._show(words if len(words) <= _WIDTH else words[: _WIDTH - 1] + "…")
 
+    moved = line
+
     def note(self, text: str) -> None:
         from rich.text import Text
 
@@ -74,11 +88,19 @@ class Spinner(Plain):
 
 
 def watch() -> Plain:
-    """What suits stderr."""
+    """Return what suits stderr; from here on Ctrl-C is answered at once, because an end may take a while."""
+    with contextlib.suppress(ValueError):  # not the main thread
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _interrupted)
     return Spinner() if sys.stderr.isatty() else Plain()
 
 
-_SAY_EVERY_S = 10
+def _interrupted(*_: object) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    text = "medley: stopping …\n"
+    with contextlib.suppress(OSError):  # to the descriptor: the stream may be in the middle of a write
+        os.write(2, (f"\n{text}" if sys.stderr.isatty() else text).encode())
+    raise KeyboardInterrupt
 
 
 class Bars(Noted):

@@ -4,8 +4,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from medley.command import Command
 from medley.engine import Serving
 from medley.errors import Problem
 from medley.model.trust import Trust
+from medley.network import tcp
 from medley.planner.topology import Topology
 from medley.progress import Output
 from medley.serving import url
@@ -35,7 +37,7 @@ if TYPE_CHECKING:  # httpx: a fifth of what a plan takes, and most runs end befo
 
 _HOSTS = switch(
     "--hosts N|KINDS",
-    "so many hosts of the cluster, 1: this one alone; with --dry-run also spark:2,thor:1",
+    "number of hosts of the cluster, 1 for this host only; with --dry-run also kinds: spark:2,thor:1",
     excludes=["--from"],
 )
 
@@ -46,7 +48,7 @@ class ServeOptions:
     trust: Trust = group(Trust, **TRUST)
     hosting: Hosting = group(Hosting, hosts=_HOSTS)
     container: Container = group(Container)
-    port: int = switch("--port PORT", "where it listens", default=8000)
+    port: int = switch("--port PORT", "port of the API", default=8000)
     host: str = switch(
         "--host ADDRESS",
         "0.0.0.0 opens it to the network; requests then need an API key",
@@ -56,10 +58,10 @@ class ServeOptions:
         "--api-key FILE",
         "requests must give the key in this file; none: no key; default: made where --host opens it",
     )
-    served_name: str | None = switch("--served-model-name NAME", "the name that requests give")
-    timeout_s: int = switch("--timeout SECONDS", "how long until it must be ready", (1, 86_400), default=1800)
+    served_name: str | None = switch("--served-model-name NAME", "model name in requests")
+    timeout_s: int = switch("--timeout SECONDS", "time limit until it is ready", (1, 86_400), default=1800)
     replayed: tuple[str, ...] = switch("--from FILE", "with --dry-run: on the hosts of these transcripts")
-    dry_run: bool = flag("--dry-run", "print the command, and why it is as it is; start nothing")
+    dry_run: bool = flag("--dry-run", "print the command and its reasons; start nothing")
     as_json: bool = flag(
         "--json", "print one JSON object: the command, or where the server is once it is ready"
     )
@@ -109,11 +111,12 @@ def show_job(options: Options, *, as_json: bool) -> None:
 class ServeVerb(Verb):
     DESCRIPTION_MORE = """
 MODEL is a name in models/ (demo needs nothing but this program), a folder that holds a model, or ORG/NAME on
-the model hub. What comes after -- goes to the engine as it is, and wins over what medley would say.
+the model hub. Flags after -- go to the engine unchanged, and override medley's own.
 
 It is ready when it has answered a completion. The engine's environment is built at first use. On the head of
 a cluster (up, ray-head) it runs over those of the cluster's hosts that serve it best, as medley plan MODEL
 shows. Where cluster.toml names another host as the head, it is served from there, and its output comes here.
+The engine's own output goes to a log: medley logs shows it, and --verbose prints it here too.
 
 Examples:
     medley serve demo
@@ -131,8 +134,9 @@ Examples:
 
     options: ServeOptions = group(ServeOptions)
     at_head: AtHead = group(AtHead)
-    detach: bool = flag("--detach", "leave it to run, and return once it is ready; medley stop ends it")
-    restart: bool = flag("--restart", "when it is lost, start it anew once the hosts it needs are back")
+    detach: bool = flag("--detach", "run it in the background; return once it is ready; medley stop ends it")
+    restart: bool = flag("--restart", "start it again when it is lost, once the hosts it needs are back")
+    verbose: bool = flag("-v, --verbose", "print every reason, the command and the engine's output")
 
     def main(self, model: str, *flags: str) -> int:
         asked = self.options
@@ -146,13 +150,33 @@ Examples:
             return 0
         if self.detach:
             return detached(asked.port, restart=self.restart)
-        return _serve(asked.of(model, flags, self.typed), asked, restarts=self.restart)
+        with nullcontext(output()) if self.verbose else quiet() as told:
+            return _serve(asked.of(model, flags, self.typed), asked, told, restarts=self.restart)
 
 
-def _serve(options: Options, asked: ServeOptions, *, restarts: bool) -> int:
+@contextmanager
+def quiet() -> Iterator[Output]:
+    """Without the engine's output, of which a failure shows the end."""
+    from medley.explain.lines import line as parsed
+
+    told, last = output(), deque[str](maxlen=_LAST_LINES)
+
+    def hear(line: str) -> None:
+        last.append(line)
+        if (found := parsed(line)).level or "%" in line:  # a bar of the weights that are loaded
+            told.watch.line(found.text)
+
+    try:
+        yield replace(told, detail=lambda _: None, error=hear)
+    except Problem:
+        for line in last:
+            told.error(f"  | {line}")
+        raise
+
+
+def _serve(options: Options, asked: ServeOptions, told: Output, *, restarts: bool) -> int:
     from medley.serving.supervise import HOSTS_LIMIT_S, resumed
 
-    told = output()
     with resumed(options.listens.port, told.say) if restarts else nullcontext() as hosts:
         if hosts and options.hosts is None:  # as many as it ran over before it was cut off
             options = replace(options, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)
@@ -182,24 +206,29 @@ def ready(listens: Serving, completion: str, seconds: float, *, as_json: bool) -
     table = {"url": where, "model": model, "pid": os.getpid(), "key": str(key) if key else None}
     header = f""" -H "Authorization: Bearer $(cat {quote(str(key))})\"""" if key else ""
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
+    lan = ""
+    if listens.address in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
+        lan = f"from other hosts: {url(replace(listens, address=tcp.outward_address()))}\n"
     text = (
-        f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion!r}\n\n"
-        f"    curl {where}/chat/completions -H 'Content-Type: application/json'{header} -d '{body}'\n"
-        f'    medley ask "Hello"\n\nCtrl-C ends it.\n'
+        f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion!r}\n{lan}\n"
+        f'    medley chat "Hello"\n'
+        f"    curl {where}/chat/completions -H 'Content-Type: application/json'{header} -d '{body}'\n\n"
+        f"{_END}; medley logs shows what the engine prints.\n"
     )
     print_result(table, [text], as_json=as_json)
 
 
 _LOOK_EVERY_S = 0.2
-_READY_LINES = 4
-"""What `serve` prints when it is ready: where it is, and what to type."""
+_LAST_LINES = 20
+"""Of the engine's, where it fails."""
+_END = "Ctrl-C ends it"
 
 
 def detached(port: int, *, restart: bool) -> int:
     """The verb without --detach as a unit; returns once it is ready, or its end as a Problem."""
     serving.require_none(port)
     name = f"{unit_file.UNIT}{port}"
-    words = without(sys.argv[1:], {"--detach": 0, "--cluster": 1})
+    words = without(sys.argv[1:], {"--detach": 0, "--cluster": 1, "-v": 0, "--verbose": 0})
     here = ("env", f"--chdir={Path.cwd()}")  # a folder may be named from here
     command = Command((*here, *self_command.own_command(), *words), self_command.own_variables())
     # It starts its engine anew by itself; what is left is that medley itself is killed.
@@ -226,7 +255,8 @@ def _await_ready(name: str, port: int) -> None:
         shown = len(lines)
         at = next((nth for nth, line in enumerate(lines) if line.startswith("ready after")), None)
         if at is not None and serving.is_ready(port):
-            print("\n".join(lines[at : at + _READY_LINES]))
+            end = next((nth for nth, line in enumerate(lines) if line.startswith(_END)), len(lines))
+            print("\n".join(lines[at:end]).rstrip())
             return
         state = units.state(name)
         if state is None or not state.kept or state.restarts:
@@ -236,7 +266,7 @@ def _await_ready(name: str, port: int) -> None:
 
 def _ended(name: str, lines: list[str]) -> Problem:
     """What it printed of its own Problem, where it did."""
-    whole = f"read all that it said: less {units.log(name)}"
+    whole = f"read its whole output: less {units.log(name)}"
     at = max((nth for nth, line in enumerate(lines) if line.startswith("  cause:")), default=None)
     if at is None:
         return Problem(f"{name} ended", cause="\n".join(lines[-6:]), fix=whole)

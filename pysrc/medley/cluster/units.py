@@ -218,11 +218,7 @@ class _Keeper:
                 time.sleep(_LOOK_EVERY_S)
 
     def _once(self) -> Finished:
-        with storage.log(log(self.unit.name), longest_bytes=_LOG_BYTES) as write:
-
-            def keep(line: str) -> None:
-                write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {line}")
-
+        with storage.log(log(self.unit.name), longest_bytes=_LOG_BYTES) as keep:
             # A container goes on where its client and its keeper were killed together.
             if undo := self.unit.command.undo:
                 process.run(Command(undo), limit_s=_CLEAR_LIMIT_S)

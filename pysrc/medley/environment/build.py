@@ -71,16 +71,10 @@ def install(plan: Blueprint, settings: Mapping[str, str], *, backend: bool, look
     return Command((*sync, *dry, str(plan.lock)), dict(settings), UNSET)
 
 
-def compile_all(plan: Blueprint) -> Command:
-    """Bytecode, once: where PYTHONDONTWRITEBYTECODE is set, every process of every start would make it."""
-    words = (str(plan.python), "-m", "compileall", "-q", "-j", "0", str(plan.site_packages))
-    return Command(words, {}, UNSET)
-
-
 def commands(plan: Blueprint) -> list[Command]:
     """What a build starts, in order; `run` asks first whether all of the lock can be had."""
     settings = uv.settings(plan.interpreter.prefix, plan.recipe.indexes)
-    return [create(plan), install(plan, settings, backend=_backend(plan, settings)), compile_all(plan)]
+    return [create(plan), install(plan, settings, backend=_backend(plan, settings))]
 
 
 def _backend(plan: Blueprint, settings: Mapping[str, str]) -> bool:
@@ -101,18 +95,12 @@ def run(plan: Blueprint, *, watch: Progress) -> None:
     try:
         _install_all(plan, watch)
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
+        if not isinstance(error, Exception):  # Ctrl-C, or a signal
             watch.note(f"{plan.name}: stopped; what is half made is removed")
         storage.remove(plan.path)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise uv.full(_failed(plan), in_words(error)) from error
-        if isinstance(error, Exception | KeyboardInterrupt):
-            raise
-        raise Problem(
-            f"the build of {plan.name} was stopped",
-            cause="medley received a signal to end; nothing incomplete is left",
-            fix=f"medley env build {plan.name}",
-        ) from error
+        raise
 
 
 def check_system(plan: Blueprint) -> None:
@@ -152,11 +140,12 @@ def _install_all(plan: Blueprint, watch: Progress) -> None:
     if plan.recipe.note:
         watch.note(plan.recipe.note)
     with watch.stage(f"{plan.name}: virtualenv of {plan.interpreter}"):
-        _require_success(plan, create(plan), watch)
+        _require_success(plan, create(plan), watch.line)
     settings = uv.settings(plan.interpreter.prefix, plan.recipe.indexes)
     backend = _look_up(plan, settings, watch)
     with watch.stage(f"{plan.name}: download and install"):
-        _require_success(plan, install(plan, settings, backend=backend), watch)
+        shown = uv.Downloads(watch.line)
+        _require_success(plan, install(plan, settings, backend=backend), shown.line)
     patches.write_aliases(plan.site_packages, plan.recipe.alias, plan.recipe.device)
     patches.write_plugins(plan.site_packages, plan.recipe.plugins)
     if plan.preload:
@@ -164,11 +153,6 @@ def _install_all(plan: Blueprint, watch: Progress) -> None:
     if plan.loader:
         with watch.stage(f"{plan.name}: patch programs for NixOS"):
             patches.patch_loader(plan.path, plan.loader)
-    with watch.stage(f"{plan.name}: compile to bytecode"):
-        finished = process.run(compile_all(plan), on_line=watch.line)
-    # Some packages carry files that are no Python of this version, so only a full disk is a failure.
-    if any(uv.NO_SPACE in line for line in finished.lines):
-        raise uv.full(_failed(plan), "while compiling to bytecode")
     manifest = {
         "name": plan.name,
         "digest": plan.digest,
@@ -193,8 +177,8 @@ def _look_up(plan: Blueprint, settings: Mapping[str, str], watch: Progress) -> b
     raise AssertionError(plan)
 
 
-def _require_success(plan: Blueprint, command: Command, watch: Progress) -> None:
-    finished = process.run(command, on_line=watch.line)
+def _require_success(plan: Blueprint, command: Command, on_line: process.OnLine) -> None:
+    finished = process.run(command, on_line=on_line)
     if finished.status:
         raise uv.failure(plan.name, finished.status, finished.lines)
 

@@ -37,6 +37,9 @@ class Tools:
     def variables(self, inherited: str) -> Iterator[Variable]:
         """Yield what every process of the engine needs; `inherited` is the PATH before."""
         yield from of_toolkit(self.settings, self.programs, inherited)
+        if self.binary.parts and os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            why = "the first start keeps the bytecode of all it imports"
+            yield Variable("PYTHONDONTWRITEBYTECODE", "", why)
         if self.nccl:
             yield from self.nccl.variables(preloads=self.preloads)
 

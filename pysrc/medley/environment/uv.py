@@ -8,8 +8,10 @@ https://pip.pypa.io/en/stable/topics/configuration/
 import configparser
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley import process
@@ -30,6 +32,9 @@ _UNREACHED = (
     "network connectivity is disabled",
 )
 
+
+_DOWNLOADING = re.compile(r"Downloading (\S+) \(([\d.]+)([KMG])iB\)")
+_SCALE = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 Options = Mapping[str, str]
 
@@ -71,6 +76,30 @@ def _installed() -> str | None:
         return None
 
 
+@dataclass
+class Downloads:
+    """How far uv's downloads are, in bytes: of files of less than 1 MiB it says nothing."""
+
+    show: Callable[[str], None]
+    sizes: dict[str, float] = field(default_factory=dict)
+    done: float = 0
+    began: float = 0
+
+    def line(self, text: str) -> None:
+        """Show what one line of uv's output changes, or the line itself."""
+        word, _, name = text.strip().partition(" ")
+        if found := _DOWNLOADING.match(text.strip()):
+            self.began = self.began or time.monotonic()
+            self.sizes[found[1]] = float(found[2]) * _SCALE[found[3]]
+        elif word == "Downloaded" and name in self.sizes:
+            self.done += self.sizes[name]
+        else:
+            self.show(text)
+            return
+        rate = self.done / max(1, time.monotonic() - self.began) / 1e6
+        self.show(f"{self.done / 1e9:.2f} of {sum(self.sizes.values()) / 1e9:.2f} GB, {rate:.0f} MB/s")
+
+
 def lacks(lines: Sequence[str]) -> bool:
     """Whether uv failed because no index has a package in that version or build."""
     return any("there is no version of" in line or "was not found in the" in line for line in lines)
@@ -97,7 +126,7 @@ def failure(name: str, status: int, lines: Sequence[str], *, verb: str = "build"
         what = f"{what}: a build in the lock is offered nowhere"
         fix = "name a folder that has its wheel: export PIP_FIND_LINKS=/path/to/wheels"
     else:
-        fix = f"fix that, or go step by step: medley env {verb} {name} --dry-run"
+        fix = f"fix that, or run the steps one by one: medley env {verb} {name} --dry-run"
     return Problem(what, cause=cause, fix=fix)
 
 

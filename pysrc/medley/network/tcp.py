@@ -34,6 +34,14 @@ def free_port() -> int:
         return port
 
 
+def outward_address() -> str:
+    """Return this host's address on its default route; its name where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect(("192.0.2.1", 9))  # documentation's (RFC 5737); of a datagram socket it sends nothing
+        return str(probe.getsockname()[0])
+    return socket.gethostname()
+
+
 def require_free(address: str, port: int) -> None:
     """Raise a Problem unless a server could listen there now."""
     if not 0 < port <= _LAST:

@@ -41,7 +41,7 @@ def answered(url: str, model: str, key: str | None = None) -> str | None:
         raise Problem(
             "the server took a completion and did not answer",
             cause=in_words(error),
-            fix="read the engine's output above; medley serve MODEL -- --enforce-eager often helps",
+            fix="read the engine's output: medley logs; medley serve MODEL -- --enforce-eager often helps",
         ) from error
     if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
         return None

@@ -255,6 +255,9 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
         output.say(f"not planned: {problem.what}: {problem.cause}")
         made = None
     choice = placed(order, made, site) if made else None
+    if choice and output.detail is not output.say:  # else they are said with all other reasons
+        for warning_ in choice.warnings:
+            output.say(warning_)
     layout = choice.layout if choice else unplaced(site, wanted)
     by: Launcher = "solo" if len(hosts_of(layout)) == 1 else wanted.launcher or "ray"
     if choice is None:

@@ -138,8 +138,14 @@ class Served:
         where, log = serving.url(listens), serving.log_file(f"serve-{listens.port}")
         what = serving.description(found.order, launch, found.layout)
         noted = serving.note_server(where, listens.name, listens.port, listens.key)
-        _announce(launch, output)
-        with noted as report, serving.keep_description(listens.port, what), _kept(log, launch) as keep:
+        _announce(launch, output.say, output.detail)
+        with (
+            ExitStack() as start,
+            noted as report,
+            serving.keep_description(listens.port, what),
+            _kept(log, launch) as keep,
+        ):
+            start.enter_context(output.watch.stage(f"{ENGINES[found.order.wanted.engine].TITLE} starts"))
             forms = {key, repr(key)[1:-1], json.dumps(key)[1:-1]} if key else set()
 
             def on_line(line: str) -> None:
@@ -149,6 +155,7 @@ class Served:
                 output.error(line)
 
             def on_ready(completion: str, seconds: float) -> None:
+                start.close()
                 ranks.placed()
                 if key or not credentials.is_open(listens.address):
                     api.require_guarded(where, key)
@@ -198,7 +205,7 @@ class ScriptRun:
     def _run_here(self, found: Launched, look: Callable[[], None], output: Output) -> None:
         launch, engine = found.launch, ENGINES[found.order.wanted.engine]
         keep_files(launch)
-        _announce(launch, output)
+        _announce(launch, output.say, output.say)
         log = serving.log_file(f"run-{self.script.stem}")
         lost, errors = list[str](), deque[str](maxlen=_LAST_ERRORS)
         with _kept(log, launch) as keep:
@@ -231,7 +238,7 @@ class ScriptRun:
         printed = [each for each in lines if each.strip()]
         problem = Problem(
             f"{self.script.name} ended with exit code {status}",
-            cause=(error or (printed[-1] if printed else "")).strip()[:1000] or "it said nothing",
+            cause=(error or (printed[-1] if printed else "")).strip()[:1000] or "it printed nothing",
             fix=f"read its whole output: less {log}",
             status=status,
         )
@@ -245,10 +252,13 @@ def keep_files(launch: Launch) -> None:
             storage.write(Path(name), text)
 
 
-def _announce(launch: Launch, output: Output) -> None:
-    for reason in (*launch.plan.why, *launch.beside.why()):
-        output.say(reason)
-    output.say(f"$ {launch.command}")
+def _announce(launch: Launch, say: Callable[[str], None], detail: Callable[[str], None]) -> None:
+    """Say the plan's first reason and what may be unwelcome; the rest is for `detail`."""
+    first, others = launch.plan.why[:1], launch.plan.why[1:]
+    for shown, lines in (say, first), (detail, others), (say, launch.beside.why()):
+        for line in lines:
+            shown(line)
+    detail(f"$ {launch.command}")
 
 
 @contextmanager

@@ -93,7 +93,7 @@ def _first_completion(
             return completion
     raise Problem(
         f"{model} is not ready after {limit_s:g} s",
-        cause=(list(engine.last) or ["the engine said nothing"])[-1][:300],
+        cause=(list(engine.last) or ["the engine printed nothing"])[-1][:300],
         fix=f"give it longer: --timeout {max(1800, limit_s * 2):.0f}",
     )
 
@@ -149,7 +149,7 @@ class Restarter:
         lasted_s = None if self.ready_since is None else time.monotonic() - self.ready_since
         due = self.rule.due(self.done, lasted_s)
         if due is None:
-            problem.what += f", and it was started anew {self.done} times in vain"
+            problem.what += f"; medley gave up after restart {self.done}"
             raise problem
         self.ready_since, (self.done, wait_s) = None, due
         return wait_s

@@ -2,23 +2,21 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
-from medley import json_shape
+from medley import json_shape, process
 from medley.cluster import alone
 from medley.cluster.fleet import Fleet
 from medley.cluster.membership import Membership
 from medley.cluster.model_files import ModelPull
-from medley.command import Command
 from medley.engine.launch import Order
 from medley.errors import Problem
 from medley.model import hub
 from medley.model.hub_download import NOT_NEEDED
-from medley.process import Process
 from medley.progress import PROGRESS, Progress
 
 # With one of these the engine reads something else than the repository's files in the hub's cache.
@@ -27,8 +25,6 @@ _ELSEWHERE = frozenset({"--download-dir", "--model-loader-extra-config"})
 _FROM_CACHE = frozenset(
     {"auto", "safetensors", "fastsafetensors", "instanttensor", "pt", "npcache", "mistral", "bitsandbytes"}
 )
-_SAY_EVERY_S = 10.0
-_LOOK_EVERY_S = 0.2
 _LAST_LINES = 4
 
 
@@ -36,22 +32,17 @@ _LAST_LINES = 4
 class Rate:
     """The text of a download: bytes done, bytes a second, minutes left."""
 
-    name: str
     watch: Progress
+    host: str = ""
     began: tuple[float, int] | None = None
-    said: float = field(default_factory=time.monotonic)
 
     def tell(self, done: int, total: int) -> None:
-        """Show it as the stage's line, and as a note now and then, for logs."""
         now = time.monotonic()
         self.began = self.began or (now, done)
         rate = (done - self.began[1]) / max(now - self.began[0], 1)
         left = f", {(total - done) / rate / 60:.0f} min left" if rate else ""
         text = f"{done / 1e9:.1f} of {total / 1e9:.1f} GB, {rate / 1e6:.0f} MB/s{left}"
-        self.watch.line(text)
-        if now > self.said + _SAY_EVERY_S:
-            self.said = now
-            self.watch.note(f"{self.name}: {text}")
+        self.watch.moved(f"{self.host}{text}")
 
 
 @dataclass(frozen=True)
@@ -98,7 +89,7 @@ def fetching(asked: Wanted | None, watch: Progress) -> Iterator[Future[None]]:
         done.set_result(None)
         yield done
         return
-    rate = Rate(asked.repository, watch)
+    rate = Rate(watch)
 
     def on_note(_: str, text: str) -> None:
         if text.startswith(PROGRESS):
@@ -128,7 +119,7 @@ def fetch_on_all(
     def on_line(line: str) -> None:
         told = json_shape.table(line) or {}
         for host, (done, total) in told.get("progress", {}).items():
-            rates.setdefault(host, Rate(f"{host}: {repository}", watch)).tell(done, total)
+            rates.setdefault(host, Rate(watch, f"{host}: ")).tell(done, total)
         if "progress" not in told:
             # A warning may come after the answer, because stderr is in these lines too.
             lines.append(line)
@@ -143,20 +134,11 @@ def fetch_on_all(
         *hosts,
     )
     with watch.stage(f"weights of {name} on every host"):
-        _run(command, on_line)
+        process.run(command, on_line=on_line)
     said = json_shape.last_table(lines) or {"error": "it ended", "said": "\n".join(lines[-_LAST_LINES:])}
     if failed := said.get("failed") or ({"Ray": said["said"]} if "error" in said else None):
         host, why = next(iter(failed.items()))
         raise _failed(host, repository, why)
-
-
-def _run(command: Command, on_line: Callable[[str], None]) -> None:
-    process = Process(command, on_line)
-    try:
-        while process.wait(_LOOK_EVERY_S) is None:
-            pass
-    finally:
-        process.stop(grace_s=5)
 
 
 def _failed(host: str, target: str, why: str) -> Problem:

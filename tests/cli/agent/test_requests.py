@@ -30,12 +30,13 @@ def said(name: str, asked: dict[str, object]) -> list[str]:
 def test_the_last_lines_of_all_units_by_time() -> None:
     storage.write(units.log("medley-ray"), "2026-01-01T00:00:01 a\n2026-01-01T00:00:03 c\n")
     storage.write(units.log("medley-serve-8000"), "2026-01-01T00:00:02 b\n2026-01-01T00:00:04 d\n")
-    storage.write(storage.state() / "logs" / "serve-8000.log", "not a unit's\n")
+    storage.write(storage.state() / "logs" / "serve-8000.log", "2026-01-01T00:00:05 (APIServer) e\n")
+    storage.write(storage.state() / "logs" / "run-x.log", "2026-01-01T00:00:06 a script's\n")
     lines = said("log", {"lines": 3, "follow": False})
     assert lines == [
-        "2026-01-01T00:00:02 serve-8000 b",
         "2026-01-01T00:00:03 ray c",
         "2026-01-01T00:00:04 serve-8000 d",
+        "2026-01-01T00:00:05 serve-8000 (APIServer) e",
     ]
     assert said("log", {"lines": 0, "follow": False}) == []
 

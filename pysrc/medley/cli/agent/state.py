@@ -116,8 +116,9 @@ def answer_log(asked: Table, note: Note) -> Table:
 
 
 def _logs() -> list[Path]:
-    """Of units: other logs have no times, and their units repeat what they say."""
-    return sorted((storage.state() / "logs").glob("medley-*.log"))
+    """Of units and of servers: each of their lines has its time."""
+    folder = storage.state() / "logs"
+    return sorted([*folder.glob("medley-*.log"), *folder.glob("serve-*.log")])
 
 
 def _more(path: Path, ends: dict[Path, int]) -> Iterator[str]:
@@ -131,7 +132,8 @@ def _more(path: Path, ends: dict[Path, int]) -> Iterator[str]:
         ends[path] = file.tell() - len(part)
     for line in said.decode(errors="replace").splitlines():
         when, _, text = line.partition(" ")
-        yield f"{when} {path.stem.removeprefix('medley-')} {text}"
+        if when[:1].isdigit():  # a server's log of an earlier version has no times
+            yield f"{when} {path.stem.removeprefix('medley-')} {text}"
 
 
 _TRIES = 100
