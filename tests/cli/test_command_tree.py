@@ -109,7 +109,7 @@ ODD = VerbEntry(
     ("odd",),
     "Begins with nothing.",
     more="\n.not a request\n'nor this: C:\\x …\n\nExamples:\n    medley odd -x\n\n",
-    usage=("medley odd [SWITCHES]",),
+    usage=("medley odd [OPTIONS]",),
     switches=(Switch(("-n", "--dry-run"), "start nothing", "N"),),
 )
 

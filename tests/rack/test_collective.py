@@ -48,7 +48,7 @@ class Outcome:
 
 
 def outcome(host: Host, *words: str) -> Outcome:
-    finished = host.run(Command((*MEDLEY, "collective-test", "--only", "wire", "--json", *words)))
+    finished = host.run(Command((*MEDLEY, "collective-test", "--only", "network", "--json", *words)))
     found = next((line for line in finished.lines if line.startswith("{")), None)
     assert found, finished.lines
     assert json.loads(host.path(KEPT).read_text()).items() >= json.loads(found).items()
@@ -131,7 +131,7 @@ def test_a_host_that_freezes_is_named_in_time(made: Rack, step: str) -> None:
 def started(host: Host, step: str, *words: str) -> tuple[process.Process, list[str]]:
     """A run that has come to this step."""
     lines: list[str] = []
-    process = host.start(Command((*MEDLEY, "collective-test", "--only", "wire", *words)), lines.append)
+    process = host.start(Command((*MEDLEY, "collective-test", "--only", "network", *words)), lines.append)
     assert within(60, lambda: any(line.startswith(step) for line in list(lines))), lines
     return process, lines
 

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, field, fields
 from types import NoneType
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
@@ -16,11 +16,12 @@ from medley import own_version
 VERBS = {
     "serve": "Serve a model with an OpenAI-compatible API.",
     "plan": "Show where a model fits and how fast it should be.",
-    "ask": "Send one chat message to a running server.",
+    "chat": "Chat with the served model, or send it one message.",
     "batch": "Answer a file of requests, and resume where it stopped.",
     "run": "Run a Python script in the engine's environment.",
     "models": "List known models, and how each would do on your hosts.",
     "models add": "Write the table of a model from its files on the hub.",
+    "models rm": "Remove a downloaded model from this host.",
     "models import": "Turn a community recipe into a medley command.",
     "pull": "Copy a model to every host of the cluster.",
     "stop": "Stop the served model; Ray goes on.",
@@ -41,7 +42,7 @@ VERBS = {
     "join": "Run this host's part of a model served without Ray.",
     "doctor": "Check every host, and print how to fix what is wrong.",
     "explain": "Name the cause of a failure in a log, and its fix.",
-    "bench": "Benchmark a server beside its prediction.",
+    "bench": "Benchmark a server, and compare it with its prediction.",
     "bench show": "Show a benchmark that was kept.",
     "bench history": "List the benchmarks that were kept, newest first.",
     "bench compare": "Compare two benchmarks.",
@@ -68,7 +69,7 @@ VERBS = {
 }
 """Each verb, and its line of help: 60 characters at most. Verbs are imported when they run."""
 GROUPS: Mapping[str, str] = {
-    "Run models": "serve plan ask batch run models pull stop status",
+    "Run models": "serve plan chat batch run models pull stop status",
     "Cluster": "init up down logs top service ray-head ray-worker ray-stop join",
     "Diagnose": "doctor explain bench facts",
     "Advanced": "env link collective-test ports check completion version help",
@@ -76,15 +77,39 @@ GROUPS: Mapping[str, str] = {
 """Verbs as the help of medley lists them."""
 _MODULES = {
     **dict.fromkeys(("facts", "completion", "check", "version", "help"), "info"),
-    **dict.fromkeys(("ask", "stop", "logs"), "server"),
+    **dict.fromkeys(("stop", "logs"), "server"),
     **dict.fromkeys(("ray-head", "ray-worker", "ray-stop", "join"), "ray"),
     **dict.fromkeys(("status", "up", "down"), "cluster"),
     "env raise": "env_raise",
     "models add": "models_add",
+    "models rm": "models_rm",
     "models import": "models_import",
     **dict.fromkeys(("link setup", "link watch"), "link_setup"),
 }
 """The modules of verbs that have none of their own."""
+ELSEWHERE = {
+    **dict.fromkeys(("ps", "get", "describe", "nodes"), "status"),
+    **dict.fromkeys(("list", "ls", "images", "search", "library"), "models"),
+    **dict.fromkeys(("rm", "rmi", "remove", "delete"), "models rm"),
+    **dict.fromkeys(("start", "launch", "load"), "serve, up"),
+    **dict.fromkeys(("ask", "generate", "prompt", "attach"), "chat"),
+    **dict.fromkeys(("exec", "python"), "run"),
+    **dict.fromkeys(("kill", "unload"), "stop"),
+    **dict.fromkeys(("apply", "create", "deploy"), "up, serve"),
+    "show": "plan, models",
+    "inspect": "plan, status",
+    "destroy": "down",
+    "download": "pull",
+    "import": "models import",
+    "add": "models add",
+    "log": "logs",
+    "info": "facts",
+    "build": "env build",
+    "benchmark": "bench",
+    "stats": "top",
+    "diagnose": "doctor",
+}
+"""Names that users of ollama, docker and kubectl type, and the verbs that do the same here."""
 
 
 def class_name(words: str) -> str:
@@ -122,14 +147,28 @@ T = TypeVar("T")
 
 # plumbum's requests for help and the version are SwitchErrors too, so the true errors are named.
 _WRONG = (
+    switches.SwitchError,
     switches.MissingArgument,
     switches.MissingMandatorySwitch,
-    switches.PositionalArgumentsError,
-    switches.SubcommandError,
     switches.SwitchCombinationError,
     switches.UnknownSwitch,
     switches.WrongArgumentType,
 )
+_PLAIN = {
+    r"Unknown switch (.+)": r"unknown option \1",
+    r"Switch (\S+) requires an argument": r"option \1 needs a value",
+    r"Switch (\S+) is mandatory": r"missing option \1",
+    r"Switch (\S+) does not take an argument": r"option \1 takes no value",
+    r"Switch (\S+) already given.*": r"option \1 is given twice",
+    r"Given (\S+), the following are missing \['(.+)'\]": r"option \1 needs --\2",
+    r"Given (\S+), the following are invalid \['(\S+)'.*\]": r"options \1 and \2 exclude each other",
+    r"Argument of (\S) expected to be (.+), not (.+):": r"option -\1 must be \2, not \3",
+    r"Argument of (\S+) expected to be (.+), not (.+):": r"option --\1 must be \2, not \3",
+    r"(.* be )<class 'int'>(.*)": r"\1a number\2",
+    r"(.* be )\[(-?\d+)\.\.(\d+)\](.*)": r"\1a number from \2 to \3\4",
+    r"(.* be )\{(.+)\}(.*)": r"\1one of \2\3",
+}
+"""What plumbum reports, and what medley prints of it; applied in this order."""
 
 
 class Usage(Exception):  # noqa: N818 - what it is about, as plumbum's own are named
@@ -143,14 +182,10 @@ class Verb(cli.Application):
     """What people who type an unknown switch here often mean."""
     typed: tuple[str, ...] = ()
     """What was typed, from `medley` on: a fix may be the same with another word."""
-    SUBCOMMAND_HELPMSG = False  # "see VERB --help" after each of them says it too often
 
     def __init_subclass__(cls) -> None:
         """Take the description, and the verbs below this one, from the table; make switches of its fields."""
         super().__init_subclass__()
-        if more := vars(cls).get("DESCRIPTION_MORE"):
-            # plumbum starts a line of its help anew only at a bullet; of these, / alone is not printed.
-            cls.DESCRIPTION_MORE = re.sub(r"(?m)^ {4}(?!/)", "    /", f"{more}\n")
         for name, each in list(vars(cls).items()):
             if isinstance(each, Field):
                 setattr(cls, name, part := each.metadata["switch"](cls.__annotations__[name]))
@@ -173,11 +208,32 @@ class Verb(cli.Application):
         listed: dict[str, Any] = self._subcommands
         return {name: listed[name].load() for name in sorted(listed)}
 
+    def listed(self) -> dict[str, list[tuple[str, str]]]:
+        """Its own verbs by group, each with its line of help."""
+        found = [(name, str(verb.get().DESCRIPTION)) for name, verb in sorted(self._subcommands.items())]
+        return {"Commands": found} if found else {}
+
+    def usages(self) -> list[str]:
+        """The ways to type it."""
+        text = self.USAGE or ("{progname} [OPTIONS]" if self.infos() else "{progname}")
+        return [line.strip().format(progname=self.PROGNAME) for line in text.strip().splitlines()]
+
+    @cli.switch(("-h", "--help"), overridable=True, group="Meta-switches", help="show this help")
+    def help(self) -> None:
+        """Print it in medley's own form: plumbum's shows types and defaults as Python has them."""
+        from medley.cli.help_text import help_lines
+
+        print(*help_lines(self), sep="\n")
+
+    @cli.switch(("-V", "--version"), overridable=True, group="Meta-switches", help="show the version")
+    def version(self) -> None:
+        print(f"medley {own_version()}")
+
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         self.typed = (*str(self.PROGNAME).split(), *argv)
         try:
             return super()._parse_args(argv)
-        except _WRONG as error:
+        except switches.SwitchError as error:
             raise self._usage(error) from error
 
     def _validate_args(self, swfuncs: Any, tailargs: Any) -> Any:  # noqa: ANN401 - the same
@@ -187,36 +243,48 @@ class Verb(cli.Application):
             return super()._validate_args(swfuncs, tailargs)
         except switches.PositionalArgumentsError as error:
             misspelt = self._subcommands and tailargs
-            raise (self.no_verb(tailargs[0]) if misspelt else self._usage(error)) from error
-        except _WRONG as error:
+            raise (
+                self.no_verb(tailargs[0]) if misspelt else self._misplaced(str(error), tailargs)
+            ) from error
+        except switches.SwitchError as error:
             raise self._usage(error) from error
 
     def no_verb(self, word: str) -> Usage:
         """Refuse a word that stands where a verb should, and name the nearest verb."""
-        near = difflib.get_close_matches(word, self._subcommands, n=1)
-        return Usage(
-            f"{self.PROGNAME}: there is no verb {word!r}; verbs: {', '.join(self._subcommands)}\n"
-            f"  try:   {self.PROGNAME} {near[0] if near else '--help'}"
-        )
+        same = ELSEWHERE.get(word) if self.PROGNAME == "medley" else None
+        near = same.split(", ") if same else difflib.get_close_matches(word, self._subcommands, n=1)
+        meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        more = f"try:   {self.PROGNAME} {near[0]}" if near else f"see:   {self.PROGNAME} --help"
+        return Usage(f"{self.PROGNAME}: unknown command {word!r}{meant}\n  {more}")
 
-    def _usage(self, error: Exception) -> Usage:
-        first = str(error).splitlines()[0].rstrip(":").replace("<class 'int'>", "a number")
-        unknown = isinstance(error, switches.UnknownSwitch)
-        known = [f"--{name}" for name in self._switches_by_name if len(name) > 1]
-        near = difflib.get_close_matches(first.split()[-1], known, n=1) if unknown else []
-        more = [f"  try:   {near[0]}"] if near else [f"  hint:  {self.HINT}"] if unknown and self.HINT else []
-        if isinstance(error, switches.PositionalArgumentsError):
-            words = first.partition(", got ")[2]
-            first = "a word is missing" if " at least " in first else f"too many words: {words}"
-            usage = (self.USAGE or "").strip().partition("\n")[0]
-            more = [f"  usage: {usage.format(progname=self.PROGNAME)}"] if usage else []
+    def _misplaced(self, error: str, words: Sequence[str]) -> Usage:
+        """Refuse too few or too many arguments, and name the first that is wrong."""
+        usage = self.usages()[0]
+        named = re.sub(r"\[.*?\]", "", usage.removeprefix(str(self.PROGNAME))).split()
+        count = int(re.findall(r"\d+", error)[0])
+        few = " at least " in error and len(words) < len(named)
+        what = f"missing argument {named[len(words)]}" if few else f"unexpected argument {words[count]!r}"
+        return Usage(f"{self.PROGNAME}: {what}\n  usage: {usage}\n  see:   {self.PROGNAME} --help")
+
+    def _usage(self, error: Exception) -> Exception:
+        if type(error) not in _WRONG:
+            return error
+        first = str(error).splitlines()[0]
+        for theirs, ours in _PLAIN.items():
+            first = re.sub(f"^{theirs}$", ours, first)
+        more = []
+        if isinstance(error, switches.UnknownSwitch):
+            known = [f"--{name}" for name in self._switches_by_name if len(name) > 1]
+            near = difflib.get_close_matches(first.split()[-1], known, n=1)
+            first += f"; did you mean {near[0]}?" if near else ""
+            more = [f"  hint:  {self.HINT}"] if self.HINT and not near else []
         return Usage("\n".join([f"{self.PROGNAME}: {first}", *more, f"  see:   {self.PROGNAME} --help"]))
 
 
 class VerbOfVerbs(Verb):
     """Shows its help unless one of its verbs follows."""
 
-    USAGE = "    {progname} SUBCOMMAND [SWITCHES] ...\n"
+    USAGE = "    {progname} COMMAND [OPTIONS]\n"
 
     def main(self) -> None:
         if not self.nested_command:
@@ -248,6 +316,15 @@ class Group(Generic[T]):
         )
 
 
+class _Option(cli.SwitchAttr[Any]):
+    """Unlike plumbum's it appends nothing about its default to its help."""
+
+    def __init__(self, names: Any, argtype: Any, default: Any, *words: Any, **more: Any) -> None:  # noqa: ANN401
+        super().__init__(names, argtype, None, *words, **more)
+        if default is not None:
+            self._default_value = default
+
+
 def switch(
     typed: str,
     about: str,
@@ -266,7 +343,8 @@ def switch(
     def made(its_type: Any) -> "cli.SwitchAttr[Any]":  # noqa: ANN401 - any type
         repeats = get_origin(its_type) in {list, tuple}
         checked = cli.Range(*within) if within else check or _check(its_type)
-        return cli.SwitchAttr(names.split(", "), checked, default, repeats, argname, help=about, **more)
+        shown = f"{about} [default: {default}]" if default and "[default" not in about else about
+        return _Option(names.split(", "), checked, default, repeats, argname, help=shown, **more)
 
     return field(metadata={"switch": made})
 
@@ -289,33 +367,23 @@ def group(of: type[T], **instead: Any) -> Any:  # noqa: ANN401 - as above
     return field(metadata={"switch": lambda _: Group(of, **instead)})
 
 
-# plumbum's own knows the switches of `medley` alone, whatever the verb: see `medley completion`.
-Verb.unbind_switches("completions")
+# plumbum's own completions know the switches of `medley` alone, whatever the verb: see `medley completion`.
+Verb.unbind_switches("completions", "help-all")
 
 
 class Medley(VerbOfVerbs):
-    """One LLM server out of the NVIDIA boxes you own."""
+    """One LLM server out of the NVIDIA machines you own."""
 
     PROGNAME = "medley"
-    VERSION = property(lambda _: own_version())  # it is read from a file: only where it is shown
-    DESCRIPTION = "One LLM server out of the NVIDIA boxes you own."
+    DESCRIPTION = "One LLM server from the NVIDIA machines you own."
     DESCRIPTION_MORE = """
 Examples:
-    medley facts            what this host is
-    medley serve demo       serve a tiny model made on the spot, without a GPU
-    medley ask "Hello"      talk to it, from another terminal
-    medley serve --help     more about a verb
+    medley facts            show what this host is
+    medley serve demo       serve a tiny model, made here; it needs no GPU
+    medley chat             chat with it, from another terminal
+    medley help serve       show the options of a command
 """
-    USAGE = "    {progname} VERB [SWITCHES] ...\n"
+    USAGE = "{progname} COMMAND [OPTIONS]\n{progname} COMMAND --help\n{progname} --version"
 
-    @cli.switch(("-h", "--help"), group="Meta-switches", help="Prints this help message and quits")
-    def help(self) -> None:
-        """Print the verbs by group, where plumbum lists them by the alphabet."""
-        listed, self._subcommands = self._subcommands, {}
-        try:
-            super().help()
-        finally:
-            self._subcommands = listed
-        for title, verbs in GROUPS.items():
-            lines = (f"    {verb:17}{VERBS[verb]}" for verb in verbs.split())
-            print(f"\n{title}:", *lines, sep="\n")
+    def listed(self) -> dict[str, list[tuple[str, str]]]:
+        return {title: [(verb, VERBS[verb]) for verb in verbs.split()] for title, verbs in GROUPS.items()}

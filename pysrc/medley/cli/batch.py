@@ -27,24 +27,25 @@ _SAY_EVERY_S = 10
 
 class BatchVerb(Verb):
     DESCRIPTION_MORE = """
-IN has a request on each line: {"custom_id": "1", "url": "/v1/chat/completions", "body": {"messages": […]}}.
-OUT gets an answer for each as it comes; OUT.errors the lines that are wrong and the requests that the server
-refuses, by number. The same command again goes on where the last one stopped, however it stopped: no line is
-answered twice, none is lost. MODEL is planned for throughput and served as serve does it, for this run alone.
+Each line of IN is a request: {"custom_id": "1", "url": "/v1/chat/completions", "body": {"messages": […]}}.
+medley writes answers to OUT as they come, and rejected lines and requests to OUT.errors. Run the same command
+again to resume: every request is answered once. medley plans MODEL for throughput, serves it for this run,
+and stops it at the end.
 
 Examples:
     medley batch demo in.jsonl out.jsonl
     medley batch gpt-oss-120b in.jsonl out.jsonl --at-once 128 --context 8192
     medley batch gpt-oss-120b in.jsonl out.jsonl --url http://127.0.0.1:8000/v1
 """
-    USAGE = "    {progname} [SWITCHES] MODEL IN OUT [-- ENGINE FLAGS]\n"
-    HINT = "the engine's own flags come after --: medley batch MODEL IN OUT -- --max-model-len 8192"
+    USAGE = "    {progname} [OPTIONS] MODEL IN OUT [-- ENGINE FLAGS]\n"
+    HINT = "flags of the engine come after --: medley batch MODEL IN OUT -- --max-model-len 8192"
 
     options: ServeOptions = group(
-        ServeOptions, port=switch("--port PORT", "where its server listens; default: any free", default=0)
+        ServeOptions,
+        port=switch("--port PORT", "port of the server [default: any free one]", default=0, group="Server"),
     )
-    url: str | None = switch("--url URL", "a server that runs already, instead of one of its own")
-    at_once: int = switch("--at-once N", "requests that are under way at once", (1, 4096), default=64)
+    url: str | None = switch("--url URL", "base URL of a running server to use", group="Server")
+    at_once: int = switch("--at-once N", "concurrent requests", (1, 4096), default=64, group="Goal")
 
     def main(self, model: str, source: str, answers: str, *flags: str) -> None:
         asked = self.options

@@ -18,18 +18,18 @@ from medley.cluster.fleet import Fleet, withdraw
 
 class UpVerb(Clustered):
     DESCRIPTION_MORE = """
-It looks at every host, compares what must be alike, builds what is missing, finds the wire that all share and
-whether they reach each other on it, and starts Ray as a unit that outlives this terminal. Say it whenever
-unsure: what runs as it should is left alone. A host that cannot take part is named, and the others go on.
+up checks every host, builds missing engine environments, finds the network all hosts share, and starts Ray as
+a service that outlives this terminal. Run it again at any time: it changes only what differs. up reports a
+host that cannot take part, and goes on with the others.
 
 Examples:
     medley up
-    medley up --dry-run            what would be started on each host, and why
+    medley up --dry-run            print what each host would start
     medley up --without spark-2
     medley up --cluster desk.toml --json
 """
-    dry_run: bool = flag("--dry-run", "print the command of each host; build and start nothing")
-    as_json: bool = flag("--json", "print one JSON object: hosts, addresses, slots, problems")
+    dry_run: bool = flag("--dry-run", "print the command of each host; start nothing")
+    as_json: bool = flag("--json", "one JSON object: hosts, addresses, slots, problems")
 
     def main(self) -> int:
         seen = progress()
@@ -90,14 +90,13 @@ def _commands(told: Mapping[str, Any]) -> Iterator[str]:
 
 class DownVerb(Clustered):
     DESCRIPTION_MORE = """
-Logs, engine environments and models stay. It can be said twice; a host that does not answer is named, and the
-others are ended.
+Logs, engine environments and models stay. If a host does not answer, down reports it and goes on.
 
 Examples:
     medley down
     medley down --without spark-2
 """
-    as_json: bool = flag("--json", "print one JSON object: processes ended by host, problems")
+    as_json: bool = flag("--json", "one JSON object: ended processes by host, problems")
 
     def main(self) -> int:
         seen, found = progress(), cluster.read(self.cluster)
@@ -114,15 +113,15 @@ Examples:
 
 class StatusVerb(Clustered):
     DESCRIPTION_MORE = """
-Without a cluster.toml it shows the cluster that this host is in, and what is served here.
+Without cluster.toml it shows the cluster of this host, and what this host serves.
 
 Examples:
     medley status
     medley status --watch
     medley status --json
 """
-    watch: bool = flag("--watch", "look again every 3 seconds, until Ctrl-C")
-    as_json: bool = flag("--json", "print one JSON object; with --watch one a line")
+    watch: bool = flag("--watch", "refresh every 3 seconds, until Ctrl-C")
+    as_json: bool = flag("--json", "one JSON object; with --watch one per line")
 
     def main(self) -> int:
         if not self.cluster and cluster.file() is None:

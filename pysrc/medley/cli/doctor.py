@@ -21,25 +21,25 @@ Found = tuple[tuple[Rule, Check], ...]
 
 
 class DoctorVerb(Clustered):
-    USAGE = "    {progname} [SWITCHES] [--from FILE...]\n"
+    USAGE = "    {progname} [OPTIONS] [--from FILE...]\n"
     DESCRIPTION_MORE = """
-It asks the hosts of cluster.toml, or this one where there is none; or it reads what medley facts --transcript
-wrote, as in a bug report. The exit code is 1 when something is wrong; what is better otherwise is no error.
+doctor checks the hosts of cluster.toml, or this host without one, or transcripts that medley facts wrote. The
+exit code is 1 if a check fails; advice does not count as a failure.
 
 Examples:
     medley doctor
-    medley doctor --brief                 what is not well alone
-    medley doctor --fix                   make the safe changes, each after asking
-    medley doctor --model gpt-oss-120b    and whether that would fit
+    medley doctor --brief                 list only what needs attention
+    medley doctor --fix                   apply safe fixes, and ask first
+    medley doctor --model gpt-oss-120b    check the model too
     medley doctor --from spark-1.txt spark-2.txt
 """
-    replayed: list[str] = switch("--from FILE", "replay transcripts; ask nobody")
-    model: str | None = switch("--model NAME", "look at what this model asks for, too")
-    brief: bool = flag("--brief", "leave out what is well or not known")
-    as_json: bool = flag("--json", "print one JSON object: checks, and how many are of each state")
-    fix: bool = flag("--fix", "make the safe changes after asking, and look again", excludes=["--from"])
-    yes: bool = flag("--yes", "with --fix: do not ask", requires=["--fix"])
-    dry_run: bool = flag("--dry-run", "with --fix: show the changes; change nothing", requires=["--fix"])
+    replayed: list[str] = switch("--from FILE", "transcript to check instead of hosts")
+    model: str | None = switch("--model NAME", "model to check the requirements of")
+    brief: bool = flag("--brief", "only checks that need attention")
+    as_json: bool = flag("--json", "one JSON object: checks, and their count by state")
+    fix: bool = flag("--fix", "apply safe fixes after asking, and check again", excludes=["--from"])
+    yes: bool = flag("--yes", "apply without asking", requires=["--fix"])
+    dry_run: bool = flag("--dry-run", "print the fixes; change nothing", requires=["--fix"])
 
     def main(self, *more: str) -> int:
         files = (*self.replayed, *more)

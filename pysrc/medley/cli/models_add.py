@@ -21,9 +21,9 @@ _GB, _BILLION = 1e9, 1e9
 
 class ModelsAddVerb(Verb):
     DESCRIPTION_MORE = """
-It asks the hub for config.json, the index and the headers of the weights, and fetches no weights. The table
-has the commit and the file that each number comes from. Parsers and flags are taken from known tables of
-the same architecture, where these agree; what it leaves out, it prints. A table that you have edited is kept.
+It reads config.json, the index and the headers of the weights from the hub, and downloads no weights. It
+copies parsers and flags from known tables of the same architecture if these agree, and prints what it left
+out. It never overwrites a table that you edited.
 
 Examples:
     medley models add Qwen/Qwen3-14B
@@ -31,16 +31,16 @@ Examples:
     medley models add unsloth/Qwen3-8B --name unsloth-qwen3-8b
     medley models add Qwen/Qwen3-14B --output qwen3-14b.toml
 """
-    USAGE = "    {progname} [SWITCHES] ORG/NAME\n"
-    name: str | None = switch("--name NAME", "the table's name; default: the repository's, in small letters")
+    USAGE = "    {progname} [OPTIONS] ORG/NAME\n"
+    name: str | None = switch("--name NAME", "name of the table [default: the repository's]")
     destination: str | None = switch(
         "--output FILE",
-        "the file to write; default: models/NAME.toml in ~/.config/medley",
+        "file to write [default: models/NAME.toml in ~/.config/medley]",
         excludes=["--name"],
     )
     replace: bool = flag("--replace", "overwrite a table that differs")
     dry_run: bool = flag("--dry-run", "print the table; write nothing")
-    as_json: bool = flag("--json", "print one JSON object: name, path, written, proposed, text")
+    as_json: bool = flag("--json", "one JSON object: name, path, written, proposed, text")
 
     def main(self, repository: str) -> None:
         resolve.require_repository(repository)

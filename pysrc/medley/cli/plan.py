@@ -31,11 +31,9 @@ from medley.serving.prepare import extras, shape_of
 
 class PlanVerb(Verb):
     DESCRIPTION_MORE = """
-Without --from or --hosts it plans for this host, or for the cluster that this host heads; serve does what it
-says, but for replicas, which are servers of their own. Speeds are predicted from what makers state and what
-owners have published, with their range; no model is fetched, for its weights' headers are enough.
-
-Where the same model is known in fewer bits and would be 1.5 times as fast, that build is proposed.
+Without --from or --hosts it plans for this host, or for the cluster that this host is the head of. serve uses
+the same plan. Predicted speeds come from published measurements and vendors' numbers, and have a range. plan
+reads the headers of the weights and downloads no model.
 
 Examples:
     medley plan gpt-oss-120b --hosts spark:2
@@ -43,25 +41,26 @@ Examples:
     medley plan gpt-oss-20b --from orin-1.txt rtx.txt --context 32768
     medley plan gpt-oss-20b --hosts orin:2 --tp 2 --json
 """
-    USAGE = "    {progname} [SWITCHES] MODEL\n"
+    USAGE = "    {progname} [OPTIONS] MODEL\n"
     planning: Planning = group(Planning)
     trust: Trust = group(Trust, **TRUST)
-    replayed: list[str] = switch("--from FILE", "the hosts of these transcripts")
+    replayed: list[str] = switch("--from FILE", "transcript of a host to plan for", group="Placement")
     imagined: str | None = switch(
-        "--hosts KINDS", "hosts one need not own: spark:2,thor:1", excludes=["--from"]
+        "--hosts KINDS", "kinds of hosts to plan for: spark:2,thor:1", excludes=["--from"], group="Placement"
     )
-    link: str | None = switch("--link LINK", "the wire: an interface, address or network")
+    link: str | None = switch("--link LINK", "interface, address or network to use", group="Placement")
     image: str | None = switch(
         "--image IMAGE",
-        "out of a container of this image on every host; default: each kind's own, which hosts/ names",
+        "container image for every host; default takes the one of each kind",
+        group="Container",
         excludes=["--env"],
     )
     environment: str | None = switch(
-        "--env ENV", "an engine environment, or your own virtualenv, on every host"
+        "--env ENV", "engine environment or virtualenv of every host", group="Engine"
     )
-    all_: bool = flag("--all", "list every rejected layout")
-    as_json: bool = flag("--json", "print one JSON object")
-    picture: str | None = switch("--svg FILE", "write the plan to this file as a picture too")
+    all_: bool = flag("--all", "list every rejected layout", group="Output")
+    as_json: bool = flag("--json", "one JSON object", group="Output")
+    picture: str | None = switch("--svg FILE", "SVG file to draw the plan in", group="Output")
 
     def main(self, model: str, *more: str) -> None:
         found = weights(model, config.models(), storage.cache(), self.typed)

@@ -26,12 +26,11 @@ _PORT = (1, 65_535)
 
 class PortsVerb(Verb):
     DESCRIPTION_MORE = """
-ROLE is head, worker, serve, join, pull, test (medley link test) or top (its --web); all of them, if none is
-named.
+ROLE is head, worker, serve, join, pull, test (medley link test) or top (top --web) [default: all].
 
-With --firewall it prints rules, and changes nothing itself: who comes by a cluster's wire reaches every port,
-and nobody else reaches any of ours. ssh and what is connected already stay as they are. The wire is the one
-that this host's cluster has, or that medley would take.
+With --firewall it prints rules and changes nothing: hosts on the cluster network reach every port, others
+reach no port of medley's, and ssh stays open. --link names the network [default: the cluster's, or the one
+medley would use].
 
 Examples:
     medley ports
@@ -41,20 +40,22 @@ Examples:
     medley ports --firewall ufw --link enp1s0f0np0 | sudo sh -e
     medley ports --firewall nftables --undo | sudo nft -f -
 """
-    USAGE = "    {progname} [SWITCHES] [ROLE...]\n"
-    as_json: bool = flag("--json", "print one JSON object", excludes=["--firewall"])
+    USAGE = "    {progname} [OPTIONS] [ROLE...]\n"
+    as_json: bool = flag("--json", "one JSON object", excludes=["--firewall"])
     firewall: Literal["nftables", "ufw", "iptables"] | None = switch(
-        "--firewall nftables|ufw|iptables",
-        "print rules for it; iptables is for kernels without nftables, as some Jetsons' are",
+        "--firewall KIND",
+        "rules to print: nftables, ufw or iptables",
     )
     link: list[str] = switch(
         "--link LINK",
-        "a cluster's wire: an interface, an address or a network; none: no wire",
+        "interface, address or network of the cluster, or none",
         requires=["--firewall"],
     )
-    opened: list[int] = switch("--open PORT", "leave it open to everyone", _PORT, requires=["--firewall"])
-    api: list[int] = switch("--port PORT", "where a model is served, if not at 8000", _PORT)
-    undo: bool = flag("--undo", "print what takes the rules back", requires=["--firewall"])
+    opened: list[int] = switch(
+        "--open PORT", "port to leave open to everyone", _PORT, requires=["--firewall"]
+    )
+    api: list[int] = switch("--port PORT", "port of a served model [default: 8000]", _PORT)
+    undo: bool = flag("--undo", "print commands that remove the rules", requires=["--firewall"])
 
     def main(self, *roles: str) -> None:
         wrong = set(roles) - set(ports.ROLES)

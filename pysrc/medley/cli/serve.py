@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from medley import serving
 from medley.cli import Verb, flag, group, switch
-from medley.cli.cluster_options import AtHead, typed_at, without
+from medley.cli.cluster_options import CLUSTER_PLACED, AtHead, typed_at, without
 from medley.cli.launch_options import TRUST, Container, Hosting, Planning, site
 from medley.cli.output import only_dry_run, output, print_result, show, show_steps
 from medley.cli.progress import watch
@@ -35,8 +35,9 @@ if TYPE_CHECKING:  # httpx: a fifth of what a plan takes, and most runs end befo
 
 _HOSTS = switch(
     "--hosts N|KINDS",
-    "so many hosts of the cluster, 1: this one alone; with --dry-run also spark:2,thor:1",
+    "number of hosts of the cluster; with --dry-run also kinds: spark:2,thor:1",
     excludes=["--from"],
+    group="Placement",
 )
 
 
@@ -46,22 +47,28 @@ class ServeOptions:
     trust: Trust = group(Trust, **TRUST)
     hosting: Hosting = group(Hosting, hosts=_HOSTS)
     container: Container = group(Container)
-    port: int = switch("--port PORT", "where it listens", default=8000)
+    port: int = switch("--port PORT", "port to listen on", default=8000, group="Server")
     host: str = switch(
         "--host ADDRESS",
-        "0.0.0.0 opens it to the network; requests then need an API key",
+        "address to listen on; 0.0.0.0 opens the server to the network, with an API key",
         default="127.0.0.1",
+        group="Server",
     )
     api_key: str | None = switch(
         "--api-key FILE",
-        "requests must give the key in this file; none: no key; default: made where --host opens it",
+        "file of the API key that requests need, or none [default: a new key if --host opens the server]",
+        group="Server",
     )
-    served_name: str | None = switch("--served-model-name NAME", "the name that requests give")
-    timeout_s: int = switch("--timeout SECONDS", "how long until it must be ready", (1, 86_400), default=1800)
-    replayed: tuple[str, ...] = switch("--from FILE", "with --dry-run: on the hosts of these transcripts")
-    dry_run: bool = flag("--dry-run", "print the command, and why it is as it is; start nothing")
+    served_name: str | None = switch("--served-model-name NAME", "model name in requests", group="Server")
+    timeout_s: int = switch(
+        "--timeout SECONDS", "time limit for the start, in seconds", (1, 86_400), default=1800, group="Server"
+    )
+    replayed: tuple[str, ...] = switch(
+        "--from FILE", "transcript of a host to plan for; only with --dry-run", group="Placement"
+    )
+    dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing", group="Output")
     as_json: bool = flag(
-        "--json", "print one JSON object: the command, or where the server is once it is ready"
+        "--json", "one JSON object: the command, or the address once it is ready", group="Output"
     )
 
     @property
@@ -108,12 +115,12 @@ def show_job(options: Options, *, as_json: bool) -> None:
 
 class ServeVerb(Verb):
     DESCRIPTION_MORE = """
-MODEL is a name in models/ (demo needs nothing but this program), a folder that holds a model, or ORG/NAME on
-the model hub. What comes after -- goes to the engine as it is, and wins over what medley would say.
+MODEL is a name that medley models lists (demo needs no download), a folder that holds a model, or ORG/NAME on
+the model hub. Flags after -- go to the engine unchanged and override medley's.
 
-It is ready when it has answered a completion. The engine's environment is built at first use. On the head of
-a cluster (up, ray-head) it runs over those of the cluster's hosts that serve it best, as medley plan MODEL
-shows. Where cluster.toml names another host as the head, it is served from there, and its output comes here.
+The first start builds the engine environment. The server is ready once it has answered a completion. On the
+head of a cluster the model runs on the hosts that serve it best; medley plan MODEL shows which. If
+cluster.toml names another host as the head, that host serves the model and its output appears here.
 
 Examples:
     medley serve demo
@@ -126,13 +133,15 @@ Examples:
     medley serve Qwen/Qwen3-8B --image default
     medley serve ./my-model --served-model-name mine -- --max-model-len 8192
 """
-    USAGE = "    {progname} [SWITCHES] MODEL [-- ENGINE FLAGS]\n"
-    HINT = "the engine's own flags come after --: medley serve MODEL -- --max-model-len 8192"
+    USAGE = "    {progname} [OPTIONS] MODEL [-- ENGINE FLAGS]\n"
+    HINT = "flags of the engine come after --: medley serve MODEL -- --max-model-len 8192"
 
     options: ServeOptions = group(ServeOptions)
-    at_head: AtHead = group(AtHead)
-    detach: bool = flag("--detach", "leave it to run, and return once it is ready; medley stop ends it")
-    restart: bool = flag("--restart", "when it is lost, start it anew once the hosts it needs are back")
+    at_head: AtHead = group(AtHead, cluster=CLUSTER_PLACED)
+    detach: bool = flag("--detach", "return once it is ready; medley stop ends it", group="Server")
+    restart: bool = flag(
+        "--restart", "restart the server after a failure, once its hosts are back", group="Server"
+    )
 
     def main(self, model: str, *flags: str) -> int:
         asked = self.options
@@ -185,7 +194,7 @@ def ready(listens: Serving, completion: str, seconds: float, *, as_json: bool) -
     text = (
         f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion!r}\n\n"
         f"    curl {where}/chat/completions -H 'Content-Type: application/json'{header} -d '{body}'\n"
-        f'    medley ask "Hello"\n\nCtrl-C ends it.\n'
+        f'    medley chat "Hello"\n\nCtrl-C ends it.\n'
     )
     print_result(table, [text], as_json=as_json)
 

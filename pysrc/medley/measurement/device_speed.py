@@ -124,7 +124,7 @@ def verdict(found: Speeds) -> Problem | None:
             f"{', '.join(found.failed)} cannot be measured",
             cause="\n".join(f"{host}: {error}" for host, error in found.failed.items()),
             fix="there: medley env check; medley facts; or test the wire alone: "
-            "medley collective-test --only wire",
+            "medley collective-test --only network",
         )
     blamed = list(slow(found))
     if not blamed:

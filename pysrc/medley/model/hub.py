@@ -143,9 +143,9 @@ def has(repository: str, revision: str | None = None) -> bool:
     """Whether a snapshot of this commit, branch or tag has its weights; any snapshot where it is None."""
     if revision is None:
         return bool(snapshots(repository))
-    ref = _folder(repository) / "refs" / revision
+    ref = folder_of(repository) / "refs" / revision
     commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else revision
-    return whole(_folder(repository) / "snapshots" / commit)
+    return whole(folder_of(repository) / "snapshots" / commit)
 
 
 def configured(repository: str) -> Path | None:
@@ -154,11 +154,17 @@ def configured(repository: str) -> Path | None:
 
 
 def _newest(repository: str) -> list[Path]:
-    folder = _folder(repository) / "snapshots"
+    folder = folder_of(repository) / "snapshots"
     return sorted(folder.glob("*/"), key=lambda each: each.stat().st_mtime, reverse=True)
 
 
-def _folder(repository: str) -> Path:
+def downloaded() -> dict[str, Path]:
+    """The folders of all models in the cache, by repository."""
+    found = (each for each in cache().glob("models--*--*") if each.is_dir())
+    return {each.name.removeprefix("models--").replace("--", "/", 1): each for each in found}
+
+
+def folder_of(repository: str) -> Path:
     return cache() / f"models--{repository.replace('/', '--')}"
 
 

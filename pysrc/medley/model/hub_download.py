@@ -59,7 +59,7 @@ class _Watched:
     """Report the bytes of a repository in the hub's cache while the body downloads it."""
 
     def __init__(self, repository: str, on_progress: OnProgress | None, revision: str | None) -> None:
-        self._blobs = hub.cache() / f"models--{repository.replace('/', '--')}" / "blobs"
+        self._blobs = hub.folder_of(repository) / "blobs"
         self._on_progress = on_progress
         self._total = size_bytes(repository, revision) if on_progress else None
         self._done = threading.Event()

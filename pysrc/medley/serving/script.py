@@ -189,12 +189,14 @@ def read_script(name: str, model: str, words: tuple[str, ...]) -> Script:
         ) from error
     if not name.endswith(".py") or len(text) > _MOST_BYTES:
         raise Problem(
-            f"{name} is no Python script" if name else "there is no script to run",
+            f"{name} is not a Python script" if name else "missing argument SCRIPT.py",
             cause="its name does not end in .py"
             if name and len(text) <= _MOST_BYTES
             else f"it is larger than {_MOST_BYTES} bytes"
             if name
-            else f"{model} is the model, and a script comes after it",
-            fix=f"medley run {model} SCRIPT.py; docs/how-to/python-scripts.md has one",
+            else f"medley run starts a script with {model}; serve and chat need none",
+            fix=f"medley run {model} SCRIPT.py  # see medley run --help"
+            if name
+            else f"medley serve {model}  # then, in another terminal: medley chat",
         )
     return Script(path, text, words)

@@ -126,7 +126,7 @@ def root(target: str) -> Path:
     """Where the model lies on this host, or is to: a folder as it is called, ORG/NAME in the hub's cache."""
     if Path(target).is_absolute():
         return Path(target)
-    return hub.cache() / f"models--{target.replace('/', '--')}"
+    return hub.folder_of(target)
 
 
 def offered(
