@@ -89,7 +89,7 @@ def _lines(found: list[Entry]) -> Iterator[str]:
 
 
 def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:
-    made = entry.shape
+    made, lacks = entry.shape, (entry.lacks or "").partition(" in the nearest")[0]
     count = _count(made.parameters) if made else ""
     if made and made.active_parameters < made.parameters:
         count += f", {_count(made.active_parameters)} active"
@@ -100,7 +100,7 @@ def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:
         count,
         f"{made.context // _KI}Ki" if made else "",
         f"{_speed(entry):.1f}" if entry.choice else "",
-        entry.layout or f"does not fit: {(entry.lacks or '').partition(' in the nearest')[0]}",
+        entry.layout or (f"does not fit: {lacks}" if made else lacks),
     )
 
 
