@@ -90,6 +90,10 @@ def test_each_verb_is_in_one_group_and_its_line_is_short() -> None:
         pytest.param("logs --follow=yes", "option --follow takes no value", id="a value too many"),
         pytest.param("logs -n 1 -n 2", "option -n is given twice", id="twice"),
         pytest.param("logs -n", "option -n needs a value", id="no value"),
+        pytest.param("plan demo --svg x.png", "must be a file NAME.svg, not 'x.png'", id="no picture"),
+        pytest.param(
+            "bench --html x.txt", "option --html must be a file NAME.html, not 'x.txt'", id="no page"
+        ),
         pytest.param("pull", "missing argument MODEL", id="nothing to pull"),
         pytest.param("batch demo in.jsonl", "missing argument OUT", id="the third of three"),
         pytest.param("pull demo more", "unexpected argument 'more'", id="one too many"),

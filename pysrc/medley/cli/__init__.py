@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, field, fields
+from pathlib import Path
 from types import NoneType
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
@@ -355,6 +356,21 @@ def _check(its_type: Any) -> Any:  # noqa: ANN401 - any type
         return cli.Set(*get_args(its_type))
     inner = [each for each in get_args(its_type) if each not in {NoneType, ...}]
     return _check(inner[0]) if inner else its_type
+
+
+class Ending:
+    """Refuse a file name that has another ending than this."""
+
+    def __init__(self, ending: str) -> None:
+        self._ending = ending
+
+    def __call__(self, word: str) -> str:
+        if Path(word).suffix.lower() not in {"", self._ending}:
+            raise ValueError(word)
+        return word
+
+    def __repr__(self) -> str:
+        return f"a file NAME{self._ending}"
 
 
 def flag(typed: str, about: str, **more: Any) -> Any:  # noqa: ANN401 - as above

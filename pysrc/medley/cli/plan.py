@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from medley import config, engine, storage
-from medley.cli import Verb, flag, group, output, switch
+from medley.cli import Ending, Verb, flag, group, output, switch
 from medley.cli.launch_options import TRUST, Planning, site
 from medley.cli.output import fit, print_result, step_table, wide
 from medley.cli.progress import watch
@@ -60,7 +60,9 @@ Examples:
     )
     all_: bool = flag("--all", "list every rejected layout", group="Output")
     as_json: bool = flag("--json", "one JSON object", group="Output")
-    picture: str | None = switch("--svg FILE", "SVG file to draw the plan in", group="Output")
+    picture: str | None = switch(
+        "--svg FILE", "SVG file to draw the plan in", check=Ending(".svg"), group="Output"
+    )
 
     def main(self, model: str, *more: str) -> None:
         found = weights(model, config.models(), storage.cache(), self.typed)

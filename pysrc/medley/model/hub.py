@@ -213,7 +213,7 @@ def unreachable(repository: str, error: str) -> Unreachable:
     return Unreachable(
         f"{repository} cannot be fetched",
         cause=f"the hub at {endpoint()} does not answer ({error}), and {cache()} does not hold the model",
-        fix="check the network, or name a folder that holds the model: medley serve /path/to/model",
+        fix="check the network, or name a folder that holds the model instead",
     )
 
 
