@@ -82,14 +82,14 @@ def test_each_verb_is_in_one_group_and_its_line_is_short() -> None:
         pytest.param(
             "facts --json --transcript", "options --transcript and --json exclude each other", id="exclusive"
         ),
-        pytest.param("env lock x", "missing option -r/--requirement", id="an option that must be there"),
+        pytest.param("env lock x", "option -r/--requirement is mandatory", id="an option that must be there"),
         pytest.param(
             "run demo --json x.py", "option --json needs --dry-run", id="an option without its other"
         ),
         pytest.param("serve demo --for speed", "must be one of latency, throughput, context", id="of a set"),
-        pytest.param("logs --follow=yes", "option --follow takes no value", id="a value too many"),
-        pytest.param("logs -n 1 -n 2", "option -n is given twice", id="twice"),
-        pytest.param("logs -n", "option -n needs a value", id="no value"),
+        pytest.param("logs --follow=yes", "option --follow does not take an argument", id="a value too many"),
+        pytest.param("logs -n 1 -n 2", "option -n already given", id="twice"),
+        pytest.param("logs -n", "option -n requires an argument", id="no value"),
         pytest.param("plan demo --svg x.png", "must be a file NAME.svg, not 'x.png'", id="no picture"),
         pytest.param(
             "bench --html x.txt", "option --html must be a file NAME.html, not 'x.txt'", id="no page"

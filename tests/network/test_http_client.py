@@ -117,7 +117,7 @@ def test_no_proxy_sees_what_is_for_this_host(name: str, monkeypatch: pytest.Monk
 
 def test_who_has_the_port_before_the_engine_gets_no_key() -> None:
     """Any user of this host may listen there while the engine loads: the first answer was worth the key."""
-    with running(Seen(b"{}", 503)) as thief, pytest.raises(Problem, match="nobody let in"):
+    with running(Seen(b"{}", 503)) as thief, pytest.raises(Problem, match="without an API key"):
         api.answered(f"http://127.0.0.1:{thief.port}/v1", "demo", KEY)
     marked = (("x-medley-guard", "1"),)
     with (

@@ -1,6 +1,5 @@
 """`medley batch`."""
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -42,10 +41,10 @@ Examples:
 
     options: ServeOptions = group(
         ServeOptions,
-        port=switch("--port PORT", "port of the server [default: any free one]", default=0, group="Server"),
+        port=switch("--port PORT", "port of the server [default: any free one]", default=0),
     )
-    url: str | None = switch("--url URL", "base URL of a running server to use", group="Server")
-    at_once: int = switch("--at-once N", "concurrent requests", (1, 4096), default=64, group="Goal")
+    url: str | None = switch("--url URL", "base URL of a running server to use")
+    at_once: int = switch("--at-once N", "concurrent requests", (1, 4096), default=64)
 
     def main(self, model: str, source: str, answers: str, *flags: str) -> None:
         asked = self.options
@@ -69,7 +68,7 @@ Examples:
             done = len(requests) - len(left)
             say(f"{len(requests)} requests, {done} of them done; wrong lines: {len(bad)}")
             if left and self.url:
-                where, key = api.base(self.url), self._key()
+                where, key = api.base(self.url), credentials.client_key(self.options.api_key)
                 names = api.models(where, key)
                 self._send(left, book, progress, Answering(where, model if model in names else names[0], key))
             elif left:
@@ -85,10 +84,6 @@ Examples:
     def _send(self, left: list[Request], book: Book, progress: BatchProgress, server: Answering) -> None:
         with _bar(progress.total) as progress.seen:
             send(left, book, progress, server, at_once=self.at_once)
-
-    def _key(self) -> str | None:
-        file = credentials.chosen_api_key(self.options.api_key, "127.0.0.1", make=False)
-        return credentials.read_api_key(file) if file else os.environ.get(credentials.API_KEY_VARIABLE)
 
     def _end(self, book: Book, progress: BatchProgress, bad: int) -> None:
         refused = book.refused + progress.refused

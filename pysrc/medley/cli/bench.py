@@ -47,9 +47,7 @@ Examples:
     medley bench --url http://spark-1:8000/v1 --tokenizer Qwen/Qwen3-8B
     medley bench --html bench.html
     medley bench demo --offline --concurrency 1,8
-    medley bench --dry-run
     medley bench --field-report report.json
-    medley bench gpt-oss-120b --field-report report.json
     medley bench history
     medley bench show last
     medley bench compare last-1 last
@@ -237,9 +235,7 @@ ID is the beginning of an id, last, last-1 (the one before), or a file.
 
 Examples:
     medley bench show last
-    medley bench show 20261122
     medley bench show last --html bench.html
-    medley bench show last --json > bench.json
 """
     USAGE = "    {progname} [OPTIONS] [ID]\n"
     plots: Plots = group(Plots)

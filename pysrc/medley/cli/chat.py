@@ -5,7 +5,6 @@ import os
 import sys
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from medley import credentials, serving
 from medley.cli import Verb, flag, switch
@@ -47,7 +46,6 @@ It uses the server of this host, or the one that --url or MEDLEY_URL names.
 Examples:
     medley chat
     medley chat "Why is the sky blue?"
-    medley chat --max-tokens 32 "Hello"
     medley chat --url http://spark-1:8000/v1 --model demo "Hello"
     git diff | medley chat --stdin "Review this change:"
 """
@@ -70,7 +68,7 @@ Examples:
             raise Problem("there is no message", cause="no text was given", fix='medley chat "Hello"')
         question = "\n".join(words) if words[-1].count("\n") else " ".join(words)
         server = self._server()
-        answer, speed = server.answer([_message("user", question)], quiet=self.as_json)
+        answer, speed = server.answer([{"role": "user", "content": question}], quiet=self.as_json)
         if self.as_json:
             print(json.dumps(_table(server.model, answer, speed)))
         else:
@@ -82,7 +80,7 @@ Examples:
         named = self.url or os.environ.get("MEDLEY_URL")
         here = None if named else serving.newest()
         url = api.base(named or (here.url if here else _USUAL))
-        key = self._key(here.key if here else None)
+        key = credentials.client_key(self.key_file, here.key if here else None)
         try:
             if here and here.key and key:
                 api.require_guarded(url, key)
@@ -93,12 +91,6 @@ Examples:
             raise Problem(
                 f"{here.model} is not ready yet: {here.state}", cause=problem.cause, fix="medley status"
             ) from problem
-
-    def _key(self, file: str | None) -> str | None:
-        """From the file that is named, else this host's own server's, else the variable."""
-        if self.key_file:
-            file = str(credentials.chosen_api_key(self.key_file, "127.0.0.1", make=False) or "")
-        return credentials.read_api_key(Path(file)) if file else os.environ.get(credentials.API_KEY_VARIABLE)
 
 
 def _converse(server: _Server) -> int:
@@ -116,24 +108,16 @@ def _converse(server: _Server) -> int:
             return 0
         if text == "/exit":
             return 0
-        if not text:
-            continue
-        asked = [*messages, _message("user", text)]
+        asked = [*messages, {"role": "user", "content": text}]
         try:
-            answer, speed = server.answer(asked, quiet=False)
-        except KeyboardInterrupt:
+            answer, speed = server.answer(asked, quiet=False) if text else ("", None)
+        except (KeyboardInterrupt, Problem) as error:
             print()
-            say("stopped; the chat goes on without this message")
-        except Problem as problem:
-            print()
-            say(problem)
+            say(error if isinstance(error, Problem) else "stopped; the chat goes on without this message")
         else:
-            messages = [*asked, _message("assistant", answer)]
-            _end(speed)
-
-
-def _message(role: str, text: str) -> dict[str, str]:
-    return {"role": role, "content": text}
+            if speed:
+                messages = [*asked, {"role": "assistant", "content": answer}]
+                _end(speed)
 
 
 def _end(speed: api.AnswerSpeed) -> None:
@@ -156,10 +140,6 @@ def _table(model: str, answer: str, speed: api.AnswerSpeed) -> dict[str, object]
 
 
 def _first(names: list[str]) -> str:
-    if not names:
-        raise Problem(
-            "the server serves no model",
-            cause="its /v1/models is empty",
-            fix="medley serve demo",
-        )
-    return names[0]
+    if names:
+        return names[0]
+    raise Problem("the server serves no model", cause="its /v1/models is empty", fix="medley serve demo")

@@ -26,7 +26,6 @@ Examples:
     medley up
     medley up --dry-run            print what each host would start
     medley up --without spark-2
-    medley up --cluster desk.toml --json
 """
     dry_run: bool = flag("--dry-run", "print the command of each host; start nothing")
     as_json: bool = flag("--json", "one JSON object: hosts, addresses, slots, problems")

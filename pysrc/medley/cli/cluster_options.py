@@ -11,8 +11,7 @@ from medley.cluster.fleet import connection, is_here
 from medley.cluster.remote import Remote
 from medley.errors import Problem
 
-_ABOUT = ("--cluster FILE", "table of the cluster [default: ./cluster.toml, else your own]")
-_CLUSTER, CLUSTER_PLACED = switch(*_ABOUT), switch(*_ABOUT, group="Placement")
+_CLUSTER = switch("--cluster FILE", "table of the cluster [default: ./cluster.toml, else your own]")
 
 
 class Clustered(Verb):

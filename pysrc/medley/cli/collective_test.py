@@ -36,7 +36,6 @@ Examples:
     medley collective-test --only speed
     medley collective-test --hosts 2 --sizes 64K,1M
     medley collective-test --limit 300         allow for a slow network
-    medley collective-test --json
 """
     hosts: int | None = switch("--hosts N", "number of hosts, this one first [default: all]", (2, 1024))
     sizes: str = switch("--sizes SIZES", "message sizes, in bytes (K, M, G)", default="8,64K,1M,16M")

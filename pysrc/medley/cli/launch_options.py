@@ -29,41 +29,28 @@ THROUGHPUT_STREAMS = 32
 @dataclass(frozen=True)
 class Planning:
     goal: Literal["latency", "throughput", "context"] = switch(
-        "--for GOAL", "latency (speed of one stream), throughput or context", default="latency", group="Goal"
+        "--for GOAL", "latency (speed of one stream), throughput or context", default="latency"
     )
     concurrency: int | None = switch(
-        "--concurrency N",
-        f"concurrent streams [default: 1; for throughput {THROUGHPUT_STREAMS}]",
-        (1, 4096),
-        group="Goal",
+        "--concurrency N", f"concurrent streams [default: 1; for throughput {THROUGHPUT_STREAMS}]", (1, 4096)
     )
     context: int | None = switch(
         "--context TOKENS",
         "context length per stream, in tokens [default: 8192, and more if it fits]",
         (16, 10_000_000),
-        group="Goal",
     )
-    tensor: int | None = switch(
-        "--tp N", "tensor parallel size: ranks that share each layer", (1, 64), group="Placement"
-    )
-    stages: int | None = switch(
-        "--pp N", "pipeline parallel size: stages of some layers each", (1, 64), group="Placement"
-    )
-    replicas: int | None = switch(
-        "--dp N", "data parallel size: copies of the whole model", (1, 64), group="Placement"
-    )
+    tensor: int | None = switch("--tp N", "tensor parallel size: ranks that share each layer", (1, 64))
+    stages: int | None = switch("--pp N", "pipeline parallel size: stages of some layers each", (1, 64))
+    replicas: int | None = switch("--dp N", "data parallel size: copies of the whole model", (1, 64))
     transport: Literal["tcp", "rdma"] | None = switch(
-        "--transport KIND", "tcp or rdma [default: the faster one that all hosts have]", group="Placement"
+        "--transport KIND", "tcp or rdma [default: the faster one that all hosts have]"
     )
     engine: EngineName | None = switch(
-        "--engine ENGINE", "vllm or sglang [default: the cluster's, else vllm]", group="Engine"
+        "--engine ENGINE", "vllm or sglang [default: the cluster's, else vllm]"
     )
-    eplb: bool = flag("--eplb", "expert parallel, with a load balancer for experts", group="Placement")
+    eplb: bool = flag("--eplb", "expert parallel, with a load balancer for experts")
     kv_type: Literal["auto", "fp8"] = switch(
-        "--kv-type TYPE",
-        "data type of the KV cache: auto (the model's own) or fp8",
-        default="auto",
-        group="Engine",
+        "--kv-type TYPE", "data type of the KV cache: auto (the model's own) or fp8", default="auto"
     )
 
     def wanted(self, *, link: str | None = None, gpus: str | None = None) -> PlacementOptions:
@@ -86,45 +73,34 @@ TRUST = {
     "given": flag(
         "--trust-remote-code",
         "run the code that comes with the model, pinned at first use",
-        group="Model code",
         excludes=["--no-remote-code"],
     ),
     "pin": switch(
         "--code-revision PIN",
         "commit of that code, or for a folder the SHA-256 that serve prints",
-        group="Model code",
         requires=["--trust-remote-code"],
     ),
-    "refused": flag("--no-remote-code", "use only the engine's own code for the model", group="Model code"),
+    "refused": flag("--no-remote-code", "use only the engine's own code for the model"),
 }
 """The switches of a Trust."""
 
 
 @dataclass(frozen=True)
 class Hosting:
-    gpus: str | None = switch(
-        "--gpus LIST", "GPU indices as in nvidia-smi: 0 or 0,1 or all", group="Placement"
-    )
-    kind: str | None = switch(
-        "--kind KIND", "kind of this host, such as spark [default: detected]", group="Placement"
-    )
-    environment: str | None = switch("--env ENV", "engine environment or virtualenv to use", group="Engine")
+    gpus: str | None = switch("--gpus LIST", "GPU indices as in nvidia-smi: 0 or 0,1 or all")
+    kind: str | None = switch("--kind KIND", "kind of this host, such as spark [default: detected]")
+    environment: str | None = switch("--env ENV", "engine environment or virtualenv to use")
     hosts: str | None = switch(
-        "--hosts N", "number of hosts of the cluster, or that will join; 1: only this one", group="Placement"
+        "--hosts N", "number of hosts of the cluster, or that will join; 1: only this one"
     )
     launcher: Launcher | None = switch(
         "--launcher LAUNCHER",
         "launcher on several hosts: ray, or mp with medley join [default: ray on a head]",
-        group="Placement",
         check=cli.Set("ray", "mp", "solo"),  # those of several hosts first
     )
-    wait_s: int | None = switch(
-        "--wait SECONDS", "time limit for hosts to join, in seconds", (0, 86_400), group="Placement"
-    )
-    join_port: int = switch(
-        "--join-port PORT", "port for medley join", (1, 65_535), default=24_010, group="Placement"
-    )
-    unplanned: bool = flag("--unplanned", "use --tp and --pp without a check of memory", group="Placement")
+    wait_s: int | None = switch("--wait SECONDS", "time limit for hosts to join, in seconds", (0, 86_400))
+    join_port: int = switch("--join-port PORT", "port for medley join", (1, 65_535), default=24_010)
+    unplanned: bool = flag("--unplanned", "use --tp and --pp without a check of memory")
 
     def options(self, model: str, planning: Planning, trust: Trust, typed: tuple[str, ...]) -> Options:
         """Return what is to be started, as these switches say it; `typed` is the whole command."""
@@ -152,20 +128,14 @@ class Container:
     image: str | None = switch(
         "--image IMAGE",
         "container image for the engine; default takes the one for this kind of host",
-        group="Container",
         excludes=["--env"],
     )
     program: Literal["docker", "podman"] | None = switch(
-        "--container PROGRAM",
-        "docker or podman [default: the one that has the image]",
-        group="Container",
-        requires=_NEEDS,
+        "--container PROGRAM", "docker or podman [default: the one that has the image]", requires=_NEEDS
     )
-    nccl: str | None = switch(
-        "--nccl FILE", "libnccl.so.2 to use instead of the engine's own", group="Container"
-    )
+    nccl: str | None = switch("--nccl FILE", "libnccl.so.2 to use instead of the engine's own")
     mounts: tuple[str, ...] = switch(
-        "--mount PATH[:INSIDE]", "path to mount in the container", requires=_NEEDS, group="Container"
+        "--mount PATH[:INSIDE]", "path to mount in the container", requires=_NEEDS
     )
 
     def wanted(self) -> ImageRequest | None:

@@ -39,7 +39,6 @@ lists the links of this host, best first.
 Examples:
     medley link show
     medley link show --from spark-1.txt spark-2.txt
-    medley link show --link enP7s7 --from spark-1.txt spark-2.txt
     medley link show --json --from spark-1.txt spark-2.txt
 """
 
@@ -79,7 +78,6 @@ function of a Spark's port has an address of its own.
 Examples:
     medley link test --serve            on one host
     medley link test 192.168.100.10     on the other host
-    medley link test 192.168.100.10 --tcp --seconds 10
 """
     serve: bool = flag("--serve", "be the far side")
     link: str | None = switch("--link LINK", "interface or address to serve on")

@@ -38,7 +38,6 @@ Examples:
     sudo medley link setup
     sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24
     sudo medley link setup --ring 2      on the second of three hosts
-    sudo medley link setup --undo
 """
     interface: str | None = switch("--interface NAME", "link to set up [default: the fastest]")
     address: str | None = switch("--address CIDR", "address of the link, such as 192.168.100.10/24")
@@ -129,7 +128,6 @@ have lines of their own, because an Ethernet link does not count RDMA.
 Examples:
     medley link watch
     medley link watch --once
-    medley link watch --json --interval 5
 """
     interval: int = switch("--interval SECONDS", "time between lines, in seconds", (1, 3600), default=2)
     once: bool = flag("--once", "one interval only")

@@ -1,9 +1,9 @@
 """`medley models`."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from medley.cli import Verb, flag, group, switch
+from medley.cli.cluster_options import columns
 from medley.cli.launch_options import Planning, site
 from medley.cli.output import print_result
 from medley.cli.progress import watch
@@ -35,11 +35,11 @@ Examples:
         "    {progname} rm [OPTIONS] MODEL\n"
     )
     planning: Planning = group(Planning)
-    replayed: list[str] = switch("--from FILE", "transcript of a host to plan for", group="Placement")
+    replayed: list[str] = switch("--from FILE", "transcript of a host to plan for")
     imagined: str | None = switch(
-        "--hosts KINDS", "kinds of hosts to plan for: spark:2,thor:1", excludes=["--from"], group="Placement"
+        "--hosts KINDS", "kinds of hosts to plan for: spark:2,thor:1", excludes=["--from"]
     )
-    as_json: bool = flag("--json", "one JSON array", group="Output")
+    as_json: bool = flag("--json", "one JSON array")
 
     def main(self, *more: str) -> None:
         if self.nested_command:
@@ -75,17 +75,14 @@ def _table(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _lines(found: list[Entry]) -> Iterator[str]:
+def _lines(found: list[Entry]) -> list[str]:
     """A line for each; what fits first, the fastest on top; then what else is on this host."""
     rows = [("model", "GB", "on disk", "parameters", "context", "tokens/s", "layout")]
     rows += map(_row, sorted(found, key=lambda each: -_speed(each)))
     more = catalog.others(each.model for each in found)
     rows += ((name, "", _in_gb(size), "", "", "", f"medley plan {name}") for name, size in more)
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, size, here, *rest, last in rows:
-        cells = (f"{name:<{wide[0]}}", f"{size:>{wide[1]}}", f"{here:>{wide[2]}}")
-        others = (f"{cell:<{width}}" for cell, width in zip(rest, wide[3:], strict=False))
-        yield "  ".join((*cells, *others, last)).rstrip()
+    width = max(len(size) for _, size, *_ in rows)
+    return columns([(name, f"{size:>{width}}", f"{here:>7}", *rest) for name, size, here, *rest in rows])
 
 
 def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:

@@ -29,7 +29,6 @@ Examples:
     medley models add Qwen/Qwen3-14B
     medley models add Qwen/Qwen3-14B --dry-run
     medley models add unsloth/Qwen3-8B --name unsloth-qwen3-8b
-    medley models add Qwen/Qwen3-14B --output qwen3-14b.toml
 """
     USAGE = "    {progname} [OPTIONS] ORG/NAME\n"
     name: str | None = switch("--name NAME", "name of the table [default: the repository's]")
@@ -47,7 +46,7 @@ Examples:
         if self.name and not re.fullmatch(r"\w[\w.-]*", self.name):
             cause = "a name is letters, digits, '.', '_' and '-', and begins with a letter or digit"
             fix = f"medley models add {repository} --name {table.table_name(repository)}"
-            raise Problem(f"{self.name!r} is no name of a model", cause=cause, fix=fix)
+            raise Problem(f"{self.name!r} is not a name for a model", cause=cause, fix=fix)
         name = self.name or table.table_name(repository)
         path = Path(self.destination) if self.destination else _own(name)
         name, known = path.stem, config.models()

@@ -19,7 +19,6 @@ keeps the table, so that serve can download them again. It never removes a folde
 
 Examples:
     medley models rm gpt-oss-120b
-    medley models rm Qwen/Qwen3-8B --yes
     medley models rm gpt-oss-120b --dry-run
 """
     USAGE = "    {progname} [OPTIONS] MODEL\n"

@@ -44,25 +44,20 @@ Examples:
     USAGE = "    {progname} [OPTIONS] MODEL\n"
     planning: Planning = group(Planning)
     trust: Trust = group(Trust, **TRUST)
-    replayed: list[str] = switch("--from FILE", "transcript of a host to plan for", group="Placement")
+    replayed: list[str] = switch("--from FILE", "transcript of a host to plan for")
     imagined: str | None = switch(
-        "--hosts KINDS", "kinds of hosts to plan for: spark:2,thor:1", excludes=["--from"], group="Placement"
+        "--hosts KINDS", "kinds of hosts to plan for: spark:2,thor:1", excludes=["--from"]
     )
-    link: str | None = switch("--link LINK", "interface, address or network to use", group="Placement")
+    link: str | None = switch("--link LINK", "interface, address or network to use")
     image: str | None = switch(
         "--image IMAGE",
         "container image for every host; default takes the one of each kind",
-        group="Container",
         excludes=["--env"],
     )
-    environment: str | None = switch(
-        "--env ENV", "engine environment or virtualenv of every host", group="Engine"
-    )
-    all_: bool = flag("--all", "list every rejected layout", group="Output")
-    as_json: bool = flag("--json", "one JSON object", group="Output")
-    picture: str | None = switch(
-        "--svg FILE", "SVG file to draw the plan in", check=Ending(".svg"), group="Output"
-    )
+    environment: str | None = switch("--env ENV", "engine environment or virtualenv of every host")
+    all_: bool = flag("--all", "list every rejected layout")
+    as_json: bool = flag("--json", "one JSON object")
+    picture: str | None = switch("--svg FILE", "SVG file to draw the plan in", check=Ending(".svg"))
 
     def main(self, model: str, *more: str) -> None:
         found = weights(model, config.models(), storage.cache(), self.typed)

@@ -37,7 +37,6 @@ Examples:
     medley ports head worker --json
     medley ports --firewall nftables --link 192.168.100.0/24 | sudo nft -f -
     medley ports --firewall nftables --open 8000 | sudo nft -f -
-    medley ports --firewall ufw --link enp1s0f0np0 | sudo sh -e
     medley ports --firewall nftables --undo | sudo nft -f -
 """
     USAGE = "    {progname} [OPTIONS] [ROLE...]\n"

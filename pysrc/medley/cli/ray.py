@@ -55,18 +55,14 @@ class TokenFile:
 @dataclass(frozen=True)
 class TakingPart:
     container: Container = group(Container)
-    link: str | None = switch("--link LINK", "interface, address or network to use", group="Placement")
-    exclude: tuple[str, ...] = switch("--exclude INTERFACE", "interface to ignore", group="Placement")
+    link: str | None = switch("--link LINK", "interface, address or network to use")
+    exclude: tuple[str, ...] = switch("--exclude INTERFACE", "interface to ignore")
     kind: str | None = switch("--kind KIND", "kind of this host, such as spark [default: detected]")
-    environment: str | None = switch(
-        "--env ENV", "engine environment, or virtualenv with Ray and vLLM", group="Engine"
-    )
-    engine: EngineName = switch("--engine ENGINE", "vllm or sglang", default="vllm", group="Engine")
-    slots: int | None = switch(
-        "--slots N", "ranks of this host [default: one per GPU]", (1, 64), group="Placement"
-    )
+    environment: str | None = switch("--env ENV", "engine environment, or virtualenv with Ray and vLLM")
+    engine: EngineName = switch("--engine ENGINE", "vllm or sglang", default="vllm")
+    slots: int | None = switch("--slots N", "ranks of this host [default: one per GPU]", (1, 64))
     stay: bool = flag("--stay", "wait until Ray ends; Ctrl-C ends it")
-    dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing", group="Output")
+    dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
 
     def wishes(self, nccl: tuple[int, ...]) -> NetworkOptions:
         return NetworkOptions(self.link, frozenset(self.exclude), nccl=nccl)
@@ -100,17 +96,13 @@ need the token, in a file that only you can read.
 Examples:
     medley ray-head
     medley ray-head --link 192.168.100.0/24
-    medley ray-head --link enp1s0f0np0
     medley ray-head --image default
     medley ray-head --dry-run
-    medley ray-head --dry-run --from spark-1.txt
 """
     part: TakingPart = group(TakingPart)
     dashboard: bool = flag("--dashboard", "start Ray's dashboard, on 127.0.0.1")
     replayed: str | None = switch("--from FILE", "transcript of a host; only with --dry-run")
-    as_json: bool = flag(
-        "--json", "one JSON object: address, token file, slots; or the command", group="Output"
-    )
+    as_json: bool = flag("--json", "one JSON object: address, token file, slots; or the command")
 
     def main(self) -> None:
         asked = self.part
@@ -166,7 +158,7 @@ Examples:
     USAGE = "    {progname} [OPTIONS] HEAD\n"
     part: TakingPart = group(TakingPart)
     token_file: TokenFile = group(TokenFile)
-    as_json: bool = flag("--json", "one JSON object: head, address, slots; or the command", group="Output")
+    as_json: bool = flag("--json", "one JSON object: head, address, slots; or the command")
 
     def main(self, head: str) -> None:
         asked = self.part

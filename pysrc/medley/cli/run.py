@@ -37,8 +37,8 @@ Examples:
     planning: Planning = group(Planning)
     trust: Trust = group(Trust, **TRUST)
     hosting: Hosting = group(Hosting)
-    dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing", group="Output")
-    as_json: bool = flag("--json", "one JSON object: the command", requires=["--dry-run"], group="Output")
+    dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
+    as_json: bool = flag("--json", "one JSON object: the command", requires=["--dry-run"])
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         """As with python itself, what stands after the script is not ours."""

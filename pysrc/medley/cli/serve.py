@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from medley import serving
 from medley.cli import Verb, flag, group, switch
-from medley.cli.cluster_options import CLUSTER_PLACED, AtHead, typed_at, without
+from medley.cli.cluster_options import AtHead, typed_at, without
 from medley.cli.launch_options import TRUST, Container, Hosting, Planning, site
 from medley.cli.output import only_dry_run, output, print_result, show, show_steps
 from medley.cli.progress import watch
@@ -37,7 +37,6 @@ _HOSTS = switch(
     "--hosts N|KINDS",
     "number of hosts of the cluster; with --dry-run also kinds: spark:2,thor:1",
     excludes=["--from"],
-    group="Placement",
 )
 
 
@@ -47,29 +46,23 @@ class ServeOptions:
     trust: Trust = group(Trust, **TRUST)
     hosting: Hosting = group(Hosting, hosts=_HOSTS)
     container: Container = group(Container)
-    port: int = switch("--port PORT", "port to listen on", default=8000, group="Server")
+    port: int = switch("--port PORT", "port to listen on", default=8000)
     host: str = switch(
         "--host ADDRESS",
         "address to listen on; 0.0.0.0 opens the server to the network, with an API key",
         default="127.0.0.1",
-        group="Server",
     )
     api_key: str | None = switch(
         "--api-key FILE",
         "file of the API key that requests need, or none [default: a new key if --host opens the server]",
-        group="Server",
     )
-    served_name: str | None = switch("--served-model-name NAME", "model name in requests", group="Server")
+    served_name: str | None = switch("--served-model-name NAME", "model name in requests")
     timeout_s: int = switch(
-        "--timeout SECONDS", "time limit for the start, in seconds", (1, 86_400), default=1800, group="Server"
+        "--timeout SECONDS", "time limit for the start, in seconds", (1, 86_400), default=1800
     )
-    replayed: tuple[str, ...] = switch(
-        "--from FILE", "transcript of a host to plan for; only with --dry-run", group="Placement"
-    )
-    dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing", group="Output")
-    as_json: bool = flag(
-        "--json", "one JSON object: the command, or the address once it is ready", group="Output"
-    )
+    replayed: tuple[str, ...] = switch("--from FILE", "transcript of a host to plan for; only with --dry-run")
+    dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
+    as_json: bool = flag("--json", "one JSON object: the command, or the address once it is ready")
 
     @property
     def imagined(self) -> str | None:
@@ -128,7 +121,6 @@ Examples:
     medley serve Qwen/Qwen3-8B --port 9000 --gpus 0,1
     medley serve Qwen/Qwen3-32B --concurrency 16 --context 32768
     medley serve Qwen/Qwen3-32B --hosts 2 --tp 2 --wait 60
-    medley serve gpt-oss-120b --hosts spark:2,thor:1 --dry-run
     medley serve gpt-oss-120b --detach --restart
     medley serve Qwen/Qwen3-8B --image default
     medley serve ./my-model --served-model-name mine -- --max-model-len 8192
@@ -137,11 +129,9 @@ Examples:
     HINT = "flags of the engine come after --: medley serve MODEL -- --max-model-len 8192"
 
     options: ServeOptions = group(ServeOptions)
-    at_head: AtHead = group(AtHead, cluster=CLUSTER_PLACED)
-    detach: bool = flag("--detach", "return once it is ready; medley stop ends it", group="Server")
-    restart: bool = flag(
-        "--restart", "restart the server after a failure, once its hosts are back", group="Server"
-    )
+    at_head: AtHead = group(AtHead)
+    detach: bool = flag("--detach", "return once it is ready; medley stop ends it")
+    restart: bool = flag("--restart", "restart the server after a failure, once its hosts are back")
 
     def main(self, model: str, *flags: str) -> int:
         asked = self.options

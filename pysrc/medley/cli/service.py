@@ -42,7 +42,6 @@ Examples:
     sudo medley service install head -- --link 192.168.100.0/24
     sudo medley service install worker spark-1
     sudo medley service install serve demo -- --port 9000 -- --max-num-seqs 8
-    sudo medley service install head --user ann --set MEDLEY_CACHE=/data/medley
 """
     user: str | None = switch("--user NAME", "user to run as [default: you, even with sudo]")
     settings: list[str] = switch("--set NAME=VALUE", "environment variable of the service")

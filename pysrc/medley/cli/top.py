@@ -40,9 +40,7 @@ addresses need --open, because anyone who reaches the page can read it.
 
 Examples:
     medley top
-    medley top --every 5
     medley top --once --json
-    medley top --web
     medley top --web 127.0.0.1:9180
     medley top --dashboard > grafana.json
 """

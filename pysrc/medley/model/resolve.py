@@ -145,5 +145,5 @@ def require_weights(found: Weights) -> None:
         raise Problem(
             f"{found.target} holds no weights",
             cause="it has config.json, which is enough for a plan, and no *.safetensors",
-            fix=f"medley plan {shlex.quote(found.target)}  # or put the weights beside it",
+            fix=f"medley plan {shlex.quote(found.target)}  # or put the weights next to it",
         )

@@ -193,7 +193,7 @@ def require_guarded(url: str, key: str | None = None) -> None:
         )
     if mark is None:
         raise Problem(
-            "the engine answers requests that nobody let in",
+            "the engine answers requests without an API key",
             cause=f"its server runs without medley's guard: GET / without a key gave {answer.status}",
             fix="leave out the engine's flags that change its server (SGLang: --enable-http2), or open it to "
             "everyone: --api-key none",

@@ -162,7 +162,7 @@ def placeable(wanted: PlacementOptions, by: Launcher | None) -> PlacementOptions
     replicas = wanted.sizes.replicas or 1
     if replicas > 1:
         raise Problem(
-            f"--dp {replicas} cannot be had over Ray",
+            f"--dp {replicas} does not work over Ray",
             cause="each replica of a script is a process of its own, and Ray starts none of them",
             fix=f"end the cluster (medley ray-stop), then: --dp {replicas} --launcher mp --hosts N",
         )
@@ -171,7 +171,7 @@ def placeable(wanted: PlacementOptions, by: Launcher | None) -> PlacementOptions
 
 def in_image() -> Problem:
     return Problem(
-        "a script does not run out of an image",
+        "a script does not run in a container image",
         cause="this cluster's Ray is an image's, and a script's files are this host's",
         fix="on all hosts medley ray-stop; then medley ray-head without --image, or --launcher mp",
     )
