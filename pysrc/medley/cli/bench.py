@@ -56,7 +56,6 @@ Examples:
         "    {progname} [OPTIONS]\n"
         "    {progname} [OPTIONS] MODEL --offline [-- ENGINE FLAGS]\n"
         "    {progname} [OPTIONS] [MODEL] --field-report FILE\n"
-        "    {progname} history|show|compare [OPTIONS] …\n"
     )
 
     url: str | None = switch("--url URL", "base URL of the server [default: this host's]")

@@ -28,12 +28,7 @@ Examples:
     medley models import recipe.yaml
     medley models rm gpt-oss-120b
 """
-    USAGE = (
-        "    {progname} [OPTIONS] [--from FILE...]\n"
-        "    {progname} add [OPTIONS] ORG/NAME\n"
-        "    {progname} import [OPTIONS] FILE|URL|-\n"
-        "    {progname} rm [OPTIONS] MODEL\n"
-    )
+    USAGE = "    {progname} [OPTIONS] [--from FILE...]\n"
     planning: Planning = group(Planning)
     replayed: list[str] = switch("--from FILE", "transcript of a host to plan for")
     imagined: str | None = switch(

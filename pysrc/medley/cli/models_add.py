@@ -54,14 +54,9 @@ Examples:
         if there and not (self.destination or self.name or self.replace or self.dry_run or path.is_file()):
             already = f"{there} is this model already: medley plan {there}"
             file = config.files("models")[there]
+            text = file.read_text(encoding="utf-8")
             found = {"name": there, "path": str(file), "written": False, "repository": repository}
-            found |= {
-                "commit": None,
-                "text": file.read_text(encoding="utf-8"),
-                "like": [],
-                "proposed": {},
-                "left_out": {},
-            }
+            found |= {"commit": None, "text": text, "like": [], "proposed": {}, "left_out": {}}
             print_result(found, [already], as_json=self.as_json)
             return
         self._require_free(name, repository, known)
