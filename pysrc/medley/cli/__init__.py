@@ -142,15 +142,6 @@ class ListedVerb(Subcommand):
 
 T = TypeVar("T")
 
-# plumbum's requests for help and the version are SwitchErrors too, so the true errors are named.
-_WRONG = (
-    switches.SwitchError,
-    switches.MissingArgument,
-    switches.MissingMandatorySwitch,
-    switches.SwitchCombinationError,
-    switches.UnknownSwitch,
-    switches.WrongArgumentType,
-)
 _PLAIN = {
     r"Unknown switch (.+)": r"unknown option \1",
     r"Switch (.+)": r"option \1",
@@ -261,7 +252,7 @@ class Verb(cli.Application):
         return Usage(f"{self.PROGNAME}: {what}\n  usage: {usage}\n  see:   {self.PROGNAME} --help")
 
     def _usage(self, error: Exception) -> Exception:
-        if type(error) not in _WRONG:
+        if type(error).__name__.startswith("Show"):  # plumbum's requests for help and the version
             return error
         first = str(error).splitlines()[0]
         for theirs, ours in _PLAIN.items():

@@ -27,15 +27,11 @@ Examples:
 
 
 class ServiceInstallVerb(Verb):
-    USAGE = (
-        "    {progname} [OPTIONS] head [-- OPTIONS]\n"
-        "    {progname} [OPTIONS] worker HEAD [-- OPTIONS]\n"
-        "    {progname} [OPTIONS] serve MODEL [-- OPTIONS]\n"
-    )
+    USAGE = "    {progname} [OPTIONS] ROLE [HEAD|MODEL] [-- OPTIONS]\n"
     DESCRIPTION_MORE = """
-The service runs as you, even with sudo, with your home, token and environments. Try the command by hand
-first. systemd restarts it whenever it ends. --dry-run prints the unit and the systemctl commands; remove
-undoes them.
+ROLE is head, worker (with HEAD) or serve (with MODEL). The service runs as you, even with sudo, with your
+home, token and environments. Try the command by hand first. systemd restarts it whenever it ends. --dry-run
+prints the unit and the systemctl commands; remove undoes them.
 
 Examples:
     medley service install head --dry-run
