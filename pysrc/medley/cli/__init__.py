@@ -342,19 +342,16 @@ def _check(its_type: Any) -> Any:  # noqa: ANN401 - any type
     return _check(inner[0]) if inner else its_type
 
 
-class Ending:
-    """Refuse a file name that has another ending than this."""
+def ending(suffix: str) -> "cli.Predicate[str, str]":
+    """Return a check that refuses a file name with another ending."""
 
-    def __init__(self, ending: str) -> None:
-        self._ending = ending
-
-    def __call__(self, word: str) -> str:
-        if Path(word).suffix.lower() not in {"", self._ending}:
+    def check(word: str) -> str:
+        if Path(word).suffix.lower() not in {"", suffix}:
             raise ValueError(word)
         return word
 
-    def __repr__(self) -> str:
-        return f"a file NAME{self._ending}"
+    check.__name__ = f"a file NAME{suffix}"  # plumbum's message has it
+    return cli.Predicate(check)
 
 
 def flag(typed: str, about: str, **more: Any) -> Any:  # noqa: ANN401 - as above

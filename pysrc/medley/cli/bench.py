@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medley import cluster
-from medley.cli import Ending, Verb, flag, group, output, switch
+from medley.cli import Verb, ending, flag, group, output, switch
 from medley.cli.cluster_options import AtHead, columns, typed_at
 from medley.cli.output import print_result
 from medley.cli.progress import watch
@@ -19,8 +19,8 @@ from medley.schema import EngineName
 
 @dataclass(frozen=True)
 class Plots:
-    svg: str | None = switch("--svg FILE", "SVG file to draw plots in", check=Ending(".svg"))
-    html: str | None = switch("--html FILE", "HTML file for a page with plots", check=Ending(".html"))
+    svg: str | None = switch("--svg FILE", "SVG file to draw plots in", check=ending(".svg"))
+    html: str | None = switch("--html FILE", "HTML file for a page with plots", check=ending(".html"))
 
     def draw(self, *records: Record) -> None:
         """Of one, or of two compared."""

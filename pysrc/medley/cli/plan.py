@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from medley import config, engine, storage
-from medley.cli import Ending, Verb, flag, group, output, switch
+from medley.cli import Verb, ending, flag, group, output, switch
 from medley.cli.launch_options import TRUST, Planning, site
 from medley.cli.output import fit, print_result, step_table, wide
 from medley.cli.progress import watch
@@ -57,7 +57,7 @@ Examples:
     environment: str | None = switch("--env ENV", "engine environment or virtualenv of every host")
     all_: bool = flag("--all", "list every rejected layout")
     as_json: bool = flag("--json", "one JSON object")
-    picture: str | None = switch("--svg FILE", "SVG file to draw the plan in", check=Ending(".svg"))
+    picture: str | None = switch("--svg FILE", "SVG file to draw the plan in", check=ending(".svg"))
 
     def main(self, model: str, *more: str) -> None:
         found = weights(model, config.models(), storage.cache(), self.typed)
