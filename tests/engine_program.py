@@ -7,9 +7,20 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 PORT, BEHAVIOUR = int(sys.argv[1]), sys.argv[2]
+
+
+def _words(messages: list[dict[str, str]]) -> Iterable[str]:
+    """The same words to anything; a server that converses repeats what it was sent, or counts for long."""
+    if BEHAVIOUR != "converses":
+        return ("so ", "it ", "is")
+    if messages[-1]["content"] == "count":
+        return (f"{number} " for number in range(3000))
+    return [" | ".join(each["content"] for each in messages)]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -41,10 +52,12 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    def _stream(self, body: dict[str, object]) -> None:
+    def _stream(self, body: dict[str, Any]) -> None:
         self.send_response(200)
         self.end_headers()
-        for word in ("so ", "it ", "is"):
+        if BEHAVIOUR == "converses":
+            self._event({"choices": [{"delta": {"reasoning": "(thinking) "}}]})
+        for word in _words(body["messages"]):
             self._event({"choices": [{"delta": {"content": word}}]})
             time.sleep(0.02)
         if BEHAVIOUR == "breaks-off":

@@ -102,6 +102,12 @@ def chosen_api_key(asked: str | None, address: str, *, make: bool) -> Path | Non
     return _closed(file) if file.exists() else file
 
 
+def client_key(asked: str | None, own: str | None = None) -> str | None:
+    """Return the API key to send: from the file `asked`, else of the server here, else of the variable."""
+    file = chosen_api_key(asked, "127.0.0.1", make=False) if asked else own and Path(own)
+    return read_api_key(file) if file else os.environ.get(API_KEY_VARIABLE)
+
+
 def _given_api_key(file: Path) -> Path:
     try:
         key = read_api_key(file)

@@ -109,7 +109,7 @@ ODD = VerbEntry(
     ("odd",),
     "Begins with nothing.",
     more="\n.not a request\n'nor this: C:\\x …\n\nExamples:\n    medley odd -x\n\n",
-    usage=("medley odd [SWITCHES]",),
+    usage=("medley odd [OPTIONS]",),
     switches=(Switch(("-n", "--dry-run"), "start nothing", "N"),),
 )
 
@@ -142,7 +142,7 @@ def test_only_requests_that_a_manual_page_has() -> None:
     requests = set(re.findall(r"(?m)^[.'](\w*)", text))
     assert requests == {"TH", "SH", "SS", "PP", "TP", "br", "nf", "fi"}
     assert text.isascii()
-    assert re.findall(r"(?m)^\.SH (.*)", text)[:4] == ["NAME", "SYNOPSIS", "DESCRIPTION", "VERBS"]
+    assert re.findall(r"(?m)^\.SH (.*)", text)[:4] == ["NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS"]
     assert text.count("\n.nf\n") == text.count("\n.fi\n")
 
 

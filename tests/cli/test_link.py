@@ -229,7 +229,7 @@ def test_a_problem(words: tuple[str, ...], problem: str) -> None:
 
 
 def test_another_transport_is_wrong_usage() -> None:
-    with pytest.raises(Usage, match="expected to be"):
+    with pytest.raises(Usage, match="--transport must be one of tcp, rdma"):
         run("--transport", "udp")
 
 

@@ -1,11 +1,19 @@
 """`medley models` as it is typed."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from medley import config
 from medley.cli.models import ModelsVerb
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "medley"))
+    return tmp_path
 
 
 def run(*words: str) -> int:
@@ -18,15 +26,15 @@ def test_the_fastest_that_fits_is_first_and_what_does_not_fit_says_why(
 ) -> None:
     assert run("--hosts", "spark:2") == 0
     header, first, *rest = capsys.readouterr().out.splitlines()
-    words = "model GB parameters context license tokens/s fits alone on layout"
+    words = "model GB on disk parameters context tokens/s layout"
     assert header.split() == words.split()
     assert first.startswith("demo ")
     assert len(rest) + 1 == len(config.models())
     (line,) = (each for each in rest if each.startswith("gpt-oss-120b "))
-    assert "  65.2  117B, 5.7B active  " in line
-    assert line.endswith("  spark-1, spark-2  tensor parallel 2 on spark-1, spark-2")
+    assert "  65.2           117B, 5.7B active  " in line
+    assert line.endswith("  tensor parallel 2 on spark-1, spark-2")
     (line,) = (each for each in rest if each.startswith("deepseek-v3 "))
-    assert line.endswith("  -                 not here: 212.5 GiB short in the nearest of 4 layouts")
+    assert line.endswith("  does not fit: 212.5 GiB short")
 
 
 def test_json_has_every_model(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,10 +44,27 @@ def test_json_has_every_model(capsys: pytest.CaptureFixture[str]) -> None:
     one = found["gpt-oss-120b"]
     assert one["repository"] == "openai/gpt-oss-120b"
     assert one["tokens_per_s"]["low"] < one["tokens_per_s"]["predicted"] < one["tokens_per_s"]["high"]
-    assert (one["lacks"], one["weights"]) == (None, "mxfp4")
+    assert (one["lacks"], one["weights"], one["on_disk_bytes"]) == (None, "mxfp4", None)
     assert found["deepseek-v3"]["tokens_per_s"] is None
     assert found["deepseek-v3"]["alone_on"] == []
     assert "llama-3.3-70b" in found["llama-3.3-70b-instruct"]["aliases"]
+
+
+def test_it_shows_what_is_on_this_host_and_its_size(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, size in (("openai--gpt-oss-20b", 300_000_000), ("an--other", 60_000_000), ("a--look", 9_000)):
+        blobs = cache / "hub" / f"models--{name}" / "blobs"
+        blobs.mkdir(parents=True)
+        (blobs / "1").write_bytes(b"x" * size)
+    assert run("--hosts", "spark:2") == 0
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = (each for each in lines if each.startswith("gpt-oss-20b "))
+    assert "  13.8      0.3  20.9B" in line
+    (line,) = (each for each in lines if each.startswith("an/other "))
+    assert line.split() == ["an/other", "0.1", "medley", "plan", "an/other"]
+    assert not [each for each in lines if each.startswith("a/look ")], "a few small files are no model"
+    assert run("--hosts", "spark:2", "--json") == 0
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert found["gpt-oss-20b"]["on_disk_bytes"] >= 300_000_000
 
 
 def test_it_names_the_hosts_that_hold_a_model_alone(capsys: pytest.CaptureFixture[str]) -> None:

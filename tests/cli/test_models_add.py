@@ -121,7 +121,7 @@ def test_what_is_no_file_stays_as_it_is(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../x", "A B", "-x"])
 def test_what_is_no_name(run: Run, name: str, table: Path) -> None:
     status, _, err = run("models", "add", "org/two", f"--name={name}")
-    assert (status, "is no name of a model" in err) == (1, True)
+    assert (status, "is not a name for a model" in err) == (1, True)
     assert "--name two" in err
     assert not table.parent.exists()
 

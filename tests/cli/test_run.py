@@ -131,10 +131,10 @@ def test_what_is_shown_can_be_run(environment: Path, typed: Typed) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        pytest.param(("demo",), "there is no script to run", id="none"),
+        pytest.param(("demo",), "missing argument SCRIPT.py", id="none"),
         pytest.param(("demo", "nowhere.py"), "nowhere.py cannot be read", id="not there"),
         pytest.param(("demo", str(Path(__file__).parent)), "cannot be read", id="a folder"),
-        pytest.param(("demo", str(Path(__file__).parents[2] / "README.md")), "is no Python", id="another"),
+        pytest.param(("demo", str(Path(__file__).parents[2] / "README.md")), "is not a Python", id="another"),
         pytest.param(
             ("--launcher", "mp", "--hosts", "2", "--dry-run", "demo", __file__), "before its hosts", id="mp"
         ),

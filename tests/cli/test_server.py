@@ -1,12 +1,12 @@
-"""`medley ask` and `medley status` while a server of this host begins."""
+"""`medley chat` and `medley status` while a server of this host begins."""
 
 from pathlib import Path
 
 import pytest
 
 from medley import serving
+from medley.cli.chat import ChatVerb
 from medley.cli.cluster import StatusVerb
-from medley.cli.server import AskVerb
 from medley.errors import Problem
 
 NOBODY = "http://127.0.0.1:9/v1"
@@ -28,7 +28,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 )
 def test_it_says_how_the_server_is(state: str, what: str) -> None:
     with serving.note_server(NOBODY, "demo", 9, state=state), pytest.raises(Problem) as caught:
-        AskVerb.run(["medley ask", "Hello"], exit=False)
+        ChatVerb.run(["medley chat", "Hello"], exit=False)
     assert (caught.value.what, caught.value.cause) == (what, "Connection refused")
 
 

@@ -47,7 +47,7 @@ def test_the_dashboard_is_json(run: Run) -> None:
         pytest.param(("--web", "0.0.0.0:0"), 1, "others would reach 0.0.0.0", id="beyond this host"),
         pytest.param(("127.0.0.1:0",), 1, "says nothing here", id="a place without --web"),
         pytest.param(("--web", "127.0.0.1:0", "spark-1"), 1, "'spark-1' says nothing here", id="two places"),
-        pytest.param(("--open",), 2, "missing ['web']", id="open what"),
+        pytest.param(("--open",), 2, "--open needs --web", id="open what"),
         pytest.param(("--web", "--once"), 2, "once", id="once, and for ever"),
     ],
 )

@@ -1,10 +1,11 @@
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
 
-from medley.cli import GROUPS, VERBS
+from medley.cli import ELSEWHERE, GROUPS, VERBS
 
 Run = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("asked_once")
@@ -17,18 +18,27 @@ def test_every_verb_has_help_with_an_example(run: Run, verb: str) -> None:
     assert f"\n    medley {verb}" in out.partition("Examples:")[2]
 
 
-@pytest.mark.parametrize("words", VERBS)
+@pytest.mark.parametrize("words", ["", *VERBS])
 def test_help_fits_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
-    """No example is broken in two, and no switch stands there without its name."""
     monkeypatch.setenv("COLUMNS", "80")
     _, out, _ = run(*words.split(), "--help")
-    help_, _, switches = out.partition("\nUsage:\n")
-    assert help_.endswith("\n\n")
-    examples = help_.partition("Examples:\n")[2].rstrip("\n")
-    assert all(line.startswith("    ") for line in examples.splitlines())
-    assert not [line for line in help_.splitlines() if line.startswith(" ") and line[1] != " "]
-    assert "\n     N" not in switches
-    assert "said again" not in switches
+    assert [line for line in out.splitlines() if len(line) > 80] == []
+    assert "\n\nUsage:\n" in out
+
+
+@pytest.mark.parametrize("words", ["", *VERBS])
+def test_help_has_nothing_of_its_library_s(run: Run, words: str) -> None:
+    _, out, _ = run(*words.split(), "--help")
+    assert (
+        re.findall(r":(?:str|int)\b|:\[\d|:\{|help-all|[Dd]efault is|default: .*default|SWITCHES", out) == []
+    )
+    assert [line for line in out.splitlines() if line.count("default") > 1] == []
+
+
+def test_options_are_in_groups(run: Run) -> None:
+    _, out, _ = run("serve", "--help")
+    titles = re.findall(r"(?m)^([A-Z][a-z ]+):$", out.partition("Usage:")[2])
+    assert titles == ["Goal", "Placement", "Engine", "Container", "Model code", "Server", "Output"]
 
 
 def test_bare_medley_shows_its_verbs(run: Run) -> None:
@@ -46,21 +56,47 @@ def test_each_verb_is_in_one_group_and_its_line_is_short() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        pytest.param("serve", "a word is missing", id="nothing to serve"),
-        pytest.param("plan", "usage: medley plan [SWITCHES] MODEL\n", id="nothing to plan"),
-        pytest.param("serve demo --port abc", "not 'abc'", id="a word for a number"),
-        pytest.param("serve demo --prot 1", "Unknown switch --prot", id="a switch misspelt"),
-        pytest.param("serve demo --prot 1", "try:   --port", id="nearly a switch"),
-        pytest.param("serve demo --max-model-len 9", "flags come after --", id="an engine's flag"),
-        pytest.param("sreve demo", "there is no verb 'sreve'", id="a verb misspelt"),
+        pytest.param("serve", "missing argument MODEL", id="nothing to serve"),
+        pytest.param("plan", "usage: medley plan [OPTIONS] MODEL\n", id="nothing to plan"),
+        pytest.param(
+            "serve demo --port abc", "option --port must be a number, not 'abc'", id="a word for a number"
+        ),
+        pytest.param(
+            "serve demo --prot 1", "unknown option --prot; did you mean --port?", id="nearly a switch"
+        ),
+        pytest.param(
+            "serve demo --max-model-len 9", "flags of the engine come after --", id="an engine's flag"
+        ),
+        pytest.param("sreve demo", "unknown command 'sreve'; did you mean 'serve'?", id="a verb misspelt"),
         pytest.param("env bild", "try:   medley env build", id="a subcommand misspelt"),
-        pytest.param("please stop", "there is no verb 'please'", id="a word before a verb"),
+        pytest.param("please stop", "unknown command 'please'", id="a word before a verb"),
         pytest.param("dwon up", "try:   medley down", id="a misspelt verb before another"),
-        pytest.param("env show clean", "there is no verb 'show'", id="a word before a subcommand"),
+        pytest.param("env show clean", "unknown command 'show'", id="a word before a subcommand"),
         pytest.param("help stpo", "try:   medley stop", id="help of a verb misspelt"),
         pytest.param("link setup --mtu 9", "not '9'", id="an MTU out of range"),
-        pytest.param("ask --max-tokens 0 x", "not '0'", id="out of range"),
-        pytest.param("facts --json --transcript", "--transcript", id="two that exclude each other"),
+        pytest.param(
+            "chat --max-tokens 0 x",
+            "--max-tokens must be a number from 1 to 1000000, not '0'",
+            id="out of range",
+        ),
+        pytest.param(
+            "facts --json --transcript", "options --transcript and --json exclude each other", id="exclusive"
+        ),
+        pytest.param("env lock x", "option -r/--requirement is mandatory", id="an option that must be there"),
+        pytest.param(
+            "run demo --json x.py", "option --json needs --dry-run", id="an option without its other"
+        ),
+        pytest.param("serve demo --for speed", "must be one of latency, throughput, context", id="of a set"),
+        pytest.param("logs --follow=yes", "option --follow does not take an argument", id="a value too many"),
+        pytest.param("logs -n 1 -n 2", "option -n already given", id="twice"),
+        pytest.param("logs -n", "option -n requires an argument", id="no value"),
+        pytest.param("plan demo --svg x.png", "must be a file NAME.svg, not 'x.png'", id="no picture"),
+        pytest.param(
+            "bench --html x.txt", "option --html must be a file NAME.html, not 'x.txt'", id="no page"
+        ),
+        pytest.param("pull", "missing argument MODEL", id="nothing to pull"),
+        pytest.param("batch demo in.jsonl", "missing argument OUT", id="the third of three"),
+        pytest.param("pull demo more", "unexpected argument 'more'", id="one too many"),
     ],
 )
 def test_wrong_usage_is_said_on_stderr_and_exits_2(run: Run, words: str, said: str) -> None:
@@ -71,10 +107,58 @@ def test_wrong_usage_is_said_on_stderr_and_exits_2(run: Run, words: str, said: s
 
 
 @pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("ps", "'status'"),
+        ("list", "'models'"),
+        ("ls", "'models'"),
+        ("rm", "'models rm'"),
+        ("show", "'plan' or 'models'"),
+        ("start", "'serve' or 'up'"),
+        ("exec", "'run'"),
+        ("apply", "'up' or 'serve'"),
+        ("ask", "'chat'"),
+        ("kill", "'stop'"),
+    ],
+)
+def test_other_programs_words_are_refused_with_the_verb_here(run: Run, word: str, meant: str) -> None:
+    status, out, err = run(word, "demo")
+    assert (status, out) == (2, "")
+    first, *more = err.splitlines()
+    assert first == f"medley: unknown command '{word}'; did you mean {meant}?"
+    assert more == [f"  try:   medley {meant.split(chr(39))[1]}"]
+
+
+def test_every_verb_that_is_proposed_is_one() -> None:
+    proposed = {verb for verbs in ELSEWHERE.values() for verb in verbs.split(", ")}
+    assert proposed <= set(VERBS)
+    assert not set(ELSEWHERE) & set(VERBS)
+
+
+def test_at_most_32_verbs() -> None:
+    assert len([verb for verb in VERBS if " " not in verb]) <= 32
+
+
+def test_a_model_without_a_script_is_for_serve_and_chat(run: Run) -> None:
+    status, _, err = run("run", "demo")
+    assert status == 1
+    assert "missing argument SCRIPT.py" in err
+    assert "medley serve demo" in err
+    assert "medley chat" in err
+
+
+@pytest.mark.parametrize("words", [(), ("serve",), ("env", "build")])
+def test_the_version_is_medley_s_own(run: Run, words: tuple[str, ...]) -> None:
+    said = run(*words, "--version")
+    assert said == run(*words, "-V")
+    assert said[1].startswith("medley 0.")
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         pytest.param("serve dem", "fix:   medley serve demo", id="an unknown model"),
-        pytest.param("ask x --url http://127.0.0.1:9/v1", "cause: Connection refused\n", id="no server"),
+        pytest.param("chat x --url http://127.0.0.1:9/v1", "cause: Connection refused\n", id="no server"),
         pytest.param("serve demo 8000", "one model too many", id="a flag without its dashes"),
         pytest.param(
             "serve demo --gpus 0 --kind cpu", "--gpus 0 is not available", id="a GPU that is not there"
@@ -86,7 +170,6 @@ def test_wrong_usage_is_said_on_stderr_and_exits_2(run: Run, words: str, said: s
         pytest.param("serve demo --port 0 --kind cpu", "there is no port 0", id="no port"),
         pytest.param("env clean vllm-cpu --all", "cannot both be meant", id="one and all"),
         pytest.param("env clean nope", "no engine environment 'nope'", id="no such environment"),
-        pytest.param("ask", "there is nothing to ask", id="nothing to ask"),
         pytest.param("link test", "either the other host or --serve", id="no end of the wire"),
         pytest.param("link setup --address 10.0.0.1/24", "nothing says which link", id="no link"),
     ],

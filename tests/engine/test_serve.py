@@ -43,7 +43,7 @@ def test_demo_answers_twice_alike_and_ctrl_c_leaves_nothing(
     assert first["choices"][0]["message"]["content"] == second["choices"][0]["message"]["content"]
 
     state = {"MEDLEY_STATE": str(tmp_path / "state")}
-    asked = medley("ask", "--max-tokens", "5", "Hello", env=state)
+    asked = medley("chat", "--max-tokens", "5", "Hello", env=state)
     assert asked.returncode == 0, asked.stderr
     assert asked.stdout.strip()
     assert "5 tokens, first after" in asked.stderr
@@ -52,7 +52,7 @@ def test_demo_answers_twice_alike_and_ctrl_c_leaves_nothing(
     assert (busy.returncode, f"port {free_port} is " in busy.stderr) == (1, True)
 
     assert served.interrupt() == 128 + signal.SIGINT
-    gone = medley("ask", "--url", url, "Hello")
+    gone = medley("chat", "--url", url, "Hello")
     assert (gone.returncode, "no server answers" in gone.stderr) == (1, True)
 
 

@@ -24,7 +24,7 @@ PROGRAMS: Mapping[tuple[str, ...], str] = {
 }
 """Programs whose settings are compared, by the words that start them."""
 PASSED_OVER: Mapping[str, str] = {
-    "curl": "asks the server: `medley ask`, or any client",
+    "curl": "asks the server: `medley chat`, or any client",
     "wget git": "fetches scripts that Medley does not need",
     "uv pip pip3": "installs engines: `medley env build` installs hashed locks",
     "apt apt-get": "installs system packages: `medley doctor` names those that are missing",

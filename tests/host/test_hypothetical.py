@@ -27,6 +27,8 @@ def test_each_is_of_a_kind_and_two_of_them_can_talk(name: str) -> None:
     ("asked", "what"),
     [
         pytest.param("toaster:2", "names no hosts", id="no such kind"),
+        pytest.param("spark:0", "names no hosts", id="no host"),
+        pytest.param("rtx:1,spark:00", "names no hosts", id="none of a kind"),
         pytest.param("spark:x", "names no hosts", id="no number"),
         pytest.param("", "names no hosts", id="nothing"),
         pytest.param("spark:65", "too many", id="too many"),

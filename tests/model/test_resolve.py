@@ -65,6 +65,24 @@ def test_what_is_no_model_is_a_problem(word: str, fix: str, tmp_path: Path) -> N
     assert fix in caught.value.fix
 
 
+def test_the_cause_has_the_nearest_names(tmp_path: Path) -> None:
+    with pytest.raises(Problem) as caught:
+        weights("qwen3-23b", MODELS, tmp_path, ("medley", "plan", "qwen3-23b", "--tp", "2"))
+    assert "the nearest: qwen3-32b, " in caught.value.cause
+    assert caught.value.fix == "medley plan qwen3-32b --tp 2"
+
+
+@pytest.mark.parametrize(
+    ("verb", "fix"),
+    [("plan", "medley plan deepseek-v3"), ("serve", "medley serve deepseek-ai/DeepSeek-R1")],
+)
+def test_a_model_of_a_known_shape_says_so(verb: str, fix: str, tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="there is no model 'DeepSeek-R1'") as caught:
+        weights("DeepSeek-R1", MODELS, tmp_path, ("medley", verb, "DeepSeek-R1"))
+    assert caught.value.cause == "it has the shape of deepseek-v3, whose plan holds for it too"
+    assert caught.value.fix == fix
+
+
 @pytest.mark.parametrize(
     "word",
     ["d", "de", "emo", "memo", "gemma", "dmo", "deemo", "demo-2", "nemo", "tiny", "deep", "kimo", "x" * 300],

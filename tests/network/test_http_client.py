@@ -20,6 +20,7 @@ from medley.network import http_client
 from medley.serving import api, batch_client
 from tests.odd_input import COUNTS, hold, json_texts, texts, values
 
+HELLO = [{"role": "user", "content": "Hello"}]
 KEY = "sk-of-this-test"
 MODELS = {"object": "list", "data": [{"id": "demo", "root": "/m", "max_model_len": 2048}]}
 COMPLETION = {"choices": [{"text": "cuju"}], "usage": {"prompt_tokens": 1, "completion_tokens": 8}}
@@ -116,7 +117,7 @@ def test_no_proxy_sees_what_is_for_this_host(name: str, monkeypatch: pytest.Monk
 
 def test_who_has_the_port_before_the_engine_gets_no_key() -> None:
     """Any user of this host may listen there while the engine loads: the first answer was worth the key."""
-    with running(Seen(b"{}", 503)) as thief, pytest.raises(Problem, match="nobody let in"):
+    with running(Seen(b"{}", 503)) as thief, pytest.raises(Problem, match="without an API key"):
         api.answered(f"http://127.0.0.1:{thief.port}/v1", "demo", KEY)
     marked = (("x-medley-guard", "1"),)
     with (
@@ -144,11 +145,11 @@ def test_an_account_s_key_is_not_sent_to_whoever_listens(monkeypatch: pytest.Mon
     with running(Seen(events)) as server:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-of-an-account")
         url = f"http://127.0.0.1:{server.port}/v1"
-        Medley.run(["medley", "ask", "--url", url, "--model", "demo", "Hello"], exit=False)
+        Medley.run(["medley", "chat", "--url", url, "--model", "demo", "Hello"], exit=False)
         assert server.asked
         assert all("authorization" not in headers for _, headers in server.asked)
         monkeypatch.setenv(credentials.API_KEY_VARIABLE, KEY)
-        Medley.run(["medley", "ask", "--url", url, "--model", "demo", "Hello"], exit=False)
+        Medley.run(["medley", "chat", "--url", url, "--model", "demo", "Hello"], exit=False)
         assert server.asked[-1][1]["authorization"] == f"Bearer {KEY}"
 
 
@@ -156,7 +157,7 @@ def test_what_is_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "MOST_BYTES", 1 << 16)
     with running(Seen(b"x" * (1 << 20))) as server:
         url = f"http://127.0.0.1:{server.port}/v1"
-        for ask in (lambda: api.models(url), lambda: list(api.chat(url, "demo", "Hello", max_tokens=1))):
+        for ask in (lambda: api.models(url), lambda: list(api.chat(url, "demo", HELLO, max_tokens=1))):
             with pytest.raises(Problem, match="too much"):
                 ask()
 
@@ -209,7 +210,7 @@ URL = "http://127.0.0.1:8000/v1"
 READERS: dict[str, tuple[Callable[[], Any], Any]] = {
     "models": (lambda: api.cards(URL), MODELS),
     "completion": (lambda: api.answered(URL, "demo"), COMPLETION),
-    "chat": (lambda: list(api.chat(URL, "demo", "Hello", max_tokens=1)), CHUNK),
+    "chat": (lambda: list(api.chat(URL, "demo", HELLO, max_tokens=1)), CHUNK),
 }
 
 

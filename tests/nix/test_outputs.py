@@ -19,9 +19,9 @@ JETSONS = {"orin", "orin-r39", "thor"}
 SYSTEMS = pytest.mark.parametrize("system", KINDS)
 VERBS = {
     *(
-        "ask",
         "batch",
         "bench",
+        "chat",
         "check",
         "completion",
         "doctor",

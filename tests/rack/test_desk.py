@@ -20,7 +20,7 @@ SEES = (
     f"cat /proc/*/environ /proc/*/cmdline $(find {HOME} /tmp /run -type f 2>/dev/null) 2>/dev/null"
     " | tr '\\0' '\\n'; true"
 )
-ASK = ("ask", "--max-tokens", "8", "Hello")
+ASK = ("chat", "--max-tokens", "8", "Hello")
 
 
 def test_two_commands_a_reboot_and_an_end(rack: Up) -> None:

@@ -14,7 +14,7 @@ from tests.rack.spec import Spec
 pytestmark = pytest.mark.rack
 
 SERVE = ("serve", "demo", "--detach", "--restart", "--pp", "2")
-ASK = ("ask", "--max-tokens", "8", "--json", "Hello")
+ASK = ("chat", "--max-tokens", "8", "--json", "Hello")
 
 
 @pytest.fixture(scope="module")

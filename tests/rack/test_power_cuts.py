@@ -131,7 +131,7 @@ class Cuts:
                 for each in others:
                     assert _hashes(each) == _hashes(first)
             case "serve":
-                self.desk.done("ask", "--max-tokens", "4", "Hello")
+                self.desk.done("chat", "--max-tokens", "4", "Hello")
                 self._done("stop")
             case _:
                 host = self.desk.rack["host2"]

@@ -3,6 +3,8 @@ import pytest
 from medley.errors import Problem
 from medley.serving import api
 
+HELLO = [{"role": "user", "content": "Hello"}]
+
 
 def test_nobody_listens_yet(free_port: int) -> None:
     assert api.answered(f"http://127.0.0.1:{free_port}/v1", "tiny") is None
@@ -13,7 +15,7 @@ def test_a_completion_is_answered(server: str) -> None:
 
 
 def test_a_chat_comes_in_pieces_and_ends_with_its_speed(server: str) -> None:
-    *pieces, speed = api.chat(server, "tiny", "Hello", max_tokens=9)
+    *pieces, speed = api.chat(server, "tiny", HELLO, max_tokens=9)
     assert pieces == ["so ", "it ", "is"]
     assert isinstance(speed, api.AnswerSpeed)
     assert (speed.prompt_tokens, speed.tokens) == (5, 3)
@@ -26,13 +28,13 @@ def test_a_chat_comes_in_pieces_and_ends_with_its_speed(server: str) -> None:
 @pytest.mark.parametrize("server", ["breaks-off"], indirect=True)
 def test_an_answer_that_breaks_off_is_a_problem(server: str) -> None:
     with pytest.raises(Problem, match="broke off") as caught:
-        list(api.chat(server, "tiny", "Hello", max_tokens=None))
+        list(api.chat(server, "tiny", HELLO, max_tokens=None))
     assert "engine is gone" in caught.value.cause
 
 
 def test_another_models_name_is_a_problem(server: str) -> None:
     with pytest.raises(Problem, match="refused") as caught:
-        list(api.chat(server, "huge", "Hello", max_tokens=None))
+        list(api.chat(server, "huge", HELLO, max_tokens=None))
     assert "404: The model `huge` does not exist." in caught.value.cause
     with pytest.raises(Problem, match="refused"):
         api.answered(server, "huge")

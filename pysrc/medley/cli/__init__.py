@@ -2,8 +2,9 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, field, fields
+from pathlib import Path
 from types import NoneType
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
@@ -16,34 +17,35 @@ from medley import own_version
 VERBS = {
     "serve": "Serve a model with an OpenAI-compatible API.",
     "plan": "Show where a model fits and how fast it should be.",
-    "ask": "Send one chat message to a running server.",
+    "chat": "Chat with the served model, or send it one message.",
     "batch": "Answer a file of requests, and resume where it stopped.",
     "run": "Run a Python script in the engine's environment.",
-    "models": "List known models, and how each would do on your hosts.",
+    "models": "List known and downloaded models, and their speed here.",
     "models add": "Write the table of a model from its files on the hub.",
+    "models rm": "Remove a downloaded model from this host.",
     "models import": "Turn a community recipe into a medley command.",
     "pull": "Copy a model to every host of the cluster.",
     "stop": "Stop the served model; Ray goes on.",
     "status": "Show hosts, links, Ray and the served model.",
     "init": "Write cluster.toml from the hosts that ssh reaches.",
     "up": "Start the cluster on every host of cluster.toml.",
-    "down": "End everything of medley's on every host of cluster.toml.",
+    "down": "Stop medley on every host of cluster.toml.",
     "logs": "Show the logs of Ray and the served model, by time.",
     "top": "Show the load of hosts, GPUs, links and engines.",
     "service": "Start a head, worker or server with the host (systemd).",
     "service install": "Write a systemd unit, and start it now and at boot.",
-    "service remove": "End a service, and remove its unit.",
-    "service start": "Start the services that ran before the host went down.",
+    "service remove": "Stop a service, and remove its unit.",
+    "service start": "Start the services that ran before a shutdown.",
     "service show": "Show the installed services, or the unit of one.",
     "ray-head": "Start a Ray cluster with this host as its head.",
     "ray-worker": "Join the Ray cluster of another host as a worker.",
-    "ray-stop": "End Ray here; on its head, the whole cluster.",
+    "ray-stop": "Stop Ray on this host; on the head, the whole cluster.",
     "join": "Run this host's part of a model served without Ray.",
     "doctor": "Check every host, and print how to fix what is wrong.",
     "explain": "Name the cause of a failure in a log, and its fix.",
-    "bench": "Benchmark a server beside its prediction.",
-    "bench show": "Show a benchmark that was kept.",
-    "bench history": "List the benchmarks that were kept, newest first.",
+    "bench": "Benchmark a server, and compare it with its prediction.",
+    "bench show": "Show a stored benchmark.",
+    "bench history": "List stored benchmarks, newest first.",
     "bench compare": "Compare two benchmarks.",
     "facts": "Show this host's hardware, and what kind of host it is.",
     "env": "Manage engine environments.",
@@ -52,23 +54,23 @@ VERBS = {
     "env path": "Print the folder of an engine environment.",
     "env check": "Run an engine environment on this host's devices.",
     "env clean": "Remove outdated and unfinished engine environments.",
-    "env lock": "Make a lock of your own for this machine.",
+    "env lock": "Write a lock for this machine.",
     "env raise": "Raise a lock to a new release of its engine.",
     "link": "Show, test, set up or watch links between hosts.",
     "link show": "Show which network the hosts would use, and why.",
     "link test": "Measure the link to another host.",
-    "link setup": "Give fast links their addresses and MTU.",
+    "link setup": "Set addresses and MTU of fast links.",
     "link watch": "Show traffic and errors of each link.",
     "collective-test": "Benchmark every GPU and the network between hosts.",
     "ports": "Show the ports that medley uses, and firewall rules.",
     "check": "Validate every TOML table.",
     "completion": "Print a shell's completion script, or the manual page.",
-    "version": "Print the version, and where tables are looked for.",
-    "help": "Show the help of a verb.",
+    "version": "Print the version, and the folders of tables.",
+    "help": "Show the help of a command.",
 }
 """Each verb, and its line of help: 60 characters at most. Verbs are imported when they run."""
 GROUPS: Mapping[str, str] = {
-    "Run models": "serve plan ask batch run models pull stop status",
+    "Run models": "serve plan chat batch run models pull stop status",
     "Cluster": "init up down logs top service ray-head ray-worker ray-stop join",
     "Diagnose": "doctor explain bench facts",
     "Advanced": "env link collective-test ports check completion version help",
@@ -76,15 +78,35 @@ GROUPS: Mapping[str, str] = {
 """Verbs as the help of medley lists them."""
 _MODULES = {
     **dict.fromkeys(("facts", "completion", "check", "version", "help"), "info"),
-    **dict.fromkeys(("ask", "stop", "logs"), "server"),
+    **dict.fromkeys(("stop", "logs"), "server"),
     **dict.fromkeys(("ray-head", "ray-worker", "ray-stop", "join"), "ray"),
     **dict.fromkeys(("status", "up", "down"), "cluster"),
     "env raise": "env_raise",
     "models add": "models_add",
+    "models rm": "models_rm",
     "models import": "models_import",
     **dict.fromkeys(("link setup", "link watch"), "link_setup"),
 }
 """The modules of verbs that have none of their own."""
+_OTHERS = {
+    "ps get describe nodes": "status",
+    "list ls images search": "models",
+    "rm rmi remove delete": "models rm",
+    "start launch load": "serve, up",
+    "ask generate prompt attach": "chat",
+    "exec python": "run",
+    "kill unload": "stop",
+    "apply create deploy": "up, serve",
+    "show inspect": "plan, models",
+    "destroy": "down",
+    "download": "pull",
+    "info": "facts",
+    "build": "env build",
+    "stats": "top",
+    "diagnose": "doctor",
+}
+ELSEWHERE = {word: verbs for words, verbs in _OTHERS.items() for word in words.split()}
+"""Names that users of ollama, docker and kubectl type, and the verbs that do the same here."""
 
 
 def class_name(words: str) -> str:
@@ -120,16 +142,18 @@ class ListedVerb(Subcommand):
 
 T = TypeVar("T")
 
-# plumbum's requests for help and the version are SwitchErrors too, so the true errors are named.
-_WRONG = (
-    switches.MissingArgument,
-    switches.MissingMandatorySwitch,
-    switches.PositionalArgumentsError,
-    switches.SubcommandError,
-    switches.SwitchCombinationError,
-    switches.UnknownSwitch,
-    switches.WrongArgumentType,
-)
+_PLAIN = {
+    r"Unknown switch (.+)": r"unknown option \1",
+    r"Switch (.+)": r"option \1",
+    r"Given (\S+), the following are missing \['(.+)'\]": r"option \1 needs --\2",
+    r"Given (\S+), the following are invalid \['(\S+)'.*\]": r"options \1 and \2 exclude each other",
+    r"Argument of (\S) expected to be (.+), not (.+):": r"option -\1 must be \2, not \3",
+    r"Argument of (\S+) expected to be (.+), not (.+):": r"option --\1 must be \2, not \3",
+    r"(.* be )<class 'int'>(.*)": r"\1a number\2",
+    r"(.* be )\[(-?\d+)\.\.(\d+)\](.*)": r"\1a number from \2 to \3\4",
+    r"(.* be )\{(.+)\}(.*)": r"\1one of \2\3",
+}
+"""What plumbum reports, and what medley prints of it; applied in this order."""
 
 
 class Usage(Exception):  # noqa: N818 - what it is about, as plumbum's own are named
@@ -143,14 +167,10 @@ class Verb(cli.Application):
     """What people who type an unknown switch here often mean."""
     typed: tuple[str, ...] = ()
     """What was typed, from `medley` on: a fix may be the same with another word."""
-    SUBCOMMAND_HELPMSG = False  # "see VERB --help" after each of them says it too often
 
     def __init_subclass__(cls) -> None:
         """Take the description, and the verbs below this one, from the table; make switches of its fields."""
         super().__init_subclass__()
-        if more := vars(cls).get("DESCRIPTION_MORE"):
-            # plumbum starts a line of its help anew only at a bullet; of these, / alone is not printed.
-            cls.DESCRIPTION_MORE = re.sub(r"(?m)^ {4}(?!/)", "    /", f"{more}\n")
         for name, each in list(vars(cls).items()):
             if isinstance(each, Field):
                 setattr(cls, name, part := each.metadata["switch"](cls.__annotations__[name]))
@@ -173,11 +193,32 @@ class Verb(cli.Application):
         listed: dict[str, Any] = self._subcommands
         return {name: listed[name].load() for name in sorted(listed)}
 
+    def listed(self) -> dict[str, list[tuple[str, str]]]:
+        """Its own verbs by group, each with its line of help."""
+        found = [(name, str(verb.get().DESCRIPTION)) for name, verb in sorted(self._subcommands.items())]
+        return {"Commands": found} if found else {}
+
+    def usages(self) -> list[str]:
+        """The ways to type it."""
+        text = self.USAGE or ("{progname} [OPTIONS]" if self.infos() else "{progname}")
+        return [line.strip().format(progname=self.PROGNAME) for line in text.strip().splitlines()]
+
+    @cli.switch(("-h", "--help"), overridable=True, group="Meta-switches", help="show this help")
+    def help(self) -> None:
+        """Print it in medley's own form: plumbum's shows types and defaults as Python has them."""
+        from medley.cli.help_text import help_lines
+
+        print(*help_lines(self), sep="\n")
+
+    @cli.switch(("-V", "--version"), overridable=True, group="Meta-switches", help="show the version")
+    def version(self) -> None:
+        print(f"medley {own_version()}")
+
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         self.typed = (*str(self.PROGNAME).split(), *argv)
         try:
             return super()._parse_args(argv)
-        except _WRONG as error:
+        except switches.SwitchError as error:
             raise self._usage(error) from error
 
     def _validate_args(self, swfuncs: Any, tailargs: Any) -> Any:  # noqa: ANN401 - the same
@@ -187,36 +228,48 @@ class Verb(cli.Application):
             return super()._validate_args(swfuncs, tailargs)
         except switches.PositionalArgumentsError as error:
             misspelt = self._subcommands and tailargs
-            raise (self.no_verb(tailargs[0]) if misspelt else self._usage(error)) from error
-        except _WRONG as error:
+            raise (
+                self.no_verb(tailargs[0]) if misspelt else self._misplaced(str(error), tailargs)
+            ) from error
+        except switches.SwitchError as error:
             raise self._usage(error) from error
 
     def no_verb(self, word: str) -> Usage:
         """Refuse a word that stands where a verb should, and name the nearest verb."""
-        near = difflib.get_close_matches(word, self._subcommands, n=1)
-        return Usage(
-            f"{self.PROGNAME}: there is no verb {word!r}; verbs: {', '.join(self._subcommands)}\n"
-            f"  try:   {self.PROGNAME} {near[0] if near else '--help'}"
-        )
+        same = ELSEWHERE.get(word) if self.PROGNAME == "medley" else None
+        near = same.split(", ") if same else difflib.get_close_matches(word, self._subcommands, n=1)
+        meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        more = f"try:   {self.PROGNAME} {near[0]}" if near else f"see:   {self.PROGNAME} --help"
+        return Usage(f"{self.PROGNAME}: unknown command {word!r}{meant}\n  {more}")
 
-    def _usage(self, error: Exception) -> Usage:
-        first = str(error).splitlines()[0].rstrip(":").replace("<class 'int'>", "a number")
-        unknown = isinstance(error, switches.UnknownSwitch)
-        known = [f"--{name}" for name in self._switches_by_name if len(name) > 1]
-        near = difflib.get_close_matches(first.split()[-1], known, n=1) if unknown else []
-        more = [f"  try:   {near[0]}"] if near else [f"  hint:  {self.HINT}"] if unknown and self.HINT else []
-        if isinstance(error, switches.PositionalArgumentsError):
-            words = first.partition(", got ")[2]
-            first = "a word is missing" if " at least " in first else f"too many words: {words}"
-            usage = (self.USAGE or "").strip().partition("\n")[0]
-            more = [f"  usage: {usage.format(progname=self.PROGNAME)}"] if usage else []
+    def _misplaced(self, error: str, words: Sequence[str]) -> Usage:
+        """Refuse too few or too many arguments, and name the first that is wrong."""
+        usage = self.usages()[0]
+        named = re.sub(r"\[.*?\]", "", usage.removeprefix(str(self.PROGNAME))).split()
+        count = int(re.findall(r"\d+", error)[0])
+        few = " at least " in error and len(words) < len(named)
+        what = f"missing argument {named[len(words)]}" if few else f"unexpected argument {words[count]!r}"
+        return Usage(f"{self.PROGNAME}: {what}\n  usage: {usage}\n  see:   {self.PROGNAME} --help")
+
+    def _usage(self, error: Exception) -> Exception:
+        if type(error).__name__.startswith("Show"):  # plumbum's requests for help and the version
+            return error
+        first = str(error).splitlines()[0]
+        for theirs, ours in _PLAIN.items():
+            first = re.sub(f"^{theirs}$", ours, first)
+        more = []
+        if isinstance(error, switches.UnknownSwitch):
+            known = [f"--{name}" for name in self._switches_by_name if len(name) > 1]
+            near = difflib.get_close_matches(first.split()[-1], known, n=1)
+            first += f"; did you mean {near[0]}?" if near else ""
+            more = [f"  hint:  {self.HINT}"] if self.HINT and not near else []
         return Usage("\n".join([f"{self.PROGNAME}: {first}", *more, f"  see:   {self.PROGNAME} --help"]))
 
 
 class VerbOfVerbs(Verb):
     """Shows its help unless one of its verbs follows."""
 
-    USAGE = "    {progname} SUBCOMMAND [SWITCHES] ...\n"
+    USAGE = "    {progname} COMMAND [OPTIONS]\n"
 
     def main(self) -> None:
         if not self.nested_command:
@@ -248,6 +301,15 @@ class Group(Generic[T]):
         )
 
 
+class _Option(cli.SwitchAttr[Any]):
+    """Unlike plumbum's it appends nothing about its default to its help."""
+
+    def __init__(self, names: Any, argtype: Any, default: Any, *words: Any, **more: Any) -> None:  # noqa: ANN401
+        super().__init__(names, argtype, None, *words, **more)
+        if default is not None:
+            self._default_value = default
+
+
 def switch(
     typed: str,
     about: str,
@@ -266,7 +328,8 @@ def switch(
     def made(its_type: Any) -> "cli.SwitchAttr[Any]":  # noqa: ANN401 - any type
         repeats = get_origin(its_type) in {list, tuple}
         checked = cli.Range(*within) if within else check or _check(its_type)
-        return cli.SwitchAttr(names.split(", "), checked, default, repeats, argname, help=about, **more)
+        shown = f"{about} [default: {default}]" if default and "[default" not in about else about
+        return _Option(names.split(", "), checked, default, repeats, argname, help=shown, **more)
 
     return field(metadata={"switch": made})
 
@@ -279,6 +342,18 @@ def _check(its_type: Any) -> Any:  # noqa: ANN401 - any type
     return _check(inner[0]) if inner else its_type
 
 
+def ending(suffix: str) -> "cli.Predicate[str, str]":
+    """Return a check that refuses a file name with another ending."""
+
+    def check(word: str) -> str:
+        if Path(word).suffix.lower() not in {"", suffix}:
+            raise ValueError(word)
+        return word
+
+    check.__name__ = f"a file NAME{suffix}"  # plumbum's message has it
+    return cli.Predicate(check)
+
+
 def flag(typed: str, about: str, **more: Any) -> Any:  # noqa: ANN401 - as above
     """Return a field that is a switch without a word."""
     return field(metadata={"switch": lambda _: cli.Flag(typed.split(", "), help=about, **more)})
@@ -289,33 +364,23 @@ def group(of: type[T], **instead: Any) -> Any:  # noqa: ANN401 - as above
     return field(metadata={"switch": lambda _: Group(of, **instead)})
 
 
-# plumbum's own knows the switches of `medley` alone, whatever the verb: see `medley completion`.
-Verb.unbind_switches("completions")
+# plumbum's own completions know the switches of `medley` alone, whatever the verb: see `medley completion`.
+Verb.unbind_switches("completions", "help-all")
 
 
 class Medley(VerbOfVerbs):
-    """One LLM server out of the NVIDIA boxes you own."""
+    """One LLM server out of the NVIDIA machines you own."""
 
     PROGNAME = "medley"
-    VERSION = property(lambda _: own_version())  # it is read from a file: only where it is shown
-    DESCRIPTION = "One LLM server out of the NVIDIA boxes you own."
+    DESCRIPTION = "One LLM server from the NVIDIA machines you own."
     DESCRIPTION_MORE = """
 Examples:
-    medley facts            what this host is
-    medley serve demo       serve a tiny model made on the spot, without a GPU
-    medley ask "Hello"      talk to it, from another terminal
-    medley serve --help     more about a verb
+    medley facts            show what this host is
+    medley serve demo       serve a tiny model, made here; it needs no GPU
+    medley chat             chat with it, from another terminal
+    medley help serve       show the options of a command
 """
-    USAGE = "    {progname} VERB [SWITCHES] ...\n"
+    USAGE = "{progname} COMMAND [OPTIONS]\n{progname} COMMAND --help\n{progname} --version"
 
-    @cli.switch(("-h", "--help"), group="Meta-switches", help="Prints this help message and quits")
-    def help(self) -> None:
-        """Print the verbs by group, where plumbum lists them by the alphabet."""
-        listed, self._subcommands = self._subcommands, {}
-        try:
-            super().help()
-        finally:
-            self._subcommands = listed
-        for title, verbs in GROUPS.items():
-            lines = (f"    {verb:17}{VERBS[verb]}" for verb in verbs.split())
-            print(f"\n{title}:", *lines, sep="\n")
+    def listed(self) -> dict[str, list[tuple[str, str]]]:
+        return {title: [(verb, VERBS[verb]) for verb in verbs.split()] for title, verbs in GROUPS.items()}

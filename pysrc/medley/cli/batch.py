@@ -1,6 +1,5 @@
 """`medley batch`."""
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -27,24 +26,25 @@ _SAY_EVERY_S = 10
 
 class BatchVerb(Verb):
     DESCRIPTION_MORE = """
-IN has a request on each line: {"custom_id": "1", "url": "/v1/chat/completions", "body": {"messages": […]}}.
-OUT gets an answer for each as it comes; OUT.errors the lines that are wrong and the requests that the server
-refuses, by number. The same command again goes on where the last one stopped, however it stopped: no line is
-answered twice, none is lost. MODEL is planned for throughput and served as serve does it, for this run alone.
+Each line of IN is a request: {"custom_id": "1", "url": "/v1/chat/completions", "body": {"messages": […]}}.
+medley writes answers to OUT as they come, and rejected lines and requests to OUT.errors. Run the same command
+again to resume: every request is answered once. medley plans MODEL for throughput, serves it for this run,
+and stops it at the end.
 
 Examples:
     medley batch demo in.jsonl out.jsonl
     medley batch gpt-oss-120b in.jsonl out.jsonl --at-once 128 --context 8192
     medley batch gpt-oss-120b in.jsonl out.jsonl --url http://127.0.0.1:8000/v1
 """
-    USAGE = "    {progname} [SWITCHES] MODEL IN OUT [-- ENGINE FLAGS]\n"
-    HINT = "the engine's own flags come after --: medley batch MODEL IN OUT -- --max-model-len 8192"
+    USAGE = "    {progname} [OPTIONS] MODEL IN OUT [-- ENGINE FLAGS]\n"
+    HINT = "flags of the engine come after --: medley batch MODEL IN OUT -- --max-model-len 8192"
 
     options: ServeOptions = group(
-        ServeOptions, port=switch("--port PORT", "where its server listens; default: any free", default=0)
+        ServeOptions,
+        port=switch("--port PORT", "port of the server [default: any free one]", default=0),
     )
-    url: str | None = switch("--url URL", "a server that runs already, instead of one of its own")
-    at_once: int = switch("--at-once N", "requests that are under way at once", (1, 4096), default=64)
+    url: str | None = switch("--url URL", "base URL of a running server to use")
+    at_once: int = switch("--at-once N", "concurrent requests", (1, 4096), default=64)
 
     def main(self, model: str, source: str, answers: str, *flags: str) -> None:
         asked = self.options
@@ -68,7 +68,7 @@ Examples:
             done = len(requests) - len(left)
             say(f"{len(requests)} requests, {done} of them done; wrong lines: {len(bad)}")
             if left and self.url:
-                where, key = api.base(self.url), self._key()
+                where, key = api.base(self.url), credentials.client_key(self.options.api_key)
                 names = api.models(where, key)
                 self._send(left, book, progress, Answering(where, model if model in names else names[0], key))
             elif left:
@@ -84,10 +84,6 @@ Examples:
     def _send(self, left: list[Request], book: Book, progress: BatchProgress, server: Answering) -> None:
         with _bar(progress.total) as progress.seen:
             send(left, book, progress, server, at_once=self.at_once)
-
-    def _key(self) -> str | None:
-        file = credentials.chosen_api_key(self.options.api_key, "127.0.0.1", make=False)
-        return credentials.read_api_key(file) if file else os.environ.get(credentials.API_KEY_VARIABLE)
 
     def _end(self, book: Book, progress: BatchProgress, bad: int) -> None:
         refused = book.refused + progress.refused

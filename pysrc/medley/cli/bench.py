@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medley import cluster
-from medley.cli import Verb, flag, group, output, switch
+from medley.cli import Verb, ending, flag, group, output, switch
 from medley.cli.cluster_options import AtHead, typed_at
 from medley.cli.output import print_result, table
 from medley.cli.progress import watch
@@ -19,8 +19,8 @@ from medley.schema import EngineName
 
 @dataclass(frozen=True)
 class Plots:
-    svg: str | None = switch("--svg FILE", "write plots to this file, as a picture")
-    html: str | None = switch("--html FILE", "write a page to this file, which needs no network")
+    svg: str | None = switch("--svg FILE", "SVG file to draw plots in", check=ending(".svg"))
+    html: str | None = switch("--html FILE", "HTML file for a page with plots", check=ending(".html"))
 
     def draw(self, *records: Record) -> None:
         """Of one, or of two compared."""
@@ -32,14 +32,14 @@ class Plots:
 
 class BenchVerb(Verb):
     DESCRIPTION_MORE = """
-It measures what medley serves on this host, or the server that --url names, with random prompts: a warm-up,
-then each concurrency, all of them --repeats times. Each run has prompts of its own, for a server need not
-read again what it has read before. What was measured is kept after each run, with the plan, the versions,
-the hosts' facts (redacted) and the load, in ~/.local/state/medley/bench; Ctrl-C loses nothing of it.
+It sends random prompts to the server of this host, or to the one that --url names: a warm-up, then each
+concurrency, --repeats times. Each run has new prompts, so that no run profits from the server's cache. Every
+run is stored in ~/.local/state/medley/bench with the plan, versions, redacted facts of the hosts, and load.
+Ctrl-C keeps finished runs.
 
-With --field-report it writes one file for medley's maintainers, and sends nothing: the facts of every host
-(redacted), links, an all-reduce, what is served or else the demo, MODEL too if it is named, the kernels that
-ran, and what doctor found. It brings the cluster of cluster.toml up where it is down, and then ends it again.
+With --field-report it writes one file for medley's maintainers and sends nothing: redacted facts of every
+host, links, an all-reduce, the served model or the demo, MODEL if named, kernels, and doctor's findings. It
+starts the cluster of cluster.toml if it is down, and stops it afterwards.
 
 Examples:
     medley bench
@@ -47,51 +47,46 @@ Examples:
     medley bench --url http://spark-1:8000/v1 --tokenizer Qwen/Qwen3-8B
     medley bench --html bench.html
     medley bench demo --offline --concurrency 1,8
-    medley bench --dry-run
     medley bench --field-report report.json
-    medley bench gpt-oss-120b --field-report report.json
     medley bench history
     medley bench show last
     medley bench compare last-1 last
 """
     USAGE = (
-        "    {progname} [SWITCHES]\n"
-        "    {progname} [SWITCHES] MODEL --offline [-- ENGINE FLAGS]\n"
-        "    {progname} [SWITCHES] [MODEL] --field-report FILE\n"
-        "    {progname} history|show|compare [SWITCHES] …\n"
+        "    {progname} [OPTIONS]\n"
+        "    {progname} [OPTIONS] MODEL --offline [-- ENGINE FLAGS]\n"
+        "    {progname} [OPTIONS] [MODEL] --field-report FILE\n"
     )
 
-    url: str | None = switch("--url URL", "the server's base; default: what this host serves")
+    url: str | None = switch("--url URL", "base URL of the server [default: this host's]")
     engine: EngineName | None = switch(
-        "--engine ENGINE", "whose benchmark, with --url: vllm (the default) or sglang"
+        "--engine ENGINE", "engine whose benchmark runs, with --url [default: vllm]"
     )
-    environment: str | None = switch(
-        "--env ENV", "of the benchmark: an engine environment, or your own virtualenv"
-    )
+    environment: str | None = switch("--env ENV", "engine environment or virtualenv of the benchmark")
     tokenizer: str | None = switch(
-        "--tokenizer MODEL", "a folder or ORG/NAME; default: what the server says it serves"
+        "--tokenizer MODEL", "folder or ORG/NAME of the tokenizer [default: the server's]"
     )
-    model: str | None = switch("--model NAME", "which of the server's models; default: its first")
+    model: str | None = switch("--model NAME", "served model to use [default: the first]")
     key_file: str | None = switch(
-        "--api-key FILE", "the file of the server's key; default: its own, or MEDLEY_API_KEY"
+        "--api-key FILE", "file of the server's API key [default: its own, else MEDLEY_API_KEY]"
     )
-    concurrency: str = switch("--concurrency LIST", "streams at once", default="1,4,16")
-    repeats: int = switch("--repeats N", "runs of each", (1, 100), default=3)
-    input_len: int = switch("--input-len TOKENS", "of each prompt", (1, 10_000_000), default=512)
-    output_len: int = switch("--output-len TOKENS", "of each answer", (2, 1_000_000), default=128)
+    concurrency: str = switch("--concurrency LIST", "concurrent streams of each step", default="1,4,16")
+    repeats: int = switch("--repeats N", "runs per concurrency", (1, 100), default=3)
+    input_len: int = switch("--input-len TOKENS", "prompt length, in tokens", (1, 10_000_000), default=512)
+    output_len: int = switch("--output-len TOKENS", "answer length, in tokens", (2, 1_000_000), default=128)
     requests: int | None = switch(
-        "--requests N", "in each run; default: 4 a stream, at least 8", (1, 1_000_000)
+        "--requests N", "requests per run [default: 4 per stream, at least 8]", (1, 1_000_000)
     )
-    seed: int | None = switch("--seed N", "of the prompts; default: by chance", (0, 1 << 31))
-    timeout_s: int = switch("--timeout SECONDS", "how long a run may take", (5, 86_400), default=1800)
+    seed: int | None = switch("--seed N", "seed of the prompts [default: random]", (0, 1 << 31))
+    timeout_s: int = switch("--timeout SECONDS", "time limit of a run, in seconds", (5, 86_400), default=1800)
     offline: bool = flag(
         "--offline",
-        "no server: the engine's latency and throughput modes, as it would serve MODEL on this host",
+        "benchmark MODEL on this host without a server",
         excludes=["--url", "--tokenizer", "--model", "--api-key"],
     )
     field_report: str | None = switch(
         "--field-report FILE",
-        "measure the whole cluster into this file, to send",
+        "file for a report about the whole cluster",
         excludes=[
             *("--offline", "--url", "--env", "--tokenizer", "--model", "--api-key", "--json", "--svg"),
             "--html",
@@ -99,7 +94,7 @@ Examples:
     )
     at_head: AtHead = group(AtHead)
     dry_run: bool = flag("--dry-run", "print the commands; start nothing")
-    as_json: bool = flag("--json", "print one JSON object: the whole record")
+    as_json: bool = flag("--json", "one JSON object: the whole record")
     plots: Plots = group(Plots)
 
     def main(self, *words: str) -> int:
@@ -196,17 +191,17 @@ Examples:
 
 class BenchCompareVerb(Verb):
     DESCRIPTION_MORE = """
-A ratio is the second's by the first's, with the least and the most that their runs allow. Where runs of the
-one lie among those of the other it is "within the spread": no difference that these runs could show.
+A ratio is SECOND divided by FIRST, with its range over their runs. "within the spread" means that the runs
+show no difference.
 
 Examples:
     medley bench compare last-1 last
     medley bench compare last-1 last --html compared.html
     medley bench compare 20261121 ./sent-by-ann.json --json
 """
-    USAGE = "    {progname} [SWITCHES] FIRST SECOND\n"
+    USAGE = "    {progname} [OPTIONS] FIRST SECOND\n"
     plots: Plots = group(Plots)
-    as_json: bool = flag("--json", "print one JSON object")
+    as_json: bool = flag("--json", "one JSON object")
 
     def main(self, first: str, second: str) -> None:
         one, two = record.find(first), record.find(second)
@@ -219,13 +214,13 @@ Examples:
 
 class BenchHistoryVerb(Verb):
     DESCRIPTION_MORE = """
-Each is a file in ~/.local/state/medley/bench; to forget one, remove it.
+Each benchmark is a file in ~/.local/state/medley/bench. Remove a file to forget it.
 
 Examples:
     medley bench history
     medley bench history --json
 """
-    as_json: bool = flag("--json", "print one JSON list")
+    as_json: bool = flag("--json", "one JSON list")
 
     def main(self) -> None:
         known = list(record.every())
@@ -236,15 +231,13 @@ Examples:
 
 class BenchShowVerb(Verb):
     DESCRIPTION_MORE = """
-ID is the beginning of an id, last, last-1 (the one before) …, or a file that somebody sent.
+ID is the beginning of an id, last, last-1 (the one before), or a file.
 
 Examples:
     medley bench show last
-    medley bench show 20261122
     medley bench show last --html bench.html
-    medley bench show last --json > bench.json
 """
-    USAGE = "    {progname} [SWITCHES] [ID]\n"
+    USAGE = "    {progname} [OPTIONS] [ID]\n"
     plots: Plots = group(Plots)
     as_json: bool = flag("--json", "print one JSON object: the whole record")
 

@@ -24,12 +24,11 @@ that cannot take part is named, and the others start without it.
 
 Examples:
     medley up
-    medley up --dry-run            what would be started on each host, and why
+    medley up --dry-run            print what each host would start
     medley up --without spark-2
-    medley up --cluster desk.toml --json
 """
-    dry_run: bool = flag("--dry-run", "print the command of each host; build and start nothing")
-    as_json: bool = flag("--json", "print one JSON object: hosts, addresses, slots, problems")
+    dry_run: bool = flag("--dry-run", "print the command of each host; start nothing")
+    as_json: bool = flag("--json", "one JSON object: hosts, addresses, slots, problems")
 
     def main(self) -> int:
         seen = progress()
@@ -98,7 +97,7 @@ Examples:
     medley down
     medley down --without spark-2
 """
-    as_json: bool = flag("--json", "print one JSON object: processes ended by host, problems")
+    as_json: bool = flag("--json", "one JSON object: ended processes by host, problems")
 
     def main(self) -> int:
         seen, found = progress(), cluster.read(self.cluster)
@@ -115,15 +114,15 @@ Examples:
 
 class StatusVerb(Clustered):
     DESCRIPTION_MORE = """
-Without a cluster.toml it shows the cluster that this host is in, and what is served here.
+Without cluster.toml it shows the cluster of this host, and what this host serves.
 
 Examples:
     medley status
     medley status --watch
     medley status --json
 """
-    watch: bool = flag("--watch", "look again every 3 seconds, until Ctrl-C")
-    as_json: bool = flag("--json", "print one JSON object; with --watch one a line")
+    watch: bool = flag("--watch", "refresh every 3 seconds, until Ctrl-C")
+    as_json: bool = flag("--json", "one JSON object; with --watch one per line")
 
     def main(self) -> int:
         if not self.cluster and cluster.file() is None:

@@ -11,12 +11,12 @@ from medley.cluster.fleet import connection, is_here
 from medley.cluster.remote import Remote
 from medley.errors import Problem
 
-_CLUSTER = switch("--cluster FILE", "the cluster's table; default: ./cluster.toml, or your own")
+_CLUSTER = switch("--cluster FILE", "table of the cluster [default: ./cluster.toml, else your own]")
 
 
 class Clustered(Verb):
     cluster: str | None = _CLUSTER
-    without: list[str] = switch("--without HOST", "leave it out")
+    without: list[str] = switch("--without HOST", "host to leave out")
 
     def wanted(self, *, alone: bool = False) -> Cluster:
         """The cluster of cluster.toml; where there is none and `alone`, this host."""

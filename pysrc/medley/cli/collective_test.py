@@ -22,29 +22,26 @@ _GBIT = 1000
 
 class CollectiveTestVerb(Verb):
     DESCRIPTION_MORE = """
-First how fast each GPU, or the CPU of a host without, reads weights and multiplies (4 s; hosts that serve a
-model are left out). Then an all-reduce over NCCL where every host has a free GPU (so far not run on
-hardware), else over Gloo, which also runs beside a served model: sums, latency and bandwidth of each size,
-messages between each two. Every step has a limit. Exit code 1 where a host or a pair is slow, broken or
-silent: it is named.
+First it measures how fast each GPU, or each CPU without one, reads weights and multiplies; it skips hosts
+that serve a model. Then it runs an all-reduce with NCCL, or with Gloo where a host has no free GPU, and sends
+messages between each two hosts. The exit code is 1 if a host or a pair is slow, broken or silent.
 
-The results are kept in ~/.local/state/medley: collective.json, and measured.json, with which medley plan and
-serve count on this host. Outside of a cluster --only speed measures this host.
+Results go to ~/.local/state/medley/collective.json and measured.json; plan and serve use the second. Outside
+of a cluster, --only speed measures this host.
 
 Examples:
     medley collective-test
     medley collective-test --only speed
     medley collective-test --hosts 2 --sizes 64K,1M
-    medley collective-test --limit 300         over a slow network
-    medley collective-test --json
+    medley collective-test --limit 300         allow for a slow network
 """
-    hosts: int | None = switch("--hosts N", "over so many, this one first; default: all", (2, 1024))
-    sizes: str = switch("--sizes SIZES", "of messages, in bytes; K, M and G", default="8,64K,1M,16M")
-    limit: int = switch("--limit SECONDS", "of each step", (5, 3600), default=60)
+    hosts: int | None = switch("--hosts N", "number of hosts, this one first [default: all]", (2, 1024))
+    sizes: str = switch("--sizes SIZES", "message sizes, in bytes (K, M, G)", default="8,64K,1M,16M")
+    limit: int = switch("--limit SECONDS", "time limit of each step, in seconds", (5, 3600), default=60)
     only: Literal["speed", "network"] | None = switch(
-        "--only WHAT", "speed: of each host; network: between hosts"
+        "--only WHAT", "speed (each host) or network (between hosts) [default: both]"
     )
-    as_json: bool = flag("--json", "print one JSON object: speeds, members, rates, pairs, and what is wrong")
+    as_json: bool = flag("--json", "one JSON object: speeds, members, rates, pairs, problems")
 
     def main(self) -> None:
         sizes, seen = collective.sizes(self.sizes), watch()

@@ -14,6 +14,7 @@ from plumbum import cli
 
 from medley import config
 from medley.cli import Verb
+from medley.cli.help_text import dashed
 from medley.cluster import systemd
 from medley.network import ports
 
@@ -49,7 +50,7 @@ class Switch:
     repeats: bool = False
 
 
-HELP = Switch(("-h", "--help"), "show what there is, with examples")
+HELP = Switch(("-h", "--help"), "show this help, with examples")
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,10 @@ the table may be a stranger's: what is no name of a host is left out."""
 
 _STATUS = (
     ("0", "Done."),
-    ("1", "It could not be done; what, why and what to type stands on standard error."),
-    ("2", "What was typed cannot be meant."),
-    ("130, 143", "Ctrl-C, or told to stop."),
-    ("other", "An engine's own."),
+    ("1", "It failed; standard error has the cause and the fix."),
+    ("2", "Wrong usage."),
+    ("130, 143", "Ctrl-C, or a signal to stop."),
+    ("other", "The engine's exit code."),
 )
 _VARIABLES = (
     ("MEDLEY_CLUSTER", "The cluster's table, instead of ./cluster.toml."),
@@ -121,12 +122,12 @@ def manual_page(medley: VerbEntry, version: str) -> str:
         ".SH DESCRIPTION",
         _escaped(medley.about),
         *_text(medley.more),
-        ".SH VERBS",
+        ".SH COMMANDS",
     ]
     for verb in medley.all():
         if verb.path:
             lines += _verb(verb)
-    lines += [".SH SWITCHES OF ALL VERBS", *_tagged(_named(HELP), HELP.about)]
+    lines += [".SH OPTIONS OF ALL COMMANDS", *_tagged(_named(HELP), HELP.about)]
     lines += [".SH EXIT STATUS", *(line for row in _STATUS for line in _tagged(*row))]
     lines += [".SH ENVIRONMENT", *(line for row in _VARIABLES for line in _tagged(*row))]
     lines += [".SH FILES", *_tagged("cluster.toml", "The hosts of a cluster; medley init writes it.")]
@@ -175,13 +176,13 @@ def read_tree(verb: type[Verb], path: tuple[str, ...], known: Mapping[str, Offer
     """A verb and all below it, as they describe themselves to plumbum."""
     name = " ".join(("medley", *path))
     typed = verb(name)
-    usage = tuple(line.strip().format(progname=name) for line in (verb.USAGE or "").splitlines())
+    usage = tuple(typed.usages())
     below = (read_tree(each, (*path, word), known) for word, each in typed.below().items())
     return VerbEntry(
         path,
         about=verb.DESCRIPTION or "",
-        more=re.sub(r"(?m)^(\s+)/", r"\1", verb.DESCRIPTION_MORE or ""),
-        usage=usage or (f"{name} [SWITCHES]",),
+        more=verb.DESCRIPTION_MORE or "",
+        usage=usage,
         switches=tuple(_switch(info, known) for info in typed.infos()),
         offer=_positional(" ".join(usage), path, known),
         verbs=tuple(below),
@@ -196,7 +197,7 @@ def _switch(info: Any, known: Mapping[str, Offer]) -> Switch:  # noqa: ANN401 - 
     elif info.argtype is not None:
         offer = known.get(info.argname, NOTHING)
     return Switch(
-        names=tuple(f"-{name}" if len(name) == 1 else f"--{name}" for name in info.names),
+        names=tuple(map(dashed, info.names)),
         about=info.help or "",
         argument=info.argname if info.argtype is not None else None,
         offer=offer,

@@ -32,7 +32,7 @@ _FEW = 3
 
 
 class DoctorVerb(Clustered):
-    USAGE = "    {progname} [SWITCHES] [--from FILE...]\n"
+    USAGE = "    {progname} [OPTIONS] [--from FILE...]\n"
     DESCRIPTION_MORE = """
 It checks the hosts of cluster.toml, or this one without a cluster.toml. --from reads what
 medley facts --transcript wrote, as in a bug report. The exit code is 1 for an error and 0 for warnings.

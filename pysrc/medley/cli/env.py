@@ -22,29 +22,29 @@ _GB = 1e9
 
 class EnvVerb(VerbOfVerbs):
     DESCRIPTION_MORE = """
-An engine environment is a virtualenv with an engine and Ray, made by uv from a hashed lock. `serve` builds
-the one it needs by itself. Where NAME is left out, it is the one for this kind of host.
+An engine environment is a virtualenv with an engine and Ray, built by uv from a lock with hashes. serve
+builds the one it needs. Without NAME a command uses the one for this kind of host.
 
 Examples:
-    medley env build             the one for this host
+    medley env build             build the one for this host
     medley env build vllm-cpu
-    medley env check vllm-cpu    prove it: imports, and a real kernel
-    medley env list
+    medley env check vllm-cpu    import it and run a kernel
     medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
 """
 
 
 class EnvBuildVerb(Verb):
-    USAGE = "    {progname} [SWITCHES] [NAME]\n"
+    USAGE = "    {progname} [OPTIONS] [NAME]\n"
     DESCRIPTION_MORE = """
-Every file is checked against the lock's hash. What is finished is used again; what is killed leaves nothing.
+uv checks every file against the hash in the lock. A finished environment is reused; an interrupted build
+leaves nothing behind.
 
 Examples:
     medley env build vllm-cpu
     medley env build --dry-run
 """
     dry_run: bool = flag("--dry-run", "print the commands; start nothing")
-    as_json: bool = flag("--json", "print one JSON object: name, digest, path")
+    as_json: bool = flag("--json", "one JSON object: name, digest, path")
 
     def main(self, name: str = "") -> None:
         name, chain, driver = _wanted(name)
@@ -58,7 +58,7 @@ Examples:
 
 class EnvListVerb(Verb):
     DESCRIPTION_MORE = "\nExamples:\n    medley env list\n    medley env list --json\n"
-    as_json: bool = flag("--json", "print one JSON array")
+    as_json: bool = flag("--json", "one JSON array")
 
     def main(self) -> None:
         found = list(virtualenv.every())
@@ -107,7 +107,7 @@ def _lines(found: list[dict[str, Any]]) -> Iterator[str]:
 
 
 class EnvPathVerb(Verb):
-    USAGE = "    {progname} [SWITCHES] [NAME]\n"
+    USAGE = "    {progname} [OPTIONS] [NAME]\n"
     DESCRIPTION_MORE = "\nExamples:\n    $(medley env path vllm-cpu)/bin/vllm --version\n"
 
     def main(self, name: str = "") -> None:
@@ -115,9 +115,9 @@ class EnvPathVerb(Verb):
 
 
 class EnvCheckVerb(Verb):
-    USAGE = "    {progname} [SWITCHES] [NAME]\n"
+    USAGE = "    {progname} [OPTIONS] [NAME]\n"
     DESCRIPTION_MORE = "\nExamples:\n    medley env check vllm-cpu\n    medley env check --json\n"
-    as_json: bool = flag("--json", "print one JSON object")
+    as_json: bool = flag("--json", "one JSON object")
 
     def main(self, name: str = "") -> None:
         environment, chain = _finished(name)
@@ -128,15 +128,15 @@ class EnvCheckVerb(Verb):
 
 
 class EnvCleanVerb(Verb):
-    USAGE = "    {progname} [SWITCHES] [NAME]\n"
+    USAGE = "    {progname} [OPTIONS] [NAME]\n"
     DESCRIPTION_MORE = """
-With NAME, all of that name; with --all, all there are. Nothing that a build holds is removed.
+With NAME it removes all environments of that name, with --all every one, except while a build uses it.
 
 Examples:
     medley env clean --dry-run
     medley env clean vllm-cpu
 """
-    everything: bool = flag("--all", "all there are")
+    everything: bool = flag("--all", "every environment")
     dry_run: bool = flag("--dry-run", "print the commands; remove nothing")
 
     def main(self, name: str = "") -> None:
@@ -179,36 +179,30 @@ def _removed_bytes(path: Path) -> int:
 
 
 class EnvLockVerb(Verb):
-    USAGE = "    {progname} [SWITCHES] NAME\n"
+    USAGE = "    {progname} [OPTIONS] NAME\n"
     DESCRIPTION_MORE = """
-uv chooses versions for this machine and one Python, of wheels alone. The lock, with the hash of every file,
-and its table go to ~/.config/medley/locks; copy both to hosts of the same kind. Then it is built, which
-compares every file with its hash, and proved. Then NAME is an environment like any other.
+uv picks versions for this machine and one Python, from wheels only. medley writes the lock and its table to
+~/.config/medley/locks, builds the environment and tests it. Copy both files to hosts of the same kind.
 
 Examples:
     medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
     medley env lock newer --python 3.12 -r vllm==0.33.0 -r 'ray[default]'
-    medley env lock jp6 --unproven --index ADDRESS --python 3.10 -r vllm
 """
     requirements: list[str] = switch(
         "-r, --requirement WHAT",
-        "a requirement as pip writes it, an engine among them; Ray too, for a cluster",
+        "requirement as in pip: an engine, and Ray for a cluster",
         mandatory=True,
     )
-    overrides: list[str] = switch("--override WHAT", "this version, whatever packages ask for")
-    indexes: list[str] = switch(
-        "--index ADDRESS", "a package index, looked into first; kept in the table, so that all hosts find it"
-    )
+    overrides: list[str] = switch("--override WHAT", "version to use whatever packages require")
+    indexes: list[str] = switch("--index ADDRESS", "package index to search first; stored in the table")
     python: str | None = switch(
         "--python VERSION",
-        "3.10 or such; default: the newest that Nix brings for engines, else the one that runs medley",
+        "Python version, such as 3.10 [default: Nix's newest, else medley's own]",
     )
-    device: Literal["cuda", "cpu"] | None = switch(
-        "--device cuda|cpu", "what it is for; default: what this host has"
-    )
-    unproven: bool = flag("--unproven", "only choose and write: build and prove nothing")
-    dry_run: bool = flag("--dry-run", "print the command; start and write nothing")
-    as_json: bool = flag("--json", "print one JSON object: name, lock, packages, path")
+    device: Literal["cuda", "cpu"] | None = switch("--device KIND", "cuda or cpu [default: detected]")
+    unproven: bool = flag("--unproven", "write the lock only; build and test nothing")
+    dry_run: bool = flag("--dry-run", "print the command; change nothing")
+    as_json: bool = flag("--json", "one JSON object: name, lock, packages, path")
 
     def main(self, name: str) -> None:
         _, here = recognise()

@@ -16,8 +16,8 @@ from medley.explain.findings import Explained, FoundFailure
 
 class ExplainVerb(Verb):
     DESCRIPTION_MORE = """
-Several logs are those of several hosts or ranks: what came first is named. Without one it reads what medley
-itself kept last on this host; - is standard input. The exit code is 1 where something is wrong.
+Name several logs to compare hosts or ranks: explain reports the earliest failure. Without LOG it reads the
+last logs that medley wrote on this host; - reads standard input. The exit code is 1 if it finds a failure.
 
 Examples:
     medley explain
@@ -26,10 +26,10 @@ Examples:
     medley explain --json serve.log
     medley explain --report report.txt serve.log
 """
-    USAGE = "    {progname} [SWITCHES] [LOG...]\n"
+    USAGE = "    {progname} [OPTIONS] [LOG...]\n"
 
-    as_json: bool = flag("--json", "print one JSON object: a list of problems, empty where there is none")
-    report: str | None = switch("--report FILE", "write a report to attach: this host, the log, no secrets")
+    as_json: bool = flag("--json", "one JSON object: a list of problems, or an empty one")
+    report: str | None = switch("--report FILE", "file for a report about this host and the log, redacted")
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         """Plumbum takes - for a switch."""

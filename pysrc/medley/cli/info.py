@@ -18,20 +18,20 @@ from medley.host.summary import summary
 
 class FactsVerb(Verb):
     DESCRIPTION_MORE = """
-A transcript is the text of the questions asked and of the host's answers. It replays anywhere, so send it
-with a bug report; serial numbers, addresses and names in it are replaced.
+A transcript is the text of medley's questions and of the host's answers. Attach it to a bug report: serial
+numbers, addresses and names are redacted. Every command with --from can replay it.
 
 Examples:
     medley facts
     medley facts --json
     medley facts --transcript > spark-1.txt
     medley facts --from spark-1.txt
-    medley facts --json --from spark-1.txt spark-2.txt
 """
 
-    as_json: bool = flag("--json", "print one JSON object; of several files, a list")
+    as_json: bool = flag("--json", "one JSON object; for several files a list")
     as_transcript: bool = flag("--transcript", "print the transcript, redacted", excludes=["--json"])
-    replayed: list[str] = switch("--from FILE", "replay transcripts; ask nothing of this host")
+    replayed: list[str] = switch("--from FILE", "transcript to read instead of this host")
+    USAGE = "    {progname} [OPTIONS] [--from FILE...]\n"
 
     def main(self, *more: str) -> None:
         files = (*self.replayed, *more)
@@ -75,15 +75,15 @@ def _table(found: Found) -> dict[str, Any]:
 
 class CheckVerb(Verb):
     DESCRIPTION_MORE = """
-Your own tables are in ~/.config/medley/{hosts,models,locks,failures}; they win over those that come with
-medley. cluster.toml is the one that medley up would take here.
+It reads medley's tables, your own in ~/.config/medley/{hosts,models,locks,failures}, which override them, and
+the cluster.toml that medley up would use.
 
 Examples:
     medley check
     medley check --json
 """
 
-    as_json: bool = flag("--json", "print one JSON object: each file, and what is wrong with it")
+    as_json: bool = flag("--json", "one JSON object: each file and its problem")
 
     def main(self) -> int:
         from medley import cluster
@@ -112,7 +112,7 @@ Examples:
     medley version --json
 """
 
-    as_json: bool = flag("--json", "print one JSON object")
+    as_json: bool = flag("--json", "one JSON object")
 
     def main(self) -> None:
         folders = config.folders()
@@ -133,7 +133,7 @@ Examples:
 class HelpVerb(Verb):
     DESCRIPTION_MORE = """
 Examples:
-    medley help serve         the same as medley serve --help
+    medley help serve         print what medley serve --help prints
     medley help env build
 """
     USAGE = "    {progname} [VERB...]\n"
@@ -150,12 +150,12 @@ Examples:
 
 class CompletionVerb(Verb):
     DESCRIPTION_MORE = """
-WHAT is bash, zsh, fish or man. Nix's package has all four installed; elsewhere one line does it, once. The
-script is text, so that Tab starts no Python: create it again after an update of medley.
+WHAT is bash, zsh, fish or man. The Nix package installs all four. The script is plain text, so that Tab
+starts no Python: print it again after an upgrade.
 
 Examples:
     medley completion bash > ~/.local/share/bash-completion/completions/medley
-    medley completion zsh > ~/.zfunc/_medley         where fpath=(~/.zfunc $fpath)
+    medley completion zsh > ~/.zfunc/_medley   with fpath=(~/.zfunc $fpath)
     medley completion fish > ~/.config/fish/completions/medley.fish
     medley completion man > ~/.local/share/man/man1/medley.1
 """

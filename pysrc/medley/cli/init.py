@@ -17,25 +17,25 @@ from medley.errors import Problem, in_words
 
 
 class InitVerb(Verb):
-    USAGE = "    {progname} [SWITCHES] [HOST...]\n"
+    USAGE = "    {progname} [OPTIONS] [HOST...]\n"
     DESCRIPTION_MORE = """
-Without names it shows the hosts of your ssh config, those that ssh knows, and neighbours on the links that a
-cluster could use; it tries no other address. A HOST is what ssh takes: spark-2, USER@ADDRESS. One
-that does not answer is written all the same, with the reason beside it.
+Without HOST it shows the hosts of your ssh config, hosts that ssh knows, and neighbors on links that a
+cluster could use. HOST is what ssh accepts: spark-2 or USER@ADDRESS. init writes a host that does not answer
+too, with the reason in a comment.
 
 Examples:
     medley init
     medley init spark-1 spark-2 --yes
-    medley init spark-1 nvidia@192.168.100.11 --keys    give them your ssh key
+    medley init spark-1 nvidia@192.168.100.11 --keys    set up your ssh key
     medley init --dry-run                               change nothing
 """
-    head: str | None = switch("--head HOST", "the one that the others join")
-    output: str | None = switch("--output FILE", "default: ./cluster.toml")
-    keys: bool = flag("--keys", "set up ssh keys and names where ssh does not get in")
-    only_reached: bool = flag("--only-reached", "leave out hosts that are not reached")
-    yes: bool = flag("--yes", "ask nothing; takes no host key that ssh does not know")
-    force: bool = flag("--force", "replace the file; the old one is kept as FILE.1")
-    dry_run: bool = flag("--dry-run", "print what would be done and written; change nothing")
+    head: str | None = switch("--head HOST", "host that the others join")
+    output: str | None = switch("--output FILE", "file to write [default: ./cluster.toml]")
+    keys: bool = flag("--keys", "set up ssh keys where ssh is refused")
+    only_reached: bool = flag("--only-reached", "leave out hosts that do not answer")
+    yes: bool = flag("--yes", "do not ask; reject unknown host keys")
+    force: bool = flag("--force", "replace the file, and keep the old one as FILE.1")
+    dry_run: bool = flag("--dry-run", "print the file; change nothing")
 
     def main(self, *hosts: str) -> int:
         self.asks = terminal.is_possible() and not self.yes

@@ -29,30 +29,28 @@ THROUGHPUT_STREAMS = 32
 @dataclass(frozen=True)
 class Planning:
     goal: Literal["latency", "throughput", "context"] = switch(
-        "--for GOAL", "latency (one stream's speed, the default), throughput, or context", default="latency"
+        "--for GOAL", "latency (speed of one stream), throughput or context", default="latency"
     )
     concurrency: int | None = switch(
-        "--concurrency N", f"streams at once; default: 1, and {THROUGHPUT_STREAMS} for throughput", (1, 4096)
+        "--concurrency N", f"concurrent streams [default: 1; for throughput {THROUGHPUT_STREAMS}]", (1, 4096)
     )
     context: int | None = switch(
         "--context TOKENS",
-        "that must fit for each stream; default: 8192 must, and more is used where it fits",
+        "context length per stream, in tokens [default: 8192, and more if it fits]",
         (16, 10_000_000),
     )
-    tensor: int | None = switch("--tp N", "force tensor parallel: so many ranks share each layer", (1, 64))
-    stages: int | None = switch("--pp N", "force pipeline parallel: stages of some layers each", (1, 64))
-    replicas: int | None = switch("--dp N", "force replicas (data parallel): so many copies of all", (1, 64))
+    tensor: int | None = switch("--tp N", "tensor parallel size: ranks that share each layer", (1, 64))
+    stages: int | None = switch("--pp N", "pipeline parallel size: stages of some layers each", (1, 64))
+    replicas: int | None = switch("--dp N", "data parallel size: copies of the whole model", (1, 64))
     transport: Literal["tcp", "rdma"] | None = switch(
-        "--transport KIND", "tcp or rdma; default: what all hosts can"
+        "--transport KIND", "tcp or rdma [default: the faster one that all hosts have]"
     )
     engine: EngineName | None = switch(
-        "--engine ENGINE", "vllm or sglang; default: vllm, or what the cluster has"
+        "--engine ENGINE", "vllm or sglang [default: the cluster's, else vllm]"
     )
-    eplb: bool = flag("--eplb", "expert parallel, with the load balancer that moves busy experts")
+    eplb: bool = flag("--eplb", "expert parallel, with a load balancer for experts")
     kv_type: Literal["auto", "fp8"] = switch(
-        "--kv-type TYPE",
-        "of the KV cache: auto (the model's own, the default), or fp8, half of 16 bits",
-        default="auto",
+        "--kv-type TYPE", "data type of the KV cache: auto (the model's own) or fp8", default="auto"
     )
 
     def wanted(self, *, link: str | None = None, gpus: str | None = None) -> PlacementOptions:
@@ -79,32 +77,30 @@ TRUST = {
     ),
     "pin": switch(
         "--code-revision PIN",
-        "the commit of that code; for a folder, the SHA-256 that serve shows",
+        "commit of that code, or for a folder the SHA-256 that serve prints",
         requires=["--trust-remote-code"],
     ),
-    "refused": flag("--no-remote-code", "run none of it: the engine must know the model by itself"),
+    "refused": flag("--no-remote-code", "use only the engine's own code for the model"),
 }
 """The switches of a Trust."""
 
 
 @dataclass(frozen=True)
 class Hosting:
-    gpus: str | None = switch("--gpus LIST", "GPUs by nvidia-smi's index: 0 or 0,1 or all")
-    kind: str | None = switch("--kind KIND", "take this host for that kind; see hosts/")
-    environment: str | None = switch("--env ENV", "an engine environment, or your own virtualenv")
+    gpus: str | None = switch("--gpus LIST", "GPU indices as in nvidia-smi: 0 or 0,1 or all")
+    kind: str | None = switch("--kind KIND", "kind of this host, such as spark [default: detected]")
+    environment: str | None = switch("--env ENV", "engine environment or virtualenv to use")
     hosts: str | None = switch(
-        "--hosts N", "so many hosts of the cluster, or that will join; 1: this one alone"
+        "--hosts N", "number of hosts of the cluster, or that will join; 1: only this one"
     )
     launcher: Launcher | None = switch(
         "--launcher LAUNCHER",
-        "of ranks on several hosts: ray, the cluster's (the default on its head), or mp, by medley join",
+        "launcher on several hosts: ray, or mp with medley join [default: ray on a head]",
         check=cli.Set("ray", "mp", "solo"),  # those of several hosts first
     )
-    wait_s: int | None = switch("--wait SECONDS", "how long to wait for these hosts to join", (0, 86_400))
-    join_port: int = switch("--join-port PORT", "where hosts join without Ray", (1, 65_535), default=24_010)
-    unplanned: bool = flag(
-        "--unplanned", "cut it as --tp and --pp say, and leave it to the engine whether it fits"
-    )
+    wait_s: int | None = switch("--wait SECONDS", "time limit for hosts to join, in seconds", (0, 86_400))
+    join_port: int = switch("--join-port PORT", "port for medley join", (1, 65_535), default=24_010)
+    unplanned: bool = flag("--unplanned", "use --tp and --pp without a check of memory")
 
     def options(self, model: str, planning: Planning, trust: Trust, typed: tuple[str, ...]) -> Options:
         """Return what is to be started, as these switches say it; `typed` is the whole command."""
@@ -131,19 +127,15 @@ _NEEDS = ["--image"]
 class Container:
     image: str | None = switch(
         "--image IMAGE",
-        "run it in a container of this image; default: the one that hosts/ names for this kind of host",
+        "container image for the engine; default takes the one for this kind of host",
         excludes=["--env"],
     )
     program: Literal["docker", "podman"] | None = switch(
-        "--container PROGRAM",
-        "docker or podman; default: the one that has the image, else docker where it answers",
-        requires=_NEEDS,
+        "--container PROGRAM", "docker or podman [default: the one that has the image]", requires=_NEEDS
     )
-    nccl: str | None = switch(
-        "--nccl FILE", "this host's libnccl.so.2 in place of the image's or the environment's own"
-    )
+    nccl: str | None = switch("--nccl FILE", "libnccl.so.2 to use instead of the engine's own")
     mounts: tuple[str, ...] = switch(
-        "--mount PATH[:INSIDE]", "what the engine shall find in the container too", requires=_NEEDS
+        "--mount PATH[:INSIDE]", "path to mount in the container", requires=_NEEDS
     )
 
     def wanted(self) -> ImageRequest | None:

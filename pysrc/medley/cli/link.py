@@ -22,34 +22,31 @@ from medley.network.fabric.types import Fabric, NetworkOptions, speed_text
 class LinkVerb(VerbOfVerbs):
     DESCRIPTION_MORE = """
 Examples:
-    medley link show             which link would be taken, and why
-    medley link test --serve     on one host; it says what to type on the other
-    medley link test 10.0.0.2    there: bandwidth and latency, below NCCL
-    medley link setup            addresses and MTU for the fast links
-    medley link watch            what each link and RDMA port carries
+    medley link show             print the link medley would use
+    medley link test --serve     start the far side on one host
+    medley link test 10.0.0.2    measure bandwidth and latency
+    medley link setup            set addresses and MTU of fast links
+    medley link watch            show traffic of each link
 """
 
 
 class LinkShowVerb(Verb):
-    USAGE = "    {progname} [SWITCHES] [--from FILE...]\n"
+    USAGE = "    {progname} [OPTIONS] [--from FILE...]\n"
     DESCRIPTION_MORE = """
-Each FILE is what `medley facts --transcript` wrote on one host, which is then called after its file. Without
-any, it is about the links of this host: what it would bring to a group, the best first.
+FILE is the output of medley facts --transcript on one host, which is named after the file. Without --from it
+lists the links of this host, best first.
 
 Examples:
     medley link show
     medley link show --from spark-1.txt spark-2.txt
-    medley link show --link enP7s7 --from spark-1.txt spark-2.txt
     medley link show --json --from spark-1.txt spark-2.txt
 """
 
-    as_json: bool = flag("--json", "print one JSON object, with the variables of each host and the group")
-    replayed: list[str] = switch("--from FILE", "replay transcripts; ask nothing of this host")
-    link: str | None = switch(
-        "--link LINK", "take this one: an interface, an address, or a network as in CIDR"
-    )
-    exclude: list[str] = switch("--exclude IF", "never take this interface, on any host")
-    transport: Literal["tcp", "rdma"] | None = switch("--transport tcp|rdma", "what the data is to go by")
+    as_json: bool = flag("--json", "one JSON object, with variables of each host")
+    replayed: list[str] = switch("--from FILE", "transcript of a host")
+    link: str | None = switch("--link LINK", "interface, address or network to use")
+    exclude: list[str] = switch("--exclude INTERFACE", "interface to ignore on every host")
+    transport: Literal["tcp", "rdma"] | None = switch("--transport KIND", "tcp or rdma [default: the faster]")
 
     def main(self, *more: str) -> None:
         options = NetworkOptions(self.link, frozenset(self.exclude), self.transport)
@@ -80,23 +77,22 @@ def _print(found: LoneHost | Fabric) -> None:
 
 
 class LinkTestVerb(Verb):
-    USAGE = "    {progname} [SWITCHES] HOST\n    {progname} [SWITCHES] --serve\n"
+    USAGE = "    {progname} [OPTIONS] HOST\n    {progname} [OPTIONS] --serve\n"
     DESCRIPTION_MORE = """
-The other host serves meanwhile: medley link test --serve. HOST is an address on the cluster's network.
-Of a Spark's port it measures the interface that has this address.
+Start medley link test --serve on the other host first. HOST is its address on the link to test; each PCIe
+function of a Spark's port has an address of its own.
 
 Examples:
-    medley link test --serve            on the one host
-    medley link test 192.168.100.10     on the other
-    medley link test 192.168.100.10 --tcp --seconds 10
+    medley link test --serve            on one host
+    medley link test 192.168.100.10     on the other host
 """
-    serve: bool = flag("--serve", "be the far side, for some minutes")
-    link: str | None = switch("--link LINK", "--serve on this interface or address")
-    minutes: int = switch("--minutes N", "--serve this long", (1, 1440), default=10)
-    seconds: int = switch("--seconds N", "of TCP in each direction", (1, 300), default=5)
-    streams: int = switch("--streams N", "of TCP side by side", (1, 64), default=4)
-    tcp: bool = flag("--tcp", "leave RDMA out; say it on both hosts")
-    as_json: bool = flag("--json", "print one JSON object")
+    serve: bool = flag("--serve", "be the far side")
+    link: str | None = switch("--link LINK", "interface or address to serve on")
+    minutes: int = switch("--minutes N", "time to serve, in minutes", (1, 1440), default=10)
+    seconds: int = switch("--seconds N", "TCP test time in each direction, in seconds", (1, 300), default=5)
+    streams: int = switch("--streams N", "concurrent TCP streams", (1, 64), default=4)
+    tcp: bool = flag("--tcp", "skip RDMA; needed on both hosts")
+    as_json: bool = flag("--json", "one JSON object")
 
     def main(self, host: str = "") -> int:
         if self.serve == bool(host):

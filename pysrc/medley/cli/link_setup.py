@@ -30,34 +30,33 @@ from medley.network.link_setup import RING, LinkRequest, Setting
 
 class LinkSetupVerb(Verb):
     DESCRIPTION_MORE = """
-Without --interface it takes the fastest wires that are up: both halves of a Spark's cage, each in a
-network of its own. A link with the default route or an ssh session on it is left alone. Run it on both hosts.
+Without --interface it sets up the fastest links that are up. A Spark's port is two PCIe functions, each with
+a network of its own. It never changes a link with the default route or an ssh session. Run it on both hosts.
 
 Examples:
     medley link setup --dry-run
     sudo medley link setup
     sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24
-    sudo medley link setup --ring 2      the second of three hosts, each joined to both others
-    sudo medley link setup --undo
+    sudo medley link setup --ring 2      on the second of three hosts
 """
-    interface: str | None = switch("--interface X", "this link, and no other")
-    address: str | None = switch("--address CIDR", "its address, as in 192.168.100.10/24")
-    mtu: int | None = switch("--mtu N", "9000 for 25 Gb/s and more", (576, 65_535))
-    number: int | None = switch("--number N", "this host's last number", (1, 254))
+    interface: str | None = switch("--interface NAME", "link to set up [default: the fastest]")
+    address: str | None = switch("--address CIDR", "address of the link, such as 192.168.100.10/24")
+    mtu: int | None = switch("--mtu N", "MTU in bytes [default: 9000 from 25 Gbit/s]", (576, 65_535))
+    number: int | None = switch("--number N", "last number of this host's addresses", (1, 254))
     ring: int | None = switch(
         "--ring N",
-        "host N of a ring of three: from each first port a cable to the next second one",
+        "place of this host in a ring of three hosts",
         (1, RING),
     )
     manager: Literal["netplan", "networkmanager", "nixos", "ip"] | None = switch(
-        "--with WHO",
-        "who keeps it; ip forgets it at the next start",
+        "--with PROGRAM",
+        "netplan, networkmanager, nixos, or ip (until the next boot)",
         check=cli.Set("netplan", "networkmanager", "nixos", "ip", case_sensitive=True),
     )
-    undo: bool = flag("--undo", "take the last change back")
+    undo: bool = flag("--undo", "undo the last change")
     yes: bool = flag("--yes", "do not ask")
-    dry_run: bool = flag("--dry-run", "show the change; change nothing")
-    force: bool = flag("--force", "also a link that this host is reached by, if --interface names it")
+    dry_run: bool = flag("--dry-run", "print the change; change nothing")
+    force: bool = flag("--force", "change the link of --interface even if you use it")
 
     def main(self) -> int:
         if self.undo:
@@ -123,18 +122,17 @@ _HIDDEN = {"loopback", "container", "virtual", "gadget", "tunnel"}
 
 class LinkWatchVerb(Verb):
     DESCRIPTION_MORE = """
-On a terminal a live table; elsewhere a line for each link that carried something. Ctrl-C ends it.
-RDMA does not show in the counters of its Ethernet link, so RoCE ports have lines of their own.
+On a terminal it is a live table; otherwise one line for each link with traffic. Ctrl-C ends it. RoCE ports
+have lines of their own, because an Ethernet link does not count RDMA.
 
 Examples:
     medley link watch
     medley link watch --once
-    medley link watch --json --interval 5
 """
-    interval: int = switch("--interval S", "seconds between lines", (1, 3600), default=2)
-    once: bool = flag("--once", "show one interval, and end")
-    everything: bool = flag("--all", "loopback, containers and tunnels, too")
-    as_json: bool = flag("--json", "print one JSON object an interval")
+    interval: int = switch("--interval SECONDS", "time between lines, in seconds", (1, 3600), default=2)
+    once: bool = flag("--once", "one interval only")
+    everything: bool = flag("--all", "include loopback, containers and tunnels")
+    as_json: bool = flag("--json", "one JSON object per interval")
 
     def main(self) -> None:
         found = self._intervals()

@@ -1,15 +1,13 @@
 """`medley models`."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from medley.cli import Verb, flag, group, switch
 from medley.cli.launch_options import Planning, site
-from medley.cli.output import print_result
+from medley.cli.output import print_result, table
 from medley.cli.progress import watch
 from medley.environment.engine_source import EngineRequest
-from medley.planner import listed
-from medley.serving import alternatives
+from medley.serving import alternatives, catalog
 from medley.serving.catalog import Entry, entries
 
 _GB, _BILLION, _KI = 1e9, 1e9, 1024
@@ -17,10 +15,9 @@ _GB, _BILLION, _KI = 1e9, 1e9, 1024
 
 class ModelsVerb(Verb):
     DESCRIPTION_MORE = """
-For each: the size of its weights, its parameters and those that one token meets, its context, its license,
-the hosts that can hold all of it alone, and on these hosts together the layout that plan would choose with
-its predicted speed, or by how much it does not fit.
-It asks no network: numbers come from models/, yours in ~/.config/medley/models among them.
+The table has the size of each model's weights, its size on the disk of this host, its parameters, context,
+predicted speed, and layout on your hosts, or how much memory is missing. It uses no network. Your own models
+are tables in ~/.config/medley/models.
 
 Examples:
     medley models
@@ -28,18 +25,15 @@ Examples:
     medley models --hosts spark:2 --for throughput --json
     medley models add Qwen/Qwen3-14B
     medley models import recipe.yaml
+    medley models rm gpt-oss-120b
 """
-    USAGE = (
-        "    {progname} [SWITCHES] [--from FILE...]\n"
-        "    {progname} add [SWITCHES] ORG/NAME\n"
-        "    {progname} import [SWITCHES] FILE|URL|-\n"
-    )
+    USAGE = "    {progname} [OPTIONS] [--from FILE...]\n"
     planning: Planning = group(Planning)
-    replayed: list[str] = switch("--from FILE", "the hosts of these transcripts")
+    replayed: list[str] = switch("--from FILE", "transcript of a host to plan for")
     imagined: str | None = switch(
-        "--hosts KINDS", "hosts one need not own: spark:2,thor:1", excludes=["--from"]
+        "--hosts KINDS", "kinds of hosts to plan for: spark:2,thor:1", excludes=["--from"]
     )
-    as_json: bool = flag("--json", "print one JSON array")
+    as_json: bool = flag("--json", "one JSON array")
 
     def main(self, *more: str) -> None:
         if self.nested_command:
@@ -64,6 +58,7 @@ def _table(entry: Entry) -> dict[str, Any]:
         "license": entry.model.license,
         "weights": made and made.weights,
         "size_bytes": entry.size_bytes,
+        "on_disk_bytes": entry.on_disk_bytes,
         "parameters": made and made.parameters,
         "active_parameters": made and made.active_parameters,
         "context": made and made.context,
@@ -74,32 +69,32 @@ def _table(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _lines(found: list[Entry]) -> Iterator[str]:
-    """A line for each; what fits first, the fastest on top."""
-    rows = [("model", "GB", "parameters", "context", "license", "tokens/s", "fits alone on", "layout")]
-    rows += map(_row, sorted(found, key=lambda each: -_speed(each)))
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, size, *rest, last in rows:
-        cells = (f"{name:<{wide[0]}}", f"{size:>{wide[1]}}")
-        others = (f"{cell:<{width}}" for cell, width in zip(rest, wide[2:], strict=False))
-        yield "  ".join((*cells, *others, last)).rstrip()
+def _lines(found: list[Entry]) -> list[str]:
+    """A line for each; what fits first, the fastest on top; then what else is on this host."""
+    rows = list(map(_row, sorted(found, key=lambda each: -_speed(each))))
+    more = catalog.others(each.model for each in found)
+    rows += ((name, "", _in_gb(size), "", "", "", f"medley plan {name}") for name, size in more)
+    return table(("model", "GB", "on disk", "parameters", "context", "tok/s", "layout"), rows)
 
 
-def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str, str]:
-    made, told = entry.shape, entry.choice and entry.choice.prediction
+def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:
+    made, lacks = entry.shape, (entry.lacks or "").partition(" in the nearest")[0]
     count = _count(made.parameters) if made else ""
     if made and made.active_parameters < made.parameters:
         count += f", {_count(made.active_parameters)} active"
     return (
         entry.name,
-        f"{(entry.size_bytes or 0) / _GB:.1f}" if entry.size_bytes else "",
+        _in_gb(entry.size_bytes),
+        _in_gb(entry.on_disk_bytes),
         count,
         f"{made.context // _KI}Ki" if made else "",
-        entry.model.license or "",
-        f"{told.tokens_per_s:.1f} ({told.low:.1f} to {told.high:.1f})" if told else "",
-        listed(entry.alone) if entry.alone else "-",
-        entry.layout or f"not here: {entry.lacks}",
+        f"{_speed(entry):.1f}" if entry.choice else "",
+        entry.layout or (f"does not fit: {lacks}" if made else lacks),
     )
+
+
+def _in_gb(size: int | None) -> str:
+    return "" if not size else f"{size / _GB:.1f}" if size > _GB / 20 else "<0.1"
 
 
 def _count(parameters: int) -> str:

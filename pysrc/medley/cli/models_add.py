@@ -21,33 +21,32 @@ _GB, _BILLION = 1e9, 1e9
 
 class ModelsAddVerb(Verb):
     DESCRIPTION_MORE = """
-It asks the hub for config.json, the index and the headers of the weights, and fetches no weights. The table
-has the commit and the file that each number comes from. Parsers and flags are taken from known tables of
-the same architecture, where these agree; what it leaves out, it prints. A table that you have edited is kept.
+It reads config.json, the index and the headers of the weights from the hub, and downloads no weights. It
+copies parsers and flags from known tables of the same architecture if these agree, and prints what it left
+out. It never overwrites a table that you edited.
 
 Examples:
     medley models add Qwen/Qwen3-14B
     medley models add Qwen/Qwen3-14B --dry-run
     medley models add unsloth/Qwen3-8B --name unsloth-qwen3-8b
-    medley models add Qwen/Qwen3-14B --output qwen3-14b.toml
 """
-    USAGE = "    {progname} [SWITCHES] ORG/NAME\n"
-    name: str | None = switch("--name NAME", "the table's name; default: the repository's, in small letters")
+    USAGE = "    {progname} [OPTIONS] ORG/NAME\n"
+    name: str | None = switch("--name NAME", "name of the table [default: the repository's]")
     destination: str | None = switch(
         "--output FILE",
-        "the file to write; default: models/NAME.toml in ~/.config/medley",
+        "file to write [default: models/NAME.toml in ~/.config/medley]",
         excludes=["--name"],
     )
     replace: bool = flag("--replace", "overwrite a table that differs")
     dry_run: bool = flag("--dry-run", "print the table; write nothing")
-    as_json: bool = flag("--json", "print one JSON object: name, path, written, proposed, text")
+    as_json: bool = flag("--json", "one JSON object: name, path, written, proposed, text")
 
     def main(self, repository: str) -> None:
         resolve.require_repository(repository)
         if self.name and not re.fullmatch(r"\w[\w.-]*", self.name):
             cause = "a name is letters, digits, '.', '_' and '-', and begins with a letter or digit"
             fix = f"medley models add {repository} --name {table.table_name(repository)}"
-            raise Problem(f"{self.name!r} is no name of a model", cause=cause, fix=fix)
+            raise Problem(f"{self.name!r} is not a name for a model", cause=cause, fix=fix)
         name = self.name or table.table_name(repository)
         path = Path(self.destination) if self.destination else _own(name)
         name, known = path.stem, config.models()
@@ -55,14 +54,9 @@ Examples:
         if there and not (self.destination or self.name or self.replace or self.dry_run or path.is_file()):
             already = f"{there} is this model already: medley plan {there}"
             file = config.files("models")[there]
+            text = file.read_text(encoding="utf-8")
             found = {"name": there, "path": str(file), "written": False, "repository": repository}
-            found |= {
-                "commit": None,
-                "text": file.read_text(encoding="utf-8"),
-                "like": [],
-                "proposed": {},
-                "left_out": {},
-            }
+            found |= {"commit": None, "text": text, "like": [], "proposed": {}, "left_out": {}}
             print_result(found, [already], as_json=self.as_json)
             return
         self._require_free(name, repository, known)

@@ -19,20 +19,20 @@ from medley.serving.community_recipe.variables import NOT_BY_RAY
 
 
 class ModelsImportVerb(Verb):
-    USAGE = "    {progname} [SWITCHES] FILE|URL|-\n"
+    USAGE = "    {progname} [OPTIONS] FILE|URL|-\n"
     DESCRIPTION_MORE = """
-It reads a recipe of sparkrun (version 1 or 2) from a file, an address or standard input (-), and prints the
-medley command that serves the same model. It runs nothing of the recipe. It prints what it leaves out by key,
-with the reason: files and patches of the recipe's image, shell commands, network interfaces of one host.
+It reads a sparkrun recipe (version 1 or 2) from a file, an address or standard input (-), and prints the
+medley command that serves the same model. It runs nothing of the recipe, and lists what it left out with the
+reason: files and patches of its image, shell commands, network interfaces.
 
 Examples:
     medley models import qwen3.6-27b-fp8-vllm.yaml
     medley models import https://example.org/recipe.yaml --json
     medley models import - < recipe.yaml
-    medley models import recipe.yaml --output ~/.config/medley/models/my-model.toml
+    medley models import recipe.yaml --output my-model.toml
 """
-    table: str | None = switch("--output FILE", "write the flags and variables as a model's table, NAME.toml")
-    as_json: bool = flag("--json", "print one JSON object: the command, and what became of each key")
+    table: str | None = switch("--output FILE", "model table to write the flags and variables to")
+    as_json: bool = flag("--json", "one JSON object: the command, and each key")
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         """Plumbum takes - for a switch."""

@@ -13,7 +13,7 @@ from shlex import join, quote
 from rich.text import Text
 
 from medley import config, engine, storage
-from medley.cli import Verb, flag, group, output, switch, terminal
+from medley.cli import Verb, ending, flag, group, output, switch, terminal
 from medley.cli.launch_options import TRUST, Planning, site
 from medley.cli.output import fit, print_result, step_table, wide
 from medley.cli.progress import watch
@@ -51,7 +51,7 @@ Examples:
     medley plan gpt-oss-20b --from orin-1.txt rtx.txt --context 32768
     medley plan gpt-oss-20b --hosts orin:2 --tp 2 --json
 """
-    USAGE = "    {progname} [SWITCHES] MODEL\n"
+    USAGE = "    {progname} [OPTIONS] MODEL\n"
     planning: Planning = group(Planning)
     trust: Trust = group(Trust, **TRUST)
     replayed: list[str] = switch("--from FILE", "hosts, as transcripts")
@@ -66,7 +66,7 @@ Examples:
     why: bool = flag("--why", "print every reason and every rejected layout")
     commands: bool = flag("--commands", "print the full commands with their variables")
     as_json: bool = flag("--json", "print one JSON object")
-    picture: str | None = switch("--svg FILE", "write the plan to this file as a picture")
+    picture: str | None = switch("--svg FILE", "SVG file to draw the plan in", check=ending(".svg"))
 
     def main(self, model: str, *more: str) -> None:
         found = weights(model, config.models(), storage.cache(), self.typed)

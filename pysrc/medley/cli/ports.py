@@ -39,24 +39,23 @@ Examples:
     medley ports head worker --json
     medley ports --firewall nftables --link 192.168.100.0/24 | sudo nft -f -
     medley ports --firewall nftables --open 8000 | sudo nft -f -
-    medley ports --firewall ufw --link enp1s0f0np0 | sudo sh -e
     medley ports --firewall nftables --undo | sudo nft -f -
 """
-    USAGE = "    {progname} [SWITCHES] [ROLE...]\n"
-    as_json: bool = flag("--json", "print one JSON object", excludes=["--firewall"])
+    USAGE = "    {progname} [OPTIONS] [ROLE...]\n"
+    as_json: bool = flag("--json", "one JSON object", excludes=["--firewall"])
     firewall: Literal["nftables", "ufw", "iptables"] | None = switch(
-        "--firewall nftables|ufw|iptables",
-        "print its rules; iptables is for kernels without nftables, as on some Jetsons",
+        "--firewall KIND",
+        "rules to print: nftables, ufw or iptables",
     )
     link: list[str] = switch(
         "--link LINK",
-        "the cluster's network: an interface, an address or a network; none: no network",
+        "interface, address or network of the cluster, or none",
         requires=["--firewall"],
     )
     opened: list[int] = switch(
-        "--open PORT", "keep this port open to all hosts", _PORT, requires=["--firewall"]
+        "--open PORT", "port to leave open to everyone", _PORT, requires=["--firewall"]
     )
-    api: list[int] = switch("--port PORT", "the API's port [default: 8000]", _PORT)
+    api: list[int] = switch("--port PORT", "port of a served model [default: 8000]", _PORT)
     undo: bool = flag("--undo", "print commands that remove the rules", requires=["--firewall"])
 
     def main(self, *roles: str) -> None:

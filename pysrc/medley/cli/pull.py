@@ -17,20 +17,20 @@ from medley.model import resolve
 
 class PullVerb(Clustered):
     DESCRIPTION_MORE = """
-MODEL is a name in models/, ORG/NAME on the hub, or a folder, which then lies at the same path on every host.
-The host that has it sends it over the cluster's wire to the next, that one to the one after it while it still
-comes, and so on. Every piece is verified by its hash. What was cut off goes on where it was. Without a
-cluster.toml this host fetches it for itself.
+MODEL is a name that medley models lists, ORG/NAME on the hub, or a folder, which gets the same path on every
+host. The first host sends the model to the second while it still receives, the second to the third, and so
+on. Every piece is checked by its hash, and an interrupted copy resumes. Without cluster.toml this host
+downloads it.
 
 Examples:
     medley pull gpt-oss-120b
     medley pull /models/mine --from spark-1
-    medley pull Qwen/Qwen3-8B --verify    read every copy again
+    medley pull Qwen/Qwen3-8B --verify    check every copy
 """
-    USAGE = "    {progname} [SWITCHES] MODEL\n"
-    origin: str | None = switch("--from HOST", "the host to take it from, or to fetch it on")
-    verify: bool = flag("--verify", "bring nothing: compare every host's copy, piece by piece")
-    as_json: bool = flag("--json", "print one JSON object: bytes by host, seconds, problems")
+    USAGE = "    {progname} [OPTIONS] MODEL\n"
+    origin: str | None = switch("--from HOST", "host that has the model, or downloads it")
+    verify: bool = flag("--verify", "compare every host's copy; copy nothing")
+    as_json: bool = flag("--json", "one JSON object: bytes by host, seconds, problems")
 
     def main(self, model: str) -> int:
         wanted, origin = self.wanted(alone=True), self.origin

@@ -55,16 +55,14 @@ class TokenFile:
 @dataclass(frozen=True)
 class TakingPart:
     container: Container = group(Container)
-    link: str | None = switch("--link LINK", "the wire to take: an interface, an address or a network")
-    exclude: tuple[str, ...] = switch("--exclude INTERFACE", "never take it")
-    kind: str | None = switch("--kind KIND", "take this host for that kind; see hosts/")
-    environment: str | None = switch(
-        "--env ENV", "an engine environment, or your own virtualenv with Ray and vLLM"
-    )
-    engine: EngineName = switch("--engine ENGINE", "whose environment", default="vllm")
-    slots: int | None = switch("--slots N", "ranks this host takes; default: one for each GPU", (1, 64))
-    stay: bool = flag("--stay", "stay until Ray ends here, which is then said, and end it with Ctrl-C")
-    dry_run: bool = flag("--dry-run", "print the command, and why it is as it is; start nothing")
+    link: str | None = switch("--link LINK", "interface, address or network to use")
+    exclude: tuple[str, ...] = switch("--exclude INTERFACE", "interface to ignore")
+    kind: str | None = switch("--kind KIND", "kind of this host, such as spark [default: detected]")
+    environment: str | None = switch("--env ENV", "engine environment, or virtualenv with Ray and vLLM")
+    engine: EngineName = switch("--engine ENGINE", "vllm or sglang", default="vllm")
+    slots: int | None = switch("--slots N", "ranks of this host [default: one per GPU]", (1, 64))
+    stay: bool = flag("--stay", "wait until Ray ends; Ctrl-C ends it")
+    dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
 
     def wishes(self, nccl: tuple[int, ...]) -> NetworkOptions:
         return NetworkOptions(self.link, frozenset(self.exclude), nccl=nccl)
@@ -92,22 +90,19 @@ class TakingPart:
 
 class RayHeadVerb(Verb):
     DESCRIPTION_MORE = """
-It takes the fastest wire that leads out of this host, and says why. It returns when the cluster is up;
-ray-stop ends it. Nobody joins without the token, which lies in a file that only you can read.
-No dashboard is started unless asked for, and then for this host alone.
+It uses the fastest link of this host, prints the reason, and returns once Ray runs. ray-stop ends it. Workers
+need the token, in a file that only you can read.
 
 Examples:
     medley ray-head
     medley ray-head --link 192.168.100.0/24
-    medley ray-head --link enp1s0f0np0
     medley ray-head --image default
     medley ray-head --dry-run
-    medley ray-head --dry-run --from spark-1.txt
 """
     part: TakingPart = group(TakingPart)
     dashboard: bool = flag("--dashboard", "start Ray's dashboard, on 127.0.0.1")
-    replayed: str | None = switch("--from FILE", "with --dry-run: as the host of this transcript would")
-    as_json: bool = flag("--json", "print one JSON object: address, token's file, slots; or the command")
+    replayed: str | None = switch("--from FILE", "transcript of a host; only with --dry-run")
+    as_json: bool = flag("--json", "one JSON object: address, token file, slots; or the command")
 
     def main(self) -> None:
         asked = self.part
@@ -150,20 +145,20 @@ Examples:
 
 class RayWorkerVerb(Verb):
     DESCRIPTION_MORE = """
-Ray, Python and engine must be the head's own; that is compared first. The token comes from a file or standard
-input (-), and is kept for the next time.
+Ray, Python and the engine must match the head's; ray-worker compares them first. It reads the token from a
+file or from standard input (-), and stores it for the next time.
 
 Examples:
     medley ray-worker spark-1 --token-file token
     ssh spark-1 cat .local/state/medley/token |
         medley ray-worker spark-1 --token-file -
-    medley ray-worker spark-1                    with the token it has already
-    medley ray-worker spark-1 --image default    in a container of the head's image
+    medley ray-worker spark-1                    with the stored token
+    medley ray-worker spark-1 --image default    in the head's image
 """
-    USAGE = "    {progname} [SWITCHES] HEAD\n"
+    USAGE = "    {progname} [OPTIONS] HEAD\n"
     part: TakingPart = group(TakingPart)
     token_file: TokenFile = group(TokenFile)
-    as_json: bool = flag("--json", "print one JSON object: head, address, slots; or the command")
+    as_json: bool = flag("--json", "one JSON object: head, address, slots; or the command")
 
     def main(self, head: str) -> None:
         asked = self.part
@@ -209,7 +204,7 @@ Examples:
 
 class RayStopVerb(Verb):
     DESCRIPTION_MORE = """
-Only processes that medley started are ended; another Ray on this host goes on. It can be said twice.
+It ends only processes that medley started; another Ray on this host stays.
 
 Examples:
     medley ray-stop
@@ -223,24 +218,26 @@ Examples:
 
 class JoinVerb(Verb):
     DESCRIPTION_MORE = """
-On HEAD: medley serve MODEL --launcher mp --hosts 2; or medley run, which sends its script to run here too.
-What this host runs is asked of it; the engine and its environment must be the same, which is compared first.
-It ends when the model does, or with Ctrl-C.
+On HEAD, run medley serve MODEL --launcher mp --hosts 2, or medley run. This host takes its part from HEAD;
+the engine and its environment must match, and join compares them first. It ends with the model, or with
+Ctrl-C.
 
 Examples:
     medley join spark-1 --token-file token
     ssh spark-1 cat .local/state/medley/token |
         medley join spark-1 --token-file -
-    medley join spark-1                     with the token it was given before
-    medley join spark-1:24011 --wait 600    another port; its head may come later
+    medley join spark-1                     with the stored token
+    medley join spark-1:24011 --wait 600    another port, a later head
 """
-    USAGE = "    {progname} [SWITCHES] HEAD[:PORT]\n"
+    USAGE = "    {progname} [OPTIONS] HEAD[:PORT]\n"
     token_file: TokenFile = group(TokenFile)
-    kind: str | None = switch("--kind KIND", "take this host for that kind; see hosts/")
-    own: str | None = switch("--env ENV", "an engine environment, or your own virtualenv")
-    nccl: str | None = switch("--nccl FILE", "this host's libnccl.so.2 in place of the environment's own")
-    wait: int = switch("--wait SECONDS", "how long the head may take to listen", (0, 86_400), default=60)
-    dry_run: bool = flag("--dry-run", "say what the head asks of this host, and leave again")
+    kind: str | None = switch("--kind KIND", "kind of this host, such as spark [default: detected]")
+    own: str | None = switch("--env ENV", "engine environment or virtualenv to use")
+    nccl: str | None = switch("--nccl FILE", "libnccl.so.2 to use instead of the engine's own")
+    wait: int = switch(
+        "--wait SECONDS", "time limit for the head to listen, in seconds", (0, 86_400), default=60
+    )
+    dry_run: bool = flag("--dry-run", "print the part of this host, and leave")
 
     def main(self, head: str) -> None:
         name, colon, number = head.partition(":")

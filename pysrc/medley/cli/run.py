@@ -15,30 +15,30 @@ from medley.serving.server import ScriptRun, keep_files, run
 
 class RunVerb(Verb):
     DESCRIPTION_MORE = """
-The plan is that of medley serve MODEL, as the arguments of vllm.LLM or sglang.Engine. The script reads them:
+The script gets the plan of medley serve MODEL as arguments for vllm.LLM or sglang.Engine:
 
-    if __name__ == "__main__":   # the engine's processes read it again
+    if __name__ == "__main__":   # the engine starts the script again
         llm = LLM(**json.load(open(os.environ["MEDLEY_PLAN"]))["arguments"])
 
-What stands after SCRIPT.py is the script's. Its exit code and its stdout are medley's; all else is on stderr.
-With --launcher mp it runs on every host, once for each rank, under torchrun; with --dp N once for each
-replica.
+Words after SCRIPT.py belong to the script. Its exit code and stdout become medley's; everything else goes to
+stderr. With --launcher mp the script runs under torchrun on every host, once for each rank; with --dp N once
+for each replica.
 
 Examples:
     medley run demo answers.py
-    medley run demo answers.py --limit 5          its own words
-    medley run --dry-run demo answers.py          the arguments, and why
+    medley run demo answers.py --limit 5       with options of its own
+    medley run --dry-run demo answers.py       print the arguments
     medley run --hosts 2 --launcher mp demo answers.py
     medley run --dp 4 qwen3-8b answers.py prompts.jsonl
 """
-    USAGE = "    {progname} [SWITCHES] MODEL SCRIPT.py [WORDS]\n"
-    HINT = "the script's own words come after its name: medley run MODEL SCRIPT.py --limit 5"
+    USAGE = "    {progname} [OPTIONS] MODEL SCRIPT.py [WORDS]\n"
+    HINT = "options of the script come after its name: medley run MODEL SCRIPT.py --limit 5"
 
     planning: Planning = group(Planning)
     trust: Trust = group(Trust, **TRUST)
     hosting: Hosting = group(Hosting)
-    dry_run: bool = flag("--dry-run", "print the command and its arguments, and why; start nothing")
-    as_json: bool = flag("--json", "print them as one JSON object", requires=["--dry-run"])
+    dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
+    as_json: bool = flag("--json", "one JSON object: the command", requires=["--dry-run"])
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         """As with python itself, what stands after the script is not ours."""

@@ -51,20 +51,18 @@ class ServeOptions:
     port: int = switch("--port PORT", "port of the API", default=8000)
     host: str = switch(
         "--host ADDRESS",
-        "0.0.0.0 opens it to the network; requests then need an API key",
+        "address to listen on; 0.0.0.0 opens the server to the network, with an API key",
         default="127.0.0.1",
     )
     api_key: str | None = switch(
         "--api-key FILE",
-        "requests must give the key in this file; none: no key; default: made where --host opens it",
+        "file of the API key that requests need, or none [default: a new key if --host opens the server]",
     )
     served_name: str | None = switch("--served-model-name NAME", "model name in requests")
     timeout_s: int = switch("--timeout SECONDS", "time limit until it is ready", (1, 86_400), default=1800)
-    replayed: tuple[str, ...] = switch("--from FILE", "with --dry-run: on the hosts of these transcripts")
-    dry_run: bool = flag("--dry-run", "print the command and its reasons; start nothing")
-    as_json: bool = flag(
-        "--json", "print one JSON object: the command, or where the server is once it is ready"
-    )
+    replayed: tuple[str, ...] = switch("--from FILE", "transcript of a host to plan for; only with --dry-run")
+    dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
+    as_json: bool = flag("--json", "one JSON object: the command, or the address once it is ready")
 
     @property
     def imagined(self) -> str | None:
@@ -124,13 +122,12 @@ Examples:
     medley serve Qwen/Qwen3-8B --port 9000 --gpus 0,1
     medley serve Qwen/Qwen3-32B --concurrency 16 --context 32768
     medley serve Qwen/Qwen3-32B --hosts 2 --tp 2 --wait 60
-    medley serve gpt-oss-120b --hosts spark:2,thor:1 --dry-run
     medley serve gpt-oss-120b --detach --restart
     medley serve Qwen/Qwen3-8B --image default
     medley serve ./my-model --served-model-name mine -- --max-model-len 8192
 """
-    USAGE = "    {progname} [SWITCHES] MODEL [-- ENGINE FLAGS]\n"
-    HINT = "the engine's own flags come after --: medley serve MODEL -- --max-model-len 8192"
+    USAGE = "    {progname} [OPTIONS] MODEL [-- ENGINE FLAGS]\n"
+    HINT = "flags of the engine come after --: medley serve MODEL -- --max-model-len 8192"
 
     options: ServeOptions = group(ServeOptions)
     at_head: AtHead = group(AtHead)

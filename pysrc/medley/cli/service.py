@@ -27,21 +27,20 @@ Examples:
 
 
 class ServiceInstallVerb(Verb):
-    USAGE = "    {progname} [SWITCHES] head|worker HEAD|serve MODEL [-- SWITCHES OF ITS VERB]\n"
+    USAGE = "    {progname} [OPTIONS] ROLE [HEAD|MODEL] [-- OPTIONS]\n"
     DESCRIPTION_MORE = """
-The verb runs as the user who types this, by sudo, with that user's home, token and environments; try it by
-hand first. It is started anew whenever it ends, also until its head is there. It is a file and two words to
-systemd, which --dry-run prints; remove takes all of it back.
+ROLE is head, worker (with HEAD) or serve (with MODEL). The service runs as you, even with sudo, with your
+home, token and environments. Try the command by hand first. systemd restarts it whenever it ends. --dry-run
+prints the unit and the systemctl commands; remove undoes them.
 
 Examples:
     medley service install head --dry-run
     sudo medley service install head -- --link 192.168.100.0/24
     sudo medley service install worker spark-1
     sudo medley service install serve demo -- --port 9000 -- --max-num-seqs 8
-    sudo medley service install head --user ann --set MEDLEY_CACHE=/data/medley
 """
-    user: str | None = switch("--user NAME", "who it runs as; default: you, also by sudo")
-    settings: list[str] = switch("--set NAME=VALUE", "a variable for it")
+    user: str | None = switch("--user NAME", "user to run as [default: you, even with sudo]")
+    settings: list[str] = switch("--set NAME=VALUE", "environment variable of the service")
     dry_run: bool = flag("--dry-run", "print the unit; write and start nothing")
 
     def main(self, role: str, *words: str) -> None:
@@ -69,7 +68,7 @@ Examples:
 class ServiceRemoveVerb(Verb):
     USAGE = "    {progname} ROLE|NAME\n"
     DESCRIPTION_MORE = """
-ROLE is head, worker or serve. Of several servers NAME is one, as show has it. It can be said twice.
+ROLE is head, worker or serve. NAME is one of several servers, as service show prints it.
 
 Examples:
     sudo medley service remove worker
@@ -85,8 +84,8 @@ Examples:
 class ServiceStartVerb(Verb):
     USAGE = "    {progname}\n"
     DESCRIPTION_MORE = """
-For hosts without systemd, at boot: `@reboot /path/to/medley service start` in crontab(1). What runs is
-left alone.
+Use it on hosts without systemd, with this line in crontab(1): @reboot /path/to/medley service start. It
+leaves running services alone.
 
 Examples:
     medley service start
@@ -98,14 +97,14 @@ Examples:
 
 
 class ServiceShowVerb(Verb):
-    USAGE = "    {progname} [SWITCHES] [ROLE|NAME]\n"
+    USAGE = "    {progname} [OPTIONS] [ROLE|NAME]\n"
     DESCRIPTION_MORE = """
 Examples:
     medley service show
     medley service show worker
     medley service show --json
 """
-    as_json: bool = flag("--json", "print one JSON object: each service, and how it is")
+    as_json: bool = flag("--json", "one JSON object: each service and its state")
 
     def main(self, role: str = "") -> None:
         found = {name: systemd.state(name, system=True) for name in service_names(role or None)}

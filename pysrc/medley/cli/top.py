@@ -34,28 +34,26 @@ _ALONE = ["--once", "--json", "--metrics-once", "--dashboard"]
 
 class TopVerb(Clustered):
     DESCRIPTION_MORE = """
-On a terminal it is one live screen; q ends it. Without a cluster.toml it shows this host alone. With --web it
-serves a page with the same, and /metrics for Prometheus, at a port of 127.0.0.1 that is free, or where it is
-told. Beyond this host, where whoever reaches it reads along, it goes with --open alone.
+On a terminal it is a live screen; q ends it. Without cluster.toml it shows this host. With --web it serves
+the same as a web page, and /metrics for Prometheus, on a free port of 127.0.0.1 or at ADDRESS:PORT. Other
+addresses need --open, because anyone who reaches the page can read it.
 
 Examples:
     medley top
-    medley top --every 5
     medley top --once --json
-    medley top --web
     medley top --web 127.0.0.1:9180
     medley top --dashboard > grafana.json
 """
-    USAGE = "    {progname} [SWITCHES] [ADDRESS:PORT]\n"
-    every: int = switch("--every S", "seconds between looks", (1, 3600), default=2)
-    once: bool = flag("--once", "show one screen, of two looks a second apart, and end")
-    as_json: bool = flag("--json", "print one JSON object a look; with --once one")
-    web: bool = flag("--web", "serve it to browsers and to Prometheus at ADDRESS:PORT", excludes=_ALONE)
-    opened: bool = flag("--open", "also where others reach it, without a key", requires=["--web"])
+    USAGE = "    {progname} [OPTIONS] [ADDRESS:PORT]\n"
+    every: int = switch("--every SECONDS", "time between updates, in seconds", (1, 3600), default=2)
+    once: bool = flag("--once", "one screen only")
+    as_json: bool = flag("--json", "one JSON object per update")
+    web: bool = flag("--web", "serve a web page and Prometheus metrics", excludes=_ALONE)
+    opened: bool = flag("--open", "allow an address that others reach, without a key", requires=["--web"])
     metrics_once: bool = flag(
-        "--metrics-once", "print what Prometheus scrapes", excludes=["--once", "--json"]
+        "--metrics-once", "print the Prometheus metrics once", excludes=["--once", "--json"]
     )
-    dashboard: bool = flag("--dashboard", "print a dashboard for Grafana", excludes=["--once", "--json"])
+    dashboard: bool = flag("--dashboard", "print a Grafana dashboard", excludes=["--once", "--json"])
 
     def main(self, *places: str) -> int:
         if places[(1 if self.web else 0) :]:

@@ -41,11 +41,11 @@ def _facts(transcript: str) -> Facts:
 
 
 def _counted(word: str, known: tuple[str, ...], asked: str) -> list[str]:
-    match = re.fullmatch(r"([\w.-]+?)(?::(\d{1,3}))?", word)
+    match = re.fullmatch(r"([\w.-]+?)(?::([1-9]\d{0,2}))?", word)
     if match is None or match[1] not in known:
         raise Problem(
             f"--hosts {asked} names no hosts",
-            cause=f"{word!r} is not KIND:NUMBER of a typical host: {', '.join(known) or 'none is known'}",
+            cause=f"{word!r} is not KIND:NUMBER, such as spark:2; kinds: {', '.join(known)}",
             fix="--hosts spark:2,thor:2",
         )
     return [match[1]] * int(match[2] or 1)

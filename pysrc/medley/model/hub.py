@@ -153,6 +153,12 @@ def _newest(repository: str) -> list[Path]:
     return sorted(folder.glob("*/"), key=lambda each: each.stat().st_mtime, reverse=True)
 
 
+def downloaded() -> dict[str, Path]:
+    """The folders of all models in the cache, by repository."""
+    found = (each for each in cache().glob("models--*--*") if each.is_dir())
+    return {each.name.removeprefix("models--").replace("--", "/", 1): each for each in found}
+
+
 def repository_folder(repository: str) -> Path:
     return cache() / f"models--{repository.replace('/', '--')}"
 
@@ -202,7 +208,7 @@ def unreachable(repository: str, error: str) -> Unreachable:
     return Unreachable(
         f"{repository} cannot be fetched",
         cause=f"the hub at {endpoint()} does not answer ({error}), and {cache()} does not hold the model",
-        fix="check the network, or name a folder that holds the model: medley serve /path/to/model",
+        fix="check the network, or name a folder that holds the model instead",
     )
 
 

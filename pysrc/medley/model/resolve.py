@@ -13,6 +13,8 @@ from medley.model import demo, hub
 from medley.model.checkpoint import has_weights
 from medley.schema import Model
 
+_TWINS = {"deepseek-r1": ("deepseek-v3", "deepseek-ai/DeepSeek-R1")}
+"""Models without a table that have the shape of one with a table; and their repositories."""
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
@@ -55,14 +57,24 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
             cause=f"{folder.absolute()} {'holds no config.json' if _exists(folder) else 'does not exist'}",
             fix="name the folder that holds config.json and the weights",
         )
-    near = _near(word.lower(), models)
-    raise Problem(
-        f"there is no model {word!r}",
-        cause=f"it is not a folder, not ORG/NAME on the hub, and not one of the {len(models)} models "
-        "medley knows",
-        fix="medley models"
-        if near is None
-        else shlex.join(renamed(typed or ("medley", "serve", word), word, near)),
+    raise _unknown(word, models, tuple(typed) or ("medley", "serve", word))
+
+
+def _unknown(word: str, models: Mapping[str, Model], typed: tuple[str, ...]) -> Problem:
+    """Return a Problem whose cause has the nearest names, and whose fix is the nearest typed."""
+    what, small = f"there is no model {word!r}", word.lower()
+    for name, (twin, repository) in _TWINS.items():
+        if small == name and twin in models:
+            fix = shlex.join(renamed(typed, word, twin if typed[1] == "plan" else repository))
+            return Problem(what, cause=f"it has the shape of {twin}, whose plan holds for it too", fix=fix)
+    near = _near(small, models)
+    like = [each for each in difflib.get_close_matches(small, models, cutoff=0.5) if not models[each].made]
+    nearest = ", ".join(dict.fromkeys((near, *like))) if near else ""
+    return Problem(
+        what,
+        cause=f"it is not a folder, not ORG/NAME of the hub, and not one of {len(models)} known models"
+        + (f"; the nearest: {nearest}" if nearest else ""),
+        fix=shlex.join(renamed(typed, word, near)) if near else "medley models",
     )
 
 

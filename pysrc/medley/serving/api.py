@@ -4,7 +4,7 @@ import hmac
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -78,13 +78,19 @@ class AnswerSpeed:
         return (self.tokens - 1) / rest if self.tokens > 1 and rest > 0 else None
 
 
+class Thought(str):
+    """A piece of what a model writes before its answer."""
+
+    __slots__ = ()
+
+
 def chat(
-    url: str, model: str, text: str, *, max_tokens: int | None, key: str | None = None
-) -> Iterator[str | AnswerSpeed]:
-    """The answer to one message, piece by piece, and at the end its Speed."""
+    url: str, model: str, messages: list[dict[str, str]], *, max_tokens: int | None, key: str | None = None
+) -> Generator[str | AnswerSpeed, None, None]:
+    """Yield the answer to these messages piece by piece, and at the end its speed."""
     body: dict[str, object] = {
         "model": model,
-        "messages": [{"role": "user", "content": text}],
+        "messages": messages,
         "stream": True,
         "stream_options": {"include_usage": True},
         **({} if max_tokens is None else {"max_tokens": max_tokens}),
@@ -109,9 +115,10 @@ def _pieces(event: dict[str, Any]) -> Iterator[str]:
     for choice in choices if isinstance(choices, list) else ():
         delta = choice.get("delta") if isinstance(choice, dict) else None
         if isinstance(delta, dict):
-            piece = delta.get("reasoning") or delta.get("reasoning_content") or delta.get("content")
+            thought = delta.get("reasoning") or delta.get("reasoning_content")
+            piece = thought or delta.get("content")
             if piece and isinstance(piece, str):
-                yield piece
+                yield Thought(piece) if thought else piece
 
 
 def _events(url: str, body: dict[str, object], key: str | None) -> Iterator[dict[str, Any]]:
@@ -186,7 +193,7 @@ def require_guarded(url: str, key: str | None = None) -> None:
         )
     if mark is None:
         raise Problem(
-            "the engine answers requests that nobody let in",
+            "the engine answers requests without an API key",
             cause=f"its server runs without medley's guard: GET / without a key gave {answer.status}",
             fix="leave out the engine's flags that change its server (SGLang: --enable-http2), or open it to "
             "everyone: --api-key none",
@@ -199,7 +206,7 @@ def _require_ok(answer: Response, url: str, model: str) -> None:
         raise Problem(
             "the server wants another API key",
             cause=said,
-            fix="medley ask --api-key FILE, or: export MEDLEY_API_KEY=…",
+            fix="medley chat --api-key FILE, or: export MEDLEY_API_KEY=…",
         )
     if answer.status != HTTPStatus.OK:
         raise Problem(

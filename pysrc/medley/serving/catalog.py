@@ -1,19 +1,22 @@
 """List the models that there are tables of, and how each would do on given hosts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from medley import config, storage
 from medley.errors import Problem
-from medley.model import hub_checkpoint, shape
-from medley.model.resolve import weights
+from medley.model import hub, hub_checkpoint, shape
+from medley.model.resolve import Weights, weights
 from medley.planner import named
 from medley.planner.candidates import FREE
 from medley.planner.choose import Choice
 from medley.planner.placement import PlacementOptions, placement
 from medley.planner.topology import Topology
 from medley.schema import Model, Shape
+
+_LEAST_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,11 @@ class Entry:
     """The hosts that can hold all of it, each by itself."""
 
     @property
+    def on_disk_bytes(self) -> int | None:
+        """The size of its files on this host; None without any."""
+        return disk_bytes(folder(weights(self.name, {self.name: self.model}, storage.cache())))
+
+    @property
     def size_bytes(self) -> int | None:
         """Of its weights as stored."""
         return self.shape.weights_bytes if self.shape else None
@@ -37,6 +45,25 @@ class Entry:
     @property
     def layout(self) -> str | None:
         return named(self.choice.layout) if self.choice else None
+
+
+def folder(found: Weights) -> Path:
+    """Return where medley keeps this model's files on this host; a folder of the user's own stays itself."""
+    return Path(found.target) if found.local else hub.repository_folder(found.target)
+
+
+def disk_bytes(place: Path) -> int | None:
+    """Return the size of a model's files; None for the few small ones that a look at the hub leaves."""
+    found = storage.size_bytes(place)
+    return found if found >= _LEAST_BYTES else None
+
+
+def others(known: Iterable[Model]) -> Iterator[tuple[str, int]]:
+    """Yield the downloaded repositories that no table is of, each with its size on this host."""
+    repositories = {model.repository for model in known}
+    for repository, place in sorted(hub.downloaded().items()):
+        if repository not in repositories and (size := disk_bytes(place)):
+            yield repository, size
 
 
 def entries(site: Topology, wanted: PlacementOptions) -> Iterator[Entry]:

@@ -162,7 +162,7 @@ def placeable(wanted: PlacementOptions, by: Launcher | None) -> PlacementOptions
     replicas = wanted.sizes.replicas or 1
     if replicas > 1:
         raise Problem(
-            f"--dp {replicas} cannot be had over Ray",
+            f"--dp {replicas} does not work over Ray",
             cause="each replica of a script is a process of its own, and Ray starts none of them",
             fix=f"end the cluster (medley ray-stop), then: --dp {replicas} --launcher mp --hosts N",
         )
@@ -171,7 +171,7 @@ def placeable(wanted: PlacementOptions, by: Launcher | None) -> PlacementOptions
 
 def in_image() -> Problem:
     return Problem(
-        "a script does not run out of an image",
+        "a script does not run in a container image",
         cause="this cluster's Ray is an image's, and a script's files are this host's",
         fix="on all hosts medley ray-stop; then medley ray-head without --image, or --launcher mp",
     )
@@ -189,12 +189,14 @@ def read_script(name: str, model: str, words: tuple[str, ...]) -> Script:
         ) from error
     if not name.endswith(".py") or len(text) > _MOST_BYTES:
         raise Problem(
-            f"{name} is no Python script" if name else "there is no script to run",
+            f"{name} is not a Python script" if name else "missing argument SCRIPT.py",
             cause="its name does not end in .py"
             if name and len(text) <= _MOST_BYTES
             else f"it is larger than {_MOST_BYTES} bytes"
             if name
-            else f"{model} is the model, and a script comes after it",
-            fix=f"medley run {model} SCRIPT.py; docs/how-to/python-scripts.md has one",
+            else f"medley run starts a script with {model}; serve and chat need none",
+            fix=f"medley run {model} SCRIPT.py  # see medley run --help"
+            if name
+            else f"medley serve {model}  # then, in another terminal: medley chat",
         )
     return Script(path, text, words)

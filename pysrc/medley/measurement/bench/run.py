@@ -118,7 +118,7 @@ class Runner:
             raise Problem(
                 f"the server answered none of {run.requests} requests",
                 cause=reasons[-1][:300] if reasons else "the engine's benchmark does not say why",
-                fix='ask it once: medley ask "Hello"; its log is what medley logs shows',
+                fix='ask it once: medley chat "Hello"; its log is what medley logs shows',
             )
         return Done(run, figures, table, ended.clocks)
 

@@ -1,0 +1,145 @@
+"""`medley chat`: talk with a running server, or send it one message."""
+
+import json
+import os
+import sys
+from contextlib import closing, suppress
+from dataclasses import dataclass
+
+from medley import credentials, serving
+from medley.cli import Verb, flag, switch
+from medley.cli.output import say
+from medley.errors import Problem
+from medley.serving import api
+
+_USUAL = "http://127.0.0.1:8000/v1"
+
+
+@dataclass(frozen=True)
+class _Server:
+    url: str
+    model: str
+    key: str | None
+    max_tokens: int | None
+
+    def answer(self, messages: list[dict[str, str]], *, quiet: bool) -> tuple[str, api.AnswerSpeed]:
+        """Print the answer to these messages as it comes; return it without the thoughts before it."""
+        answer = ""
+        pieces = api.chat(self.url, self.model, messages, max_tokens=self.max_tokens, key=self.key)
+        with closing(pieces):
+            for piece in pieces:
+                if isinstance(piece, api.AnswerSpeed):
+                    return answer, piece
+                answer += "" if isinstance(piece, api.Thought) and not quiet else piece
+                if not quiet:
+                    print(piece, end="", flush=True)
+        raise AssertionError("an answer ends with its speed")
+
+
+class ChatVerb(Verb):
+    DESCRIPTION_MORE = """
+Without TEXT it opens a chat on a terminal: it keeps the history, Ctrl-C stops an answer, and /exit or Ctrl-D
+ends the chat. Otherwise it reads one message from standard input.
+
+It uses the server of this host, or the one that --url or MEDLEY_URL names.
+
+Examples:
+    medley chat
+    medley chat "Why is the sky blue?"
+    medley chat --url http://spark-1:8000/v1 --model demo "Hello"
+    git diff | medley chat --stdin "Review this change:"
+"""
+    USAGE = "    {progname} [OPTIONS] [TEXT...]\n"
+
+    url: str | None = switch("--url URL", "base URL of the server, such as http://spark-1:8000/v1")
+    model: str | None = switch("--model NAME", "served model to use [default: the first]")
+    max_tokens: int | None = switch("--max-tokens N", "limit of each answer, in tokens", (1, 1_000_000))
+    key_file: str | None = switch(
+        "--api-key FILE", "file of the server's API key [default: the value of MEDLEY_API_KEY]"
+    )
+    stdin: bool = flag("--stdin", "append standard input to TEXT")
+    as_json: bool = flag("--json", "one JSON object: the answer and its speed")
+
+    def main(self, *text: str) -> int:
+        if not text and not self.as_json and sys.stdin.isatty():
+            return _converse(self._server())
+        words = (*text, sys.stdin.read()) if self.stdin or not (text or sys.stdin.isatty()) else text
+        if not any(word.strip() for word in words):
+            raise Problem("there is no message", cause="no text was given", fix='medley chat "Hello"')
+        question = "\n".join(words) if words[-1].count("\n") else " ".join(words)
+        server = self._server()
+        answer, speed = server.answer([{"role": "user", "content": question}], quiet=self.as_json)
+        if self.as_json:
+            print(json.dumps(_table(server.model, answer, speed)))
+        else:
+            _end(speed)
+        return 0
+
+    def _server(self) -> _Server:
+        """The server that is named, else this host's newest; a Problem where it is not ready."""
+        named = self.url or os.environ.get("MEDLEY_URL")
+        here = None if named else serving.newest()
+        url = api.base(named or (here.url if here else _USUAL))
+        key = credentials.client_key(self.key_file, here.key if here else None)
+        try:
+            if here and here.key and key:
+                api.require_guarded(url, key)
+            return _Server(url, self.model or _first(api.models(url, key)), key, self.max_tokens)
+        except Problem as problem:
+            if here is None or here.state == "ready":
+                raise
+            raise Problem(
+                f"{here.model} is not ready yet: {here.state}", cause=problem.cause, fix="medley status"
+            ) from problem
+
+
+def _converse(server: _Server) -> int:
+    """Chat until /exit or Ctrl-D; an answer that fails or is stopped leaves no message behind."""
+    with suppress(ImportError):  # a Python without it edits no lines
+        import readline  # noqa: F401 - input() edits lines once it is imported
+
+    say(f"{server.model} at {server.url}; /exit or Ctrl-D ends the chat")
+    messages: list[dict[str, str]] = []
+    while True:
+        try:
+            text = input(">>> ").strip()
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return 0
+        if text == "/exit":
+            return 0
+        asked = [*messages, {"role": "user", "content": text}]
+        try:
+            answer, speed = server.answer(asked, quiet=False) if text else ("", None)
+        except (KeyboardInterrupt, Problem) as error:
+            print()
+            say(error if isinstance(error, Problem) else "stopped; the chat goes on without this message")
+        else:
+            if speed:
+                messages = [*asked, {"role": "assistant", "content": answer}]
+                _end(speed)
+
+
+def _end(speed: api.AnswerSpeed) -> None:
+    print()
+    each = f", {speed.tokens_per_second:.1f} tokens/s" if speed.tokens_per_second else ""
+    print(f"{speed.tokens} tokens, first after {speed.first_token_s:.2f} s{each}", file=sys.stderr)
+
+
+def _table(model: str, answer: str, speed: api.AnswerSpeed) -> dict[str, object]:
+    rate = speed.tokens_per_second
+    return {
+        "model": model,
+        "answer": answer,
+        "prompt_tokens": speed.prompt_tokens,
+        "tokens": speed.tokens,
+        "first_token_s": round(speed.first_token_s, 4),
+        "total_s": round(speed.total_s, 4),
+        "tokens_per_second": rate and round(rate, 2),
+    }
+
+
+def _first(names: list[str]) -> str:
+    if names:
+        return names[0]
+    raise Problem("the server serves no model", cause="its /v1/models is empty", fix="medley serve demo")

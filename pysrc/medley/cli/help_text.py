@@ -1,0 +1,80 @@
+"""The help of a verb as lines of text."""
+
+import shutil
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from medley.cli import Verb
+
+_GROUPS = {
+    "Goal": "for concurrency at-once context",
+    "Placement": "cluster dp eplb exclude from gpus hosts join-port kind launcher link pp slots tp transport "
+    "unplanned wait without",
+    "Engine": "engine env kv-type tokenizer",
+    "Container": "image container mount nccl",
+    "Model code": "trust-remote-code no-remote-code code-revision",
+    "Server": "api-key dashboard detach host model port restart served-model-name stay timeout url",
+    "Output": "all dry-run json svg html verbose field-report",
+}
+"""The options of each group; where a verb has few options, they are not grouped."""
+_FEW = 8
+_MOST_COLUMNS, _MOST_PREFIX = 100, 26
+
+
+def help_lines(verb: "Verb") -> Iterator[str]:
+    """Yield a verb's description, examples, usage and options by group."""
+    width = min(shutil.get_terminal_size().columns, _MOST_COLUMNS)
+    yield from (verb.DESCRIPTION or "", "", *_filled(verb.DESCRIPTION_MORE or "", width), "Usage:")
+    yield from (f"    {usage}" for usage in verb.usages())
+    infos = verb.infos()
+    groups = _GROUPS if len(infos) > _FEW else {}
+    titles = {name: title for title, names in groups.items() for name in names.split()}
+    rows: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *groups)}
+    for info in infos:
+        rows[titles.get(info.names[-1], "Options")].append((typed(info), _about(info)))
+    rows |= verb.listed()
+    longest = max((len(left) for each in rows.values() for left, _ in each), default=0)
+    at = 4 + min(longest, _MOST_PREFIX) + 2
+    for title, each in rows.items():
+        if each:
+            yield from ("", f"{title}:", *_columns(each, at, width))
+
+
+def typed(info: Any) -> str:  # noqa: ANN401 - plumbum's
+    """Return an option as it is typed: `-n, --lines N`."""
+    names = ", ".join(dashed(name) for name in info.names)
+    return f"{names} {info.argname}" if info.argtype else names
+
+
+def dashed(name: str) -> str:
+    return f"-{name}" if len(name) == 1 else f"--{name}"
+
+
+def _about(info: Any) -> str:  # noqa: ANN401 - plumbum's
+    limits = ["repeatable"] if info.list else []
+    limits += [f"only with {', '.join(map(dashed, info.requires))}"] if info.requires else []
+    limits += [f"not with {', '.join(map(dashed, info.excludes))}"] if info.excludes else []
+    return "; ".join((info.help, *limits))
+
+
+def _filled(text: str, width: int) -> Iterator[str]:
+    """Fill paragraphs to the width; print indented lines, such as examples, as they are."""
+    for paragraph in filter(None, text.strip("\n").split("\n\n")):
+        lines = paragraph.splitlines()
+        plain = [line for line in lines if not line.startswith(" ")]
+        yield from textwrap.wrap(" ".join(plain), width)
+        yield from (line for line in lines if line not in plain)
+        yield ""
+
+
+def _columns(rows: list[tuple[str, str]], at: int, width: int) -> Iterator[str]:
+    for left, right in rows:
+        first, *rest = textwrap.wrap(right, width - at, break_on_hyphens=False)
+        prefix = f"    {left}"
+        if len(prefix) + 2 > at:
+            yield prefix
+            prefix = ""
+        yield f"{prefix:{at}}{first}"
+        yield from (f"{'':{at}}{line}" for line in rest)

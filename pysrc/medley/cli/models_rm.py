@@ -1,0 +1,74 @@
+"""`medley models rm`."""
+
+from pathlib import Path
+
+from medley import config, serving, storage
+from medley.cli import Verb, flag, terminal
+from medley.cli.output import print_result
+from medley.errors import Problem, in_words
+from medley.model.resolve import Weights, weights
+from medley.serving import catalog
+
+_GB = 1e9
+
+
+class ModelsRmVerb(Verb):
+    DESCRIPTION_MORE = """
+MODEL is a name or ORG/NAME as medley models prints it. It removes the files from the disk of this host and
+keeps the table, so that serve can download them again. It never removes a folder of your own.
+
+Examples:
+    medley models rm gpt-oss-120b
+    medley models rm gpt-oss-120b --dry-run
+"""
+    USAGE = "    {progname} [OPTIONS] MODEL\n"
+    yes: bool = flag("--yes", "do not ask")
+    dry_run: bool = flag("--dry-run", "print the folder; remove nothing")
+    as_json: bool = flag("--json", "one JSON object: model, path, bytes, removed")
+
+    def main(self, model: str) -> int:
+        found = weights(model, config.models(), storage.cache(), self.typed)
+        place = catalog.folder(found)
+        _require_removable(found, place)
+        size = storage.size_bytes(place)
+        about = f"{size / _GB:.2f} GB: {place}"
+        removed = not self.dry_run and (self.yes or _agreed(found.name, about))
+        if removed:
+            _remove(place)
+        done = "freed" if removed else "would free" if self.dry_run else "kept"
+        table = {"model": found.name, "path": str(place), "bytes": size, "removed": removed}
+        print_result(table, [f"{done} {about}"], as_json=self.as_json)
+        return 0 if removed or self.dry_run else 1
+
+
+def _require_removable(found: Weights, place: Path) -> None:
+    """Raise a Problem where it is the user's own, is not here, or is being served."""
+    if found.local and not (found.model and found.model.made):
+        cause, fix = "medley did not download it", f"rm -r {place}"
+        raise Problem(f"{place} is a folder of your own", cause=cause, fix=fix)
+    if not place.exists():
+        raise Problem(
+            f"{found.name} is not on this host", cause=f"{place} does not exist", fix="medley models"
+        )
+    names = {found.name, *(name for name, each in config.models().items() if each.repository == found.target)}
+    for server in serving.servers():
+        port = int(server.url.removesuffix("/v1").rpartition(":")[2])
+        what = serving.description_of(port)
+        if server.model in names or (what and what.target == found.target):
+            cause = f"process {server.pid} serves it at {server.url}"
+            raise Problem(f"{found.name} is in use", cause=cause, fix=f"medley stop --port {port}")
+
+
+def _agreed(name: str, about: str) -> bool:
+    if not terminal.is_possible():
+        cause = "standard input or output is not a terminal, so medley cannot ask"
+        raise Problem(f"{name} was not removed", cause=cause, fix=f"medley models rm {name} --yes")
+    return terminal.agrees(f"remove {about}?", default=False)
+
+
+def _remove(place: Path) -> None:
+    try:
+        storage.remove(place)
+    except OSError as error:
+        fix = f"ls -ld {place}  # remove what is left as its owner"
+        raise Problem(f"{place} was not removed completely", cause=in_words(error), fix=fix) from error

@@ -1,0 +1,141 @@
+"""`medley chat` against a real server: one message, a pipe, and a conversation on a terminal of its own."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+Run = Callable[..., tuple[int, str, str]]
+LIMIT_S = 30
+
+
+def test_one_message_is_answered_with_its_speed(run: Run, server: str) -> None:
+    status, out, err = run("chat", "--url", server, "Hello")
+    assert (status, out) == (0, "so it is\n")
+    assert err.startswith("3 tokens, first after ")
+
+
+def test_json_has_the_answer_and_its_speed(run: Run, server: str) -> None:
+    status, out, err = run("chat", "--url", server, "--json", "Hello")
+    assert (status, err) == (0, "")
+    table = json.loads(out)
+    assert (table["model"], table["answer"], table["tokens"]) == ("tiny", "so it is", 3)
+
+
+CONVERSES = pytest.mark.parametrize("server", ["converses"], indirect=True)
+
+
+@CONVERSES
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        pytest.param((), "from a pipe", id="no text"),
+        pytest.param(("--stdin", "Read:"), "Read: from a pipe", id="after the text"),
+        pytest.param(("Hello",), "Hello", id="text alone"),
+    ],
+)
+def test_standard_input_is_the_message(server: str, words: tuple[str, ...], sent: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "medley", "chat", "--url", server, *words],
+        input="from a pipe",
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LIMIT_S,
+    )
+    assert done.stdout == f"(thinking) {sent}\n"
+
+
+class Terminal:
+    """A program on a terminal, and what it has printed there."""
+
+    def __init__(self, *words: str) -> None:
+        self.pid, self._handle = pty.fork()
+        if self.pid == 0:
+            os.environ["TERM"] = "dumb"
+            os.execv(sys.executable, (sys.executable, "-m", "medley", *words))
+        self._seen = ""
+
+    def until(self, text: str) -> str:
+        """Return what was printed up to this text, and forget it."""
+        end = time.monotonic() + LIMIT_S
+        while text not in self._seen:
+            assert time.monotonic() < end, self._seen
+            if select.select([self._handle], [], [], 1)[0]:
+                self._seen += os.read(self._handle, 4096).decode()
+        before, _, self._seen = self._seen.partition(text)
+        return before
+
+    def type(self, text: str) -> None:
+        os.write(self._handle, text.encode())
+
+    def status(self) -> int:
+        """Return its exit code; it ends soon."""
+        end = time.monotonic() + LIMIT_S
+        while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
+            assert time.monotonic() < end, self._seen
+            time.sleep(0.02)
+        self.pid = 0
+        return os.waitstatus_to_exitcode(ended[1])
+
+    def close(self) -> None:
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self._handle)
+
+
+@pytest.fixture
+def terminal(server: str) -> Iterator[Terminal]:
+    found = Terminal("chat", "--url", server)
+    found.until(">>> ")
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@CONVERSES
+def test_a_conversation_keeps_its_history(terminal: Terminal) -> None:
+    terminal.type("one\n")
+    assert "(thinking) one" in terminal.until(">>> ")
+    terminal.type("two\n")
+    assert "(thinking) one | one | two" in terminal.until(">>> "), "thoughts are not sent back"
+    terminal.type("/exit\n")
+    assert terminal.status() == 0
+
+
+@CONVERSES
+def test_ctrl_c_stops_an_answer_and_ctrl_d_ends_the_chat(terminal: Terminal) -> None:
+    terminal.type("count\n")
+    terminal.until(" 7 ")
+    terminal.type("\x03")
+    assert "stopped" in terminal.until(">>> ")
+    terminal.type("one\n")
+    assert "(thinking) one\r\n" in terminal.until("tokens, first"), "what was stopped is not sent back"
+    terminal.until(">>> ")
+    terminal.type("\x04")
+    assert terminal.status() == 0
+
+
+@CONVERSES
+def test_ctrl_c_at_the_prompt_ends_the_chat(terminal: Terminal) -> None:
+    terminal.type("half a")
+    terminal.until("half a")  # its echo: the prompt reads by now
+    terminal.type("\x03")
+    assert terminal.status() == 0
+
+
+@pytest.mark.parametrize("server", ["breaks-off"], indirect=True)
+def test_a_conversation_outlives_an_answer_that_breaks_off(terminal: Terminal) -> None:
+    terminal.type("one\n")
+    assert "broke off" in terminal.until(">>> ")
+    terminal.type("/exit\n")
+    assert terminal.status() == 0
