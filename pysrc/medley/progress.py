@@ -1,4 +1,4 @@
-"""Protocol by which long work reports stages and notes."""
+"""Protocol for long work to report stages and notes."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -6,23 +6,21 @@ from dataclasses import dataclass
 from typing import Protocol
 
 PROGRESS = "progress "
-"""What a note of an agent begins with that has bytes done and bytes in all."""
+"""Prefix of an agent's note with the bytes done and the total."""
 
 
 class Progress(Protocol):
     def stage(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """What is done now, for as long as the context lasts."""
+        """Show the current step while the context lasts."""
 
     def line(self, text: str) -> None:
-        """What the program that does it says."""
+        """Show a line of the running program."""
 
     def note(self, text: str) -> None:
-        """What the user should know, whatever becomes of it."""
+        """Print a note that stays."""
 
 
 class SilentProgress:
-    """Nobody watches."""
-
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         del name
@@ -38,11 +36,11 @@ SILENT = SilentProgress()
 
 @dataclass(frozen=True)
 class Output:
-    """Where a launch reports: its progress, medley's own lines, and the lines of the program that runs."""
+    """The output of a launch: its progress, medley's lines, and the program's lines."""
 
     watch: Progress
     say: Callable[[str], None]
-    """A line of medley's own."""
+    """Prints a line of medley."""
     out: Callable[[str], None]
-    """A line that the program printed to stdout."""
+    """Prints a line of the program's stdout."""
     error: Callable[[str], None]

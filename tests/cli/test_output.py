@@ -71,9 +71,9 @@ CASES = [
         id="below the last column",
     ),
     pytest.param(
-        "  fix:   name one: medley explain FILE, or pipe it in: docker logs NAME 2>&1 | medley explain -",
+        "  fix:   name a file: medley explain FILE, or pipe a log: docker logs NAME 2>&1 | medley explain -",
         [
-            "  fix:   name one: medley explain FILE, or pipe it in:",
+            "  fix:   name a file: medley explain FILE, or pipe a log:",
             "         docker logs NAME 2>&1 | medley explain -",
         ],
         id="a command as a whole",
@@ -96,9 +96,9 @@ CASES = [
         id="what is said of it stays a comment",
     ),
     pytest.param(
-        "  fix:   end what holds it (nvidia-smi); on Spark, Thor and Orin: sync; echo 3 | sudo tee /proc/x",
+        "  fix:   end the processes that use it (nvidia-smi); on Spark, Thor and Orin: sync; echo 3 | sudo tee /proc/x",
         [
-            "  fix:   end what holds it (nvidia-smi); on Spark, Thor and Orin:",
+            "  fix:   end the processes that use it (nvidia-smi); on Spark, Thor and Orin:",
             "         sync; echo 3 | sudo tee /proc/x",
         ],
         id="two that belong together",

@@ -131,7 +131,7 @@ def test_what_is_shown_can_be_run(environment: Path, typed: Typed) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        pytest.param(("demo",), "there is no script to run", id="none"),
+        pytest.param(("demo",), "the script is missing", id="none"),
         pytest.param(("demo", "nowhere.py"), "nowhere.py cannot be read", id="not there"),
         pytest.param(("demo", str(Path(__file__).parent)), "cannot be read", id="a folder"),
         pytest.param(("demo", str(Path(__file__).parents[2] / "README.md")), "is no Python", id="another"),

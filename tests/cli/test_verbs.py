@@ -88,7 +88,7 @@ def test_wrong_usage_is_said_on_stderr_and_exits_2(run: Run, words: str, said: s
         pytest.param("env clean nope", "no engine environment 'nope'", id="no such environment"),
         pytest.param("ask", "there is nothing to ask", id="nothing to ask"),
         pytest.param("link test", "either the other host or --serve", id="no end of the wire"),
-        pytest.param("link setup --address 10.0.0.1/24", "nothing says which link", id="no link"),
+        pytest.param("link setup --address 10.0.0.1/24", "needs a link", id="no link"),
     ],
 )
 def test_a_problem_is_said_on_stderr_and_exits_1(run: Run, words: str, said: str) -> None:

@@ -181,7 +181,7 @@ FAULTS = (
     Fault(
         "answers", "does not answer", lambda: case_of({"spark-pair-a": None}, silent={"spark-pair-b": GONE})
     ),
-    Fault("medley", "runs another medley", told(medley="fedcba9876543210"), fix="git pull"),
+    Fault("medley", "run different versions of medley", told(medley="fedcba9876543210"), fix="git pull"),
     Fault("time", "clock of spark-pair-b is off", told(ahead_s=-3600.0), fix="sudo timedatectl set-ntp true"),
     Fault(
         "ntp",
@@ -272,7 +272,7 @@ FAULTS = (
     Fault(
         "half-cage", "half the speed", with_("spark-one-half-down"), "better", "ip link set enP2p1s0f1np1 up"
     ),
-    Fault("order", "in different order", crossed, "better", "PCI domain 0000"),
+    Fault("order", "order the interfaces", crossed, "better", "PCI domain 0000"),
     Fault(
         "ring",
         "cables between the hosts",

@@ -79,7 +79,7 @@ def test_a_file_arrives_on_every_host_and_a_spoiled_one_is_replaced(rack: Up) ->
 
     shutil.rmtree(there.parent)
     there.parent.touch()
-    assert any(f"could not be brought to {worker.name}" in line for line in bring(head))
+    assert any(f"could not be copied to {worker.name}" in line for line in bring(head))
     there.parent.unlink()
 
     (worker.path("/tmp/home/model") / "configuration_x.py").write_text("2\n")

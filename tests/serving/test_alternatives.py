@@ -130,4 +130,4 @@ def test_hosts_of_the_cluster_that_are_missing_are_brought_back(
     with pytest.raises(Problem) as caught:
         placed(order, shape("qwen3-8b"), site("spark", "spark-1"))
     first, *_ = caught.value.fix.splitlines()
-    assert first == "medley up  # 1 of the 2 hosts of cluster.toml are here; then the same again"
+    assert first == "medley up  # 1 of the 2 hosts of cluster.toml have joined; then run this again"

@@ -161,7 +161,8 @@ def require_pinned(code: Code, asked: str | None, pinned: CodePin | None, listed
             raise Problem(
                 f"{name} of {code.where} is not the file that the model's table knows",
                 cause=f"the table has SHA-256 {known}, and it is {code.files.get(name) or 'missing'}",
-                fix="trust it when you know why, with a table of your own for that commit: docs/reference/tables.md",
+                fix="trust it when you know why, with a table of your own for that commit: "
+                "docs/reference/tables.md",
             )
     look = f"read what it is now, and to trust that: {_SWITCH} --code-revision {code.pin}"
     if asked and not code.pin.startswith(asked):

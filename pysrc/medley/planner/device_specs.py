@@ -4,7 +4,7 @@ The bandwidths of the Jetsons, GB10, RTX PRO 6000, 5090, 5070 Ti and 5060 Ti wer
 The others agree with what public repositories quote of them: NVIDIA's aiconfigurator, Lightning's table,
 notes of the RTX Blackwell white papers, lists of cards. Of what is "from memory" no quotation was found.
 
-`python -m benchmarks.predictor --fit` prints the fitted ones; docs/explanation/prediction.md says how and from what.
+`python -m benchmarks.predictor --fit` prints the fitted ones: docs/explanation/prediction.md.
 """
 
 import math

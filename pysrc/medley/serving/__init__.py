@@ -1,4 +1,4 @@
-"""Servers on this host and what each runs."""
+"""Record the servers of this host, and end them."""
 
 import json
 import time
@@ -24,7 +24,7 @@ _KEY_FLAGS, _HIDDEN = {"--api-key", "--admin-api-key"}, "API-KEY"
 
 @dataclass(frozen=True)
 class Description:
-    """What a server runs; kept beside its note."""
+    """The model, command and plan of a server; stored next to its record."""
 
     engine: EngineName
     model: str
@@ -72,9 +72,9 @@ def require_none(port: int) -> None:
     found = _read(_note(port))
     if found:
         raise Problem(
-            f"port {port} is taken by another medley serve",
-            cause=f"process {found.pid} serves {found.model} there, or is about to",
-            fix=f"end it: medley stop --port {port}; or take another port: --port {port + 1}",
+            f"port {port} is in use by another medley serve",
+            cause=f"process {found.pid} serves {found.model} there, or will soon",
+            fix=f"end it: medley stop --port {port}; or use another port: --port {port + 1}",
         )
 
 
@@ -102,7 +102,7 @@ def end_servers(port: int | None, note: Callable[[str], None]) -> int:
     process_identity.end_processes([server.identity for server in found], _END_LIMIT_S)
     for file in folder().glob("*.json"):
         if _read(file) is None and (port is None or file.stem == str(port)):
-            note(f"forget {file.name}: its server ended without a word, as in a power cut")
+            note(f"removed {file.name}: its server is gone, as after a power cut")
             file.unlink(missing_ok=True)
     return len(names) + len(found)
 

@@ -73,12 +73,12 @@ def _missing_hosts(site: Topology) -> Iterator[str]:
         return
     here, wanted = len(site.hosts), len(cluster.read().hosts)
     if wanted > here:
-        yield f"medley up  # {here} of the {wanted} hosts of cluster.toml are here; then the same again"
+        yield f"medley up  # {here} of the {wanted} hosts of cluster.toml have joined; then run this again"
 
 
 def _other_gpus(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
     if any(site.unsupported((host,), order.wanted.engine, shape) for host in site.hosts):
-        yield "medley models  # this one needs other GPUs: choose another, or name hosts that have them"
+        yield "medley models  # this model needs other GPUs: choose another model or other hosts"
 
 
 def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> Iterator[str]:
@@ -195,7 +195,7 @@ def _smaller(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> 
     if variant and not fitting:
         size = f"about {gib(variant.size_bytes)} GiB, which fits"
         line = join(renamed(_typed(order), order.weights.name, "ORG/NAME"))
-        yield f"{line}  # a repository that has it in {variant.weights}: {size}"
+        yield f"{line}  # a repository with {variant.weights} weights: {size}"
 
 
 def _more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
@@ -209,9 +209,9 @@ def _more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) 
         hosts = f"{kind}:{number}"
         larger = with_engine_sources(_site(hosts), order.wanted, request, model)
         if _fits(shape, larger, free):
-            yield f"{_plan(order, hosts)}  # what {number} hosts like {remedies.host} would do"
+            yield f"{_plan(order, hosts)}  # plan it for {number} hosts like {remedies.host}"
             return
-    yield f"{remedies.hosts} hosts like {remedies.host} would hold it, as a pipeline"
+    yield f"{remedies.hosts} hosts like {remedies.host} can hold it as a pipeline"
 
 
 def _typical(device: Device) -> str | None:

@@ -67,7 +67,7 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
     try:
         address = per_host.head_network(head, facts, NetworkOptions(), os.environ).end.address
         at = address if options.join_port == RENDEZVOUS_PORT else f"{address}:{options.join_port}"
-        output.say(f"on each of the {others} other hosts:")
+        output.say(f"run on each of the {others} other hosts:")
         output.say(f"    ssh {address} cat {secret} | medley join {at} --token-file -")
         with (
             watch.stage(f"wait for {others} more"),
@@ -102,7 +102,7 @@ def _launches(
     site = replace(_site(found, kind, addresses), nccl=version)
     layout, plan = planned(job, site, output)
     head = next(iter(found))
-    # What the user set on the head for engine, NCCL and hub, as Ray would carry it; no token goes along.
+    # The user's variables on the head for engine, NCCL and hub, as Ray would send them, without tokens.
     away = set(engine.stays(os.environ))
     carried = tuple(
         Variable(name, value, "set by you on the head")
@@ -145,9 +145,9 @@ def worker_terms(channel: Channel) -> "Mapping[str, Any]":
     message = channel.receive(10)
     if not message or "terms" not in message:
         raise Problem(
-            "the head does not say what it serves",
-            cause="nothing came within 10 s",
-            fix="use the same medley on both",
+            "the head did not send its terms",
+            cause="no message within 10 s",
+            fix="use the same medley on both: git pull, or the same flake",
         )
     return rendezvous_worker.require_terms(message["terms"])
 
@@ -175,7 +175,7 @@ def run_worker(
     with output.watch.stage("wait for the other hosts"):
         order = rendezvous_worker.receive_order(channel)
     if order is None:
-        output.say("the head needs no ranks on this host")
+        output.say("the head does not need this host")
         return
     cache = terms["beside"]["cache"]
     order = rendezvous_worker.localized_order(
@@ -195,7 +195,7 @@ def run_worker(
         ends = terms["script"] is not None
         last_error = ENGINES[terms["engine_name"]].last_error
         rendezvous_worker.run_part(channel, command, log, on_line, last_error, ends=ends)
-    output.say("the head has ended the model; nothing of it runs here any more")
+    output.say("the head has ended the model; this host's part has ended")
 
 
 def _require_head_terms(chosen: Tools, terms: "Mapping[str, Any]", at: str, watch: Progress) -> None:
@@ -210,8 +210,8 @@ def _require_head_terms(chosen: Tools, terms: "Mapping[str, Any]", at: str, watc
     if target.is_absolute() and not (target / "config.json").exists():
         typed = shlex.quote(str(target))
         raise Problem(
-            f"this host has not {terms['model']}",
-            cause=f"there is no {target / 'config.json'}, and every host reads its own copy",
-            fix=f"bring it to the same place here: rsync -a {at.partition(':')[0]}:{typed}/ {typed}/",
+            f"this host does not have {terms['model']}",
+            cause=f"{target / 'config.json'} is missing, and every host reads its own copy",
+            fix=f"copy it to the same path here: rsync -a {at.partition(':')[0]}:{typed}/ {typed}/",
         )
     model_files.prepare_files(extra_files.extras_from_table(terms["beside"]), at, watch)

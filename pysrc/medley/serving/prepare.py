@@ -96,9 +96,9 @@ class Options:
             return None
         if not self.hosts.isdecimal() or not 1 <= int(self.hosts) <= _MOST_HOSTS:
             raise Problem(
-                f"--hosts {self.hosts} cannot be",
-                cause=f"a cluster has 1 to {_MOST_HOSTS}",
-                fix="--hosts 2, or leave it out: then the plan decides",
+                f"--hosts {self.hosts} is not valid",
+                cause=f"a cluster has 1 to {_MOST_HOSTS} hosts",
+                fix="--hosts 2, or leave it out to let the plan decide",
             )
         return int(self.hosts)
 
@@ -216,7 +216,7 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
     unread_variables.require_launch_read(os.environ, order.weights, engine, version)
     if lacks := engine_source.unknown(order.weights.model, engine, version):
         raise Problem(
-            f"{order.weights.name} cannot be served out of this {ENGINES[engine].TITLE}",
+            f"{order.weights.name} cannot be served with this {ENGINES[engine].TITLE}",
             cause=lacks,
             fix="--image or --env with a newer one; a Jetson Orin on JetPack 6: docs/how-to/jetson-orin.md",
         )
@@ -239,8 +239,8 @@ def ranks_nccl(options: Options, over_ray: Membership | None) -> str | None:
         return over_ray.nccl if over_ray else options.nccl
     has = over_ray.nccl or "the engine environment's own"
     raise Problem(
-        "the NCCL must be the one that this host's Ray was started with",
-        cause=f"ranks inherit it from Ray, which has {has}",
+        "--nccl must name the NCCL of this host's Ray",
+        cause=f"ranks inherit it from Ray, which uses {has}",
         fix=f"medley ray-stop; medley ray-head --nccl {asked}   # or nccl = in cluster.toml",
     )
 
@@ -289,7 +289,7 @@ def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
 def shape_of(found: Weights, watch: Progress) -> Shape:
     """Return a model's shape; what has to be asked of the hub takes a while."""
     asked = not found.local and not (found.model and found.model.shape)
-    with watch.stage(f"ask the hub what {found.target} is made of") if asked else nullcontext():
+    with watch.stage(f"ask the hub for the shape of {found.target}") if asked else nullcontext():
         return shape.shape(found, watch)
 
 
@@ -328,7 +328,7 @@ def _listens(options: Options, found: Weights, watch: Progress) -> Serving:
     if not options.dry_run:
         serving.require_none(asked.port)
         if options.image and container_runtime.remove_leftover(container_image.role(asked.port)):
-            watch.note(f"a container that was left on port {asked.port} is ended")
+            watch.note(f"ended a leftover container on port {asked.port}")
         tcp.require_free(asked.address, asked.port)
     return Serving(found.target, asked.name or found.name, asked.address, asked.port, key)
 
@@ -361,8 +361,8 @@ def _image(
         if asked and (choice is None or asked.image.id != choice.image.id):
             runs = f"{choice.image.name} ({choice.image.short})" if choice else cluster.environment
             raise Problem(
-                "the engine must be of the image whose Ray runs",
-                cause=f"this cluster runs {runs}, and --image says {asked.image.name} ({asked.image.short})",
+                "--image must name the image of the running Ray",
+                cause=f"this cluster runs {runs}, and --image names {asked.image.name} ({asked.image.short})",
                 fix="leave --image out, or start the cluster with it: "
                 f"medley ray-stop; medley ray-head --image {asked.image.name}",
             )

@@ -25,7 +25,7 @@ _MOST_BYTES = 1 << 20
 """Of a script: it goes to other hosts in one message."""
 _REPLICAS = payload.FOLDER / "replicas.py"
 _LAUNCHED = Flag(("--distributed-executor-backend",), "external_launcher", "torchrun starts the ranks")
-_LOGGED = Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "stdout is the script's own")
+_LOGGED = Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "only the script uses stdout")
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Script:
                 *cluster,
                 *engine.variables(order.serving, told, host),
                 *order.beside.variables(),
-                Variable(PLAN, next(iter(plans)), "the script finds its arguments there"),
+                Variable(PLAN, next(iter(plans)), "the file of the script's arguments"),
                 *((_LOGGED,) if name == "vllm" else ()),
             )
         )
@@ -134,9 +134,9 @@ def _torchrun(plan: Plan) -> Iterator[Flag]:
     each = plan.tensor_parallel * plan.stages // plan.nodes.count
     yield Flag(("--nnodes",), str(plan.nodes.count), "each host starts its own ranks")
     yield Flag(("--node-rank",), str(plan.nodes.rank), "this host's place among them")
-    yield Flag(("--master-addr",), plan.nodes.address, "where the ranks find each other: the first host")
+    yield Flag(("--master-addr",), plan.nodes.address, "the first host, where the ranks find each other")
     yield Flag(("--master-port",), str(plan.nodes.port), "the same")
-    yield Flag(("--nproc-per-node",), str(each), "the script runs once for each rank of this host")
+    yield Flag(("--nproc-per-node",), str(each), "the script runs once per rank of this host")
 
 
 def described(found: Launch) -> dict[str, Any]:
@@ -151,19 +151,18 @@ def placeable(wanted: PlacementOptions, by: Launcher | None) -> PlacementOptions
     if wanted.engine == "sglang" and by != "solo":
         raise Problem(
             "a script with SGLang runs on one host",
-            cause="sglang.Engine lets Ray choose the hosts, and waits for ever where it has none"
+            cause="sglang.Engine lets Ray choose the hosts, and waits forever without a free one"
             if by == "ray"
-            else "on another host sglang.Engine serves the first one, and never returns to the script",
-            fix="--hosts 1; or --engine vllm; "
-            "or serve it over the hosts, and have the script ask that server",
+            else "on other hosts sglang.Engine serves the first one, and never returns to the script",
+            fix="--hosts 1; or --engine vllm; or serve it over the hosts, and let the script use that server",
         )
     if by != "ray":
         return wanted
     replicas = wanted.sizes.replicas or 1
     if replicas > 1:
         raise Problem(
-            f"--dp {replicas} cannot be had over Ray",
-            cause="each replica of a script is a process of its own, and Ray starts none of them",
+            f"--dp {replicas} is not available over Ray",
+            cause="each replica of a script is its own process, which Ray does not start",
             fix=f"end the cluster (medley ray-stop), then: --dp {replicas} --launcher mp --hosts N",
         )
     return replace(wanted, sizes=replace(wanted.sizes, replicas=1))
@@ -171,9 +170,9 @@ def placeable(wanted: PlacementOptions, by: Launcher | None) -> PlacementOptions
 
 def in_image() -> Problem:
     return Problem(
-        "a script does not run out of an image",
-        cause="this cluster's Ray is an image's, and a script's files are this host's",
-        fix="on all hosts medley ray-stop; then medley ray-head without --image, or --launcher mp",
+        "a script cannot run in a container",
+        cause="this cluster's Ray runs in a container, which does not have the script's files",
+        fix="on all hosts: medley ray-stop; then: medley ray-head without --image, or --launcher mp",
     )
 
 
@@ -189,12 +188,12 @@ def read_script(name: str, model: str, words: tuple[str, ...]) -> Script:
         ) from error
     if not name.endswith(".py") or len(text) > _MOST_BYTES:
         raise Problem(
-            f"{name} is no Python script" if name else "there is no script to run",
+            f"{name} is not a Python script" if name else "the script is missing",
             cause="its name does not end in .py"
             if name and len(text) <= _MOST_BYTES
             else f"it is larger than {_MOST_BYTES} bytes"
             if name
-            else f"{model} is the model, and a script comes after it",
+            else f"{model} is the model; name a script after it",
             fix=f"medley run {model} SCRIPT.py; docs/how-to/python-scripts.md has one",
         )
     return Script(path, text, words)

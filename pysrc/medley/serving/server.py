@@ -230,8 +230,8 @@ class ScriptRun:
     def _failed(self, status: int, error: str | None, lines: Iterable[str], log: Path) -> Problem:
         printed = [each for each in lines if each.strip()]
         problem = Problem(
-            f"{self.script.name} ended with exit code {status}",
-            cause=(error or (printed[-1] if printed else "")).strip()[:1000] or "it said nothing",
+            f"{self.script.name} exited with code {status}",
+            cause=(error or (printed[-1] if printed else "")).strip()[:1000] or "it printed nothing",
             fix=f"read its whole output: less {log}",
             status=status,
         )

@@ -161,7 +161,7 @@ def _run(command: Command, on_line: Callable[[str], None]) -> None:
 
 def _failed(host: str, target: str, why: str) -> Problem:
     return Problem(
-        f"{host} could not fetch {target}",
+        f"{host} could not download {target}",
         cause=why,
-        fix=f"medley pull {target}  # fetches it once, and sends it to the others",
+        fix=f"medley pull {target}  # downloads it once, and sends it to the others",
     )
