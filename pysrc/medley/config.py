@@ -161,7 +161,6 @@ def _invalid(error: ValidationError, shape: type[StrictTable], where: str, text:
 
 
 def _keys(shape: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Return the keys of the table at `path` below `shape`."""
     parts = (part for part in path if isinstance(part, str))  # a number is an index of a list
     for part in parts:
         field = shape.model_fields.get(part)
@@ -222,7 +221,6 @@ def line(text: str, path: Sequence[object]) -> int | None:
 
 
 def _located_keys(text: str) -> Iterator[tuple[int, tuple[str | int, ...]]]:
-    """Yield the line and path of every table and key; tables of an array have an index."""
     table: tuple[str | int, ...] = ()
     lists: dict[tuple[str | int, ...], int] = {}
     blank = _STRING.sub(lambda match: "\n" * match[0].count("\n") if match["several"] else match[0], text)
@@ -245,7 +243,6 @@ def _located_keys(text: str) -> Iterator[tuple[int, tuple[str | int, ...]]]:
 
 
 def _parts(dotted: str) -> tuple[str, ...]:
-    """Split a dotted key as TOML does."""
     try:
         table = tomllib.loads(f"{dotted} = 0")
     except tomllib.TOMLDecodeError:

@@ -84,10 +84,7 @@ def is_open(address: str) -> bool:
 
 
 def chosen_api_key(asked: str | None, address: str, *, make: bool) -> Path | None:
-    """Return the file of the API key: the user's, or medley's where other hosts reach the server.
-
-    `asked`: a file, or `none`. Without `make` nothing is written.
-    """
+    """Return the file of the API key; `asked`: a file or `none`, default: medley's if others reach it."""
     if asked == NONE or (asked is None and not is_open(address)):
         return None
     if asked is not None:

@@ -74,7 +74,6 @@ class Identity:
 
     @contextmanager
     def _handle(self) -> Iterator[int | None]:
-        """Yield its pidfd; None where it is gone."""
         try:
             handle = os.pidfd_open(self.pid)
         except (ProcessLookupError, ValueError, OverflowError):
@@ -129,10 +128,7 @@ def file_holder(file: Path, *words: str) -> Identity | None:
 
 
 def _inspect(look: "Callable[[psutil.Process], T]") -> Iterator[tuple[Identity, T]]:
-    """Inspect each process that this user may inspect.
-
-    psutil.process_iter() caches, and skips a reused number.
-    """
+    """Inspect each process that this user may inspect; psutil.process_iter() would skip reused numbers."""
     import psutil  # noqa: PLC0415 - as the module says
 
     for pid in psutil.pids():

@@ -239,10 +239,7 @@ class Name:
 
 @contextlib.contextmanager
 def beneath(root: Path, path: str, *, make: bool = False) -> Iterator[Name]:
-    """Yield the name of the relative `path` below `root`; `make`: make its folders.
-
-    Raises a Problem for a link on the way, FileNotFoundError for a missing folder.
-    """
+    """Yield the name of the relative `path` below `root`; raise a Problem for a link on the way."""
     *folders, name = path.split("/")
     if {"", ".", ".."} & {*folders, name}:
         raise AssertionError(path)  # readers of foreign paths refuse these

@@ -207,7 +207,6 @@ class Bringup:
         return "head" if name == self.head else "worker"
 
     def _token(self) -> str:
-        """Return the running cluster's token, or a new one."""
         if self.head in self.standing:
             return str(self._ask("token", lambda _: {}, _LOOK_LIMIT_S, [self.head])[self.head]["token"])
         return secrets.token_hex(32)

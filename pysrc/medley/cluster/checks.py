@@ -44,7 +44,6 @@ def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, addr
 
 
 def _require_same_image(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> None:
-    """Require the same image where both hosts have one architecture."""
     here, there = (side["parts"].get("image") for side in (ours, heads))
     if not here or not there or here["id"] == there["id"] or set(here["digests"]) & set(there["digests"]):
         return

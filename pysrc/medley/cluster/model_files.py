@@ -62,10 +62,7 @@ class ModelPull:
         self.having = (name,)
 
     def describe(self, *, fresh: bool = False) -> None:
-        """Choose the manifest for all hosts: the one that most hosts with the model have.
-
-        A damaged copy is outvoted. `fresh`: read all of each copy.
-        """
+        """Choose the manifest that most hosts have, so that damage is outvoted; `fresh`: read all of it."""
         said = self._ask("offer", lambda _: {"fresh": fresh}, limit_s=_HASH_LIMIT_S, among=self.having)
         if not said:
             raise self.everyone.failed[self.having[0]]
@@ -121,10 +118,7 @@ def reference(digests: Mapping[str, str], origin: str | None = None) -> str:
 
 
 def bring_files(found: Membership, beside: ModelExtras, watch: Progress) -> None:
-    """Copy the extra files to each host's own cache, and require the same extra code on all of them.
-
-    Each host fetches the code of a repository by itself, at the commit that the engine gets.
-    """
+    """Copy the extra files to each host's cache, and require the same extra code on all of them."""
     if beside.files:
         with watch.stage("copy the model's extra files to every host"):
             names = {

@@ -70,7 +70,6 @@ class NodeSpec:
         )
 
     def _variables(self, wiring: HostNetwork) -> Iterator[Variable]:
-        """Yield the variables that every Ray process on this host gets from medley."""
         ours = [*self.settings, *wiring.variables]
         if self.engine == "sglang":
             why = "ranks find each other at the address registered with Ray"

@@ -124,10 +124,7 @@ def _of_node(node: Node) -> Iterator[Variable]:
 
 
 def in_order_of_ranks(nodes: Iterable[Mapping[str, Any]], head: str) -> list[Mapping[str, Any]]:
-    """Return living nodes with a free slot in vLLM's order of ranks: the driver's first, then by Ray's id.
-
-    RayExecutorV2 sorts bundles so (`get_bundles_sorted_by_node`, vLLM 0.32.0).
-    """
+    """Return living nodes with a free slot in vLLM 0.32.0's order (get_bundles_sorted_by_node)."""
     alive = [node for node in nodes if node["alive"] and node["free"] > 0]
     return sorted(alive, key=lambda node: (node["address"] != head, node["id"]))
 

@@ -30,10 +30,7 @@ _LOOK_EVERY_S = 2
 
 
 def cluster(hosts: int | None) -> Membership | None:
-    """Return the cluster to serve over; None without one, and for a worker that serves by itself.
-
-    A head that serves by itself still uses the cluster, which then counts its slot as taken.
-    """
+    """Return the cluster to serve over; None without one, and for a worker that serves by itself."""
     found = membership.noted()
     if hosts == 1 and (found is None or found.role != "head"):
         return None

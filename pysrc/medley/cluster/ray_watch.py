@@ -32,10 +32,7 @@ _RANK = re.compile(r"rank=\[?(\d+)")
 
 
 def require_listening(host: str, port: int, ours: Net) -> str:
-    """Return the address of `host`, which must listen on `port`.
-
-    `ours`: the network of this host, for the Problem of hosts without a common network.
-    """
+    """Return the address of `host`, which must listen on `port`; `ours`: the network of this host."""
     try:
         address = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
     except socket.gaierror as error:

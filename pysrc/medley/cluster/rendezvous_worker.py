@@ -87,10 +87,7 @@ def receive_order(channel: Channel) -> Mapping[str, Any] | None:
 
 
 def localized_order(order: Mapping[str, Any], folder: Path, moved: Mapping[str, str]) -> dict[str, Any]:
-    """Write an order's files to a folder of this host, and replace the head's paths.
-
-    `moved`: prefixes of paths on the head, and their counterparts here.
-    """
+    """Write an order's files here; `moved`: prefixes of paths on the head, and their counterparts here."""
     here = {}
     for there, sent in order["files"].items():
         text = sent

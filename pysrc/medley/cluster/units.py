@@ -84,7 +84,6 @@ def alone(name: str) -> Iterator[None]:
 
 
 def _keep(name: str) -> None:
-    """Start the supervisor of a unit, and wait until it writes a state."""
     state_ = folder() / f"{name}.state"
     state_.unlink(missing_ok=True)
     keeper = Command((*self_command.own_command(), "kept", name))

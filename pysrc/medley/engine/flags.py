@@ -34,10 +34,7 @@ _LEAST = 50
 def require_known(
     engine: Engine, binary: Path, words: Sequence[str], *, ask: bool = True, watch: Progress = SILENT
 ) -> None:
-    """Raise a Problem that names unknown flags of the engine, each with the nearest known one.
-
-    The engine takes about ten seconds to print its help; without `ask`, only a cached list counts.
-    """
+    """Raise a Problem that names unknown flags, by a cached list or, if `ask`, the engine's slow help."""
     if not any(word.startswith("-") for word in words):
         return
     # Another version has other flags.

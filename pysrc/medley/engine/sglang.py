@@ -77,7 +77,6 @@ def variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
 
 
 def _cpus(plan: Plan) -> str:
-    """Return the CPUs of each local rank: `0-3|4-7`."""
     here = -(-plan.tensor_parallel * plan.stages * plan.replicas // plan.hosts)
     each = max(1, plan.threads // here)
     firsts = (rank * each % max(1, plan.threads) for rank in range(here))

@@ -95,10 +95,11 @@ def require_read(
     if not found:
         return
     names = [name for name, _, _ in found]
+    releases = ", ".join(f"{release} removed {name}" for name, release, _ in found)
     away = f"remove {', '.join(names)} from {file}" if file else f"unset {' '.join(names)}"
     raise Problem(
         f"{TITLES[engine]} {version} does not read {', '.join(names)}",
-        cause=f"it ignores the setting silently; {_releases(found)}",
+        cause=f"it ignores the setting silently; {releases}",
         fix="\n".join((away, *(f"{name}: {_typed(instead)}" for name, _, instead in found))),
     )
 
@@ -122,7 +123,3 @@ def unread(environ: Iterable[str], version: str) -> Iterator[tuple[str, str, str
     for release, names in GONE.items():
         if numbers(version)[:_MINOR] >= numbers(release):
             yield from ((name, release, instead) for name, instead in names.items() if name in given)
-
-
-def _releases(found: Iterable[tuple[str, str, str]]) -> str:
-    return ", ".join(f"{release} removed {name}" for name, release, _ in found)

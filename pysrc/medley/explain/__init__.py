@@ -46,7 +46,6 @@ def explain_output(problem: Problem, lines: Iterable[str]) -> Problem:
 
 
 def _better(problem: Problem, blocks: Iterable[bytes], fix: str, *more: str) -> Problem:
-    """Add a failure of high confidence, and warnings about skipped known failures."""
     from medley.explain.diagnosis import explained  # noqa: PLC0415 - only after a failure
     from medley.explain.findings import Log  # noqa: PLC0415 - as above
 

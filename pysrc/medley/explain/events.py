@@ -208,7 +208,6 @@ def slip(
 
 
 def _whole(text: str, then: Sequence[str]) -> str:
-    """Add the lines that continue it."""
     if not _UNFINISHED.search(text):
         return text
     more: list[str] = []

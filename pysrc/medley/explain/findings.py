@@ -139,7 +139,6 @@ def chosen(scans: Sequence[Scanned]) -> Explained:
 
 
 def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
-    """Return symptoms where the cause is unknown, the most informative first."""
     own: list[Hit] = []
     for scan in scans:
         # The error is harmless if another rank's log shows that the model became ready.
@@ -166,7 +165,6 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
 
 
 def _silent(scan: Scanned) -> Hit | None:
-    """Return the last line of a log that stops in the middle of a start."""
     if (ending := last_words(scan.tail)) is None:
         return None
     before_end, said = ending

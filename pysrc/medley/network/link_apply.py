@@ -69,7 +69,6 @@ def managers(answers: Transcript, named: str | None = None) -> Managers:
 
 
 def _usable(answers: Transcript) -> tuple[tuple[str, ...], str]:
-    """Return the programs that manage addresses, the preferred one first, and the reason."""
     if "/etc/NIXOS" in lines(answers, MARKS):
         # On NixOS the configuration starts every other program.
         return ("nixos", "ip"), "NixOS, whose configuration sets addresses"
@@ -83,10 +82,7 @@ def _usable(answers: Transcript) -> tuple[tuple[str, ...], str]:
 
 
 def sessions() -> dict[str, str]:
-    """Return the clients of open ssh sessions by the address and the interface at this end.
-
-    All processes are searched, because sudo removes SSH_CONNECTION.
-    """
+    """Return the clients of open ssh sessions, by address and interface here, also under sudo."""
     said = {env.get("SSH_CONNECTION", "") for env in process_identity.process_environments().values()}
     found = [words for each in said if len(words := each.split()) == 4]  # noqa: PLR2004 - both ends' address, port
     plain = (client for client, *_ in found if client.replace(".", "").replace(":", "").isalnum())

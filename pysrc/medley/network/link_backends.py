@@ -83,7 +83,6 @@ def iproute_change(settings: tuple[Setting, ...], up: frozenset[str]) -> Change:
 
 
 def _ip_steps(setting: Setting, *, up: bool) -> Iterator[tuple[list[Command], list[Command]]]:
-    """Yield each step with its undo."""
 
     def ip(*words: str) -> Command:
         return Command(("ip", *words))

@@ -96,7 +96,6 @@ def settings(facts: Facts, asked: LinkRequest, why_held: Mapping[str, str]) -> t
 
 
 def _by_port(links: list[Interface]) -> list[list[Interface]]:
-    """Group links by port; a ring needs two ports."""
     ports: dict[str, list[Interface]] = {}
     for link in links:
         ports.setdefault(link.port_name or link.name, []).append(link)
@@ -158,7 +157,6 @@ def _named(facts: Facts, name: str, why_held: Mapping[str, str], *, force: bool)
 
 
 def _free(facts: Facts, why_held: Mapping[str, str]) -> tuple[list[Interface], dict[str, str]]:
-    """Return the fastest unused links: both of a Spark's QSFP port, all lanes of a Thor."""
     why = {link.name: reason for link in facts.net.links if (reason := _unfit(link, why_held))}
     fit = [link for link in facts.net.links if link.name not in why]
     fastest = max((link.mbit or 0 for link in fit), default=0)

@@ -58,7 +58,6 @@ def require_free(address: str, port: int) -> None:
 
 
 def _holder(port: int) -> str | None:
-    """Name the process that listens on the port, if this user may see it."""
     import psutil  # noqa: PLC0415 - 20 ms, and only for a Problem
 
     for pid in (each.pid for each in _listeners() if each.laddr.port == port and each.pid is not None):

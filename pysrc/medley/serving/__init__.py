@@ -114,7 +114,6 @@ def servers() -> list[Server]:
 
 
 def _read(path: Path) -> Server | None:
-    """A note, if its process is still there: the very one, and not another with its number."""
     server = storage.record(path, Server)
     return server if server and server.identity.alive else None
 
@@ -167,7 +166,7 @@ def description_of(port: int) -> Description | None:
 
 
 def _without_keys(argv: tuple[str, ...]) -> Iterator[str]:
-    """Hide a user's own --api-key: any user of this host could read it, but it need not go further."""
+    """Hide a user's own --api-key, which local users can read, from other outputs."""
     before = ""
     for word in argv:
         name, equals, _ = word.partition("=")

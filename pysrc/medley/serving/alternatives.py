@@ -68,7 +68,6 @@ def placed(order: Order, shape: Shape, site: Topology) -> Choice:
 
 
 def _missing_hosts(site: Topology) -> Iterator[str]:
-    """Hosts of cluster.toml that are missing in the cluster which runs."""
     if not site.order or cluster.file() is None:
         return
     here, wanted = len(site.hosts), len(cluster.read().hosts)
@@ -82,7 +81,7 @@ def _other_gpus(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
 
 
 def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> Iterator[str]:
-    """As commands; behind # what they change, where it does not show."""
+    """Yield changed commands; a comment names a change that is not visible."""
     wanted, typed = order.wanted, _typed(order)
     # A running cluster, or the user, may lay the ranks otherwise than the planner's table has them.
     table = None if site.order or wanted.partition else problem.rows
@@ -123,7 +122,6 @@ def _fits(shape: Shape, site: Topology, wanted: PlacementOptions) -> bool:
 
 
 def _rounded(context: int) -> int:
-    """A number that people would type, no larger."""
     return 0 if context < _LEAST_CONTEXT else context // _GRAIN * _GRAIN or context
 
 
@@ -154,7 +152,6 @@ def builds(order: Order, shape: Shape, site: Topology) -> Iterator[Build]:
 
 
 def _siblings(order: Order) -> dict[str, Model]:
-    """The other builds of the model that have a table."""
     known = config.models()
     name = next((name for name, each in known.items() if each.repository == order.weights.target), None)
     others = (each for each in known if name and each != name and base_name(each) == base_name(name))
@@ -172,7 +169,6 @@ def faster_builds(order: Order, site: Topology, choice: Choice) -> list[Build]:
 
 
 def _of_model(site: Topology, engine: EngineName, model: Model | None) -> Topology:
-    """The same hosts, whose engines may be too old for this model."""
     origins = {
         name: replace(each, lacks=engine_source.unknown(model, engine, each.versions.get(engine)))
         for name, each in site.origins.items()
@@ -185,7 +181,7 @@ def _typed(order: Order) -> tuple[str, ...]:
 
 
 def _smaller(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
-    """The same model in fewer bits: builds that have a table, else what to look for."""
+    """Yield smaller builds of the model that have a table, else a quantization to look for."""
     fitting = list(builds(order, shape, site))
     for each in fitting:
         yield each.typed + (f"  # {each.rate}" if each.rate else "")
@@ -199,7 +195,7 @@ def _smaller(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> 
 
 
 def _more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
-    """As many like the largest as it takes, where it is known what such a host is like."""
+    """Yield a plan with enough hosts like the largest, if its kind is known."""
     if not remedies.hosts:
         return
     kind = _typical(next(each for each in site.devices() if each.host == remedies.host))
@@ -215,7 +211,7 @@ def _more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) 
 
 
 def _typical(device: Device) -> str | None:
-    """What --hosts calls a host with this device."""
+    """Return the name in --hosts of a host with this device."""
     for kind in config.files("hosts/typical", ".txt"):
         (other, *_) = _site(kind).devices()
         less, more = sorted((other.memory_bytes, device.memory_bytes))
@@ -230,7 +226,6 @@ def _site(hosts: str) -> Topology:
 
 
 def _plan(order: Order, hosts: str) -> str:
-    """`medley plan` of the same on other hosts."""
     wanted = order.wanted
     words = ["medley", "plan", order.weights.name, "--hosts", hosts]
     for name, field in (

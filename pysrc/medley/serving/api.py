@@ -104,7 +104,6 @@ def chat(
 
 
 def _pieces(event: dict[str, Any]) -> Iterator[str]:
-    """Yield what an event adds to the answer or to the reasoning."""
     choices = event.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         delta = choice.get("delta") if isinstance(choice, dict) else None

@@ -156,7 +156,6 @@ def kept(path: Path) -> list[dict[str, Any]]:
 
 
 def _require_same(mark: Path, answers: Path, now: dict[str, str]) -> None:
-    """Raise a Problem where the existing answers are of other requests or another model."""
     if mark.exists():
         before = storage.table(mark) or {}
         changed = [name for name, value in now.items() if before.get(name) != value]

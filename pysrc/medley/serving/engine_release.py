@@ -67,10 +67,7 @@ class Proof:
 
 
 def raise_lock(name: str, version: str | None, *, watch: Progress) -> Proof:
-    """Write the lock for the release once it passes; a Problem leaves the files unchanged.
-
-    The old environment stays, so restoring the old files undoes it.
-    """
+    """Write the lock for the release once it passes; a Problem leaves the files unchanged."""
     release = relock.resolve(name, version, watch=watch)
     recipe = config.recipes()[name]
     _, here = recognise()
@@ -195,7 +192,6 @@ def _require_same(
 
 
 def _margins(choices: Sequence[Mapping[str, Any]]) -> Iterator[float]:
-    """Yield the distance from the first to the second choice of each token, in nats."""
     for choice in choices:
         for top in choice["logprobs"]["top_logprobs"]:
             first, second, *_ = sorted(top.values(), reverse=True)

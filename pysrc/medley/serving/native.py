@@ -69,10 +69,7 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
         at = address if options.join_port == RENDEZVOUS_PORT else f"{address}:{options.join_port}"
         output.say(f"run on each of the {others} other hosts:")
         output.say(f"    ssh {address} cat {secret} | medley join {at} --token-file -")
-        with (
-            watch.stage(f"wait for {others} more"),
-            weights.fetching(wanted, watch) as done,
-        ):
+        with watch.stage(f"wait for {others} more"), weights.fetching(wanted, watch) as done:
             members = met.wait(others, _WAIT_S if options.wait_s is None else options.wait_s)
             while not done.done():
                 met.require_all()
@@ -93,7 +90,6 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
 def _launches(
     job: Job, found: Mapping[str, Facts], kind: Kind, chosen: Tools, output: Output
 ) -> tuple[Layout, dict[str, Launch]]:
-    """Return the layout, and what each host starts."""
     wanted = job.order.wanted
     named = chosen.nccl.version if chosen.nccl else None
     version = named or node.environment(chosen).nccl or engine_source.nccl(wanted.engine)
@@ -125,7 +121,6 @@ def _launches(
 
 
 def _site(found: Mapping[str, Facts], kind: Kind, addresses: Mapping[str, str]) -> Topology:
-    """These hosts as a cluster: the head first, and all their devices free."""
     head, *others = found
     hosts = {head: (found[head], kind), **{name: (found[name], kind_of(found[name])) for name in others}}
     counts = Counter(device.host for device in devices.devices(hosts))
@@ -199,7 +194,6 @@ def run_worker(
 
 
 def _require_head_terms(chosen: Tools, terms: "Mapping[str, Any]", at: str, watch: Progress) -> None:
-    """Require this host's environment and model to be the head's."""
     checks.require_alike(node.terms(node.environment(chosen)), terms, at)
     target = Path(terms["target"])
     if not target.is_absolute():

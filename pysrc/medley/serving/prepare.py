@@ -270,7 +270,7 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
 
 
 def _is_own(job: Job) -> bool:
-    """Whether an engine on one host is of an image or a user's own virtualenv, as `_image` chooses."""
+    """Whether an engine on one host is from an image or the user's own virtualenv, as `_image` chooses."""
     options = job.options
     if options.environment:
         return options.environment not in config.recipes()
@@ -303,10 +303,7 @@ def extras(
     refuses: bool = True,
     watch: Progress = SILENT,
 ) -> ModelExtras:
-    """Return what goes with these weights; all of it is here where it `starts`.
-
-    Untrusted code is a Problem where it `refuses`, and a warning otherwise.
-    """
+    """Return the extra files and code of these weights; `refuses`: raise a Problem for untrusted code."""
     require_through_us(trust, flags)
     refuses = refuses or trust.given
     code = trusted(found, trust, starts=starts) if refuses else None
@@ -320,7 +317,6 @@ def extras(
 
 
 def _listens(options: Options, found: Weights, watch: Progress) -> Serving:
-    """Return where it serves; a Problem where something else has the port."""
     if options.script:
         return Serving(found.target, found.name)
     asked = options.listens
@@ -334,7 +330,6 @@ def _listens(options: Options, found: Weights, watch: Progress) -> Serving:
 
 
 def _launcher(options: Options) -> tuple[Launcher, str]:
-    """Return what starts the ranks, on this host and those that join it, and why."""
     cluster = membership.noted()
     by, why = launcher(options.launcher, hosts=options.count, role=cluster.role if cluster else None)
     if by == "mp" and options.image:
@@ -347,7 +342,7 @@ def _launcher(options: Options) -> tuple[Launcher, str]:
 def _image(
     job: Job, host: tuple[Facts, Kind], over_ray: Membership | None, watch: Progress
 ) -> ContainerEnvironment | None:
-    """Return the image to run from: over a cluster the one whose Ray runs, without being named again."""
+    """Return the image to use; over a cluster that of its Ray."""
     options, engine, dry_run = job.options, job.order.wanted.engine, job.options.dry_run
     cluster = job.joined if over_ray or not options.environment else None
     if cluster is None:
@@ -374,7 +369,7 @@ def _image(
 def _version(
     image: ContainerEnvironment | None, found: Tools, kind: Kind, engine: EngineName, named: str | None
 ) -> str | None:
-    """Return the version of the engine, if known: of what is not here yet, that of its lock or hosts/."""
+    """Return the engine's version, if known: installed, of its lock, or of hosts/."""
     if image is None:
         there = virtualenv.versions(found.binary.parent, (engine,))[engine] if found.binary.parts else None
         lock = named or kind.host.environments.get(engine, "")

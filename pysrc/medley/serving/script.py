@@ -85,7 +85,7 @@ class Script:
     def _plans(
         self, name: EngineName, model: str, plan: Plan, found: tuple[Argument, ...]
     ) -> Iterator[tuple[str, str]]:
-        """A file for each process that is to have its own, and what stands in it."""
+        """Yield a plan file and its text for each process with its own plan."""
         beside = _side_by_side(name, plan)
         here = 1 if not beside else plan.replicas if plan.launcher == "solo" else plan.replicas_here
         for nth in range(here):
@@ -104,11 +104,7 @@ class Script:
             yield str(storage.state() / "runs" / f"{model.rpartition('/')[2]}-{digest}.json"), text
 
     def _of_replica(self, plan: Plan, nth: int) -> dict[str, str]:
-        """What tells one replica on this host from the next.
-
-        vLLM has replicas that share their experts; of a dense model it refuses to hear that there are others
-        ("Offline data parallel mode is not supported/useful for dense models", 0.32.0).
-        """
+        """Return the variables of one replica; vLLM 0.32.0 refuses VLLM_DP_* for a dense model."""
         if not self.experts:
             each = plan.tensor_parallel * plan.stages
             gpus = plan.gpus[nth * each : (nth + 1) * each]
@@ -123,12 +119,11 @@ class Script:
 
 
 def _side_by_side(name: EngineName, plan: Plan) -> bool:
-    """Replicas that are processes of their own: SGLang's class starts its own."""
+    """Whether replicas are separate processes; SGLang's class starts its own."""
     return name == "vllm" and plan.replicas > 1
 
 
 def _torchrun(plan: Plan) -> Iterator[Flag]:
-    """What starts the ranks of several hosts; nothing on one host, or over Ray."""
     if plan.nodes is None:
         return
     each = plan.tensor_parallel * plan.stages // plan.nodes.count

@@ -98,7 +98,7 @@ def _of_pipeline(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
 
 
 def _without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
-    """The server on the first host, which waits for the others; then what each of those runs for it."""
+    """Yield the server on the first host, then the command of each host that joins it."""
     wanted, used = order.wanted, hosts_of(choice.layout)
     facts = {host: site.facts[host] for host in used}
     wishes = site.wishes(wanted.wishes, wanted.engine)
@@ -149,7 +149,6 @@ def _gcs(head: str) -> str:
 
 
 def _serve(order: Order, layout: Layout, site: Topology, environment: tuple[str, ...]) -> str:
-    """The verb that leads to this layout on these hosts, as it is typed."""
     engines = ("--", *order.extra) if order.extra else ()
     return shlex.join((*_switches(order, layout, site), *environment, *engines))
 

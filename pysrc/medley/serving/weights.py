@@ -81,7 +81,6 @@ def wanted(order: Order) -> Wanted | None:
 
 
 def _value(words: Sequence[str], flag: str) -> str | None:
-    """Return the value of a flag among an engine's words; the last one wins."""
     found = None
     for word, after in pairwise((*words, "")):
         name, given, value = word.partition("=")

@@ -72,7 +72,6 @@ def _included(pattern: str) -> Iterator[tuple[str, str]]:
 
 
 def _files(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield a file's name and text, if it can be read."""
     try:
         yield str(path), path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -158,10 +157,7 @@ def ssh_config_candidates(text: str, file: str, included: Included) -> tuple[Hos
 def config_lines(
     text: str, file: str, included: Included, depth: int = 0
 ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield the file and number of each line of a config, its keyword in lower case, and its words.
-
-    An Include yields the lines of the files that it names.
-    """
+    """Yield the place, the keyword and the words of each line of a config and of its Includes."""
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.strip()
         if not line or line.startswith("#") or len(line) > _LONGEST:

@@ -93,7 +93,6 @@ def _learn(name: str, target: str, manner: Manner, problem: Problem) -> None:
 
 
 def _give(name: str, target: str, manner: Manner) -> None:
-    """Copy the user's key to the host; ssh-copy-id asks for the password."""
     key = _key(manner)
     command = copy_id(key, target)
     manner.show(str(command))

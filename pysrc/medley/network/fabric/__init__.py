@@ -185,7 +185,6 @@ def _over_cable(hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
 
 
 def _with_cables_noted(found: Fabric, hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
-    """Add why NCCL cannot use the cables of hosts whose Ray is on another network."""
     try:
         free = fabric(hosts, replace(options, joined=None, transport=None))
     except Problem:  # Ray's own network has none
@@ -201,10 +200,7 @@ def _ports(cable: Fabric) -> list[str]:
 
 
 def _hca(hosts: Mapping[str, Facts], cable: Fabric) -> str | None:
-    """Return the ports of all hosts by name; None where a host would use a wrong one.
-
-    NCCL skips ports that are not ACTIVE (src/transport/net_ib/init.cc at v2.30.7-1).
-    """
+    """Return the ports of all hosts by name; None where NCCL, which uses active ones, would use another."""
     every = _ports(cable)
     for host, facts in hosts.items():
         own = {port.named for port in cable.ends[host].ports}

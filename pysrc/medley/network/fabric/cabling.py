@@ -128,7 +128,6 @@ def _shaped(hosts: tuple[str, ...], every: tuple[Cable, ...]) -> CabledGroup:
 
 
 def _walk(first: str, near: Mapping[str, set[str]]) -> tuple[str, ...]:
-    """Order hosts from neighbor to neighbor, the lower name first."""
     found = [first]
     while following := sorted(near[found[-1]] - set(found)):
         found.append(following[0])

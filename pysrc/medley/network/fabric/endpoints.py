@@ -124,7 +124,6 @@ def _way(host: str, link: Interface, address: Address, facts: Facts) -> Endpoint
 
 
 def _port(link: Interface, ip: str, facts: Facts) -> tuple[RdmaPort | None, Gid | None, str]:
-    """Return the port and its GID, or the reason why there is none."""
     why = f"{link.name} has no RDMA device"
     for port in sorted(facts.rdma, key=lambda port: (port.pci or "", port.device)):
         # All three must match: the fe80 row is RoCE v2 too, but not routable.

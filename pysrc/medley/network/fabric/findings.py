@@ -22,10 +22,7 @@ _WORTH_TIMES = 2
 def of_host(
     facts: Facts, carrying: Iterable[EndpointCandidate], *, slowest: bool, known: Collection[str] = ()
 ) -> Iterator[Finding]:
-    """Yield findings on the functions of its QSFP ports; an idle one matters at the slowest end.
-
-    The interfaces in `known` have their finding already.
-    """
+    """Yield findings on its QSFP ports except interfaces in `known`; idle ones only at the slowest end."""
     used = list(carrying)
     names = {way.link.name for way in used}
     mates = twins(facts.rdma)
@@ -88,10 +85,7 @@ def free_network(taken: Iterable[IPv4Network]) -> IPv4Network:
 
 
 def mtus(used: Iterable[EndpointCandidate]) -> Iterator[Finding]:
-    """Report different MTUs; no Problem, because TCP and NCCL's RDMA use the smaller one.
-
-    For NCCL see src/transport/net_ib/connect.cc of https://github.com/NVIDIA/nccl at v2.29.7-1.
-    """
+    """Report different MTUs; TCP and NCCL's RDMA (net_ib/connect.cc at v2.29.7-1) use the smaller one."""
     by_network: dict[IPv4Network, dict[str, EndpointCandidate]] = {}
     for way in used:
         by_network.setdefault(way.network, {})[way.host] = way
@@ -195,7 +189,6 @@ def idle_findings(
 
 
 def _cage(interface: str, facts: Facts) -> set[str | None]:
-    """Return both interfaces of a QSFP port."""
     mates = twins(facts.rdma)
     ports = (port for port in facts.rdma if port.interface == interface)
     return {interface, *(mates[port.device].interface for port in ports if port.device in mates)}

@@ -56,10 +56,7 @@ def _stars(networks: list[Shared], group: Group) -> Iterator[CabledGroup]:
 
 
 def _for_data(network: Shared, group: Group, *, odd: bool = False) -> bool:
-    """Whether a network connects these hosts for data, and is not the LAN.
-
-    `odd`: other hosts of the group are not in it.
-    """
+    """Whether a network is for data and not the LAN; `odd`: other hosts of the group are not in it."""
     if any(way.link.kind not in _PORTS or _is_default(way, group) for way in network.ways):
         return False
     beside_lan = any(_is_default(way, group) for ways in group.ways.values() for way in ways)
@@ -67,7 +64,6 @@ def _for_data(network: Shared, group: Group, *, odd: bool = False) -> bool:
 
 
 def _is_default(way: EndpointCandidate, group: Group) -> bool:
-    """Whether it has the default route, and so is the LAN."""
     routes = group.hosts[way.host].net.routes
     return any((each.destination, each.interface) == ("default", way.link.name) for each in routes)
 
@@ -85,7 +81,6 @@ def _cage(way: EndpointCandidate, group: Group) -> object:
 
 
 def _interfaces(found: list[Shared], group: Group, end: int) -> tuple[str, ...]:
-    """Return the interfaces at one end of a cable, both of a QSFP port where they are in one subnet."""
     ways = [one.ways[end] for one in found]
     cages = {_cage(way, group) for way in ways}
     beside = [two for one in found for _, two in one.doubled if two.host == ways[0].host]

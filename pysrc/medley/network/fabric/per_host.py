@@ -101,7 +101,6 @@ def foreseen(host: str, facts: Facts, options: NetworkOptions) -> Fabric:
 
 
 def _neighbor(at: IPv4Interface) -> str:
-    """Return the next address, or the one before at the end of the network."""
     following = IPv4Address(int(at.ip) + 1) if int(at.ip) < 2**32 - 1 else at.ip
     fits = following in at.network and following != at.network.broadcast_address
     return str(following if fits else IPv4Address(int(at.ip) - 1))
@@ -179,10 +178,7 @@ def _text(finding: Finding) -> str:
 
 
 def _by_version(found: Fabric) -> Fabric:
-    """Remove the GID's index, which may differ on a host that joins later.
-
-    NCCL 2.21 and later finds the GID by RoCE version and address family, which are set for the group.
-    """
+    """Remove the GID's index, which a later host may not share; NCCL >= 2.21 finds it by RoCE version."""
     return replace(found, ends={host: replace(end, gid_index=None) for host, end in found.ends.items()})
 
 

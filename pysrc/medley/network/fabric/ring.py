@@ -77,7 +77,6 @@ def unserved(whole: CabledGroup, group: Group) -> Finding | None:
 
 
 def _networks(whole: CabledGroup, group: Group) -> dict[tuple[str, str], list[Shared]]:
-    """Return the RDMA networks of each two cabled hosts."""
     found: dict[tuple[str, str], list[Shared]] = {}
     for one, other in dict.fromkeys(cable.hosts for cable in whole.cables):
         between = shared({one: group.ways[one], other: group.ways[other]})
@@ -112,7 +111,6 @@ def _lacking(pair: tuple[str, str], whole: CabledGroup, group: Group) -> Finding
 
 
 def _free_port(facts: Facts, host: str, whole: CabledGroup) -> str | None:
-    """Return the first interface of a QSFP port without a cable."""
     names = {name for cable in whole.cables for name in _at(cable, host)}
     used = {cage_of(link, facts) for link in facts.net.links if link.name in names}
     ports = sorted(facts.rdma, key=lambda port: (port.pci or "", port.device))
@@ -123,7 +121,11 @@ def _free_port(facts: Facts, host: str, whole: CabledGroup) -> str | None:
 
 def _mirrored(whole: CabledGroup, group: Group) -> Finding | None:
     """Report cables between ports of one number, which NCCL cannot use in a ring."""
-    bad = [cable for cable in whole.cables if _same_number(cable, whole, group)]
+    numbers = {
+        cable: {_number(cable, host, whole, group.hosts[host]) for host in cable.hosts}
+        for cable in whole.cables
+    }
+    bad = [cable for cable, found in numbers.items() if len(found) == 1]
     common = [host for host in whole.hosts if bad and all(host in cable.hosts for cable in bad)]
     if not common:
         return None
@@ -138,13 +140,7 @@ def _mirrored(whole: CabledGroup, group: Group) -> Finding | None:
     )
 
 
-def _same_number(cable: Cable, whole: CabledGroup, group: Group) -> bool:
-    one, other = (_number(cable, host, whole, group.hosts[host]) for host in cable.hosts)
-    return one == other
-
-
 def _number(cable: Cable, host: str, whole: CabledGroup, facts: Facts) -> int:
-    """Return the place of its port among the host's cabled ports, in bus order."""
     ports = {port.interface: port for port in facts.rdma}
 
     def place(each: Cable) -> tuple[str, str]:
@@ -196,7 +192,6 @@ def _address(port: RdmaPort, facts: Facts) -> IPv4Interface | None:
 
 
 def _subnet_bits(networks: list[Shared]) -> int | None:
-    """Return the prefix length, 24 by default, by which NCCL separates the cables."""
     return _telling([{int(way.ip) for way in one.ways} for one in networks])
 
 

@@ -135,10 +135,7 @@ def cable_mbit(pairs: Iterable[list[Shared]]) -> int:
 
 
 def together_mbit(carrying: Collection[EndpointCandidate]) -> int | None:
-    """Return the speed of links used in parallel, limited by their cables and PCIe slots.
-
-    A multiple of the slowest, because NCCL gives each link an equal share.
-    """
+    """Return the speed of parallel links: a multiple of the slowest, within cables and PCIe slots."""
     cables: dict[object, int] = {}
     slots: dict[object, int] = {}
     for way in carrying:

@@ -6,14 +6,7 @@ from dataclasses import dataclass
 from medley.errors import Finding, Problem
 from medley.network.fabric import findings, ring, types
 from medley.network.fabric.endpoints import Candidates, Group
-from medley.network.fabric.subnets import (
-    Shared,
-    are_twins,
-    crossed,
-    muddled,
-    of_twins,
-    rails,
-)
+from medley.network.fabric.subnets import Shared, are_twins, crossed, muddled, of_twins, rails
 
 
 @dataclass(frozen=True)
@@ -83,10 +76,7 @@ def _by_host(side: list[Shared]) -> dict[str, Candidates]:
 
 
 def unmuddled(found: list[Shared], group: Group) -> Iterator[Shared]:
-    """Yield networks without two ambiguous links of a host, or those that the user named.
-
-    Both interfaces of a QSFP port may be in one network, because they use the same cable.
-    """
+    """Yield networks without two ambiguous links of a host, except interfaces of one port and named links."""
     for one in found:
         pairs = muddled(one, group.hosts)
         halves = all(are_twins(*pair, group.hosts[pair[0].host]) for pair in pairs)

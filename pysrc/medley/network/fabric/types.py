@@ -111,10 +111,7 @@ def speed_text(mbit: int) -> str:
 
 
 def twins(ports: Iterable[RdmaPort]) -> dict[str, RdmaPort]:
-    """Return by device the second function of its QSFP port: the same card and port, in another PCI domain.
-
-    A Spark's ConnectX-7 shows each port twice, an ordinary card only once.
-    """
+    """Return by device the second function of its QSFP port, as of a Spark's ConnectX-7."""
     found = [(port, port.pci.partition(":")[0]) for port in ports if port.port_name and port.pci]
     return {
         one.device: other

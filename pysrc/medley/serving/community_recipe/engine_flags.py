@@ -127,7 +127,6 @@ def _refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -
 
 
 def _unusable(name: str, value: str) -> str | None:
-    """Return why a value works only on the author's host."""
     if unfilled := re.search(r"\{[A-Za-z_]\w*\}", value):  # JSON has none
         return f"{unfilled[0]} has no value in 'defaults'"
     if needs_shell(value):

@@ -181,7 +181,6 @@ def _command(
 
 
 def _revision(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[Entry]:
-    """Yield the commit that the recipe pins, by its key or by a folder of the hub's cache."""
     folder = re.search(r"/snapshots/([0-9a-f]{40})$", command.model or "")
     key, revision = "model_revision", recipe.get("model_revision")
     if not revision and folder:

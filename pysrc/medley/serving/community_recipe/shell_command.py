@@ -146,7 +146,6 @@ def _started(words: list[str]) -> tuple[EngineName, tuple[str, ...]] | None:
 
 
 def _flags(words: Iterable[str]) -> tuple[str | None, tuple[EngineFlag, ...]]:
-    """Return the model before all flags, and each flag with its words."""
     model: str | None = None
     found: list[list[str]] = []
     for word in words:
