@@ -47,7 +47,7 @@ def test_what_cannot_join_says_why(rack: Up) -> None:
 
     assert medley(head, "ray-head").status == 0
     assert_problem(medley(head, "ray-head"), "in a cluster already")
-    assert_problem(medley(worker, "ray-worker", head.name), "has no token")
+    assert_problem(medley(worker, "ray-worker", head.name), "does not have the cluster's token")
     wrong = medley(worker, "ray-worker", head.name, stdin="a-token-of-no-cluster-that-is-here")
     assert_problem(wrong, "refuses this token")
 

@@ -160,7 +160,7 @@ def test_one_bad_host_hides_no_other(rack: Up) -> None:
     assert sum("was up" in line for line in desk.done("up", *without)) == 2
 
 
-@pytest.mark.parametrize("phase", ["look at", "engine environments", "reach each other", "Ray on"])
+@pytest.mark.parametrize("phase", ["check", "engine environments", "check ports", "Ray on"])
 def test_ctrl_c_leaves_nothing(rack: Up, phase: str) -> None:
     desk = Desk.of(rack(Spec(2, LINKS)))
     running = desk.begin("up", until=phase)
