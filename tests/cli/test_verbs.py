@@ -83,7 +83,7 @@ def test_wrong_usage_is_said_on_stderr_and_exits_2(run: Run, words: str, said: s
         pytest.param(
             "serve demo --kind cpu --env nowhere", "no engine environment", id="an unknown environment"
         ),
-        pytest.param("serve demo --port 0 --kind cpu", "there is no port 0", id="no port"),
+        pytest.param("serve demo --port 0 --kind cpu", "port 0 does not exist", id="no port"),
         pytest.param("env clean vllm-cpu --all", "cannot both be meant", id="one and all"),
         pytest.param("env clean nope", "no engine environment 'nope'", id="no such environment"),
         pytest.param("ask", "there is nothing to ask", id="nothing to ask"),

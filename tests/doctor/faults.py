@@ -292,7 +292,7 @@ FAULTS = (
     ),
     Fault(
         "idle-port",
-        "have fast ports that are up and carry nothing (200 Gb/s)",
+        "have fast ports that are up and unused (200 Gbit/s)",
         lambda: case_of({"spark-link-local": None, "spark-pair-b": None}),
         "better",
         "sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.1/24",
@@ -343,7 +343,7 @@ FAULTS = (
         "by-hand",
         "does not read VLLM_NVFP4_GEMM_BACKEND",
         with_("spark", members={"spark": ClusterHost(environment={"VLLM_NVFP4_GEMM_BACKEND": "cutlass"})}),
-        fix="take VLLM_NVFP4_GEMM_BACKEND out of cluster.toml",
+        fix="remove VLLM_NVFP4_GEMM_BACKEND from cluster.toml",
     ),
     Fault("by-hand", "NCCL_IB_GID_INDEX is 5", pair({software.VARIABLES: "NCCL_IB_GID_INDEX=5\n"})),
     Fault("by-hand", "keeps NCCL from RDMA", pair({software.VARIABLES: "NCCL_IB_DISABLE=1\n"}), "better"),

@@ -24,7 +24,7 @@ _MORE = """\
 # exclude = ["wlP9s9"]        # interfaces of it that are never used
 # slots = 1                   # how many ranks it runs; default: one per GPU
 # env = "/path/to/venv"       # an engine environment by name, or your own virtualenv
-# image = "default"           # or a container image; "default": the image of its kind, as JetPack 6 needs
+# image = "default"           # or an image; "default": the one of its kind, as JetPack 6 needs
 # medley = "/path/to/medley"  # the command of medley, where ssh does not find it
 """
 

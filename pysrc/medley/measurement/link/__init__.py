@@ -277,4 +277,4 @@ def _slow(found: LinkMeasurement) -> Problem:
 
 def shown_mbit(mbit: float) -> str:
     """With three digits, in the unit that fits."""
-    return f"{mbit / 1000:.3g} Gb/s" if mbit >= 1000 else f"{mbit:.3g} Mb/s"  # noqa: PLR2004 - of the unit
+    return f"{mbit / 1000:.3g} Gbit/s" if mbit >= 1000 else f"{mbit:.3g} Mbit/s"  # noqa: PLR2004 - of the unit
