@@ -34,6 +34,7 @@ class ClusterHost(StrictTable):
     link: str | None = None
     """Its link: an interface, an address or a network."""
     exclude: tuple[str, ...] = ()
+    """Interfaces that are never used."""
     slots: Annotated[int, Field(ge=1, le=64)] | None = None
     env: str | None = None
     """An engine environment, or the user's own virtualenv."""
@@ -61,7 +62,9 @@ class Cluster(StrictTable):
 
     hosts: Annotated[Mapping[Name, ClusterHost], Field(min_length=1, max_length=64)]
     link: str | None = None
+    """The network of all hosts: an address or a network."""
     exclude: tuple[str, ...] = ()
+    """Interfaces that are never used, on any host."""
     engine: EngineName = "vllm"
     image: str | None = None
     """The image of every host without an image or an environment of its own."""

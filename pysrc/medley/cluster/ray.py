@@ -37,7 +37,7 @@ class Node:
     address: str
     """Its address on the cluster network."""
     slots: int
-    """GPUs that Ray may give to ranks; on a host without a GPU one, which stands for its CPU."""
+    """GPUs that Ray may give to ranks; 1 on a host without a GPU, for its CPU."""
     threads: int
     memory_bytes: int
     program: Path

@@ -99,7 +99,7 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) 
 
 @dataclass(frozen=True)
 class Taken:
-    """The ranks of each host by address, in order of ranks, and the slots to leave alone."""
+    """The ranks of each host by address, in order of ranks, and the unused slots."""
 
     slots: Mapping[str, int]
     spare: Mapping[str, int]

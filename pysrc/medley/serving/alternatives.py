@@ -1,4 +1,4 @@
-"""Suggest commands that would fit instead, each planned before it is shown; engine sources of hosts."""
+"""Suggest commands that fit instead, each planned before; find the engine sources of hosts."""
 
 import os
 from collections.abc import Iterator
@@ -29,15 +29,15 @@ _LEAST_CONTEXT = 16
 _MOST_HOSTS = 64
 _TRIED = 3
 _MUCH = 1.5
-"""A build that is faster by this factor is worth other numbers in the answers."""
+"""A build must be faster by this factor to be suggested."""
 _NEAR = 1.25
-"""Memory of two hosts without a GPU that are taken to be alike."""
+"""Hosts without a GPU count as the same kind if their memory differs by less than this factor."""
 
 
 def with_engine_sources(
     site: Topology, wanted: PlacementOptions, asked: engine_source.EngineRequest, model: Model | None = None
 ) -> Topology:
-    """The site with the origins of its hosts, for this model; those of a running cluster agree already."""
+    """Return the site with the engine sources of its hosts; those of a running cluster agree already."""
     if site.order:
         return site
     images, engine = wanted.launcher != "mp", wanted.engine
@@ -51,10 +51,7 @@ def with_engine_sources(
 
 
 def placed(order: Order, shape: Shape, site: Topology) -> Choice:
-    """Return its placement, with a warning where idle ports would make it faster.
-
-    Where it does not fit, the Problem's fix lists commands that would, and what makes hosts compatible.
-    """
+    """Return its placement; where it does not fit, the Problem's fix lists commands that would."""
     try:
         choice = placement(shape, site, order.wanted)
     except NoLayout as problem:
@@ -83,12 +80,12 @@ def _other_gpus(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
 def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> Iterator[str]:
     """Yield changed commands; a comment names a change that is not visible."""
     wanted, typed = order.wanted, _typed(order)
-    # A running cluster, or the user, may lay the ranks otherwise than the planner's table has them.
+    # A running cluster, or the user, may place ranks differently than the planner's table.
     table = None if site.order or wanted.partition else problem.rows
     sizes, free = wanted.sizes, without(typed, _SIZES)
 
     def holds(sizes: Sizes) -> bool:
-        """Whether it fits with these: as the table has it, or else planned with them."""
+        """Whether it fits with these sizes, by the table or a new plan."""
         rows = table.fitting(sizes) if table else []
         return bool(rows) or (
             not (table and sizes == FREE) and _fits(shape, site, replace(wanted, sizes=sizes))
@@ -127,16 +124,16 @@ def _rounded(context: int) -> int:
 
 @dataclass(frozen=True)
 class Build:
-    """The same model as it is published in fewer bits, and its best layout."""
+    """Another quantization of a model, and its best layout."""
 
     name: str
     choice: Choice
     typed: str
-    """What to type to have it planned."""
+    """The command that plans it."""
 
     @property
     def rate(self) -> str | None:
-        """None where no speed is predicted."""
+        """The predicted speed, if any."""
         told = self.choice.prediction
         return f"{told.tokens_per_s:.1f} tokens/s" if told.fitted else None
 
@@ -185,7 +182,7 @@ def _smaller(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> 
     fitting = list(builds(order, shape, site))
     for each in fitting:
         yield each.typed + (f"  # {each.rate}" if each.rate else "")
-    # One that is known, and is too large as it is published, is not to be looked for.
+    # Do not suggest a quantization whose known build is too large.
     known = {model.shape.weights for model in _siblings(order).values() if model.shape}
     variant = next((each for each in remedies.variants if each.fits and each.weights not in known), None)
     if variant and not fitting:

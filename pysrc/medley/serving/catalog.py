@@ -55,7 +55,7 @@ def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) ->
         choice, lacks = placement(made, site, wanted), None
     except Problem as problem:
         choice, lacks = None, problem.cause.partition("\n")[0]
-    # One host alone is all of them; forced sizes do not count for this.
+    # A single host is all of them; forced sizes do not count.
     all_of_them = len(site.hosts) == 1 and wanted.sizes == FREE
     alone = tuple(site.hosts if choice else ()) if all_of_them else tuple(_alone(made, site, wanted))
     return Entry(name, model, made, choice, lacks, alone)

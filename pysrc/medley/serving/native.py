@@ -42,7 +42,7 @@ _PORTS = 79
 
 @contextmanager
 def meeting(job: Job, output: Output) -> Iterator[Launched]:
-    """Wait for the hosts that join, have each start its part, and yield this host's; then end them all."""
+    """Wait for the hosts that join, start each one's part, and yield this host's; then end them all."""
     options, order, watch = job.options, job.order, output.watch
     facts, kind = recognise(options.kind, answers())
     engine = order.wanted.engine
@@ -136,7 +136,7 @@ def _free_port(address: str) -> int:
 
 
 def worker_terms(channel: Channel) -> "Mapping[str, Any]":
-    """Return what the head serves."""
+    """Return the terms of the head."""
     message = channel.receive(10)
     if not message or "terms" not in message:
         raise Problem(
@@ -157,7 +157,7 @@ def run_worker(
     at: str,
     output: Output,
 ) -> None:
-    """Run this host's part of what the head at HOST:PORT serves, until the head ends it."""
+    """Run this host's part of a model of the head at HOST:PORT, until the head ends it."""
     try:
         with rendezvous_worker.alive(channel):
             engine = terms["engine_name"]

@@ -22,7 +22,7 @@ from medley.schema import EngineName, HostTable
 
 PLAN = "MEDLEY_PLAN"
 _MOST_BYTES = 1 << 20
-"""Of a script: it goes to other hosts in one message."""
+"""Limit of a script, which is sent to other hosts in one message."""
 _REPLICAS = payload.FOLDER / "replicas.py"
 _LAUNCHED = Flag(("--distributed-executor-backend",), "external_launcher", "torchrun starts the ranks")
 _LOGGED = Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "only the script uses stdout")
@@ -33,11 +33,11 @@ class Script:
     path: Path
     text: str
     words: tuple[str, ...] = ()
-    """Its own, after its name."""
+    """The script's own words."""
     port: int = 0
-    """Free, of this host: where replicas that share their experts find each other."""
+    """A free port of this host for the rendezvous of replicas that share experts."""
     experts: bool = False
-    """Whether the model has any."""
+    """Whether the model has experts."""
 
     def launch(
         self,
@@ -49,7 +49,7 @@ class Script:
         environ: Mapping[str, str] = MappingProxyType({}),
         cluster: Iterable[Variable] = (),
     ) -> Launch:
-        """Return the script's command on one host, and its plans, as medley.launch does for a server."""
+        """Return the script's command on one host, and its plans."""
         name, weights = order.wanted.engine, order.weights
         engine = ENGINES[name]
         told = replace(plan, nodes=None, replicas=1) if name == "vllm" else plan
@@ -135,14 +135,14 @@ def _torchrun(plan: Plan) -> Iterator[Flag]:
 
 
 def described(found: Launch) -> dict[str, Any]:
-    """The first plan of a script, as it will read it."""
+    """Return the first plan of a script."""
     text = found.files[next(each.value for each in found.reasoned.variables if each.name == PLAN)]
     plan: dict[str, Any] = json.loads(text)
     return plan
 
 
 def placeable(wanted: PlacementOptions, by: Launcher | None) -> PlacementOptions:
-    """Return what a script can be placed by: over Ray one engine has all ranks, and starts no replicas."""
+    """Restrict the placement of a script: over Ray one engine has all ranks, without replicas."""
     if wanted.engine == "sglang" and by != "solo":
         raise Problem(
             "a script with SGLang runs on one host",
