@@ -1,5 +1,5 @@
 {
-  description = "Medley: one LLM server out of the NVIDIA boxes you own";
+  description = "Medley: one LLM server from the NVIDIA machines you own";
 
   inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-unstable";
 
@@ -14,7 +14,7 @@
         ) tables.systems;
     in
     {
-      lib = tables; # built-in functions alone: evaluates without nixpkgs
+      lib = tables; # only built-in functions: evaluates without nixpkgs
       packages = each "packages";
       devShells = each "devShells";
       apps = each "apps";

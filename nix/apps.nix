@@ -1,6 +1,6 @@
 # What the apps run: one program for each verb, and `default` for medley itself. A program cannot know its host:
-# it carries medley, uv, the Pythons and this flake's own path, from which medley realises toolkit-KIND once it
-# has recognised the host.
+# it carries medley, uv, the Pythons and this flake's own path, from which medley realizes toolkit-KIND once it
+# has recognized the host.
 {
   self,
   pkgs,

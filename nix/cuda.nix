@@ -1,4 +1,4 @@
-# The CUDA toolchain of a kind of host: { home; cc; nccl; }, from an import of nixpkgs for that kind alone.
+# The CUDA toolchain of a kind of host: { home; cc; nccl; }, from an import of nixpkgs for only that kind.
 {
   nixpkgs,
   plain,
@@ -12,7 +12,7 @@ let
     inherit (plain.stdenv.hostPlatform) system;
     overlays = [ ];
     config = tables.config host // {
-      # NVIDIA's CUDA licences and nothing else that is unfree.
+      # only NVIDIA's CUDA licenses, and no other unfree ones.
       allowUnfreePredicate = plain._cuda.lib.allowUnfreeCudaPredicate;
     };
   };

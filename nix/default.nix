@@ -12,7 +12,7 @@ let
   plain = nixpkgs.legacyPackages.${system};
 
   medley = plain.callPackage ./package.nix { };
-  # Installed it has nobody to tell it where toolkits come from, as a shell or an app does.
+  # An installed medley needs the source of toolkits, which a shell or an app sets otherwise.
   installed = medley.override { flake = self; };
 
   # The engines' interpreters: the CPU environments' torch is locked for 3.11, everything else runs on 3.12.
@@ -100,7 +100,7 @@ in
   }) programs;
 
   # Nothing that fetches CUDA, which is unfree and gigabytes: toolkits, shells, images and NCCL are evaluated with
-  # the packages and shells. What a CPU needs stands for them.
+  # the packages and shells. The packages for CPU are built instead.
   checks =
     import ./checks.nix {
       inherit self medley tables;

@@ -1,11 +1,11 @@
-# The command line itself: small, and without torch, Ray or any engine.
+# The command line: small, without torch, Ray or an engine.
 {
   lib,
   stdenv,
   python313Packages, # within requires-python, and in nixpkgs' cache; the engines' Pythons are others
   installShellFiles,
   uv,
-  # Where it takes toolkits from, if nobody says so; with it, every edit here rebuilds it.
+  # The default source of toolkits; with it, every edit here rebuilds the package.
   flake ? null,
 }:
 let

@@ -1,4 +1,4 @@
-# What hosts/*.toml say, and what follows from it alone. Only built-in functions, so that reading the
+# The contents of hosts/*.toml, and values derived from them. Only built-in functions, so that reading the
 # tables never fetches nixpkgs. Python (medley.config) is the validator; this file trusts them.
 let
   folder = ../hosts;
@@ -18,7 +18,7 @@ in
 {
   inherit hosts;
 
-  # Of these kinds those that are recognised by NVIDIA's own chip: whose GPU is inside it, on no PCI bus.
+  # The kinds that are recognized by an SoC of NVIDIA, whose GPU is not on a PCI bus.
   jetsons = kinds: without (name: !(kinds.${name}.recognise ? soc)) kinds;
 
   # Every system that some kind of host runs, each with the kinds that exist there.
@@ -36,37 +36,37 @@ in
 
   # The verbs of the command line: each is an app. A test compares them with medley's own.
   verbs = {
-    facts = "What this host is";
-    env = "Build, list, check or clean engine environments, and lock your own";
-    serve = "Serve a model on this host";
-    ask = "Send one chat request to a served model";
-    batch = "Answer a file of requests, each once";
-    bench = "Measure what is served with its engine's own benchmark";
-    run = "Run a Python script with the plan's engine in it";
-    ray-head = "Start a Ray cluster on this host";
-    ray-worker = "Join the Ray cluster of another host";
-    ray-stop = "End Ray on this host";
-    join = "Run this host's part of a model that another host heads";
-    link = "Show, measure, set up or watch the wire between hosts";
-    service = "Have systemd start a head, a worker or a server with the host";
-    ports = "What medley's things listen on, and what closes it to all but the cluster";
-    models = "List the known models, and how each would do on these hosts";
-    plan = "Say where a model would lie, whether it fits, and how fast it should be";
-    init = "Write cluster.toml out of the hosts that are there";
-    up = "Bring up the cluster that cluster.toml names";
-    down = "End it on every host";
-    pull = "Bring a model to every host of the cluster";
-    stop = "End the served model";
-    logs = "What the cluster's units say";
-    explain = "What failed, out of logs";
-    status = "The cluster this host is in, and what is served here";
-    doctor = "Look at every host before anything is started, and what mends what is wrong";
-    top = "What the hosts, their GPUs, links and engines do now";
-    collective-test = "How fast each host is, and a real all-reduce over the cluster's";
-    completion = "A shell's completion script, or the manual page";
+    facts = "Show this host's hardware and its kind";
+    env = "Manage engine environments";
+    serve = "Serve a model with an OpenAI-compatible API";
+    ask = "Send one chat message to a running server";
+    batch = "Answer a file of requests, and resume where it stopped";
+    bench = "Benchmark a server and compare it with its prediction";
+    run = "Run a Python script in the engine's environment";
+    ray-head = "Start a Ray cluster with this host as its head";
+    ray-worker = "Join the Ray cluster of another host as a worker";
+    ray-stop = "End Ray here; on its head, the whole cluster";
+    join = "Run this host's part of a model served without Ray";
+    link = "Show, test, set up or watch links between hosts";
+    service = "Start a head, worker or server with the host (systemd)";
+    ports = "Show the ports that medley uses, and firewall rules";
+    models = "List known models, and how each would do on your hosts";
+    plan = "Show where a model fits and how fast it should be";
+    init = "Write cluster.toml from the hosts that ssh reaches";
+    up = "Start the cluster on every host of cluster.toml";
+    down = "End everything of medley's on every host of cluster.toml";
+    pull = "Copy a model to every host of the cluster";
+    stop = "Stop the served model; Ray goes on";
+    logs = "Show the logs of Ray and the served model, by time";
+    explain = "Name the cause of a failure in a log, and its fix";
+    status = "Show hosts, links, Ray and the served model";
+    doctor = "Check every host, and print how to fix what is wrong";
+    top = "Show the load of hosts, GPUs, links and engines";
+    collective-test = "Benchmark every GPU and the network between hosts";
+    completion = "Print a shell's completion script, or the manual page";
     check = "Validate every TOML table";
-    version = "Medley's version";
-    help = "A verb's help";
+    version = "Print the version and the folders of tables";
+    help = "Show the help of a verb";
   };
 
   # The config of nixpkgs for a kind of host: without cudaSupport its CUDA packages are broken. A capability decides
@@ -79,7 +79,7 @@ in
   # nixpkgs' name of a CUDA version's package set: 13.0 is cudaPackages_13_0.
   cudaPackages = host: "cudaPackages_" + builtins.replaceStrings [ "." ] [ "_" ] host.toolkit.cuda;
 
-  # The variables that follow from the table alone.
+  # The variables that a table determines.
   variables =
     host: if host ? toolkit.arch_list then { TORCH_CUDA_ARCH_LIST = host.toolkit.arch_list; } else { };
 }

@@ -98,7 +98,7 @@ pkgs.runCommand "medley-toolkit-${kind}"
   ''
     # A name that moved in nixpkgs shows here and not on the host.
     for program in $programs; do
-      [ -x "$program" ] || { echo "toolkit-${kind}: $program is no program" >&2; exit 1; }
+      [ -x "$program" ] || { echo "toolkit-${kind}: $program is not a program" >&2; exit 1; }
     done
     for file in $files; do
       [ -r "$file" ] || { echo "toolkit-${kind}: there is no $file" >&2; exit 1; }

@@ -49,4 +49,4 @@ def test_a_table_of_the_hosts_wins_and_says_so() -> None:
     found = {each.name: each for each in overridden(ours, {"B": "3", "C": "4"})}
     assert {name: each.value for name, each in found.items()} == {"A": "1", "B": "3", "C": "4"}
     assert [each.local for each in found.values()] == [False, True, True]
-    assert "medley would say 2" in found["B"].why
+    assert "medley's value is 2" in found["B"].why

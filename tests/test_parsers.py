@@ -180,7 +180,11 @@ FILES: dict[str, tuple[str, Callable[[Path], object], Callable[[int], Iterator[s
         json_of(BUILT),
     ),
     "a bench's record": ("b.json", record.read, json_of(RECORD)),
-    "answers of a batch": ("answers.jsonl", batch.kept, json_of({"custom_id": "a", "error": {"code": "x"}})),
+    "file of batch answers": (
+        "answers.jsonl",
+        batch.kept,
+        json_of({"custom_id": "a", "error": {"code": "x"}}),
+    ),
 }
 
 

@@ -47,7 +47,7 @@ def test_lines_come_as_they_are_said() -> None:
 
 
 def test_a_missing_program_is_a_problem() -> None:
-    with pytest.raises(Problem, match="cannot be started"):
+    with pytest.raises(Problem, match="did not start"):
         process.run(Command(("medley-has-no-such-program",)))
 
 

@@ -1,7 +1,7 @@
 {
-  description = "A cluster that medley serves from";
+  description = "A cluster for medley";
 
-  # Where you have Medley from. flake.lock pins it: `nix flake update medley` raises it, for all hosts at once.
+  # The source of Medley. flake.lock pins it: `nix flake update medley` updates it on all hosts.
   inputs.medley.url = "github:OWNER/medley";
 
   outputs =

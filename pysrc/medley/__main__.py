@@ -1,7 +1,7 @@
 """Entry point: run a verb, turn errors and signals into exit codes.
 
-0 done; 1 a Problem; 2 wrong usage; 130 Ctrl-C, 143 told to stop; an engine's own code passes through.
-Anything else is a defect of ours and shows its traceback.
+0 done; 1 a Problem; 2 wrong usage; 130 Ctrl-C, 143 SIGTERM; an engine's own code passes through.
+Anything else is a bug of medley and shows its traceback.
 """
 
 import importlib
@@ -12,12 +12,12 @@ from typing import NoReturn
 
 from medley.errors import Problem
 
-# What medley starts of itself: on other hosts, and to stay. They are no verbs of people's.
+# Internal verbs that medley starts itself, on other hosts and as supervisor.
 _INNER = {"agent": "medley.cli.agent", "kept": "medley.cluster.units"}
 
 
 class _Terminated(BaseException):
-    """SIGTERM or SIGHUP arrived: unwind as for Ctrl-C, so that everything started is ended."""
+    """SIGTERM or SIGHUP: unwind as for Ctrl-C, so that everything started is ended."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -39,7 +39,7 @@ def main() -> int:
         return 128 + signal.SIGINT
     except _Terminated as terminated:
         return 128 + terminated.number
-    except BrokenPipeError:  # `medley facts | head`: say nothing, not even at exit
+    except BrokenPipeError:  # `medley facts | head`: print nothing, not even at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
 

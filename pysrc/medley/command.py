@@ -1,4 +1,4 @@
-"""Commands as values: argv and environment, each flag and variable with its reason; editing argv."""
+"""Commands as values: argv and environment, each flag and variable with its reason."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,9 +7,9 @@ from shlex import join, quote
 
 @dataclass(frozen=True)
 class Command:
-    """A program's argv, the variables added to the caller's environment, and those taken from it.
+    """A program's argv, and the variables added to or removed from the caller's environment.
 
-    `secrets` are variables whose values stand in files, by file: they are in no text of the command.
+    `secrets` are the files of secret variables, whose values are never printed.
     """
 
     argv: tuple[str, ...]
@@ -17,15 +17,12 @@ class Command:
     unset: tuple[str, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict)
     undo: tuple[str, ...] = ()
-    """What ends it for sure, where ending its process does not: a container outlives its client."""
+    """The command that ends it where killing its process does not: a container outlives its client."""
     inherits: tuple[str, ...] = ()
-    """Names of variables that it has from elsewhere: an image sets some."""
+    """Names of variables that a container image sets."""
 
     def __str__(self) -> str:
-        """Exactly what to paste into a shell.
-
-        With variables to take away it goes through env(1), which is the only way to say that in one line.
-        """
+        """Return the text to paste into a shell; env(1) removes variables."""
         assignments = self.assignments()
         if self.unset:
             away = [word for name in self.unset for word in ("-u", name)]
@@ -41,17 +38,17 @@ class Command:
         return replace(self, env={**self.env, **more})
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """The environment of the process, less its secrets, when its caller's is `base`."""
+        """Return the environment of the process without its secrets; `base` is the caller's."""
         kept = {name: value for name, value in base.items() if name not in self.unset}
         return {**kept, **self.env}
 
 
 _ENDS = "--"
-"""What stands after it is another program's."""
+"""Words after it are another program's."""
 
 
 def renamed(line: Sequence[str], old: str, new: str) -> tuple[str, ...]:
-    """With another word, by itself or as a switch's value."""
+    """Replace a word, by itself or as a switch's value."""
 
     def word_with(word: str) -> str:
         name, equals, value = word.partition("=")
@@ -63,13 +60,13 @@ def renamed(line: Sequence[str], old: str, new: str) -> tuple[str, ...]:
 
 
 def switched(line: Sequence[str], name: str, value: str) -> tuple[str, ...]:
-    """With this switch, and this value of it alone."""
+    """Set a switch to one value."""
     own, others = _halves(without(line, [name]))
     return (*own, name, value, *others)
 
 
 def without(line: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
-    """With none of these switches, each of which has a value."""
+    """Remove these switches with their values."""
     own, others = _halves(line)
     kept, words, names = [], iter(own), frozenset(names)
     for word in words:
@@ -85,7 +82,7 @@ def _halves(line: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(line[:at]), tuple(line[at:])
 
 
-# What a user's shell may carry that would change which Python code the engine runs.
+# Variables of a user's shell that would change the engine's Python code.
 UNSET = ("PYTHONPATH", "PYTHONHOME")
 
 
@@ -95,35 +92,35 @@ class Variable:
     value: str
     why: str
     secret: bool = False
-    """Its value stands in the file that `value` names."""
+    """Whether `value` names the file of its value."""
     everywhere: bool = False
-    """It is equal on all hosts of the group, though others of its name belong to one host."""
+    """Whether this value is for all hosts of the group, though its name is usually per host."""
     local: bool = False
-    """It belongs to this host, though others of its name go to all hosts of the group."""
+    """Whether this value is only for this host, though its name is usually for all hosts."""
 
 
 def users(ours: Variable, environ: Mapping[str, str]) -> Variable:
-    """Ours, or the user's own value of it."""
+    """Return medley's variable, or the user's own value of it."""
     value = environ.get(ours.name)
     if value is None:
         return ours
-    other = ", and by medley" if value == ours.value else f"; medley would say {ours.value}"
+    other = ", and by medley" if value == ours.value else f"; medley's value is {ours.value}"
     return Variable(ours.name, value, f"set by you{other}: {ours.why}")
 
 
 def overridden(ours: Iterable[Variable], table: Mapping[str, str]) -> tuple[Variable, ...]:
-    """Ours with this host's values of cluster.toml, and what else stands there."""
+    """Override and extend variables by this host's values of cluster.toml."""
     found = {each.name: each for each in ours}
     for name, value in table.items():
         other = found.get(name)
-        more = f"; medley would say {other.value}" if other and other.value != value else ""
+        more = f"; medley's value is {other.value}" if other and other.value != value else ""
         found[name] = Variable(name, value, f"set in cluster.toml{more}", local=True)
     return tuple(found.values())
 
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag we give a program, all its spellings first, and why."""
+    """A flag with all its spellings, its value and its reason."""
 
     names: tuple[str, ...]
     value: str | None
@@ -135,10 +132,10 @@ class Flag:
 
 @dataclass(frozen=True)
 class AnnotatedCommand:
-    """A program with flags and variables of ours, and the user's own words after them."""
+    """A program with medley's flags and variables, and the user's own words after them."""
 
     words: tuple[str, ...]
-    """The program, and what stands before every flag."""
+    """The program, and its words before the flags."""
     flags: tuple[Flag, ...]
     variables: tuple[Variable, ...]
     extra: tuple[str, ...] = ()
@@ -155,7 +152,6 @@ class AnnotatedCommand:
         return Command(argv, env, self.unset, secrets, self.undo, self.inherits)
 
     def why(self) -> list[tuple[str, str]]:
-        """Each part and its reason, in the order of the command."""
         return [
             *((f"{each.name}={_short(each.value)}", each.why) for each in self.variables),
             *((" ".join(flag.argv()), flag.why) for flag in self.flags),
@@ -163,7 +159,7 @@ class AnnotatedCommand:
 
 
 def merged(found: Iterable[Variable]) -> tuple[Variable, ...]:
-    """The last of each name wins."""
+    """Keep the last variable of each name."""
     return tuple({each.name: each for each in found}.values())
 
 

@@ -1,12 +1,12 @@
 """Find and read the TOML tables; report errors with file, line and key.
 
-A file is looked for in this order, and the first folder that has it wins:
+A file is searched in this order, and the first folder that has it wins:
 
 1. `$MEDLEY_CONFIG`, or `~/.config/medley`: your own `hosts/`, `models/` and `locks/`;
 2. the source tree, where medley runs from a checkout;
 3. `medley/data/` inside the installed package.
 
-Nix reads `hosts/*.toml` with `fromTOML`, so the files keep to what both readers know: no dates, no floats
+Nix reads `hosts/*.toml` with `fromTOML`, so the files use only what both readers support: no dates, no floats
 for versions, integers below 2^63.
 """
 
@@ -28,12 +28,12 @@ from medley.schema import HostTable, Model, Recipe, StrictTable
 _T = TypeVar("_T", bound=StrictTable)
 _KINDS: dict[str, type[StrictTable]] = {"hosts": HostTable, "models": Model, "locks": Recipe}
 _MOST_BYTES = 1 << 20
-# The reader takes quadratic time for a key of thousands of parts.
+# The parser takes quadratic time for a key of thousands of parts.
 _DEEP = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){32}""")
 _HEADER = re.compile(r"\s*\[(\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
 _PAGE = re.compile(r"(?<![\w/])docs/[\w/-]+\.md")
 _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
-# Comments and strings of one line come before, because quotes in them begin no string of several lines.
+# Comments and one-line strings come first, because quotes in them do not open a multi-line string.
 _STRING = re.compile(
     r"""(?P<several>'{3}.*?'{3,5}|"{3}(?:\\.|[^\\])*?"{3,5})|\#[^\n]*|'[^'\n]*'|"(?:\\.|[^"\\\n])*\"""",
     re.DOTALL,
@@ -41,7 +41,7 @@ _STRING = re.compile(
 
 
 def folders() -> tuple[Path, ...]:
-    """Where tables are looked for, first to last."""
+    """Return the folders of tables in order of search."""
     home = os.environ.get("MEDLEY_CONFIG")
     xdg = os.environ.get("XDG_CONFIG_HOME")
     own = Path(home) if home else (Path(xdg) if xdg else Path.home() / ".config") / "medley"
@@ -62,7 +62,7 @@ def with_pages(text: str) -> str:
 
 
 def files(kind: str, suffix: str = ".toml") -> dict[str, Path]:
-    """Every NAME.toml in the folders' `kind`, by name; the first folder that has a name wins."""
+    """Return every NAME.toml in the folders' `kind`, by name."""
     found: dict[str, Path] = {}
     for folder in folders():
         for path in sorted((folder / kind).glob(f"*{suffix}")):
@@ -71,7 +71,7 @@ def files(kind: str, suffix: str = ".toml") -> dict[str, Path]:
 
 
 class Tables(Mapping[str, _T]):
-    """Tables by name, each read when it is asked for: one with a typo harms nobody who does not want it."""
+    """Tables by name, each read on first use, so that an invalid one does not affect others."""
 
     def __init__(self, kind: str, shape: type[_T]) -> None:
         self._paths, self._shape = files(kind), shape
@@ -93,7 +93,6 @@ class Tables(Mapping[str, _T]):
 
 
 def hosts() -> Mapping[str, HostTable]:
-    """Every kind of host, by name."""
     return Tables("hosts", HostTable)
 
 
@@ -106,29 +105,31 @@ def recipes() -> Mapping[str, Recipe]:
 
 
 def read(path: Path, shape: type[_T]) -> _T:
-    """The table in a file, or a Problem that names the file, the key and the nearest right one."""
+    """Read the table in a file; a Problem names the file, the key and the nearest valid key."""
     try:
         return cast("_T", _read(_text(path), shape, str(path)))
     except RecursionError as error:
-        raise Problem(f"{path} is not TOML", cause="it nests too deep", fix=f"mend {path}") from error
-    except ValueError as error:  # no UTF-8, no TOML, or a number of thousands of digits
-        raise Problem(f"{path} is not TOML", cause=str(error), fix=f"mend that line of {path}") from error
+        raise Problem(f"{path} is not TOML", cause="it nests too deep", fix=f"fix {path}") from error
+    except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
+        raise Problem(f"{path} is not TOML", cause=str(error), fix=f"fix that line of {path}") from error
     except OSError as error:
         raise Problem(
-            f"{path} cannot be read", cause=in_words(error), fix="mend its path or permissions"
+            f"{path} cannot be read",
+            cause=in_words(error),
+            fix=f"check its path and permissions: ls -l {path}",
         ) from error
 
 
 @lru_cache(maxsize=256)
 def _read(text: str, shape: type[StrictTable], where: str) -> StrictTable:
-    """Parse a file's text once per process, because one command looks at the same tables many times."""
+    """Parse a file's text once per process, because a command reads the same tables many times."""
     if deep := _DEEP.search(text):
         raise ValueError(f"line {text.count(chr(10), 0, deep.start()) + 1} has a key of more than 32 parts")
     return build(tomllib.loads(text), shape, where, text)
 
 
 def _text(path: Path) -> str:
-    """Without the mark that some editors put before it."""
+    """Read a file without the byte order mark of some editors."""
     with path.open("rb") as file:
         found = file.read(_MOST_BYTES + 1)
     if len(found) > _MOST_BYTES:
@@ -137,42 +138,41 @@ def _text(path: Path) -> str:
 
 
 def build(table: Mapping[str, Any], shape: type[_T], where: str, text: str = "") -> _T:
-    """The table in its shape, or a Problem; `text` is what it was read from, for the number of a line."""
+    """Validate a table; `text` is its source, for line numbers."""
     try:
-        # Through JSON, because strict mode then takes lists for tuples and still no string for a number.
+        # Through JSON, because strict mode then accepts lists for tuples, but no string for a number.
         return shape.model_validate_json(json.dumps(table))
     except ValidationError as error:
         raise _invalid(error, shape, where, text) from None
     except (RecursionError, ValueError) as error:
-        raise Problem(f"{where} nests too deep", cause=str(error)[:200], fix=f"mend {where}") from error
+        raise Problem(f"{where} nests too deep", cause=str(error)[:200], fix=f"fix {where}") from error
     except TypeError as error:
-        raise Problem(f"{where} holds a date", cause=str(error), fix="write it as a string") from error
+        raise Problem(f"{where} has a date", cause=str(error), fix="write it as a string") from error
 
 
 def _invalid(error: ValidationError, shape: type[StrictTable], where: str, text: str) -> Problem:
-    # A key that nobody knows is often why another is missing: it is said first.
+    # An unknown key comes first, because it is often a misspelled missing one.
     first, *more = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     key = ".".join(str(part) for part in first["loc"]) or "the table"
     number = line(text, first["loc"])
     where = f"{where}:{number}" if number else where
     cause = first["msg"]
-    fix = f"mend '{key}' in {where}"
+    fix = f"fix '{key}' in {where}"
     if first["type"] == "extra_forbidden":
         known = _keys(shape, first["loc"][:-1])
         near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
-        cause = f"no such key; it could be {', '.join(known)}"
+        cause = f"unknown key; the keys are {', '.join(known)}"
         fix = f"rename it to '{near[0]}'" if near else "remove it"
     elif first["type"] == "missing":
-        cause, fix = f"every {shape.__name__.lower()} has one", f"add '{key} = …' to {where}"
+        cause, fix = "it is required", f"add '{key} = …' to {where}"
     if more:
-        cause += f"; wrong too: {', '.join('.'.join(map(str, other['loc'])) for other in more)}"
+        cause += f"; also not valid: {', '.join('.'.join(map(str, other['loc'])) for other in more)}"
     state = "is missing" if first["type"] == "missing" else "is wrong"
     return Problem(f"{where}: '{key}' {state}", cause=cause, fix=fix)
 
 
 def _keys(shape: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """The keys of the table that lies at `path` below `shape`."""
-    parts = (part for part in path if isinstance(part, str))  # a number is a place in a list
+    parts = (part for part in path if isinstance(part, str))  # a number is an index of a list
     for part in parts:
         field = shape.model_fields.get(part)
         if field and "Mapping" in str(field.annotation):
@@ -191,7 +191,7 @@ def _tables(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401 - a type 
 
 
 def check() -> dict[Path, Problem | None]:
-    """Every table in every folder, also one that another of its name hides, and what is wrong with it."""
+    """Check every table in every folder, also hidden ones; returns the Problem of each, if any."""
     return {
         path: _wrong(path, shape)
         for folder in folders()
@@ -207,32 +207,31 @@ def _wrong(path: Path, shape: type[StrictTable]) -> Problem | None:
         return problem
     if isinstance(table, Recipe) and not path.with_suffix(".txt").is_file():
         return Problem(
-            f"{path} has no lock", cause=f"{path.stem}.txt is not beside it", fix="remake the lock"
+            f"{path} has no lock", cause=f"{path.stem}.txt is not next to it", fix="medley env lock"
         )
     known = files("locks")
     for engine, name in table.environments.items() if isinstance(table, HostTable) else ():
         if name not in known:
             return Problem(
                 f"{path}: '{engine}' names an unknown environment",
-                cause=f"there is no locks/{name}.toml; there are {', '.join(known)}",
-                fix=f"mend environments.{engine} in {path}",
+                cause=f"there is no locks/{name}.toml; the locks are {', '.join(known)}",
+                fix=f"fix environments.{engine} in {path}",
             )
     return None
 
 
 def line(text: str, path: Sequence[object]) -> int | None:
-    """The number of the line, from 1, of the key at `path`, or of the nearest table above it."""
+    """Return the line number of the key at `path`, or of the nearest table above it."""
     wanted = tuple(path)
     best: tuple[int, int] | None = None
     for number, found in _located_keys(text):
-        depth = min(len(found), len(wanted))  # [a.b] is also where the table `a` stands
+        depth = min(len(found), len(wanted))  # [a.b] is also the place of the table `a`
         if found[:depth] == wanted[:depth] and (best is None or depth > best[0]):
             best = depth, number
     return best[1] if best else None
 
 
 def _located_keys(text: str) -> Iterator[tuple[int, tuple[str | int, ...]]]:
-    """Every table and key that has a line of its own; one of several tables of a name has its place too."""
     table: tuple[str | int, ...] = ()
     lists: dict[tuple[str | int, ...], int] = {}
     blank = _STRING.sub(lambda match: "\n" * match[0].count("\n") if match["several"] else match[0], text)
@@ -240,7 +239,7 @@ def _located_keys(text: str) -> Iterator[tuple[int, tuple[str | int, ...]]]:
         if header := _HEADER.fullmatch(each):
             *above, last = _parts(header[2])
             table = ()
-            for part in above:  # a path with the place of the table that is meant: the last one so far
+            for part in above:  # an array means its last table so far
                 table = (*table, part)
                 table = (*table, lists[table]) if table in lists else table
             table = (*table, last)
@@ -255,7 +254,6 @@ def _located_keys(text: str) -> Iterator[tuple[int, tuple[str | int, ...]]]:
 
 
 def _parts(dotted: str) -> tuple[str, ...]:
-    """A dotted key as TOML itself reads it."""
     try:
         table = tomllib.loads(f"{dotted} = 0")
     except tomllib.TOMLDecodeError:

@@ -13,16 +13,16 @@ from medley.errors import Problem, in_words
 
 NONE = "none"
 API_KEY_VARIABLE = "MEDLEY_API_KEY"
-"""Not OpenAI's: whoever listens at a port of this host would be sent the key of an account."""
+"""Not OpenAI's variable, because any server on this host would get the key of an account."""
 _SECRET_NAME = re.compile(r"\w*(TOKEN|KEY|SECRET|PASSWORD|PASSWD)", re.IGNORECASE)
 _API_KEY_SHAPE = re.compile(r"[!-~]{8,512}")
 _LEAST = 32
-"""Characters: a host that only pretends to be the head hears enough to guess a shorter one at leisure."""
+"""Characters, because a false head could brute-force a shorter token."""
 _TOKEN_SHAPE = re.compile(rf"[0-9A-Za-z_.-]{{{_LEAST},256}}")
 
 
 def is_secret(name: str) -> bool:
-    """Whether an environment variable of this name holds a secret; one that names its file does not."""
+    """Whether an environment variable of this name holds a secret, not the name of its file."""
     return _SECRET_NAME.fullmatch(name) is not None
 
 
@@ -31,7 +31,7 @@ def token_path() -> Path:
 
 
 def made_token() -> Path:
-    """The token's file, made with a new token if there is none."""
+    """Return the token's file; make a new token if there is none."""
     file = token_path()
     if not file.exists():
         storage.write(file, secrets.token_hex(32), secret=True)
@@ -39,18 +39,15 @@ def made_token() -> Path:
 
 
 def given_token(text: str, source: str) -> Path:
-    """Write down a token that was brought here, beside the one there may be; returns its file.
-
-    It takes its place once the cluster has answered (`keep`): a wrong one must not cost the right one.
-    """
+    """Store a copied token next to the present one, which `keep_token` replaces once it works."""
     token = text.strip()
     if not _TOKEN_SHAPE.fullmatch(token):
         raise Problem(
-            f"{source} holds no token",
+            f"{source} is not a token",
             cause="it is empty"
             if not token
-            else f"{len(token)} characters that are not one word of {_LEAST} to 256",
-            fix="copy the file that `medley ray-head` names on the head, and give it as --token-file",
+            else f"it has {len(token)} characters; a token is one word of {_LEAST} to 256",
+            fix="copy the file that `medley ray-head` names on the head, then: --token-file FILE",
         )
     file = token_path().with_name("token.new")
     storage.write(file, token, secret=True)
@@ -58,18 +55,17 @@ def given_token(text: str, source: str) -> Path:
 
 
 def keep_token(file: Path) -> Path:
-    """Make this the token of this host; returns its place."""
     return file.replace(token_path())
 
 
 def present_token() -> Path:
-    """The token's file on a host that was given one before."""
+    """Return the token's file, which must exist."""
     file = token_path()
     if not file.exists():
         raise Problem(
-            "this host has no token of a cluster",
-            cause=f"{file} is not there",
-            fix="bring it from the head: medley ray-worker HEAD --token-file FILE, or: ssh HEAD cat "
+            "this host does not have the cluster's token",
+            cause=f"{file} does not exist",
+            fix="copy it from the head: medley ray-worker HEAD --token-file FILE, or: ssh HEAD cat "
             ".local/state/medley/token | medley ray-worker HEAD --token-file -",
         )
     return _closed(file)
@@ -80,7 +76,7 @@ def api_key_path() -> Path:
 
 
 def is_open(address: str) -> bool:
-    """Whether who listens there is reached from other hosts."""
+    """Whether other hosts can reach a server at this address."""
     try:
         return not ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -88,10 +84,7 @@ def is_open(address: str) -> bool:
 
 
 def chosen_api_key(asked: str | None, address: str, *, make: bool) -> Path | None:
-    """The file of the key that requests must give: as asked, or one of our own where others reach the server.
-
-    `asked`: a file, or `none`. Without `make` nothing is written.
-    """
+    """Return the file of the API key; `asked`: a file or `none`, default: medley's if others reach it."""
     if asked == NONE or (asked is None and not is_open(address)):
         return None
     if asked is not None:
@@ -115,34 +108,36 @@ def _given_api_key(file: Path) -> Path:
         raise Problem(
             f"{file} cannot be read",
             cause=in_words(error),
-            fix="name a file that holds the key, or leave --api-key out: then one is made",
+            fix="name a file with the key, or leave --api-key out to make one",
         ) from error
     if not _API_KEY_SHAPE.fullmatch(key):
         raise Problem(
-            f"{file} holds no key",
-            cause="it is empty" if not key else f"{len(key)} characters that are not one word of 8 or more",
+            f"{file} is not an API key",
+            cause="it is empty"
+            if not key
+            else f"it has {len(key)} characters; a key is one word of 8 to 512",
             fix=f"openssl rand -hex 24 > {file}",
         )
     return _closed(file)
 
 
 def api_key_config_path(port: int) -> Path:
-    """Where the key of the server on this port stands as SGLang's configuration."""
+    """Return SGLang's configuration file with the key of the server on this port."""
     return storage.state() / f"sglang-{port}.yaml"
 
 
 def write_api_key_config(file: Path, key: str) -> None:
-    """Write that configuration; a key has no sign that YAML would take for another thing in these quotes."""
+    """Write that configuration; JSON's quotes are valid YAML for every key."""
     storage.write(file, f"api-key: {json.dumps(key)}\n", secret=True)
 
 
 def require_no_other_config(flags: tuple[str, ...]) -> None:
-    """A Problem where the user's flags name a configuration of their own, for SGLang takes only one."""
+    """Raise a Problem where the user's flags have --config, because SGLang takes only one."""
     if any(word.partition("=")[0] == "--config" for word in flags):
         raise Problem(
-            "SGLang takes one --config, and the API key comes to it by one",
-            cause="a key in a flag could be read by every user of this host",
-            fix="say what your file says as flags after --, or: --api-key none",
+            "SGLang takes only one --config, which passes the API key",
+            cause="every user of this host could read a key in a flag",
+            fix="write your file's settings as flags after --, or: --api-key none",
         )
 
 
@@ -151,10 +146,10 @@ def read_api_key(file: Path) -> str:
 
 
 def _closed(file: Path) -> Path:
-    """The file, closed to others if it was open: a copy by hand seldom keeps its mode.
+    """Remove other users' access to the file, which a copy by hand often has.
 
-    A file of another owner stays as it is: systemd hands over a credential as root's, readable by an ACL,
-    which shows as the mode of a group.
+    A file of another owner is unchanged: systemd passes credentials as root's, readable by an ACL, which
+    shows as the group's mode.
     """
     status = file.stat()
     if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077:

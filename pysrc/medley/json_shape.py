@@ -9,11 +9,11 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 
 _LARGEST = 1 << 63
 _HALF = re.compile("[\ud800-\udfff]")
-"""Half of a surrogate pair, which JSON can write, goes into no file."""
+"""Half of a surrogate pair, which JSON can write, but UTF-8 cannot."""
 
 
 def loads(text: str | bytes) -> Any:  # noqa: ANN401 - whatever somebody sent
-    """What JSON says, or None where it is none."""
+    """Parse JSON, or return None."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -21,18 +21,18 @@ def loads(text: str | bytes) -> Any:  # noqa: ANN401 - whatever somebody sent
 
 
 def table(text: str | bytes) -> dict[str, Any] | None:
-    """A JSON object; None where it is anything else."""
+    """Parse a JSON object; None for anything else."""
     found = loads(text)
     return found if isinstance(found, dict) else None
 
 
 def last_table(lines: Sequence[str]) -> dict[str, Any] | None:
-    """The JSON object in the last line that begins as one: programs print notes of their own, too."""
+    """Parse the last line that begins like a JSON object, because programs print other lines too."""
     return table(next((line for line in reversed(lines) if line.startswith("{")), ""))
 
 
 def fits(value: Any, hint: Any) -> bool:  # noqa: ANN401 - a type as it is written
-    """Keys that a TypedDict does not name may be there: a later medley says more."""
+    """Whether a value has this type; a TypedDict may have further keys, of a later medley."""
     if hint is Any or hint is object:
         return True
     if is_typeddict(hint) or is_dataclass(hint):
@@ -44,7 +44,7 @@ def fits(value: Any, hint: Any) -> bool:  # noqa: ANN401 - a type as it is writt
         return hint is str and not _HALF.search(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return isinstance(value, hint)
-    # No figure of ours has more digits, is infinite, or no number.
+    # Excludes huge numbers, infinity and NaN.
     return isinstance(value, int | float if hint is float else hint) and abs(value) < _LARGEST
 
 
@@ -54,7 +54,7 @@ def _fits_generic(value: object, origin: Any, args: tuple[Any, ...]) -> bool:  #
     if origin in {Union, UnionType, NotRequired}:
         return any(fits(value, each) for each in args)
     if origin is tuple:
-        if not isinstance(value, list | tuple):  # JSON has lists alone
+        if not isinstance(value, list | tuple):  # JSON has only lists
             return False
         hints = args[:1] * len(value) if args[-1:] == (...,) else args
         return len(value) == len(hints) and all(map(fits, value, hints))
@@ -68,7 +68,7 @@ def _fits_generic(value: object, origin: Any, args: tuple[Any, ...]) -> bool:  #
 
 
 def _fields_fit(value: Mapping[str, object], hint: Any) -> bool:  # noqa: ANN401 - a dataclass
-    """None that it does not have, and none missing without which it cannot be made."""
+    """Whether a dataclass can be made of it: no unknown field, and no required one missing."""
     hints = get_type_hints(hint)
     needed = {
         each.name for each in fields(hint) if each.default is MISSING and each.default_factory is MISSING

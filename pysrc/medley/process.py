@@ -1,6 +1,6 @@
 """Start, watch and end processes; the only module that may.
 
-Everything it starts is a `Command`, dies with medley, and is ended with all its children.
+Everything it starts is a `Command`, ends with medley, and is ended with all its children.
 """
 
 import ctypes
@@ -34,14 +34,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended: its exit status (128 + signal where one killed it) and its last lines."""
+    """The end of a command: its exit status (128 + signal if killed) and its last lines."""
 
     status: int
     lines: tuple[str, ...]
 
 
 def run(command: Command, *, limit_s: float | None = None, on_line: OnLine | None = None) -> Finished:
-    """Run a command to its end; past `limit_s`, or on Ctrl-C, it is ended with all its children."""
+    """Run a command to its end; after `limit_s`, or on Ctrl-C, end it with all its children."""
     process = Process(command, on_line or (lambda _: None))
     finished = None
     try:
@@ -53,7 +53,7 @@ def run(command: Command, *, limit_s: float | None = None, on_line: OnLine | Non
         raise Problem(
             f"{Path(command.argv[0]).name} did not finish",
             cause=f"its limit is {limit_s:.0f} s",
-            fix=f"run it by itself to see where it hangs: {command}",
+            fix=f"run it by hand to see where it hangs: {command}",
         )
     return finished
 
@@ -64,7 +64,7 @@ def ask(
     *,
     limit_of_all_s: float = transcript.LIMIT_OF_ALL_S,
 ) -> transcript.Transcript:
-    """Ask this host, in one round trip; `variables` are added to our own environment."""
+    """Ask this host, in one round trip; `variables` are added to medley's environment."""
     command = ("sh", "-c", transcript.script(questions, limit_of_all_s=limit_of_all_s))
     env = {**os.environ, **(variables or {})}
     try:
@@ -74,14 +74,14 @@ def ask(
     except subprocess.TimeoutExpired as error:
         raise Problem(
             "this host does not answer questions about itself",
-            cause=f"a question was still open after {_ASK_LIMIT_S} s, though each has a limit",
-            fix="look for a process that cannot be killed (state D): ps -eo pid,stat,args | grep ' D'",
+            cause=f"a command did not end within {_ASK_LIMIT_S} s, though each has a limit",
+            fix="find the process that cannot be killed (state D): ps -eo pid,stat,args | grep ' D'",
         ) from error
     return transcript.parse(done.stdout.decode("utf-8", "ignore"))
 
 
 def attend(command: Command) -> int:
-    """Run it on our terminal, where it may ask the user. Returns its exit status."""
+    """Run it on this terminal, where it may ask the user; returns its exit status."""
     child = subprocess.Popen(command.argv, env=command.environment(os.environ), preexec_fn=_die_with_parent)  # noqa: PLW1509 - as below
     try:
         return _exit_status(child.wait())
@@ -92,11 +92,11 @@ def attend(command: Command) -> int:
 
 
 def detach(command: Command, log: Path) -> int:
-    """Start it so that it outlives us and our terminal. Returns its process id."""
+    """Start it so that it outlives medley and the terminal; returns its process id."""
     storage.make(log.parent)
     program = which(command.argv[0])
     if program is None:
-        raise Problem(f"{command.argv[0]} cannot be started", cause="there is none", fix="put it on PATH")
+        raise Problem(f"{command.argv[0]} not found", cause="it is not on PATH", fix="install it")
     files = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
@@ -107,12 +107,12 @@ def detach(command: Command, log: Path) -> int:
 
 
 def program(name: str) -> str | None:
-    """Where PATH has a program, or None."""
+    """Find a program on PATH."""
     return which(name)
 
 
 def wait_until(predicate: Callable[[], T], limit_s: float, *, every_s: float = 0.05) -> T:
-    """Ask again and again until the answer is true or `limit_s` has passed; returns the last answer."""
+    """Call `predicate` until it is true or `limit_s` has passed; returns the last result."""
     deadline = time.monotonic() + limit_s
     while not (found := predicate()) and time.monotonic() < deadline:
         time.sleep(every_s)
@@ -120,12 +120,12 @@ def wait_until(predicate: Callable[[], T], limit_s: float, *, every_s: float = 0
 
 
 class Process:
-    """A running command: its own process group, its output passed on line by line, or stderr `on_error`."""
+    """A running command in its own process group; stderr goes to `on_error`, if given, else to `on_line`."""
 
     def __init__(
         self, command: Command, on_line: OnLine, on_error: OnLine | None = None, *, heard: bool = False
     ) -> None:
-        """`heard`: it reads what `say` sends; without, its standard input is empty."""
+        """`heard`: `say` writes to its standard input, which is empty otherwise."""
         self.command = command
         self.last: deque[str] = deque(maxlen=_LAST_LINES)
         stdin = subprocess.PIPE if heard else subprocess.DEVNULL
@@ -137,7 +137,7 @@ class Process:
         try:
             for reader in self._readers:
                 reader.start()
-        except BaseException:  # Ctrl-C: nobody else knows of it yet
+        except BaseException:  # Ctrl-C: no one else can end it yet
             self.stop(grace_s=5)
             raise
 
@@ -146,7 +146,7 @@ class Process:
         return int(self._child.pid)
 
     def say(self, line: str) -> bool:
-        """Write a line to its standard input; false where it does not listen any more."""
+        """Write a line to its standard input; False where that is closed."""
         if self._child.stdin is None:
             raise AssertionError(self.command)
         with suppress(OSError, ValueError):
@@ -156,33 +156,32 @@ class Process:
         return False
 
     def hang_up(self) -> None:
-        """Close its standard input."""
         if self._child.stdin:
             with suppress(OSError):
                 self._child.stdin.close()
 
     def poll(self) -> Finished | None:
-        """How it ended, or None while it runs."""
+        """Return its end, or None while it runs."""
         with self._reaping:
             status = self._child.poll()
         if status is None:
             return None
-        # Children of a dead engine may hold its output open: its last lines come at once or never.
+        # Children of a dead engine may hold its output open, so wait only briefly for its last lines.
         for reader in self._readers:
             if reader.is_alive():
                 reader.join(timeout=2)
         return Finished(_exit_status(status), tuple(self.last))
 
     def wait(self, limit_s: float | None = None) -> Finished | None:
-        """How it ended, or None when `limit_s` ran out first."""
+        """Return its end, or None after `limit_s`."""
         return self.poll() if self._identity.ends_within(limit_s) else None
 
     def interrupt(self) -> None:
-        """Ask it to end, and do not wait."""
+        """Send SIGTERM, and do not wait."""
         self._signal(signal.SIGTERM)
 
     def stop(self, grace_s: float = 15) -> None:
-        """End it and every process it started: ask first, and kill after `grace_s` seconds."""
+        """End it and every process it started: SIGTERM, and SIGKILL after `grace_s` seconds."""
         tree = self._tree()
         if self._identity.ends_within(0):
             end_processes(tree, grace_s)
@@ -205,16 +204,16 @@ class Process:
         self.poll()
 
     def _signal(self, number: signal.Signals) -> None:
-        """Send its group a signal, unless it is reaped: then its number may be another's."""
+        """Send its group a signal, unless it is reaped and its number may be reused."""
         with self._reaping:  # another thread may be about to
             if of(self.pid) == self._identity:
                 os.killpg(self.pid, number)
 
     def _tree(self) -> set[Identity]:
-        """Return its descendants, and what of its group came to us when its parent ended."""
+        """Return its descendants, and orphans of its group."""
         with self._reaping:
             found = of(self.pid)
-            if found not in {None, self._identity}:  # another has its number, which its group kept from use
+            if found not in {None, self._identity}:  # its number was reused, so its group is gone
                 return set()
             below = descendants(self.pid) if found else set()
         for each in descendants(os.getpid()):
@@ -232,7 +231,7 @@ class Process:
 
 
 def _spawn(command: Command, stdin: int, stderr: int) -> "subprocess.Popen[str]":
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans of what we start come to us, to be ended too
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # adopt orphans of started processes, to end them too
     try:
         return subprocess.Popen(
             command.argv,
@@ -247,7 +246,7 @@ def _spawn(command: Command, stdin: int, stderr: int) -> "subprocess.Popen[str]"
         )
     except (FileNotFoundError, PermissionError) as error:
         raise Problem(
-            f"{command.argv[0]} cannot be started",
+            f"{command.argv[0]} did not start",
             cause=in_words(error),
             fix=f"install it, or put it on PATH: command -v {Path(command.argv[0]).name}",
         ) from error

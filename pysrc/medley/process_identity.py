@@ -1,11 +1,11 @@
-"""Tell processes apart by pid, start time and boot id; find and end them.
+"""Identify processes by pid, start time and boot id; find and end them.
 
 The kernel reuses process ids, after a reboot within minutes. The start time (field 22 of /proc/PID/stat, in
 clock ticks since boot; proc(5)) and the kernel's boot id together are never reused. psutil's
-create time is of the epoch and moves when the clock is set, so it cannot be kept in a note of a process.
+create time is since the epoch and moves when the clock is set, so it cannot be recorded.
 Signals go through a pidfd, which names the process and not the number (pidfd_open(2), Linux 5.3).
 
-psutil is imported late: it takes 20 ms, which most verbs can do without.
+psutil is imported late, because that takes 20 ms.
 """
 
 import os
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _STARTED, _STATE = 19, 0
-"""Fields of /proc/PID/stat after the name, which may have spaces and brackets of its own."""
+"""Fields of /proc/PID/stat after the name, which may have spaces and brackets."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A process, told from all others that ever had or will have its number."""
+    """A process, distinct from all others with its number."""
 
     pid: int
     started: int
@@ -39,19 +39,18 @@ class Identity:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs; a zombie does not."""
         fields = _fields(self.pid)
         return bool(fields) and fields[_STATE] != "Z" and of(self.pid) == self
 
     @property
     def name(self) -> str:
-        """As the kernel has it, cut off at 15 letters; empty where it is gone."""
+        """Its name of up to 15 characters; empty where it is gone."""
         with suppress(OSError):
             return Path(f"/proc/{self.pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
         return ""
 
     def signal(self, number: signal.Signals) -> bool:
-        """Send it a signal; false where it is gone, even if another process has its number now."""
+        """Send it a signal; False where it is gone."""
         with self._handle() as handle, suppress(ProcessLookupError):
             if handle is not None:
                 signal.pidfd_send_signal(handle, number)
@@ -59,7 +58,7 @@ class Identity:
         return False
 
     def ends_within(self, limit_s: float | None) -> bool:
-        """Wait for its end, of which a pidfd tells at once; a zombie has ended."""
+        """Wait for its end; a zombie has ended."""
         with self._handle() as handle:
             if handle is None:
                 return True
@@ -75,7 +74,6 @@ class Identity:
 
     @contextmanager
     def _handle(self) -> Iterator[int | None]:
-        """A pidfd of this very process; None where it is gone."""
         try:
             handle = os.pidfd_open(self.pid)
         except (ProcessLookupError, ValueError, OverflowError):
@@ -89,7 +87,7 @@ class Identity:
 
 
 def of(pid: int) -> Identity | None:
-    """Return the identity of a process that is there; a zombie is."""
+    """Return the identity of a process or zombie."""
     fields = _fields(pid)
     return Identity(pid, int(fields[_STARTED]), _BOOT.read_text(encoding="ascii").strip()) if fields else None
 
@@ -99,7 +97,7 @@ def own_identity() -> Identity:
 
 
 def present(pid: int) -> Identity:
-    """Return the identity of a process that cannot be gone."""
+    """Return the identity of a process that must exist."""
     found = of(pid)
     if found is None:
         raise AssertionError(pid)
@@ -114,15 +112,12 @@ def _fields(pid: int) -> list[str]:
 
 
 def process_environments() -> dict[Identity, dict[str, str]]:
-    """Return the environment that each process of this user was started with."""
+    """Return the initial environment of each process of this user."""
     return dict(_inspect(lambda each: each.environ()))
 
 
 def file_holder(file: Path, *words: str) -> Identity | None:
-    """Return the process that has this file open and whose command ends with these words.
-
-    By its command alone it could be another user's, or that of another state folder.
-    """
+    """Return the process that has this file open and whose command ends with these words."""
 
     def holds(process: "psutil.Process") -> bool:
         return tuple(process.cmdline()[-len(words) :]) == words and any(
@@ -133,10 +128,7 @@ def file_holder(file: Path, *words: str) -> Identity | None:
 
 
 def _inspect(look: "Callable[[psutil.Process], T]") -> Iterator[tuple[Identity, T]]:
-    """Look at each process that this user may look at.
-
-    psutil.process_iter() keeps what it found, and skips a number that was reused.
-    """
+    """Inspect each process that this user may inspect; psutil.process_iter() would skip reused numbers."""
     import psutil  # noqa: PLC0415 - as the module says
 
     for pid in psutil.pids():
@@ -157,7 +149,7 @@ def descendants(root: int) -> set[Identity]:
 
 
 def _identity(process: "psutil.Process") -> Identity | None:
-    """None where its number has become another's since psutil found it."""
+    """Return its identity; None where its number was reused since psutil found it."""
     found = of(process.pid)
     return found if process.is_running() else None
 
@@ -171,13 +163,12 @@ def end_processes(processes: Collection[Identity], grace_s: float) -> None:
 def kill_processes(processes: Collection[Identity], limit_s: float = 3) -> None:
     """Kill processes, and wait until they are gone."""
     _signal_all(processes, signal.SIGKILL, limit_s)
-    # Also those that ended by themselves: a zombie keeps the namespace it is in from going.
+    # Also those that ended by themselves, because a zombie keeps its namespace alive.
     for each in processes:
         each.reap()
 
 
 def _signal_all(processes: Collection[Identity], number: signal.Signals, limit_s: float) -> None:
-    """Signal them, and wait for their end."""
     deadline = time.monotonic() + limit_s
     for each in processes:
         each.signal(number)

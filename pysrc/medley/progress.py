@@ -1,4 +1,4 @@
-"""Protocol by which long work reports stages and notes."""
+"""Protocol for long work to report stages and notes."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -6,26 +6,24 @@ from dataclasses import dataclass
 from typing import Protocol
 
 PROGRESS = "progress "
-"""What a note of an agent begins with that has bytes done and bytes in all."""
+"""Prefix of an agent's note with the bytes done and the total."""
 
 
 class Progress(Protocol):
     def stage(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """What is done now, for as long as the context lasts."""
+        """Show the current step while the context lasts."""
 
     def line(self, text: str) -> None:
-        """What the program that does it says."""
+        """Show a line of the running program."""
 
     def moved(self, text: str) -> None:
         """How far a transfer is; logs have it now and then."""
 
     def note(self, text: str) -> None:
-        """What the user should know, whatever becomes of it."""
+        """Print a note that stays."""
 
 
 class SilentProgress:
-    """Nobody watches."""
-
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         del name
@@ -43,7 +41,7 @@ SILENT = SilentProgress()
 
 @dataclass(frozen=True)
 class Output:
-    """Where a launch reports: its progress, medley's own lines, and the lines of the program that runs."""
+    """The output of a launch: its progress, medley's lines, and the program's lines."""
 
     watch: Progress
     say: Callable[[str], None]
@@ -51,5 +49,5 @@ class Output:
     detail: Callable[[str], None]
     """The same, for a person who wants to read more."""
     out: Callable[[str], None]
-    """A line that the program printed to stdout."""
+    """Prints a line of the program's stdout."""
     error: Callable[[str], None]

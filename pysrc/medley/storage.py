@@ -1,11 +1,10 @@
-"""Where medley keeps files; atomic writes, locks, hashes.
+"""The folders of medley's files; atomic writes, locks, hashes.
 
 caches   $MEDLEY_CACHE, or $XDG_CACHE_HOME/medley, or ~/.cache/medley
 state    $MEDLEY_STATE, or $XDG_STATE_HOME/medley, or ~/.local/state/medley
 
-Each component is opened by itself, without following a link (O_NOFOLLOW, open(2)), and what is done is done
-in the open folder: nothing can be put in the way between the look and the deed. The folder itself, and what
-lies above it, is the user's, and may be reached through links.
+`beneath` opens each component by itself, without following links (O_NOFOLLOW, open(2)), and works in the open
+folder, so that no link can be inserted between check and use. The root itself may be reached through links.
 """
 
 import contextlib
@@ -45,9 +44,9 @@ def _folder(environ: Mapping[str, str], own: str, xdg: str, usual: str) -> Path:
 
 
 def write(path: Path, text: str, *, secret: bool = False) -> None:
-    """The whole file or nothing: a reader never sees a part of it. A secret is for its owner alone."""
+    """Write the whole file or nothing; a secret is readable only by its owner."""
     make(path.parent)
-    # There is no way to ask for the umask but to set it, which all threads would see.
+    # umask(2) would change it for all threads, so it is read from /proc.
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     umask = next(int(line.split()[1], 8) for line in status.splitlines() if line.startswith("Umask:"))
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -60,7 +59,7 @@ def write(path: Path, text: str, *, secret: bool = False) -> None:
         Path(name).replace(path)
         folder = os.open(path.parent, _FOLDER)
         try:
-            os.fsync(folder)  # the new name, too, outlives a power cut
+            os.fsync(folder)  # so that the new name survives a power cut
         finally:
             os.close(folder)
     except BaseException:
@@ -69,7 +68,7 @@ def write(path: Path, text: str, *, secret: bool = False) -> None:
 
 
 def link(path: Path, target: str) -> None:
-    """A link with this target: whoever looks sees the old one or the new."""
+    """Make or replace a link atomically."""
     if path.is_symlink() and str(path.readlink()) == target:
         return
     made = make(path.parent) / f".{path.name}.{os.getpid()}"
@@ -79,7 +78,7 @@ def link(path: Path, target: str) -> None:
 
 
 def table(path: Path) -> dict[str, Any] | None:
-    """The JSON object in a file of ours; None where there is none, or no whole one."""
+    """Read the JSON object in a file; None where it is missing or damaged."""
     try:
         return json_shape.table(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
@@ -87,25 +86,24 @@ def table(path: Path) -> dict[str, Any] | None:
 
 
 def record(path: Path, kind: type[_T]) -> _T | None:
-    """The dataclass that a JSON file of ours holds; None where it is torn, or of another version."""
+    """Read a dataclass from a JSON file; None where it is damaged, or of another version."""
     found = table(path)
     return kind(**found) if found is not None and json_shape.fits(found, kind) else None
 
 
 def secrets(files: Mapping[str, str]) -> dict[str, str]:
-    """What stands in these files, as `$(cat FILE)` gives it to a shell."""
+    """Read these files, as `$(cat FILE)` does."""
     return {name: Path(file).read_text(encoding="utf-8").rstrip("\n") for name, file in files.items()}
 
 
 def make(folder: Path) -> Path:
-    """The folder, made if need be."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Problem(
             f"{folder} cannot be made",
             cause=in_words(error),
-            fix="name a folder that you can write: export MEDLEY_CACHE=/path",
+            fix="name a writable folder: export MEDLEY_CACHE=/path",
         ) from error
     return folder
 
@@ -117,7 +115,7 @@ def log(path: Path, *, longest_bytes: int = 0) -> Iterator[Callable[[str], None]
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size >= longest_bytes:
             path.replace(path.with_name(f"{path.name}.1"))
-    # Without a buffer, so that a disk which is full costs lines of the log and not what it is of.
+    # Without a buffer, so that a full disk only loses lines of the log.
     with path.open("ab", buffering=0) as file:
 
         def write(line: str) -> None:
@@ -129,10 +127,9 @@ def log(path: Path, *, longest_bytes: int = 0) -> Iterator[Callable[[str], None]
 
 @contextlib.contextmanager
 def lock(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[bool]:
-    """Hold a lock file; it is free again when this process ends, however it ends.
+    """Hold a lock file; the end of this process frees it.
 
-    With `waits`, that is called once when another process holds it, and then we wait; without, we do not wait
-    and yield False.
+    Where another process holds it, call `waits` once and wait; without `waits`, yield False.
     """
     make(path.parent)
     handle = _locked(path, waits)
@@ -155,7 +152,7 @@ def _locked(path: Path, waits: Callable[[], None] | None) -> int | None:
                     return None
                 waits()
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            # Its holder may have removed the file, and then a third would lock another one of that name.
+            # Its holder may have removed the file, and a third process locked a new one.
             with contextlib.suppress(FileNotFoundError):
                 held = os.path.samestat(os.fstat(handle), path.stat())
             if held:
@@ -166,14 +163,14 @@ def _locked(path: Path, waits: Callable[[], None] | None) -> int | None:
 
 
 def free_bytes(path: Path) -> int:
-    """What the file system of `path`, or of the nearest folder above it that exists, has left for us."""
+    """Return the free space in the file system of `path`, which may not exist yet."""
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).free
 
 
 def size_bytes(folder: Path) -> int:
-    """What a folder takes on disk; a file with several names in it counts once."""
+    """Return the disk usage of a folder; hard links count once."""
     seen = {}
     for where, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -184,7 +181,7 @@ def size_bytes(folder: Path) -> int:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder and all that is in it, also where a process that is ending still writes there."""
+    """Remove a folder, even where an ending process still writes to it."""
     for _ in range(5):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
@@ -202,25 +199,24 @@ def hash_file(path: Path) -> str:
 
 
 def hash_all(files: Mapping[str, str]) -> str:
-    """One for files of which each has its own, by name, whatever order they are in."""
+    """Hash the hashes of files by name, in any order."""
     return hash_bytes("".join(f"{each}  {name}\n" for name, each in sorted(files.items())).encode())
 
 
 @dataclass(frozen=True)
 class Name:
-    """The last component of a path, in the open folder that holds it."""
+    """The last component of a path, in its open folder."""
 
     folder: int
-    """A handle of the folder."""
     name: str
 
     def open(self, flags: int) -> int:
-        """A handle of it; a link of that name is never followed where it may be written to."""
+        """Open it; never follow a link for writing."""
         closed = 0 if flags & os.O_ACCMODE == os.O_RDONLY else os.O_NOFOLLOW
         return os.open(self.name, flags | closed | os.O_CLOEXEC, 0o666, dir_fd=self.folder)
 
     def target(self) -> str | None:
-        """That of the link it is; None where it is none."""
+        """Return the target of the link; None for other files."""
         try:
             return os.readlink(self.name, dir_fd=self.folder)
         except OSError:
@@ -230,7 +226,7 @@ class Name:
         os.symlink(target, self.name, dir_fd=self.folder)
 
     def remove(self) -> None:
-        """It may be gone already."""
+        """Remove it, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.name, dir_fd=self.folder)
 
@@ -238,19 +234,16 @@ class Name:
         return Name(self.folder, name)
 
     def become(self, name: str) -> None:
-        """Take another name of the same folder, from whatever has it."""
+        """Rename it in the same folder, replacing any other file."""
         os.replace(self.name, name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
 
 
 @contextlib.contextmanager
 def beneath(root: Path, path: str, *, make: bool = False) -> Iterator[Name]:
-    """The name of `path`, which is relative, below `root`; with `make` its folders are made.
-
-    A Problem where the way leads through a link; FileNotFoundError where a folder is missing.
-    """
+    """Yield the name of the relative `path` below `root`; raise a Problem for a link on the way."""
     *folders, name = path.split("/")
     if {"", ".", ".."} & {*folders, name}:
-        raise AssertionError(path)  # whoever reads paths from elsewhere refuses these
+        raise AssertionError(path)  # readers of foreign paths refuse these
     if make:
         root.mkdir(parents=True, exist_ok=True)
     handle = os.open(root, _FOLDER)
@@ -265,7 +258,7 @@ def beneath(root: Path, path: str, *, make: bool = False) -> Iterator[Name]:
 
 
 def reached(root: Path, path: str) -> bool:
-    """Whether all folders on the way are there; a Problem where one of them is a link."""
+    """Whether all folders on the way exist."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), beneath(root, path):
         return True
     return False
@@ -282,7 +275,7 @@ def _entered(handle: int, folder: str, where: Path, *, make: bool) -> int:
         if target is None:
             raise
         raise Problem(
-            f"{where} is a link, and the model has a folder there",
-            cause=f"it leads to {target!r}: files from another host are not written through a link",
-            fix=f"ls -l {shlex.quote(str(where))}  # remove it, or give the model a folder of its own",
+            f"{where} is a link, but the model has a folder there",
+            cause=f"it points to {target!r}: files from another host are not written through a link",
+            fix=f"ls -l {shlex.quote(str(where))}  # remove it, or use another folder for the model",
         ) from None

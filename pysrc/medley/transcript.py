@@ -1,13 +1,13 @@
-"""Questions to a host as one shell script; parse its answers.
+"""Ask a host by one shell script, and parse the answers.
 
-It is what a person would paste into a bug report::
+A transcript looks like a shell session::
 
     $ uname -m
       x86_64
     $ nvidia-smi -L
     ? 127
 
-so a recorded host, a bug report and a test fixture are one and the same file.
+so a recorded host, a bug report and a test fixture are the same file.
 """
 
 import re
@@ -19,13 +19,13 @@ from typing import Any
 from medley import json_shape
 from medley.errors import Problem
 
-# A question that hangs (a driver that is stuck) must not hang us: 124 is what timeout(1) exits with.
+# A question that hangs (a stuck driver) must not hang medley; timeout(1) exits with 124.
 _LIMIT_S = 10
 LIMIT_OF_ALL_S = 5
 _STATUS = re.compile(r"\? ([0-9]{1,3})\s*")
 
-# Dozens of questions, so every process counts: all are asked under one limit, and only where that ran out
-# each again under its own; one sed indents what is answered, all but the marked lines.
+# To save processes, all questions run under one limit; only if it runs out, each runs again under its own.
+# One sed indents all lines but the marked ones.
 _SCRIPT = r"""
 LC_ALL=C; export LC_ALL
 mark=$(printf '\001'); export mark
@@ -42,7 +42,7 @@ quick='ask() {{ out=$(eval "$1" 2>/dev/null </dev/null); tell "$1" "$out" $?; }}
 bound='ask() {{ out=$($each sh -c "$1" 2>/dev/null </dev/null); tell "$1" "$out" $?; }}
 '
 questions={questions}
-if said=$($all sh -c "$tell$quick$questions exit 0"); then printf '%s\n' "$said"
+if session=$($all sh -c "$tell$quick$questions exit 0"); then printf '%s\n' "$session"
 else eval "$tell$bound$questions"
 fi | sed "s/^/  /; s/^  $mark//"
 """
@@ -50,7 +50,7 @@ fi | sed "s/^/  /; s/^  $mark//"
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question printed, newline-ended, and its exit status (127: the host has no such program)."""
+    """The output of a question, newline-ended, and its exit status (127: program not found)."""
 
     text: str = ""
     status: int = 0
@@ -64,13 +64,13 @@ Transcript = Mapping[str, Answer]
 def script(
     questions: Iterable[str], *, limit_s: float = _LIMIT_S, limit_of_all_s: float = LIMIT_OF_ALL_S
 ) -> str:
-    """A POSIX shell script that asks every question and prints the transcript; one round trip."""
+    """Return a POSIX shell script that asks every question and prints the transcript."""
     asked = "".join(f"ask {quote(question)}\n" for question in questions)
     return _SCRIPT.format(all_s=limit_of_all_s, each_s=limit_s, questions=quote(asked))
 
 
 def parse(text: str) -> Transcript:
-    """The answers in a transcript's text, by question. Lines starting with `#` and blank ones are remarks."""
+    """Parse a transcript into answers by question; blank lines and those with `#` are comments."""
     answers: dict[str, Answer] = {}
     question: str | None = None
     for number, line in enumerate(text.split("\n"), 1):
@@ -86,13 +86,13 @@ def parse(text: str) -> Transcript:
             raise Problem(
                 "this is not a transcript",
                 cause=f"line {number} is {line[:60]!r}: neither '$ question', '  answer' nor '? status'",
-                fix="record one on the host itself: medley facts --transcript > HOST.txt",
+                fix="record one on the host: medley facts --transcript > HOST.txt",
             )
     return answers
 
 
 def text(answers: Transcript) -> str:
-    """The transcript's text: what `parse` reads back to the same answers."""
+    """Return the transcript's text, the inverse of `parse`."""
     parts = []
     for question, answer in answers.items():
         parts.append(f"$ {question}\n")
@@ -102,10 +102,7 @@ def text(answers: Transcript) -> str:
 
 
 def lines(answers: Transcript, question: str) -> tuple[str, ...]:
-    """The lines that are not blank; none where it was not asked or not answered.
-
-    A status other than 0 with text is an answer too: `ls` of two files of which one is there.
-    """
+    """Return the lines that are not blank, also of a failed command, such as `ls` of a missing file."""
     return tuple(line for line in answers.get(question, NO_ANSWER).text.splitlines() if line.strip())
 
 
@@ -114,10 +111,10 @@ def first(answers: Transcript, question: str) -> str | None:
 
 
 def required(answers: Transcript, question: str) -> str:
-    """The answer's text, or a Problem: no Linux host leaves this question open."""
+    """Return an answer that every Linux host gives."""
     text = answers.get(question, NO_ANSWER).text.strip()
     if not text:
-        raise _not_whole(f"it has no answer to: {question}")
+        raise _not_whole(f"it does not have the answer to: {question}")
     return text
 
 
@@ -125,36 +122,36 @@ def required_number(answers: Transcript, question: str) -> int:
     text = required(answers, question)
     found = number(text)
     if found is None:
-        raise _not_whole(f"{text[:60]!r} is no number, the answer to: {question}")
+        raise _not_whole(f"{text[:60]!r} is not a number, the answer to: {question}")
     return found
 
 
 def number(text: str | None) -> int | None:
-    """A whole number in plain digits; what is longer than any fact is none."""
+    """Parse a whole number of up to 15 digits."""
     return int(text) if text and re.fullmatch(r"[0-9]{1,15}", text.strip()) else None
 
 
 def readings(answers: Transcript, question: str) -> tuple[tuple[str, str], ...]:
-    """The pairs of `path value` that a question about files printed."""
+    """Return the pairs of `path value` in the answer to a question about files."""
     split = (line.partition(" ") for line in lines(answers, question))
     return tuple((path, value.strip()) for path, _, value in split if path and value.strip())
 
 
 def assignments(answers: Transcript, question: str) -> dict[str, str]:
-    """The NAME=VALUE lines, a value without its quotes."""
+    """Return the NAME=VALUE lines, values without quotes."""
     split = (line.partition("=") for line in lines(answers, question))
     return {name: value.strip("\"'") for name, equals, value in split if equals}
 
 
 def objects(answers: Transcript, question: str) -> tuple[dict[str, Any], ...]:
-    """The objects of a JSON list; none where the program is too old for JSON, or its answer is cut."""
+    """Return the objects of a JSON list; none for invalid JSON, as of an old program."""
     said = json_shape.loads(answers.get(question, NO_ANSWER).text)
     return tuple(each for each in said if isinstance(each, dict)) if isinstance(said, list) else ()
 
 
 def _not_whole(cause: str) -> Problem:
     return Problem(
-        "the transcript is not whole",
+        "the transcript is incomplete",
         cause=cause,
         fix="record it again on the host: medley facts --transcript > HOST.txt",
     )

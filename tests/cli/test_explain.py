@@ -89,9 +89,7 @@ def test_what_is_unknown_is_reported(tmp_path: Path, capsys: pytest.CaptureFixtu
     log.write_text(UNKNOWN)
     assert run("--report", str(report), str(log)) == 1
     said = capsys.readouterr().out
-    assert said.startswith(
-        "a failure that medley does not know: FooError\n  cause: its own words: FooError: something odd"
-    )
+    assert said.startswith("unknown failure: FooError\n  cause: its message: FooError: something odd")
     assert f"  line:  {log}:2: FooError: something odd\n  sure:  low\n" in said
     assert said.endswith(f"a report to attach, without secrets: {report}\n")
     assert "FooError: something odd" in report.read_text()

@@ -39,7 +39,9 @@ def test_the_cluster_that_is_here_is_one_of_them(capsys: pytest.CaptureFixture[s
     ("text", "said"),
     [
         pytest.param("[hosts.spark-1]\nkindd = 1\n", "kindd", id="a key nobody knows"),
-        pytest.param('[hosts.a]\nrole = "head"\n[hosts.b]\nrole = "head"\n', "has one head", id="two heads"),
+        pytest.param(
+            '[hosts.a]\nrole = "head"\n[hosts.b]\nrole = "head"\n', "has only one head", id="two heads"
+        ),
     ],
 )
 def test_what_is_wrong_with_it_is_said(capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:

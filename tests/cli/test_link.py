@@ -31,7 +31,7 @@ BUSY = Flow(
 QUIET = Flow(
     "enp1s0f1np1", "ethernet", up=True, mbit=None, in_bytes_per_s=0, out_bytes_per_s=0, bad={}, total_bytes=9
 )
-LINK = "link    enp1s0f0np0 192.168.100.1, MTU 9000, should carry 100 Gb/s, though it reports 200 Gb/s"
+LINK = "link    enp1s0f0np0 192.168.100.1, MTU 9000, should carry 100 Gbit/s, though it reports 200 Gbit/s"
 BAD = {"out_of_sequence": 12, "packet_seq_err": 3, "roce_adp_retrans": 99_999, "np_cnp_sent": 5}
 SICK = Flow(
     "roceP2p1s0f1/1",
@@ -102,9 +102,9 @@ def test_the_table_fits_and_shows_what_is_wrong_in_red() -> None:
             [
                 LINK,
                 "ping    0.100 ms, 0.250 at worst; 9 of 10 came back",
-                "TCP     50 Gb/s there, 50% of it; 0 segments sent again",
-                "TCP     940 Mb/s back, 1% of it",
-                "RDMA    92.6 Gb/s there, 93% of it; 2.05 µs one way (rocep1s0f0)",
+                "TCP     50 Gbit/s there, 50% of it; 0 segments sent again",
+                "TCP     940 Mbit/s back, 1% of it",
+                "RDMA    92.6 Gbit/s there, 93% of it; 2.05 µs one way (rocep1s0f0)",
             ],
             id="a half of a Spark's cage",
         ),
@@ -114,8 +114,8 @@ def test_the_table_fits_and_shows_what_is_wrong_in_red() -> None:
             [
                 LINK,
                 "ping    not answered, which a firewall may do",
-                "TCP     50 Gb/s there, 50% of it; 0 segments sent again",
-                "TCP     940 Mb/s back, 1% of it",
+                "TCP     50 Gbit/s there, 50% of it; 0 segments sent again",
+                "TCP     940 Mbit/s back, 1% of it",
             ],
             id="TCP alone",
         ),
@@ -191,7 +191,7 @@ def test_json_of_one_host(capsys: pytest.CaptureFixture[str]) -> None:
     said = json.loads(capsys.readouterr().out)
     assert said["transport"] == "none"
     assert [way["mbit"] for way in said["ways"]] == [126_030, 126_030, 1000]
-    assert "one host alone needs no network" not in {each["why"] for each in said["rejected"]}
+    assert "a single host needs no network" not in {each["why"] for each in said["rejected"]}
 
 
 @pytest.mark.skipif(not Path("/sys/class/net").is_dir(), reason="Nix's sandbox has no /sys")

@@ -54,7 +54,7 @@ def test_a_table_of_ones_own_without_a_shape_is_listed_once_it_was_planned(run: 
         found: list[dict[str, object]] = json.loads(run("models", "--hosts", "spark:1", "--json")[1])
         return next(each for each in found if each["name"] == "two")
 
-    assert listed()["lacks"] == "its size is in its files: medley plan two"
+    assert listed()["lacks"] == "size unknown; to read it from the hub: medley plan two"
     assert run("plan", "two", "--hosts", "spark:1")[0] == 0
     assert listed()["parameters"] == of_made(MADE).parameters
 

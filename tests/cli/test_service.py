@@ -39,9 +39,9 @@ def test_who_typed_sudo_is_who_it_runs_as(
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        pytest.param(("install", "haed"), "haed is no role", id="no role"),
+        pytest.param(("install", "haed"), "'haed' is not a role", id="no role"),
         pytest.param(("install", "head", "--set", "A", "--dry-run"), "'A' is no variable", id="no variable"),
-        pytest.param(("install", "head", "--set", "A=b\rc", "--dry-run"), "cannot stand in", id="no text"),
+        pytest.param(("install", "head", "--set", "A=b\rc", "--dry-run"), "cannot be in", id="no text"),
         pytest.param(
             ("install", "head", "--set", "HF_TOKEN=x", "--dry-run"), "HF_TOKEN would", id="a secret"
         ),

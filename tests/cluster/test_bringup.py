@@ -194,7 +194,7 @@ def test_a_host_with_another_medley_is_left_out(desk: Desk, monkeypatch: pytest.
         there = bringup.everyone.remotes["two"]
         monkeypatch.setattr(there, "greeting", {**there.greeting, "medley": "0123456789abcdef"})
         wired(bringup)
-        assert bringup.everyone.failed["two"].what == "two runs another medley than this host"
+        assert bringup.everyone.failed["two"].what == "two and this host run different versions of medley"
         assert list(bringup.looks) == ["one"]
 
 
@@ -225,7 +225,7 @@ def test_a_host_where_ray_does_not_start_is_withdrawn_and_the_others_go_on(desk:
     with bringing_up(one=desk.host(7), two=desk.host(8, env=str(broken))) as bringup:
         wired(bringup)
         bringup.begin()
-        assert "Ray could not be started" in bringup.everyone.failed["two"].what
+        assert "Ray did not start" in bringup.everyone.failed["two"].what
         assert "the moon" in bringup.everyone.failed["two"].cause
         assert not (desk.state(8) / "units/medley-ray.json").exists()
         assert (desk.state(7) / "units/medley-ray.json").exists()

@@ -24,7 +24,7 @@ def test_another_medley() -> None:
     assert checks.other_medley("b", "aaaa", "aaaa") is None
     problem = checks.other_medley("b", "bbbb", "aaaa")
     assert problem
-    assert problem.what == "b runs another medley than this host"
+    assert problem.what == "b and this host run different versions of medley"
 
 
 @pytest.mark.parametrize(("free_mib", "full"), [(511, True), (512, False)])
@@ -259,4 +259,4 @@ def test_between_an_image_and_an_environment_the_fix_is_no_build() -> None:
     inside = terms({**PARTS, "image": IMAGE}, {"ray": "2.60.0", "engine": "vLLM 0.12.0"}, "orin")
     with pytest.raises(Problem) as caught:
         require_alike(inside, HEAD, "10.0.0.1:24000")
-    assert "both out of one image" in caught.value.fix
+    assert "start both with the same image" in caught.value.fix

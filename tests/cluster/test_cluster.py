@@ -62,12 +62,12 @@ def test_the_head_is_who_says_so(tmp_path: Path) -> None:
     ("text", "number", "said", "fix"),
     [
         pytest.param(TWO + 'knd = "thor"', 11, "'hosts.thor-1.knd'", "rename it to 'kind'", id="a typo"),
-        pytest.param("[hosts.a]\nslots = 0", 2, "'hosts.a.slots'", "mend", id="no slots"),
-        pytest.param('[hosts.a]\nssh = "-oProxyCommand=x"', 2, "'hosts.a.ssh'", "mend", id="a switch"),
-        pytest.param('[hosts.a]\nenv = "x"\nimage = "y"', 1, "'hosts.a' is wrong", "mend", id="two sources"),
-        pytest.param('[hosts.a]\nssh = "a b"', 2, "'hosts.a.ssh'", "mend", id="a space"),
-        pytest.param('[hosts."$(x)"]\n', 1, "'hosts.$(x)", "mend", id="a name for a shell"),
-        pytest.param('[hosts."a\\nb"]\n', None, "is wrong", "mend", id="a name of two lines"),
+        pytest.param("[hosts.a]\nslots = 0", 2, "'hosts.a.slots'", "fix", id="no slots"),
+        pytest.param('[hosts.a]\nssh = "-oProxyCommand=x"', 2, "'hosts.a.ssh'", "fix", id="a switch"),
+        pytest.param('[hosts.a]\nenv = "x"\nimage = "y"', 1, "'hosts.a' is wrong", "fix", id="two sources"),
+        pytest.param('[hosts.a]\nssh = "a b"', 2, "'hosts.a.ssh'", "fix", id="a space"),
+        pytest.param('[hosts."$(x)"]\n', 1, "'hosts.$(x)", "fix", id="a name for a shell"),
+        pytest.param('[hosts."a\\nb"]\n', None, "is wrong", "fix", id="a name of two lines"),
         pytest.param('link = "x"\n', None, "'hosts' is missing", "add", id="no hosts"),
         pytest.param("[host.a]\n", 1, "'host' is wrong", "rename it to 'hosts'", id="host"),
     ],
@@ -85,7 +85,7 @@ def test_what_is_wrong_is_named_with_its_line(
 
 def test_two_heads(tmp_path: Path) -> None:
     text = '[hosts.a]\nrole = "head"\n[hosts.b]\nrole = "head"\n'
-    with pytest.raises(Problem, match="a cluster has one head"):
+    with pytest.raises(Problem, match="a cluster has only one head"):
         cluster.read(written(tmp_path, text))
 
 
@@ -94,7 +94,7 @@ def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path / "own"))
     monkeypatch.chdir(tmp_path)
     assert cluster.file() is None
-    with pytest.raises(Problem, match=r"there is no cluster\.toml"):
+    with pytest.raises(Problem, match=r"cluster\.toml not found"):
         cluster.read()
     (tmp_path / "own").mkdir()
     written(tmp_path / "own", TWO)

@@ -31,7 +31,7 @@ def test_the_same_code_on_all_hosts_is_well() -> None:
     ],
 )
 def test_a_host_with_other_code_is_named(files: dict[str, str], said: str) -> None:
-    with pytest.raises(Problem, match="two has other code in /m") as caught:
+    with pytest.raises(Problem, match="the model's code in /m differs between two") as caught:
         model_files.require_same(CODE, {"one": {"a.py": HERE}, "two": files})
     assert caught.value.cause == said
 
@@ -40,12 +40,12 @@ def test_a_host_with_other_code_is_named(files: dict[str, str], said: str) -> No
     ("said", "cause"),
     [
         pytest.param({"path": "/c", "error": "No space left"}, "No space left", id="disk full"),
-        pytest.param({"path": "/c", "sha256": THERE}, f"and not {HERE}", id="another file"),
-        pytest.param({}, "SHA-256 is None", id="nothing"),
+        pytest.param({"path": "/c", "sha256": THERE}, f"not {HERE}", id="another file"),
+        pytest.param({}, "SHA-256 there is None", id="nothing"),
     ],
 )
 def test_a_file_that_did_not_arrive_is_a_problem(said: dict[str, str], cause: str) -> None:
-    with pytest.raises(Problem, match="could not be brought to two") as caught:
+    with pytest.raises(Problem, match="could not be copied to two") as caught:
         model_files.require_there("two", NEED, said)
     assert cause in caught.value.cause
 
@@ -78,7 +78,7 @@ def test_a_host_that_joins_with_other_code_is_refused(tmp_path: Path) -> None:
     table = json.loads(json.dumps(ModelExtras(own).table()))
     model_files.prepare_files(extra_files.extras_from_table(table), "head", SILENT)
     (tmp_path / "a.py").write_text("2")
-    with pytest.raises(Problem, match="this host has other code"):
+    with pytest.raises(Problem, match="differs from the head's"):
         model_files.prepare_files(extra_files.extras_from_table(table), "head", SILENT)
 
 

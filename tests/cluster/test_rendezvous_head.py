@@ -169,7 +169,7 @@ def test_a_silent_host_is_lost(met: Meeting, come: Come, monkeypatch: pytest.Mon
     channel = come("spark-2")
     (member,) = met.wait(1, 10)
     assert _within(10, lambda: member.ended is not None)
-    assert "silent" in (member.ended or "")
+    assert "nothing came" in (member.ended or "")
     channel.close()
 
 
@@ -187,14 +187,14 @@ def test_too_few(met: Meeting, come: Come) -> None:
     channel = come("spark-2")
     with rendezvous_worker.alive(channel), pytest.raises(Problem) as caught:
         met.wait(2, 1.5)
-    assert caught.value.what == "2 more hosts are needed, and 1 came"
+    assert caught.value.what == "2 more hosts are needed, and 1 joined"
     assert "spark-2 (127.0.0.1)" in caught.value.cause
 
 
 def test_strangers_and_the_unready_do_not_join(met: Meeting, come: Come, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("another-token-of-some-cluster")
-    with pytest.raises(Problem, match="does not take this token"):
+    with pytest.raises(Problem, match="refuses this token"):
         connect("127.0.0.1", met.port, other, 1)
     silent = socket.create_connection(("127.0.0.1", met.port))
     token = tmp_path / "own"
@@ -211,7 +211,7 @@ def test_strangers_and_the_unready_do_not_join(met: Meeting, come: Come, tmp_pat
 
 
 def test_a_port_that_is_taken(met: Meeting) -> None:
-    with pytest.raises(Problem, match=f"port {met.port} is taken"):
+    with pytest.raises(Problem, match=f"port {met.port}, where other hosts would join"):
         Meeting(met.port, TOKEN, {}, Notes())  # type: ignore[arg-type]
 
 

@@ -74,9 +74,9 @@ def test_a_credential_of_systemd_stays_as_it_is(tmp_path: Path) -> None:
     ("text", "what"),
     [
         pytest.param(None, "cannot be read", id="no file"),
-        pytest.param("", "holds no key", id="empty"),
-        pytest.param("two words here", "holds no key", id="words"),
-        pytest.param("short", "holds no key", id="too short"),
+        pytest.param("", "is not an API key", id="empty"),
+        pytest.param("two words here", "is not an API key", id="words"),
+        pytest.param("short", "is not an API key", id="too short"),
     ],
 )
 def test_what_is_no_key(tmp_path: Path, text: str | None, what: str) -> None:
@@ -149,11 +149,11 @@ def test_a_brought_one_takes_its_place_only_when_it_is_kept() -> None:
 
 @pytest.mark.parametrize("text", ["", "short", "two words of a sentence", "x" * 300])
 def test_what_is_no_token_is_a_problem(text: str) -> None:
-    with pytest.raises(Problem, match="holds no token"):
+    with pytest.raises(Problem, match="is not a token"):
         credentials.given_token(text, "standard input")
 
 
 def test_none_is_a_problem() -> None:
-    with pytest.raises(Problem, match="has no token") as caught:
+    with pytest.raises(Problem, match="does not have the cluster's token") as caught:
         credentials.present_token()
     assert "--token-file" in caught.value.fix

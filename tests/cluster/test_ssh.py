@@ -40,7 +40,7 @@ def test_the_command_asks_nobody_and_trusts_no_unknown_key() -> None:
     [
         pytest.param(
             "ssh: connect to host spark-2 port 22: Connection refused",
-            "nothing listens there", "systemctl enable", id="refused",
+            "no ssh server listens there", "systemctl enable", id="refused",
         ),
         pytest.param(
             "ssh: connect to host spark-2 port 22: No route to host",
@@ -60,11 +60,11 @@ def test_the_command_asks_nobody_and_trusts_no_unknown_key() -> None:
         ),
         pytest.param(
             "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
-            "not the one that ssh knows", "ssh-keygen -R 10.0.0.2", id="changed",
+            "differs from the known one", "ssh-keygen -R 10.0.0.2", id="changed",
         ),
         pytest.param(
             "ssh: Could not resolve hostname spark-2: Name or service not known",
-            "no such name", "cluster.toml", id="no name",
+            "cannot be resolved", "cluster.toml", id="no name",
         ),
         pytest.param("bash: line 1: oops", "oops", "try it by hand", id="something else"),
     ],

@@ -38,7 +38,7 @@ ENDED = {
     "next_s": 1.0,
 }
 GIVEN_UP = {**ENDED, "next_s": None}
-ANEW = "Ray starts anew, for the 2. time in a row"
+ANEW = "Ray restarts, 2 times in a row"
 SERVER = {"model": "demo", "url": "http://127.0.0.1:8000/v1", "state": "restarts, for the 1st time in a row"}
 UNSEEN = [NODES[0]]
 DEAD = [NODES[0], {**NODES[1], "alive": False}]
@@ -51,7 +51,7 @@ def rows(said: dict[str, dict[str, Any]], failed: dict[str, Problem] | None = No
 def test_as_it_was_wanted() -> None:
     found = rows({"a": HEAD, "b": WORKER})
     assert found["a"] == (
-        "a", "head", "up", "10.0.0.1 (eth1, 200 Gb/s)", "1 of 1 taken", "5.0 of 8.0 GiB", "-"
+        "a", "head", "up", "10.0.0.1 (eth1, 200 Gbit/s)", "1 of 1 taken", "5.0 of 8.0 GiB", "-"
     )  # fmt: skip
     assert found["b"].slots == "0 of 2 taken"
     assert list(findings(found.values(), {"a": HEAD, "b": WORKER}, {}, "a")) == []
@@ -61,12 +61,12 @@ def test_as_it_was_wanted() -> None:
     ("head", "worker", "state"),
     [
         pytest.param(HEAD, {**WORKER, "membership": None, "units": []}, "not in the cluster", id="left"),
-        pytest.param(HEAD, {**WORKER, "membership": None}, "Ray ended, or begins", id="for a moment"),
+        pytest.param(HEAD, {**WORKER, "membership": None}, "Ray starts or ended", id="for a moment"),
         pytest.param(HEAD, {**WORKER, "units": [ENDED]}, f"{ANEW} (x is dead)", id="ended"),
         pytest.param(HEAD, {**WORKER, "units": [GIVEN_UP]}, "Ray ended (x is dead)", id="for good"),
-        pytest.param({**HEAD, "nodes": UNSEEN}, WORKER, "the head does not see it", id="unseen"),
-        pytest.param({**HEAD, "nodes": DEAD}, WORKER, "the head holds it for dead", id="dead"),
-        pytest.param({**HEAD, "nodes": {"what": "no answer"}}, WORKER, "up, as far as it knows", id="deaf"),
+        pytest.param({**HEAD, "nodes": UNSEEN}, WORKER, "not listed by the head", id="unseen"),
+        pytest.param({**HEAD, "nodes": DEAD}, WORKER, "the head reports it dead", id="dead"),
+        pytest.param({**HEAD, "nodes": {"what": "no answer"}}, WORKER, "up, head unknown", id="deaf"),
         pytest.param(HEAD, told("head", "10.0.0.2"), f"is head of the cluster at {AT}", id="another cluster"),
     ],
 )  # fmt: skip
@@ -79,7 +79,7 @@ def test_a_host_that_does_not_answer() -> None:
     found = rows({"a": HEAD}, {"b": gone})
     assert found["b"].state == "does not answer"
     (said,) = findings(found.values(), {"a": HEAD}, {}, "a")
-    assert said.startswith("b: it is off, or cut off from this host")
+    assert said.startswith("b: it is off or unreachable")
 
 
 def test_a_cut_is_told_from_an_end() -> None:
@@ -87,15 +87,15 @@ def test_a_cut_is_told_from_an_end() -> None:
     found = rows(said)
     assert lost(found.values(), said) == ["b"]
     (cut,) = findings(found.values(), said, {"b": "No route to host"}, "a")
-    assert cut.startswith("b: its network to a is cut (No route to host), and a runs")
+    assert cut.startswith("b: it cannot reach a (No route to host), and a runs")
     (ended,) = findings(found.values(), said, {}, "a")
-    assert ended == "b: the head holds it for dead: medley up; medley logs b"
+    assert ended == "b: the head reports it dead: medley up; medley logs b"
 
 
 def test_a_head_whose_ray_ended() -> None:
     said = {"a": {**HEAD, "units": [ENDED], "nodes": {"what": "no answer"}}, "b": WORKER}
     found = findings(rows(said).values(), said, {"b": "Connection refused"}, "a")
-    assert "it answers ssh, so it is Ray that ended, not the host" in next(iter(found))
+    assert "the host answers, so only Ray ended" in next(iter(found))
 
 
 def test_what_is_served() -> None:
@@ -104,7 +104,7 @@ def test_what_is_served() -> None:
     unit = {"name": "medley-serve-8000", "running": False, "status": 3}
     assert (
         rows({"a": {**HEAD, "units": [RAY, unit]}, "b": WORKER})["a"].served
-        == "medley-serve-8000 ended with 3"
+        == "medley-serve-8000 exited with 3"
     )
 
 

@@ -67,7 +67,7 @@ def test_a_server_is_called_after_its_port(words: tuple[str, ...], name: str) ->
 @pytest.mark.parametrize(
     ("role", "words", "what"),
     [
-        pytest.param("haed", (), "haed is no role", id="no role"),
+        pytest.param("haed", (), "'haed' is not a role", id="no role"),
         pytest.param("worker", (), "a worker needs its HEAD", id="no head"),
         pytest.param("serve", ("--port", "9000"), "a server needs its MODEL", id="no model"),
     ],

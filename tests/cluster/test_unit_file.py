@@ -117,7 +117,7 @@ def test_what_its_keeper_does_is_not_in_its_file(unit: Unit) -> None:
     "name", ["HF_TOKEN", "OPENAI_API_KEY", "MY_SECRET", "db_password", "AWS_CREDENTIALS"]
 )
 def test_a_secret_of_the_environment_is_the_users(name: str) -> None:
-    with pytest.raises(Problem, match=f"{name} would stand in a file") as caught:
+    with pytest.raises(Problem, match=f"{name} would be in a file") as caught:
         text(replace(PLAIN, command=replace(PLAIN.command, env={name: "hidden"})))
     assert "hidden" not in str(caught.value)
 
@@ -130,12 +130,12 @@ def test_a_secrets_file_is_none() -> None:
 
 @pytest.mark.parametrize("odd", ["\r", "\x00", "\x1b", "\x7f", "\ud800", "￾"], ids=ascii)
 def test_what_systemd_would_not_take_is_a_problem(odd: str) -> None:
-    with pytest.raises(Problem, match="cannot stand in a unit"):
+    with pytest.raises(Problem, match="cannot be in a unit"):
         quoted(f"a{odd}")
 
 
 def test_a_title_is_one_line() -> None:
-    with pytest.raises(Problem, match="cannot stand in a unit"):
+    with pytest.raises(Problem, match="cannot be in a unit"):
         text(replace(PLAIN, title="a\nb"))
 
 

@@ -322,4 +322,4 @@ def test_a_unit_that_lost_a_part_is_not_kept(keep: Keep) -> None:
     keeper = keep.again()  # type: ignore[attr-defined] # as above
     said, _ = keeper.communicate(timeout=20)
     assert keeper.returncode == 1
-    assert "cannot be started anew by itself" in said
+    assert "cannot be restarted" in said

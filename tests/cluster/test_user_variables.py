@@ -33,9 +33,13 @@ def test_a_hosts_own_win(tmp_path: Path) -> None:
         ),
         pytest.param('[environment]\nHF_TOKEN = "x"\n[hosts.a]', "HF_TOKEN_PATH", id="a secret"),
         pytest.param('[environment]\nAWS_SECRET_ACCESS_KEY = "x"\n[hosts.a]', "dry runs", id="a key"),
-        pytest.param('[environment]\nLD_LIBRARY_PATH = "/x"\n[hosts.a]', "loads", id="library path"),
-        pytest.param('[environment]\nMEDLEY_RAY = "/x"\n[hosts.a]', "medley's own", id="medley's"),
-        pytest.param('[hosts.a.environment]\nNCCL_PROTO = "LL"', "equal on all hosts", id="the group's"),
+        pytest.param(
+            '[environment]\nLD_LIBRARY_PATH = "/x"\n[hosts.a]',
+            "libraries of every program",
+            id="library path",
+        ),
+        pytest.param('[environment]\nMEDLEY_RAY = "/x"\n[hosts.a]', "a setting of medley", id="medley's"),
+        pytest.param('[hosts.a.environment]\nNCCL_PROTO = "LL"', "the same on all hosts", id="the group's"),
         pytest.param('[hosts.a.environment]\nVLLM_NCCL_SO_PATH = "/x"', "nccl =", id="an NCCL"),
     ],
 )

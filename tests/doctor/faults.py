@@ -198,7 +198,7 @@ FAULTS = (
     Fault(
         "answers", "does not answer", lambda: case_of({"spark-pair-a": None}, silent={"spark-pair-b": GONE})
     ),
-    Fault("medley", "runs another medley", told(medley="fedcba9876543210"), fix="git pull"),
+    Fault("medley", "run different versions of medley", told(medley="fedcba9876543210"), fix="git pull"),
     Fault("time", "clock of spark-pair-b is off", told(ahead_s=-3600.0), fix="sudo timedatectl set-ntp true"),
     Fault(
         "ntp",
@@ -289,7 +289,7 @@ FAULTS = (
     Fault(
         "half-cage", "half the speed", with_("spark-one-half-down"), "better", "ip link set enP2p1s0f1np1 up"
     ),
-    Fault("order", "in different order", crossed, "better", "PCI domain 0000"),
+    Fault("order", "order the interfaces", crossed, "better", "PCI domain 0000"),
     Fault(
         "ring",
         "cables between the hosts",
@@ -309,7 +309,7 @@ FAULTS = (
     ),
     Fault(
         "idle-port",
-        "have fast ports that are up and carry nothing (200 Gb/s)",
+        "have fast ports that are up and unused (200 Gbit/s)",
         lambda: case_of({"spark-link-local": None, "spark-pair-b": None}),
         "better",
         "sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.1/24",
@@ -378,7 +378,7 @@ FAULTS = (
         "by-hand",
         "does not read VLLM_NVFP4_GEMM_BACKEND",
         with_("spark", members={"spark": ClusterHost(environment={"VLLM_NVFP4_GEMM_BACKEND": "cutlass"})}),
-        fix="take VLLM_NVFP4_GEMM_BACKEND out of cluster.toml",
+        fix="remove VLLM_NVFP4_GEMM_BACKEND from cluster.toml",
     ),
     Fault("by-hand", "NCCL_IB_GID_INDEX is 5", pair({software.VARIABLES: "NCCL_IB_GID_INDEX=5\n"})),
     Fault("by-hand", "keeps NCCL from RDMA", pair({software.VARIABLES: "NCCL_IB_DISABLE=1\n"}), "better"),

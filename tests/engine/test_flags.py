@@ -113,7 +113,7 @@ def test_a_flag_that_it_does_not_know_is_a_problem_with_the_nearest(binary: Path
     with pytest.raises(Problem) as caught:
         require_known(vllm, binary, ("--falg-7", "1", "--other"))
     assert caught.value.what == "vLLM does not know --falg-7, --other"
-    assert "--falg-7: --flag-7 is the nearest there is" in caught.value.fix
+    assert "--falg-7: did you mean --flag-7?" in caught.value.fix
 
 
 def test_another_version_is_asked_anew(binary: Path) -> None:
@@ -178,13 +178,13 @@ def test_what_the_engine_takes(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("word", "advice"),
     [
-        pytest.param("--kv-cache-dtpye", "--kv-cache-dtype is the nearest", id="two letters"),
-        pytest.param("--tensor-paralel-size=2", "--tensor-parallel-size is the nearest", id="with a value"),
-        pytest.param("--swap-space", "keeps no swap space any more", id="gone, as guides have it"),
-        pytest.param("--swap_space=0", "keeps no swap space any more", id="gone, with an underscore"),
+        pytest.param("--kv-cache-dtpye", "did you mean --kv-cache-dtype?", id="two letters"),
+        pytest.param("--tensor-paralel-size=2", "did you mean --tensor-parallel-size?", id="with a value"),
+        pytest.param("--swap-space", "has no swap space any more", id="gone, as guides have it"),
+        pytest.param("--swap_space=0", "has no swap space any more", id="gone, with an underscore"),
         pytest.param("--max-num", "--max-num-batched-tokens or --max-num-seqs", id="of two names"),
-        pytest.param("--xyzzy", "leave it out", id="nothing like it"),
-        pytest.param("-z", "leave it out", id="a short one"),
+        pytest.param("--xyzzy", "remove it", id="nothing like it"),
+        pytest.param("-z", "remove it", id="a short one"),
     ],
 )
 def test_what_it_would_refuse(word: str, advice: str) -> None:

@@ -67,7 +67,7 @@ def test_the_model_s_variables_give_way_to_ours_and_to_the_user_s() -> None:
     set_ = found.command.env
     assert (set_["VLLM_A"], set_["VLLM_B"], set_["CUDA_VISIBLE_DEVICES"]) == ("1", "2", "1")
     assert "SGLANG_C" not in set_
-    assert ("VLLM_A=1", "its table in models/ says so") in found.why()
+    assert ("VLLM_A=1", "set in its table in models/") in found.why()
 
 
 def test_without_a_toolkit_only_the_environments_programs_are_added() -> None:
@@ -98,7 +98,7 @@ def test_launcher(asked: Launcher | None, hosts: int | None, role: str | None, f
     [
         pytest.param("mp", None, None, "for several hosts", id="how many"),
         pytest.param("mp", 1, None, "for several hosts", id="one"),
-        pytest.param("mp", 2, "worker", "is in a Ray cluster", id="devices of a cluster"),
+        pytest.param("mp", 2, "worker", "on a host of a Ray cluster", id="devices of a cluster"),
         pytest.param("solo", 2, None, "for one host", id="alone on two"),
     ],
 )

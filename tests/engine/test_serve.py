@@ -90,7 +90,7 @@ def test_flags_after_two_dashes_reach_the_engine_and_its_death_is_a_problem(
     assert finished.status == 1
     said = "\n".join(finished.lines[-12:])
     assert "the engine ended with exit code 1 before it was ready" in said
-    assert "cause: the context (max_model_len) is longer than the model was made for: 999999 " in said
+    assert "cause: the context (max_model_len) is longer than the model's: 999999 " in said
     assert "read its whole output: less " in said
 
 

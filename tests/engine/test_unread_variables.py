@@ -18,7 +18,7 @@ ALL = {name for names in GONE.values() for name in names}
 @pytest.mark.parametrize(
     ("name", "last", "first", "instead"),
     [
-        ("VLLM_USE_V1", "0.10.2", "0.11.2", "there is one engine"),
+        ("VLLM_USE_V1", "0.10.2", "0.11.2", "there is only one engine"),
         ("VLLM_ATTENTION_BACKEND", "0.14.1", "0.15.0", "--attention-backend"),
         ("VLLM_USE_FLASHINFER_MOE_FP4", "0.23.0", "0.24.0", "--moe-backend"),
         ("VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "0.23.0", "0.32.0+cpu", "--moe-backend"),
@@ -33,7 +33,7 @@ def test_a_name_is_refused_from_the_release_that_dropped_it(
     with pytest.raises(Problem) as caught:
         require_read({name: "1", "PATH": "/bin"}, "vllm", first)
     assert caught.value.what == f"vLLM {first} does not read {name}"
-    assert f"dropped {name}" in caught.value.cause
+    assert f"removed {name}" in caught.value.cause
     unset, replaced = caught.value.fix.splitlines()
     assert unset == f"unset {name}"
     assert instead in replaced
@@ -50,7 +50,7 @@ def test_one_of_a_table_is_taken_out_there() -> None:
     with pytest.raises(Problem) as caught:
         require_read(("VLLM_USE_V1", "VLLM_MXFP4_USE_MARLIN"), "vllm", "0.33.0", file="cluster.toml")
     first, *_, last = caught.value.fix.splitlines()
-    assert first == "take VLLM_USE_V1, VLLM_MXFP4_USE_MARLIN out of cluster.toml"
+    assert first == "remove VLLM_USE_V1, VLLM_MXFP4_USE_MARLIN from cluster.toml"
     assert last == "VLLM_MXFP4_USE_MARLIN: medley serve MODEL -- --moe-backend marlin"
 
 
@@ -61,7 +61,7 @@ def test_those_of_a_model_s_table_are_looked_at_too() -> None:
     require_launch_read((), weights, "sglang", "0.5.23")
     with pytest.raises(Problem) as caught:
         require_launch_read((), weights, "vllm", "0.33.0")
-    assert caught.value.fix.startswith("take VLLM_USE_V1 out of models/mine.toml")
+    assert caught.value.fix.startswith("remove VLLM_USE_V1 from models/mine.toml")
 
 
 @pytest.mark.parametrize("version", [None, "", "0.33.0"])

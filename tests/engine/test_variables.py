@@ -87,5 +87,5 @@ def test_compilers_are_bounded_and_the_user_may_say_otherwise() -> None:
     assert (ours["MAX_JOBS"].value, ours["FLASHINFER_NVCC_THREADS"].value) == ("3", "1")
     theirs = {each.name: each for each in variables(plan, HOSTS["spark"], {"MAX_JOBS": "9"}, local=False)}
     assert theirs["MAX_JOBS"].value == "9"
-    assert theirs["MAX_JOBS"].why.startswith("set by you; medley would say 3")
+    assert theirs["MAX_JOBS"].why.startswith("set by you; medley's value is 3")
     assert "MAX_JOBS" not in {each.name for each in variables(plan, HOSTS["cpu"], {}, local=False)}

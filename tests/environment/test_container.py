@@ -29,7 +29,7 @@ BOX = ContainerSpec(
 )
 ENGINE = AnnotatedCommand(
     ("vllm", "serve", "/models/m"),
-    (Flag(("--port",), "8000", "where it listens"),),
+    (Flag(("--port",), "8000", "the server's address"),),
     (
         Variable("NCCL_DEBUG", "WARN", "said"),
         Variable("VLLM_API_KEY", "/state/key", "the key", secret=True),

@@ -112,7 +112,7 @@ def prefixed(prefix: str, text: str) -> str:
 def test_its_own_words(text: str, said: str) -> None:
     (found,) = of(text).problems
     assert found.hit.failure.name == "unknown-error"
-    assert found.problem().cause == f"its own words: {said}"
+    assert found.problem().cause == f"its message: {said}"
     assert [scan.name for scan in of(text).unknown] == ["log-0"]
 
 

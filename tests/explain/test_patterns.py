@@ -92,14 +92,16 @@ def test_the_xdg_folder(tmp_path: Path, mine: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("old", "new", "what", "cause"),
     [
-        pytest.param("fix =", "fixx =", "'failure.0.fixx' is wrong", "no such key", id="a key nobody knows"),
-        pytest.param("fix = 'brew again'\n", "", "'failure.0.fix' is missing", "has one", id="a key missing"),
+        pytest.param("fix =", "fixx =", "'failure.0.fixx' is wrong", "unknown key", id="a key nobody knows"),
+        pytest.param(
+            "fix = 'brew again'\n", "", "'failure.0.fix' is missing", "is required", id="a key missing"
+        ),
         pytest.param("'offee is cold'", "'deaf'", "needle' is wrong", "3 characters", id="too general"),
-        pytest.param("needle =", "neddle =", "neddle' is wrong", "could be needle", id="a key of a sign"),
+        pytest.param("needle =", "neddle =", "neddle' is wrong", "keys are needle", id="a key of a sign"),
         pytest.param(r"(?P<who>\w+)", r"(?P<who>\w+", ":7: 'signs'", "regular expression", id="a pattern"),
         pytest.param("fix =", "unless = '['\nfix =", ":6: 'unless'", "regular", id="an exception"),
         pytest.param(
-            "{minutes}", "{hours}", ":5: 'cause'", "a group hours; there are minutes, who", id="text"
+            "{minutes}", "{hours}", ":5: 'cause'", "a group hours; the groups are minutes, who", id="text"
         ),
         pytest.param(
             "fix =", "over = ['disk-fool']\nfix =", ":6: 'over'", "known failure disk-fool", id="over"
@@ -107,7 +109,7 @@ def test_the_xdg_folder(tmp_path: Path, mine: Path, monkeypatch: pytest.MonkeyPa
         pytest.param(
             "Ada's coffee", "Ada's tea", ":10: 'examples'", "1 shows unknown-error", id="an example"
         ),
-        pytest.param("examples =", "# examples =", "'examples' of", "has an example", id="no example"),
+        pytest.param("examples =", "# examples =", "'examples' of", "needs an example", id="no example"),
         pytest.param("my coffee", "Bob's coffee", ":11: 'look_alikes'", "1 shows coffee-cold", id="alike"),
         pytest.param("what =", "what", "is not TOML", "line 4", id="no TOML"),
     ],
@@ -163,7 +165,7 @@ def test_a_pattern_that_takes_years_is_given_up(mine: Path, tenfold: Callable[[]
     found = of(LONG + example("disk-full"), LONG * 10)
     assert tenfold() - began < LIMIT_S
     assert names(found)[0] == "disk-full"
-    assert found.warnings == ("known failure coffee-cold left out: the search for it takes too long",)
+    assert found.warnings == ("known failure coffee-cold left out: its search takes too long",)
 
 
 def test_so_it_is_in_a_thread_and_when_a_server_dies(mine: Path) -> None:
@@ -208,7 +210,7 @@ def test_check_says_that_a_pattern_takes_too_long(mine: Path) -> None:
     problem = diagnosis.check()[mine]
     assert problem
     assert "'examples' of coffee-cold" in problem.what
-    assert "the search for it takes too long" in problem.cause
+    assert "its search takes too long" in problem.cause
 
 
 def test_a_pattern_of_ones_own_is_quick_in_a_long_log(mine: Path) -> None:

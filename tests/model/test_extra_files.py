@@ -99,7 +99,7 @@ def test_a_launch_has_it_and_says_why(engine: EngineName) -> None:
 
 
 def test_a_table_cannot_trust() -> None:
-    with pytest.raises(ValueError, match="trusted by the user alone"):
+    with pytest.raises(ValueError, match="only the user can trust code"):
         Model(title="x", repository="a/b", args={"sglang": ("--trust_remote_code",)})
     assert all(
         "trust" not in word

@@ -39,7 +39,7 @@ def test_a_wire_as_it_is_named(asked: str, expected: tuple[ClusterInterface, ...
 
 
 def test_what_is_no_wire_is_a_problem_that_names_one() -> None:
-    with pytest.raises(Problem, match="eht0 is no link") as caught:
+    with pytest.raises(Problem, match="eht0 is not a link") as caught:
         wires(["eht0"], NET)
     assert caught.value.fix == "--link eth0"
 
@@ -132,7 +132,7 @@ def test_ssh_stays_open_where_it_is_used(said: dict[str, str], expected: set[int
         pytest.param(
             Rules((ClusterInterface("eth1", ("10.78.1.0/24",)),), CLOSED),
             (),
-            ("eth1 also leads",),
+            ("eth1 has the default route",),
             id="the LAN",
         ),
         pytest.param(
@@ -141,7 +141,7 @@ def test_ssh_stays_open_where_it_is_used(said: dict[str, str], expected: set[int
             ("no link of this",),
             id="behind a router",
         ),
-        pytest.param(RULES, (40_000, 9000), ("something listens at port 40000",), id="another's port"),
+        pytest.param(RULES, (40_000, 9000), ("a program listens on port 40000",), id="another's port"),
     ],
 )
 def test_what_is_said_before(rules: Rules, listening: tuple[int, ...], expected: tuple[str, ...]) -> None:

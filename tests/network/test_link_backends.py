@@ -66,7 +66,7 @@ def test_netplan_keeps_what_the_file_has_of_other_links() -> None:
 
 def test_netplan_says_where_an_address_has_to_go_by_hand() -> None:
     _, note = link_backends.netplan_change((MOVED,), None).notes
-    assert "take 192.168.100.11/24 of enP2p1s0f1np1 out of the other one" in note
+    assert "remove 192.168.100.11/24 of enP2p1s0f1np1 from the other one" in note
 
 
 def test_network_manager_makes_a_connection_and_deletes_it() -> None:
@@ -163,11 +163,11 @@ def test_nixos_is_told_what_to_write() -> None:
 def test_ip(setting: Setting, up: bool, commands: list[str], undo: list[str]) -> None:  # noqa: FBT001 - a table's
     change = link_backends.iproute_change((setting,), frozenset({setting.interface} if up else ()))
     assert lines(change) == ([f"ip {each}" for each in commands], [f"ip {each}" for each in undo])
-    assert "nothing keeps this over a restart" in change.notes[0]
+    assert "this does not survive a reboot" in change.notes[0]
 
 
 @pytest.mark.parametrize("manager", ["netplan", "networkmanager"])
 def test_a_bond_is_left_to_its_owner(manager: str) -> None:
     bond = replace(ONE, interface="bond0", kind="bond")
-    with pytest.raises(Problem, match="bond0 is set up where it is made"):
+    with pytest.raises(Problem, match="bond0 is configured elsewhere"):
         link_apply.change((bond,), Managers(chosen=manager))

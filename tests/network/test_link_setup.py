@@ -76,7 +76,7 @@ PAIR = (("enp1s0f0np0", 9000), ("enP2p1s0f0np0", 9000))
         pytest.param(
             host((ETH, link("eth1", mbit=10_000)), routes=(default("eth0"),)),
             [("eth1", "192.168.100.7/24", 1500, ())],
-            id="10 Gb/s keeps its MTU, for a switch may be between",
+            id="10 Gbit/s keeps its MTU, for a switch may be between",
         ),
     ],
 )
@@ -118,25 +118,25 @@ PART = replace(link("eth2"), master="br0")
 @pytest.mark.parametrize(
     ("asked", "what", "cause"),
     [
-        pytest.param(LinkRequest("eth0"), "eth0 is not touched", "default route", id="the default route"),
-        pytest.param(LinkRequest("eth1"), "eth1 is not touched", "from 192.0.2.9", id="ssh by its interface"),
-        pytest.param(LinkRequest("eth9"), "eth9 is no link", "eth0, eth1", id="no such link"),
-        pytest.param(LinkRequest("docker0"), "docker0 is no link", "a container", id="a container's"),
+        pytest.param(LinkRequest("eth0"), "eth0 was not changed", "default route", id="the default route"),
         pytest.param(
-            LinkRequest("lo", force=True), "lo is no link", "a loopback", id="the loopback, even by force"
+            LinkRequest("eth1"), "eth1 was not changed", "from 192.0.2.9", id="ssh by its interface"
+        ),
+        pytest.param(LinkRequest("eth9"), "eth9 is not a link", "eth0, eth1", id="no such link"),
+        pytest.param(LinkRequest("docker0"), "docker0 is not a link", "a container", id="a container's"),
+        pytest.param(
+            LinkRequest("lo", force=True), "lo is not a link", "a loopback", id="the loopback, even by force"
         ),
         pytest.param(
             LinkRequest("eth2", force=True), "no address of its own", "part of br0", id="of a bridge"
         ),
+        pytest.param(LinkRequest(address="10.1.0.1/24"), "needs a link", "--interface", id="no link"),
         pytest.param(
-            LinkRequest(address="10.1.0.1/24"), "nothing says which link", "--interface", id="no link"
+            LinkRequest("eth3", "10.1.0.1"), "not an address with a prefix length", "prefix", id="no prefix"
         ),
+        pytest.param(LinkRequest("eth3", "10.1.0.1/33"), "is not an address", "33", id="no such prefix"),
         pytest.param(
-            LinkRequest("eth3", "10.1.0.1"), "no address with its network", "prefix", id="no prefix"
-        ),
-        pytest.param(LinkRequest("eth3", "10.1.0.1/33"), "is no address", "33", id="no such prefix"),
-        pytest.param(
-            LinkRequest("eth3", "10.1.0.0/24"), "is no host's address", "first or last", id="a network"
+            LinkRequest("eth3", "10.1.0.0/24"), "is not a host address", "first or last", id="a network"
         ),
         pytest.param(LinkRequest("eth3", "10.0.0.9/16"), "another link", "MAC", id="another link's network"),
         pytest.param(
@@ -160,9 +160,9 @@ def test_what_is_held() -> None:
     facts = host((ETH, FAST, PART, vlan, bridge), routes=(default("eth1.7"),))
     assert held(facts, {"10.2.0.1": "192.0.2.9", "10.7.7.7": "192.0.2.1"}) == {
         "eth1.7": "it carries the default route",
-        "eth1": "it is below eth1.7: it carries the default route",
-        "br0": "the ssh session from 192.0.2.9 comes in by it",
-        "eth2": "it is below br0: the ssh session from 192.0.2.9 comes in by it",
+        "eth1": "it is a part of eth1.7: it carries the default route",
+        "br0": "the ssh session from 192.0.2.9 uses it",
+        "eth2": "it is a part of br0: the ssh session from 192.0.2.9 uses it",
     }
 
 

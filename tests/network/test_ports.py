@@ -42,7 +42,7 @@ def test_the_page_of_top_is_this_hosts_alone() -> None:
     ("bound", "outside"),
     [
         pytest.param("every address", True, id="every address"),
-        pytest.param("the wire's address", True, id="the wire's: others route there"),
+        pytest.param("the link's address", True, id="the wire's: others route there"),
         pytest.param("127.0.0.1", False, id="the loopback"),
     ],
 )

@@ -33,10 +33,10 @@ def test_a_port_in_use_names_who_holds_it() -> None:
 @pytest.mark.parametrize(
     ("address", "port", "what"),
     [
-        pytest.param("127.0.0.1", 0, "there is no port 0", id="zero"),
-        pytest.param("127.0.0.1", 65_536, "there is no port 65536", id="past the last"),
+        pytest.param("127.0.0.1", 0, "port 0 does not exist", id="zero"),
+        pytest.param("127.0.0.1", 65_536, "port 65536 does not exist", id="past the last"),
         pytest.param("192.0.2.1", 8000, "this host has no address 192.0.2.1", id="another host's address"),
-        pytest.param("no such", 8000, "no such is no address", id="no address"),
+        pytest.param("no such", 8000, "no such is not an address", id="no address"),
     ],
 )
 def test_what_cannot_be_listened_on(address: str, port: int, what: str) -> None:

@@ -221,4 +221,4 @@ def test_three_hosts_whom_no_network_reaches_have_no_link() -> None:
     facts, wishes = wired(3, "1.0-2.1 2.0-3.1 3.0-1.1", lan=None), NetworkOptions()
     pair = planner_devices.link_of(facts, wishes)
     found = group_links(pair, planner_devices.group_link(facts, wishes))(facts)
-    assert found == "ring of 3: h1 – h2 – h3: no network reaches all of these hosts"
+    assert found == "ring of 3: h1 – h2 – h3: no network connects all of these hosts"

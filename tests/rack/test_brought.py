@@ -67,19 +67,17 @@ def test_a_file_arrives_on_every_host_and_a_spoiled_one_is_replaced(rack: Up) ->
     assert path.startswith(f"{CACHE}/needs/")
     there = worker.path(path)
     assert hashlib.sha256(there.read_bytes()).hexdigest() == HASH
-    assert any(line.startswith(f"{worker.name} (") and line.endswith(f"{path} brought") for line in said), (
-        said
-    )
+    assert any(line.startswith(f"{worker.name} (") and line.endswith(f"{path} copied") for line in said), said
 
-    assert not any(line.endswith("brought") for line in bring(head)), "it is there already"
+    assert not any(line.endswith("copied") for line in bring(head)), "it is there already"
     there.write_bytes(CONTENT[:-1])
-    assert any(line.endswith("brought") for line in bring(head))
+    assert any(line.endswith("copied") for line in bring(head))
     assert hashlib.sha256(there.read_bytes()).hexdigest() == HASH
     assert [each.name for each in there.parent.iterdir()] == ["x.tiktoken"]
 
     shutil.rmtree(there.parent)
     there.parent.touch()
-    assert any(f"could not be brought to {worker.name}" in line for line in bring(head))
+    assert any(f"could not be copied to {worker.name}" in line for line in bring(head))
     there.parent.unlink()
 
     (worker.path("/tmp/home/model") / "configuration_x.py").write_text("2\n")

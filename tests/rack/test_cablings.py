@@ -127,7 +127,7 @@ REST = {
 }
 REFUSED = {
     "line of three": (Layout(3, "1.0-2.1 2.0-3.1", lan=False), "host1 – host3 is missing"),
-    "ring of three": (Layout(3, RING_OF_THREE, lan=False), "Ray, Gloo and NCCL's first words need one"),
+    "ring of three": (Layout(3, RING_OF_THREE, lan=False), "Ray, Gloo and NCCL's bootstrap need one"),
     "ring of four": (
         Layout(4, "1.0-2.1 2.0-3.1 3.0-4.1 4.0-1.1", lan=False),
         "ring of 4: host1 – host2 – host3 – host4: NCCL cannot use its cables",
@@ -174,5 +174,5 @@ def test_every_other_cabling(case: Case) -> None:
 def test_what_no_network_reaches_is_refused_by_name(layout: Layout, cause: str) -> None:
     with cabled(layout) as rack, pytest.raises(Problem) as caught:
         fabric(transcribed(layout, rack), ALL)
-    assert "no network reaches all of these hosts" in caught.value.what
+    assert "no network connects all of these hosts" in caught.value.what
     assert cause in caught.value.cause

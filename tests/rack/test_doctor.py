@@ -161,7 +161,7 @@ def test_hosts_that_cannot_take_part_are_named(desk: Desk) -> None:
     finally:
         Desk.with_table(desk.rack, {})
     assert status == 1
-    assert "runs another medley" in of(found, "medley", "host2")["found"]
+    assert "run different versions of medley" in of(found, "medley", "host2")["found"]
     assert "git pull" in of(found, "medley", "host2")["problem"]["fix"]
     late_ = of(found, "time", "host3")
     assert "3600 s behind" in late_["problem"]["cause"] or "3599 s behind" in late_["problem"]["cause"]

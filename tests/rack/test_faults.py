@@ -38,7 +38,7 @@ def test_a_second_server_of_a_port_is_refused(desk: Desk) -> None:
     assert "(ready)" in before
     second = desk.type(*SERVE)
     assert second.status == 1
-    assert any("is taken" in line or "is started already" in line for line in second.lines), second.lines
+    assert any("is in use" in line or "is started already" in line for line in second.lines), second.lines
     memory = re.compile(r"[\d.]+ of [\d.]+")  # which other processes take and give back
     assert memory.sub("", desk.states()["host1"]) == memory.sub("", before)
 

@@ -68,7 +68,7 @@ def test_hosts_that_are_named(rack: Up) -> None:
     nobody = init(one, "--output", "other.toml")
     assert nobody.status == 1
     assert "medley init --output other.toml host1 host2 host3 --yes" in nobody.lines[-1]
-    assert "is no host" in init(one, "$(reboot)", "--yes", "--force").lines[0]
+    assert "is not a host" in init(one, "$(reboot)", "--yes", "--force").lines[0]
     wrong = init(one, "host1", "--yes", "--head", "host9", "--force")
     assert "host9 cannot be the head" in wrong.lines[0]
 
@@ -86,7 +86,7 @@ def test_a_user_picks_two_of_three(rack: Up) -> None:
         rows = [line.split() for line in listed.splitlines() if line[:4].strip().isdecimal()]
         assert [row[1] for row in rows] == ["host1", "host2", "host3"]  # and nothing of hashed names
         screen.types("1 7\n")
-        screen.sees("there is no number 7: they go from 1 to 3")
+        screen.sees("7 is not in the list: the numbers go from 1 to 3")
         screen.types("1, host2\n")
         screen.sees("which is the head, which the others join? [host1] ")
         screen.types("host2\n")
@@ -127,7 +127,7 @@ def test_a_host_that_does_not_take_our_key(rack: Up) -> None:
     assert "medley: host2 did not take the key" in done.lines
     assert done.status == 1
     assert mode(one.path(f"{SSH}/id_ed25519")) == 0o600
-    assert "it does not let us in without a password" in written(one)
+    assert "it does not accept a login without a password" in written(one)
     assert list(hosts(one)) == ["host1", "host2"]
 
 

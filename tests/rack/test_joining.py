@@ -47,13 +47,13 @@ def test_what_cannot_join_says_why(rack: Up) -> None:
 
     assert medley(head, "ray-head").status == 0
     assert_problem(medley(head, "ray-head"), "in a cluster already")
-    assert_problem(medley(worker, "ray-worker", head.name), "has no token")
+    assert_problem(medley(worker, "ray-worker", head.name), "does not have the cluster's token")
     wrong = medley(worker, "ray-worker", head.name, stdin="a-token-of-no-cluster-that-is-here")
-    assert_problem(wrong, "does not take this token")
+    assert_problem(wrong, "refuses this token")
 
     worker.path("/etc/hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {head.name}\n")
     token = token_of(head)
-    assert_problem(medley(worker, "ray-worker", head.name, stdin=token), "means this host itself")
+    assert_problem(medley(worker, "ray-worker", head.name, stdin=token), "resolves to this host itself")
     assert medley(worker, "ray-worker", head.address, stdin=token).status == 0
     nodes = json.loads(medley(head, "status", "--json").lines[-1])["nodes"]
     assert sorted(node["address"] for node in nodes if node["alive"]) == [head.address, worker.address]
@@ -69,7 +69,7 @@ def test_what_cannot_join_says_why(rack: Up) -> None:
         pytest.param("host2", (32_768, 60_999), "the head cannot reach this host", id="what its ranks pick"),
         pytest.param("host1", (24_000, 24_999), "no Ray head answers", id="the head's range"),
         pytest.param("host1", (24_001, 24_999), "the head's tasks do not answer", id="all but its own port"),
-        pytest.param("host1", (32_768, 60_999), "not the ports that a model's ranks", id="what it picks"),
+        pytest.param("host1", (32_768, 60_999), "not the ports of a model's ranks", id="what it picks"),
     ],
 )
 def test_a_firewall_is_found_at_once(
@@ -111,7 +111,7 @@ def test_another_version_does_not_join(pair: tuple[Host, Host], ray: str, python
     worker.path("/tmp/home/brought").write_text(token_of(head))
     words = ("ray-worker", head.name, "--token-file", "/tmp/home/brought")
     said = worker.run(Command((*MEDLEY, *words), config), limit_s=60)
-    assert_problem(said, f"this host ({worker.name}) and the head ({head.name}) do not run the same")
+    assert_problem(said, f"this host ({worker.name}) and the head ({head.name}) run different versions")
     assert any(differs in line for line in said.lines), said.lines
 
 

@@ -80,7 +80,7 @@ def test_without_ray_a_host_with_other_code_cannot_join(rack: Up, tmp_path: Path
     assert within(60, lambda: any("medley join" in line for line in lines)), lines
     token = token_of(head)
     refused = medley(worker, "join", head.name, stdin=token)
-    assert_problem(refused, f"this host has other code in {MODEL} than the head")
+    assert_problem(refused, f"the model's code in {MODEL} differs from the head")
     (worker.path(MODEL) / "configuration_own.py").write_text(CODE)
     worker.path("/tmp/home/brought").write_text(token)
     joined = worker.start(typed("join", head.name, "--token-file", "/tmp/home/brought"))

@@ -134,7 +134,7 @@ def test_a_cluster_is_open_as_listed_and_closed_by_the_rules(rack: Up) -> None:
     token = cluster.cluster((one, two), words=("--link", WIRE))
     for host, address, role in ((one, "10.78.1.1", "head"), (two, "10.78.1.2", "worker")):
         assert_as_listed(found(three, address, EVERY), listed(host, role), {"every address"})
-    bounds = {"every address", "the wire's address"}
+    bounds = {"every address", "the link's address"}
     assert_as_listed(found_by_route(made, EVERY), listed(one, "head"), bounds)
 
     listen(one, SSH)

@@ -148,7 +148,7 @@ def test_one_bad_host_hides_no_other(rack: Up) -> None:
         "host4 cannot be reached\n  cause: it does not answer (Connection timed out during banner exchange)",
         "the clock of host5 is off",
         "the disk of host6 is full",
-        "this host (host7) and the head (host1) do not run the same",
+        "this host (host7) and the head (host1) run different versions",
         "does not reach host8",
         "host9: port 24001 is taken",
     ):
@@ -160,7 +160,7 @@ def test_one_bad_host_hides_no_other(rack: Up) -> None:
     assert sum("was up" in line for line in desk.done("up", *without)) == 2
 
 
-@pytest.mark.parametrize("phase", ["look at", "engine environments", "reach each other", "Ray on"])
+@pytest.mark.parametrize("phase", ["check", "engine environments", "check ports", "Ray on"])
 def test_ctrl_c_leaves_nothing(rack: Up, phase: str) -> None:
     desk = Desk.of(rack(Spec(2, LINKS)))
     running = desk.begin("up", until=phase)

@@ -83,7 +83,7 @@ def test_what_the_user_has_set_wins_and_is_shown(cluttered: Rack) -> None:
     said = json.loads(head.run(command).lines[-1])
     assert said["env"]["GLOO_SOCKET_IFNAME"] == "eth0"
     (why,) = (each["why"] for each in said["why"] if each["what"] == "GLOO_SOCKET_IFNAME=eth0")
-    assert why.startswith("set by you; medley would say eth1")
+    assert why.startswith("set by you; medley's value is eth1")
 
 
 def test_hosts_without_a_common_subnet_say_so(rack: Up) -> None:

@@ -86,7 +86,7 @@ def test_of_a_recorded_host(capsys: pytest.CaptureFixture[str]) -> None:
     *_, last = fixes("qwen2.5-72b-instruct", "--from", file, "--concurrency", "2")
     command, _, why = last.partition("  # ")
     assert command == "medley plan qwen2.5-72b-instruct --hosts spark:2 --concurrency 2"
-    assert why == "what 2 hosts like spark-pair-a would do"
+    assert why == "plan it for 2 hosts like spark-pair-a"
     assert run(*shlex.split(command)[2:]) == 0
     assert " on 2 hosts · tensor parallel 2\n" in capsys.readouterr().out
 
@@ -100,7 +100,7 @@ def test_only_builds_of_the_same_model_are_named() -> None:
 def test_a_format_is_not_looked_for_whose_build_is_known_and_too_large() -> None:
     """glm-5.3-nvfp4 has 464 GB as it is published; its matrices in 4 bits alone would fit."""
     assert fixes("glm-5.3", "--hosts", "spark:4") == [
-        "medley plan glm-5.3 --hosts spark:8  # what 8 hosts like spark-4 would do"
+        "medley plan glm-5.3 --hosts spark:8  # plan it for 8 hosts like spark-4"
     ]
 
 
@@ -114,7 +114,7 @@ def test_a_build_that_fits_has_its_speed() -> None:
 def test_what_no_table_has_in_fewer_bits() -> None:
     command, _, why = fixes("qwen3-32b", "--hosts", "rtx-5090")[0].partition("  # ")
     assert command == "medley plan ORG/NAME --hosts rtx-5090"
-    assert why == "a repository that has it in nvfp4: about 19.2 GiB, which fits"
+    assert why == "a repository with nvfp4 weights: about 19.2 GiB, which fits"
 
 
 def test_hosts_of_the_cluster_that_are_missing_are_brought_back(
@@ -130,4 +130,4 @@ def test_hosts_of_the_cluster_that_are_missing_are_brought_back(
     with pytest.raises(Problem) as caught:
         placed(order, shape("qwen3-8b"), site("spark", "spark-1"))
     first, *_ = caught.value.fix.splitlines()
-    assert first == "medley up  # 1 of the 2 hosts of cluster.toml are here; then the same again"
+    assert first == "medley up  # 1 of the 2 hosts of cluster.toml have joined; then run this again"

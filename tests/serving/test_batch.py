@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from medley.errors import Problem
 from medley.serving.batch import Bad, Book, Request, lines, opened
 
-BAD = [Bad(2, None, "it is no JSON")]
+BAD = [Bad(2, None, "it is not valid JSON")]
 
 
 def request(name: str, number: int = 1) -> Request:
@@ -67,7 +67,7 @@ def test_another_batchs_answers_are_left_alone(
 def test_a_file_that_is_no_batchs_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "thesis.txt"
     path.write_text("chapter one")
-    with pytest.raises(Problem, match="is not empty, and no batch of ours"), opened(path, b"", "demo", []):
+    with pytest.raises(Problem, match="is not empty and not of medley batch"), opened(path, b"", "demo", []):
         pass
     assert path.read_text() == "chapter one"
 
@@ -119,18 +119,18 @@ def test_a_request(text: str, url: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        pytest.param("{", "it is no JSON", id="cut off"),
-        pytest.param("[" * 10_000, "it is no JSON", id="too deep"),
-        pytest.param("[1]", "it is no JSON object", id="a list"),
+        pytest.param("{", "it is not valid JSON", id="cut off"),
+        pytest.param("[" * 10_000, "it is not valid JSON", id="too deep"),
+        pytest.param("[1]", "it is not a JSON object", id="a list"),
         pytest.param(line(custom_id=None), "custom_id must be text", id="no id"),
         pytest.param(line(custom_id=7), "custom_id must be text", id="a number for an id"),
         pytest.param(line(custom_id="x" * 513), "custom_id must be text", id="a long id"),
         pytest.param(line(method="GET"), "only POST", id="another method"),
-        pytest.param(line(url="/v1/files"), "known are /v1/chat/completions", id="another url"),
-        pytest.param(line(url=None), "known are", id="no url"),
+        pytest.param(line(url="/v1/files"), "supported are /v1/chat/completions", id="another url"),
+        pytest.param(line(url=None), "supported are", id="no url"),
         pytest.param(line(body="x"), "body must be an object", id="no body"),
         pytest.param(line(body={}), "body has no messages", id="no messages"),
-        pytest.param(line(body={"messages": [], "stream": True}), "whole answers", id="in pieces"),
+        pytest.param(line(body={"messages": [], "stream": True}), "does not stream answers", id="in pieces"),
     ],
 )
 def test_what_is_wrong(text: str, why: str) -> None:

@@ -1,4 +1,4 @@
-"""A rank over Ray has the NCCL that its host's Ray was started with, however the path is written."""
+"""A rank over Ray has the NCCL that its host's NCCL of this host's Ray, however the path is written."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def test_the_same_file_may_be_written_in_another_way(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("has", ["/other/libnccl.so.2", None])
 def test_another_file_is_a_problem(has: str | None) -> None:
-    with pytest.raises(Problem, match="Ray was started with") as caught:
+    with pytest.raises(Problem, match="NCCL of this host's Ray") as caught:
         ranks_nccl(options("/n/libnccl.so.2"), member(has))
     assert "medley ray-head --nccl /n/libnccl.so.2" in caught.value.fix
 

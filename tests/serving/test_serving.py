@@ -73,7 +73,7 @@ def test_the_note_of_a_process_that_is_gone_does_not_count(state: Path) -> None:
 def test_a_port_of_another_serve_is_a_problem() -> None:
     serving.require_none(1)
     with serving.note_server("http://127.0.0.1:1/v1", "a", 1):
-        with pytest.raises(Problem, match="taken by another medley serve") as caught:
+        with pytest.raises(Problem, match="in use by another medley serve") as caught:
             serving.require_none(1)
         serving.require_none(2)
     assert "--port 2" in caught.value.fix

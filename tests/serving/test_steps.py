@@ -155,7 +155,7 @@ def test_a_kind_without_an_environment_runs_out_of_its_image() -> None:
     head, worker, serve = recipe("gpt-oss-120b", site("orin:2"))
     assert of(head)[1] == ["medley", "ray-head", "--image", "default"]
     assert worker.typed.endswith("--token-file - --image default")
-    assert "--image" not in serve.typed, "of the image whose Ray runs"
+    assert "--image" not in serve.typed, "name the image of the running Ray"
     assert {step.image for step in (head, worker, serve)} == {config.hosts()["orin"].container.image}
     (alone,) = recipe("qwen3-8b", site("orin"))
     assert of(alone)[1] == ["medley", "serve", "qwen3-8b", "--image", "default"]

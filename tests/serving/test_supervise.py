@@ -90,7 +90,7 @@ def test_an_engine_that_dies_later_is_a_problem_too(free_port: int) -> None:
     threading.Thread(target=kill).start()
     with pytest.raises(Problem, match=r"exit code 137\n") as caught:
         watched.run()
-    assert "killed it (SIGKILL)" in caught.value.cause
+    assert "it was killed (SIGKILL)" in caught.value.cause
     assert caught.value.status == 137
 
 
@@ -112,7 +112,7 @@ def test_an_engine_that_is_never_ready_is_ended(free_port: int) -> None:
 
 def test_a_quiet_end_is_still_a_failure() -> None:
     problem = died(Finished(0, ()), ready=True, log=Path("x.log"), last_error=last_error)
-    assert (problem.status, problem.cause) == (1, "it said nothing")
+    assert (problem.status, problem.cause) == (1, "it printed nothing")
 
 
 def _children() -> list[int]:

@@ -54,7 +54,7 @@ def test_a_warning_after_the_answer_is_no_failure(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_failure_names_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Problem, match="spark-2 could not fetch org/one") as caught:
+    with pytest.raises(Problem, match="spark-2 could not download org/one") as caught:
         fetched(['{"failed": {"spark-2": "OSError: no room"}}', "a warning"], monkeypatch)
     assert caught.value.cause == "OSError: no room"
 

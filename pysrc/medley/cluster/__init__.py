@@ -32,28 +32,28 @@ class ClusterHost(StrictTable):
     role: Literal["head"] | None = None
     kind: str | None = None
     link: str | None = None
-    """Its wire: an interface, an address or a network."""
+    """Its link: an interface, an address or a network."""
     exclude: tuple[str, ...] = ()
-    """Interfaces never to be taken."""
+    """Interfaces that are never used."""
     slots: Annotated[int, Field(ge=1, le=64)] | None = None
     env: str | None = None
-    """An engine environment, or a virtualenv of one's own."""
+    """An engine environment, or the user's own virtualenv."""
     image: str | None = None
-    """What its part runs out of instead: an image, or `default`, the kind's own."""
+    """The container image to use instead; `default`: the image of its kind."""
     container: Runtime | None = None
     nccl: str | None = None
-    """Its libnccl.so.2, in place of the image's or the engine environment's own."""
+    """Its libnccl.so.2, instead of the one in the image or the engine environment."""
     environment: Mapping[VariableName, Value] = {}
     """Variables of every engine process on this host."""
     mounts: tuple[str, ...] = ()
-    """PATH, or PATH:INSIDE: what the engine shall find in the container too."""
+    """PATH, or PATH:INSIDE: folders to mount in the container."""
     medley: str | tuple[str, ...] | None = None
-    """How medley is started there, where PATH does not have it: a program, or its words."""
+    """The command of medley on this host, where it is not on PATH."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if self.env and self.image:
-            raise ValueError("it runs out of an env or an image, not both")
+            raise ValueError("a host takes env or image, not both")
         return self
 
 
@@ -62,16 +62,16 @@ class Cluster(StrictTable):
 
     hosts: Annotated[Mapping[Name, ClusterHost], Field(min_length=1, max_length=64)]
     link: str | None = None
-    """The wire of all: a network."""
+    """The network of all hosts: an address or a network."""
     exclude: tuple[str, ...] = ()
+    """Interfaces that are never used, on any host."""
     engine: EngineName = "vllm"
     image: str | None = None
-    """Of every host that has neither an image nor an environment of its own."""
+    """The image of every host without an image or an environment of its own."""
     environment: Mapping[VariableName, Value] = {}
     """Variables of every engine process on every host."""
 
     def environment_of(self, name: str) -> dict[str, str]:
-        """Return the variables of a host: those of all, and its own, which win."""
         return {**self.environment, **self.hosts[name].environment}
 
     def image_of(self, name: str) -> Mapping[str, Any] | None:
@@ -82,7 +82,7 @@ class Cluster(StrictTable):
         return {"image": host.image, "container": host.container, "nccl": host.nccl, "mounts": host.mounts}
 
     def member(self, name: str) -> ClusterHost:
-        """Return a host with what it has of all: their variables, and their image where it has none."""
+        """Return a host with the variables of all hosts, and their image where it has none."""
         host = self.hosts[name]
         shared: dict[str, Any] = {"environment": self.environment_of(name)}
         if not host.image and host.env is None:
@@ -91,7 +91,6 @@ class Cluster(StrictTable):
 
     @property
     def head(self) -> str:
-        """The host with that role, or the first."""
         return next(
             (name for name, host in self.hosts.items() if host.role == "head"), next(iter(self.hosts))
         )
@@ -124,9 +123,9 @@ def read(named: str | None = None) -> Cluster:
     path = file(named)
     if path is None:
         raise Problem(
-            "there is no cluster.toml",
-            cause=f"neither in this folder nor in {config.folders()[0]}",
-            fix="medley init writes one; or name it: --cluster FILE",
+            "cluster.toml not found",
+            cause=f"it is neither in this folder nor in {config.folders()[0]}",
+            fix="medley init  # writes one; or name it: --cluster FILE",
         )
     found = config.read(path, Cluster)
     tables = {name: host.environment for name, host in found.hosts.items()}
@@ -134,9 +133,9 @@ def read(named: str | None = None) -> Cluster:
     heads = [name for name, host in found.hosts.items() if host.role == "head"]
     if len(heads) > 1:
         raise Problem(
-            f"{path}: a cluster has one head",
-            cause=f'role = "head" stands at {" and ".join(heads)}',
-            fix=f"leave it at {heads[0]} alone",
+            f"{path}: a cluster has only one head",
+            cause=f'role = "head" is set for {" and ".join(heads)}',
+            fix=f"keep it only for {heads[0]}",
         )
     return found
 
@@ -149,12 +148,12 @@ def alone() -> Cluster:
 
 
 def only(found: Cluster, without: tuple[str, ...]) -> Cluster:
-    """Return the cluster less the hosts that --without names."""
+    """Return the cluster without the hosts that --without names."""
     if unknown := [name for name in without if name not in found.hosts]:
         raise Problem(
             f"the cluster has no host {', '.join(unknown)}",
             cause=f"its hosts are {', '.join(found.hosts)}",
-            fix="name one of these",
+            fix="name one of these hosts: --without HOST",
         )
     if found.head in without:
         raise Problem(

@@ -46,7 +46,6 @@ class Bringup:
         return f"{self.ends[self.head].address}:{ports.RayPorts.gcs}"
 
     def look(self) -> None:
-        """Ask every host what it is, and leave out those that cannot work together."""
         ours = self_command.source_digest()
         for name in self.everyone.present:
             there = self.everyone.remotes[name]
@@ -54,7 +53,7 @@ class Bringup:
             if problem := problem or checks.other_medley(name, there.greeting["medley"], ours):
                 self.everyone.failed[name] = problem
         self._need_head()
-        with self.watch.stage(f"look at {counted(self.everyone.present)}"):
+        with self.watch.stage(f"check {counted(self.everyone.present)}"):
             self.looks = self.everyone.ask("look", limit_s=_LOOK_LIMIT_S)
         for name, found in self.looks.items():
             if problem := checks.full_disk(name, found):
@@ -92,7 +91,7 @@ class Bringup:
 
     @property
     def standing(self) -> list[str]:
-        """The hosts whose part in this cluster runs already, as it should be."""
+        """The hosts that run their part of this cluster already, as cluster.toml has it."""
         up = [
             name
             for name in self.everyone.present
@@ -118,16 +117,16 @@ class Bringup:
                 checks.require_alike(found["terms"], heads, self.at)
 
     def clear(self) -> None:
-        """End what runs of medley's where it should not, or in another way: it has the ports."""
+        """End medley's processes that do not match cluster.toml, because they hold the ports."""
         old = [name for name in self.to_begin if self.looks[name]["processes"] or self.looks[name]["units"]]
         if old:
-            with self.watch.stage(f"end what runs otherwise on {', '.join(old)}"):
+            with self.watch.stage(f"end what does not match cluster.toml on {', '.join(old)}"):
                 self._ask("end", lambda _: {"part": True}, END_LIMIT_S, old)
 
     def reach(self) -> None:
-        """Check that all hosts reach each other's ports, on which a model would hang otherwise."""
+        """Check that all hosts reach each other's ports, because a model would hang otherwise."""
         begin, addresses = self.to_begin, {name: end.address for name, end in self.ends.items()}
-        with self.watch.stage("reach each other"):
+        with self.watch.stage("check ports between the hosts"):
             said = self.everyone.reach(
                 addresses, lambda name: {"starts": name in begin, "head": name == self.head}, _REACH_LIMIT_S
             )
@@ -136,7 +135,7 @@ class Bringup:
         self._need_head()
 
     def begin(self) -> None:
-        """Start what does not run; each waits for its head by itself, so all start at once."""
+        """Start Ray where it does not run; each worker waits for the head, so all start together."""
         chosen = self.to_begin
         if not chosen:
             return
@@ -149,7 +148,7 @@ class Bringup:
         withdraw(self.everyone, [name for name in self.begun if name in self.everyone.failed], self.watch)
 
     def gather(self) -> None:
-        """Have a head that stood before keep the facts of its new hosts, and report its nodes."""
+        """Give a head that ran before the facts of its new hosts, and ask for its nodes."""
         if self.nodes:
             return
         asked = {**self.described(self.head), "head": self.at, "gathered": self._gathered()}
@@ -157,19 +156,18 @@ class Bringup:
         self.nodes = tuple(said[self.head]["nodes"])
 
     def settle_accounts(self) -> None:
-        """Fail the hosts that should be in the cluster and are not, though they reported nothing."""
+        """Fail the hosts that did not join the cluster and reported no problem."""
         alive = {node["address"] for node in self.nodes if node["alive"]}
         for name in self.everyone.present:
             if (address := self.ends[name].address) not in alive:
                 problem = Problem(
-                    f"{name} is not among the hosts of its cluster",
-                    cause=f"Ray runs on it, and the head at {self.at} does not see {address}",
-                    fix=f"medley logs {name}; then medley up again",
+                    f"{name} did not join the cluster",
+                    cause=f"Ray runs on {name}, and the head at {self.at} does not list {address}",
+                    fix=f"medley logs {name}; then: medley up",
                 )
                 self.everyone.failed[name] = problem
 
     def foretold(self) -> Mapping[str, Table]:
-        """Return the command that would run on each host, and its reasons."""
         return self._ask_begin(None, self.to_begin)
 
     def described(self, name: str) -> Table:
@@ -186,7 +184,7 @@ class Bringup:
         }
 
     def _ask_begin(self, token: str | None, among: list[str]) -> dict[str, Table]:
-        """Ask for Ray on these hosts; without a token nothing is begun."""
+        """Start Ray on these hosts; without a token, return only its commands."""
 
         def asked(name: str) -> Table:
             end = self.ends[name]
@@ -209,7 +207,6 @@ class Bringup:
         return "head" if name == self.head else "worker"
 
     def _token(self) -> str:
-        """Return the token of the standing cluster, by which new hosts join it, or a new one."""
         if self.head in self.standing:
             return str(self._ask("token", lambda _: {}, _LOOK_LIMIT_S, [self.head])[self.head]["token"])
         return secrets.token_hex(32)
@@ -222,7 +219,6 @@ class Bringup:
     def _ask(
         self, errand: str, asked: Asked, limit_s: float, among: Iterable[str] | None = None
     ) -> dict[str, Table]:
-        """Ask hosts; raise the head's Problem where the head fails."""
         answers = self.everyone.ask(errand, asked, limit_s=limit_s, among=among)
         self._need_head()
         return answers

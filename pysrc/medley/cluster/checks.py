@@ -12,15 +12,15 @@ from medley.host.facts import Facts
 from medley.host.kind import Kind
 from medley.schema import EngineName
 
-# Ray itself compares versions, but says so in a log alone, and RAY_IGNORE_VERSION_MISMATCH does not help.
+# Ray itself compares versions, but reports it only in a log, and RAY_IGNORE_VERSION_MISMATCH does not help.
 # Libc, machine and what is preloaded may differ between hosts of different kinds, and do.
 _ALIKE = {"ray": "Ray", "python": "Python", "engine": "the engine"}
 Members = Mapping[str, tuple[Kind, ClusterHost]]
 """Hosts of cluster.toml by name, each with its kind."""
 CLOCK_LIMIT_S = 10
-"""Hours apart no certificate is valid and no log can be read beside another; ssh itself takes a second."""
+"""With clocks hours apart no certificate is valid and logs cannot be compared; ssh itself takes a second."""
 LEAST = 512 << 20
-"""For Ray's logs and sockets; what an engine environment takes is seen when it is built."""
+"""For Ray's logs and sockets; the build of an engine environment checks its own."""
 
 
 def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, address: str) -> None:
@@ -28,22 +28,22 @@ def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, addr
     if heads is None:
         raise Problem(
             f"the Ray cluster at {address} is not medley's",
-            cause="its head keeps no note of what it runs, so nothing can be compared",
-            fix="end it there (ray stop), then: medley ray-head",
+            cause="its head has no record of its versions, so they cannot be compared",
+            fix="on the head: ray stop; then: medley ray-head",
         )
     _require_same_image(ours, heads)
     if differ := list(_differences(ours, heads)):
         raise Problem(
-            f"this host ({ours['host']}) and the head ({heads['host']}) do not run the same",
+            f"this host ({ours['host']}) and the head ({heads['host']}) run different versions",
             cause="\n".join(differ),
-            fix="both out of one image (--image NAME), or both without one; a Jetson Orin: docs/how-to/jetson-orin.md"
+            fix="start both with the same image (--image NAME), or both without one; "
+            "a Jetson Orin: docs/how-to/jetson-orin.md"
             if any(side["parts"].get("image") for side in (ours, heads))
             else "use the same medley on both: git pull, or the same flake; then: medley env build",
         )
 
 
 def _require_same_image(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> None:
-    """Require the same image on one architecture; on two, the contents are compared."""
     here, there = (side["parts"].get("image") for side in (ours, heads))
     if not here or not there or here["id"] == there["id"] or set(here["digests"]) & set(there["digests"]):
         return
@@ -51,9 +51,9 @@ def _require_same_image(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> No
         return
     name = shlex.quote(there["name"])
     raise Problem(
-        f"this host ({ours['host']}) and the head ({heads['host']}) do not run the same image",
+        f"this host ({ours['host']}) and the head ({heads['host']}) run different images",
         cause=f"{here['name']} is {here['id'][:12]} here, {there['name']} is {there['id'][:12]} on the head",
-        fix=f"bring the head's: ssh {heads['host']} {there['runtime']} save {name} | {here['runtime']} load; "
+        fix=f"copy the head's: ssh {heads['host']} {there['runtime']} save {name} | {here['runtime']} load; "
         f"then: --image {name}",
     )
 
@@ -69,7 +69,7 @@ def _differences(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> Iterator[
 
 
 def sources_of_members(members: Members, engine: EngineName) -> dict[str, EngineSource]:
-    """Return the engine source of hosts in cluster.toml; whether one has Nix, it finds when it starts."""
+    """Return the engine source of each host; a host finds out whether it has Nix when it starts."""
     known = locked()
     return {
         name: engine_source(kind, engine, EngineRequest(member.image, member.env), known, pinned=True)
@@ -78,13 +78,12 @@ def sources_of_members(members: Members, engine: EngineName) -> dict[str, Engine
 
 
 def other_medley(name: str, theirs: str, ours: str) -> Problem | None:
-    """Compare the digests of both hosts' source."""
     if theirs == ours:
         return None
     return Problem(
-        f"{name} runs another medley than this host",
-        cause=f"the text of medley and its locks is {theirs} there and {ours} here",
-        fix="use the same on all hosts: git pull in both, or the same flake; then the same again",
+        f"{name} and this host run different versions of medley",
+        cause=f"the digest of medley's source and locks is {theirs} on {name} and {ours} here",
+        fix="use the same on all hosts: git pull on both, or the same flake; then run this again",
     )
 
 
@@ -103,18 +102,17 @@ def full_disk(name: str, look: Mapping[str, Any]) -> Problem | None:
         return None
     return Problem(
         f"the disk of {name} is full",
-        cause=f"{look['free_bytes'] >> 20} MiB left at {look['state']}, and Ray needs {LEAST >> 20}",
+        cause=f"{look['free_bytes'] >> 20} MiB free in {look['state']}, and Ray needs {LEAST >> 20} MiB",
         fix=f"on {name}: df -h {look['state']}; medley env clean; or MEDLEY_STATE=/another/disk",
     )
 
 
 def old_driver(name: str, found: Facts, kind: Kind) -> Problem | None:
-    """Return the Problem of a driver that is older than the CUDA of this kind's engines."""
     return drivers.too_old(name, found.driver.version, cuda(found), kind.host)
 
 
 def cuda(found: Facts) -> str | None:
-    """Return the newest CUDA that the driver runs, of nvidia-smi or, on a Jetson without it, of L4T."""
+    """Return the newest CUDA that the driver supports, from nvidia-smi or a Jetson's L4T."""
     l4t = found.board.l4t
     return found.driver.cuda or (drivers.CUDA_OF_L4T.get(l4t.major) if l4t else None)
 
@@ -122,7 +120,7 @@ def cuda(found: Facts) -> str | None:
 def unfit(
     found: Mapping[str, Facts], members: Members, engine: EngineName, head: str
 ) -> Iterator[tuple[str, Problem]]:
-    """Yield the hosts to leave out by what is known of them, before anything is fetched or built."""
+    """Yield the hosts to leave out, before anything is downloaded or built."""
     for name, each in found.items():
         if problem := old_driver(name, each, members[name][0]):
             yield name, problem
@@ -144,26 +142,26 @@ def origins(members: Members, engine: EngineName, head: str) -> Iterator[tuple[s
                 Problem(
                     f"{name} and {head} cannot be in one cluster",
                     cause=f"{', '.join(differ)}: {name} has {found}; {head} has {of[head]}",
-                    fix=f"{', or '.join(ways)} (image = … in cluster.toml); until then: --without {name}",
+                    fix=f"{', or '.join(ways)} (image = … in cluster.toml); or: --without {name}",
                 ),
             )
 
 
 def advice(name: str, look: Mapping[str, Any]) -> str | None:
-    """Return what does not stop the host, but should be changed."""
+    """Return a note about a setting that should be changed and does not stop the host."""
     if look["boots"] is not False:
         return None
     return (
-        f"{name}: it does not come back by itself after a reboot: sudo loginctl enable-linger {look['user']}"
+        f"{name} does not rejoin after a reboot; to change that: sudo loginctl enable-linger {look['user']}"
     )
 
 
 def stands(look: Mapping[str, Any], role: str, head: str, address: str, described: Mapping[str, Any]) -> bool:
-    """Whether the host's part in this cluster runs already, as it should be and is `described`."""
+    """Whether the host runs its part of this cluster already, as `described`."""
     found = look["membership"]
     wanted = (role, head, address, described["environment"])
     same = found and tuple(found[each] for each in ("role", "head", "address", "table")) == wanted
-    # Only the host itself can fill in the ~ of a path, so the path as written counts too.
+    # Only the host itself can expand ~ in a path, so the path as written counts too.
     same = same and described["nccl"] in (found["nccl"], found["nccl_written"] or found["nccl"])
     return bool(same and any(unit["running"] for unit in look["units"] if unit["name"] == "medley-ray"))
 

@@ -1,4 +1,4 @@
-"""Ask all hosts of a cluster at once, and keep every failure."""
+"""Ask all hosts of a cluster concurrently, and keep every failure."""
 
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
@@ -23,7 +23,7 @@ class Fleet:
     def __init__(
         self, cluster: Cluster, watch: Progress = SILENT, on_note: Callable[[str, str], None] | None = None
     ) -> None:
-        """`on_note` is given a host's name and what it notes, in place of the watch."""
+        """Connect to no host yet; `on_note` gets a host's name and note instead of the watch."""
         self.cluster = cluster
         self._note = on_note or (lambda name, text: watch.note(f"{name}: {text}"))
         self.failed: dict[str, Problem] = {}
@@ -31,10 +31,10 @@ class Fleet:
         self._pool = ThreadPoolExecutor(len(cluster.hosts))
 
     def __enter__(self) -> Self:
-        """Connect; leaving ends all connections, whatever they are at."""
+        """Connect; leaving ends all connections."""
         try:
             for name in self.cluster.hosts:
-                with self.failing(name):  # there is no ssh here, and some of them may be this host
+                with self.failing(name):  # without ssh, this host itself still answers
                     self.remotes[name] = connection(self.cluster, name)
             self._each(self.remotes, lambda name: self.remotes[name].greeted())
         except BaseException:
@@ -47,7 +47,7 @@ class Fleet:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def leave(self, names: Iterable[str]) -> None:
-        """End the connections to these, whatever they are at; the others can be asked on."""
+        """End the connections to these hosts only."""
         left = [self.remotes[name] for name in names if name in self.remotes]
         for each in left:
             each.hang_up()
@@ -71,7 +71,7 @@ class Fleet:
         )
 
     def reach(self, addresses: Mapping[str, str], listen: Asked, limit_s: float) -> dict[str, Table]:
-        """Have these hosts listen, and connect to each other; returns what each finds closed."""
+        """Have these hosts listen and connect to each other; returns the closed ports that each finds."""
 
         def own(name: str) -> Table:
             return {"address": addresses[name], **listen(name)}
@@ -86,7 +86,6 @@ class Fleet:
 
     @contextmanager
     def failing(self, name: str) -> Iterator[None]:
-        """Keep a Problem of the body as this host's."""
         try:
             yield
         except Problem as problem:
@@ -106,7 +105,6 @@ def counted(hosts: Sized) -> str:
 
 
 def connection(cluster: Cluster, name: str) -> Remote:
-    """Connect to a host of the cluster, which may be this one."""
     if is_here(cluster, name):
         return remote.local_remote(name)
     target, program = cluster.target(name), cluster.hosts[name].medley
@@ -128,7 +126,7 @@ def is_here(cluster: Cluster, name: str) -> bool:
 
 
 def withdraw(everyone: Fleet, names: list[str], watch: Progress) -> None:
-    """End what was begun on these hosts, over connections that nothing else waits at."""
+    """End the started processes on these hosts, over new connections."""
     if not names:
         return
     everyone.leave(names)
@@ -136,4 +134,4 @@ def withdraw(everyone: Fleet, names: list[str], watch: Progress) -> None:
     with Fleet(everyone.cluster.model_copy(update={"hosts": chosen}), watch) as again:
         again.ask("end", lambda _: {"part": True}, limit_s=END_LIMIT_S)
         for name, problem in again.failed.items():
-            watch.note(f"{name}: what was begun there may be left ({problem.what})")
+            watch.note(f"{name}: processes started there may still run ({problem.what})")

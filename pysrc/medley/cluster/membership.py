@@ -1,4 +1,4 @@
-"""Join this host to a Ray cluster, note its membership, and ask the cluster; Ray may be in a container."""
+"""Start Ray on this host, record its membership in a cluster, and ask the cluster."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ _ASK_LIMIT_S = 30
 
 @dataclass(frozen=True)
 class Membership:
-    """Membership of this host in a Ray cluster, as it is noted here while it lasts."""
+    """Membership of this host in a Ray cluster, recorded while it lasts."""
 
     role: str
     """`head` or `worker`."""
@@ -37,43 +37,40 @@ class Membership:
     address: str
     interface: str
     environment: str
-    """The folder of the engine environment whose Ray runs."""
     token: str
     image: Mapping[str, Any] | None = None
-    """The image that its Ray runs out of instead."""
+    """The container image of its Ray, if any."""
     table: Mapping[str, str] = field(default_factory=dict)
-    """This host's variables of cluster.toml."""
     nccl: str | None = None
-    """The user's own libnccl.so.2 here, in place of the engine environment's."""
+    """The user's own libnccl.so.2, instead of the engine environment's."""
     nccl_written: str | None = None
     """The same path as the user wrote it, to compare with cluster.toml."""
 
     def engine_environment(self) -> EngineEnvironment:
-        """Return what this host's Ray runs out of, which the engine must run out of too."""
+        """Return the engine environment of this host's Ray, which the engine must use too."""
         if self.image:
             return container_image.noted(self.image)
         there = virtualenv.at(Path(self.environment))
         if there is None:
             raise Problem(
                 "the engine environment of this cluster is gone",
-                cause=f"{self.environment} is not there any more",
-                fix="medley ray-stop, then start the cluster again",
+                cause=f"{self.environment} does not exist any more",
+                fix="medley ray-stop; then: medley ray-head",
             )
         return there
 
     def ask(
         self, verb: str, *words: str, script: str = "ray_state.py", limit_s: float = _ASK_LIMIT_S
     ) -> Mapping[str, Any]:
-        """Return what a script of payload/ reports of this cluster."""
+        """Run a script of payload/ on this cluster and return its answer."""
         finished = process.run(self.asked(script, verb, self.head, *words), limit_s=limit_s)
         return _answer(finished.lines, Path(self.token), self.head)
 
     def asked(self, script: str, *words: str) -> Command:
-        """Return the command that runs a script of payload/ on this cluster."""
         return asked(self.engine_environment(), Path(self.token), script, *words)
 
     def tell(self, answers: Transcript, *, note: Mapping[str, Any] | None = None) -> None:
-        """Keep this host's facts with the head, and with a head's own its terms (`note`)."""
+        """Store this host's facts on the head; a head adds its terms (`note`)."""
         file = folder() / "facts.txt"
         storage.write(file, transcript.text(answers))
         terms = [json.dumps(note)] if note else []
@@ -81,12 +78,11 @@ class Membership:
 
 
 def folder() -> Path:
-    """Return Ray's folder, whose path is short: Ray's sockets below it may have 107 letters."""
+    """Return Ray's folder; its path is short, because a socket's may have 107 characters."""
     return storage.state() / "ray"
 
 
 def noted() -> Membership | None:
-    """Return the noted membership if its processes are still there."""
     found, runtime = last(), _container_runtime()
     if found and (processes() or (runtime and container_runtime.runs(runtime, _container_name()))):
         return found
@@ -94,22 +90,21 @@ def noted() -> Membership | None:
 
 
 def last() -> Membership | None:
-    """Return the membership that was noted and not ended, also where its processes are gone."""
+    """Return the recorded membership, even where its processes are gone."""
     return storage.record(_note(), Membership)
 
 
 def require_none() -> None:
-    """Raise a Problem where this host takes part in a cluster already."""
     if found := noted():
         raise Problem(
             f"this host is in a cluster already, as its {found.role}",
             cause=f"its head is {found.head}",
-            fix="medley status shows it; medley ray-stop ends it here",
+            fix="medley status; or leave that cluster: medley ray-stop",
         )
 
 
 def processes() -> set[Identity]:
-    """Find the processes of our cluster on this host: all that carry our mark."""
+    """Find the processes of medley's cluster on this host by their mark."""
     mark = str(folder())
     return {
         each for each, env in process_identity.process_environments().items() if env.get(ray.MARK) == mark
@@ -117,7 +112,7 @@ def processes() -> set[Identity]:
 
 
 def stop() -> int:
-    """End all processes of the cluster here, and their keeper; returns how many there were."""
+    """End all processes of the cluster here and their supervisor; returns how many there were."""
     found = processes()
     units.stop(UNIT)
     process_identity.end_processes(found, grace_s=3)
@@ -129,7 +124,7 @@ def stop() -> int:
 
 @contextlib.contextmanager
 def begun(command: Command, membership: Membership) -> Iterator[None]:
-    """Run `ray start`, and note the membership when the body is done; if that fails, end what was begun."""
+    """Run `ray start`, and record the membership after the body; if that fails, end Ray."""
     storage.make(folder())
     try:
         _start(command, membership.image)
@@ -149,7 +144,7 @@ def note(membership: Membership) -> None:
 def _start(command: Command, image: Mapping[str, Any] | None) -> None:
     if image:
         _end_container()
-        # Before it starts, so that it is ended whatever becomes of us.
+        # Before it starts, so that a later medley can end it.
         storage.write(_container_note(), image["runtime"])
     finished = process.run(command, limit_s=_START_LIMIT_S)
     if image and not finished.status:
@@ -163,15 +158,14 @@ def _start(command: Command, image: Mapping[str, Any] | None) -> None:
         finished = Finished(0 if seen else 1, tuple(logs.last))
     if finished.status:
         problem = Problem(
-            "Ray could not be started",
+            "Ray did not start",
             cause="\n".join(finished.lines[-6:]) or f"ray start exited with {finished.status}",
-            fix=f"run it by itself: {command}",
+            fix=f"run it by hand: {command}",
         )
         raise explain.explain_output(problem, finished.lines)
 
 
 def _end_container() -> bool:
-    """End the container of Ray; whether there was one."""
     runtime = _container_runtime()
     found = runtime is not None and container_runtime.remove(runtime, _container_name())
     _container_note().unlink(missing_ok=True)
@@ -194,14 +188,14 @@ def _container_note() -> Path:
 
 
 def read(environment: EngineEnvironment, token: Path, head: str) -> Mapping[str, Any]:
-    """Return what the head at HOST:PORT knows, which this host has not joined."""
+    """Return the state of the cluster at HOST:PORT, which this host has not joined."""
     command = asked(environment, token, "ray_state.py", "read", head)
     return _answer(process.run(command, limit_s=_ASK_LIMIT_S).lines, token, head)
 
 
 @contextlib.contextmanager
 def held(found: Membership, slots: Mapping[str, int]) -> Iterator[None]:
-    """Hold these slots, by host, while the body runs: Ray, which chooses by itself, puts no ranks there."""
+    """Hold these slots of each host while the body runs, so that Ray places no ranks there."""
     if not slots:
         yield
         return
@@ -233,9 +227,9 @@ def _answer(lines: Sequence[str], token: Path, address: str) -> Mapping[str, Any
         return table
     if "Authentication" in table["error"] or "InvalidAuthToken" in table["said"]:
         raise Problem(
-            f"the cluster at {address} does not take this token",
+            f"the cluster at {address} refuses this token",
             cause=f"{token} is not the token of its head",
-            fix="bring the head's: medley ray-worker HEAD --token-file FILE",
+            fix="copy the head's token file here, then: medley ray-worker HEAD --token-file FILE",
         )
     raise Problem(
         f"the cluster at {address} does not answer", cause=table["said"], fix="medley status on its head"

@@ -33,9 +33,7 @@ class ModelPull:
     target: str
     """A folder's path, the same on every host, or ORG/NAME."""
     addresses: Mapping[str, str]
-    """Of each host, on the wire that all share."""
     origin: str | None = None
-    """The host that the user wants it from."""
     revision: str | None = None
     """The commit, branch or tag to download; `main` where it is None."""
     manifest: Table = field(default_factory=dict)
@@ -44,7 +42,7 @@ class ModelPull:
     received: Mapping[str, int] = field(default_factory=dict)
 
     def find(self) -> bool:
-        """Find the hosts that have it; returns whether it must be downloaded first."""
+        """Find the hosts that have the model; returns whether it must be downloaded first."""
         said = self._ask("has", limit_s=_ASK_LIMIT_S)
         self.having = tuple(name for name, each in said.items() if each["here"])
         if self.origin and self.origin in self.having:
@@ -52,23 +50,19 @@ class ModelPull:
         if not self.having and self.target.startswith("/"):
             raise Problem(
                 f"no host has {self.target}",
-                cause=f"there is no config.json in it on {', '.join(said)}",
-                fix="copy the folder to one of them, at that path: rsync -a FOLDER/ HOST:FOLDER/",
+                cause=f"it has no config.json on {', '.join(said)}",
+                fix="copy the folder to that path on one of them: rsync -a FOLDER/ HOST:FOLDER/",
             )
         return not self.having
 
     def download(self) -> None:
-        """Download it on the head, or where the user wants."""
         name = self.origin or self.everyone.cluster.head
         self._ask("download", lambda _: {"revision": self.revision}, limit_s=_FETCH_LIMIT_S, among=[name])
         self._need(name)
         self.having = (name,)
 
     def describe(self, *, fresh: bool = False) -> None:
-        """Choose the manifest that all shall have: the one that most hosts with the model have now.
-
-        A copy that took damage is one among several that did not. `fresh`: all of it is read, for that.
-        """
+        """Choose the manifest that most hosts have, so that damage is outvoted; `fresh`: read all of it."""
         said = self._ask("offer", lambda _: {"fresh": fresh}, limit_s=_HASH_LIMIT_S, among=self.having)
         if not said:
             raise self.everyone.failed[self.having[0]]
@@ -77,7 +71,7 @@ class ModelPull:
         self.manifest, self.size_bytes = said[source]["manifest"], said[source]["size_bytes"]
 
     def bring(self) -> None:
-        """Send it to all others, each from the one before it; pieces that are there are not sent again."""
+        """Send the model along a chain of hosts; pieces that a host has are not sent again."""
         source, secret = self.having[0], secrets.token_hex(32)
         more = {"manifest": self.manifest, "secret": secret}
         opened = self._ask(
@@ -98,7 +92,7 @@ class ModelPull:
         self._ask("close", limit_s=_ASK_LIMIT_S)
 
     def verify(self) -> dict[str, list[str]]:
-        """Read all of it again on every host; returns by host what differs from the first one."""
+        """Read all of it again on every host; returns the differing files by host."""
         said = self._ask("verify", lambda _: {"manifest": self.manifest}, limit_s=_HASH_LIMIT_S)
         return {name: list(each["damage"]) for name, each in said.items()}
 
@@ -116,7 +110,7 @@ class ModelPull:
 
 
 def reference(digests: Mapping[str, str], origin: str | None = None) -> str:
-    """The host whose copy counts: the one the user names, or the first of those that most agree with."""
+    """Return the host with the reference copy: the user's choice, or the most common one."""
     if origin and origin in digests:
         return origin
     count = Counter(digests.values())
@@ -124,12 +118,9 @@ def reference(digests: Mapping[str, str], origin: str | None = None) -> str:
 
 
 def bring_files(found: Membership, beside: ModelExtras, watch: Progress) -> None:
-    """Copy the extra files to each host's own cache, and require the same extra code on all of them.
-
-    Each host fetches the code of a repository by itself, at the commit that the engine gets.
-    """
+    """Copy the extra files to each host's cache, and require the same extra code on all of them."""
     if beside.files:
-        with watch.stage("bring what the model needs to every host"):
+        with watch.stage("copy the model's extra files to every host"):
             names = {
                 path.relative_to(storage.cache()).as_posix(): (need, path) for need, path in beside.files
             }
@@ -138,7 +129,7 @@ def bring_files(found: Membership, beside: ModelExtras, watch: Progress) -> None
                 for name, (need, _) in names.items():
                     require_there(host, need, of_host.get(name, {}))
                     if of_host[name]["written"]:
-                        watch.note(f"{host}: {of_host[name]['path']} brought")
+                        watch.note(f"{host}: {of_host[name]['path']} copied")
     if beside.code and beside.code.commit is None:
         require_same(beside.code, _ask(found, "python", beside.code.where))
 
@@ -152,30 +143,30 @@ def prepare_files(beside: ModelExtras, head: str, watch: Progress) -> None:
         _require_code(
             ours,
             beside.code,
-            f"this host has other code in {folder} than the head, which is what is trusted",
-            f"bring the head's: rsync -a {head.partition(':')[0]}:{typed}/ {typed}/\n"
-            "and remove here what is missing there",
+            f"the model's code in {folder} differs from the head's, which is trusted",
+            f"copy the head's: rsync -a {head.partition(':')[0]}:{typed}/ {typed}/\n"
+            "and delete the files that the head does not have",
         )
 
 
 def require_there(host: str, need: ExtraFile, said: Mapping[str, Any]) -> None:
     if said.get("sha256") != need.sha256:
         raise Problem(
-            f"{need.name} could not be brought to {host}",
-            cause=said.get("error") or f"there its SHA-256 is {said.get('sha256')}, and not {need.sha256}",
-            fix=f"see whether {said.get('path', 'its cache')} can be written there, and has space: df -h ~",
+            f"{need.name} could not be copied to {host}",
+            cause=said.get("error") or f"its SHA-256 there is {said.get('sha256')}, not {need.sha256}",
+            fix=f"on {host}, check that {said.get('path', 'its cache')} is writable and has space: df -h ~",
         )
 
 
 def require_same(code: Code, hosts: Mapping[str, Mapping[str, str]]) -> None:
-    """Require the same code in the model's folder on every host as is trusted here."""
+    """Require the trusted code in the model's folder on every host."""
     typed = shlex.quote(code.where)
     for host, files in hosts.items():
         _require_code(
             files,
             code,
-            f"{host} has other code in {code.where} than this host",
-            f"bring this one's: rsync -a {typed}/ HOST:{typed}/\nand remove there what is missing here",
+            f"the model's code in {code.where} differs between {host} and this host",
+            f"copy this host's: rsync -a {typed}/ HOST:{typed}/\nand delete the files that are not here",
         )
 
 
@@ -190,6 +181,5 @@ def _require_code(files: Mapping[str, str], trusted: Code, what: str, fix: str) 
 
 
 def _ask(found: Membership, verb: str, what: str) -> Mapping[str, Any]:
-    """Ask all hosts of the cluster; returns the answers by host."""
     said = found.ask(verb, found.address, what, script="ray_store.py", limit_s=_ASK_LIMIT_S)
     return dict(said["hosts"])

@@ -1,4 +1,4 @@
-"""Describe what this host brings into a cluster: tools, slots, memory, and what its Ray runs out of."""
+"""Describe this host as a node of a cluster: tools, slots, memory and the environment of its Ray."""
 
 import socket
 from collections.abc import Iterator, Mapping
@@ -27,35 +27,30 @@ from medley.schema import EngineName
 @dataclass(frozen=True)
 class NodeSpec:
     tools: Tools
-    """With Ray among its programs; may not exist yet where nothing is to be started."""
+    """With Ray among its programs; may not exist yet in a dry run."""
     slots: int
     threads: int
     memory_bytes: int
     settings: tuple[Variable, ...]
-    """The toolkit's variables, and PATH with its programs."""
     engine: EngineName = "vllm"
     imaged: ContainerEnvironment | None = None
-    """The image that it runs out of instead."""
     table: Mapping[str, str] = field(default_factory=dict)
-    """This host's variables of cluster.toml."""
 
     @property
     def environment(self) -> Environment | ContainerEnvironment:
-        """The engine environment, or the image, with Ray in it."""
         if self.imaged:
             container_image.require_ray(self.imaged)
             return self.imaged
         there = environment(self.tools)
         if not (there.programs / "ray").exists():
             raise Problem(
-                f"{there.path} cannot take part in a cluster",
+                f"{there.path} cannot join a cluster",
                 cause="it has no bin/ray",
-                fix=f"{there.python} -m pip install ray, of the version that the other hosts have",
+                fix=f"{there.python} -m pip install ray==VERSION  # the version of the other hosts",
             )
         return there
 
     def head(self, wiring: HostNetwork, token: Path, *, dashboard: bool = False) -> AnnotatedCommand:
-        """Return the `ray start` of a head."""
         node, more = self._node(wiring, token), self._variables(wiring)
         return ray.head(node, dashboard=dashboard, more=more)
 
@@ -75,16 +70,14 @@ class NodeSpec:
         )
 
     def _variables(self, wiring: HostNetwork) -> Iterator[Variable]:
-        """Yield the variables of every Ray process on this host, besides Ray's own."""
         ours = [*self.settings, *wiring.variables]
         if self.engine == "sglang":
-            why = "ranks find each other at the address that Ray knows"
+            why = "ranks find each other at the address registered with Ray"
             ours.append(Variable("SGLANG_HOST_IP", wiring.end.address, why))
         yield from overridden(ours, self.table)
 
     @property
     def nccl(self) -> tuple[int, ...]:
-        """The version of NCCL that connects its ranks."""
         own = self.tools.nccl
         return own.version if own else self.environment.nccl or engine_source.nccl(self.engine)
 
@@ -92,16 +85,16 @@ class NodeSpec:
         return terms(self.environment)
 
     def started(self, start: AnnotatedCommand) -> AnnotatedCommand:
-        """Return `ray start` as it is run here: in a container it has to stay."""
+        """Return `ray start` as run here; in a container it must stay in the foreground."""
         if not self.imaged:
             return start
         inner = _blocking(start, "the container ends when Ray does")
         return self.imaged.contained(inner, container_image.RAY, detached=True)
 
     def kept(self, start: AnnotatedCommand) -> AnnotatedCommand:
-        """Return `ray start` as a unit runs it: it stays as long as Ray does."""
-        plain = Flag(("--log-color",), "false", "it goes to a file")
-        inner = _blocking(start, "who keeps it sees when it ends", plain)
+        """Return `ray start` as a unit runs it, in the foreground."""
+        plain = Flag(("--log-color",), "false", "the output goes to a file")
+        inner = _blocking(start, "the supervisor notices when Ray ends", plain)
         return self.imaged.contained(inner, container_image.RAY) if self.imaged else inner
 
     def membership(self, role: str, head: str, end: Endpoint, token: Path) -> Membership:
@@ -124,15 +117,12 @@ class NodeSpec:
 
 def _blocking(start: AnnotatedCommand, why: str, *more: Flag) -> AnnotatedCommand:
     stays = Flag(("--block",), None, why)
-    said = Variable("PYTHONUNBUFFERED", "1", "so that it is heard when Ray is up")
+    said = Variable("PYTHONUNBUFFERED", "1", "its output shows that Ray is up without a delay")
     return replace(start, flags=(*start.flags, stays, *more), variables=(*start.variables, said))
 
 
 def terms(environment: Environment | ContainerEnvironment) -> dict[str, Any]:
-    """Return this host's versions and parts that all hosts must have in common.
-
-    A head keeps its own for hosts that join, and adds `address`, its own in the cluster.
-    """
+    """Return the versions and parts that all hosts of a cluster must share."""
     found = environment.versions(("ray", *ENGINES))
     there = ((engine.TITLE, found[name]) for name, engine in ENGINES.items())
     engines = (f"{title} {version.partition('+')[0]}" for title, version in there if version)
@@ -147,7 +137,7 @@ def terms(environment: Environment | ContainerEnvironment) -> dict[str, Any]:
 
 
 def environment(tools: Tools) -> Environment:
-    """Return the engine environment, which has been built, or is the user's own."""
+    """Return the engine environment, built by medley or the user."""
     there = virtualenv.at(tools.binary.parent)
     if there is None:
         raise AssertionError(tools.binary)  # tools.ready raises, or leaves a manifest
@@ -165,15 +155,12 @@ def part(
     imaged: ContainerEnvironment | None = None,
     table: Mapping[str, str] = MappingProxyType({}),
 ) -> NodeSpec:
-    """Describe this host with these tools; `path` is the PATH that medley was started with.
-
-    `table` are its variables of cluster.toml.
-    """
+    """Describe this host; `path` is the PATH of medley, `table` its variables of cluster.toml."""
     if kind.host.device != "cpu" and slots and slots > len(facts.gpus):
         raise Problem(
             f"this host cannot have {slots} slots",
-            cause=f"each is a GPU, and it has {len(facts.gpus)}",
-            fix=f"--slots {len(facts.gpus)}, or leave it out",
+            cause=f"each slot is a GPU, and it has {len(facts.gpus)}",
+            fix=f"leave --slots out, or: --slots {len(facts.gpus)}",
         )
     return NodeSpec(
         tools=tools,

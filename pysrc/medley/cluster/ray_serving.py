@@ -30,41 +30,37 @@ _LOOK_EVERY_S = 2
 
 
 def cluster(hosts: int | None) -> Membership | None:
-    """Return the cluster to serve over; None where this host is in none, or is a worker that serves alone.
-
-    A head that serves alone is still in it, so that its slot is taken.
-    """
+    """Return the cluster to serve over; None without one, and for a worker that serves by itself."""
     found = membership.noted()
     if hosts == 1 and (found is None or found.role != "head"):
         return None
     if found is None and (hosts or 1) > 1:
         raise Problem(
-            f"there is no cluster of {hosts} hosts here",
-            cause="this host heads none",
-            fix="medley ray-head, then medley ray-worker on each other host",
+            f"this host is not in a cluster of {hosts} hosts",
+            cause="it is not the head of a cluster",
+            fix="medley ray-head; then on each other host: medley ray-worker HEAD",
         )
     if found and found.role != "head":
         raise Problem(
             "this host is a worker of a cluster, and a model is served from its head",
             cause=f"the head is {found.head}",
-            fix="run medley serve there, or serve on this host alone: --hosts 1",
+            fix="run medley serve there, or serve only on this host: --hosts 1",
         )
     return found
 
 
 def nodes(found: Membership) -> list[Mapping[str, Any]]:
-    """Return the hosts that Ray knows of, those that are gone too."""
+    """Return all hosts that Ray lists, including lost ones."""
     return list(found.ask("read")["nodes"])
 
 
 def engine(found: Membership, asked: EngineName | None) -> EngineName:
-    """Return the engine whose environment this cluster runs."""
     there = found.engine_environment().engines
     if asked and asked not in there:
         raise Problem(
             f"this cluster has no {ENGINES[asked].TITLE}",
             cause=f"it runs {found.environment}, which has {' and '.join(there) or 'no engine'}",
-            fix=f"on all hosts medley ray-stop, then start it anew: medley ray-head --engine {asked}",
+            fix=f"on all hosts: medley ray-stop; then start it again: medley ray-head --engine {asked}",
         )
     return asked or (there or ["vllm"])[0]
 
@@ -74,9 +70,9 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) 
     nodes = _present(found, wanted, wait_s, watch)
     if nodes[0]["address"] != found.address:
         raise Problem(
-            "this host has no free slot, and the first rank must be here",
-            cause="another model has it",
-            fix="end that one: medley status names it",
+            "this host has no free slot, and the first rank must run here",
+            cause="another model uses it",
+            fix="medley status  # shows that model; end it: medley stop",
         )
     transcripts, addresses = told(found)
     hosts = {name: facts.facts(each) for name, each in transcripts.items()}
@@ -84,9 +80,9 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) 
     slots = {node["address"]: node["free"] for node in nodes}
     if silent := set(slots) - set(names):
         raise Problem(
-            f"{', '.join(sorted(silent))} told nothing of itself",
-            cause="it was not joined by this medley's ray-worker",
-            fix="on it: medley ray-stop, then medley ray-worker HEAD",
+            f"{', '.join(sorted(silent))} sent no facts",
+            cause="it did not join with this medley's ray-worker",
+            fix="on it: medley ray-stop; medley ray-worker HEAD",
         )
     known, order = config.hosts(), tuple(names[address] for address in slots)
     return Topology(
@@ -103,7 +99,7 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) 
 
 @dataclass(frozen=True)
 class Taken:
-    """The ranks of each host by address, in order of ranks, and the slots to leave alone."""
+    """The ranks of each host by address, in order of ranks, and the unused slots."""
 
     slots: Mapping[str, int]
     spare: Mapping[str, int]
@@ -136,26 +132,26 @@ def _present(
     here = ", ".join(f"{node['name']} ({node['address']}, {node['free']} free slots)" for node in present)
     busy = [node["name"] for node in known if node["alive"] and node["slots"] and not node["free"]]
     raise Problem(
-        f"{needed} hosts are needed, and {len(present)} are here",
-        cause=f"after {wait_s:.0f} s there are {here or 'none'}"
-        + (f"; every slot of {', '.join(busy)} is taken by another model" if busy else ""),
-        fix=f"medley up brings back those of cluster.toml; by hand, on each host that is missing: "
+        f"{needed} hosts are needed, and {len(present)} are available",
+        cause=f"after {wait_s:.0f} s: {here or 'none'}"
+        + (f"; another model uses every slot of {', '.join(busy)}" if busy else ""),
+        fix=f"medley up starts the hosts of cluster.toml; by hand, on each missing host: "
         f"medley ray-worker HEAD; or over these: --hosts {len(present)}"
         if present
-        else "end the other model (medley status names it), or bring hosts back: medley up; without "
+        else "end the other model (medley status shows it), or start missing hosts: medley up; without "
         "cluster.toml: medley ray-worker HEAD",
     )
 
 
 def require_weights(found: Membership, folder: Path) -> None:
-    """Raise a Problem that names the hosts which lack a model that is a folder here."""
+    """Raise a Problem that names the hosts without this model's folder."""
     file = folder / "config.json"
     if lacking := found.ask("lacking", found.address, str(file))["lacking"]:
         typed = shlex.quote(str(folder))
         raise Problem(
-            f"{', '.join(lacking)} has not this model",
-            cause=f"there is no {file} there, and every host reads its own copy",
-            fix=f"medley pull {typed}; or bring it there by hand: rsync -a {typed}/ HOST:{typed}/",
+            f"{', '.join(lacking)} does not have this model",
+            cause=f"{file} is missing there, and every host reads its own copy",
+            fix=f"medley pull {typed}; or copy it by hand: rsync -a {typed}/ HOST:{typed}/",
         )
 
 
@@ -175,16 +171,16 @@ def settings(
 def over_ray(engine: EngineName, head: str, secret: Path, wired: Iterable[Variable]) -> Iterator[Variable]:
     """Yield an engine's variables for this cluster; `wired` are those of the network."""
     yield from ray.variables(secret)
-    yield Variable("RAY_ADDRESS", head, "this cluster, and none that the engine would start itself")
+    yield Variable("RAY_ADDRESS", head, "use this cluster instead of starting another")
     yield from wired
     yield variable(engine)
     if engine == "sglang":
         own = head.partition(":")[0]
-        yield Variable("SGLANG_HOST_IP", own, "ranks find this one at the address that Ray knows")
+        yield Variable("SGLANG_HOST_IP", own, "ranks find this host at the address registered with Ray")
 
 
 def told(found: Membership) -> tuple[dict[str, Transcript], dict[str, str]]:
-    """Return the transcripts that the living hosts gave when they joined, and their addresses."""
+    """Return the transcripts that living hosts sent when they joined, and their addresses."""
     said = found.ask("read")
     names = {node["address"]: f"{node['name']} ({node['address']})" for node in said["nodes"]}
     texts = {names[address]: transcript.parse(text) for address, text in said["told"].items()}
@@ -192,19 +188,18 @@ def told(found: Membership) -> tuple[dict[str, Transcript], dict[str, str]]:
 
 
 def ranks(found: Membership) -> list[tuple[int, int, str]]:
-    """Return pipeline stage, tensor rank and address of each rank that runs."""
     return ray.ranks(found.ask("ranks")["ranks"])
 
 
 def require_order(seen: list[tuple[int, int, str]], expected: Mapping[str, int], tensor: int) -> None:
-    """Require the ranks where the plan has them, because its layers are split by that."""
+    """Require the ranks where the plan has them, because it splits the layers by rank."""
     places = [address for address, slots in expected.items() for _ in range(slots)]
     planned = [(rank // tensor, rank % tensor, address) for rank, address in enumerate(places)]
     if seen != planned:
         raise Problem(
-            "the ranks are not where they were planned",
-            cause=f"planned {_listed(planned)}; they are {_listed(seen)}",
-            fix="try again; if it stays so: medley ray-stop on all hosts, and start the cluster anew",
+            "the ranks do not run where the plan has them",
+            cause=f"planned: {_listed(planned)}; running: {_listed(seen)}",
+            fix="try again; if that fails: medley ray-stop on all hosts, then start the cluster again",
         )
 
 

@@ -17,7 +17,7 @@ from medley.process import wait_until
 from medley.process_identity import Identity
 
 VITAL = ("raylet", "gcs_server")
-"""Names of the processes without which Ray is none; `ray start --block` does not see each of them end."""
+"""Processes that Ray cannot run without; `ray start --block` does not notice the end of each of them."""
 _CONNECT_LIMIT_S = 4
 _ASK_EVERY_S = 2
 _ASK_LIMIT_S = 10
@@ -25,30 +25,27 @@ _DEAD_LIMIT_S = 25
 _LOOK_EVERY_S = 1.0
 _LOOK_LIMIT_S = 1.0
 _REFUSALS = 2
-"""One after the other: a head under load may refuse one."""
+"""In a row, because a head under load may refuse one."""
 _LAST_LINES = 4
-# As vLLM says it, and payload/sglang_ray.py after it: RayWorkerProc rank=[1] died unexpectedly
+# vLLM's line, which payload/sglang_ray.py prints too: RayWorkerProc rank=[1] died unexpectedly
 _RANK = re.compile(r"rank=\[?(\d+)")
 
 
 def require_listening(host: str, port: int, ours: Net) -> str:
-    """Return the address of `host`, where something listens on `port`; else raise a Problem with the reason.
-
-    `ours`: the network of this host, which may be no network of the other's.
-    """
+    """Return the address of `host`, which must listen on `port`; `ours`: the network of this host."""
     try:
         address = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
     except socket.gaierror as error:
         raise Problem(
-            f"{host} is no host that this one knows",
+            f"{host} cannot be resolved",
             cause=in_words(error),
-            fix=f"give its address, or: getent hosts {host}",
+            fix=f"give its address instead; to check the name: getent hosts {host}",
         ) from error
     if str(address).startswith("127."):
         raise Problem(
-            f"{host} means this host itself here",
-            cause=f"it resolves to {address}, a loopback address (getent hosts {host}; see /etc/hosts)",
-            fix="give its address on the wire: medley ray-worker 192.168.1.10, or mend /etc/hosts",
+            f"{host} resolves to this host itself",
+            cause=f"{address} is a loopback address (getent hosts {host}; see /etc/hosts)",
+            fix="give its address on the cluster network: medley ray-worker 192.168.1.10, or fix /etc/hosts",
         )
     try:
         socket.create_connection((str(address), port), timeout=_CONNECT_LIMIT_S).close()
@@ -63,7 +60,7 @@ def require_reach(joined: Membership) -> None:
     said = joined.ask("reach", here, *map(str, (RayPorts.last, *RayPorts.of_raylet)))
     if not said["back"]:
         raise Problem(
-            "this host joined, and the head's tasks do not answer it",
+            "this host joined, and the head's tasks do not answer",
             cause=f"a task on {there} did not come back; a firewall there drops the ports of Ray's workers",
             fix=f"on the head: sudo ufw allow from {here}; sudo ufw status",
         )
@@ -71,11 +68,11 @@ def require_reach(joined: Membership) -> None:
         raise Problem(
             "the head cannot reach this host",
             cause=f"{there} cannot connect to {', '.join(said['closed'])}",
-            fix=f"let it in at every TCP port, for a model's ranks pick theirs: sudo ufw allow from {there}",
+            fix=f"open all TCP ports, because ranks pick free ones: sudo ufw allow from {there}",
         )
     if said["ahead"]:
         raise Problem(
-            "this host reaches Ray on the head, and not the ports that a model's ranks pick",
+            "this host reaches Ray on the head, but not the ports of a model's ranks",
             cause=f"cannot connect to {', '.join(said['ahead'])}",
             fix=f"on the head: sudo ufw allow from {here}; sudo ufw status",
         )
@@ -86,8 +83,8 @@ def _deaf(host: str, where: str, error: OSError, ours: Net) -> Problem:
         has = [f"{each.ip}/{each.prefix} ({link.name})" for link in ours.links for each in link.addresses]
         return Problem(
             f"{host} and this host have no network in common",
-            cause=f"no way leads to {where}: {error.strerror}; here are {', '.join(has) or 'no addresses'}",
-            fix="join them by a cable or a switch, and give each an address in one subnet: "
+            cause=f"no route to {where}: {error.strerror}; this host has {', '.join(has) or 'no addresses'}",
+            fix="connect them with a cable or a switch, and give each an address in one subnet: "
             "sudo ip address add 192.168.100.1/24 dev INTERFACE (.2 on the next)",
         )
     if isinstance(error, ConnectionRefusedError):
@@ -103,8 +100,8 @@ def _deaf(host: str, where: str, error: OSError, ours: Net) -> Problem:
 def explain_host_loss(found: Membership | None, places: Mapping[int, str]) -> Iterator[None]:
     """Name the lost host in the Problem of an engine that ends because a host is gone.
 
-    `places`: the address of each rank, filled once they are known. The engine names a rank that died at once,
-    Ray a host that is gone within half a minute.
+    `places`: the address of each rank, filled once they are known. The engine names a dead rank
+    immediately, Ray a lost host within half a minute.
     """
     try:
         yield
@@ -118,13 +115,13 @@ def explain_host_loss(found: Membership | None, places: Mapping[int, str]) -> It
         raise Problem(
             f"{', '.join(gone)}{what}, and the model with it",
             cause=f"{problem.what}: {problem.cause}",
-            fix="serve again over those that medley status shows; bring a host back: medley ray-worker HEAD",
+            fix="serve again on the hosts that medley status shows; rejoin a host: medley ray-worker HEAD",
             status=problem.status,
         ) from problem
 
 
 def _gone(found: Membership, address: str | None) -> list[str]:
-    """Name the host at `address`; without one those that Ray holds for dead, which it sees late."""
+    """Name the host at `address`, or the hosts that Ray declares dead, which takes time."""
 
     def look() -> list[str]:
         with contextlib.suppress(Problem):
@@ -143,7 +140,7 @@ def _gone(found: Membership, address: str | None) -> list[str]:
 
 
 def stay_in_ray() -> NoReturn:
-    """Wait until a vital process of Ray ends, which is a Problem; end the rest then, and when stopped."""
+    """Raise a Problem once a vital process of Ray ends; always end the rest."""
     try:
         vital = _vital()
         while all(each.alive for each in vital) and membership.noted():
@@ -156,17 +153,16 @@ def stay_in_ray() -> NoReturn:
         raise Problem(
             "Ray has ended on this host",
             cause=f"{', '.join(gone) or 'its container'} is gone: {last}",
-            fix=f"look at what it wrote: ls {membership.folder()}/session_latest/logs",
+            fix=f"read its logs: ls {membership.folder()}/session_latest/logs",
         )
     finally:
         membership.stop()
 
 
 class RayWatch:
-    """Raise a Problem for what runs over Ray once that Ray is another, or gone.
+    """Raise a Problem for a model whose Ray is gone or was restarted.
 
-    A head's Ray comes back by itself within seconds, and knows nothing of what ran over the old one: its
-    ranks answer no more, and nothing else would say so.
+    A head's Ray restarts within seconds and loses its ranks, which nothing else reports.
     """
 
     def __init__(self, part: Membership) -> None:
@@ -177,7 +173,7 @@ class RayWatch:
         self._refused = 0
 
     def look(self) -> None:
-        """Look; call it often, because most looks cost nothing."""
+        """Check, at most every second; call it often."""
         if time.monotonic() < self._looked + _LOOK_EVERY_S:
             return
         self._looked = time.monotonic()
@@ -190,18 +186,18 @@ class RayWatch:
         except ConnectionRefusedError as error:
             self._refused += 1
             if self._refused >= _REFUSALS:
-                raise self._lost(f"nothing listens any more at {self._part.head}") from error
-        except OSError:  # a wire that is cut, which may mend: the engine itself hears of a loss
+                raise self._lost(f"nothing listens at {self._part.head} any more") from error
+        except OSError:  # a link that is down may come back; the engine itself notices a loss
             pass
 
     def _lost(self, cause: str) -> Problem:
         return Problem(
             "the cluster's Ray has ended, and the model with it",
-            cause=f"{cause}; one that starts anew knows nothing of its ranks",
-            fix="medley status shows the cluster; bring it back: medley up; then serve again",
+            cause=f"{cause}; a restarted Ray has lost the model's ranks",
+            fix="medley up; then serve again; medley status shows the cluster",
         )
 
 
 def _vital() -> dict[Identity, str]:
-    """Find the vital processes: none of a Ray in a container, which ends as a whole."""
+    """Find the vital processes; a Ray in a container has none, because it ends as a whole."""
     return {each: each.name for each in membership.processes() if each.name in VITAL}

@@ -31,11 +31,8 @@ class Server:
     boot: str
     """`started` and `boot` distinguish that process from a later one with its number."""
     key: str | None = None
-    """The file of its API key."""
     state: str = "starting"
-    """`starting`, `ready`, or what it waits for."""
     since_s: float = 0
-    """Start of that state, in seconds of the epoch."""
 
     @property
     def identity(self) -> Identity:
@@ -43,16 +40,12 @@ class Server:
 
 
 class Greeting(TypedDict):
-    """The first message of an agent."""
-
     medley: str
     host: str
     epoch_s: float
 
 
 class Refusal(TypedDict):
-    """A Problem of another host."""
-
     what: str
     cause: str
     fix: str
@@ -126,15 +119,15 @@ _OPTIONAL = {"begin", "settle"}
 
 
 class ConnectionLost(Problem):
-    """The connection to it is gone."""
+    """The connection to the host is gone."""
 
 
 class NotAnswering(Problem):
-    """It is there, and has not answered yet."""
+    """The host is connected, but did not answer in time."""
 
 
 class Remote:
-    """A connection; everything that it has begun for itself ends with it, units go on."""
+    """A connection to an agent; its processes end with it, except units."""
 
     def __init__(self, name: str, target: str, command: Command) -> None:
         self.name, self._target = name, target
@@ -143,7 +136,7 @@ class Remote:
         self._process = process.Process(command, self._lines.put, self._said.append, heard=True)
         self.greeting: Mapping[str, Any] = {}
         self.clock_ahead_s = 0.0
-        """Its clock less ours, to about the time that a message takes."""
+        """Its clock minus ours, within a message's delay."""
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +145,6 @@ class Remote:
         self.close()
 
     def greeted(self, limit_s: float = GREETING_LIMIT_S) -> Mapping[str, Any]:
-        """Wait for the agent's first message; raise a Problem where no agent greets in time."""
         deadline = time.monotonic() + limit_s
         while not self.greeting:
             message = self._message(deadline)
@@ -169,7 +161,6 @@ class Remote:
     def ask(
         self, errand: str, asked: Mapping[str, Any], limit_s: float, note: Note = lambda _: None
     ) -> Mapping[str, Any]:
-        """Return the answer to a request; raise its Problem with the host's name."""
         self._process.say(json.dumps({"do": errand, "with": asked}))
         deadline = time.monotonic() + limit_s
         while True:
@@ -186,15 +177,13 @@ class Remote:
                     )
                 case {"said": answer}:
                     return require(self.name, errand, asked, answer)
-                case _:  # a word of a later medley
+                case _:  # a message of a later medley
                     pass
 
     def hang_up(self) -> None:
-        """Close the agent's input, upon which it ends by itself."""
         self._process.hang_up()
 
     def abandon(self) -> None:
-        """Interrupt the connection, so that whoever waits for an answer learns at once that it is lost."""
         self._process.interrupt()
 
     def close(self, limit_s: float = _END_LIMIT_S) -> None:
@@ -203,7 +192,7 @@ class Remote:
         self._process.stop(grace_s=1)
 
     def _message(self, deadline: float) -> dict[str, Any] | None:
-        """Return the next message; None where none comes in time. Other lines are a login shell's own."""
+        """Return the next message in time, or None; skip other lines, of a login shell."""
         while time.monotonic() < deadline:
             try:
                 line = self._lines.get(timeout=0.05)
@@ -219,13 +208,13 @@ class Remote:
         if self._process.poll() is None:
             return NotAnswering(
                 f"{self.name} did not answer in time",
-                cause=f"it was at {errand!r} for more than {limit_s:.0f} s",
-                fix=f"see what it does: ssh {self._target}; or go on without it: --without {self.name}",
+                cause=f"{errand!r} took more than {limit_s:.0f} s",
+                fix=f"log in and check it: ssh {self._target}; or go on without it: --without {self.name}",
             )
         return ConnectionLost(
             f"the connection to {self.name} is gone",
-            cause=(self._said or ["ssh said nothing"])[-1],
-            fix="see that it is on and wired, then the same again: what is done already is kept",
+            cause=(self._said or ["ssh printed nothing"])[-1],
+            fix="check that it is on and connected, then run this again: finished steps are kept",
         )
 
 
@@ -234,7 +223,7 @@ def local_remote(name: str) -> Remote:
 
 
 def require(host: str, errand: str, asked: Mapping[str, Any], said: object) -> Mapping[str, Any]:
-    """Return the answer if it has the right shape; otherwise raise a Problem that names the host."""
+    """Return an answer of the right shape, else raise a Problem that names the host."""
     fields = _ANSWERS.get(f"{errand}: {asked['step']}" if "step" in asked else errand, {})
     if isinstance(said, dict) and json_shape.fits(said, dict[str, Any]):
         given = {name: hint for name, hint in fields.items() if name in said or errand not in _OPTIONAL}
@@ -245,7 +234,7 @@ def require(host: str, errand: str, asked: Mapping[str, Any], said: object) -> M
 
 def misunderstood(host: str, errand: str) -> Problem:
     return Problem(
-        f"{host} answers {errand!r} in another way than this medley",
-        cause="its medley is older or newer, or something else speaks for it",
+        f"the answer of {host} to {errand!r} is not valid",
+        cause="its medley is older or newer, or another program answered",
         fix="use the same medley on all hosts: git pull, or the same flake",
     )

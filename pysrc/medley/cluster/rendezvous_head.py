@@ -1,7 +1,7 @@
 """Let the hosts of a model without Ray join its head; notice one that is lost.
 
-A host comes by `medley join`, proves that it holds the token, and sends its facts. Once all are here each
-gets its order, and from then on each end sends signs of life. A host that is silent for too long is lost.
+A host runs `medley join`, proves that it has the token, and sends its facts. Once all have joined, each gets
+its order, and both ends send signs of life. A host that is silent for too long is lost.
 """
 
 import contextlib
@@ -27,43 +27,36 @@ ALIVE_EVERY_S = 2.0
 SILENT_LIMIT_S = 12.0
 _TELL_LIMIT_S = 60
 _PREPARE_LIMIT_S = 24 * 3600
-"""How long a host that gives signs of life may take to build its environment and fetch the model."""
+"""How long a host may take to build its environment and download the model."""
 _PREPARING_LOOK_S = 2.0
 _END_LIMIT_S = 25
-# What an engine says whose connection to another host's rank is gone.
+# Messages of an engine that lost the connection to another host's rank.
 _ELSEWHERE = re.compile(
     r"(?i)closed by (?:the )?(?:remote )?peer|connection (?:was )?(?:reset|closed|refused)|"
     r"broken pipe|timed out|remote (?:process|error)|stopped heartbeat"
 )
-# What it says where it gives no reason.
+# Messages of an engine without a reason.
 _EMPTY = re.compile(r"EngineDeadError|EngineCore encountered an issue|died unexpectedly")
 
 
 class _Introduction(TypedDict):
-    """The first message of a host."""
-
     host: str
     facts: str
 
 
 @dataclass
 class JoinedHost:
-    """A host that has joined, and is ready."""
-
     name: str
     facts: Facts
     channel: Channel
     rank: int = 0
-    """Of its process; the head's is 0."""
     ended: str | None = None
-    """How its engine ended, in words, once it has."""
     ended_at: float = 0.0
     done: bool = False
-    """Its part has come to a good end, and it waits for ours."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        with self._lock, contextlib.suppress(Closed):  # that it is gone is found by listening
+        with self._lock, contextlib.suppress(Closed):  # listen() notices a lost host
             self.channel.send(message)
 
     def listen(self) -> None:
@@ -76,35 +69,35 @@ class JoinedHost:
                 message = {"ended": f"it left: {error}"}
             self.done = self.done or "done" in message
             if "ended" not in message and time.monotonic() - self.channel.heard > SILENT_LIMIT_S:
-                message = {"ended": f"it is silent for {SILENT_LIMIT_S:.0f} s: its power or its link is gone"}
+                message = {"ended": f"nothing came for {SILENT_LIMIT_S:.0f} s: its power or link is gone"}
             if "ended" in message:
                 self.ended_at = time.monotonic()
                 self.ended = str(message["ended"])
 
 
 class Meeting:
-    """The place to join; `terms` is what a host must have in common with this one, and the model's engine."""
+    """The port where hosts join; `terms` are what they must share with this host."""
 
     def __init__(self, port: int, token: str, terms: Mapping[str, Any], watch: Progress) -> None:
         self._token, self._terms, self._watch = token, terms, watch
         self._ready: queue.Queue[JoinedHost] = queue.Queue()
         self.members: list[JoinedHost] = []
         self._preparing: set[int] = set()
-        """Guests that build or fetch something before they are ready; they are waited for longer."""
+        """Hosts that still build or download something; the wait for them is longer."""
         try:
-            # Every address: the user may call this host by any; who has no token learns nothing.
+            # Every address, because the user may name any; without the token it reveals nothing.
             server = socket.create_server(("", port))
         except OSError as error:
             raise Problem(
-                f"port {port} is taken, where other hosts would join",
-                cause=f"{error.strerror}: another model waits there, or runs over several hosts",
-                fix=f"take another for both: --join-port {port + 1}, and there: medley join HEAD:{port + 1}",
+                f"port {port}, where other hosts would join, is in use",
+                cause=f"{error.strerror}: another model may use it to let hosts join",
+                fix=f"--join-port {port + 1}, and on the other hosts: medley join HEAD:{port + 1}",
             ) from error
         self.port: int = server.getsockname()[1]
         self._listener = Listener(server, self._meet)
 
     def wait(self, count: int, limit_s: float) -> Sequence[JoinedHost]:
-        """Wait for so many hosts; returns them in the order in which they came."""
+        """Wait for `count` hosts; returns them in the order in which they joined."""
         next_s = limit_s
         while not process.wait_until(lambda: self._admit(count), next_s):
             if self._preparing:
@@ -112,15 +105,15 @@ class Meeting:
                 continue
             here = ", ".join(each.name for each in self.members) or "none"
             raise Problem(
-                f"{count} more hosts are needed, and {len(self.members)} came",
-                cause=f"after {limit_s:.0f} s there are {here}",
-                fix="on each host that is missing: medley join HEAD; or wait longer: --wait 600",
+                f"{count} more hosts are needed, and {len(self.members)} joined",
+                cause=f"joined within {limit_s:.0f} s: {here}",
+                fix="on each missing host: medley join HEAD; or wait longer: --wait 600",
             )
         self._listener.stop()
         return self.members
 
     def _admit(self, count: int) -> bool:
-        """Whether so many are here, with who has come; of two with one name the later gets a number."""
+        """Admit hosts that joined; return whether all have. A second host of one name gets a number."""
         while len(self.members) < count and not self._ready.empty():
             member = self._ready.get()
             if any(each.name == member.name for each in self.members):
@@ -132,15 +125,14 @@ class Meeting:
         return len(self.members) >= count
 
     def require_all(self) -> None:
-        """Raise a Problem that names the host and the rank, where one is lost."""
         if lost := next((each for each in self.members if each.ended is not None), None):
             raise _lost(lost)
 
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:
-        """Blame the host whose engine ended first: the engine here often ends because one elsewhere did.
+        """Report the host whose engine ended first, because the engine here often ends after it.
 
-        It may be the other way round; so that one must have ended first, or this one report that it lost it.
+        A host counts only if it ended before, or if the engine here lost the connection to it.
         """
         try:
             yield
@@ -161,7 +153,7 @@ class Meeting:
             raise
 
     def end(self) -> None:
-        """End it on all hosts, and wait until none runs it; those that are lost end by themselves."""
+        """End the model on all hosts, and wait for that; lost hosts end by themselves."""
         self._listener.stop()
         for each in self.members:
             each.send({"end": True})
@@ -174,10 +166,10 @@ class Meeting:
     def _meet(self, guest: Guest) -> bool:
         try:
             channel = Channel(guest.connection, self._token, server=True)
-            _require(guest.admit(guest), "too many are here already")
+            _require(guest.admit(guest), "too many hosts have joined already")
             channel.send({"terms": self._terms})
             told = _told(channel, _TELL_LIMIT_S)
-            _require(fits(told, _Introduction), "it says something else of itself than a host of ours does")
+            _require(fits(told, _Introduction), "its introduction is not valid")
             self._preparing.add(id(guest))
             _told(channel, _PREPARE_LIMIT_S)
             found = facts.facts(transcript.parse(told["facts"]))
@@ -199,12 +191,12 @@ def _lost(member: JoinedHost) -> Problem:
     return Problem(
         f"{member.name}, rank {member.rank}, is lost, and the model with it",
         cause=member.ended or "",
-        fix="look there at what it says last, then start both again: medley serve, medley join",
+        fix="read the last lines of its output, then start both again: medley serve, medley join",
     )
 
 
 def _told(channel: Channel, limit_s: float) -> dict[str, Any]:
-    """Return the next message that is more than a sign of life, or raise why there will be none."""
+    """Return the next message other than a sign of life."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         message = channel.receive(1.0)
@@ -214,4 +206,4 @@ def _told(channel: Channel, limit_s: float) -> dict[str, Any]:
             return message
         if time.monotonic() - channel.heard > SILENT_LIMIT_S:
             break
-    raise TimeoutError("it says nothing")
+    raise TimeoutError("it sent nothing")

@@ -20,12 +20,9 @@ from medley.process import Process
 
 _LOOK_EVERY_S = 0.2
 _LONGEST = 100
-"""Characters of a file's name."""
 
 
 class _Order(TypedDict):
-    """The command that a host is to run, as JSON has it."""
-
     words: list[str]
     flags: list[tuple[list[str], str | None, str]]
     variables: list[tuple[str, str, str]]
@@ -45,8 +42,6 @@ class _Fetch(TypedDict):
 
 
 class _Terms(TypedDict):
-    """The first message of a head, about its model."""
-
     host: str
     engine: str
     engine_name: Literal["vllm", "sglang"]
@@ -58,7 +53,7 @@ class _Terms(TypedDict):
 
 
 def as_table(reasoned: AnnotatedCommand) -> dict[str, Any]:
-    """Return a command as an order to another host, whose own folders of programs are not known here."""
+    """Return a command as an order to another host, in JSON."""
     return {
         "words": reasoned.words,
         "flags": [(flag.names, flag.value, flag.why) for flag in reasoned.flags],
@@ -68,7 +63,7 @@ def as_table(reasoned: AnnotatedCommand) -> dict[str, Any]:
 
 
 def from_table(table: Mapping[str, Any], binary: Path, ours: tuple[Variable, ...]) -> AnnotatedCommand:
-    """Return the command as it is here; `ours` are this host's own variables, which win."""
+    """Return the command with this host's programs; its own variables, `ours`, win."""
     program, *words = table["words"]
     told = (Variable(*each) for each in table["variables"])
     names = {each.name for each in ours}
@@ -81,7 +76,7 @@ def from_table(table: Mapping[str, Any], binary: Path, ours: tuple[Variable, ...
 
 
 def receive_order(channel: Channel) -> Mapping[str, Any] | None:
-    """Wait for the order of this host, once all have come; None where the head needs nothing of it."""
+    """Wait for the order of this host; None where the head does not need it."""
     head = _Head(channel)
     while True:
         message = head.next_message()
@@ -92,10 +87,7 @@ def receive_order(channel: Channel) -> Mapping[str, Any] | None:
 
 
 def localized_order(order: Mapping[str, Any], folder: Path, moved: Mapping[str, str]) -> dict[str, Any]:
-    """Write an order's files to a folder of this host, and name them in it where the head's were.
-
-    `moved`: beginnings of paths that it and their text name, and what they are here.
-    """
+    """Write an order's files here; `moved`: prefixes of paths on the head, and their counterparts here."""
     here = {}
     for there, sent in order["files"].items():
         text = sent
@@ -128,10 +120,7 @@ def run_part(
     *,
     ends: bool = False,
 ) -> None:
-    """Run it until the head ends it; a Problem where it ends by itself, or the head is gone.
-
-    `ends`: it may end well by itself, and the head waits for it.
-    """
+    """Run it until the head ends it; `ends`: a successful end by itself is no Problem."""
     process = Process(command, on_line)
     head, done = _Head(channel), False
     try:
@@ -146,34 +135,31 @@ def run_part(
                 raise problem
     finally:
         process.stop()
-    _send(channel, {"ended": "as it was told"})
+    _send(channel, {"ended": "the head ended it"})
 
 
 def require_terms(found: object) -> Mapping[str, Any]:
-    """Return the terms; raise a Problem where they do not have the right shape."""
     if not isinstance(found, dict) or not fits(found, _Terms):
-        raise _unknown("says what it serves in a way")
+        raise _unknown("describes its model in a way")
     return found
 
 
 def _unknown(what: str) -> Problem:
     return Problem(
         f"the head {what} that medley here does not know",
-        cause="its medley is another version, or it is none",
+        cause="its medley has another version, or another program answered",
         fix="use the same medley on all hosts: git pull, or the same flake",
     )
 
 
 def require_order(found: object) -> Mapping[str, Any]:
-    """Return the order; raise a Problem where it does not have the right shape."""
     if not isinstance(found, dict) or not fits(found, _Order) or not found["words"] or "\\x00" in repr(found):
-        raise _unknown("orders something")
+        raise _unknown("sent an order")
     return found
 
 
 @contextlib.contextmanager
 def alive(channel: Channel) -> Iterator[None]:
-    """Send the head signs of life while the body takes its time."""
     done = threading.Event()
 
     def say() -> None:
@@ -190,14 +176,14 @@ def alive(channel: Channel) -> Iterator[None]:
 
 
 class _Head:
-    """The head, which hears that we live whenever we wait for its messages."""
+    """The head; every wait for its messages sends it a sign of life."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._sent = 0.0
 
     def next_message(self) -> Mapping[str, Any]:
-        """Return the next message, or an empty one after a moment; raise a Problem where the head is gone."""
+        """Return the next message, or an empty one after a moment."""
         try:
             if time.monotonic() - self._sent > ALIVE_EVERY_S:
                 self._sent = time.monotonic()
@@ -206,7 +192,7 @@ class _Head:
         except (Closed, ChannelRefused) as error:
             raise _gone(str(error)) from error
         if time.monotonic() - self._channel.heard > SILENT_LIMIT_S:
-            raise _gone(f"it is silent for {SILENT_LIMIT_S:.0f} s: its power or the link is gone")
+            raise _gone(f"nothing came for {SILENT_LIMIT_S:.0f} s: its power or link is gone")
         return message or {}
 
 
@@ -219,5 +205,5 @@ def _gone(cause: str) -> Problem:
     return Problem(
         "the head is gone, and its model with it",
         cause=cause,
-        fix="start both again: medley serve there, then medley join here",
+        fix="start both again: on the head medley serve, then here medley join HEAD",
     )

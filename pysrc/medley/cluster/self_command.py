@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 DISTRIBUTION = "medley-llm"
-"""The name to install by; `medley` is another project's on PyPI."""
-# The variables by which a medley elsewhere knows its place; its host knows the rest.
+"""The name on PyPI, where `medley` is another project."""
+# The variables that another medley needs from this one.
 _CARRIED = (
     *("MEDLEY_", "HF_", "XDG_", "LANG", "LC_", "HOME", "PATH", "NIX_SSL_CERT_FILE", "SSL_CERT_FILE"),
     *("DOCKER_", "CONTAINER_", "CONTAINERS_"),
 )
-# A unit is a file that stays; for its token the hub has a file of its own (hf auth login).
+# A unit's file stays on disk; the hub's token has its own file (hf auth login).
 _SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 # Programs that medley, its engines and their compilers look for on PATH, often outside the system's folders.
 _PROGRAMS = (
@@ -38,22 +38,19 @@ def own_command() -> tuple[str, ...]:
 
 
 def own_variables() -> dict[str, str]:
-    """Return what a medley that inherits no environment, such as a unit, needs of this one."""
+    """Return the variables for a medley that inherits no environment, such as a unit."""
     found = carried(os.environ, _CARRIED)
     return {name: value for name, value in found.items() if not name.endswith(_SECRET)}
 
 
 def carried(environ: Mapping[str, str], begins: tuple[str, ...]) -> dict[str, str]:
-    """Return the variables whose names begin so, of PATH what matters."""
+    """Return the variables whose names begin so, with PATH reduced by own_path."""
     found = {name: value for name, value in environ.items() if name.startswith(begins)}
     return {name: own_path(value) if name == "PATH" else value for name, value in found.items()}
 
 
 def own_path(text: str) -> str:
-    """Return the folders of PATH that matter to medley, in their order; the others may vanish with a shell.
-
-    Each program is found where it was, and every Python, because engine environments are made with them.
-    """
+    """Return the folders of PATH with medley's programs or a Python; others may vanish with a shell."""
     folders = [folder for folder in dict.fromkeys(text.split(":")) if folder.startswith("/")]
     held = {folder: _programs(folder) for folder in folders}
     first = {next((folder for folder in folders if name in held[folder]), None) for name in _PROGRAMS}

@@ -9,30 +9,30 @@ from medley.errors import Problem
 
 CONNECT_LIMIT_S = 8
 _OPTIONS = {
-    "BatchMode": "yes",  # a question would wait for an answer that nobody gives
+    "BatchMode": "yes",  # a question would hang
     "ConnectTimeout": str(CONNECT_LIMIT_S),
-    "StrictHostKeyChecking": "yes",  # whatever the user's configuration has: the token goes this way
+    "StrictHostKeyChecking": "yes",  # whatever the user's configuration, because it carries the token
     "ServerAliveInterval": "5",
     "ServerAliveCountMax": "3",
     "ClearAllForwardings": "yes",
     "ForwardAgent": "no",
     "ForwardX11": "no",
-    "ControlMaster": "no",  # a master would outlive us; one that runs is used
+    "ControlMaster": "no",  # a new master would outlive medley; a running one is used
     "EscapeChar": "none",
     "LogLevel": "ERROR",
 }
-# Where medley may be, and a shell that is not a login shell does not look.
+# Folders where medley may be that only a login shell has on PATH.
 _PLACES = ("$HOME/.local/bin", "$HOME/.nix-profile/bin", "/etc/profiles/per-user/$USER/bin")
 _SYSTEM = ("/run/current-system/sw/bin", "/nix/var/nix/profiles/default/bin", "/usr/local/bin")
 MISSING = "no medley here"
 
 
 class HostKeyUnknown(Problem):
-    """Its host key is not known yet."""
+    """ssh does not know the host key yet."""
 
 
 class KeyRefused(Problem):
-    """It does not take our key, or we have none."""
+    """The host refuses the user's key, or there is none."""
 
 
 _UNKNOWN = r"Host key verification failed|No \S+ host key is known"
@@ -41,45 +41,45 @@ _SORTS = {_UNKNOWN: HostKeyUnknown, _REFUSED: KeyRefused}
 _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "its host key is not the one that ssh knows: another machine has its address, or it was set up anew",
-        "if it was set up anew: ssh-keygen -R {host}; ssh {target} true  # and compare the fingerprint",
+        "its host key differs from the known one: another machine has its address, or it was reinstalled",
+        "if it was reinstalled: ssh-keygen -R {host}; ssh {target} true  # and compare the fingerprint",
     ),
     (
         _UNKNOWN,
-        "ssh does not know its host key yet, and does not take one unseen",
+        "ssh does not know its host key yet",
         "log in once and compare the fingerprint: ssh {target} true",
     ),
-    (_REFUSED, "it does not let us in without a password", "give it your key: ssh-copy-id {login}"),
+    (_REFUSED, "it does not accept a login without a password", "give it your key: ssh-copy-id {login}"),
     (
         r"Could not resolve hostname",
-        "no such name is known here",
-        'mend its name, or say ssh = "USER@ADDRESS" in cluster.toml',
+        "the name cannot be resolved",
+        'fix its name, or set ssh = "USER@ADDRESS" in cluster.toml',
     ),
-    (r"Connection refused", "nothing listens there for ssh", "on it: sudo systemctl enable --now ssh"),
+    (r"Connection refused", "no ssh server listens there", "on it: sudo systemctl enable --now ssh"),
     (
         r"timed out|No route to host|Network is unreachable|Connection reset|Connection closed",
         "it does not answer",
-        "see that it is on and wired: ping {host}; or go on without it: --without {name}",
+        "check that it is on and connected: ping {host}; or go on without it: --without {name}",
     ),
     (
         MISSING,
-        "there is no medley on it that ssh finds",
-        'install it there, or say where it is: medley = "/path/to/medley" at [hosts.{name}] in cluster.toml',
+        "ssh does not find medley on it",
+        'install it there, or set medley = "/path/to/medley" at [hosts.{name}] in cluster.toml',
     ),
 )  # fmt: skip
 
 
 def command(target: str, programs: Sequence[Sequence[str]], words: Sequence[str]) -> Command:
-    """Return what runs the first of `programs` that is there, with these words, on the host at `target`.
+    """Return the command that runs the first existing one of `programs` with these words at `target`.
 
-    ssh joins what it is given by spaces and hands it to a shell: so it gets one word, quoted for that.
+    ssh joins its arguments with spaces and passes them to a shell, so it gets one quoted word.
     """
     options = [word for name, value in _OPTIONS.items() for word in ("-o", f"{name}={value}")]
     return Command(("ssh", "-T", *options, "--", target, script(programs, words)))
 
 
 def script(programs: Sequence[Sequence[str]], words: Sequence[str]) -> str:
-    """As one line that any login shell, fish and csh too, passes on to sh."""
+    """Return one line that any login shell, fish and csh too, passes on to sh."""
     tries = (
         f"command -v {shlex.quote(program[0])} >/dev/null 2>&1 && exec {shlex.join((*program, *words))}"
         for program in programs
@@ -91,25 +91,25 @@ def script(programs: Sequence[Sequence[str]], words: Sequence[str]) -> str:
 
 
 def problem(name: str, target: str, said: Sequence[str], status: int | None) -> Problem:
-    """Why the host `name` could not be reached, from what ssh or its shell said; `status` None: it hangs."""
+    """Explain why the host `name` could not be reached, from ssh's output; `status` None: it hangs."""
     text = "\n".join(said)
     login, _, port = target.removeprefix("ssh://").partition(":")
     host = login.rpartition("@")[2]
     for pattern, cause, fix in _CAUSES:
         if re.search(pattern, text):
             last = said[-1].strip() if said else ""
-            at = shlex.join((*(("-p", port) if port else ()), login))  # ssh-copy-id knows no ssh://
+            at = shlex.join((*(("-p", port) if port else ()), login))  # ssh-copy-id does not take ssh://
             typed = fix.format(host=shlex.quote(host), target=shlex.quote(target), name=name, login=at)
             sort = _SORTS.get(pattern, Problem)
             return sort(f"{name} cannot be reached", cause=f"{cause} ({last})", fix=typed)
     if status is None:
         return Problem(
             f"{name} does not answer",
-            cause=f"ssh {target} was still silent when its time was over",
+            cause=f"ssh {target} timed out without output",
             fix=f"try it by hand: ssh {shlex.quote(target)} true; or go on without it: --without {name}",
         )
     return Problem(
         f"{name} cannot be reached",
-        cause=text[-400:] or f"ssh ended with {status}, and said nothing",
+        cause=text[-400:] or f"ssh exited with {status} without output",
         fix=f"try it by hand: ssh {shlex.quote(target)} true",
     )

@@ -17,7 +17,6 @@ class HostStatus(NamedTuple):
     host: str
     role: str
     state: str
-    """`up`, or what is wrong with it."""
     wire: str
     slots: str
     memory: str
@@ -27,7 +26,7 @@ class HostStatus(NamedTuple):
 def host_statuses(
     cluster: Cluster, told: Mapping[str, Told], failed: Mapping[str, Problem]
 ) -> Iterator[HostStatus]:
-    """Yield the status of each host of cluster.toml; `told` are their answers, `failed` why there is none."""
+    """Yield the status of each host, from its answer in `told` or its Problem in `failed`."""
     nodes = _nodes(told.get(cluster.head))
     for name in cluster.hosts:
         role = "head" if name == cluster.head else "worker"
@@ -49,7 +48,7 @@ def host_statuses(
 
 
 def lost(found: Iterable[HostStatus], told: Mapping[str, Told]) -> list[str]:
-    """Return the workers that answer, and that the head does not see: is it the network?"""
+    """Return the workers that answer, but are not up in the head's view."""
     missing = (each.host for each in found if each.state != "up" and each.role == "worker")
     return [host for host in missing if told.get(host)]
 
@@ -57,20 +56,20 @@ def lost(found: Iterable[HostStatus], told: Mapping[str, Told]) -> list[str]:
 def findings(
     found: Iterable[HostStatus], told: Mapping[str, Told], closed: Mapping[str, str], head: str
 ) -> Iterator[str]:
-    """Yield what differs from cluster.toml, and what to type; `closed`: why one does not reach the head."""
+    """Yield differences from cluster.toml with fixes; `closed`: why a host cannot reach the head."""
     ray = bool(_nodes(told.get(head)))
     for each in found:
         if each.state == "up":
             continue
         if each.host in closed and ray:
             yield (
-                f"{each.host}: its network to {head} is cut ({closed[each.host]}), and {head} runs: "
-                f"on {each.host}: ip -br link; it rejoins by itself once it is mended"
+                f"{each.host}: it cannot reach {head} ({closed[each.host]}), and {head} runs: "
+                f"on {each.host}: ip -br link; it rejoins once that is fixed"
             )
         elif each.host == head and head in told:
-            yield f"{head}: {each.state}; it answers ssh, so it is Ray that ended, not the host: medley up"
+            yield f"{head}: {each.state}; the host answers, so only Ray ended: medley up"
         elif each.host not in told:
-            yield f"{each.host}: it is off, or cut off from this host: medley up once it is back"
+            yield f"{each.host}: it is off or unreachable: medley up once it is back"
         else:
             yield f"{each.host}: {each.state}: medley up; medley logs {each.host}"
     for name, said in told.items():
@@ -85,19 +84,19 @@ def _state(role: str, each: Told, node: Told | None, nodes: Mapping[str, Told]) 
         said = f" ({last[-1].strip()[:80]})" if last else ""
         if unit["next_s"] is None:
             return f"Ray ended{said}"
-        return f"Ray starts anew, for the {unit['restarts']}. time in a row{said}"
-    if not part:  # a unit that runs, and no process of Ray's: for a moment, on its way down or up
-        return "Ray ended, or begins" if unit else "not in the cluster"
+        return f"Ray restarts, {unit['restarts']} times in a row{said}"
+    if not part:  # the unit runs without a process of Ray for a moment while Ray starts or ends
+        return "Ray starts or ended" if unit else "not in the cluster"
     if part["role"] != role:
         return f"is {part['role']} of the cluster at {part['head']}"
     if not nodes:
-        return "Ray does not answer" if role == "head" else "up, as far as it knows"
+        return "Ray does not answer" if role == "head" else "up, head unknown"
     seen = node and node["alive"]
-    return "up" if seen else "the head holds it for dead" if node else "the head does not see it"
+    return "up" if seen else "the head reports it dead" if node else "not listed by the head"
 
 
 def _nodes(head: Told | None) -> dict[str, Told]:
-    """Return the head's nodes by address; the living one where a host came back."""
+    """Return the head's nodes by address; of two with one address, the living one."""
     found = head["nodes"] if head else None
     if not isinstance(found, list):
         return {}
@@ -107,7 +106,7 @@ def _nodes(head: Told | None) -> dict[str, Told]:
 def _wire(part: Told | None, wire: Told | None) -> str:
     if not part or not wire:
         return "-"
-    speed = f", {wire['mbit'] / 1000:g} Gb/s" if wire["mbit"] else ""
+    speed = f", {wire['mbit'] / 1000:g} Gbit/s" if wire["mbit"] else ""
     return f"{part['address']} ({wire['interface']}{speed}{'' if wire['up'] else ', DOWN'})"
 
 
@@ -117,4 +116,4 @@ def _served(each: Told) -> Iterator[str]:
     named = {server["url"] for server in each["servers"]}
     for unit in each["units"]:
         if unit["name"].startswith("medley-serve-") and not unit["running"] and not named:
-            yield f"{unit['name']} ended with {unit['status']}"
+            yield f"{unit['name']} exited with {unit['status']}"

@@ -22,35 +22,31 @@ _SERVICE_LIMIT_S = 300
 _STOP_LIMIT_S = 60
 _PORT = 8000
 _BOOTED = Path("/run/systemd/system")
-"""The folder is there where process 1 is systemd: sd_booted(3)."""
+"""Exists where process 1 is systemd: sd_booted(3)."""
 _ANSWERS = {"initializing", "starting", "running", "degraded"}
 _NOT_EXECUTED = range(200, 246)
-"""What systemd itself gives as the status of a program that it could not execute: systemd.exec(5)."""
+"""The status of a program that systemd could not execute: systemd.exec(5)."""
 _SHOWN = ("LoadState", "ActiveState", "SubState", "Result", "NRestarts", "MainPID", "ExecMainStatus")
-# PATH tells which Python is an environment's, so with another one a second would be built.
+# PATH decides an environment's Python, so another PATH would build a second environment.
 _CARRIED = (
     *("MEDLEY_", "HF_", "LC_", "LANG", "PATH", "SSL_CERT_FILE", "NIX_SSL_CERT_FILE"),
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
 )
-# Whatever it lacks at the host's start (a head, a link, the hub) may come later, so it is never given up.
+# A head, link or hub that is missing at boot may come later, so the unit restarts forever.
 _AGAIN = Restart(first_s=5, longest_s=60)
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The state of a unit, as systemd reports it."""
-
     active: str
-    """active, activating (also while it waits to be started anew), deactivating, inactive or failed."""
+    """active, activating (also while it waits for a restart), deactivating, inactive or failed."""
     sub: str
     """running, auto-restart, dead and others."""
     result: str
-    """success, or why it ended: exit-code, signal, timeout, start-limit-hit and others."""
+    """success, exit-code, signal, timeout, start-limit-hit and others."""
     restarts: int
-    """How often in a row it was started anew."""
     pid: int | None
     status: int
-    """How its process ended last."""
 
 
 def available() -> bool:
@@ -62,12 +58,12 @@ def available() -> bool:
 
 
 def booted() -> bool:
-    """Whether this host runs systemd, and has the program that speaks to it."""
+    """Whether this host runs systemd and has systemctl."""
     return _BOOTED.is_dir() and process.program("systemctl") is not None
 
 
 def systemctl(*words: str, system: bool = False) -> Command:
-    """A login by su or sudo lacks the variable that leads to the manager."""
+    """Set XDG_RUNTIME_DIR, which a login by su or sudo lacks."""
     if system:
         return Command(("systemctl", "--no-pager", *words))
     own = f"/run/user/{os.getuid()}"
@@ -76,10 +72,7 @@ def systemctl(*words: str, system: bool = False) -> Command:
 
 
 def install_commands(name: str, *, system: bool = True) -> tuple[Command, ...]:
-    """Return what starts a unit whose file is there, and has it start at boot.
-
-    The system's are not waited for: an environment may have to be built first.
-    """
+    """Return the commands that enable and start a unit; do not wait for a system's, which may build."""
     unit, wait = f"{name}.service", ("--no-block",) if system else ()
     return (
         systemctl("daemon-reload", system=system),
@@ -89,21 +82,20 @@ def install_commands(name: str, *, system: bool = True) -> tuple[Command, ...]:
 
 
 def file(name: str, *, system: bool = False) -> Path:
-    """Return where the unit of the name stands: this user's own, or the system's."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
     own = Path(base) if base.startswith("/") else Path.home() / ".config"
     return (_UNIT_FOLDER if system else own / "systemd" / "user") / f"{name}.service"
 
 
 def start(unit: Unit) -> None:
-    """Start it, in the place of one of its name that runs."""
+    """Start the unit, and end a running one of its name."""
     argv = unit.command.argv
     found = argv[0] if argv[0].startswith("/") else process.program(argv[0])
     if found is None:
-        raise Problem(f"there is no {argv[0]}", cause="PATH has none", fix=f"command -v {argv[0]}")
+        raise Problem(f"{argv[0]} not found", cause="it is not on PATH", fix=f"command -v {argv[0]}")
     whole = replace(unit, command=replace(unit.command, argv=(found, *argv[1:])))
     storage.write(file(unit.name), text(whole))
-    # One that was given up would not start for a while.
+    # systemd starts a unit that failed often only after a while.
     process.run(systemctl("reset-failed", f"{unit.name}.service"), limit_s=_LIMIT_S)
     *prepared, restart = install_commands(unit.name, system=False)
     for command in prepared:
@@ -111,14 +103,13 @@ def start(unit: Unit) -> None:
     try:
         _run(restart)
     except Problem:
-        # Of a program that ended at once systemd says now and then that it was not started, though it was.
+        # systemd sometimes reports that a program which ended immediately was not started.
         now = state(unit.name)
         if now is None or now.status in _NOT_EXECUTED:
             raise
 
 
 def stop(name: str) -> None:
-    """End it and forget it, if it is there."""
     if file(name).exists():
         _remove(name)
         process.run(systemctl("reset-failed", f"{name}.service"), limit_s=_LIMIT_S)
@@ -131,13 +122,12 @@ def _remove(name: str, *, system: bool = False) -> None:
 
 
 def state(name: str, *, system: bool = False) -> Shown | None:
-    """As it is now; None where there is none of the name."""
     ask = systemctl("show", f"{name}.service", f"--property={','.join(_SHOWN)}", system=system)
     return shown("\n".join(process.run(ask, limit_s=_LIMIT_S).lines))
 
 
 def shown(answer: str) -> Shown | None:
-    """Parse what `systemctl show` prints, in any order; None of a unit that has no file."""
+    """Parse the output of `systemctl show`; None for a unit without a file."""
     values = dict(line.partition("=")[::2] for line in answer.splitlines())
     if values.get("LoadState") != "loaded":
         return None
@@ -153,9 +143,8 @@ def shown(answer: str) -> Shown | None:
 
 
 def lingers() -> bool:
-    """Whether this user's manager lives on when the user logs out, and starts with the host."""
     asked = Command(("loginctl", "show-user", getuser(), "--property=Linger"))
-    # Of a user who neither lingers nor is logged in loginctl says that there is none.
+    # loginctl does not find a user who neither lingers nor is logged in.
     return "Linger=yes" in process.run(asked, limit_s=_LIMIT_S).lines
 
 
@@ -163,10 +152,8 @@ def lingers() -> bool:
 class Service:
     role: Role
     words: tuple[str, ...]
-    """What is typed after the verb: a head, a model, switches."""
     user: str
     medley: tuple[str, ...]
-    """Medley's own words, by their full path."""
     env: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -187,12 +174,12 @@ class Service:
 
 
 def carried_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what a service gets of the installing user's environment; systemd's has next to nothing."""
+    """Return the installing user's variables for a service, because systemd sets few."""
     return self_command.carried(environ, _CARRIED)
 
 
 def _port(words: tuple[str, ...]) -> int:
-    """Return the port that `serve` takes; what comes after -- is the engine's."""
+    """Return the port of `serve`; words after -- are the engine's."""
     own = words[: words.index("--")] if "--" in words else words
     for at, word in enumerate(own):
         name, equals, value = word.partition("=")
@@ -203,29 +190,30 @@ def _port(words: tuple[str, ...]) -> int:
 
 
 def require_complete(role: str, words: tuple[str, ...]) -> Role:
-    """Return the role; raise a Problem where the words lack what it needs."""
     found = next((each for each in ROLES if each == role), None)
     if found is None:
         raise Problem(
-            f"{role} is no role", cause=f"there are {', '.join(ROLES)}", fix="medley service install --help"
+            f"{role!r} is not a role",
+            cause=f"the roles are {', '.join(ROLES)}",
+            fix="medley service install --help",
         )
     if found != "head" and (not words or words[0].startswith("-")):
         what = "HEAD" if found == "worker" else "MODEL"
         raise Problem(
             f"a {'server' if found == 'serve' else found} needs its {what}",
-            cause="nothing says which",
+            cause="the command does not name one",
             fix=f"medley service install {found} {what}",
         )
     return found
 
 
 def install_service(service: Service) -> None:
-    """Start it, now and with the host; one of its name is put in its place."""
+    """Start the service, now and at boot, and replace one of its name."""
     if not booted():
         raise Problem(
-            "no service can be installed",
+            "the service cannot be installed",
             cause="this host does not run systemd",
-            fix="start it in another way at boot, as medley service install --dry-run shows it",
+            fix="start it at boot in another way; its command: medley service install --dry-run",
         )
     storage.write(file(service.name, system=True), service.text)
     for command in install_commands(service.name):
@@ -233,7 +221,6 @@ def install_service(service: Service) -> None:
 
 
 def remove_service(role: str) -> list[str]:
-    """End those of the role, and forget them; returns their names."""
     found = service_names(role)
     for name in found:
         _remove(name, system=True)
@@ -241,7 +228,6 @@ def remove_service(role: str) -> list[str]:
 
 
 def service_names(role: str | None = None, folder: Path = _UNIT_FOLDER) -> list[str]:
-    """Return the names of all that are installed here, or of one role, or the one of this name."""
     patterns = {each: f"{unit_file.UNIT}*" if each == "serve" else f"medley-{each}" for each in ROLES}
     found = ((each, file.stem) for each in ROLES for file in folder.glob(f"{patterns[each]}.service"))
     return sorted(name for each, name in found if role in {None, each, name})
@@ -251,9 +237,9 @@ def _run(command: Command) -> None:
     own = "--user" in command.argv
     ended = process.run(command, limit_s=None if own else _SERVICE_LIMIT_S)
     if ended.status:
-        see = "see what it says of it: journalctl --user" if own else "see what it says: journalctl"
+        see = "journalctl --user" if own else "journalctl"
         raise Problem(
             f"systemd refused: {command}",
-            cause="\n".join(ended.lines[-4:]) or f"it ended with {ended.status}",
+            cause="\n".join(ended.lines[-4:]) or f"it exited with {ended.status}",
             fix=f"{see} --no-pager --lines=30",
         )

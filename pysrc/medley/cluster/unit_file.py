@@ -1,7 +1,7 @@
 """`Unit` and `Restart` as values, and as systemd's file.
 
-Quoting as in systemd.syntax(7) and systemd.service(5); versions from 245 (Ubuntu 20.04) on know every key but
-RestartSteps and RestartMaxDelaySec, which those before 254 name in the journal and pass over.
+Quoting as in systemd.syntax(7) and systemd.service(5); systemd 245 (Ubuntu 20.04) and later support every
+key but RestartSteps and RestartMaxDelaySec, which versions before 254 ignore.
 """
 
 import json
@@ -15,7 +15,7 @@ from medley.command import Command
 from medley.errors import Problem
 
 UNIT = "medley-serve-"
-"""With the port: the unit of a server that outlives its terminal."""
+"""The unit of a detached server, before its port."""
 OPEN_FILES = 1_048_576
 _PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
 _SECRET = re.compile(r"(?i)(token|key|secret|password|passwd|credentials?)$")
@@ -24,15 +24,15 @@ _UNFIT = re.compile(
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x11_0000, 0x1_0000))
     + "]"
 )
-"""Control characters, surrogates, noncharacters: as systemd's string_has_cc and unichar_is_valid have it."""
+"""Control characters, surrogates, noncharacters, as in systemd's string_has_cc and unichar_is_valid."""
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
 @dataclass(frozen=True)
 class Restart:
-    """When to restart what ended by itself: after `first_s`, then each time twice as late.
+    """Restart after `first_s`, then twice as late each time.
 
-    It is given up after `limit` restarts in a row, none of which lasted `lasting_s`; None: never.
+    Give up after `limit` restarts in a row of less than `lasting_s` each; None: never.
     """
 
     first_s: float = 2
@@ -41,9 +41,9 @@ class Restart:
     lasting_s: float = 120
 
     def due(self, done: int, lasted_s: float | None) -> tuple[int, float] | None:
-        """Return the number of the next restart in a row and the wait before it; None: given up.
+        """Return the number of the next restart in a row and its delay; None: give up.
 
-        `done` restarts in a row were made, the last of which lasted `lasted_s`; None: it never was ready.
+        The last of `done` restarts in a row lasted `lasted_s`; None: it was never ready.
         """
         if lasted_s is not None and lasted_s >= self.lasting_s:
             done = 0
@@ -59,12 +59,11 @@ class Unit:
     title: str
     command: Command
     restart: Restart | None = None
-    """None: it runs once."""
     after: Command | None = None
-    """What is run each time it has started, and waits by itself until that is up."""
+    """A command to run after each start; it waits by itself until the unit is up."""
     stop_limit_s: float = 30
     vital: tuple[str, ...] = ()
-    """Names of processes below it: once one of these has started, the unit ends with it."""
+    """Names of child processes; the unit ends when one of them does."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -85,11 +84,9 @@ def _command(table: Mapping[str, Any]) -> Command:
 
 @dataclass(frozen=True)
 class Boot:
-    """How it runs as a unit of the system, from the host's start on."""
-
     user: str
     before: tuple[str, ...] = ()
-    """What is run first; that it fails is no matter."""
+    """A command to run first; its failure is ignored."""
     after: tuple[str, ...] = ("network-online.target",)
 
 
@@ -97,13 +94,15 @@ def text(unit: Unit, boot: Boot | None = None) -> str:
     """Return the file of a user's own unit, or of one of the system's; refuse to put a secret in it."""
     command, rule = unit.command, unit.restart
     if command.secrets or command.unset or command.undo or unit.after or (rule and rule.limit is not None):
-        raise AssertionError(unit.name)  # a keeper does these, and a secret comes as a file's name
+        raise AssertionError(
+            unit.name
+        )  # only medley's supervisor does these; a secret is passed as a file's name
     for name in command.env:
         if _SECRET.search(name):
             raise Problem(
-                f"{name} would stand in a file that others may read",
-                cause="a unit has all its variables in it",
-                fix=f"unset {name}; the hub's token is better kept by: hf auth login",
+                f"{name} would be in a file that others can read",
+                cause="a unit's file holds all its variables",
+                fix=f"unset {name}; for the hub's token use: hf auth login",
             )
     wants = " ".join(each for each in boot.after if each.endswith(".target")) if boot else ""
     variables = (quoted(f"{name}={value}", variables="kept") for name, value in sorted(command.env.items()))
@@ -120,9 +119,9 @@ def text(unit: Unit, boot: Boot | None = None) -> str:
             *([f"ExecStartPre=-{_argv(boot.before)}"] if boot and boot.before else ()),
             f"ExecStart={_argv(command.argv)}",
             *_restart(rule),
-            # The other processes get no signal of their own: medley ends its engine, Ray its workers.
+            # Only medley and Ray get the signal: they end their own engine and workers.
             "KillMode=mixed",
-            "TimeoutStartSec=infinity",  # an environment may have to be built, a cluster to come together
+            "TimeoutStartSec=infinity",  # it may build an environment, or wait for a cluster
             f"TimeoutStopSec={unit.stop_limit_s:g}",
             "LimitMEMLOCK=infinity",  # RDMA pins memory
             f"LimitNOFILE={OPEN_FILES}",
@@ -145,12 +144,12 @@ def _restart(rule: Restart | None) -> Iterator[str]:
 def _argv(argv: tuple[str, ...]) -> str:
     program, *words = argv
     if not program.startswith("/"):
-        raise AssertionError(program)  # a unit has a PATH of its own
+        raise AssertionError(program)  # a unit has its own PATH
     return " ".join([quoted(program, variables="kept"), *(quoted(each) for each in words)])
 
 
 def quoted(word: str, *, variables: Literal["named", "kept"] = "named") -> str:
-    """One word that systemd reads as this one; `kept`: where it leaves $ alone, as in Environment=."""
+    """Quote a word for systemd; `kept`: where $ has no meaning, as in Environment=."""
     _line(word.replace("\n", "").replace("\t", ""))
     doubled = word.replace("%", "%%")
     if variables == "named":
@@ -161,9 +160,10 @@ def quoted(word: str, *, variables: Literal["named", "kept"] = "named") -> str:
 
 
 def _line(text: str) -> str:
-    """Return the text; raise a Problem where systemd would not take it."""
     if bad := _UNFIT.search(text):
         raise Problem(
-            f"{text!r} cannot stand in a unit", cause=f"it has the character {bad[0]!r}", fix="leave that out"
+            f"{text!r} cannot be in a unit",
+            cause=f"it has the character {bad[0]!r}",
+            fix="remove it",
         )
     return text

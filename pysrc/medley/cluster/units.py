@@ -1,7 +1,7 @@
 """Start, stop and supervise the commands that this host keeps running.
 
-A unit is a file; `medley kept NAME` is its keeper, a process that runs its command, starts it again as the
-unit's policy says, and writes its state and its log.
+A unit is a file; `medley kept NAME` is its supervisor, a process that runs the command, restarts it by the
+unit's policy, and writes its state and its log.
 """
 
 import json
@@ -27,7 +27,7 @@ _LOOK_EVERY_S = 0.2
 _VITAL_EVERY_S = 1.0
 _CLEAR_LIMIT_S = 30
 _STOP_LIMIT_S = 30
-"""For a unit whose file lost a part."""
+"""For a unit with a damaged file."""
 _LAST_LINES = 6
 _TAIL_BYTES = 256 << 10
 _LOG_BYTES = 64 << 20
@@ -35,24 +35,22 @@ _LOG_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class State:
-    """The state of a unit, as its keeper last wrote it."""
+    """The state of a unit, as its supervisor last wrote it."""
 
     name: str
     keeper: int
-    """Its process id."""
     running: bool
     since_s: float
-    """Of the epoch: when it started, or ended."""
+    """When it started or ended, since the epoch."""
     restarts: int = 0
-    """How often in a row it ended by itself and was started anew."""
+    """Restarts in a row."""
     status: int | None = None
-    """How it ended last."""
     said: str = ""
-    """And its last words then."""
+    """Its last lines when it ended."""
     next_s: float | None = None
-    """When it is started anew, of the epoch."""
+    """When it restarts, since the epoch."""
     kept: bool = True
-    """Its keeper lives; a unit that was to run once has ended without it."""
+    """Whether its supervisor lives."""
 
 
 def folder() -> Path:
@@ -72,28 +70,27 @@ def start(unit: Unit) -> None:
 
 @contextmanager
 def alone(name: str) -> Iterator[None]:
-    """A Problem where one of this name is kept already, or another medley is about to start one."""
+    """Raise a Problem where a unit of this name runs, or another medley starts one."""
     with storage.lock(folder() / f"{name}.starting") as ours:
         found = state(name)
         if not ours or (found and found.kept and (found.running or found.next_s is not None)):
-            keeps = f"process {found.keeper} keeps it" if found else ""
+            keeps = f"process {found.keeper} supervises it" if found else ""
             raise Problem(
                 f"{name} is started already",
-                cause=keeps if ours else "another medley starts it now",
-                fix="medley stop  # then the same again; or beside it, on another port: --port 8001",
+                cause=keeps if ours else "another medley is starting it",
+                fix="medley stop  # then run this again; or use another port: --port 8001",
             )
         yield
 
 
 def _keep(name: str) -> None:
-    """Start the keeper of a unit, which writes a state at once, and may be gone again soon after."""
     state_ = folder() / f"{name}.state"
     state_.unlink(missing_ok=True)
     keeper = Command((*self_command.own_command(), "kept", name))
     told = os.environ.get("MEDLEY_UNITS")  # systemd or own
-    # Else it is systemd where the user lingers: keepers would end with the login, and start with the host.
+    # By default systemd where the user lingers, so that units outlive the login and start at boot.
     if told == "systemd" if told else boots():
-        # The keeper restarts the unit, and systemd the keeper: so states and logs are the same everywhere.
+        # systemd restarts only the supervisor, so states and logs are the same everywhere.
         unit = read(name)
         again, limit_s = unit.restart and Restart(first_s=2, longest_s=2), unit.stop_limit_s + 10
         command = keeper.with_env(unit.command.env)
@@ -102,19 +99,18 @@ def _keep(name: str) -> None:
         process.detach(keeper, log(name))
     if not process.wait_until(state_.exists, _STARTED_LIMIT_S, every_s=0.02):
         raise Problem(
-            f"{name} could not be started",
-            cause=f"its keeper did not come up in {_STARTED_LIMIT_S} s",
-            fix=f"see what it says: tail {log(name)}",
+            f"{name} did not start",
+            cause=f"its supervisor did not start within {_STARTED_LIMIT_S} s",
+            fix=f"read its log: tail {log(name)}",
         )
 
 
 def boots() -> bool | None:
-    """Whether what is kept here starts with the host; None where no systemd could do that."""
+    """Whether units start at boot; None without systemd."""
     return systemd.lingers() if systemd.available() else None
 
 
 def stop(name: str) -> bool:
-    """End it and forget it; whether it ran."""
     keeper = _keeper(name)
     if systemd.file(name).exists():
         systemd.stop(name)
@@ -127,7 +123,7 @@ def stop(name: str) -> bool:
 
 
 def resume() -> list[str]:
-    """Start what was started here and not stopped, as a boot does; returns the names."""
+    """Start all units that were not stopped, as at boot; returns their names."""
     names = [file.stem for file in sorted(folder().glob("*.json")) if _keeper(file.stem) is None]
     names = [name for name in names if _intact(name)]
     for name in names:
@@ -136,15 +132,15 @@ def resume() -> list[str]:
 
 
 def read(name: str) -> Unit:
-    """Read a unit; raise a Problem where its file lost a part, as in a power cut."""
+    """Read a unit, whose file a power cut may have damaged."""
     file = folder() / f"{name}.json"
     try:
         return Unit.from_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise Problem(
-            f"{name} cannot be started anew by itself",
-            cause=f"{file} is not whole: {in_words(error)}",
-            fix="medley up, or what started it: medley serve MODEL --detach, medley ray-head",
+            f"{name} cannot be restarted",
+            cause=f"{file} is damaged: {in_words(error)}",
+            fix="medley up, or run the command that started it: medley serve MODEL --detach, medley ray-head",
         ) from error
 
 
@@ -155,16 +151,15 @@ def _intact(name: str) -> Unit | None:
 
 
 def state(name: str) -> State | None:
-    """Return the unit's present state, also once it has ended; None where there is none of the name."""
     found, keeper = storage.record(folder() / f"{name}.state", State), _keeper(name)
     if found is None:
-        # It lost a part: its keeper writes it anew when it changes.
+        # The file is damaged: the supervisor rewrites it with the next change.
         return State(name, keeper.pid, running=True, since_s=0) if keeper else None
     return found if keeper else replace(found, kept=False, running=False, next_s=None)
 
 
 def said(name: str) -> list[str]:
-    """Return the end of its log since it was last started, without the times."""
+    """Return the end of its log since its last start, without timestamps."""
     try:
         with log(name).open("rb") as file:
             file.seek(max(0, log(name).stat().st_size - _TAIL_BYTES))
@@ -177,13 +172,12 @@ def said(name: str) -> list[str]:
 
 
 def states() -> Iterator[State]:
-    """Yield the state of each unit that was started here, and not stopped."""
     found = (state(file.stem) for file in sorted(folder().glob("*.json")))
     return (each for each in found if each)
 
 
 def _keeper(name: str) -> Identity | None:
-    """Find the process that keeps it, which holds the lock as long as it lives."""
+    """Find its supervisor, which holds the lock as long as it lives."""
     lock = folder() / f"{name}.lock"
     if not lock.exists():
         return None
@@ -192,8 +186,8 @@ def _keeper(name: str) -> Identity | None:
 
 
 def main(name: str) -> int:
-    """Keep a unit until it ends for good, or we are stopped; then nothing of it is left."""
-    os.chdir("/")  # no folder is held that somebody may want to unmount
+    """Supervise a unit until it ends for good or this process is stopped."""
+    os.chdir("/")  # hold no folder that a user may want to unmount
     unit = read(name)
     with storage.lock(folder() / f"{name}.lock") as ours:
         return _Keeper(unit, os.getpid()).run() if ours else 1
@@ -214,7 +208,7 @@ class _Keeper:
                 return finished.status
             while (
                 self.state.next_s is None or time.time() < self.state.next_s
-            ):  # given up: until we are stopped
+            ):  # gave up: until this process is stopped
                 time.sleep(_LOOK_EVERY_S)
 
     def _once(self) -> Finished:
@@ -236,7 +230,7 @@ class _Keeper:
         return finished
 
     def _until_its_end(self, running: Process, keep: Callable[[str], None]) -> Finished:
-        """Wait until it ends, or one of its vital processes does, which its own command may not notice."""
+        """Wait until it or a vital process ends, which its command may not notice."""
         vital = self._vital()
         while (finished := running.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:
             gone = sorted(name for each, name in vital.items() if not each.alive)

@@ -1,4 +1,4 @@
-"""Check the variables of cluster.toml: which may stand there, for all hosts or for one."""
+"""Check which variables cluster.toml may set, for all hosts or for one."""
 
 import re
 from collections.abc import Mapping
@@ -12,20 +12,20 @@ from medley.errors import Problem
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 Value = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$", max_length=32_768)]
-"""One line."""
-# Each with the reason why it is not set by hand here.
+# Each with the reason why cluster.toml may not set it.
 _REFUSED = {
     **dict.fromkeys(
-        ("LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME"), "it changes what every program here loads"
+        ("LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME"),
+        "it changes the libraries of every program",
     ),
     **dict.fromkeys(
         ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "VLLM_HOST_IP", "SGLANG_HOST_IP"),
-        "medley sets it to what the cluster is; link = chooses the network",
+        "medley sets it for the cluster; link = chooses the network",
     ),
     "VLLM_NCCL_SO_PATH": "torch would keep its own NCCL; nccl = sets both",
     "LD_PRELOAD": "it changes every program that the engine starts; nccl = preloads an NCCL",
 }
-_OF_MEDLEY = "it is medley's own"
+_OF_MEDLEY = "it is a setting of medley itself"
 _SHOWN_WHY = "dry runs print it; name a file instead, such as HF_TOKEN_PATH"
 # NCCL and the engines compare or assume these on all ranks; a host that differs hangs the group.
 _OF_GROUP = re.compile(
@@ -36,25 +36,25 @@ _OF_GROUP = re.compile(
 
 
 def refusal(name: str, *, one_host: bool) -> str | None:
-    """Return why a variable cannot stand in cluster.toml, for all hosts or `one_host`; None where it can."""
+    """Return why cluster.toml cannot set a variable, for all hosts or `one_host`; None where it can."""
     if name.startswith("MEDLEY_"):
         return _OF_MEDLEY
     if is_secret(name):
         return _SHOWN_WHY
     if one_host and _OF_GROUP.fullmatch(name):
-        return "it must be equal on all hosts: put it in [environment]"
+        return "it must be the same on all hosts: move it to [environment]"
     return _REFUSED.get(name)
 
 
 def require(path: Path, everywhere: Mapping[str, str], hosts: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise a Problem where a table of the file at `path` holds a variable that cannot stand there."""
+    """Raise a Problem for the first variable that the file at `path` may not set."""
     tables = {"environment": everywhere}
     tables |= {f"hosts.{name}.environment": table for name, table in hosts.items()}
     for title, table in tables.items():
         for name in table:
             if why := refusal(name, one_host=title != "environment"):
                 raise Problem(
-                    f"{path}: {name} cannot stand in [{title}]",
+                    f"{path}: {name} cannot be set in [{title}]",
                     cause=why,
-                    fix=f"take {name} out of [{title}]",
+                    fix=f"remove {name} from [{title}]",
                 )

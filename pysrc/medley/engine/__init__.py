@@ -1,9 +1,8 @@
-"""What each engine must answer, and the flags and variables that all of them need.
+"""The interface of an engine, and the flags and variables that both engines need.
 
-vLLM gives every rank the whole environment of the process that starts it, as far as the rank's host has no
-value of its own (RayExecutorV2 of vLLM 0.32.0): folders that are not there, another host's compiler, secrets
-of a shell. It leaves out the names in a file, so medley names there all that no rank needs. SGLang gives them
-nothing: payload/sglang_ray.py sends what that file does not name.
+vLLM sends every rank the environment of its parent where the rank's host has no value (RayExecutorV2 of vLLM
+0.32.0): missing folders, another host's compiler, secrets. It leaves out the names in a file, where medley
+lists all that ranks do not need. SGLang sends nothing: payload/sglang_ray.py sends what is not in the file.
 """
 
 import json
@@ -23,13 +22,13 @@ from medley.planner.plan import Plan
 from medley.schema import EngineName, HostTable, Model
 
 _GUARD = payload.FOLDER / "api_guard.py"
-# What speaks to vLLM, its libraries and the hub: what its older executor carried, and torch's.
+# Variables of vLLM, its libraries, torch and the hub.
 _FOR_ALL = (
     *("VLLM_", "SGLANG_", "HF_", "HUGGING_FACE_", "NCCL_", "UCX_", "LMCACHE_", "FLASHINFER_"),
     *("TORCHDYNAMO_", "TORCH_NCCL_", "PYTORCH_", "TOKENIZERS_PARALLELISM", "PYTHONHASHSEED"),
     *("DO_NOT_TRACK", "CUDA_DEVICE_ORDER", "MAX_JOBS"),
 )
-# Of those, what differs from host to host: interfaces, addresses, devices, folders.
+# Those that differ from host to host: interfaces, addresses, devices, folders.
 _OF_ONE_HOST = {
     *NOT_CARRIED,
     *("NCCL_TOPO_FILE", "NCCL_CONF_FILE", "VLLM_NCCL_SO_PATH", "VLLM_CONFIG_ROOT", *CACHES),
@@ -40,72 +39,69 @@ _OF_ONE_HOST = {
 
 @dataclass(frozen=True)
 class Serving:
-    """What an engine is asked to serve: where the weights are, under which name, at which address."""
+    """What an engine serves: the weights, their name, and the address."""
 
     target: str
     name: str
     address: str = "127.0.0.1"
     port: int = 8000
     key: Path | None = None
-    """The file of the key that requests must give."""
+    """The file of the API key."""
     key_config: Path | None = None
-    """The same as an engine's configuration, for SGLang, which knows no other way that nobody else sees."""
+    """The same as SGLang's configuration file, its only way to hide the key from other users."""
 
 
 class Engine(Protocol):
-    """What the modules vllm and sglang answer, and nothing more."""
+    """The interface of the modules vllm and sglang."""
 
     TITLE: str
-    """Its name as its makers write it."""
     PROGRAM: str
-    """In the folder of its environment's programs."""
     HELP: tuple[str, ...]
-    """What to type after it for all flags of its server."""
+    """The words after it that print all flags of its server."""
 
     def words(self, binary: Path, serving: Serving, plan: Plan, /) -> tuple[str, ...]:
-        """Its command, before any flag."""
+        """Return its command, before any flag."""
 
     def variables(self, serving: Serving, plan: Plan, host: HostTable, /) -> Iterator[Variable]:
-        """What no flag says, or would say to every user of the host."""
+        """Yield what has no flag, or must not be in one, which every user of the host can read."""
 
     def flags(self, serving: Serving, plan: Plan, host: HostTable, model: Model | None, /) -> Iterator[Flag]:
-        """Everything that its flags tell it, each with its reason."""
+        """Yield its flags, each with its reason."""
 
     def fatal(self, line: str, /) -> bool:
-        """Whether a line of its output says that it is lost, though its process goes on."""
+        """Whether a line of its output shows that it failed, though its process goes on."""
 
     def last_error(self, lines: Sequence[str], /) -> str | None:
-        """The last error in its output that gives a reason; None where there is none."""
+        """Return the last error in its output that gives a reason, if any."""
 
 
 class Why:
     """Reasons of flags and variables that both engines have."""
 
-    KEY = "requests must give this key; as a flag every user of this host could read it"
-    REPLICAS = "engines side by side, each with the whole model, behind one address"
-    WITHOUT_RAY = "started on each host by itself, without Ray"
+    KEY = "requests need this key; every user of this host could read it in a flag"
+    REPLICAS = "engines in parallel, each with the whole model, behind one address"
+    WITHOUT_RAY = "each host starts its own part, without Ray"
     SAME_ON_EACH = "the plan's number, the same on each rank"
-    FP8_CACHE = "as asked: half the KV cache of 16 bits"
-    AT_ONCE = "at once; the plan's memory counts on it, and --concurrency raises it"
-    PER_BATCH = "in one pass; the plan's memory counts on it"
-    EAGER = "compiling would cost more than it gains, or cannot be done"
+    FP8_CACHE = "as requested: half the size of a 16-bit KV cache"
+    AT_ONCE = "concurrent streams in the plan's memory; --concurrency raises it"
+    PER_BATCH = "tokens per pass in the plan's memory"
+    EAGER = "compiling would cost more than it gains, or is not possible"
 
 
 def flag(names: str, value: object, why: str) -> Flag:
-    """A flag by all its names, separated by spaces; without a value where that is None."""
+    """Make a flag of all its names, separated by spaces; None: without a value."""
     return Flag(tuple(names.split()), None if value is None else str(value), why)
 
 
 def given(names: str, value: object, why: str) -> Iterator[Flag]:
-    """The flag where the plan has a value for it."""
     if value is not None:
         yield flag(names, value, why)
 
 
 def table_flags(engine: EngineName, plan: Plan, model: Model | None) -> Iterator[Flag]:
-    """What the kinds of its hosts need, and what the model's table in models/ says."""
+    """Yield the flags of the kinds of hosts, and of the model's table in models/."""
     own = model.args.get(engine, ()) if model else ()
-    for words, why in (*plan.arguments, (own, "its table in models/ says so")):
+    for words, why in (*plan.arguments, (own, "set in its table in models/")):
         left = list(words)
         while left:
             name = left.pop(0)
@@ -115,22 +111,22 @@ def table_flags(engine: EngineName, plan: Plan, model: Model | None) -> Iterator
 def table_variables(
     engine: EngineName, model: Model | None, environ: Mapping[str, str]
 ) -> Iterator[Variable]:
-    """The variables that the model's table in models/ has for this engine; the user's own values win."""
+    """Yield the variables of the model's table; the user's own values win."""
     for name, value in (model.env.get(engine, {}) if model else {}).items():
-        yield users(Variable(name, value, "its table in models/ says so"), environ)
+        yield users(Variable(name, value, "set in its table in models/"), environ)
 
 
 def chosen(ours: Iterable[Flag], theirs: tuple[str, ...]) -> Iterator[Flag]:
-    """Our flags, less those that the user gives in any spelling: what is typed wins."""
+    """Return medley's flags without those that the user gives in any spelling."""
     given = {word.partition("=")[0] for word in theirs}
     return (flag for flag in ours if not given.intersection(flag.names))
 
 
 def guarded(made: AnnotatedCommand, serving: Serving, python: str) -> AnnotatedCommand:
-    """The same command behind `payload/api_guard.py`; a program of ours installs that itself."""
+    """Put `payload/api_guard.py` before the command; medley's own programs install it themselves."""
     program, *rest = (Path(made.words[0]).name, *made.words[1:])
     words = made.words if program == "python" else (python, str(_GUARD), program, *rest)
-    why = "who reaches this address gives the key, or is of this host"
+    why = "only requests with the key or from this host are answered"
     guard = [Variable("MEDLEY_GUARD", serving.address, why)]
     if serving.key:
         guard.append(Variable("MEDLEY_GUARD_KEY", str(serving.key), Why.KEY, secret=True))
@@ -140,7 +136,7 @@ def guarded(made: AnnotatedCommand, serving: Serving, python: str) -> AnnotatedC
 def last_reason(
     lines: Iterable[str], prefix: re.Pattern[str], error: re.Pattern[str], empty: Iterable[str]
 ) -> str | None:
-    """The last line that is an error once its prefix is gone, if there is one that says more than `empty`."""
+    """Return the last error without its prefix, if possible one that gives more reason than `empty`."""
     bare = (prefix.sub("", line).strip() for line in lines)
     errors = [line for line in bare if error.match(line)]
     reasons = [line for line in errors if not any(each in line for each in empty)]
@@ -148,27 +144,27 @@ def last_reason(
 
 
 def variables(plan: Plan, host: HostTable, environ: Mapping[str, str], *, local: bool) -> Iterator[Variable]:
-    """What any engine on this host needs; `environ` is the user's, `local`: its model is a folder here."""
+    """Yield the variables of any engine on this host; `local`: its model is a folder here."""
     if host.device == "cuda":
         if plan.compile_jobs is not None:
-            # They bound the compilers that FlashInfer, SGLang and torch start while an engine starts.
-            why = "compilers at once: each takes 3 to 8 GiB, and the weights are in memory by then"
+            # They limit the compilers that FlashInfer, SGLang and torch start while an engine starts.
+            why = "concurrent compilers: each takes 3 to 8 GiB besides the weights"
             yield users(Variable("MAX_JOBS", str(plan.compile_jobs), why), environ)
-            why = "each compiler works at one file at a time"
+            why = "each compiler compiles one file at a time"
             yield users(Variable("FLASHINFER_NVCC_THREADS", "1", why), environ)
-        yield Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "so that CUDA counts GPUs as nvidia-smi does")
+        yield Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "CUDA numbers GPUs as nvidia-smi does")
         if plan.gpus:
             shown = ",".join(map(str, plan.gpus))
             yield Variable("CUDA_VISIBLE_DEVICES", shown, "the GPUs that the plan chose")
     if local:
-        yield Variable("HF_HUB_OFFLINE", "1", "the model is a folder; nothing is to be fetched")
-    yield Variable("DO_NOT_TRACK", "1", "else the engine and what it brings report usage to their makers")
+        yield Variable("HF_HUB_OFFLINE", "1", "the model is a local folder; there is nothing to download")
+    yield Variable("DO_NOT_TRACK", "1", "by default the engine and its libraries report usage")
 
 
 def stays(names: Iterable[str], everywhere: Iterable[str] = (), local: Iterable[str] = ()) -> list[str]:
-    """Those names of a driver's environment that no rank on another host may see.
+    """Return the names of a driver's environment to hide from ranks on other hosts.
 
-    `everywhere` are those of one host whose value is good on all of them this time, `local` the reverse.
+    `everywhere`: names of one host whose value works on all this time; `local`: the reverse.
     """
     own = _OF_ONE_HOST.difference(everywhere).union(local)
     return sorted(name for name in names if name in own or not name.startswith(_FOR_ALL))
@@ -179,14 +175,14 @@ def _file() -> Path:
 
 
 def variable(engine: EngineName) -> Variable:
-    why = "keeps from the other hosts what is this one's: paths, interfaces, secrets"
+    why = "hides this host's own values from the others: paths, interfaces, secrets"
     if engine == "sglang":
         return Variable("MEDLEY_NOT_CARRIED", str(_file()), f"it {why}")
     return Variable("VLLM_CONFIG_ROOT", str(_file().parent), f"its {_file().name} {why}")
 
 
 def write(started: AnnotatedCommand) -> None:
-    """Where `variable` says that vLLM looks: what stays of the environment that this is started with."""
+    """Write the file of `variable`: the names of this command's environment that stay on this host."""
     command = started.command
     names = (*command.environment(os.environ), *command.secrets, *command.inherits)
     everywhere = (each.name for each in started.variables if each.everywhere)

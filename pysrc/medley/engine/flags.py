@@ -1,4 +1,4 @@
-"""Check flags against those the installed engine knows; turn them into Python arguments."""
+"""Check flags against those of the installed engine; convert them to Python arguments."""
 
 import difflib
 import json
@@ -15,41 +15,38 @@ from medley.errors import Problem
 from medley.progress import SILENT, Progress
 from medley.schema import EngineName
 
-# "  --tensor-parallel-size TENSOR_PARALLEL_SIZE, -tp TENSOR_PARALLEL_SIZE"; an explanation is set in deeper
+# "  --tensor-parallel-size TENSOR_PARALLEL_SIZE, -tp TENSOR_PARALLEL_SIZE"; explanations have more indent
 _LINE = re.compile(r"^  (-.*)$")
 _NAME = re.compile(r"(?:^|, )(--?[A-Za-z][\w-]*)")
 _NUMBER = re.compile(r"^-[\d.]")
 _OPTIMIZATION = re.compile(r"^-O(?:=?\w+)?$")
-# Names that guides still give, and what became of them.
+# Removed names that guides still use.
 _GONE = {
-    "--swap-space": "vLLM keeps no swap space any more: leave it out",
-    "--num-scheduler-steps": "vLLM schedules each step by itself now: leave it out",
-    "--use-v2-block-manager": "there is one block manager now: leave it out",
+    "--swap-space": "vLLM has no swap space any more: remove it",
+    "--num-scheduler-steps": "vLLM schedules each step by itself now: remove it",
+    "--use-v2-block-manager": "there is only one block manager now: remove it",
 }
 _LIMIT_S = 180
-# Fewer are no engine's: then its help has another form, and nothing can be said by it.
+# With fewer names the help has another format, and nothing can be checked.
 _LEAST = 50
 
 
 def require_known(
     engine: Engine, binary: Path, words: Sequence[str], *, ask: bool = True, watch: Progress = SILENT
 ) -> None:
-    """A Problem with the nearest real one for each flag that the engine in this folder does not know.
-
-    The engine takes some ten seconds to say; unless it is to be asked, only what is kept counts.
-    """
+    """Raise a Problem that names unknown flags, by a cached list or, if `ask`, the engine's slow help."""
     if not any(word.startswith("-") for word in words):
         return
-    # Another version, by what is installed beside it, knows other flags.
+    # Another version has other flags.
     packages = binary.parent.glob(f"lib/python*/site-packages/{engine.PROGRAM}*.dist-info")
     identity = "\n".join((str(binary), *sorted(path.name for path in packages)))
     digest = storage.hash_bytes(identity.encode())[:16]
     kept = storage.cache() / "flags" / f"{engine.PROGRAM}-{digest}.txt"
     if ask and not kept.exists():
-        with watch.stage(f"ask {engine.TITLE} which flags it knows"):
-            # Wide, so that no line of names is broken.
+        with watch.stage(f"ask {engine.TITLE} for its flags"):
+            # Wide, so that lines of names are not wrapped.
             argv = (str(binary / engine.PROGRAM), *engine.HELP)
-            lines: list[str] = []  # all of them: what is finished has kept only the last ones
+            lines: list[str] = []  # all lines, because Finished has only the last ones
             finished = process.run(
                 Command(argv, {"COLUMNS": "4000"}, UNSET), limit_s=_LIMIT_S, on_line=lines.append
             )
@@ -59,22 +56,19 @@ def require_known(
     if wrong:
         raise Problem(
             f"{engine.TITLE} does not know {', '.join(word for word, _ in wrong)}",
-            cause=f"of {len(names)} names in {binary / engine.PROGRAM} {' '.join(engine.HELP)} it is none",
+            cause=f"none of {len(names)} names in {binary / engine.PROGRAM} {' '.join(engine.HELP)}",
             fix="\n".join(f"{word}: {advice}" for word, advice in wrong),
         )
 
 
 def known(text: str) -> tuple[str, ...]:
-    """All names of flags in the whole help of a program that argparse printed."""
+    """Parse all names of flags in a help text of argparse."""
     lines = (match[1] for line in text.splitlines() if (match := _LINE.match(line)))
     return tuple(dict.fromkeys(name for line in lines for name in _NAME.findall(line)))
 
 
 def unknown(words: Iterable[str], names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What an engine would refuse, and what to write instead.
-
-    As argparse, it takes the beginning of a name if no other begins so.
-    """
+    """Yield words that an engine would refuse, and a replacement; unique prefixes are valid."""
     for word in words:
         if not word.startswith("-") or _NUMBER.match(word) or _OPTIMIZATION.match(word):
             continue
@@ -83,16 +77,16 @@ def unknown(words: Iterable[str], names: Sequence[str]) -> Iterator[tuple[str, s
         if name in names or len(beginning) == 1:
             continue
         if beginning:
-            yield word, f"write it out: {' or '.join(beginning[:4])}"
+            yield word, f"write it in full: {' or '.join(beginning[:4])}"
         elif name in _GONE:
             yield word, _GONE[name]
         else:
             near = difflib.get_close_matches(name, names, n=1)
-            yield word, f"{near[0]} is the nearest there is" if near else "leave it out"
+            yield word, f"did you mean {near[0]}?" if near else "remove it"
 
 
 def _name(word: str) -> str:
-    """Without a value and a key, and with dashes: --Compilation_config.mode=2 is --Compilation-config."""
+    """Remove value and key, and use dashes: --Compilation_config.mode=2 is --Compilation-config."""
     name = re.split(r"[=.]", word, maxsplit=1)[0].rstrip("+")
     return name if not name.startswith("--") else f"--{name[2:].replace('_', '-')}"
 
@@ -101,13 +95,12 @@ def _name(word: str) -> str:
 class Argument:
     name: str
     value: Any
-    """Of JSON's types."""
     why: str
 
 
 # The argument that names the model.
 _WEIGHTS: Mapping[EngineName, str] = {"vllm": "model", "sglang": "model_path"}
-# Flags that only a server has a use for.
+# Flags that only a server uses.
 _SERVER = {
     *("host", "port", "served_model_name", "tool_call_parser", "reasoning_parser", "reasoning_parser_plugin"),
     *("enable_auto_tool_choice", "headless", "api_server_count", "enable_metrics"),
@@ -115,12 +108,12 @@ _SERVER = {
 _SHORT = {"cc": "compilation_config"}
 # Text, whatever it looks like.
 _TEXT = {"revision", "tokenizer_revision", "code_revision"}
-# `vllm serve` reads "auto" as this number, its class takes the number alone (vLLM 0.32.0).
+# `vllm serve` reads "auto" as this number; its class takes only the number (vLLM 0.32.0).
 _WORDS: Mapping[tuple[str, str], int] = {("max_model_len", "auto"): -1}
 
 
 def arguments(engine: EngineName, target: str, flags: Iterable[Flag]) -> tuple[Argument, ...]:
-    """Of the class for these weights; parts of one flag (`-cc.mode 2 -cc.backend eager`) become one table."""
+    """Return the arguments of the engine's class; `-cc.mode 2 -cc.backend eager` becomes one table."""
     weights = _WEIGHTS[engine]
     found = {weights: Argument(weights, target, "the model")}
     for flag in flags:
@@ -137,7 +130,6 @@ def table(found: Iterable[Argument]) -> dict[str, Any]:
 
 
 def why(found: Iterable[Argument]) -> Iterator[tuple[str, str]]:
-    """Each as Python writes it, and its reason."""
     return ((f"{each.name}={each.value!r}", each.why) for each in found)
 
 
@@ -150,7 +142,7 @@ def _keyword(flag: Flag) -> tuple[str, Any]:
     if name in _TEXT:
         return name, flag.value
     try:
-        # A number, a list or a table where it reads as one; else text.
+        # JSON where it parses; else text.
         return name, _WORDS.get((name, flag.value)) or json.loads(flag.value)
     except ValueError:
         return name, flag.value

@@ -1,4 +1,4 @@
-"""The engines by name; the command of one engine process; per-host plans; choice of launcher."""
+"""Build the command of an engine process, per-host plans, and the choice of launcher."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,21 +21,20 @@ from medley.schema import EngineName, HostTable
 
 ENGINES: Mapping[EngineName, Engine] = {"vllm": vllm, "sglang": sglang}
 RANKS_PORT = 24_020
-"""Where ranks find each other on the first host, or at a port after it; in the same range as Ray's."""
+"""The port of the ranks' rendezvous on the first host, or one after it; in Ray's range."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be served, and how it was asked for."""
+    """The model to serve, and the user's options."""
 
     weights: Weights
     serving: Serving
     wanted: PlacementOptions = field(default_factory=PlacementOptions)
     extra: tuple[str, ...] = ()
-    """The engine's own flags, as the user gave them."""
     beside: ModelExtras = NOTHING
     typed: tuple[str, ...] = ()
-    """What asked for it, from `medley` on."""
+    """The user's command, from `medley` on."""
 
 
 @dataclass(frozen=True)
@@ -46,16 +45,14 @@ class Launch:
     reasoned: AnnotatedCommand
     beside: ModelExtras = NOTHING
     files: Mapping[str, str] = field(default_factory=dict)
-    """Files it needs: their text by name."""
     told: tuple[tuple[str, str], ...] = ()
-    """What the process is told in these, and why."""
+    """The arguments in these files, and their reasons."""
 
     @property
     def command(self) -> Command:
         return self.reasoned.command
 
     def why(self) -> list[tuple[str, str]]:
-        """Each decision and its reason, in the order of the command."""
         return [*(("plan", reason) for reason in self.plan.why), *self.reasoned.why(), *self.told]
 
 
@@ -68,10 +65,7 @@ def launch(
     environ: Mapping[str, str] = MappingProxyType({}),
     cluster: Iterable[Variable] = (),
 ) -> Launch:
-    """Return the command of an order's engine on a host by this plan; `environ` is the user's.
-
-    `cluster` has the variables that an engine needs whose ranks are on several hosts.
-    """
+    """Return an engine's command on a host; `cluster` are variables for ranks on several hosts."""
     engine, weights, serving = ENGINES[order.wanted.engine], order.weights, order.serving
     ours = merged(
         (
@@ -94,7 +88,7 @@ def launch(
 
 
 def out_of(found: ContainerEnvironment, made: Launch, serving: Serving, *, over_ray: bool) -> Launch:
-    """The same, run in a container of the image; `over_ray`: beside that of this host's Ray."""
+    """Run the launch in a container of the image; `over_ray`: next to the container of this host's Ray."""
     target, beside = Path(serving.target), container.name(RAY) if over_ray else None
     model = (Mount(target, "the model"),) if target.is_absolute() else ()
     near = replace(found, spec=replace(found.spec, beside=beside, mounts=(*found.spec.mounts, *model)))
@@ -103,56 +97,53 @@ def out_of(found: ContainerEnvironment, made: Launch, serving: Serving, *, over_
 
 
 def launcher(asked: Launcher | None, *, hosts: int | None, role: str | None) -> tuple[Launcher, str]:
-    """Which one, and why; `hosts`: as many as were asked for, `role`: this host's in a cluster of Ray's."""
+    """Choose the launcher, with the reason; `role`: this host's in a Ray cluster."""
     if asked is None:
         if role is not None and hosts != 1:
-            return "ray", "Ray starts the ranks: this host heads a cluster"
+            return "ray", "Ray starts the ranks: this host is the head of a cluster"
         if (hosts or 1) > 1:
-            return "mp", "each host starts its own ranks: no Ray cluster is here"
-        return "solo", "all of it is on this host"
+            return "mp", "each host starts its own ranks: there is no Ray cluster"
+        return "solo", "everything runs on this host"
     if asked == "mp" and (hosts or 1) < 2:  # noqa: PLR2004 - several
         raise Problem(
             "--launcher mp is for several hosts",
-            cause=f"--hosts is {hosts or 'not given'}, and nobody says how many will join",
+            cause=f"--hosts is {hosts or 'not given'}, so the number of hosts is unknown",
             fix="--launcher mp --hosts 2, and on each other host: medley join HEAD",
         )
     if asked == "mp" and role is not None:
         raise Problem(
-            "this host is in a Ray cluster, whose hosts' devices are its own",
-            cause=f"it is its {role}",
-            fix="leave --launcher out: then Ray starts the ranks; or end the cluster: medley ray-stop",
+            "--launcher mp cannot run on a host of a Ray cluster",
+            cause=f"this host is its {role}, and Ray manages the devices",
+            fix="leave --launcher out to use Ray; or end the cluster: medley ray-stop",
         )
     if asked == "solo" and (hosts or 1) > 1:
         raise Problem(
             "--launcher solo is for one host", cause=f"--hosts is {hosts}", fix="leave one of them out"
         )
-    return asked, f"--launcher {asked}, as asked"
+    return asked, f"--launcher {asked}, as requested"
 
 
 def in_no_image() -> Problem:
     return Problem(
-        "without Ray a model does not run out of an image",
+        "without Ray a model cannot run in a container",
         cause="medley join starts the engine environment of its host",
         fix="medley ray-head --image IMAGE, and the same on ray-worker; or leave --image out",
     )
 
 
 def not_shown(hosts: int, *, script: bool) -> Problem:
-    """A dry run without Ray has no hosts to plan for."""
-    what = "what runs without Ray" if script else "a model without Ray"
-    here = "run it: each host prints its command; --hosts 1 --dry-run shows that of this host alone"
+    """Explain that a dry run without Ray has no hosts to plan for."""
+    what = "a script without Ray" if script else "a model without Ray"
+    here = "run it: each host prints its command; for only this host: --hosts 1 --dry-run"
     return Problem(
-        f"{what} cannot be shown before its hosts have joined",
-        cause="each tells what it is when it joins, and the plan is made of that",
+        f"{what} cannot be planned before its hosts have joined",
+        cause="the plan needs the facts that hosts send when they join",
         fix=here if script else f"name their kinds: --dry-run --launcher mp --hosts spark:{hosts}",
     )
 
 
 def nodes(plan: Plan, layout: Layout, addresses: Mapping[str, str], port: int) -> dict[str, Plan]:
-    """By host, in the order of their processes: that of the ranks, or of the replicas.
-
-    `addresses`: of each host on the network they share; `port`: of the first, where its others find it.
-    """
+    """Return the plan of each host in order of ranks; `port` is the rendezvous on the first host."""
     found, before = {}, 0
     hosts = by_host(devices_of(layout))
     for rank, (host, held) in enumerate(hosts.items()):

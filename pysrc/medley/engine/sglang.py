@@ -1,7 +1,6 @@
-"""SGLang: its flags and variables, and the lines that say a rank or a host is lost.
+"""SGLang: its flags and variables, and its lines that report a lost rank or host.
 
-Flags as of SGLang 0.5.23 (`sglang serve --help`); sizes are written out, because the beginning of a name that
-guides give (`--pp`) fits several there.
+Flags as of SGLang 0.5.23 (`sglang serve --help`), in full, because a prefix such as `--pp` is ambiguous.
 """
 
 import re
@@ -19,13 +18,13 @@ from medley.schema import TITLES, HostTable, Model, ReasoningParser, ToolParser
 TITLE = TITLES["sglang"]
 PROGRAM = "sglang"
 HELP: tuple[str, ...] = ("serve", "--help")
-# As in: [2026-11-22 08:01:33 PP1 TP0] and then the words
+# For example: [2026-11-22 08:01:33 PP1 TP0] message
 _PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d [\d:]+[^\]]*\] ?")
 _ERROR = re.compile(
     r"^(?:[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*|.*: error: .*"
     r"|Scheduler or DataParallelController \d+ terminated with.*)"
 )
-# What its processes raise when another died: true, and no reason.
+# Errors of processes whose peer died, which are not the reason.
 _EMPTY = ("Initialization failed. Please see the error messages above", "SIGQUIT", "EOFError")
 _OVER_RAY = payload.FOLDER / "sglang_ray.py"
 _TOOLS: Mapping[ToolParser, str] = {
@@ -52,14 +51,14 @@ _REASONING: Mapping[ReasoningParser, str] = {
     "kimi_k3": "kimi_k3",
     "nemotron_v3": "nemotron_3",
     "mimo": "mimo",
-    # Its "minimax-append-think" is vLLM's minimax_m2_append_think, which leaves thoughts in the answer.
+    # Its "minimax-append-think", like vLLM's minimax_m2_append_think, leaves reasoning in the answer.
     "minimax_m2": "minimax",
     "minimax_m3": "minimax-m3",
 }
 
 
 def words(binary: Path, serving: Serving, plan: Plan) -> tuple[str, ...]:
-    """`sglang serve`, before any flag; over Ray a program of ours that does the same, rank by rank."""
+    """Return `sglang serve`, or over Ray medley's program that starts it rank by rank."""
     if plan.launcher == "ray":
         return (str(binary / "python"), str(_OVER_RAY), serving.target)
     return (str(binary / PROGRAM), "serve", serving.target)
@@ -67,9 +66,9 @@ def words(binary: Path, serving: Serving, plan: Plan) -> tuple[str, ...]:
 
 def variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
     if host.device == "cpu":
-        yield Variable("SGLANG_USE_CPU_ENGINE", "1", "this host's CPU is to run the model")
+        yield Variable("SGLANG_USE_CPU_ENGINE", "1", "the CPU runs the model")
         if plan.tensor_parallel * plan.stages * plan.replicas > 1:
-            why = "SGLang would bind each rank to a NUMA node of its own, which few hosts have"
+            why = "SGLang would bind each rank to its own NUMA node, which few hosts have"
             yield Variable("SGLANG_CPU_OMP_THREADS_BIND", _cpus(plan), why)
     if plan.launcher == "ray":
         yield Variable("MEDLEY_RANKS", ",".join(plan.places), "the host of each rank, in order")
@@ -78,7 +77,6 @@ def variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
 
 
 def _cpus(plan: Plan) -> str:
-    """The CPUs of each rank of this host, by its local number: `0-3|4-7`."""
     here = -(-plan.tensor_parallel * plan.stages * plan.replicas // plan.hosts)
     each = max(1, plan.threads // here)
     firsts = (rank * each % max(1, plan.threads) for rank in range(here))
@@ -86,70 +84,71 @@ def _cpus(plan: Plan) -> str:
 
 
 def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
-    yield flag("--served-model-name", serving.name, "the name that requests give")
-    yield flag("--host", serving.address, "where it listens")
-    yield flag("--port", serving.port, "where it listens")
-    yield flag("--enable-metrics", None, "its queue, KV cache and speed, for medley top and Prometheus")
+    yield flag("--served-model-name", serving.name, "the model name in requests")
+    yield flag("--host", serving.address, "the server's address")
+    yield flag("--port", serving.port, "the server's address")
+    yield flag("--enable-metrics", None, "for medley top and Prometheus")
     if serving.key_config and not (plan.nodes and plan.nodes.rank):
-        why = "requests must give the key in it; as a flag every user of this host could read it"
+        why = "requests need the key in it; every user of this host could read it in a flag"
         yield flag("--config", serving.key_config, why)
     if host.device == "cpu":
-        yield flag("--device", "cpu", "this host's CPU is to run the model")
+        yield flag("--device", "cpu", "the CPU runs the model")
     yield from _ranks(plan)
     yield from _memory(plan, host)
     if plan.eager and host.device != "cpu":
         yield flag("--cuda-graph-backend-decode --disable-cuda-graph", "disabled", Why.EAGER)
         yield flag("--cuda-graph-backend-prefill", "disabled", Why.EAGER)
-    yield flag("--sleep-on-idle", None, "else its scheduler takes a whole core while nothing is asked")
+    yield flag("--sleep-on-idle", None, "its idle scheduler would use a whole core")
     if model and model.tool_parser:
-        yield flag("--tool-call-parser", _TOOLS[model.tool_parser], "how this model calls tools")
+        yield flag("--tool-call-parser", _TOOLS[model.tool_parser], "the format of this model's tool calls")
     reasoning = _REASONING.get(model.reasoning_parser) if model and model.reasoning_parser else None
     if model and model.tool_parser == "openai":
-        reasoning = "gpt-oss"  # one form for both, which vLLM knows by the model
-    yield from given("--reasoning-parser", reasoning, "how this model thinks aloud")
+        reasoning = "gpt-oss"  # one format for both, which vLLM selects by the model
+    yield from given("--reasoning-parser", reasoning, "the format of this model's reasoning")
     yield from table_flags("sglang", plan, model)
 
 
 def _ranks(plan: Plan) -> Iterator[Flag]:
     tensor = plan.tensor_parallel
     if tensor > 1:
-        yield flag("--tp-size --tensor-parallel-size --tp", tensor, "so many ranks share each layer")
+        yield flag("--tp-size --tensor-parallel-size --tp", tensor, "number of ranks that share each layer")
     if plan.expert_parallel:
-        yield flag("--ep-size --expert-parallel-size --ep", tensor, "experts stay whole, each on one rank")
+        yield flag("--ep-size --expert-parallel-size --ep", tensor, "each expert is whole on one rank")
     if plan.balanced:
-        yield flag("--enable-eplb", None, "busy experts are moved to ranks that are not")
+        yield flag("--enable-eplb", None, "moves busy experts to idle ranks")
     if plan.stages > 1:
-        yield flag("--pp-size --pipeline-parallel-size", plan.stages, "so many stages, each of some layers")
+        yield flag(
+            "--pp-size --pipeline-parallel-size",
+            plan.stages,
+            "number of stages, each with some layers",
+        )
     if plan.replicas > 1:
         yield flag("--dp-size --data-parallel-size --dp", plan.replicas, Why.REPLICAS)
     if plan.launcher == "ray":
         yield flag("--use-ray", None, "Ray starts the ranks on their hosts")
     if plan.nodes:
         yield flag("--nnodes", plan.nodes.count, Why.WITHOUT_RAY)
-        yield flag("--node-rank", plan.nodes.rank, "this host's place among them")
+        yield flag("--node-rank", plan.nodes.rank, "this host's number")
         at = f"{plan.nodes.address}:{plan.nodes.port}"
-        yield flag("--dist-init-addr --nccl-init-addr", at, "where the ranks find each other: the first host")
+        yield flag("--dist-init-addr --nccl-init-addr", at, "the first host, where the ranks find each other")
 
 
 def _memory(plan: Plan, host: HostTable) -> Iterator[Flag]:
     if host.device == "cpu" or plan.kv_cache_bytes is not None:
-        why = "on CPU SGLang would take what the host has" if host.device == "cpu" else Why.SAME_ON_EACH
+        why = "on CPU SGLang would use all memory of the host" if host.device == "cpu" else Why.SAME_ON_EACH
         yield from given("--max-total-tokens", plan.kv_cache_tokens, why)
     if plan.static_share is not None:
-        why = "weights and KV cache; what the engine needs beside them stays free"
+        why = "weights and KV cache; the rest is for the engine's other memory"
         yield flag("--mem-fraction-static", f"{plan.static_share:.2f}", why)
     if plan.kv_type != "auto":
         yield flag("--kv-cache-dtype", "fp8_e4m3", Why.FP8_CACHE)
     yield from given("--max-running-requests", plan.sequences, Why.AT_ONCE)
     yield from given("--chunked-prefill-size", plan.batch_tokens, Why.PER_BATCH)
-    yield from given("--context-length", plan.context, "as asked")
+    yield from given("--context-length", plan.context, "as requested")
 
 
 def fatal(line: str) -> bool:
-    """The line is that of payload/sglang_ray.py.
-
-    Under Ray a rank that dies leaves SGLang's server up, and requests hang (SGLang 0.5.23).
-    """
+    """Whether it is payload/sglang_ray.py's line: under Ray SGLang outlives a dead rank and hangs."""
     return "SGLang's scheduler" in line and "died unexpectedly" in line
 
 

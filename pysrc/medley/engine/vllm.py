@@ -1,6 +1,6 @@
-"""vLLM: its flags and variables, and the lines that say a rank or a host is lost.
+"""vLLM: its flags and variables, and its lines that report a lost rank or host.
 
-Flags are those of vLLM 0.32.0 (`vllm serve --help=all`).
+Flags as of vLLM 0.32.0 (`vllm serve --help=all`).
 """
 
 import re
@@ -17,12 +17,12 @@ from medley.schema import TITLES, HostTable, Model
 TITLE = TITLES["vllm"]
 PROGRAM = "vllm"
 HELP: tuple[str, ...] = ("serve", "--help=all")
-# "(EngineCore pid=12) ERROR 11-21 08:01:33 [core.py:1109] ValueError: …"; each part before the error may lack
+# "(EngineCore pid=12) ERROR 11-21 08:01:33 [core.py:1109] ValueError: …"; each part is optional
 _PREFIX = re.compile(r"^(?:\(\S+ pid=\d+\) ?)?(?:ERROR [\d-]+ [\d:]+ \[[^\]]+\] ?)?")
 _ERROR = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*|vllm.*: error: .*)")
-# It says so after 10 seconds, 30, 70 and so on.
+# Printed after 10 seconds, 30, 70 and so on.
 _UNPLACED = "Waiting for creating a placement group of specs for 30 seconds"
-# What vLLM's parent processes raise when a child died: true, and no reason.
+# Errors of parent processes whose child died, which are not the reason.
 _EMPTY = (
     "See root cause above",
     "See stack trace for root cause",
@@ -38,20 +38,20 @@ def words(binary: Path, serving: Serving, _: Plan) -> tuple[str, ...]:
 
 def variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
     if host.device == "cpu" and plan.stages > 1 and plan.eager:
-        why = "else tracing holds up the first answer, and gains nothing"
+        why = "otherwise tracing delays the first answer without a gain"
         yield Variable("TORCHDYNAMO_DISABLE", "1", why)
     several = plan.launcher == "solo" and plan.tensor_parallel * plan.stages > 1
     if host.device == "cpu" and (plan.launcher == "mp" or several):
         why = "vLLM would bind each rank to a NUMA node of its own, which few hosts have"
         yield Variable("VLLM_CPU_OMP_THREADS_BIND", "nobind", why)
     if plan.launcher == "ray" and plan.replicas > 1:
-        # Slots that take no part are held, so each host's are all taken.
+        # medley holds unused slots, so vLLM fills each host.
         hosts = ",".join(dict.fromkeys(plan.places))
-        yield Variable("VLLM_RAY_DP_PLACEMENT_NODE_IPS", hosts, "the hosts that the plan chose")
-        yield Variable("VLLM_RAY_DP_PACK_STRATEGY", "fill", "each host has as many replicas as it has slots")
+        yield Variable("VLLM_RAY_DP_PLACEMENT_NODE_IPS", hosts, "the hosts of the plan")
+        yield Variable("VLLM_RAY_DP_PACK_STRATEGY", "fill", "each host gets as many replicas as it has slots")
     if plan.partition:
         yield Variable(VARIABLE["vllm"], plan.partition, "layers of each stage, in the order of ranks")
-    yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers unless told not to")
+    yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers by default")
     if serving.key:
         yield Variable("VLLM_API_KEY", str(serving.key), Why.KEY, secret=True)
 
@@ -59,7 +59,7 @@ def variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variabl
 def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
     yield flag("--served-model-name", serving.name, "the name that requests give")
     if plan.nodes and plan.nodes.rank:
-        yield flag("--headless", None, "the first host has the API")
+        yield flag("--headless", None, "only the first host serves the API")
     else:
         yield flag("--host", serving.address, "where it listens")
         yield flag("--port", serving.port, "where it listens")
@@ -74,10 +74,10 @@ def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) ->
         yield flag("--master-port", plan.nodes.port, "the same")
     yield from _memory(plan, host)
     yield from _compilation(plan, host)
-    # The parsers' words in models/ are vLLM's own.
+    # models/ uses vLLM's names of the parsers.
     if model and model.tool_parser and model.tool_parser not in plan.unread:
-        yield flag("--enable-auto-tool-choice", None, "the model may call tools by itself")
-        yield flag("--tool-call-parser", model.tool_parser, "how this model calls them")
+        yield flag("--enable-auto-tool-choice", None, "the model decides when to call tools")
+        yield flag("--tool-call-parser", model.tool_parser, "the format of this model's tool calls")
     if model and model.reasoning_parser and model.reasoning_parser not in plan.unread:
         yield flag("--reasoning-parser", model.reasoning_parser, "how this model thinks aloud")
     yield from table_flags("vllm", plan, model)
@@ -85,7 +85,9 @@ def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) ->
 
 def _ranks(plan: Plan) -> Iterator[Flag]:
     if plan.tensor_parallel > 1:
-        yield flag("--tensor-parallel-size -tp", plan.tensor_parallel, "so many ranks share each layer")
+        yield flag(
+            "--tensor-parallel-size -tp", plan.tensor_parallel, "number of ranks that share each layer"
+        )
     if plan.expert_parallel:
         yield flag("--enable-expert-parallel -ep", None, "experts stay whole, each on one rank")
     if plan.balanced:
@@ -93,36 +95,40 @@ def _ranks(plan: Plan) -> Iterator[Flag]:
     if plan.launcher == "ray" and plan.replicas == 1:
         yield flag("--distributed-executor-backend", "ray", "the ranks are on several hosts")
     if plan.stages > 1:
-        yield flag("--pipeline-parallel-size -pp", plan.stages, "so many stages, each of some layers")
+        yield flag("--pipeline-parallel-size -pp", plan.stages, "number of stages, each with some layers")
 
 
 def _replicas(plan: Plan) -> Iterator[Flag]:
     yield flag("--data-parallel-size -dp", plan.replicas, Why.REPLICAS)
     if plan.launcher == "ray":
-        yield flag("--data-parallel-backend -dpb", "ray", "Ray starts those on other hosts")
+        yield flag("--data-parallel-backend -dpb", "ray", "Ray starts the replicas on other hosts")
     if plan.launcher != "solo":
-        yield flag("--data-parallel-size-local -dpl", plan.replicas_here, "of these on this host")
+        yield flag("--data-parallel-size-local -dpl", plan.replicas_here, "replicas on this host")
     if plan.nodes:
-        yield flag("--data-parallel-address -dpa", plan.nodes.address, "where the others find the first")
+        yield flag(
+            "--data-parallel-address -dpa",
+            plan.nodes.address,
+            "where the replicas find each other",
+        )
         yield flag("--data-parallel-rpc-port -dpp", plan.nodes.port, "the same")
     if plan.nodes and plan.nodes.rank:
-        yield flag("--data-parallel-start-rank -dpr", plan.replicas_before, "so many are on the hosts before")
+        yield flag("--data-parallel-start-rank -dpr", plan.replicas_before, "replicas on the hosts before")
     else:
-        yield flag("--api-server-count -asc", 1, "one process answers for all; each takes half a GiB")
+        yield flag("--api-server-count -asc", 1, "one process for all; each takes half a GiB")
 
 
 def _memory(plan: Plan, host: HostTable) -> Iterator[Flag]:
-    why = "on CPU vLLM would take 92 % of the host's memory" if host.device == "cpu" else Why.SAME_ON_EACH
+    why = "on CPU vLLM would use 92 % of the host's memory" if host.device == "cpu" else Why.SAME_ON_EACH
     yield from given("--kv-cache-memory-bytes", plan.kv_cache_bytes, why)
     if plan.memory_utilization is not None:
-        why = "what every rank's GPU has free, and no more than its kind of host bears"
+        why = "the free memory of every rank's GPU, within its kind's limit"
         yield flag("--gpu-memory-utilization", f"{plan.memory_utilization:.2f}", why)
     if plan.kv_type != "auto":
         yield flag("--kv-cache-dtype", plan.kv_type, Why.FP8_CACHE)
     yield from given("--max-num-seqs", plan.sequences, Why.AT_ONCE)
     yield from given("--max-num-batched-tokens", plan.batch_tokens, Why.PER_BATCH)
     if plan.context is not None or plan.sequences is not None:
-        why = "as asked" if plan.context else "the longest that fits the memory, up to the model's own"
+        why = "as requested" if plan.context else "the longest that fits the memory, up to the model's own"
         yield flag("--max-model-len", plan.context or ("auto" if plan.finds_longest else plan.longest), why)
 
 
@@ -130,7 +136,7 @@ def _compilation(plan: Plan, host: HostTable) -> Iterator[Flag]:
     if not plan.eager:
         return
     if host.device == "cpu" and plan.stages > 1:
-        # Eager mode skips the warm-up that makes a stage's buffers: the first request would kill the engine.
+        # Without the warm-up, which eager mode skips, the first request would kill a stage.
         yield flag("-cc.mode", 2, f"{Why.EAGER}; a pipeline on CPU still needs the warm-up")
         yield flag("-cc.backend", "eager", "traces once, compiles nothing")
     else:
@@ -138,11 +144,10 @@ def _compilation(plan: Plan, host: HostTable) -> Iterator[Flag]:
 
 
 def fatal(line: str) -> bool:
-    """Whether a line says that the engine is lost, though its process goes on.
+    """Whether a line shows that the engine failed, though its process goes on.
 
-    A rank that is gone leaves vLLM's head waiting for its next answer, with /health at 200, for minutes (vLLM
-    0.32.0, RayExecutorV2). It waits half an hour for a slot that was free when it was started: its host went
-    away before the rank was placed.
+    After the loss of a rank vLLM's head waits for minutes, with /health at 200 (vLLM 0.32.0, RayExecutorV2).
+    It waits half an hour for a slot whose host was lost before the rank was placed.
     """
     return ("RayWorkerProc" in line and "died unexpectedly" in line) or _UNPLACED in line
 

@@ -70,7 +70,8 @@ def problem(proof: Proof, name: str) -> Problem | None:
     if proof["device"] == "cpu" or any(line.startswith("import ") for line in found):
         fix = f"rebuild it: medley env clean {name} && medley env build {name}"
     elif any("no kernel image" in line for line in found):
-        fix = "take wheels or an image with code for this GPU: --env, --image; a Jetson Orin: docs/how-to/jetson-orin.md"
+        fix = "take wheels or an image with code for this GPU: --env, --image; "
+        fix += "a Jetson Orin: docs/how-to/jetson-orin.md"
     else:
         fix = "check the driver: nvidia-smi; medley facts shows what was found"
     return Problem(f"{name} does not work on this host", cause="\n".join(found), fix=fix)

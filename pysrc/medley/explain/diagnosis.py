@@ -1,4 +1,4 @@
-"""Diagnose logs: the known failure that came first; check the files of known failures."""
+"""Find the first known failure in logs; check the files of known failures."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,13 +16,13 @@ from medley.explain.patterns import Failure, Known
 from medley.explain.scan import Needles, UserPatterns, scanned
 
 STANDARD_INPUT = "/dev/stdin"
-_SLOW = "the search for it takes too long"
+_SLOW = "its search takes too long"
 _TOGETHER_S = 120
 _SAMPLE_BYTES = 4096
 
 
 def explained(logs: Iterable[Log]) -> Explained:
-    """What is wrong in these logs, each of a host or a rank; nothing, where they are healthy."""
+    """Find the failures in these logs, each of a host or a rank."""
     known = patterns.load()
     return _explained(logs, known, Needles(known.failures))
 
@@ -36,19 +36,18 @@ def _explained(logs: Iterable[Log], known: Known, needles: Needles) -> Explained
 
 
 def named_logs(names: Sequence[str]) -> list[Log]:
-    """Each of these; STANDARD_INPUT is one of them."""
     return [_log(Path(name)) for name in names]
 
 
 def newest_logs() -> list[Log]:
-    """The log written last, and those of the same time: of one start there may be several units."""
+    """Return the newest log, and those of the same time, because one start may have several units."""
     folder = storage.state() / "logs"
     written = sorted((file.stat().st_mtime, file) for file in folder.glob("*.log"))
     if not written:
         raise Problem(
-            "medley has kept no log on this host",
-            cause=f"{folder} has none; serve, run and the units of medley up write there",
-            fix="name one: medley explain FILE, or pipe it in: docker logs NAME 2>&1 | medley explain -",
+            "there is no log of medley on this host",
+            cause=f"{folder} is empty; serve, run and the units of medley up write there",
+            fix="name a file: medley explain FILE, or pipe a log: docker logs NAME 2>&1 | medley explain -",
         )
     return [_log(file) for at, file in written if written[-1][0] - at <= _TOGETHER_S]
 
@@ -62,7 +61,7 @@ def _log(path: Path) -> Log:
         raise Problem(
             f"{path} cannot be read",
             cause=in_words(error),
-            fix="name a file that is there: medley explain FILE",
+            fix="name another file: medley explain FILE",
         ) from error
 
 
@@ -87,14 +86,14 @@ def _is_binary(sample: bytes) -> bool:
 
 
 def check() -> dict[Path, Problem | None]:
-    """Every file of known failures, and what is wrong with it."""
+    """Return every file of known failures, with its Problem, if any."""
     own, shipped = patterns.files()
     return _checked(own, patterns.load()) | _shipped_checked(tuple(shipped))
 
 
 @cache
 def _shipped_checked(shipped: tuple[Path, ...]) -> dict[Path, Problem | None]:
-    """Once per process: what comes with medley does not change meanwhile."""
+    """Check medley's own files once per process, because they do not change."""
     return _checked(shipped, patterns.load(user=False))
 
 
@@ -113,7 +112,7 @@ def _mistake(path: Path, known: Known, needles: Needles, seen: dict[str, Path]) 
         return mistake
     for at, failure in enumerate(failures):
         if failure.name in seen:
-            return patterns.wrong(path, at, failure, "name", f"{seen[failure.name]} has one of that name")
+            return patterns.wrong(path, at, failure, "name", f"{seen[failure.name]} has the same name")
         seen[failure.name] = path
         if found := _unfit(failure, known, needles):
             return patterns.wrong(path, at, failure, *found)
@@ -121,12 +120,12 @@ def _mistake(path: Path, known: Known, needles: Needles, seen: dict[str, Path]) 
 
 
 def _unfit(failure: Failure, known: Known, needles: Needles) -> tuple[str, str] | None:
-    """The key that does not fit all that is known, or what the failure's own logs show, and why."""
+    """Return the key that contradicts the known failures or the examples, and the reason."""
     names = {each.name for each in known.failures}
     if unknown := [name for name in failure.over if name not in names]:
         return "over", f"there is no known failure {unknown[0]}"
     if not failure.examples:
-        return "examples", "every known failure has an example: a log that shows it"
+        return "examples", "a known failure needs an example: a log that shows it"
     for number, log in enumerate(failure.examples, 1):
         found = _explained([Log("example", [log.encode()])], known, needles)
         first = found.first.hit.failure.name if found.first else "no failure"

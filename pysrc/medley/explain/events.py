@@ -1,4 +1,4 @@
-"""Turning points, silent ends, uncaught exceptions."""
+"""Recognize turning points, silent ends and uncaught exceptions in logs."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,12 +8,12 @@ from medley.explain.lines import INFO, WARNING, LogLine, decoded, line
 from medley.explain.patterns import Failure, Sign, sign
 
 BEGINS, READY, STOPPED, MENDED, WRONG = "begins", "ready", "stopped", "mended", "wrong"
-# A configuration, a request or a program's own text is shown here, and nothing is said by it.
+# Lines that print a configuration, a request or source code, and report nothing.
 _ECHO = re.compile(
     r"non-default args:|Initializing an? (?:V[01] )?LLM engine|server_args=|^args: Namespace|^Namespace\(|"
     r"Received request|[\"']?(?:content|prompt|role|messages)[\"']?: ?[\"'\[]|prompt=|"
     r"^medley: (?!ready)|^\s*\+{1,3} |^\s*(?:\$|#) |override-neuron|compilation_config=|"
-    # Said in every good start: it goes on without
+    # Printed in every successful start
     r"^Ignore import error|Will ignore error and continue|^Skipping import of cpp extensions"
 )
 _SOURCE = re.compile(r"^\s+(?:raise |return |assert |logger\.|f?[\"'])|^raise [\w.]+\(")
@@ -24,17 +24,17 @@ class Turn:
     kind: str
     signs: tuple[Sign, ...]
     mends: tuple[str, ...] = ()
-    """How the names of failures begin that are over with it."""
+    """Prefixes of the names of failures that it ends."""
     any_level: bool = True
 
 
 def echoed(text: str) -> bool:
-    """Whether a line shows somebody else's words."""
+    """Whether a line prints a configuration, a request or source code."""
     return bool(_ECHO.search(text[:2000]))
 
 
 def source(text: str) -> bool:
-    """Whether a line is of a program's own text, as a traceback shows it."""
+    """Whether a line is source code in a traceback."""
     return bool(_SOURCE.match(text))
 
 
@@ -64,7 +64,7 @@ TURNS = (
         mends=("nccl-connect", "nccl-link-local", "gloo-refused", "rendezvous-", "refused"),
     ),
     Turn(MENDED, (sign("ink up"), sign("Link is Up")), mends=("link-fell",)),
-    # A benchmark of a server takes another tokenizer to count with, and goes on
+    # A benchmark continues with another tokenizer
     Turn(MENDED, (sign("alling back to", r"^Falling back to .{1,60} tokenizer"),), mends=("hub-",)),
     Turn(
         STOPPED,
@@ -96,28 +96,28 @@ TURNS = (
 
 SILENT = Failure(
     name="ended-silently",
-    what="the log breaks off in the middle of the start, without an error: killed (out of memory), or it "
+    what="the log stops in the middle of the start, without an error: killed (out of memory), or it "
     "still runs",
-    cause="its last words are: {said}; a process that the kernel kills (SIGKILL, most often for want of host "
-    "memory) says nothing",
-    fix="see whether it was: sudo dmesg | grep -i -E 'out of memory|killed process'; and what is free: free "
-    "-g; if so: medley plan MODEL, or medley serve MODEL -- --gpu-memory-utilization 0.80",
+    cause="its last line is: {message}; a process that the kernel kills (SIGKILL, usually when host memory "
+    "runs out) prints nothing",
+    fix="check for it: sudo dmesg | grep -i -E 'out of memory|killed process'; free -g; "
+    "then: medley plan MODEL, or medley serve MODEL -- --gpu-memory-utilization 0.80",
     signs=(sign("Loading"),),
     confidence="low",
     symptom=True,
 )
-# What a start does for long, and what takes most memory in it.
+# The long steps of a start, and those that need most memory.
 _BUSY = re.compile(
     r"Loading (?:safetensors|pt|bin) checkpoint shards|oading shards:|Load weight begin|Loading weights took|"
     r"Model loading took|Starting to load model|Compiling a graph|Dynamo bytecode|torch\.compile took|"
     r"saved AOT compiled|Cache the graph of|Capturing (?:CUDA|cuda|batches)|utotun"
 )
-# Python's own word for what a parent that was killed left behind.
+# Python's line about leftovers of a killed parent.
 _LEFT = re.compile(r"resource_tracker")
 
 
 def last_words(tail: Sequence[str]) -> tuple[int, str] | None:
-    """What it was at when it broke off, and how many lines before the end."""
+    """Return the step in which a log stops, and its distance from the end in lines."""
     said = ((at, line(text).text.strip()) for at, text in enumerate(reversed(tail)))
     at, last = next(
         ((at, text) for at, text in said if text and (_busy(text) or not _LEFT.search(text))), (0, "")
@@ -127,21 +127,21 @@ def last_words(tail: Sequence[str]) -> tuple[int, str] | None:
 
 
 def _busy(text: str) -> str:
-    """The last of it, in a line that is drawn again and again."""
+    """Return the last part of a line that is redrawn."""
     *_, last = (None, *_BUSY.finditer(text))
     return text[last.start() :][:160] if last else ""
 
 
 UNKNOWN = Failure(
     name="unknown-error",
-    what="a failure that medley does not know: {kind}",
-    cause="its own words: {said}",
-    fix="search for these words in the issues of the engine; to ask there, attach the report that medley "
-    "explain writes of it",
+    what="unknown failure: {kind}",
+    cause="its message: {message}",
+    fix="search for this message in the engine's issues; to ask there, attach the report that medley "
+    "explain writes",
     signs=(sign("rror"),),
     confidence="low",
 )
-# A traceback of which the reason stands elsewhere, and exceptions that end a program by intent.
+# Tracebacks whose reason is elsewhere, and exceptions that end a program intentionally.
 _FOLLOWS = re.compile(
     r"EngineDeadError|Engine core initialization failed|EngineGenerateError|Engine process failed|"
     r"Executor failed|WorkerProc initialization failed|Worker failed with error|Process \S+ (?:died|exited)|"
@@ -158,7 +158,7 @@ _ENDS = re.compile(
     r"^(?:Traceback|During handling|The above|\s*For further information|Process |\[rank)|^\s*$"
 )
 _BACK = 4
-# Lines around the engine's last word in which its reason is looked for.
+# Lines around the engine's last error that are searched for its reason.
 NEAR = 600
 
 
@@ -169,9 +169,9 @@ class Slip:
     said: str
     when: tuple[int, int, float] | None
     traced: bool
-    """The end of a traceback, and not only a line that says error."""
+    """Whether it is the end of a traceback."""
     leads: bool
-    """Another exception was raised because of it."""
+    """Whether it caused another exception."""
 
     @property
     def follows(self) -> bool:
@@ -191,7 +191,7 @@ def slip(
     before: Iterable[bytes],
     after: Sequence[bytes],
 ) -> Slip | None:
-    """What a line shows to be one; none in a line that only informs or warns."""
+    """Return the error of a line; None for information and warnings."""
     if said.level in (INFO, WARNING):
         return None
     near, then = (
@@ -208,7 +208,6 @@ def slip(
 
 
 def _whole(text: str, then: Sequence[str]) -> str:
-    """With the lines that belong to it, where it is not all in one."""
     if not _UNFINISHED.search(text):
         return text
     more: list[str] = []
@@ -220,7 +219,7 @@ def _whole(text: str, then: Sequence[str]) -> str:
 
 
 def reason(slips: Sequence[Slip], *, ready: bool, death: int | None, lines: int) -> Slip | None:
-    """Of the one that ended it: the end of the first chain of exceptions that has a reason of its own."""
+    """Return the error that ended the program: the end of the first chain of exceptions with a reason."""
     if ready or death is not None:
         if death is None:
             return None

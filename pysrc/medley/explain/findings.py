@@ -1,4 +1,4 @@
-"""What was found in logs, and which failure came first."""
+"""Choose the first failure of those found in logs."""
 
 import re
 from collections import Counter, deque
@@ -14,7 +14,7 @@ from medley.explain.patterns import RANK, Confidence, Failure
 
 TAIL = 200
 _AT_ONCE = 8
-"""Lines between two of one failure that are taken for one."""
+"""Two matches of a failure within this many lines count as one."""
 
 
 @dataclass(frozen=True)
@@ -35,37 +35,36 @@ class Hit:
 
 @dataclass
 class Scanned:
-    """What a log shows since it last began anew, or was ready."""
+    """The contents of a log since its last start, or since it was ready."""
 
     name: str
     hits: list[Hit] = field(default_factory=list)
     ready: tuple[int, int, float] | None = None
-    """When it last became ready, where it says so."""
+    """The time when it last became ready."""
     was_ready: bool = False
     stopped: bool = False
-    """It was told to end; what it says after that is no failure."""
+    """Whether it was asked to end; later errors are not failures."""
     slips: list[Slip] = field(default_factory=list)
-    """Errors in its own words, in what it shows."""
     death: int | None = None
-    """The line of the engine's last word."""
+    """The line of the engine's last error."""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL))
     lines: int = 0
     told: list[str] = field(default_factory=list)
-    """What medley itself wrote at its beginning: the plan's reasons and the command."""
+    """Medley's own lines at its beginning: the plan's reasons and the command."""
 
     def begin(self, *, ready: bool) -> None:
-        """What was before is mended, or another story."""
+        """Drop earlier failures."""
         self.hits = [hit for hit in self.hits if hit.failure.also_when_ready and ready]
         self.slips, self.death, self.stopped, self.was_ready = [], None, False, ready
 
     @property
     def empty(self) -> bool:
-        """Nothing was written to it, or blank lines alone."""
+        """Whether it has only blank lines."""
         return self.lines <= TAIL and not any(line.strip() for line in self.tail)
 
     @property
     def reason(self) -> Slip | None:
-        """The error that ended it, where no more is known of it than its words."""
+        """The unknown error that ended it."""
         named = {hit.number for hit in self.hits}
         own = [each for each in self.slips if each.number not in named]
         return events.reason(own, ready=self.was_ready, death=self.death, lines=self.lines)
@@ -78,13 +77,10 @@ class Scanned:
 
 @dataclass(frozen=True)
 class FoundFailure:
-    """A failure with what shows it."""
-
     hit: Hit
     follows: bool = False
-    """Another came before it, and it may be that one's work."""
+    """Whether another failure came before, and may be its cause."""
     also: tuple[str, ...] = ()
-    """Other logs, hosts and ranks that show the same."""
 
     @property
     def confidence(self) -> Confidence:
@@ -96,7 +92,6 @@ class FoundFailure:
 
     @property
     def table(self) -> dict[str, Any]:
-        """For programs."""
         line = self.hit.line
         more = {"host": line.host, "rank": line.rank, "follows": self.follows, "also": list(self.also)}
         return {
@@ -112,13 +107,13 @@ class FoundFailure:
 
 @dataclass(frozen=True)
 class Explained:
-    """`unknown`: logs that show a failure, of which no more is known than its own words."""
+    """The result; `unknown`: logs with an unknown failure."""
 
     problems: tuple[FoundFailure, ...]
     unknown: tuple[Scanned, ...]
     scans: tuple[Scanned, ...]
     warnings: tuple[str, ...] = ()
-    """Known failures that were left out, and why."""
+    """Skipped known failures, with reasons."""
 
     @property
     def first(self) -> FoundFailure | None:
@@ -144,23 +139,22 @@ def chosen(scans: Sequence[Scanned]) -> Explained:
 
 
 def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
-    """Where no cause is known: an error in its own words, or what follows from a cause; the best first."""
     own: list[Hit] = []
     for scan in scans:
-        # The error ended nothing where the model became ready, as another rank's log says.
+        # The error is harmless if another rank's log shows that the model became ready.
         ready = any(other.was_ready for other in scans if other is not scan)
         if not ready and (slip := scan.reason):
-            said = {"kind": slip.kind, "said": shown(slip.said), "log": scan.name}
+            said = {"kind": slip.kind, "message": shown(slip.said), "log": scan.name}
             own.append(Hit(UNKNOWN, said, slip.line, slip.number, scan.name, slip.when))
     firsts: list[Hit] = []
     for scan in scans:
         of_log = [hit for hit in [*hits, *own] if hit.log == scan.name]
         of_log = [hit for hit in of_log if not (hit.failure.ends or hit.failure.hint)]
-        # An unknown exception without words says less than what else is known of the log.
+        # An unknown exception without a message is less informative than other hits.
         worded = [
             hit
             for hit in of_log
-            if hit.failure is not UNKNOWN or (hit.found["said"] or "").partition(":")[2].strip()
+            if hit.failure is not UNKNOWN or (hit.found["message"] or "").partition(":")[2].strip()
         ]
         firsts.extend(sorted(worded or of_log, key=lambda hit: hit.number)[:1])
     last = [hit for hit in hits if hit.failure.ends]
@@ -171,16 +165,15 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
 
 
 def _silent(scan: Scanned) -> Hit | None:
-    """The last words of a log that breaks off in the middle of a start."""
     if (ending := last_words(scan.tail)) is None:
         return None
     before_end, said = ending
     raw = scan.tail[-1 - before_end]
-    return Hit(SILENT, {"said": said}, line(raw[-400:]), scan.lines - before_end, scan.name, None)
+    return Hit(SILENT, {"message": said}, line(raw[-400:]), scan.lines - before_end, scan.name, None)
 
 
 def _found(ordered: Sequence[Hit], scans: Sequence[Scanned]) -> Iterable[FoundFailure]:
-    """Of each log the one that ended it, and what stays; each kind of failure once, with all places of it."""
+    """Yield each kind of failure once, with all its places: those that ended a log, and lasting ones."""
     deaths = {scan.name: scan.death for scan in scans}
     near = [
         hit
@@ -197,7 +190,7 @@ def _found(ordered: Sequence[Hit], scans: Sequence[Scanned]) -> Iterable[FoundFa
             logs.add(hit.log)
     for at, hits in enumerate(by_name.values()):
         others = dict.fromkeys(_place(hit) for hit in hits if _place(hit) != _place(hits[0]))
-        # The first, or of the same place one that follows at once and says more.
+        # The first hit, or a more informative one right after it.
         same = (hit for hit in hits if hit.log == hits[0].log and hit.number - hits[0].number <= _AT_ONCE)
         fullest = max(same, key=lambda hit: sum(map(bool, hit.found.values())))
         yield FoundFailure(fullest, follows=at > 0, also=tuple(others))
@@ -209,7 +202,7 @@ def _place(hit: Hit) -> str:
 
 
 def _order(pool: Sequence[Hit], scans: Sequence[Scanned]) -> Any:  # noqa: ANN401 - a key for sorted
-    """By time where all have one, else as they stand: the clocks of hosts are taken to agree."""
+    """Order by time if all have one, assuming that the hosts' clocks agree, else by position."""
     at = {scan.name: number for number, scan in enumerate(scans)}
     if len(scans) > 1 and all(hit.when for hit in pool):
         return lambda hit: (hit.when, at[hit.log], hit.number)
@@ -217,12 +210,10 @@ def _order(pool: Sequence[Hit], scans: Sequence[Scanned]) -> Any:  # noqa: ANN40
 
 
 def _mended(hit: Hit, scans: Sequence[Scanned]) -> bool:
-    """Whether another log shows that the model was ready after it."""
     if hit.failure.also_when_ready or hit.when is None:
         return False
     return any(scan.ready and scan.ready > hit.when for scan in scans if scan.name != hit.log)
 
 
 def shown(text: str) -> str:
-    """A line to show: one line, of a length that fits."""
     return re.sub(r"\s+", " ", text).strip()[:400]

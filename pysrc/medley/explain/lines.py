@@ -1,4 +1,4 @@
-"""Blocks and lines of a log, without prefixes."""
+"""Split a log into blocks and lines, and parse the lines' prefixes."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ INFO, WARNING, ERROR = "info", "warning", "error"
 BLOCK_BYTES = 1 << 20
 _BEFORE, _AFTER = 60, 32
 """Lines of the blocks before and after one that are kept with it."""
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]")
+_COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _LEVEL = {
     **dict.fromkeys(("DEBUG", "TRACE", "INFO", "I", "D", "DBG", "LOG"), INFO),
@@ -60,7 +60,7 @@ _PARTS = tuple(
             r"(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b(?: +[\w./-]+:\d+)?"
             r"(?::| --?|\]| [\w./-]+:\d+\]?)? +"
         ),
-        # Docker Compose and medley logs: a name, and what stands after it
+        # Docker Compose and medley logs: a name before the line
         r"[\w./-]+ +\| ?",
         # kubectl logs --prefix, and a container runtime's own file
         r"\[(?:pod|container)/[\w./-]+\] ?",
@@ -73,7 +73,7 @@ _DEEPEST = 6
 
 @dataclass(frozen=True)
 class LogLine:
-    """`when`: month, day and seconds of the day, as far as it says; a year is rarely there."""
+    """`when`: month, day and seconds of the day; most prefixes have no year."""
 
     text: str
     level: str | None = None
@@ -85,8 +85,8 @@ class LogLine:
 
 @lru_cache(maxsize=4096)
 def line(raw: str) -> LogLine:
-    """The line itself, and what its prefixes tell."""
-    text = _COLOUR.sub("", raw).rstrip()
+    """Parse a line and its prefixes."""
+    text = _COLOR.sub("", raw).rstrip()
     prefix: dict[str, str] = {}
     level, nccl, at = None, False, 0
     for _ in range(_DEEPEST):
@@ -126,9 +126,9 @@ def _when(prefix: dict[str, str]) -> tuple[int, int, float] | None:
 class Block:
     here: list[bytes]
     near: list[bytes]
-    """The same lines, with some of those before and after them."""
+    """The same lines, with some before and after them."""
     first: int
-    """Where the first of `here` is in `near`."""
+    """The index of the first line of `here` in `near`."""
 
     def preceding(self, at: int, count: int) -> list[bytes]:
         return self.near[max(0, self.first + at - count) : self.first + at]
@@ -138,7 +138,7 @@ class Block:
         return self.near[after : after + count]
 
     def when(self, at: int) -> tuple[int, int, float] | None:
-        """Of the last line before it that has a time."""
+        """Return the time of the last line before it that has one."""
         said = (line(decoded(each[:300])).when for each in reversed(self.preceding(at, _BEFORE)))
         return next((when for when in said if when), None)
 
@@ -158,7 +158,7 @@ def decoded(data: bytes) -> str:
 
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Whole ones, block by block; one without an end for a whole block is cut."""
+    """Yield whole lines, block by block; a line longer than a block is cut."""
     rest = b""
     for block in blocks:
         *whole, rest = (rest + block).split(b"\n")

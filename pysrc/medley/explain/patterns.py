@@ -1,7 +1,7 @@
-"""Read the known failures (failures/*.toml): how a log shows each, and what a user can do.
+"""Read the known failures: how a log shows each, and how to fix it.
 
-They are data: failures/*.toml at the top of the repository, one file for each program or subject, and the
-user's own in ~/.config/medley/failures. A user's failure replaces one of ours that has the same name.
+They are in failures/*.toml of the repository, one file per program or subject, and in the user's
+~/.config/medley/failures, whose failures replace medley's of the same name.
 """
 
 import re
@@ -20,24 +20,24 @@ from medley.schema import StrictTable
 
 Confidence = Literal["high", "medium", "low"]
 RANK = {"high": 0, "medium": 1, "low": 2}
-# A scan removes these from a line to find its kind, so a needle must have other characters.
+# A scan removes these characters from a line to find its kind, so a needle needs others.
 VARYING = "0123456789abcdef"
 _SHORTEST = 3
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _GROUP = re.compile(r"\{(\w+)\}")
-# No option, unless it is one without a value.
+# Not an option, except one without a value.
 _SAFE = re.compile(r"(?:~/)?[\w@%+=:,./][\w@%+=:,./-]*|--[a-z][a-z0-9-]*")
 _LINES = re.compile(r"\s*\n\s*")
 _Text = Annotated[str, Field(max_length=1000)]
 
 
 class Sign(StrictTable):
-    """One wording of a failure; versions of a program differ."""
+    """One wording of a failure, because versions of a program differ."""
 
     needle: str
-    """Words that every such line has: they are looked for first, and quickly."""
+    """Text in every such line, for a fast first search."""
     pattern: Annotated[str, Field(max_length=2000)] | None = None
-    """A regular expression, searched in the line without its prefix; absent: the needle itself."""
+    """A regular expression for the line without its prefix [default: the needle]."""
 
     @field_validator("needle")
     @classmethod
@@ -48,12 +48,12 @@ class Sign(StrictTable):
 
     @cached_property
     def expression(self) -> re.Pattern[str]:
-        """Compiled when a line first has the needle."""
+        """The pattern, compiled when a line first has the needle."""
         return re.compile(re.escape(self.needle) if self.pattern is None else self.pattern)
 
 
 class Failure(StrictTable):
-    """The texts are templates: {group} is what was found, and [… {group} …] is left out without it."""
+    """A known failure; in its texts {group} is a match, and [… {group} …] is omitted without it."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
     what: _Text
@@ -62,38 +62,37 @@ class Failure(StrictTable):
     signs: Annotated[tuple[Sign, ...], Field(min_length=1)]
     confidence: Confidence = "high"
     symptom: bool = False
-    """It follows from another failure, which is named instead where it is known."""
+    """Whether it follows from another failure, which is reported instead if known."""
     any_level: bool = False
-    """Also in a line that its program calls information or a warning."""
+    """Whether it counts in lines of level INFO and WARNING too."""
     in_source: bool = False
-    """Also in a line of source code, as a traceback shows it."""
+    """Whether it counts in lines of source code of a traceback too."""
     lines_after: Annotated[int, Field(ge=0, le=30)] = 0
-    """Number of lines after the first that belong to it; its patterns are searched in them too."""
+    """Number of lines after the first that are searched too."""
     unless: Annotated[str, Field(max_length=2000)] | None = None
-    """A regular expression for what makes such lines harmless."""
+    """A regular expression that marks such lines as harmless."""
     over: tuple[str, ...] = ()
-    """Names of failures that say the same less well."""
+    """Names of less precise failures that it replaces."""
     also_when_ready: bool = False
-    """A server that became ready has it all the same."""
+    """Whether it counts after a server became ready."""
     ends: bool = False
-    """The engine's last word: it says that something failed before, but not what."""
+    """Whether it is the engine's last error, after an earlier one with the reason."""
     minimum: Annotated[int, Field(ge=1)] = 1
-    """Fewer such lines are not a failure."""
+    """Fewer matching lines are not a failure."""
     hint: bool = False
-    """It explains a failure, and is none where nothing failed."""
+    """Whether it only explains another failure."""
     during_shutdown: bool = False
-    """A program that was told to end before it was ready says it."""
+    """Whether programs print it when they are stopped before they are ready."""
     examples: tuple[str, ...] = ()
     """Logs that show it."""
     look_alikes: tuple[str, ...] = ()
-    """Logs that do not show it, though they resemble one that does."""
+    """Similar logs that do not show it."""
 
     @cached_property
     def harmless(self) -> re.Pattern[str] | None:
         return None if self.unless is None else re.compile(self.unless)
 
     def told(self, found: Mapping[str, str | None]) -> tuple[str, str, str]:
-        """What, cause and fix with what was found."""
         what, cause = (_filled(text, found) for text in (self.what, self.cause))
         return what, cause, _filled(self.fix, {name: _typed(value) for name, value in found.items()})
 
@@ -106,12 +105,11 @@ class File(StrictTable):
 
 @dataclass(frozen=True)
 class Known:
-    """All failures that are known here; `user`: names of those the user wrote."""
+    """All known failures; `user`: names of the user's own."""
 
     failures: tuple[Failure, ...]
     user: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
-    """Files that cannot be used."""
 
 
 def sign(needle: str, pattern: str | None = None) -> Sign:
@@ -119,13 +117,13 @@ def sign(needle: str, pattern: str | None = None) -> Sign:
 
 
 def files() -> tuple[list[Path], list[Path]]:
-    """The user's files, and ours: those of the source tree, or of the installed package."""
+    """Return the user's files, and medley's: of the source tree or the installed package."""
     own, *shipped = (sorted((folder / "failures").glob("*.toml")) for folder in config.folders())
     return own, next(filter(None, shipped), [])
 
 
 def load(*, user: bool = True) -> Known:
-    """Read all files; one that is wrong is left out. Without `user`: only ours."""
+    """Read all files, without invalid ones; without `user`, only medley's."""
     own, shipped = files()
     problems: list[Problem] = []
     ours = {each.name: each for each in _all(shipped, problems, trusted=True)}
@@ -134,16 +132,16 @@ def load(*, user: bool = True) -> Known:
 
 
 def read(path: Path) -> tuple[Failure, ...]:
-    """The failures in a file, or a Problem that names the file, the line and the key."""
+    """Read the failures of a file; a Problem names file, line and key."""
     try:
         changed_ns = path.stat().st_mtime_ns
     except OSError:
-        changed_ns = 0  # reading it says why
+        changed_ns = 0  # _read reports why
     return _read(path, changed_ns)
 
 
 def mistakes(path: Path) -> Iterator[Problem]:
-    """Patterns that are not regular expressions, and templates that name what no pattern finds."""
+    """Yield invalid patterns, and templates with unknown groups."""
     for at, failure in enumerate(read(path)):
         expressions = [("signs", each.pattern) for each in failure.signs] + [("unless", failure.unless)]
         invalid = [(key, why) for key, each in expressions if (why := _invalid(each or ""))]
@@ -153,12 +151,12 @@ def mistakes(path: Path) -> Iterator[Problem]:
         groups = {name for each in failure.signs for name in each.expression.groupindex}
         for key, text in (("what", failure.what), ("cause", failure.cause), ("fix", failure.fix)):
             for name in {*_GROUP.findall(text)} - groups:
-                cause = f"no pattern has a group {name}; there are {', '.join(sorted(groups)) or 'none'}"
+                cause = f"no pattern has a group {name}; the groups are {', '.join(sorted(groups)) or 'none'}"
                 yield wrong(path, at, failure, key, cause)
 
 
 def wrong(path: Path, at: int, failure: Failure, key: str, cause: str) -> Problem:
-    """A Problem with a key of a failure, the one that is number `at` of its file."""
+    """Make a Problem of a key of the failure with number `at` in its file."""
     number = config.line(path.read_text(encoding="utf-8-sig"), ("failure", at, key))
     where = f"{path}:{number}"
     return Problem(f"{where}: '{key}' of {failure.name} is wrong", cause=cause, fix=f"correct {where}")
@@ -182,7 +180,6 @@ def _read(path: Path, _changed_ns: int) -> tuple[Failure, ...]:
 
 
 def _invalid(pattern: str) -> str | None:
-    """Why it is not a regular expression."""
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
@@ -191,7 +188,7 @@ def _invalid(pattern: str) -> str | None:
 
 
 def _typed(value: str | None) -> str | None:
-    """As it may stand in a command that somebody pastes: what a log says is one word there, and no option."""
+    """Quote text of a log for a command to paste: one word, and not an option."""
     if value is None or _SAFE.fullmatch(value):
         return value
     return None if value.startswith("-") else shlex.quote(_LINES.sub(" ", value.strip()))

@@ -1,7 +1,7 @@
 """Scan a log once for known failures.
 
-A log says the same in millions of lines that differ in numbers alone. So each kind of line is looked at once
-for words of failures; expressions are tried only in lines of the kinds that have some.
+A log has millions of lines that differ only in numbers. So each kind of line is searched once for needles,
+and expressions are tried only in lines of kinds with a needle.
 """
 
 import json
@@ -28,19 +28,19 @@ _MOST_OF_KIND = 40
 _MOST_SLIPS = 48
 _MOST_TRIES = 20_000
 _MOST_S = 0.25
-"""Of processor time for all expressions of one failure: a log may be made to take them long."""
+"""Limit of CPU time for all expressions of one failure, because a crafted log may slow them down."""
 _SEARCH_LIMIT_S = 1.0
 _SEARCHES_LIMIT_S = 5.0
 _START_LIMIT_S = 10.0
 _MOST_KINDS = 50_000
 LONGEST = 1600
-"""Characters of a line around the words that are looked for."""
-# What makes a line of one kind differ from the next: numbers, and the letters of hexadecimal names.
+"""Characters of a line around a needle."""
+# The difference between lines of a kind: digits, and letters of hexadecimal numbers.
 _VARYING = VARYING.encode()
-# A line with INFO and none of these has the level that its words say.
+# A line with INFO and none of these is of level INFO.
 _TROUBLE = re.compile(rb"ERR|rror|WARN|CRIT|FATAL| [WEFC] ")
 _TOLD = re.compile(r"(?:\S+ )?(?:medley: |medley keeps |\$ )")
-# Run by a Python that has only its standard library.
+# Runs in a Python with only the standard library.
 _SEARCH = """
 import json, re, sys
 print("ready", flush=True)
@@ -56,7 +56,7 @@ for asked in sys.stdin:
 
 
 class Match(NamedTuple):
-    """Groups by name, and where the group `line` begins, if the pattern has one."""
+    """Groups by name, and the start of the group `line`, if any."""
 
     groups: Mapping[str, str | None]
     line_at: int | None
@@ -65,15 +65,15 @@ class Match(NamedTuple):
 class UserPatterns:
     """Search with the patterns of a user's own failures, in a separate process.
 
-    A regular expression can take years for one line, and nothing interrupts Python's `re` in a thread. A
-    process can be ended, so a search has a limit. Ours are searched here: tests hold each of them to a limit.
+    A regular expression can take years for one line, and a thread in Python's `re` cannot be interrupted. A
+    process can be ended. Medley's own patterns are searched here, because tests limit their time.
     """
 
     def __init__(self, names: frozenset[str], limit_s: float = _SEARCHES_LIMIT_S) -> None:
-        """`limit_s`: for all searches together, in all logs."""
+        """`limit_s`: the limit of all searches in all logs together."""
         self.names = names
         self.slow: set[str] = set()
-        """Failures that are not searched again, because a limit was reached."""
+        """Failures that reached a limit, and are not searched again."""
         self._left_s = limit_s
         self._process: process.Process | None = None
         self._answers = Queue[str]()
@@ -116,7 +116,7 @@ class UserPatterns:
 
 
 class Needles:
-    """The words to look for first, each with the signs that have it; made once for several logs."""
+    """All needles with their signs, built once for several logs."""
 
     def __init__(self, failures: Sequence[Failure]) -> None:
         self.signs: dict[bytes, list[tuple[Failure | events.Turn, Sign]]] = {}
@@ -174,7 +174,7 @@ class _Scan:
                 self._needle(lines, at, needle)
 
     def _learn(self, kinds: Iterable[bytes]) -> None:
-        """Which needles may be in lines of these kinds, found in all new ones together."""
+        """Find the needles in new kinds of lines, all at one time."""
         distinct = set(kinds)
         new = [kind for kind in distinct if kind not in self._kinds]
         if len(self._kinds) + len(new) > _MOST_KINDS:
@@ -207,7 +207,7 @@ class _Scan:
                 self._hit(what, sign, said, lines, at)
 
     def _is_done(self, what: Failure | events.Turn) -> bool:
-        """Enough is known of it; a log may say one thing a million times."""
+        """Whether it was found or tried often enough, because a log may repeat a line a million times."""
         if isinstance(what, events.Turn):
             return what.kind == events.WRONG and self.done.stopped
         tried, spent_s = self._tried[what.name], self._spent[what.name]
@@ -236,7 +236,7 @@ class _Scan:
         when = said.when or lines.when(at)
         new = events.slip(said, number, when, lines.preceding(at, 8), lines.following(at, 12))
         if new and (self.done.death is None or number - self.done.death <= events.NEAR):
-            # The first and the last are kept; what lies between repeats itself.
+            # Keep the first and the last ones.
             self.done.slips.append(new)
             del self.done.slips[_MOST_SLIPS // 2 : len(self.done.slips) - _MOST_SLIPS // 2]
 
@@ -244,7 +244,7 @@ class _Scan:
         self._tried[failure.name] += 1
         if not self._counts(failure, said):
             return
-        # The lines after it that are not another rank's, and how many lines down each is.
+        # The lines of this rank after it, each with its distance.
         after = lines.following(at, failure.lines_after * 2)
         more = [(down, line(decoded(each[:LONGEST]))) for down, each in enumerate(after, 1)]
         more = [(down, each) for down, each in more if each.rank in (None, said.rank)][: failure.lines_after]
@@ -263,7 +263,7 @@ class _Scan:
         self.done.hits.append(Hit(failure, match.groups, said, number, self.done.name, when))
 
     def _counts(self, failure: Failure, said: LogLine) -> bool:
-        """Whether such a line can show the failure: by its level, and by what was said before it."""
+        """Whether a line can show the failure, by its level and the lines before it."""
         if events.echoed(said.text) or (events.source(said.text) and not failure.in_source):
             return False
         if failure.during_shutdown:
@@ -286,7 +286,7 @@ class _Scan:
 
 
 def _near(whole: bytes, needle: bytes) -> str:
-    """The line; of a very long one what stands around the needle, of one drawn anew the last drawing."""
+    """Return the line: of a long one the part around the needle, of a redrawn one the matching drawing."""
     part = next((each for each in whole.split(b"\r") if needle in each), whole)
     if len(part) > LONGEST and not events.echoed(line(decoded(part[:400])).text):
         middle = part.find(needle)

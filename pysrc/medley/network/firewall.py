@@ -1,7 +1,7 @@
 """Write nftables, ufw and iptables rules that close medley's ports to other hosts.
 
-Only the first packet of a TCP connection is looked at: so a session that is open stays open, no wire pays for
-the tracking of its connections, and a kernel without it (a Jetson's) can do it.
+The rules match only the first packet of a TCP connection, so open sessions stay open, and a kernel without
+connection tracking (a Jetson's) can apply them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,12 +15,11 @@ from medley.network.ports import RayPorts
 
 Program = Literal["nftables", "ufw", "iptables"]
 APPLIED = {"nftables": "sudo nft -f -", "ufw": "sudo sh -e", "iptables": "sudo sh -e"}
-"""The command that reads the text."""
 SSH = 22
 _MANY = 1000
-"""So large a range is not ours alone: the kernel gives its ports to anyone."""
+"""A range this large is not only medley's: the kernel gives its ports to any program."""
 Ranges = tuple[tuple[int, int], ...]
-# To delete what is not there would be an error.
+# Deleting a missing table would be an error.
 _NOTHING_OF_NFTABLES: tuple[str, ...] = ("table inet medley", "delete table inet medley")
 _NOTHING_OF_IPTABLES = tuple(
     f"{program} -w {words} 2>/dev/null || true"
@@ -31,7 +30,7 @@ _NOTHING_OF_IPTABLES = tuple(
 
 @dataclass(frozen=True)
 class ClusterInterface:
-    """Hosts that may reach this one: by the interface, from these networks, or from every network."""
+    """Hosts that may reach this one: through the interface, from these networks, or from all."""
 
     interface: str | None
     networks: tuple[str, ...] = ()
@@ -41,7 +40,7 @@ class ClusterInterface:
 class Rules:
     wires: tuple[ClusterInterface, ...]
     closed: Ranges
-    """To all others; in order, with no overlap."""
+    """In order, without overlap."""
     open: tuple[int, ...] = (SSH,)
 
 
@@ -59,8 +58,8 @@ def _wires(asked: str, net: Net) -> tuple[ClusterInterface, ...]:
         network = ip_network(asked, strict=False)
     except ValueError as error:
         raise Problem(
-            f"{asked} is no link",
-            cause="neither an interface of this host nor an address or a network",
+            f"{asked} is not a link",
+            cause="it is neither an interface of this host nor an address or a network",
             fix=f"--link {next((link.name for link in links if link.addresses), '192.168.100.0/24')}",
         ) from error
     near = [link.name for link in links if any(network.overlaps(each) for each in link.networks)]
@@ -68,7 +67,7 @@ def _wires(asked: str, net: Net) -> tuple[ClusterInterface, ...]:
 
 
 def text(program: Program, rules: Rules, *, undo: bool) -> str:
-    """Write the text to run as root: an nft script, or lines for a shell. To run it again changes nothing."""
+    """Write the text to run as root: an nft script, or lines for a shell; both are idempotent."""
     match program:
         case "nftables":
             lines = _NOTHING_OF_NFTABLES if undo else tuple(_nftables(rules))
@@ -80,7 +79,7 @@ def text(program: Program, rules: Rules, *, undo: bool) -> str:
 
 
 def ssh_ports(environments: Iterable[Mapping[str, str]]) -> set[int]:
-    """The ports that stay open for ssh: its usual one, and those by which somebody is logged in."""
+    """Return the ports that stay open for ssh: 22, and those of open sessions."""
     said = (each.get("SSH_CONNECTION", "").split() for each in environments)
     return {SSH, *(int(words[-1]) for words in said if words and words[-1].isdecimal())}
 
@@ -109,16 +108,16 @@ def _shown(ranges: Ranges, between: str) -> Iterator[str]:
 
 
 def _of_ufw(rules: Rules) -> Iterator[str]:
-    """Each goes before what is there, so that the last stands first: what is open, then the wires."""
+    """Prepend the rules, so that the last comes first: open ports, then links."""
     closed, *wires_ = _ufw(rules)
-    yield "# This holds once ufw is on: sudo ufw enable"
+    yield "# Takes effect once ufw is enabled: sudo ufw enable"
     yield f"ufw prepend {closed} comment medley"
     yield from (f"ufw prepend {each} comment medley" for each in wires_)
     yield from (f"ufw prepend allow {each}/tcp" for each in rules.open)
 
 
 def _ufw(rules: Rules) -> Iterator[str]:
-    """Without what is open, which may have been so before us."""
+    """Yield the rules without the open ports, which the user may have opened before."""
     yield f"deny proto tcp to any port {','.join(_shown(rules.closed, ':'))}"
     for wire in rules.wires:
         by = f"allow in on {wire.interface}" if wire.interface else "allow"
@@ -141,18 +140,17 @@ def _iptables(rules: Rules) -> Iterator[str]:
 
 
 def notes(rules: Rules, net: Net, listening: Iterable[int]) -> Iterator[str]:
-    """Warn before it is applied; `listening`: ports of this host that others reach now."""
     out = {route.interface for route in net.routes if route.destination == "default"}
     for wire in rules.wires:
         where = ", ".join(wire.networks) or "everywhere"
         if wire.interface in out:
             yield (
-                f"{wire.interface} also leads out of this host, and all of {where} will reach these ports; "
-                "to let in the cluster's hosts alone name each: --link ADDRESS"
+                f"{wire.interface} has the default route, so all of {where} can reach these ports; "
+                "to allow only the cluster's hosts, name each: --link ADDRESS"
             )
         if wire.interface is None:
-            yield f"no link of this host is in {where}: who may come is told by the sender's address alone"
+            yield f"no link of this host is in {where}: the rules match only the sender's address"
     ours = set(range(RayPorts.first, RayPorts.last + 1))
     for port in sorted(set(listening) - set(rules.open) - ours):
         if any(first <= port <= last for first, last in rules.closed if last - first > _MANY):
-            yield f"something listens at port {port}, which this closes; if it is not medley's: --open {port}"
+            yield f"a program listens on port {port}, which this closes; if it is not medley's: --open {port}"

@@ -1,7 +1,7 @@
 """HTTP client with limits: certificates, proxies and sizes.
 
-A certificate is verified wherever TLS is spoken, and no proxy of the environment sees what this host sends to
-itself. What a server sends is read up to a limit, whatever it says of its length.
+TLS certificates are always verified, requests to this host itself bypass proxies, and answers are read up to
+a limit, regardless of Content-Length.
 """
 
 import ipaddress
@@ -18,7 +18,7 @@ from medley.errors import Problem, in_words
 from medley.network.tcp import is_loopback
 
 MOST_BYTES = 64 << 20
-"""Of an answer that is read whole, and of one line of one that comes in lines."""
+"""Of a whole answer, or of one line of a streamed one."""
 _CONNECT_S = 5.0
 _LAST_PORT = 65_535
 
@@ -30,12 +30,12 @@ class Response:
     text: str
 
     def json(self) -> Any:  # noqa: ANN401 - whatever the server sends
-        """The JSON of it; None where it is none, for who reads it looks for what it needs."""
+        """Return its JSON; None where it is not valid."""
         return json_shape.loads(self.text)
 
 
 def address(url: str) -> httpx.URL:
-    """The URL, its scheme in small letters; a Problem where it is none of HTTP."""
+    """Parse an HTTP URL."""
     try:
         found = httpx.URL(url)
         if found.scheme in {"http", "https"} and found.host and (found.port or 0) <= _LAST_PORT:
@@ -43,19 +43,18 @@ def address(url: str) -> httpx.URL:
         cause = "it needs http:// or https://, a host, and a port up to 65535 if any"
     except (httpx.InvalidURL, ValueError) as error:
         cause = str(error)
-    raise Problem(f"{url!r} is no address", cause=cause, fix="--url http://HOST:PORT/v1")
+    raise Problem(f"{url!r} is not a URL of a server", cause=cause, fix="--url http://HOST:PORT/v1")
 
 
 def options(url: httpx.URL) -> dict[str, Any]:
-    """How a client of this address is made; to load certificates takes longer than a request on this host."""
+    """Return httpx's options; loading certificates takes longer than a local request."""
     return {"verify": url.scheme == "https", "trust_env": not is_here(url.host)}
 
 
 def is_here(host: str) -> bool:
-    """Whether it is this host: its loopback, or the address of one of its interfaces."""
     try:
         found = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:  # of a name, a proxy may know better whom it means
+    except ValueError:  # a name, which only a proxy may be able to resolve
         return is_loopback(host)
     family = socket.AF_INET6 if found.version == 6 else socket.AF_INET  # noqa: PLR2004 - of IP
     try:
@@ -67,7 +66,7 @@ def is_here(host: str) -> bool:
 
 
 def direct(host: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which another program reaches this host without a proxy; none where there is none."""
+    """Return the variables by which another program reaches this host without a proxy."""
     if not is_here(host) or not any(name.lower().endswith("_proxy") for name in environ):
         return {}
     but = ",".join(filter(None, (host, environ.get("no_proxy") or environ.get("NO_PROXY"))))
@@ -88,7 +87,7 @@ def ask(
     connect_s: float = _CONNECT_S,
     redirects: bool = False,
 ) -> Response:
-    """A request, and the whole answer; raises httpx.HTTPError, or a Problem where it is too long."""
+    """Send a request and return its answer; raises httpx.HTTPError, or a Problem if it is too long."""
     with _answering(
         method, url, limit_s, body=body, headers=headers, connect_s=connect_s, redirects=redirects
     ) as answer:
@@ -104,7 +103,7 @@ def ask(
 def lines(
     method: str, url: str, *, limit_s: float, body: object = None, headers: Mapping[str, str] | None = None
 ) -> Iterator[tuple[int, Iterator[str]]]:
-    """A request whose answer comes line by line: its status, and the lines."""
+    """Send a request, and yield the answer's status and its lines."""
     with _answering(method, url, limit_s, body=body, headers=headers) as answer:
         yield answer.status_code, _lines(url, answer.iter_bytes())
 
@@ -112,7 +111,7 @@ def lines(
 def download(
     url: str, *, limit_s: float, headers: Mapping[str, str] | None = None, connect_s: float = _CONNECT_S
 ) -> AbstractContextManager[httpx.Response]:
-    """A file, from where redirects lead; what says who asks goes to the first address alone."""
+    """Download a file and follow redirects; only the first host gets the credentials."""
     return _answering("GET", url, limit_s, headers=headers, connect_s=connect_s, redirects=True)
 
 
@@ -151,13 +150,13 @@ def unanswered(url: str, error: Exception) -> Problem:
     return Problem(
         f"no server answers at {url}",
         cause=in_words(error),
-        fix="start one: medley serve demo (or name where it is: --url http://HOST:PORT/v1)",
+        fix="start one: medley serve demo; or give its URL: --url http://HOST:PORT/v1",
     )
 
 
 def _too_long(url: str) -> Problem:
     return Problem(
-        f"{url} sends too much",
+        f"the answer of {url} is too large",
         cause=f"an answer or a line of one is larger than {MOST_BYTES >> 20} MiB",
-        fix="see what listens there: ss -ltnp",
+        fix="check which program listens there: ss -ltnp",
     )

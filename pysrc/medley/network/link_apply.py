@@ -1,4 +1,4 @@
-"""Find what manages this host's addresses; apply a change, remember it, undo it."""
+"""Find the program that manages this host's addresses; apply, record and undo a change."""
 
 import json
 import re
@@ -37,22 +37,21 @@ class Managers:
     chosen: str = "ip"
     why: str = ""
     our_netplan: str | None = None
-    """The text of our file; None where there is none."""
     readable: bool = True
     profiles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """NetworkManager's connections of ours, by interface: address and MTU."""
+    """Address and MTU of medley's connections in NetworkManager, by interface."""
     active: Mapping[str, str] = field(default_factory=dict)
-    """NetworkManager's connection of each interface, by its UUID."""
+    """The UUID of each interface's connection in NetworkManager."""
     up: frozenset[str] = frozenset()
-    """Links that are administratively up, with a cable or without."""
+    """Links that are administratively up."""
 
 
 def managers(answers: Transcript, named: str | None = None) -> Managers:
     usable, why = _usable(answers)
     if named is not None and named not in usable:
         raise Problem(
-            f"{named} does not keep this host's addresses",
-            cause=f"found are {', '.join(sorted(usable))}: {why}",
+            f"{named} does not manage this host's addresses",
+            cause=f"found: {', '.join(sorted(usable))}; {why}",
             fix=f"leave --with out, or: --with {min(usable)}",
         )
     ours = answers.get(OUR_NETPLAN, NO_ANSWER)
@@ -60,7 +59,7 @@ def managers(answers: Transcript, named: str | None = None) -> Managers:
     there = str(link_backends.NETPLAN_PATH) in lines(answers, NETPLANS)
     return Managers(
         chosen=named or usable[0],
-        why="as --with says" if named else why,
+        why="named with --with" if named else why,
         our_netplan=ours.text if there and not ours.status else None,
         readable=not (there and ours.status),
         profiles={each[1]: (each[2], each[3]) for each in profiles if each},
@@ -70,10 +69,9 @@ def managers(answers: Transcript, named: str | None = None) -> Managers:
 
 
 def _usable(answers: Transcript) -> tuple[tuple[str, ...], str]:
-    """Who keeps addresses, the first choice first, and why it is."""
     if "/etc/NIXOS" in lines(answers, MARKS):
-        # Whatever else runs there, the configuration makes it.
-        return ("nixos", "ip"), "NixOS, whose configuration is the one place for it"
+        # On NixOS the configuration starts every other program.
+        return ("nixos", "ip"), "NixOS, whose configuration sets addresses"
     programs = {PurePosixPath(path).name for path in lines(answers, PROGRAMS)}
     found, why = ["ip"], "neither netplan nor NetworkManager runs here"
     if "nmcli" in programs and first(answers, NETWORK_MANAGER) == "running":
@@ -84,10 +82,7 @@ def _usable(answers: Transcript) -> tuple[tuple[str, ...], str]:
 
 
 def sessions() -> dict[str, str]:
-    """Where those who are logged in by ssh come from, by the address and the interface at this end.
-
-    By every process, since sudo takes SSH_CONNECTION away from its own.
-    """
+    """Return the clients of open ssh sessions, by address and interface here, also under sudo."""
     said = {env.get("SSH_CONNECTION", "") for env in process_identity.process_environments().values()}
     found = [words for each in said if len(words := each.split()) == 4]  # noqa: PLR2004 - both ends' address, port
     plain = (client for client, *_ in found if client.replace(".", "").replace(":", "").isalnum())
@@ -119,7 +114,7 @@ def change(settings: tuple[Setting, ...], found: Managers) -> Change:
 
 
 def apply(made: Change) -> None:
-    """Apply a change; where a step fails, everything is as it was."""
+    """Apply a change; undo all of it where a step fails."""
     file = made.file
     note = {
         "what": "; ".join(str(command) for command in made.commands),
@@ -144,15 +139,15 @@ def _make(made: Change) -> None:
     for command in made.commands:
         ended = process.run(command, limit_s=_LIMIT_S)
         if ended.status:
-            said = "\n".join(line for line in ended.lines if line.strip()) or f"it ended with {ended.status}"
+            said = "\n".join(line for line in ended.lines if line.strip()) or f"it exited with {ended.status}"
             raise _failed(f"{command}\n{said}")
 
 
 def _failed(cause: str) -> Problem:
     return Problem(
-        "a step failed, so the links are as they were",
+        "a step failed, so the change was undone",
         cause=cause,
-        fix="mend what it says, or try another way: --with ip",
+        fix="fix that error, or use another program: --with ip",
     )
 
 
@@ -163,16 +158,16 @@ def undo(*, force: bool = False) -> str:
         raise Problem(
             "there is nothing to undo",
             cause=f"{_notes()} has no change of medley link setup",
-            fix="ip -brief address shows what there is; root has notes of its own: sudo",
+            fix="ip -brief address  # shows the addresses; for changes made with sudo, use sudo",
         )
     newest, *older = notes
     path = Path(newest["path"]) if newest["path"] else None
     there = path.read_text(encoding="utf-8") if path and path.exists() else None
     if path and not force and there != newest["text"]:
         raise Problem(
-            f"{path} is not as medley wrote it",
-            cause="somebody has changed it since" if there is not None else "somebody has removed it",
-            fix="to have it as it was before medley all the same: medley link setup --undo --force",
+            f"{path} was changed",
+            cause="it differs from what medley wrote" if there is not None else "it was removed",
+            fix="to restore it anyway: medley link setup --undo --force",
         )
     if path and newest["old"] is None:
         path.unlink(missing_ok=True)
@@ -183,10 +178,9 @@ def undo(*, force: bool = False) -> str:
     if failed and not force:
         commands = "\n".join(str(Command(tuple(each))) for each in failed)
         raise Problem(
-            "not everything could be taken back",
-            cause=f"{len(failed)} commands failed; "
-            "after a restart of the host there may be nothing left to undo",
-            fix=f"look (ip -brief address), and where it is needed run:\n{commands}",
+            "not everything could be undone",
+            cause=f"{len(failed)} commands failed; after a reboot there may be nothing left to undo",
+            fix=f"check with ip -brief address, and if needed run:\n{commands}",
         )
     return str(newest["what"])
 
@@ -219,9 +213,9 @@ def remembered() -> list[dict[str, Any]]:
     if json_shape.fits(found, list[_Note]):
         return list(found)
     raise Problem(
-        "the note of what was changed on this host's links is not whole",
-        cause=f"{_notes()} is torn, or another medley wrote it",
-        fix=f"see in it what there is to undo, then: mv {_notes()} {_notes()}.torn",
+        "the record of changes to this host's links is damaged",
+        cause=f"{_notes()} is incomplete, or another version of medley wrote it",
+        fix=f"read it for what to undo by hand, then: mv {_notes()} {_notes()}.torn",
     )
 
 

@@ -12,7 +12,7 @@ from medley.errors import Problem
 from medley.network.link_setup import Setting
 
 NETPLAN_PATH = Path("/etc/netplan/60-medley.yaml")
-# No renderer: that is for the host's other files to say.
+# No renderer, which the host's other files choose.
 _HEAD = """\
 # Written by medley link setup, which replaces it; taken back by medley link setup --undo.
 network:
@@ -29,7 +29,7 @@ _LINK = """\
       optional: true
 """
 _OURS = re.compile(r"^    (\S+):\n((?:      .*\n)+)", re.MULTILINE)
-# Ours goes before the connection that NetworkManager makes by itself.
+# medley's connection has priority over NetworkManager's automatic one.
 _OURS_FIRST = (
     *("connection.autoconnect", "yes", "connection.autoconnect-priority", "100"),
     *("ipv6.method", "disabled"),
@@ -59,12 +59,10 @@ class FileChange:
 @dataclass(frozen=True)
 class Change:
     commands: tuple[Command, ...] = ()
-    """In order, after the file is written."""
     undo: tuple[Command, ...] = ()
-    """In order, after the file is as it was."""
     file: FileChange | None = None
     by_hand: str = ""
-    """What the user has to write, where medley must not."""
+    """Text for the user to add, where medley must not write."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -76,17 +74,15 @@ class Change:
 
 
 def iproute_change(settings: tuple[Setting, ...], up: frozenset[str]) -> Change:
-    """`up`: the links that are administratively up now."""
     steps = [list(_ip_steps(each, up=each.interface in up)) for each in settings]
     return Change(
         tuple(command for each in steps for do, _ in each for command in do),
         tuple(command for each in steps for _, undo in reversed(each) for command in undo),
-        notes=("nothing keeps this over a restart of the host: run it again then",),
+        notes=("this does not survive a reboot: run it again then",),
     )
 
 
 def _ip_steps(setting: Setting, *, up: bool) -> Iterator[tuple[list[Command], list[Command]]]:
-    """Each with what takes it back."""
 
     def ip(*words: str) -> Command:
         return Command(("ip", *words))
@@ -105,12 +101,12 @@ def _ip_steps(setting: Setting, *, up: bool) -> Iterator[tuple[list[Command], li
 
 
 def netplan_change(settings: tuple[Setting, ...], old: str | None) -> Change:
-    """`old` is our file as it is; links in it that nobody sets now stay."""
+    """Change medley's file, whose text is `old`; its other links stay."""
     for each in settings:
         if each.kind != "ethernet":
             raise Problem(
-                f"{each.interface} is set up where it is made",
-                cause=f"netplan has a {each.kind} in one place with its parts, which is no file of ours",
+                f"{each.interface} is configured elsewhere",
+                cause=f"netplan defines a {each.kind} with its parts in a file that is not medley's",
                 fix=f"in its file in /etc/netplan: addresses: [{each.address}], mtu: {each.mtu}",
             )
     links = {name: f"    {name}:\n{lines}" for name, lines in _OURS.findall(old or "")}
@@ -118,10 +114,10 @@ def netplan_change(settings: tuple[Setting, ...], old: str | None) -> Change:
         links[each.interface] = _LINK.format(name=each.interface, address=each.address, mtu=each.mtu)
     text = _HEAD + "".join(links[name] for name in sorted(links))
     commands = (Command(("netplan", "generate")), Command(("netplan", "apply")))
-    all_of_it = "netplan apply puts all of /etc/netplan into force, with what others changed there since"
+    all_of_it = "netplan apply applies all of /etc/netplan, including other unapplied changes"
     notes = tuple(
-        f"netplan joins the addresses of all its files: take {', '.join(each.drops)} of {each.interface} "
-        "out of the other one (grep -r addresses /etc/netplan)"
+        f"netplan merges the addresses of all its files: remove {', '.join(each.drops)} of {each.interface} "
+        "from the other one (grep -r addresses /etc/netplan)"
         for each in settings
         if each.drops
     )
@@ -131,13 +127,13 @@ def netplan_change(settings: tuple[Setting, ...], old: str | None) -> Change:
 def network_manager_change(
     settings: tuple[Setting, ...], profiles: Mapping[str, tuple[str, str]], active: Mapping[str, str]
 ) -> Change:
-    """By interface: `profiles` of ours, with address and MTU; `active`, the UUID of the one in use."""
+    """Change connections; by interface, `profiles` are medley's, `active` the UUIDs in use."""
     commands, undo = [], []
     for each in settings:
         if each.kind != "ethernet":
             raise Problem(
-                f"{each.interface} is set up where it is made",
-                cause=f"NetworkManager keeps a {each.kind} as one connection, which is not ours",
+                f"{each.interface} is configured elsewhere",
+                cause=f"NetworkManager has the {each.kind} as a connection that is not medley's",
                 fix=f"nmcli connection modify NAME ipv4.method manual ipv4.addresses {each.address}",
             )
         name, link = f"medley-{each.interface}", each.interface
@@ -168,7 +164,7 @@ def nixos_change(settings: tuple[Setting, ...]) -> Change:
         _NIXOS_LINK.format(name=each.interface, mtu=each.mtu, ip=at.ip, prefix=at.network.prefixlen)
         for each, at in links
     )
-    # Without NetworkManager this does nothing.
+    # It has no effect without NetworkManager.
     text += f"  networking.networkmanager.unmanaged = [ {names} ];\n}}\n"
-    notes = ("put this into your configuration, then: sudo nixos-rebuild switch",)
+    notes = ("add this to your configuration, then: sudo nixos-rebuild switch",)
     return Change(by_hand=text, notes=notes)

@@ -2,8 +2,8 @@
 
 The token itself is never sent. Each end answers the other's random challenge with an HMAC (SHA-256) of it,
 the client first, and every message after that carries one of its number and text: none can be forged,
-changed, repeated or left out. Messages can be read by who sees the wire, as Ray's can. docs/explanation/security.md has
-the protocol and what it does not protect.
+changed, repeated or left out. Messages are not encrypted, as Ray's are not.
+docs/explanation/security.md has the protocol and its limits.
 """
 
 import contextlib
@@ -25,20 +25,20 @@ _CHALLENGE_BYTES = 32
 _CHALLENGE = re.compile(rb"[0-9a-f]{64}")
 _MOST_HANDSHAKE_BYTES = 4096
 _MOST_BYTES = 4 << 20
-"""Of one message: a host's facts are some ten thousand."""
+"""Of one message; a host's facts are about 10,000."""
 _HANDSHAKE_LIMIT_S = 10
 
 
-class ChannelRefused(Exception):  # noqa: N818 - what the other end is, not what is wrong here
-    """The other end does not hold the token, or speaks something else."""
+class ChannelRefused(Exception):  # noqa: N818 - a state of the other end
+    """The other end does not have the token, or speaks another protocol."""
 
 
-class Closed(Exception):  # noqa: N818 - the same
+class Closed(Exception):  # noqa: N818 - as above
     """The other end is gone."""
 
 
 class Channel:
-    """One end; `server` says which, so that no message can be sent back to its sender."""
+    """One end; `server` is part of the MAC, so that no message can be sent back to its sender."""
 
     def __init__(self, connection: socket.socket, token: str, *, server: bool) -> None:
         self._connection = connection
@@ -61,14 +61,14 @@ class Channel:
         self._write(own)
         other = self._line()
         if not _CHALLENGE.fullmatch(other) or other == own:
-            raise ChannelRefused("it speaks something else")
+            raise ChannelRefused("it speaks another protocol")
         challenges = b"".join(sorted((own, other)))
         answer = _mac(token, ours + challenges)
-        # A server says nothing made of the token to a stranger, who could guess a short one by it at leisure.
+        # A server sends no MAC of the token to a stranger, who could brute-force a short token with it.
         if ours == b"client":
             self._write(answer)
         if not hmac.compare_digest(self._line(), _mac(token, theirs + challenges)):
-            raise ChannelRefused("its token is another")
+            raise ChannelRefused("its token is different")
         if ours == b"server":
             self._write(answer)
         self._most_bytes = _MOST_BYTES
@@ -97,11 +97,11 @@ class Channel:
         self.heard = time.monotonic()
         message = json_shape.table(text)
         if message is None:
-            raise ChannelRefused("it sent something that is no message")
+            raise ChannelRefused("it sent an invalid message")
         return message
 
     def give(self, file: IO[bytes], offset: int, size_bytes: int, limit_s: float) -> None:
-        """Send a part of a file as it is: the receiver knows its hash."""
+        """Send a part of a file without a MAC, because the receiver checks its hash."""
         with _open():
             self._connection.settimeout(limit_s)
             sent = self._connection.sendfile(file, offset, size_bytes)
@@ -109,7 +109,7 @@ class Channel:
             raise Closed(f"a file ended {size_bytes - sent} bytes too soon")
 
     def take(self, into: memoryview, limit_s: float) -> int:
-        """Receive such a part; return how many bytes came, 0 where none did in time."""
+        """Receive such a part; return the number of bytes, 0 after the time limit."""
         if self._buffer:
             size = min(len(into), len(self._buffer))
             into[:size], self._buffer = self._buffer[:size], self._buffer[size:]
@@ -126,7 +126,7 @@ class Channel:
         self._connection.close()
 
     def _readable(self, limit_s: float) -> bool:
-        """`poll`, because `select` takes no handle beyond 1023."""
+        """Wait with `poll`, because `select` takes no handle beyond 1023."""
         try:
             waiting = select.poll()
             waiting.register(self._connection, select.POLLIN)
@@ -151,7 +151,7 @@ class Channel:
             raise Closed("it closed the connection")
         self._buffer += read
         if len(self._buffer) > self._most_bytes:
-            raise ChannelRefused("it sends more than any message of ours")
+            raise ChannelRefused("its message is too long")
 
 
 @contextlib.contextmanager
@@ -167,7 +167,7 @@ def read_secret(token: Path) -> str:
 
 
 def connect(host: str, port: int, token: Path, limit_s: float) -> Channel:
-    """Connect to a head; try again until `limit_s` is over."""
+    """Connect to a head; retry for `limit_s`."""
     deadline = time.monotonic() + limit_s
     while True:
         try:
@@ -180,15 +180,15 @@ def connect(host: str, port: int, token: Path, limit_s: float) -> Channel:
             raise Problem(
                 f"no model waits for hosts at {host}:{port}{waited}",
                 cause=in_words(error),
-                fix=f"on {host}: medley serve MODEL --launcher mp --hosts 2, and let TCP port {port} in",
+                fix=f"on {host}: medley serve MODEL --launcher mp --hosts 2, and open TCP port {port}",
             ) from error
         try:
             return Channel(connection, read_secret(token), server=False)
         except (ChannelRefused, Closed) as error:
             raise Problem(
-                f"the head at {host}:{port} does not take this token",
-                cause=f"{error}; here it is the one in {token}",
-                fix="bring the head's: medley join HEAD --token-file FILE",
+                f"the head at {host}:{port} refuses this token",
+                cause=f"{error}; this host's token is in {token}",
+                fix="copy the head's token file here, then: medley join HEAD --token-file FILE",
             ) from error
 
 

@@ -1,8 +1,8 @@
 """Find free and used TCP ports of this host; listen with limits on strangers.
 
-A client is a stranger until it has shown that it belongs here. Strangers are few, in all and of one
-address, and have one time limit for all that they do, so that a byte now and then buys them nothing. Where
-there are too many, one that has been here for a while makes room for who comes now.
+A client is a stranger until it has authenticated. Strangers are limited in number, in total and per address,
+and have a total time limit, so slow clients cannot hold a connection. At the limit a new stranger replaces an
+old one.
 """
 
 import errno
@@ -28,7 +28,6 @@ _USED_UP = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 def free_port() -> int:
-    """Let the kernel pick a port that is free on the loopback."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
         return port
@@ -45,7 +44,7 @@ def outward_address() -> str:
 def require_free(address: str, port: int) -> None:
     """Raise a Problem unless a server could listen there now."""
     if not 0 < port <= _LAST:
-        raise Problem(f"there is no port {port}", cause=f"ports are 1 to {_LAST}", fix="--port 8000")
+        raise Problem(f"port {port} does not exist", cause=f"ports are 1 to {_LAST}", fix="--port 8000")
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -54,13 +53,13 @@ def require_free(address: str, port: int) -> None:
     except OSError as error:
         cause = in_words(error)
         if isinstance(error, socket.gaierror):
-            what, fix = f"{address} is no address", "--host 127.0.0.1, or 0.0.0.0 for every interface"
+            what, fix = f"{address} is not an address", "--host 127.0.0.1, or 0.0.0.0 for every interface"
         elif error.errno == errno.EADDRINUSE:
             what, cause = f"port {port} is in use", _holder(port) or "another process listens there"
-            fix = f"end it, or take another: --port {port + 1 if port < _LAST else 8000}"
+            fix = f"end it, or use another port: --port {port + 1 if port < _LAST else 8000}"
         elif error.errno == errno.EADDRNOTAVAIL:
             what = f"this host has no address {address}"
-            fix = "ip -brief address  # and give one of these as --host, or 0.0.0.0 for all"
+            fix = "ip -brief address  # give one of these as --host, or 0.0.0.0 for all"
         else:
             what, fix = f"port {port} of {address} cannot be used", "--port 8000, or another above 1023"
         raise Problem(what, cause=cause, fix=fix) from error
@@ -73,7 +72,6 @@ def _holder(port: int) -> str | None:
 
 
 def outside_ports() -> frozenset[int]:
-    """The ports where something listens that other hosts can reach."""
     return frozenset(each.laddr.port for each in _listeners() if not is_loopback(each.laddr.ip))
 
 
@@ -97,7 +95,7 @@ def _listeners() -> Iterator[Any]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a URL's host is this host itself; the guard, which runs in an engine's Python, has its own."""
+    """Whether a URL's host is this host itself; payload/api_guard.py has a copy."""
     name = host.strip("[]").lower()
     try:
         found = ipaddress.ip_address(name.partition("%")[0])
@@ -108,7 +106,6 @@ def is_loopback(host: str) -> bool:
 
 
 def ephemeral_range() -> tuple[int, int]:
-    """The range from which the kernel gives ports."""
     first, last = _RANGE.read_text(encoding="ascii").split()
     return int(first), int(last)
 
@@ -119,9 +116,9 @@ class ListenLimits:
     of_one_address: int = 16
     stranger_s: float = 10
     safe_s: float = 1
-    """So long a stranger does not have to make room: an honest one is done by then."""
+    """A stranger is not replaced for this long, which is enough to authenticate."""
     known: int = 64
-    """Connections that have shown what they are."""
+    """Limit of authenticated connections."""
 
 
 @dataclass(eq=False)
@@ -129,22 +126,20 @@ class Guest:
     connection: socket.socket
     address: str
     admit: Callable[["Guest"], bool]
-    """To be called once it has shown that it belongs here; false where there are too many of its sort."""
+    """Call it once the guest has authenticated; it returns False at the limit."""
     since: float = field(default_factory=time.monotonic)
 
     def drop(self) -> None:
-        """To close a socket does not wake who waits on it; to shut it down does."""
+        """Shut down the connection; closing it would not wake a waiting thread."""
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
 
 
 class Listener:
-    """Serve each guest in a thread of its own, until it is closed."""
-
     def __init__(
         self, server: socket.socket, attend: Callable[[Guest], bool], limits: ListenLimits | None = None
     ) -> None:
-        """`attend` returns whether somebody else has taken the connection over; if not, it is closed then."""
+        """`attend` returns whether the connection stays open."""
         self._server, self._attend, self._limits = server, attend, limits or ListenLimits()
         self._strangers: set[Guest] = set()
         self._threads: dict[Guest, threading.Thread] = {}
@@ -155,7 +150,6 @@ class Listener:
         self._accepting.start()
 
     def stop(self) -> None:
-        """Accept no more connections; those that are open stay."""
         self._closed = True
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
@@ -182,7 +176,7 @@ class Listener:
                         connection, address = self._server.accept()
                         self._welcome(connection, str(address[0]))
                 except OSError as error:
-                    # One that is gone again costs nothing; where handles run out, some come free.
+                    # A lost client needs nothing; wait where handles have run out.
                     if error.errno in _USED_UP:
                         time.sleep(_PAUSE_S)
 
@@ -203,7 +197,7 @@ class Listener:
             connection.close()
 
     def _has_room(self, address: str) -> bool:
-        """Or one makes room: of the same address, or else of the one that has most."""
+        """Make room by dropping the oldest stranger of the same address, or of the busiest one."""
         count = Counter(each.address for each in self._strangers)
         full = count[address] >= self._limits.of_one_address
         if not full and len(self._strangers) < self._limits.strangers:

@@ -1,4 +1,4 @@
-"""Servers on this host and what each runs."""
+"""Record the servers of this host, and end them."""
 
 import json
 import time
@@ -24,13 +24,13 @@ _KEY_FLAGS, _HIDDEN = {"--api-key", "--admin-api-key"}, "API-KEY"
 
 @dataclass(frozen=True)
 class Description:
-    """What a server runs; kept beside its note."""
+    """The model, command and plan of a server; stored next to its record."""
 
     engine: EngineName
     model: str
-    """What `medley serve` was given."""
+    """The model's name on the command line."""
     target: str
-    """Where its weights are."""
+    """The folder or repository of its weights."""
     argv: tuple[str, ...]
     env: dict[str, str]
     plan: dict[str, Any]
@@ -38,12 +38,12 @@ class Description:
 
     @property
     def programs(self) -> Path:
-        """The folder of the engine environment's programs; out of an image it is that of docker or podman."""
+        """The folder of the engine environment's programs; with an image that of docker or podman."""
         return Path(self.argv[0]).parent
 
 
 def url(listens: Serving) -> str:
-    """Return where this host itself reaches the server."""
+    """Return the server's URL for this host itself."""
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not bound
     return f"http://{everywhere.get(listens.address, listens.address)}:{listens.port}/v1"
 
@@ -52,7 +52,7 @@ def url(listens: Serving) -> str:
 def note_server(
     url: str, model: str, port: int, key: Path | None = None, state: str = "starting"
 ) -> Iterator[Callable[[str], None]]:
-    """Keep the note while the body runs, which may report another state."""
+    """Keep the server's record while the body runs; yields a function that reports its state."""
 
     def report(state: str) -> None:
         us, where = process_identity.own_identity(), str(key) if key else None
@@ -68,29 +68,29 @@ def note_server(
 
 
 def require_none(port: int) -> None:
-    """Raise a Problem where another `medley serve` has this port, though it may not listen yet."""
+    """Raise a Problem where another `medley serve` uses this port, even before it listens."""
     found = _read(_note(port))
     if found:
         raise Problem(
-            f"port {port} is taken by another medley serve",
-            cause=f"process {found.pid} serves {found.model} there, or is about to",
-            fix=f"end it: medley stop --port {port}; or take another port: --port {port + 1}",
+            f"port {port} is in use by another medley serve",
+            cause=f"process {found.pid} serves {found.model} there, or will soon",
+            fix=f"end it: medley stop --port {port}; or use another port: --port {port + 1}",
         )
 
 
 def newest() -> Server | None:
-    """The one started last whose process is still there."""
+    """Return the newest running server."""
     return next(iter(servers()), None)
 
 
 def is_ready(port: int) -> bool:
-    """Whether what is served at this port answers requests."""
+    """Whether the server on this port is ready."""
     found = _read(_note(port))
     return found is not None and found.state == "ready"
 
 
 def end_servers(port: int | None, note: Callable[[str], None]) -> int:
-    """End what is served here, or at this port alone; returns how many servers that were."""
+    """End all servers here, or the one on this port; returns their number."""
     states = (state.name for state in units.states())
     names = [name for name in states if (name == f"{UNIT}{port}" if port else name.startswith(UNIT))]
     for name in names:
@@ -102,19 +102,18 @@ def end_servers(port: int | None, note: Callable[[str], None]) -> int:
     process_identity.end_processes([server.identity for server in found], _END_LIMIT_S)
     for file in folder().glob("*.json"):
         if _read(file) is None and (port is None or file.stem == str(port)):
-            note(f"forget {file.name}: its server ended without a word, as in a power cut")
+            note(f"removed {file.name}: its server is gone, as after a power cut")
             file.unlink(missing_ok=True)
     return len(names) + len(found)
 
 
 def servers() -> list[Server]:
-    """All whose processes are still there, the one started last first."""
+    """Return all running servers, the newest first."""
     notes = sorted(folder().glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     return list(filter(None, map(_read, notes)))
 
 
 def _read(path: Path) -> Server | None:
-    """A note, if its process is still there: the very one, and not another with its number."""
     server = storage.record(path, Server)
     return server if server and server.identity.alive else None
 
@@ -128,7 +127,7 @@ def folder() -> Path:
 
 
 def log_file(name: str) -> Path:
-    """Return the log of what runs under this name: `serve-PORT`, `run-SCRIPT`."""
+    """Return the log of `serve-PORT` or `run-SCRIPT`."""
     return storage.state() / "logs" / f"{name}.log"
 
 
@@ -147,7 +146,7 @@ def description(order: Order, launch: Launch, layout: Layout | None) -> Descript
 
 @contextmanager
 def keep_description(port: int, found: Description) -> Iterator[None]:
-    """Keep it beside the note of its server while that runs."""
+    """Store the description next to its server's record while that runs."""
     file = folder() / f"{port}.what"
     storage.write(file, json.dumps(asdict(found)))
     try:
@@ -157,7 +156,7 @@ def keep_description(port: int, found: Description) -> Iterator[None]:
 
 
 def description_of(port: int) -> Description | None:
-    """Return what this port's server runs; None where there is none, or another medley wrote it."""
+    """Return the description of this port's server; None without one of this version."""
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - a tenth of a second
 
     try:
@@ -167,7 +166,7 @@ def description_of(port: int) -> Description | None:
 
 
 def _without_keys(argv: tuple[str, ...]) -> Iterator[str]:
-    """Hide a user's own --api-key: any user of this host could read it, but it need not go further."""
+    """Hide a user's own --api-key, which local users can read, from other outputs."""
     before = ""
     for word in argv:
         name, equals, _ = word.partition("=")

@@ -1,4 +1,4 @@
-"""Suggest commands that would fit instead, each planned before it is shown; engine sources of hosts."""
+"""Suggest commands that fit instead, each planned before; find the engine sources of hosts."""
 
 import os
 from collections.abc import Iterator
@@ -29,15 +29,15 @@ _LEAST_CONTEXT = 16
 _MOST_HOSTS = 64
 _TRIED = 3
 _MUCH = 1.5
-"""A build that is faster by this factor is worth other numbers in the answers."""
+"""A build must be faster by this factor to be suggested."""
 _NEAR = 1.25
-"""Memory of two hosts without a GPU that are taken to be alike."""
+"""Hosts without a GPU count as the same kind if their memory differs by less than this factor."""
 
 
 def with_engine_sources(
     site: Topology, wanted: PlacementOptions, asked: engine_source.EngineRequest, model: Model | None = None
 ) -> Topology:
-    """The site with the origins of its hosts, for this model; those of a running cluster agree already."""
+    """Return the site with the engine sources of its hosts; those of a running cluster agree already."""
     if site.order:
         return site
     images, engine = wanted.launcher != "mp", wanted.engine
@@ -51,10 +51,7 @@ def with_engine_sources(
 
 
 def placed(order: Order, shape: Shape, site: Topology) -> Choice:
-    """Return its placement, with a warning where idle ports would make it faster.
-
-    Where it does not fit, the Problem's fix lists commands that would, and what makes hosts compatible.
-    """
+    """Return its placement; where it does not fit, the Problem's fix lists commands that would."""
     try:
         choice = placement(shape, site, order.wanted)
     except NoLayout as problem:
@@ -68,28 +65,27 @@ def placed(order: Order, shape: Shape, site: Topology) -> Choice:
 
 
 def _missing_hosts(site: Topology) -> Iterator[str]:
-    """Hosts of cluster.toml that are missing in the cluster which runs."""
     if not site.order or cluster.file() is None:
         return
     here, wanted = len(site.hosts), len(cluster.read().hosts)
     if wanted > here:
-        yield f"medley up  # {here} of the {wanted} hosts of cluster.toml are here; then the same again"
+        yield f"medley up  # {here} of the {wanted} hosts of cluster.toml have joined; then run this again"
 
 
 def _other_gpus(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
     if any(site.unsupported((host,), order.wanted.engine, shape) for host in site.hosts):
-        yield "medley models  # this one needs other GPUs: choose another, or name hosts that have them"
+        yield "medley models  # this model needs other GPUs: choose another model or other hosts"
 
 
 def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> Iterator[str]:
-    """As commands; behind # what they change, where it does not show."""
+    """Yield changed commands; a comment names a change that is not visible."""
     wanted, typed = order.wanted, _typed(order)
-    # A running cluster, or the user, may lay the ranks otherwise than the planner's table has them.
+    # A running cluster, or the user, may place ranks differently than the planner's table.
     table = None if site.order or wanted.partition else problem.rows
     sizes, free = wanted.sizes, without(typed, _SIZES)
 
     def holds(sizes: Sizes) -> bool:
-        """Whether it fits with these: as the table has it, or else planned with them."""
+        """Whether it fits with these sizes, by the table or a new plan."""
         rows = table.fitting(sizes) if table else []
         return bool(rows) or (
             not (table and sizes == FREE) and _fits(shape, site, replace(wanted, sizes=sizes))
@@ -123,22 +119,21 @@ def _fits(shape: Shape, site: Topology, wanted: PlacementOptions) -> bool:
 
 
 def _rounded(context: int) -> int:
-    """A number that people would type, no larger."""
     return 0 if context < _LEAST_CONTEXT else context // _GRAIN * _GRAIN or context
 
 
 @dataclass(frozen=True)
 class Build:
-    """The same model as it is published in fewer bits, and its best layout."""
+    """Another quantization of a model, and its best layout."""
 
     name: str
     choice: Choice
     typed: str
-    """What to type to have it planned."""
+    """The command that plans it."""
 
     @property
     def rate(self) -> str | None:
-        """None where no speed is predicted."""
+        """The predicted speed, if any."""
         told = self.choice.prediction
         return f"{told.tokens_per_s:.1f} tok/s" if told.fitted else None
 
@@ -154,7 +149,6 @@ def builds(order: Order, shape: Shape, site: Topology) -> Iterator[Build]:
 
 
 def _siblings(order: Order) -> dict[str, Model]:
-    """The other builds of the model that have a table."""
     known = config.models()
     name = next((name for name, each in known.items() if each.repository == order.weights.target), None)
     others = (each for each in known if name and each != name and base_name(each) == base_name(name))
@@ -182,7 +176,6 @@ def four_bit_rate(order: Order, site: Topology, choice: Choice) -> float | None:
 
 
 def _of_model(site: Topology, engine: EngineName, model: Model | None) -> Topology:
-    """The same hosts, whose engines may be too old for this model."""
     origins = {
         name: replace(each, lacks=engine_source.unknown(model, engine, each.versions.get(engine)))
         for name, each in site.origins.items()
@@ -195,21 +188,21 @@ def _typed(order: Order) -> tuple[str, ...]:
 
 
 def _smaller(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
-    """The same model in fewer bits: builds that have a table, else what to look for."""
+    """Yield smaller builds of the model that have a table, else a quantization to look for."""
     fitting = list(builds(order, shape, site))
     for each in fitting:
         yield each.typed + (f"  # {each.rate}" if each.rate else "")
-    # One that is known, and is too large as it is published, is not to be looked for.
+    # Do not suggest a quantization whose known build is too large.
     known = {model.shape.weights for model in _siblings(order).values() if model.shape}
     variant = next((each for each in remedies.variants if each.fits and each.weights not in known), None)
     if variant and not fitting:
         size = f"about {gib(variant.size_bytes)} GiB, which fits"
         line = join(renamed(_typed(order), order.weights.name, "ORG/NAME"))
-        yield f"{line}  # a repository that has it in {variant.weights}: {size}"
+        yield f"{line}  # a repository with {variant.weights} weights: {size}"
 
 
 def _more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
-    """As many like the largest as it takes, where it is known what such a host is like."""
+    """Yield a plan with enough hosts like the largest, if its kind is known."""
     if not remedies.hosts:
         return
     kind = _typical(next(each for each in site.devices() if each.host == remedies.host))
@@ -219,13 +212,13 @@ def _more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) 
         hosts = f"{kind}:{number}"
         larger = with_engine_sources(_site(hosts), order.wanted, request, model)
         if _fits(shape, larger, free):
-            yield f"{_plan(order, hosts)}  # what {number} hosts like {remedies.host} would do"
+            yield f"{_plan(order, hosts)}  # plan it for {number} hosts like {remedies.host}"
             return
-    yield f"{remedies.hosts} hosts like {remedies.host} would hold it, as a pipeline"
+    yield f"{remedies.hosts} hosts like {remedies.host} can hold it as a pipeline"
 
 
 def _typical(device: Device) -> str | None:
-    """What --hosts calls a host with this device."""
+    """Return the name in --hosts of a host with this device."""
     for kind in config.files("hosts/typical", ".txt"):
         (other, *_) = _site(kind).devices()
         less, more = sorted((other.memory_bytes, device.memory_bytes))
@@ -240,7 +233,6 @@ def _site(hosts: str) -> Topology:
 
 
 def _plan(order: Order, hosts: str) -> str:
-    """`medley plan` of the same on other hosts."""
     wanted = order.wanted
     words = ["medley", "plan", order.weights.name, "--hosts", hosts]
     for name, field in (

@@ -1,4 +1,4 @@
-"""Ask an OpenAI-style server: is it ready, chat, list models."""
+"""Ask an OpenAI-style server: readiness, chat, list of models."""
 
 import hmac
 import secrets
@@ -25,7 +25,7 @@ _LOOK_LIMIT_S = 10
 
 
 def answered(url: str, model: str, key: str | None = None) -> str | None:
-    """A short completion, or None while nobody listens there yet; a Problem when it is refused."""
+    """Return a short completion, or None while no server listens; raise a Problem when it is refused."""
     body = {"model": model, "prompt": "Hello", "max_tokens": _PROBE_TOKENS, "temperature": 0}
     if key is not None:
         if not _listens(url):
@@ -39,7 +39,7 @@ def answered(url: str, model: str, key: str | None = None) -> str | None:
         return None
     except httpx.HTTPError as error:
         raise Problem(
-            "the server took a completion and did not answer",
+            "the server accepted a completion and did not answer",
             cause=in_words(error),
             fix="read the engine's output: medley logs; medley serve MODEL -- --enforce-eager often helps",
         ) from error
@@ -64,7 +64,7 @@ def _listens(url: str) -> bool:
 
 @dataclass(frozen=True)
 class AnswerSpeed:
-    """How fast an answer came: tokens are those of the answer, as the server counts them."""
+    """The speed of an answer; tokens as the server counts them."""
 
     prompt_tokens: int
     tokens: int
@@ -73,7 +73,7 @@ class AnswerSpeed:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """After the first token, which waits for the prompt; None where there is no second one."""
+        """The speed after the first token, which waits for the prompt; None without a second one."""
         rest = self.total_s - self.first_token_s
         return (self.tokens - 1) / rest if self.tokens > 1 and rest > 0 else None
 
@@ -110,7 +110,6 @@ def chat(
 
 
 def _pieces(event: dict[str, Any]) -> Iterator[str]:
-    """What an event adds to the answer, or to the thoughts before it."""
     choices = event.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         delta = choice.get("delta") if isinstance(choice, dict) else None
@@ -135,25 +134,24 @@ def _events(url: str, body: dict[str, object], key: str | None) -> Iterator[dict
                     if "error" in event:
                         cause = str(event["error"])[:500]
                         fix = "read the engine's output"
-                        raise Problem("the server broke off its answer", cause=cause, fix=fix)
+                        raise Problem("the server aborted its answer", cause=cause, fix=fix)
                     yield event
     except httpx.HTTPError as error:
         raise unanswered(url, error) from error
 
 
 def base(url: str) -> str:
-    """A server's base URL from what people write of it: with or without http:// and /v1."""
+    """Complete a server's base URL, given with or without http:// and /v1."""
     parsed = http_client.address(url if "://" in url else f"http://{url}")
     return f"{parsed}".rstrip("/") + ("/v1" if parsed.path in {"", "/"} else "")
 
 
 def models(url: str, key: str | None = None) -> list[str]:
-    """The names a server serves."""
     return [card["id"] for card in cards(url, key)]
 
 
 def cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
-    """What a server says of each model that it serves: `id`, and often `root` and `max_model_len`."""
+    """Return a server's models: `id`, and often `root` and `max_model_len`."""
     try:
         answer = http_client.ask("GET", f"{url}/models", limit_s=5, headers=bearer(key))
     except httpx.HTTPError as error:
@@ -171,10 +169,10 @@ def cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
 
 
 def require_guarded(url: str, key: str | None = None) -> None:
-    """Raise a Problem where a server answers strangers: its engine runs without `payload/api_guard.py`.
+    """Raise a Problem where a server runs without `payload/api_guard.py`, and so answers strangers.
 
-    With the key it has to show that it knows it, before it is given: any user of this host may listen at a
-    port that the engine does not have yet.
+    It must prove that it knows the key before it gets the key, because any local user may listen on a port
+    before the engine does.
     """
     nonce = secrets.token_hex(32)
     stranger = {"Host": "medley.invalid", CHALLENGE.decode(): nonce}
@@ -187,15 +185,15 @@ def require_guarded(url: str, key: str | None = None) -> None:
     mark = answer.headers.get(MARK.decode())
     if key is not None and mark and not hmac.compare_digest(mark.encode(), proof(key, nonce.encode())):
         raise Problem(
-            f"what answers at {url} is not the server that has this key",
-            cause="it could not show that it knows the key, which it therefore was not given",
-            fix="see who listens there: ss -ltnp; and take another port: medley serve MODEL --port 8001",
+            f"the server at {url} does not have this key",
+            cause="it could not prove that it knows the key, so medley did not send the key",
+            fix="find that program: ss -ltnp; use another port: medley serve MODEL --port 8001",
         )
     if mark is None:
         raise Problem(
             "the engine answers requests without an API key",
             cause=f"its server runs without medley's guard: GET / without a key gave {answer.status}",
-            fix="leave out the engine's flags that change its server (SGLang: --enable-http2), or open it to "
+            fix="remove engine flags that change its server (SGLang: --enable-http2), or open it to "
             "everyone: --api-key none",
         )
 
@@ -204,7 +202,7 @@ def _require_ok(answer: Response, url: str, model: str) -> None:
     said = f"{answer.status}: {message(answer.text)}"
     if answer.status == HTTPStatus.UNAUTHORIZED:
         raise Problem(
-            "the server wants another API key",
+            "the server requires another API key",
             cause=said,
             fix="medley chat --api-key FILE, or: export MEDLEY_API_KEY=…",
         )
@@ -212,20 +210,19 @@ def _require_ok(answer: Response, url: str, model: str) -> None:
         raise Problem(
             f"the server refused a request for {model!r}",
             cause=said,
-            fix=f"see what it serves: curl {http_client.address(url).copy_with(path='/v1/models')}",
+            fix=f"list its models: curl {http_client.address(url).copy_with(path='/v1/models')}",
         )
 
 
 def _odd(url: str, text: str) -> Problem:
     return Problem(
-        f"{url} does not answer as OpenAI's API does",
-        cause=f"it says {text[:200]!r}",
-        fix="name the base of such a server: --url http://HOST:PORT/v1",
+        f"{url} does not answer like OpenAI's API",
+        cause=f"its answer is {text[:200]!r}",
+        fix="give the base URL of such a server: --url http://HOST:PORT/v1",
     )
 
 
 def message(text: str) -> str:
-    """What a refusal says."""
     match json_shape.loads(text):
         case {"error": {"message": str(said)}} | {"message": str(said)} | {"error": str(said)}:
             return said[:500]

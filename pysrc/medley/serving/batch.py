@@ -13,14 +13,12 @@ from medley import json_shape, storage
 from medley.errors import Problem
 
 _NEEDED = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", "/v1/embeddings": "input"}
-"""By URL, what a body must have."""
 _LONGEST_ID = 512
 
 
 @dataclass(frozen=True)
 class Request:
     number: int
-    """Of its line, from 1."""
     custom_id: str
     url: str
     body: dict[str, Any]
@@ -34,7 +32,7 @@ class Bad:
 
 
 def lines(texts: Iterable[str]) -> Iterator[Request | Bad]:
-    """Each line that is not blank; an earlier line's custom_id is wrong, for answers are told apart by it."""
+    """Yield each line that is not blank; a repeated custom_id is an error, as it names the answer."""
     seen: dict[str, int] = {}
     for number, text in enumerate(texts, 1):
         if not text.strip():
@@ -51,9 +49,9 @@ def _line(number: int, text: str) -> Request | Bad:
     try:
         table = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return Bad(number, None, f"it is no JSON: {error}")
+        return Bad(number, None, f"it is not valid JSON: {error}")
     if not isinstance(table, dict):
-        return Bad(number, None, "it is no JSON object")
+        return Bad(number, None, "it is not a JSON object")
     given = table.get("custom_id")
     custom_id = given if isinstance(given, str) and 0 < len(given) <= _LONGEST_ID else None
     why = next(_wrong(table, custom_id), None)
@@ -66,16 +64,16 @@ def _wrong(table: dict[str, Any], custom_id: str | None) -> Iterator[str]:
     if custom_id is None:
         yield f"custom_id must be text of 1 to {_LONGEST_ID} characters"
     if table.get("method", "POST") != "POST":
-        yield f"method {table['method']!r}: only POST is known"
+        yield f"method {table['method']!r}: only POST is supported"
     needed = _NEEDED.get(str(table.get("url")))
     if needed is None:
-        yield f"url {table.get('url')!r}: known are {', '.join(_NEEDED)}"
+        yield f"url {table.get('url')!r}: supported are {', '.join(_NEEDED)}"
     body = table.get("body")
     if not isinstance(body, dict):
         yield "body must be an object"
         return
     if body.get("stream"):
-        yield "body.stream: a batch has whole answers"
+        yield "body.stream: a batch does not stream answers"
     if needed and needed not in body:
         yield f"body has no {needed}"
 
@@ -85,7 +83,7 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 @dataclass
 class Book:
-    """Open for one run; `done` are the custom_ids that need no answer any more."""
+    """The open files of one run; `done` are the custom_ids that need no further answer."""
 
     answers: Path
     errors: Path
@@ -98,11 +96,11 @@ class Book:
         self._append(self.answers, {**_entry(request), "response": response})
 
     def refuse(self, request: Request, status: int, said: str) -> None:
-        """The server will not answer it, however often it is asked."""
+        """Record that the server refuses it for good."""
         self._append(self.errors, _error_entry(request, str(status), said))
 
     def _append(self, path: Path, table: dict[str, Any]) -> None:
-        # One write for a line and its end: what is cut off in between is a last line without an end.
+        # One write for a line and its end, so that an interrupted write leaves a last line without an end.
         left = _as_line(table).encode()
         while left:
             left = left[os.write(self.handles[path], left) :]
@@ -111,7 +109,7 @@ class Book:
 
 @contextlib.contextmanager
 def opened(answers: Path, source: bytes, model: str, bad: Iterable[Bad]) -> Iterator[Book]:
-    """The book of these answers, gone on with if it is of the same requests and model."""
+    """Open the files of these answers; resume if they are of the same requests and model."""
     errors, mark = answers.with_name(f"{answers.name}.errors"), answers.with_name(f".{answers.name}.batch")
     storage.make(answers.parent)
     with storage.lock(answers.with_name(f".{answers.name}.lock")) as held:
@@ -137,7 +135,7 @@ def opened(answers: Path, source: bytes, model: str, bad: Iterable[Bad]) -> Iter
 
 
 def kept(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file; one that was cut off is cut away."""
+    """Return the whole lines of a file, and truncate an incomplete one."""
     if not path.exists():
         return []
     whole, end, torn = path.read_bytes().rpartition(b"\n")
@@ -149,30 +147,29 @@ def kept(path: Path) -> list[dict[str, Any]]:
             table = json_shape.table(line)
             if table is None or not isinstance(table.get("custom_id", 0), str | None):
                 raise Problem(
-                    f"{path} holds something else than answers of a batch",
-                    cause=f"line {number} is no JSON object with a custom_id",
-                    fix="name another file for the answers",
+                    f"{path} is not a file of batch answers",
+                    cause=f"line {number} is not a JSON object with a custom_id",
+                    fix="name another file for the answers: medley batch MODEL IN.jsonl OUT.jsonl",
                 )
             kept.append(table)
     return kept
 
 
 def _require_same(mark: Path, answers: Path, now: dict[str, str]) -> None:
-    """Raise a Problem where the mark beside the answers is of other requests or another model."""
     if mark.exists():
         before = storage.table(mark) or {}
         changed = [name for name, value in now.items() if before.get(name) != value]
         if changed:
             raise Problem(
                 f"{answers} has the answers of another batch",
-                cause=f"the {' and the '.join(changed)} changed since it was begun",
-                fix=f"name another file, or begin anew: rm {answers} {mark}",
+                cause=f"the {' and the '.join(changed)} changed since it started",
+                fix=f"name another file, or start again: rm {answers} {mark}",
             )
     elif answers.exists() and answers.stat().st_size:
         raise Problem(
-            f"{answers} is not empty, and no batch of ours",
-            cause=f"there is no {mark.name} beside it",
-            fix="name another file for the answers",
+            f"{answers} is not empty and not of medley batch",
+            cause=f"there is no {mark.name} next to it",
+            fix="name another file for the answers: medley batch MODEL IN.jsonl OUT.jsonl",
         )
     storage.write(mark, json.dumps(now))
 

@@ -15,7 +15,7 @@ from medley.serving.batch import Book, Request
 
 _ANSWER_LIMIT_S = 3600
 _CONNECT_LIMIT_S = 10
-# A server that is gone stays so: what starts it again is another run.
+# A server that is gone stays gone for this run.
 _TRIES = 5
 _PAUSE_S = 1.0
 _LATER = {httpx.codes.REQUEST_TIMEOUT, httpx.codes.TOO_MANY_REQUESTS}
@@ -23,14 +23,13 @@ _LATER = {httpx.codes.REQUEST_TIMEOUT, httpx.codes.TOO_MANY_REQUESTS}
 
 @dataclass
 class BatchProgress:
-    """What this run has done; `seen` is called whenever it changed."""
+    """The progress of this run; `seen` is called after each change."""
 
     total: int
     seen: Callable[["BatchProgress"], None] = lambda _: None
     answered: int = 0
     refused: int = 0
     tokens: int = 0
-    """Of the answers."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Answering:
 def send(
     requests: Sequence[Request], book: Book, progress: BatchProgress, server: Answering, *, at_once: int
 ) -> None:
-    """Have all of them answered; a Problem where the server is gone."""
+    """Send all requests; raise a Problem where the server is gone."""
     try:
         asyncio.run(_send(requests, book, progress, server, at_once))
     except* Problem as problems:
@@ -84,7 +83,7 @@ async def _send(
 
 
 async def _answered(client: httpx.AsyncClient, model: str, request: Request) -> httpx.Response:
-    """A success, or a refusal that asking again would not change."""
+    """Return a success, or a refusal that a retry would not change."""
     said = ""
     for attempt in range(_TRIES):
         if attempt:
@@ -103,7 +102,7 @@ async def _answered(client: httpx.AsyncClient, model: str, request: Request) -> 
     raise Problem(
         "the server does not answer any more",
         cause=f"line {request.number}: {said}",
-        fix="see what became of it; the same command then goes on where this one stopped",
+        fix="check it: medley status; then run this again, which resumes the batch",
     )
 
 
@@ -111,9 +110,9 @@ def _body(answer: httpx.Response) -> dict[str, Any]:
     if (found := json_shape.table(answer.text)) is not None:
         return found
     raise Problem(
-        "the server's answer is no JSON object",
-        cause=f"it says {answer.text[:200]!r}",
-        fix="name the base of a server that speaks OpenAI's API: --url http://HOST:PORT/v1",
+        "the server's answer is not a JSON object",
+        cause=f"its answer is {answer.text[:200]!r}",
+        fix="give the base URL of a server with OpenAI's API: --url http://HOST:PORT/v1",
     )
 
 

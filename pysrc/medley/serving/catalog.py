@@ -1,4 +1,4 @@
-"""List the models that there are tables of, and how each would do on given hosts."""
+"""List the known models, and how each would run on given hosts."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -24,13 +24,11 @@ class Entry:
     name: str
     model: Model
     shape: Shape | None
-    """None where its table has none, and its files were not looked at."""
+    """None where neither its table nor a cached config.json gives one."""
     choice: Choice | None
-    """The best layout on the hosts."""
     lacks: str | None
-    """Why there is none."""
     alone: tuple[str, ...] = ()
-    """The hosts that can hold all of it, each by itself."""
+    """The hosts that can each hold the whole model."""
 
     @property
     def on_disk_bytes(self) -> int | None:
@@ -39,7 +37,6 @@ class Entry:
 
     @property
     def size_bytes(self) -> int | None:
-        """Of its weights as stored."""
         return self.shape.weights_bytes if self.shape else None
 
     @property
@@ -67,7 +64,7 @@ def others(known: Iterable[Model]) -> Iterator[tuple[str, int]]:
 
 
 def entries(site: Topology, wanted: PlacementOptions) -> Iterator[Entry]:
-    """Every model by name, planned on the site; asks no network."""
+    """Yield every model by name, planned on the site; sends no requests."""
     known = config.models()
     for name in sorted(known):
         yield _entry(name, known[name], site, wanted)
@@ -80,12 +77,12 @@ def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) ->
     elif model.shape or model.made:
         made = shape.shape(weights(name, {name: model}, storage.cache()))
     else:
-        return Entry(name, model, None, None, f"its size is in its files: medley plan {name}")
+        return Entry(name, model, None, None, f"size unknown; to read it from the hub: medley plan {name}")
     try:
         choice, lacks = placement(made, site, wanted), None
     except Problem as problem:
         choice, lacks = None, problem.cause.partition("\n")[0]
-    # One host alone is all of them; forced sizes do not count for this.
+    # A single host is all of them; forced sizes do not count.
     all_of_them = len(site.hosts) == 1 and wanted.sizes == FREE
     alone = tuple(site.hosts if choice else ()) if all_of_them else tuple(_alone(made, site, wanted))
     return Entry(name, model, made, choice, lacks, alone)

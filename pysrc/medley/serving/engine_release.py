@@ -1,4 +1,4 @@
-"""Raise a lock to another release of its engine, proven as far as this host can (`medley env raise`)."""
+"""Update a lock to another release of its engine, tested on this host (`medley env raise`)."""
 
 import json
 import tempfile
@@ -34,11 +34,11 @@ PROMPTS = (
     "A model seven",
     "cuju desk Two hosts A model",
 )
-"""Of many prompts to the demo model, those whose 32 greedy tokens are the most decided."""
+"""Prompts to the demo model whose 32 greedy tokens have the largest margins."""
 TOKENS = 32
 _PARSE_LIMIT_S = 300
 _BATCH_LIMIT_S = 1800
-# Plans of every sort that a launch can make: one rank, a pipeline, tensor and expert parallel, replicas.
+# Plans of every kind: one rank, a pipeline, tensor and expert parallel, replicas.
 _PLANS = (
     Plan(),
     Plan(eager=True, sequences=4),
@@ -53,24 +53,21 @@ _PLANS = (
 
 @dataclass(frozen=True)
 class Proof:
-    """What a release changes, and what was shown on this host."""
+    """The changes of a release, and the results of its tests on this host."""
 
     release: Release
     environment: Path
     gone: tuple[str, ...]
-    """Flags that the old release knew."""
+    """Flags that only the old release has."""
     new: tuple[str, ...]
     commands: int
-    """Commands of medley's that the new release's parser takes."""
+    """Number of medley's commands that the new release's parser accepts."""
     ran: str
-    """How the tokens compare, or why nothing was run."""
+    """The comparison of tokens, or why nothing was run."""
 
 
 def raise_lock(name: str, version: str | None, *, watch: Progress) -> Proof:
-    """Write the lock for the release once it is proven; a Problem leaves the files as they were.
-
-    The old environment stays, so that the old files are all it takes to go back.
-    """
+    """Write the lock for the release once it passes; a Problem leaves the files unchanged."""
     release = relock.resolve(name, version, watch=watch)
     recipe = config.recipes()[name]
     _, here = recognise()
@@ -98,7 +95,7 @@ def raise_lock(name: str, version: str | None, *, watch: Progress) -> Proof:
 
 
 def commands(engine: EngineName) -> list[list[str]]:
-    """The words after `serve` for every model on every kind of host, in plans of every sort."""
+    """Return the words after `serve` for every model, kind of host and kind of plan."""
     speaks = ENGINES[engine]
     kinds = [host for host in config.hosts().values() if engine in host.environments]
     found = []
@@ -113,29 +110,29 @@ def commands(engine: EngineName) -> list[list[str]]:
 def parse(
     environment: Environment, recipe: Recipe, asked: Sequence[Sequence[str]], *, watch: Progress
 ) -> tuple[list[str], list[str | None]]:
-    """The flags that the environment's engine knows, and its parser's error for each command, or None."""
+    """Return the engine's flags, and its parser's error for each command, or None."""
     with (
         tempfile.TemporaryDirectory(prefix="medley-raise-") as scratch,
-        watch.stage(f"ask the parser of {environment.path.name}"),
+        watch.stage(f"run the parser of {environment.path.name}"),
     ):
         file = Path(scratch) / "commands.json"
         file.write_text(json.dumps([list(words) for words in asked]), encoding="utf-8")
         env = {"SGLANG_USE_CPU_ENGINE": "1"} if (recipe.engine, recipe.device) == ("sglang", "cpu") else {}
         argv = (str(environment.python), str(FOLDER / "parse_flags.py"), recipe.engine, str(file))
-        lines: list[str] = []  # all of them: the answer is a long line
+        lines: list[str] = []  # all lines, because the answer is a long one
         finished = process.run(Command(argv, env, UNSET), limit_s=_PARSE_LIMIT_S, on_line=lines.append)
     table = json_shape.last_table(lines)
     if finished.status or table is None:
         raise Problem(
-            f"the parser of {environment.path.name} cannot be asked",
-            cause="\n".join(lines[-6:]) or f"its Python ended with {finished.status}",
-            fix="the release moved it: mend pysrc/medley/environment/payload/parse_flags.py",
+            f"the parser of {environment.path.name} does not run",
+            cause="\n".join(lines[-6:]) or f"its Python exited with {finished.status}",
+            fix="the release moved it: adapt pysrc/medley/environment/payload/parse_flags.py",
         )
     return table["flags"], table["errors"]
 
 
 def tokens(name: str, *, watch: Progress) -> tuple[Mapping[str, Any], ...]:
-    """The demo model's greedy answers to the prompts from the environment `name`: a choice for each."""
+    """Return the demo model's greedy answer to each prompt with the environment `name`."""
     with (
         tempfile.TemporaryDirectory(prefix="medley-raise-") as scratch,
         watch.stage(f"serve demo with {name}"),
@@ -150,7 +147,7 @@ def tokens(name: str, *, watch: Progress) -> tuple[Mapping[str, Any], ...]:
     if finished.status or len(found) != len(PROMPTS):
         raise Problem(
             f"{name} does not serve the demo model",
-            cause="\n".join(finished.lines[-6:]) or f"it ended with {finished.status}",
+            cause="\n".join(finished.lines[-6:]) or f"it exited with {finished.status}",
             fix=f"medley serve demo --env {name}",
         )
     return tuple(found[str(number)] for number in range(len(PROMPTS)))
@@ -167,9 +164,9 @@ def _require_parsed(release: Release, errors: Sequence[str | None], asked: Seque
     if wrong:
         shown = [f"{error}   # {' '.join(words)}" for error, words in list(wrong.items())[:4]]
         raise Problem(
-            f"{release.distribution} {release.new} does not take medley's flags; {release.name} is as it was",
+            f"{release.distribution} {release.new} rejects medley's flags; {release.name} is unchanged",
             cause="\n".join(shown),
-            fix=f"mend pysrc/medley/engine/ or models/, then: medley env raise {release.name} {release.new}",
+            fix=f"adapt pysrc/medley/engine/ or models/, then: medley env raise {release.name} {release.new}",
         )
 
 
@@ -186,16 +183,15 @@ def _require_same(
     prompt, old, new = different[0]
     margin = min(_margins([each for _, each, _ in different]), default=0.0)
     raise Problem(
-        f"{release.distribution} {release.new} gives other tokens; {release.name} is as it was",
+        f"{release.distribution} {release.new} produces different tokens; {release.name} is unchanged",
         cause=f"{len(different)} of {len(PROMPTS)} prompts: {prompt!r} gave {old['text']!r},\n"
         f"now {new['text']!r};\n"
-        f"the old release's nearest second choice is {margin:.4f} nats away, and rounding moves 0.00001",
+        f"the old release's nearest second choice is {margin:.4f} nats away; rounding moves 0.00001",
         fix=f"compare the two releases by hand; then change locks/ by: python locks/remake.py {release.name}",
     )
 
 
 def _margins(choices: Sequence[Mapping[str, Any]]) -> Iterator[float]:
-    """The distance from the first to the second choice of each token, in nats."""
     for choice in choices:
         for top in choice["logprobs"]["top_logprobs"]:
             first, second, *_ = sorted(top.values(), reverse=True)

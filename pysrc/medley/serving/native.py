@@ -42,7 +42,7 @@ _PORTS = 79
 
 @contextmanager
 def meeting(job: Job, output: Output) -> Iterator[Launched]:
-    """Wait for the hosts that join, have each start its part, and yield this host's; then end them all."""
+    """Wait for the hosts that join, start each one's part, and yield this host's; then end them all."""
     options, order, watch = job.options, job.order, output.watch
     facts, kind = recognise(options.kind, answers())
     engine = order.wanted.engine
@@ -67,12 +67,9 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
     try:
         address = per_host.head_network(head, facts, NetworkOptions(), os.environ).end.address
         at = address if options.join_port == RENDEZVOUS_PORT else f"{address}:{options.join_port}"
-        output.say(f"on each of the {others} other hosts:")
+        output.say(f"run on each of the {others} other hosts:")
         output.say(f"    ssh {address} cat {secret} | medley join {at} --token-file -")
-        with (
-            watch.stage(f"wait for {others} more"),
-            weights.fetching(wanted, watch) as done,
-        ):
+        with watch.stage(f"wait for {others} more"), weights.fetching(wanted, watch) as done:
             members = met.wait(others, _WAIT_S if options.wait_s is None else options.wait_s)
             while not done.done():
                 met.require_all()
@@ -93,7 +90,6 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
 def _launches(
     job: Job, found: Mapping[str, Facts], kind: Kind, chosen: Tools, output: Output
 ) -> tuple[Layout, dict[str, Launch]]:
-    """Return the layout, and what each host starts."""
     wanted = job.order.wanted
     named = chosen.nccl.version if chosen.nccl else None
     version = named or node.environment(chosen).nccl or engine_source.nccl(wanted.engine)
@@ -102,7 +98,7 @@ def _launches(
     site = replace(_site(found, kind, addresses), nccl=version)
     layout, plan = planned(job, site, output)
     head = next(iter(found))
-    # What the user set on the head for engine, NCCL and hub, as Ray would carry it; no token goes along.
+    # The user's variables on the head for engine, NCCL and hub, as Ray would send them, without tokens.
     away = set(engine.stays(os.environ))
     carried = tuple(
         Variable(name, value, "set by you on the head")
@@ -125,7 +121,6 @@ def _launches(
 
 
 def _site(found: Mapping[str, Facts], kind: Kind, addresses: Mapping[str, str]) -> Topology:
-    """These hosts as a cluster: the head first, and all their devices free."""
     head, *others = found
     hosts = {head: (found[head], kind), **{name: (found[name], kind_of(found[name])) for name in others}}
     counts = Counter(device.host for device in devices.devices(hosts))
@@ -141,13 +136,13 @@ def _free_port(address: str) -> int:
 
 
 def worker_terms(channel: Channel) -> "Mapping[str, Any]":
-    """Return what the head serves."""
+    """Return the terms of the head."""
     message = channel.receive(10)
     if not message or "terms" not in message:
         raise Problem(
-            "the head does not say what it serves",
-            cause="nothing came within 10 s",
-            fix="use the same medley on both",
+            "the head did not send its terms",
+            cause="no message within 10 s",
+            fix="use the same medley on both: git pull, or the same flake",
         )
     return rendezvous_worker.require_terms(message["terms"])
 
@@ -162,7 +157,7 @@ def run_worker(
     at: str,
     output: Output,
 ) -> None:
-    """Run this host's part of what the head at HOST:PORT serves, until the head ends it."""
+    """Run this host's part of a model of the head at HOST:PORT, until the head ends it."""
     try:
         with rendezvous_worker.alive(channel):
             engine = terms["engine_name"]
@@ -175,7 +170,7 @@ def run_worker(
     with output.watch.stage("wait for the other hosts"):
         order = rendezvous_worker.receive_order(channel)
     if order is None:
-        output.say("the head needs no ranks on this host")
+        output.say("the head does not need this host")
         return
     cache = terms["beside"]["cache"]
     order = rendezvous_worker.localized_order(
@@ -195,11 +190,10 @@ def run_worker(
         ends = terms["script"] is not None
         last_error = ENGINES[terms["engine_name"]].last_error
         rendezvous_worker.run_part(channel, command, log, on_line, last_error, ends=ends)
-    output.say("the head has ended the model; nothing of it runs here any more")
+    output.say("the head has ended the model; this host's part has ended")
 
 
 def _require_head_terms(chosen: Tools, terms: "Mapping[str, Any]", at: str, watch: Progress) -> None:
-    """Require this host's environment and model to be the head's."""
     checks.require_alike(node.terms(node.environment(chosen)), terms, at)
     target = Path(terms["target"])
     if not target.is_absolute():
@@ -210,8 +204,8 @@ def _require_head_terms(chosen: Tools, terms: "Mapping[str, Any]", at: str, watc
     if target.is_absolute() and not (target / "config.json").exists():
         typed = shlex.quote(str(target))
         raise Problem(
-            f"this host has not {terms['model']}",
-            cause=f"there is no {target / 'config.json'}, and every host reads its own copy",
-            fix=f"bring it to the same place here: rsync -a {at.partition(':')[0]}:{typed}/ {typed}/",
+            f"this host does not have {terms['model']}",
+            cause=f"{target / 'config.json'} is missing, and every host reads its own copy",
+            fix=f"copy it to the same path here: rsync -a {at.partition(':')[0]}:{typed}/ {typed}/",
         )
     model_files.prepare_files(extra_files.extras_from_table(terms["beside"]), at, watch)

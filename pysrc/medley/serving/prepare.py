@@ -96,9 +96,9 @@ class Options:
             return None
         if not self.hosts.isdecimal() or not 1 <= int(self.hosts) <= _MOST_HOSTS:
             raise Problem(
-                f"--hosts {self.hosts} cannot be",
-                cause=f"a cluster has 1 to {_MOST_HOSTS}",
-                fix="--hosts 2, or leave it out: then the plan decides",
+                f"--hosts {self.hosts} is not valid",
+                cause=f"a cluster has 1 to {_MOST_HOSTS} hosts",
+                fix="--hosts 2, or leave it out to let the plan decide",
             )
         return int(self.hosts)
 
@@ -216,7 +216,7 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
     unread_variables.require_launch_read(os.environ, order.weights, engine, version)
     if lacks := engine_source.unknown(order.weights.model, engine, version):
         raise Problem(
-            f"{order.weights.name} cannot be served out of this {ENGINES[engine].TITLE}",
+            f"{order.weights.name} cannot be served with this {ENGINES[engine].TITLE}",
             cause=lacks,
             fix="--image or --env with a newer one; a Jetson Orin on JetPack 6: docs/how-to/jetson-orin.md",
         )
@@ -239,8 +239,8 @@ def ranks_nccl(options: Options, over_ray: Membership | None) -> str | None:
         return over_ray.nccl if over_ray else options.nccl
     has = over_ray.nccl or "the engine environment's own"
     raise Problem(
-        "the NCCL must be the one that this host's Ray was started with",
-        cause=f"ranks inherit it from Ray, which has {has}",
+        "--nccl must name the NCCL of this host's Ray",
+        cause=f"ranks inherit it from Ray, which uses {has}",
         fix=f"medley ray-stop; medley ray-head --nccl {asked}   # or nccl = in cluster.toml",
     )
 
@@ -273,7 +273,7 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
 
 
 def _is_own(job: Job) -> bool:
-    """Whether an engine on one host is of an image or a user's own virtualenv, as `_image` chooses."""
+    """Whether an engine on one host is from an image or the user's own virtualenv, as `_image` chooses."""
     options = job.options
     if options.environment:
         return options.environment not in config.recipes()
@@ -292,7 +292,7 @@ def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
 def shape_of(found: Weights, watch: Progress) -> Shape:
     """Return a model's shape; what has to be asked of the hub takes a while."""
     asked = not found.local and not (found.model and found.model.shape)
-    with watch.stage(f"ask the hub what {found.target} is made of") if asked else nullcontext():
+    with watch.stage(f"ask the hub for the shape of {found.target}") if asked else nullcontext():
         return shape.shape(found, watch)
 
 
@@ -306,10 +306,7 @@ def extras(
     refuses: bool = True,
     watch: Progress = SILENT,
 ) -> ModelExtras:
-    """Return what goes with these weights; all of it is here where it `starts`.
-
-    Untrusted code is a Problem where it `refuses`, and a warning otherwise.
-    """
+    """Return the extra files and code of these weights; `refuses`: raise a Problem for untrusted code."""
     require_through_us(trust, flags)
     refuses = refuses or trust.given
     code = trusted(found, trust, starts=starts) if refuses else None
@@ -323,7 +320,6 @@ def extras(
 
 
 def _listens(options: Options, found: Weights, watch: Progress) -> Serving:
-    """Return where it serves; a Problem where something else has the port."""
     if options.script:
         return Serving(found.target, found.name)
     asked = options.listens
@@ -331,13 +327,12 @@ def _listens(options: Options, found: Weights, watch: Progress) -> Serving:
     if not options.dry_run:
         serving.require_none(asked.port)
         if options.image and container_runtime.remove_leftover(container_image.role(asked.port)):
-            watch.note(f"a container that was left on port {asked.port} is ended")
+            watch.note(f"ended a leftover container on port {asked.port}")
         tcp.require_free(asked.address, asked.port)
     return Serving(found.target, asked.name or found.name, asked.address, asked.port, key)
 
 
 def _launcher(options: Options) -> tuple[Launcher, str]:
-    """Return what starts the ranks, on this host and those that join it, and why."""
     cluster = membership.noted()
     by, why = launcher(options.launcher, hosts=options.count, role=cluster.role if cluster else None)
     if by == "mp" and options.image:
@@ -350,7 +345,7 @@ def _launcher(options: Options) -> tuple[Launcher, str]:
 def _image(
     job: Job, host: tuple[Facts, Kind], over_ray: Membership | None, watch: Progress
 ) -> ContainerEnvironment | None:
-    """Return the image to run from: over a cluster the one whose Ray runs, without being named again."""
+    """Return the image to use; over a cluster that of its Ray."""
     options, engine, dry_run = job.options, job.order.wanted.engine, job.options.dry_run
     cluster = job.joined if over_ray or not options.environment else None
     if cluster is None:
@@ -364,8 +359,8 @@ def _image(
         if asked and (choice is None or asked.image.id != choice.image.id):
             runs = f"{choice.image.name} ({choice.image.short})" if choice else cluster.environment
             raise Problem(
-                "the engine must be of the image whose Ray runs",
-                cause=f"this cluster runs {runs}, and --image says {asked.image.name} ({asked.image.short})",
+                "--image must name the image of the running Ray",
+                cause=f"this cluster runs {runs}, and --image names {asked.image.name} ({asked.image.short})",
                 fix="leave --image out, or start the cluster with it: "
                 f"medley ray-stop; medley ray-head --image {asked.image.name}",
             )
@@ -377,7 +372,7 @@ def _image(
 def _version(
     image: ContainerEnvironment | None, found: Tools, kind: Kind, engine: EngineName, named: str | None
 ) -> str | None:
-    """Return the version of the engine, if known: of what is not here yet, that of its lock or hosts/."""
+    """Return the engine's version, if known: installed, of its lock, or of hosts/."""
     if image is None:
         there = virtualenv.versions(found.binary.parent, (engine,))[engine] if found.binary.parts else None
         lock = named or kind.host.environments.get(engine, "")

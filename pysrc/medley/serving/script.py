@@ -22,10 +22,10 @@ from medley.schema import EngineName, HostTable
 
 PLAN = "MEDLEY_PLAN"
 _MOST_BYTES = 1 << 20
-"""Of a script: it goes to other hosts in one message."""
+"""Limit of a script, which is sent to other hosts in one message."""
 _REPLICAS = payload.FOLDER / "replicas.py"
 _LAUNCHED = Flag(("--distributed-executor-backend",), "external_launcher", "torchrun starts the ranks")
-_LOGGED = Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "stdout is the script's own")
+_LOGGED = Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "only the script uses stdout")
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Script:
     path: Path
     text: str
     words: tuple[str, ...] = ()
-    """Its own, after its name."""
+    """The script's own words."""
     port: int = 0
-    """Free, of this host: where replicas that share their experts find each other."""
+    """A free port of this host for the rendezvous of replicas that share experts."""
     experts: bool = False
-    """Whether the model has any."""
+    """Whether the model has experts."""
 
     def launch(
         self,
@@ -49,7 +49,7 @@ class Script:
         environ: Mapping[str, str] = MappingProxyType({}),
         cluster: Iterable[Variable] = (),
     ) -> Launch:
-        """Return the script's command on one host, and its plans, as medley.launch does for a server."""
+        """Return the script's command on one host, and its plans."""
         name, weights = order.wanted.engine, order.weights
         engine = ENGINES[name]
         told = replace(plan, nodes=None, replicas=1) if name == "vllm" else plan
@@ -74,7 +74,7 @@ class Script:
                 *cluster,
                 *engine.variables(order.serving, told, host),
                 *order.beside.variables(),
-                Variable(PLAN, next(iter(plans)), "the script finds its arguments there"),
+                Variable(PLAN, next(iter(plans)), "the file of the script's arguments"),
                 *((_LOGGED,) if name == "vllm" else ()),
             )
         )
@@ -85,7 +85,7 @@ class Script:
     def _plans(
         self, name: EngineName, model: str, plan: Plan, found: tuple[Argument, ...]
     ) -> Iterator[tuple[str, str]]:
-        """A file for each process that is to have its own, and what stands in it."""
+        """Yield a plan file and its text for each process with its own plan."""
         beside = _side_by_side(name, plan)
         here = 1 if not beside else plan.replicas if plan.launcher == "solo" else plan.replicas_here
         for nth in range(here):
@@ -104,11 +104,7 @@ class Script:
             yield str(storage.state() / "runs" / f"{model.rpartition('/')[2]}-{digest}.json"), text
 
     def _of_replica(self, plan: Plan, nth: int) -> dict[str, str]:
-        """What tells one replica on this host from the next.
-
-        vLLM has replicas that share their experts; of a dense model it refuses to hear that there are others
-        ("Offline data parallel mode is not supported/useful for dense models", 0.32.0).
-        """
+        """Return the variables of one replica; vLLM 0.32.0 refuses VLLM_DP_* for a dense model."""
         if not self.experts:
             each = plan.tensor_parallel * plan.stages
             gpus = plan.gpus[nth * each : (nth + 1) * each]
@@ -123,47 +119,45 @@ class Script:
 
 
 def _side_by_side(name: EngineName, plan: Plan) -> bool:
-    """Replicas that are processes of their own: SGLang's class starts its own."""
+    """Whether replicas are separate processes; SGLang's class starts its own."""
     return name == "vllm" and plan.replicas > 1
 
 
 def _torchrun(plan: Plan) -> Iterator[Flag]:
-    """What starts the ranks of several hosts; nothing on one host, or over Ray."""
     if plan.nodes is None:
         return
     each = plan.tensor_parallel * plan.stages // plan.nodes.count
     yield Flag(("--nnodes",), str(plan.nodes.count), "each host starts its own ranks")
     yield Flag(("--node-rank",), str(plan.nodes.rank), "this host's place among them")
-    yield Flag(("--master-addr",), plan.nodes.address, "where the ranks find each other: the first host")
+    yield Flag(("--master-addr",), plan.nodes.address, "the first host, where the ranks find each other")
     yield Flag(("--master-port",), str(plan.nodes.port), "the same")
-    yield Flag(("--nproc-per-node",), str(each), "the script runs once for each rank of this host")
+    yield Flag(("--nproc-per-node",), str(each), "the script runs once per rank of this host")
 
 
 def described(found: Launch) -> dict[str, Any]:
-    """The first plan of a script, as it will read it."""
+    """Return the first plan of a script."""
     text = found.files[next(each.value for each in found.reasoned.variables if each.name == PLAN)]
     plan: dict[str, Any] = json.loads(text)
     return plan
 
 
 def placeable(wanted: PlacementOptions, by: Launcher | None) -> PlacementOptions:
-    """Return what a script can be placed by: over Ray one engine has all ranks, and starts no replicas."""
+    """Restrict the placement of a script: over Ray one engine has all ranks, without replicas."""
     if wanted.engine == "sglang" and by != "solo":
         raise Problem(
             "a script with SGLang runs on one host",
-            cause="sglang.Engine lets Ray choose the hosts, and waits for ever where it has none"
+            cause="sglang.Engine lets Ray choose the hosts, and waits forever without a free one"
             if by == "ray"
-            else "on another host sglang.Engine serves the first one, and never returns to the script",
-            fix="--hosts 1; or --engine vllm; "
-            "or serve it over the hosts, and have the script ask that server",
+            else "on other hosts sglang.Engine serves the first one, and never returns to the script",
+            fix="--hosts 1; or --engine vllm; or serve it over the hosts, and let the script use that server",
         )
     if by != "ray":
         return wanted
     replicas = wanted.sizes.replicas or 1
     if replicas > 1:
         raise Problem(
-            f"--dp {replicas} does not work over Ray",
-            cause="each replica of a script is a process of its own, and Ray starts none of them",
+            f"--dp {replicas} is not available over Ray",
+            cause="each replica of a script is its own process, which Ray does not start",
             fix=f"end the cluster (medley ray-stop), then: --dp {replicas} --launcher mp --hosts N",
         )
     return replace(wanted, sizes=replace(wanted.sizes, replicas=1))
@@ -171,9 +165,9 @@ def placeable(wanted: PlacementOptions, by: Launcher | None) -> PlacementOptions
 
 def in_image() -> Problem:
     return Problem(
-        "a script does not run in a container image",
-        cause="this cluster's Ray is an image's, and a script's files are this host's",
-        fix="on all hosts medley ray-stop; then medley ray-head without --image, or --launcher mp",
+        "a script cannot run in a container",
+        cause="this cluster's Ray runs in a container, which does not have the script's files",
+        fix="on all hosts: medley ray-stop; then: medley ray-head without --image, or --launcher mp",
     )
 
 

@@ -33,17 +33,15 @@ _TOKEN = ".local/state/medley/token"  # noqa: S105 - where a head keeps it, from
 class Step:
     host: str
     typed: str
-    """As a person types it there."""
     starts: AnnotatedCommand
-    """The process that it comes to, but for what the toolchain of that host adds."""
+    """The process that it starts, without the variables of that host's toolchain."""
     image: str | None = None
-    """In a container of which it is started, if in one."""
+    """The container image, if any."""
     why: tuple[str, ...] = ()
-    """The plan's own reasons."""
 
 
 def hypothetical(job: Job, site: Topology, output: Output) -> Iterator[Step]:
-    """Return what to type on hosts that are no cluster here, where replicas are servers of their own."""
+    """Return the commands for hypothetical hosts, where each replica is a separate server."""
     options, order = job.options, job.order
     asked = EngineRequest(options.image.image if options.image else None, options.environment)
     site = with_engine_sources(site, order.wanted, asked, order.weights.model)
@@ -52,7 +50,7 @@ def hypothetical(job: Job, site: Topology, output: Output) -> Iterator[Step]:
 
 
 def steps(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
-    """In the order in which they are to be typed, a replica after the other."""
+    """Yield the commands in order, one replica after the other."""
     copies = pipelines(choice.layout)
     if order.wanted.launcher == "mp" and len(hosts_of(choice.layout)) > 1:
         yield from _without_ray(order, choice, site)
@@ -92,13 +90,13 @@ def _of_pipeline(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
         told = replace(told, places=tuple(addresses[device.host] for device in devices_of(choice.layout)))
     started = launch(order, told, site.hosts[first][1].host, cluster=cluster)
     split = f"{VARIABLE[wanted.engine]}={wanted.partition} " if wanted.partition else ""
-    # Over a cluster it is of what its Ray runs from.
+    # A cluster's engine is from the environment of its Ray.
     typed = split + _serve(order, choice.layout, site, () if others else origin.typed)
     yield Step(first, typed, started.reasoned, site.image(first), told.why)
 
 
 def _without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
-    """The server on the first host, which waits for the others; then what each of those runs for it."""
+    """Yield the server on the first host, then the command of each host that joins it."""
     wanted, used = order.wanted, hosts_of(choice.layout)
     facts = {host: site.facts[host] for host in used}
     wishes = site.wishes(wanted.wishes, wanted.engine)
@@ -118,7 +116,7 @@ def _without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
 def joining(
     wishes: NetworkOptions, site: Topology, ends: Mapping[str, Endpoint], engine: EngineName
 ) -> Iterator[Step]:
-    """Return what to type for Ray on each of these hosts, the first its head."""
+    """Yield the commands of Ray on these hosts, the first of which is the head."""
     head, *others = ends
     named = () if engine == "vllm" else ("--engine", engine)
     at, secret = ends[head].address, credentials.token_path()
@@ -149,7 +147,6 @@ def _gcs(head: str) -> str:
 
 
 def _serve(order: Order, layout: Layout, site: Topology, environment: tuple[str, ...]) -> str:
-    """The verb that leads to this layout on these hosts, as it is typed."""
     engines = ("--", *order.extra) if order.extra else ()
     return shlex.join((*_switches(order, layout, site), *environment, *engines))
 
@@ -157,7 +154,7 @@ def _serve(order: Order, layout: Layout, site: Topology, environment: tuple[str,
 def _switches(order: Order, layout: Layout, site: Topology) -> Iterator[str]:
     wanted, used = order.wanted, hosts_of(layout)
     found = order.weights
-    # A folder by its path: its name alone may be that of a known model, and says nothing elsewhere.
+    # A folder by its path, because its name may be that of a known model.
     yield from ("medley", "serve", found.name if found.model else found.target)
     if len(used) > 1 or site.order:
         yield from ("--hosts", str(len(used)))

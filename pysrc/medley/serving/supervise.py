@@ -94,7 +94,7 @@ def _first_completion(
     raise Problem(
         f"{model} is not ready after {limit_s:g} s",
         cause=(list(engine.last) or ["the engine printed nothing"])[-1][:300],
-        fix=f"give it longer: --timeout {max(1800, limit_s * 2):.0f}",
+        fix=f"allow more time: --timeout {max(1800, limit_s * 2):.0f}",
     )
 
 
@@ -132,7 +132,7 @@ class Restarter:
             ordinal = f"{self.done}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(self.done, 'th') }"
             state = f"restarts, for the {ordinal} time in a row: {problem.what}"
             self.output.say(f"{problem}")
-            self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.hosts} hosts are there")
+            self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.hosts} hosts have joined")
             url = serving.url(listens)
             with serving.note_server(url, listens.name, listens.port, listens.key, state):
                 time.sleep(wait_s)
@@ -165,7 +165,7 @@ def resumed(port: int, say: Callable[[str], None]) -> Iterator[int | None]:
     try:
         hosts = int(file.read_text(encoding="utf-8")) if file.exists() else None
         if hosts and hosts > 1:
-            say(f"it ran over {hosts} hosts before, and waits for as many")
+            say(f"it ran on {hosts} hosts before, and waits for {hosts} hosts")
             process.wait_until(membership.noted, HOSTS_LIMIT_S, every_s=1)
         yield hosts
     except Problem:

@@ -72,7 +72,6 @@ def wanted(order: Order) -> Wanted | None:
 
 
 def _value(words: Sequence[str], flag: str) -> str | None:
-    """Return the value of a flag among an engine's words; the last one wins."""
     found = None
     for word, after in pairwise((*words, "")):
         name, given, value = word.partition("=")
@@ -143,7 +142,7 @@ def fetch_on_all(
 
 def _failed(host: str, target: str, why: str) -> Problem:
     return Problem(
-        f"{host} could not fetch {target}",
+        f"{host} could not download {target}",
         cause=why,
-        fix=f"medley pull {target}  # fetches it once, and sends it to the others",
+        fix=f"medley pull {target}  # downloads it once, and sends it to the others",
     )

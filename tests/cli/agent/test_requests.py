@@ -93,7 +93,7 @@ def test_a_ray_that_ends_says_why(said: str, cause: str) -> None:
     unit = Unit(membership.UNIT, "Ray", Command(("sh", "-c", script)), Restart(longest_s=30))
     units.start(unit)
     try:
-        with pytest.raises(Problem, match="Ray could not be started") as caught:
+        with pytest.raises(Problem, match="Ray did not start") as caught:
             agent.answer("settle", {"role": "worker"}, print)
     finally:
         units.stop(membership.UNIT)

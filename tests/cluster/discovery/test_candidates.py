@@ -57,7 +57,7 @@ BAD = [
 
 @pytest.mark.parametrize("word", [*BAD, "$(x)@host", "ssh://host:x", "a@b@c"])
 def test_what_is_no_host_is_refused(word: str) -> None:
-    with pytest.raises(Problem, match="is no host"):
+    with pytest.raises(Problem, match="is not a host"):
         typed_host(word)
 
 
@@ -89,7 +89,7 @@ def test_a_port_goes_into_what_ssh_is_told() -> None:
 
 ALIAS = HostMention("spark-2", "ssh config", "config:1", ("192.168.1.51",), likely=True)
 KNOWN = HostMention("spark-2.lan", "known_hosts", "known:1", ("spark-2.lan", "192.168.1.51"))
-NEAR = HostMention("192.168.100.11", "neighbour on enp1", "enp1", ("192.168.100.11",), likely=True)
+NEAR = HostMention("192.168.100.11", "neighbor on enp1", "enp1", ("192.168.100.11",), likely=True)
 NAS = HostMention("nas", "known_hosts", "known:2", ("nas",))
 OWN = HostMention("192.168.1.50", "known_hosts", "known:3", ("192.168.1.50",))
 
@@ -159,7 +159,8 @@ def test_an_answer_names_hosts(answer: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "what"), [("4", "no number 4"), ("0", "no number 0"), ("1 $(x)", "is no host")]
+    ("answer", "what"),
+    [("4", "4 is not in the list"), ("0", "0 is not in the list"), ("1 $(x)", "is not a host")],
 )
 def test_an_answer_that_cannot_be_meant(answer: str, what: str) -> None:
     found, _ = host_candidates([ALIAS, NAS], "spark-1", [])
@@ -170,5 +171,5 @@ def test_an_answer_that_cannot_be_meant(answer: str, what: str) -> None:
 def test_nothing_to_take_is_asked_again() -> None:
     found, _ = host_candidates([NAS], "no name", [])
     assert [each.name for each in found] == ["nas"]
-    with pytest.raises(Problem, match="no host is chosen"):
+    with pytest.raises(Problem, match="no host is selected"):
         chosen_hosts("", found)

@@ -11,8 +11,8 @@ from medley.cluster.discovery.sources import (
     config_lines,
     known_hosts_candidates,
     named_by_ssh,
-    neighbour_candidates,
-    neighbour_links,
+    neighbor_candidates,
+    neighbor_links,
     ssh_config_candidates,
 )
 from medley.host.facts.network import Route
@@ -69,9 +69,9 @@ def seen(*rows: tuple[str, str, str]) -> dict[str, Answer]:
 
 
 def test_links_are_those_that_a_cluster_could_use() -> None:
-    assert neighbour_links(DESK) == {"enp5s0": False}
-    assert neighbour_links(SPARK)["enp1s0f1np1"]
-    assert not neighbour_links(SPARK)["enP7s7"]
+    assert neighbor_links(DESK) == {"enp5s0": False}
+    assert neighbor_links(SPARK)["enp1s0f1np1"]
+    assert not neighbor_links(SPARK)["enP7s7"]
 
 
 @pytest.mark.parametrize(
@@ -87,23 +87,23 @@ def test_links_are_those_that_a_cluster_could_use() -> None:
         pytest.param(("$(x)", "enP7s7", "REACHABLE"), None, False, id="no address"),
     ],
 )
-def test_neighbours_on_a_link(row: tuple[str, str, str], by: str | None, likely: bool) -> None:  # noqa: FBT001 - of a table
-    found = neighbour_candidates(seen(row), SPARK)
+def test_neighbors_on_a_link(row: tuple[str, str, str], by: str | None, likely: bool) -> None:  # noqa: FBT001 - of a table
+    found = neighbor_candidates(seen(row), SPARK)
     assert [(each.name, each.by, each.likely) for each in found] == (
-        [(row[0], f"neighbour on {by}", likely)] if by else []
+        [(row[0], f"neighbor on {by}", likely)] if by else []
     )
 
 
-def test_tunnels_and_containers_have_no_neighbours_of_ours() -> None:
+def test_tunnels_and_containers_have_no_neighbors_of_ours() -> None:
     rows = [("100.100.1.1", "tailscale0", "REACHABLE"), ("172.17.0.2", "docker0", "STALE")]
-    assert neighbour_candidates(seen(*rows, ("10.8.0.9", "wg0", "REACHABLE")), DESK) == ()
+    assert neighbor_candidates(seen(*rows, ("10.8.0.9", "wg0", "REACHABLE")), DESK) == ()
 
 
 def test_the_way_out_is_no_host_of_a_cluster() -> None:
     way_out = Route("default", "enP7s7", gateway="192.168.1.1")
     routed = replace(SPARK, net=replace(SPARK.net, routes=(way_out,)))
     rows = [("192.168.1.1", "enP7s7", "REACHABLE"), ("192.168.1.2", "enP7s7", "REACHABLE")]
-    assert [each.name for each in neighbour_candidates(seen(*rows), routed)] == ["192.168.1.2"]
+    assert [each.name for each in neighbor_candidates(seen(*rows), routed)] == ["192.168.1.2"]
 
 
 AVAHI = """\
@@ -117,7 +117,7 @@ AVAHI = """\
 
 
 def test_hosts_that_announce_ssh() -> None:
-    found = neighbour_candidates({ANNOUNCED: Answer(AVAHI)}, SPARK)
+    found = neighbor_candidates({ANNOUNCED: Answer(AVAHI)}, SPARK)
     assert [(each.name, each.also, each.where) for each in found] == [
         ("spark-2.local", ("192.168.1.51",), "enP7s7"),
         ("a b.local", ("192.168.1.52",), "enP7s7"),
@@ -126,7 +126,7 @@ def test_hosts_that_announce_ssh() -> None:
 
 @pytest.mark.parametrize("text", ["", "[", "{}", "[1]", '[{"dst": 1}]'], ids=repr)
 def test_an_answer_that_is_none_names_nobody(text: str) -> None:
-    assert neighbour_candidates({TABLE: Answer(text), ANNOUNCED: Answer(text)}, SPARK) == ()
+    assert neighbor_candidates({TABLE: Answer(text), ANNOUNCED: Answer(text)}, SPARK) == ()
 
 
 @pytest.fixture

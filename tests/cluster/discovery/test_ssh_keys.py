@@ -172,7 +172,7 @@ def test_a_config_in_other_letters_is_a_problem(home: Path) -> None:
 
 OWN = "Host nas\n    HostName 192.168.1.9\n"
 BLOCK = """\
-# medley: begin (from `medley init --keys`, which replaces what stands in here)
+# medley: begin (from `medley init --keys`, which replaces this block)
 Host spark-2
     HostName 192.168.100.11
     User nvidia
@@ -215,5 +215,5 @@ def test_a_name_that_is_not_plain_is_not_written() -> None:
 
 
 def test_half_a_block_is_a_problem() -> None:
-    with pytest.raises(Problem, match="half of medley's block"):
+    with pytest.raises(Problem, match="only a part of medley's block"):
         with_aliases(f"{OWN}# medley: begin\nHost a\n", TWO)

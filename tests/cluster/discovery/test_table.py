@@ -9,7 +9,7 @@ from medley.host.kind import kind_of
 from tests.host.recordings import recorded
 
 SPARK = HostSurvey("spark-1", "spark-1", facts=recorded("spark"), kind=kind_of(recorded("spark")))
-AWAY = Problem("away", cause="it does not answer\x1b[31m (no\nroute)", fix="see that it is on")
+AWAY = Problem("away", cause="it does not answer\x1b[31m (no\nroute)", fix="check that it is on")
 THOR = HostSurvey("10.0.0.3", "ssh://me@10.0.0.3:2222", problem=AWAY)
 BOTH = {each.name: each for each in (SPARK, THOR)}
 WIRE = ("Now that is 192.168.100.0/24, RDMA at 200 Gb/s.",)
@@ -38,8 +38,8 @@ def test_each_host_has_its_comment_and_no_comment_ends_early() -> None:
     made = cluster_text(BOTH, "spark-1", WIRE, None)
     part = made.partition('[hosts."10.0.0.3"]')[2]
     assert part.startswith(
-        "\n# When this was written it was not reached: it does not answer [31m (no route)\n"
-        "# To mend it: see that"
+        "\n# When this file was written it was not reached: it does not answer [31m (no route)\n"
+        "# To fix it: check that"
     )
     assert all(line.isprintable() for line in made.splitlines())
     assert max(map(len, made.splitlines())) <= 100

@@ -44,7 +44,7 @@ def test_a_host_in_a_line() -> None:
     assert "GiB, enp1s0f1np1 192.168.100.10" in ONE.said
     assert ONE.said.endswith("RDMA")
     assert THOR.said == "not reached: it does not answer (No route to host)"
-    assert list(THOR.comments) == [f"When this was written it was {THOR.said}", "To mend it: ping thor-1"]
+    assert list(THOR.comments) == [f"When this file was written it was {THOR.said}", "To fix it: ping thor-1"]
     assert list(ONE.comments) == [ONE.said]
 
 
@@ -103,10 +103,10 @@ def test_the_wire_that_they_share() -> None:
 
 
 def test_no_wire() -> None:
-    assert shared_network(by_name(ONE, THOR)) == (("Too few hosts answered to say which that is.",), None)
+    assert shared_network(by_name(ONE, THOR)) == (("Too few hosts answered to choose it.",), None)
     (said, fix), network = shared_network(
         by_name(ONE, replace(TWO, facts=replace(recorded("spark"), net=Net())))
     )
-    assert said.startswith("There is none: ")
-    assert fix.startswith("To mend it: ")
+    assert said.startswith("No shared network: ")
+    assert fix.startswith("To fix it: ")
     assert network is None

@@ -177,7 +177,7 @@ def test_absent_is_none() -> None:
     "text", ["", "$ uname -m\n", "$ uname -m\n  x86_64\n"], ids=["empty", "unanswered", "cut"]
 )
 def test_half_a_transcript_is_a_problem(text: str) -> None:
-    with pytest.raises(Problem, match="not whole"):
+    with pytest.raises(Problem, match="incomplete"):
         facts(parse(text))
 
 

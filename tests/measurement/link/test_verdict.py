@@ -76,7 +76,7 @@ GOOD = LinkMeasurement(
         pytest.param(replace(GOOD, rdma=Rdma("mlx5_0", 9000, 2)), [], id="RDMA, too"),
         pytest.param(
             replace(GOOD, back=Throughput(940, 0, 20)),
-            [("eth0 carries less than half", "940 Mb/s back, of 10 Gb/s", "compare both ends")],
+            [("eth0 carries less than half", "940 Mbit/s back, of 10 Gbit/s", "compare both ends")],
             id="one direction",
         ),
         pytest.param(
@@ -101,7 +101,7 @@ GOOD = LinkMeasurement(
         ),
         pytest.param(
             replace(GOOD, rdma=Rdma("mlx5_0", 4900, 2)),
-            [("mlx5_0 carries less than half", "4.9 Gb/s of 10 Gb/s", "fwupdmgr update")],
+            [("mlx5_0 carries less than half", "4.9 Gbit/s of 10 Gbit/s", "fwupdmgr update")],
             id="RDMA is slow",
         ),
     ],

@@ -133,7 +133,7 @@ def test_an_engine_is_asked_with_its_key(tmp_path: Path) -> None:
     ):
         server.key = "another"
         (engine,) = HostSampler(2).sample(whole=True).engines
-        assert "is not the server that has this key" in str(engine.silent)
+        assert "does not have this key" in str(engine.silent)
         assert server.asked == [("/", None, None)], "who cannot show the key is not given it"
         server.key = "sk-12345678"
         (engine,) = HostSampler(2).sample(whole=True).engines

@@ -102,7 +102,7 @@ GROUPS = {
         RING,
         SOCKETS,
         [A_LAN, B_LAN, C_LAN],
-        ("cables between the hosts (200 Gb/s)",),
+        ("cables between the hosts (200 Gbit/s)",),
     ),
     "two of the ring": Group(
         # Two of a ring are a pair: their one cable is the network.

@@ -40,7 +40,7 @@ def test_the_gid_is_that_of_the_address() -> None:
         pytest.param("10.0.0.1/32", "10.0.0.2/32", False, id="an address of its own"),
     ],
 )
-def test_neighbours(first: str, second: str, *, shared: bool) -> None:
+def test_neighbors(first: str, second: str, *, shared: bool) -> None:
     hosts = group(*(server(1, link("eth0", each)) for each in (first, second)))
     try:
         assert fabric(hosts).transport == "tcp"
@@ -99,7 +99,7 @@ def card(nth: int, *, cards: int = 1, **more: Any) -> Facts:
         pytest.param(replace(card(2), rdma=()), "h2: eth0 has no RDMA device", id="no RDMA device"),
         pytest.param(
             card(2, link_layer="InfiniBand"),
-            "some hosts have InfiniBand there, others RoCE",
+            "some hosts use InfiniBand, others RoCE",
             id="unlike layers",
         ),
     ],

@@ -50,11 +50,13 @@ WIFI: dict[str, Any] = {"kind": "wifi", "mbit": 1200}
         pytest.param((spark(1), spark(2, mtu=1500)), "differ in MTU", "enp1s0f0np0 mtu 9000", id="MTU"),
         pytest.param(
             (spark(1), spark(2, first="192.168.101", second="192.168.100")),
-            "in different order",
+            "order the interfaces",
             "PCI domain 0000",
             id="crossed",
         ),
-        pytest.param((trio(1), trio(2), trio(3)), "cables between the hosts (200 Gb/s)", "2.30.7", id="ring"),
+        pytest.param(
+            (trio(1), trio(2), trio(3)), "cables between the hosts (200 Gbit/s)", "2.30.7", id="ring"
+        ),
         pytest.param(
             tuple(server(n, link("wlan0", f"10.0.0.{n}/24", **WIFI)) for n in (1, 2)),
             "wlan0 (wifi)",
@@ -91,15 +93,15 @@ def test_every_link_that_is_not_taken_has_its_reason() -> None:
     wifi = link("wlP9s9", "10.0.0.91/24", **WIFI)
     found = fabric(group(spark(1, extra=(*CLUTTER, wifi), second="192.168.77"), spark(2)))
     assert {each.interface: each.why for each in found.rejected if each.host == "h1"} == {
-        "br-1a2b3c": "it belongs to containers, and has the like on every host",
-        "docker0": "it belongs to containers, and has the like on every host",
+        "br-1a2b3c": "it belongs to containers, and every host has one like it",
+        "docker0": "it belongs to containers, and every host has one like it",
         "enP2p1s0f0np0": "no other host of the group is in 192.168.77.0/24",
-        "enP2p1s0f1np1": "it is down, or no cable is in it",
-        "enP7s7": "10.0.0.0/24 has 10 Gb/s at h1, 192.168.100.0/24 126 Gb/s",
-        "enp1s0f1np1": "it is down, or no cable is in it",
-        "lo": "the loopback reaches this host alone",
-        "tailscale0": "a tunnel (VPN) goes the long way round; name it with --link if it is meant",
-        "wlP9s9": "Wi-Fi, and enP7s7 is a wire to the same network",
+        "enP2p1s0f1np1": "it is down or has no cable",
+        "enP7s7": "10.0.0.0/24 has 10 Gbit/s at h1, 192.168.100.0/24 126 Gbit/s",
+        "enp1s0f1np1": "it is down or has no cable",
+        "lo": "the loopback reaches only this host",
+        "tailscale0": "a tunnel (VPN) is slow; to use it anyway, name it with --link",
+        "wlP9s9": "Wi-Fi, and enP7s7 is a cabled link to the same network",
     }
 
 
@@ -107,8 +109,8 @@ def test_a_network_that_one_host_has_by_wifi_alone_is_second_to_wires() -> None:
     air = server(1, link("wlan0", "10.0.0.1/24", **WIFI), link("eth1", "10.1.0.1/24", mbit=100))
     wire = server(2, link("eth0", "10.0.0.2/24"), link("eth1", "10.1.0.2/24", mbit=100))
     why = {each.interface: each.why for each in fabric(group(air, wire)).rejected}
-    assert why["wlan0"] == "Wi-Fi, and a wire reaches all hosts in 10.1.0.0/24"
-    assert why["eth0"] == "h1 is there by Wi-Fi, and a wire reaches all hosts in 10.1.0.0/24"
+    assert why["wlan0"] == "Wi-Fi, and all hosts have a cabled link in 10.1.0.0/24"
+    assert why["eth0"] == "h1 uses Wi-Fi, and all hosts have a cabled link in 10.1.0.0/24"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ def test_a_tunnel_that_is_named_is_taken_and_noted() -> None:
         pytest.param(
             tuple(trio(n, lan=None) for n in (1, 2, 3)),
             NetworkOptions(),
-            "no network reaches all of these",
+            "no network connects all of these",
             "192.168.12.1",
             id="ring",
         ),
@@ -196,7 +198,7 @@ def test_a_tunnel_that_is_named_is_taken_and_noted() -> None:
         pytest.param(
             (server(1), server(2)),
             NetworkOptions(link="10.0/8x"),
-            "10.0/8x is no network",
+            "10.0/8x is not a network",
             "",
             id="no network",
         ),

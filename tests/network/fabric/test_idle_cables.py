@@ -63,7 +63,7 @@ def test_what_addresses_on_a_cable_would_give_is_said(names: tuple[str, ...]) ->
     assert "sudo medley link setup" in said
     assert warnings(on, PlacementOptions(wishes=NetworkOptions(transport="tcp"))) == []
     (finding,) = [each for each in fabric(on.facts).findings if each.topic == "idle"]
-    assert finding.what.startswith("spark-1 and spark-2 have fast ports that are up and carry nothing")
+    assert finding.what.startswith("spark-1 and spark-2 have fast ports that are up and unused")
     assert all(f"{name} enp1s0f" in finding.cause for name in names)
     assert "medley link setup" in finding.fix
     if len(names) == 1:

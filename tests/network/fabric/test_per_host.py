@@ -91,10 +91,10 @@ def test_the_best_way_is_what_a_head_takes_before_it_knows_others(name: str) -> 
         (
             "spark-twins-one-subnet",
             "enP2p1s0f1np1",
-            "enp1s0f1np1 and enP2p1s0f1np1 are both in 192.168.100.0/24, and either may answer for the other",
+            "enp1s0f1np1 and enP2p1s0f1np1 are both in 192.168.100.0/24, and each may answer for the other",
         ),
-        ("rtx-vpn-docker", "wlp6s0", "Wi-Fi, and enp5s0 is a wire to the same network"),
-        ("rtx-vpn-docker", "docker0", "it belongs to containers, and has the like on every host"),
+        ("rtx-vpn-docker", "wlp6s0", "Wi-Fi, and enp5s0 is a cabled link to the same network"),
+        ("rtx-vpn-docker", "docker0", "it belongs to containers, and every host has one like it"),
     ],
 )
 def test_why_a_link_is_no_way(name: str, interface: str, why: str) -> None:
@@ -106,7 +106,7 @@ def test_why_a_link_is_no_way(name: str, interface: str, why: str) -> None:
     ("name", "wishes", "words"),
     [
         ("spark-twins-one-subnet", NetworkOptions(), ["both in 192.168.100.0/24"]),
-        ("spark-one-half-down", NetworkOptions(), ["one half of the cage carries nothing"]),
+        ("spark-one-half-down", NetworkOptions(), ["only one interface of the QSFP port is used"]),
         ("spark-pcie-x2", NetworkOptions(), ["2 of 4 PCIe lanes"]),
         ("spark-pair-a", NetworkOptions(), []),
         ("spark-pair-a", NetworkOptions(exclude=frozenset({"enP2p1s0f1np1"})), []),
@@ -186,7 +186,7 @@ def test_the_fastest_way_out(facts: Facts, wishes: NetworkOptions, interface: st
 
 
 def test_no_way_out_is_a_problem_with_every_link_and_its_reason() -> None:
-    with pytest.raises(Problem, match="no address that others could reach") as caught:
+    with pytest.raises(Problem, match="no address that other hosts can reach") as caught:
         foreseen("here", host(CLUTTER), NetworkOptions())
     for name in ("lo", "docker0", "tailscale0"):
         assert f"{name}: " in caught.value.cause
@@ -210,7 +210,7 @@ def test_a_head_says_what_it_took_and_what_not() -> None:
     assert env(found)["VLLM_HOST_IP"] == "192.168.100.1"
     assert env(found)["NCCL_IB_HCA"] == "=rocep1s0f0:1,roceP2p1s0f0:1"
     (line,) = found.said()
-    assert line.startswith("enp1s0f0np0 (192.168.100.1): the fastest way out of this host; ")
+    assert line.startswith("enp1s0f0np0 (192.168.100.1): the fastest link of this host; ")
     assert "not enP7s7: " in line
 
 
@@ -291,7 +291,7 @@ def test_nccl_takes_the_cable_of_the_hosts_in_the_layout(hosts: dict[str, Facts]
     at = {name: f"10.0.0.{number}" for number, name in enumerate(hosts, 1)}
     found, variables = running_cluster_network(hosts, at, "a", ANY, {})
     values = {each.name: each for each in variables}
-    assert values["VLLM_HOST_IP"].value == "10.0.0.1", "the address that Ray knows"
+    assert values["VLLM_HOST_IP"].value == "10.0.0.1", "the address registered with Ray"
     assert values["GLOO_SOCKET_IFNAME"].value == found.ends["a"].interface == "enP7s7"
     assert ("NCCL_IB_DISABLE" in values) is (hca is None)
     if hca is None:

@@ -69,7 +69,7 @@ def test_no_recording_is_forgotten() -> None:
 def test_decoys_that_reach_every_host_are_rejected_by_name() -> None:
     found = fabric(hosts(("rtx-vpn-docker", "rtx-vpn-docker again")))
     why = {one.interface: one.why for one in found.rejected if one.host == "rtx-vpn-docker"}
-    assert why["wlp6s0"] == "Wi-Fi, and enp5s0 is a wire to the same network"
+    assert why["wlp6s0"] == "Wi-Fi, and enp5s0 is a cabled link to the same network"
     assert all("tunnel" in why[name] for name in ("tailscale0", "wg0", "tun0", "zt5u4yabcd"))
     assert all("containers" in why[name] for name in ("docker0", "br-4f1c2a9b7d3e", "cni0", "flannel.1"))
 
@@ -78,4 +78,4 @@ def test_a_managing_controllers_address_is_the_same_on_every_server() -> None:
     found = fabric(hosts(("cpu-rack", "cpu-rack again")))
     why = {one.interface: one.why for one in found.rejected if one.host == "cpu-rack"}
     assert why["idrac"] == "cpu-rack again has the same address 169.254.1.2"
-    assert why["eno1"] == "192.168.1.0/24 has 1 Gb/s at cpu-rack, 10.40.0.0/24 50 Gb/s"
+    assert why["eno1"] == "192.168.1.0/24 has 1 Gbit/s at cpu-rack, 10.40.0.0/24 50 Gbit/s"

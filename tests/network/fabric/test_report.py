@@ -26,17 +26,17 @@ def test_the_lines_of_a_group() -> None:
     assert list(lines(found)) == [
         ("transport", "TCP"),
         ("network", "10.0.0.0/24"),
-        ("because", "all hosts are in 10.0.0.0/24: 10 Gb/s at its slowest end (h1)"),
-        ("because", "TCP: no GPU on h1, h2, and Gloo speaks nothing else"),
+        ("because", "all hosts are in 10.0.0.0/24: 10 Gbit/s at its slowest end (h1)"),
+        ("because", "TCP: no GPU on h1, h2, and Gloo has no other transport"),
         ("finding", "the ends of 10.0.0.0/24 differ in MTU"),
         ("", f"cause: h1 eth0 9000, h2 eth0 1500; {DROPPED}"),
         ("", "fix:   on h2: sudo ip link set eth0 mtu 9000"),
-        ("not taken", "h1 lo: the loopback reaches this host alone"),
-        ("not taken", "h2 lo: the loopback reaches this host alone"),
+        ("not taken", "h1 lo: the loopback reaches only this host"),
+        ("not taken", "h2 lo: the loopback reaches only this host"),
     ]
     assert list(rows(found)) == [
-        ("h1", "eth0", "10.0.0.1", "10 Gb/s", "9000", "-"),
-        ("h2", "eth0", "10.0.0.2", "10 Gb/s", "1500", "-"),
+        ("h1", "eth0", "10.0.0.1", "10 Gbit/s", "9000", "-"),
+        ("h2", "eth0", "10.0.0.2", "10 Gbit/s", "1500", "-"),
     ]
 
 
@@ -45,17 +45,17 @@ def test_the_lines_of_a_group() -> None:
     [
         pytest.param(
             ("spark-pair-a", "spark-pair-b"),
-            ("enp1s0f1np1", "192.168.100.10", "200 Gb/s", "9000", "rocep1s0f1 roceP2p1s0f1 (GID 3)"),
+            ("enp1s0f1np1", "192.168.100.10", "200 Gbit/s", "9000", "rocep1s0f1 roceP2p1s0f1 (GID 3)"),
             id="both halves",
         ),
         pytest.param(
             ("spark-pair-a", "rtx-roce"),
-            ("enp1s0f1np1", "192.168.100.10", "126 Gb/s", "9000", "rocep1s0f1 (GID 3)"),
+            ("enp1s0f1np1", "192.168.100.10", "126 Gbit/s", "9000", "rocep1s0f1 (GID 3)"),
             id="one half",
         ),
         pytest.param(
             ("thor-mgbe-a", "thor-mgbe-b"),
-            ("mgbe0_0", "10.0.0.1", "100 Gb/s", "9000", "mgbe0_0 mgbe1_0 mgbe2_0 mgbe3_0"),
+            ("mgbe0_0", "10.0.0.1", "100 Gbit/s", "9000", "mgbe0_0 mgbe1_0 mgbe2_0 mgbe3_0"),
             id="lanes",
         ),
         pytest.param(
@@ -110,11 +110,11 @@ def test_the_lines_of_one_host() -> None:
     one = alone("a", recorded("spark-pair-a"), NetworkOptions())
     said, wired = list(lines_of_one(one)), "ethernet"
     assert list(rows_of_one(one)) == [
-        ("enp1s0f1np1", wired, "192.168.100.10/24", "126 Gb/s", "9000", "rocep1s0f1 (GID 3)"),
-        ("enP2p1s0f1np1", wired, "192.168.101.10/24", "126 Gb/s", "9000", "roceP2p1s0f1 (GID 3)"),
-        ("enP7s7", wired, "192.168.1.10/24", "1 Gb/s", "1500", "none: enP7s7 has no RDMA device"),
+        ("enp1s0f1np1", wired, "192.168.100.10/24", "126 Gbit/s", "9000", "rocep1s0f1 (GID 3)"),
+        ("enP2p1s0f1np1", wired, "192.168.101.10/24", "126 Gbit/s", "9000", "roceP2p1s0f1 (GID 3)"),
+        ("enP7s7", wired, "192.168.1.10/24", "1 Gbit/s", "1500", "none: enP7s7 has no RDMA device"),
     ]
-    assert ("not taken", "enP2p1s0f0np0 enp1s0f0np0 wlP9s9: it is down, or no cable is in it") in said
+    assert ("not taken", "enP2p1s0f0np0 enp1s0f0np0 wlP9s9: it is down or has no cable") in said
 
 
 def test_a_host_without_links_is_told_so() -> None:

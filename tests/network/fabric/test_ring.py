@@ -135,7 +135,7 @@ def test_what_a_cabling_is_served_over(case: Case) -> None:
 
 REFUSED = {
     "line of three": (wired(3, "1.0-2.1 2.0-3.1", lan=None), "h1 enp1s0f1np1 – h3 enp1s0f0np0 is missing"),
-    "ring of three": (wired(3, RING_OF_THREE, lan=None), "Ray, Gloo and NCCL's first words need one"),
+    "ring of three": (wired(3, RING_OF_THREE, lan=None), "Ray, Gloo and NCCL's bootstrap need one"),
     "mirrored ring of three": (wired(3, MIRRORED, lan=None), "h1 enp1s0f0np0 – h2 enp1s0f0np0"),
     "ring of four": (wired(4, RING_OF_FOUR, lan=None), "ring of 4: h1 – h2 – h3 – h4: NCCL cannot use"),
     "mesh of four": (wired(4, MESH_OF_FOUR, lan=None), "mesh of 4: h1, h2, h3, h4: NCCL cannot use"),

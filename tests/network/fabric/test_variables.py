@@ -27,7 +27,7 @@ OURS = (
         pytest.param(
             {"GLOO_SOCKET_IFNAME": "eth0"},
             "GLOO_SOCKET_IFNAME",
-            ("eth0", "set by you; medley would say eth1: the wire"),
+            ("eth0", "set by you; medley's value is eth1: the wire"),
             id="the user's wins",
         ),
         pytest.param(
@@ -65,7 +65,7 @@ def test_who_wants_the_nics_of_a_ring_merged_says_so_by_the_variable() -> None:
     found = {each.name: each for each in settled(ours, {"NCCL_IB_MERGE_NICS": "1"})}
     merged = found["NCCL_IB_MERGE_NICS"]
     assert merged.value == "1"
-    assert merged.why.startswith("set by you; medley would say 0")
+    assert merged.why.startswith("set by you; medley's value is 0")
     assert found["NCCL_IB_SUBNET_AWARE_ROUTING"].value == "1"
 
 

@@ -52,10 +52,10 @@ def test_the_engine_s_own_flags_go_behind_the_dashes_as_they_are(flags: str) -> 
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ("--gpu-memory-utilization 0.9", "counts what each host has free"),
+        ("--gpu-memory-utilization 0.9", "from each host's free memory"),
         ("--distributed-executor-backend ray", "launcher"),
         ("--nnodes 2", "launcher"),
-        ("--trust-remote-code", "no recipe can trust code for you"),
+        ("--trust-remote-code", "a recipe cannot trust code for you"),
         ("--kv-cache-dtype auto", "default"),
         ("--max-model-len -1", "longest context that fits"),
         ("--model a/b", "the recipe's model"),
@@ -70,18 +70,18 @@ def test_what_medley_decides_is_in_no_command(flags: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ("--chat-template unsloth.jinja", "unsloth.jinja is a file of the recipe's image"),
+        ("--chat-template unsloth.jinja", "unsloth.jinja is a file in the recipe's image"),
         ("--download-dir /models", "/models is a file"),
-        ("--reasoning-parser-plugin p.py", "read it, then type -- --reasoning-parser-plugin FILE"),
+        ("--reasoning-parser-plugin p.py", "read it, then add -- --reasoning-parser-plugin FILE"),
         ("--api-key abc", "--api-key FILE"),
-        ("--config x", "write its flags behind --"),
-        ("--worker-extension-cls mine.Worker", "runs code or opens the server"),
-        ("--worker-ext mine.Worker", "runs code or opens the server"),
-        ("--enable-custom-logit-processor", "runs code or opens the server"),
-        ("--hf-overrides '{\"trust_remote_code\":true}'", "runs code or opens the server"),
+        ("--config x", "add its flags after --"),
+        ("--worker-extension-cls mine.Worker", "the author's code or opens the server"),
+        ("--worker-ext mine.Worker", "the author's code or opens the server"),
+        ("--enable-custom-logit-processor", "the author's code or opens the server"),
+        ("--hf-overrides '{\"trust_remote_code\":true}'", "the author's code or opens the server"),
         ("--seed {seed}", "{seed} has no value in 'defaults'"),
         ("--override '{\"a\": {b}}'", "{b} has no value in 'defaults'"),
-        ("--seed $SEED", "for a shell"),
+        ("--seed $SEED", "needs a shell"),
         ("-tp all", "not a number from 1 to 64"),
         ("-tp ٣", "not a number from 1 to 64"),
         (f"--max-model-len {'9' * 400}k", "is not a number of tokens"),
@@ -116,7 +116,7 @@ def test_a_kv_type_that_the_plan_does_not_know_stays_the_engine_s() -> None:
 def test_one_of_several_names_is_taken() -> None:
     first, second = became("--served-model-name one two")
     assert first.becomes == ("--served-model-name", "one")
-    assert (second.outcome, second.why) == ("refused", "medley takes one value: two is left out")
+    assert (second.outcome, second.why) == ("refused", "medley accepts one value: two is left out")
 
 
 def test_sglang_s_names_are_read() -> None:

@@ -108,13 +108,13 @@ def test_sglang_is_named() -> None:
         ("build_args: [--tf5]", "changes the engine"),
         ("builder: eugr", "changes the engine"),
         ("builder_config: {branch: main}", "changes the engine"),
-        ("pre_exec: [pip install x]", "runs none of a recipe's"),
-        ("post_exec: [echo hello]", "runs none of a recipe's"),
-        ("post_commands: [echo hello]", "runs none of a recipe's"),
+        ("pre_exec: [pip install x]", "which medley does not run"),
+        ("post_exec: [echo hello]", "which medley does not run"),
+        ("post_commands: [echo hello]", "which medley does not run"),
         ("stop_after_post: true", "until Ctrl-C"),
         ("runtime_config: {a: 1}", "sparkrun's own runtimes"),
         ("defautls: {port: 1}", "the nearest is 'defaults'"),
-        ("zzz: 1", "no such key"),
+        ("zzz: 1", "not a key of recipes"),
     ],
 )
 def test_what_medley_cannot_do_is_left_out_by_key(key: str, why: str) -> None:
@@ -204,11 +204,15 @@ def test_version_1_is_read_the_same() -> None:
     [
         pytest.param("model: a/b\nrecipe_version: 3", "'recipe_version' is unknown", id="a newer form"),
         pytest.param("modle: a/b", "'model' is missing", id="no model"),
-        pytest.param("model: a/b-GGUF:Q4_K_M", "(GGUF) is not one that medley serves", id="GGUF"),
-        pytest.param("model: --dry-run/x", "is not one that medley serves", id="a switch"),
-        pytest.param("model: /models/a", "is not one that medley serves", id="a folder of the image"),
+        pytest.param(
+            "model: a/b-GGUF:Q4_K_M", "medley cannot serve the model a/b-GGUF:Q4_K_M (GGUF)", id="GGUF"
+        ),
+        pytest.param("model: --dry-run/x", "medley cannot serve the model", id="a switch"),
+        pytest.param("model: /models/a", "medley cannot serve the model", id="a folder of the image"),
         pytest.param("model: a/b\nruntime: llama-cpp", "the runtime 'llama-cpp'", id="another engine"),
-        pytest.param("model: a/b\ncommand: trtllm-serve a/b", "starts no engine", id="another's command"),
+        pytest.param(
+            "model: a/b\ncommand: trtllm-serve a/b", "does not start an engine", id="another's command"
+        ),
         pytest.param("model: a/b\nruntime: sglang\ncommand: vllm serve a/b", "different engines", id="both"),
         pytest.param("model: a/b\ndefaults: [1]", "'defaults' is wrong", id="a list of defaults"),
     ],

@@ -78,10 +78,10 @@ def test_variables_and_other_commands_are_kept_apart() -> None:
     ],
 )
 def test_no_engine_of_ours_is_a_problem(text: str) -> None:
-    with pytest.raises(Problem, match="starts no engine"):
+    with pytest.raises(Problem, match="does not start an engine"):
         engine_command(text, "r.yaml")
 
 
 def test_an_open_quote_is_a_problem() -> None:
-    with pytest.raises(Problem, match="no shell text"):
+    with pytest.raises(Problem, match="not valid shell text"):
         engine_command("vllm serve 'a/b", "r.yaml")

@@ -28,7 +28,7 @@ def test_one_that_ray_does_not_carry_says_so() -> None:
 def test_what_names_one_host_s_interface_is_medley_s(name: str) -> None:
     found = variable(name, "enp1s0f1np1")
     assert (found.outcome, found.becomes) == ("refused", ())
-    assert "medley sets it per host" in found.why
+    assert "medley sets per host" in found.why
 
 
 @pytest.mark.parametrize("name", LEFT_UNSET)
@@ -40,20 +40,20 @@ def test_what_medley_leaves_unset_has_its_reason(name: str) -> None:
     ("name", "value", "why"),
     [
         pytest.param("NCCL_IB_DISABLE", "1", "medley link show", id="the transport"),
-        pytest.param("TORCH_CUDA_ARCH_LIST", "12.1a", "each kind of host", id="an architecture"),
-        pytest.param("HF_TOKEN", "hf_x", "a secret", id="a token"),
+        pytest.param("TORCH_CUDA_ARCH_LIST", "12.1a", "per kind of host", id="an architecture"),
+        pytest.param("HF_TOKEN", "hf_x", "hold secrets", id="a token"),
         pytest.param("VLLM_API_KEY", "x", "--api-key FILE", id="a key"),
         pytest.param("VLLM_USE_FLASHINFER_MOE_FP4", "1", "--moe-backend", id="gone from vLLM"),
         pytest.param("VLLM_ATTENTION_BACKEND", "FLASHINFER", "--attention-backend", id="gone before"),
         pytest.param("VLLM_CACHE_ROOT", "cache", "is a path", id="a folder by its name"),
         pytest.param("VLLM_TUNED", "/tuning", "is a path", id="a folder by its value"),
         pytest.param("VLLM_SERVER_DEV_MODE", "1", "opens the server", id="what opens the server"),
-        pytest.param("SGLANG_EXTERNAL_MODEL_PACKAGE", "mine", "runs code", id="other code"),
+        pytest.param("SGLANG_EXTERNAL_MODEL_PACKAGE", "mine", "runs the author's code", id="other code"),
         pytest.param("LD_PRELOAD", "x.so", "is a path", id="a library"),
-        pytest.param("VLLM_HOST", "${HOST}", "for a shell to fill in", id="another's variable"),
-        pytest.param("RAY_memory_monitor_refresh_ms", "0", "before any model", id="Ray's own"),
-        pytest.param("GLM_MOE_LANE_ROWS", "4", "no engine of medley's", id="a patched engine's"),
-        pytest.param("VLLM_A;id", "4", "no engine of medley's", id="no name"),
+        pytest.param("VLLM_HOST", "${HOST}", "needs a shell", id="another's variable"),
+        pytest.param("RAY_memory_monitor_refresh_ms", "0", "which start Ray", id="Ray's own"),
+        pytest.param("GLM_MOE_LANE_ROWS", "4", "medley's engines do not read it", id="a patched engine's"),
+        pytest.param("VLLM_A;id", "4", "medley's engines do not read it", id="no name"),
     ],
 )
 def test_what_is_refused_has_its_reason(name: str, value: str, why: str) -> None:

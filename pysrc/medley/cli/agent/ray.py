@@ -144,7 +144,7 @@ def answer_settle(asked: Table, _note: Note) -> Table:
 def _failed(lines: list[str]) -> Problem:
     log = units.log(membership.UNIT)
     problem = Problem(
-        "Ray could not be started",
+        "Ray did not start",
         cause="\n".join(lines[-_WORDS:]) or f"it said nothing in {SETTLE_LIMIT_S} s",
         fix=f"read all of it there: less {log}; or medley explain {log}",
     )

@@ -1,4 +1,4 @@
-"""Hosts that could join the cluster: merge what names them, and let the user choose."""
+"""Merge the mentions of hosts that could join a cluster, and parse the user's choice."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -22,14 +22,12 @@ class HostMention:
 
     name: str
     by: str
-    """What named it, for people."""
     where: str
-    """A file and its line, or an interface."""
     also: tuple[str, ...] = ()
     port: int = SSH_PORT
-    """Where `name` alone does not lead to sshd; an alias of ssh's own carries its port itself."""
+    """The port of sshd; an alias in the ssh config carries its port itself."""
     likely: bool = False
-    """Whether it is taken where the user does not say."""
+    """Whether it is selected by default."""
 
     @property
     def target(self) -> str:
@@ -37,7 +35,6 @@ class HostMention:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name means itself to a shell, to ssh and in a table."""
     return _PLAIN.fullmatch(name) is not None
 
 
@@ -50,7 +47,7 @@ def is_address(word: str) -> bool:
 
 
 def is_near(word: str) -> bool:
-    """Whether such a host is likely to stand on the same desk: no public name or address."""
+    """Whether a host is likely on the local network: it has no public name or address."""
     if is_address(word):
         return IPv4Address(word).is_private
     return "." not in word or word.endswith(_NEAR)
@@ -64,9 +61,9 @@ def parts(target: str) -> tuple[str | None, str, str | None]:
 
 def refusal(mention: HostMention) -> Problem:
     return Problem(
-        f"{mention.where}: {mention.name[:60]!r} is no name for a host of a cluster",
-        cause="medley takes letters, digits, dots, hyphens and _, at most 63 of them",
-        fix=f"mend it in {mention.where}, or name the hosts yourself: medley init HOST HOST",
+        f"{mention.where}: {mention.name[:60]!r} is not a valid host name",
+        cause="a name has letters, digits, dots, hyphens and _, at most 63 of them",
+        fix=f"fix it in {mention.where}, or name the hosts yourself: medley init HOST HOST",
     )
 
 
@@ -89,7 +86,7 @@ def typed_host(word: str) -> HostCandidate:
     found = _TARGET.fullmatch(word)
     if not found or not is_plain(found["host"]) or (found["port"] and not word.startswith("ssh://")):
         raise Problem(
-            f"{word[:60]!r} is no host",
+            f"{word[:60]!r} is not a host",
             cause="a host is HOST, USER@HOST or ssh://USER@HOST:PORT, in letters, digits, dots, hyphens, _",
             fix="medley init spark-1 nvidia@192.168.100.11",
         )
@@ -99,7 +96,7 @@ def typed_host(word: str) -> HostCandidate:
 def host_candidates(
     mentions: Iterable[HostMention], here: str, ours: Collection[str]
 ) -> tuple[tuple[HostCandidate, ...], tuple[Problem, ...]]:
-    """Return this host, named `here` and at the addresses `ours`, then all others; and what is refused."""
+    """Return this host, named `here` at the addresses `ours`, then all others; and the refused mentions."""
     every = tuple(mentions)
     refused = tuple(refusal(each) for each in every if not is_plain(each.name))
     groups = _groups(each for each in every if is_plain(each.name))
@@ -118,12 +115,13 @@ def default_choice(found: Sequence[HostCandidate]) -> tuple[HostCandidate, ...]:
 
 
 def chosen_hosts(answer: str, found: Sequence[HostCandidate]) -> tuple[HostCandidate, ...]:
-    """Return the hosts that an answer names: by number, by name, or new ones."""
     words = answer.replace(",", " ").split()
     picked = tuple(dict.fromkeys(_picked(word, found) for word in words)) or default_choice(found)
     if not picked:
         raise Problem(
-            "no host is chosen", cause="none is taken unasked", fix="give numbers, or names of others"
+            "no host is selected",
+            cause="there is no default",
+            fix="type numbers, or names of other hosts",
         )
     return picked
 
@@ -132,16 +130,15 @@ def _picked(word: str, found: Sequence[HostCandidate]) -> HostCandidate:
     if word.isdecimal():
         if not 0 < int(word) <= len(found):
             raise Problem(
-                f"there is no number {word}",
-                cause=f"they go from 1 to {len(found)}",
-                fix="give numbers, names, or both, with a space between them",
+                f"{word} is not in the list",
+                cause=f"the numbers go from 1 to {len(found)}",
+                fix="type numbers, names, or both, with a space between them",
             )
         return found[int(word) - 1]
     return next((each for each in found if each.name == word), None) or typed_host(word)
 
 
 def _groups(mentions: Iterable[HostMention]) -> list[list[HostMention]]:
-    """Group the mentions that share a name or an address: they are of one host."""
     groups: list[list[HostMention]] = []
     for mention in mentions:
         words = _words([mention])
@@ -159,7 +156,7 @@ def _words(group: Iterable[HostMention]) -> set[str]:
 
 
 def _merged(group: Sequence[HostMention]) -> HostCandidate:
-    """Name it by its alias in ssh's config, by which ssh knows more; else by any that is no address."""
+    """Take the alias in the ssh config as its name, else any name that is not an address."""
     best = max(group, key=lambda each: (each.by == BY, not is_address(each.name)))
     return HostCandidate(
         best.name,

@@ -1,6 +1,6 @@
 """Find hosts in ssh's files and among the kernel's neighbors.
 
-No address is tried to find one: the kernel's table is read, and avahi, where it runs, asks who announces ssh.
+No address is scanned: the kernel's neighbor table is read, and avahi lists hosts that announce ssh.
 """
 
 import glob
@@ -24,23 +24,19 @@ from medley.transcript import Transcript, lines, objects
 
 TABLE = "ip -json -4 neigh show"
 ANNOUNCED = "avahi-browse --parsable --terminate --resolve --no-db-lookup _ssh._tcp"
-NEIGHBOUR_QUESTIONS = (TABLE, ANNOUNCED)
+NEIGHBOR_QUESTIONS = (TABLE, ANNOUNCED)
 _THERE = {"REACHABLE", "STALE", "DELAY", "PROBE"}
-"""DELAY and PROBE are a stale one that is being asked again."""
+"""DELAY and PROBE: a stale neighbor that the kernel asks again."""
 _FAST_MBIT = 25_000
-"""So fast a link is a cable between boxes like these, and no home's network."""
+"""A link this fast is a cable between GPU hosts, not a home network."""
 _ESCAPE = re.compile(r"\\(\d{3})")
 _PATTERN = set("*?!")
 _UNUSABLE = ("|", "@", "#")
 """Lines of known_hosts with hashed names, with a mark, and comments."""
 _FIELDS = 3
-"""Names, the sort of the key, the key."""
 _DEEPEST = 16
-"""Include in Include, as ssh itself has it."""
 _LONGEST = 16_384
-"""Characters of a line that is worth reading."""
 Included = Callable[[str], Iterable[tuple[str, str]]]
-"""From the pattern of an Include to the names and texts of the files that fit it."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +44,16 @@ class CandidateSearch:
     prospects: tuple[HostCandidate, ...]
     refused: tuple[Problem, ...]
     where: tuple[str, ...]
-    """The files that were read, and the links that were looked at."""
 
 
 def find_candidates() -> CandidateSearch:
     here = facts.facts(answers())
-    links = tuple(neighbour_links(here))
-    near = neighbour_candidates(process.ask(NEIGHBOUR_QUESTIONS), here)
+    links = tuple(neighbor_links(here))
+    near = neighbor_candidates(process.ask(NEIGHBOR_QUESTIONS), here)
     ours = [address.ip for link in here.net.links for address in link.addresses]
     every = (*named_by_ssh(), *near)
     known, refused = discovery.host_candidates(every, socket.gethostname().partition(".")[0], ours)
-    where = ("~/.ssh/config", "~/.ssh/known_hosts", *(f"the neighbours on {link}" for link in links))
+    where = ("~/.ssh/config", "~/.ssh/known_hosts", *(f"the neighbors on {link}" for link in links))
     return CandidateSearch(known, refused, where)
 
 
@@ -71,41 +66,39 @@ def named_by_ssh() -> Iterator[HostMention]:
 
 
 def _included(pattern: str) -> Iterator[tuple[str, str]]:
-    """Read the files of an Include, which is relative to ~/.ssh."""
     whole = Path.home() / ".ssh" / Path(pattern).expanduser()
     for name in sorted(glob.glob(str(whole))):  # noqa: PTH207 - Path.glob refuses an absolute pattern
         yield from _files(Path(name))
 
 
 def _files(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield a file's name and text; nothing where it is not there or not ours to read."""
     try:
         yield str(path), path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return
 
 
-def neighbour_links(facts: Facts) -> dict[str, bool]:
-    """Return the interfaces that a cluster could use, and whether each is fast enough to be made for one."""
+def neighbor_links(facts: Facts) -> dict[str, bool]:
+    """Return the interfaces that a cluster could use, and whether each is fast."""
     found, _ = endpoint_candidates("this host", facts, NetworkOptions())
     return {way.link.name: way.mbit >= _FAST_MBIT for way in found if way.wired}
 
 
-def neighbour_candidates(answers: Transcript, facts: Facts) -> tuple[HostMention, ...]:
-    usable = neighbour_links(facts)
+def neighbor_candidates(answers: Transcript, facts: Facts) -> tuple[HostMention, ...]:
+    usable = neighbor_links(facts)
     gateways = {route.gateway for route in facts.net.routes}
-    found = (*_announced(answers, usable), *_neighbours(answers, usable))
+    found = (*_announced(answers, usable), *_neighbors(answers, usable))
     return tuple(each for each in found if not {each.name, *each.also} & gateways)
 
 
-def _neighbours(answers: Transcript, usable: Mapping[str, bool]) -> Iterator[HostMention]:
+def _neighbors(answers: Transcript, usable: Mapping[str, bool]) -> Iterator[HostMention]:
     for row in objects(answers, TABLE):
         match row:
             case {"dst": str(address), "dev": str(interface), "state": list(states)} if (
                 interface in usable and is_address(address) and _THERE & {str(state) for state in states}
             ):
                 likely = usable[interface]
-                yield HostMention(address, f"neighbour on {interface}", interface, (address,), likely=likely)
+                yield HostMention(address, f"neighbor on {interface}", interface, (address,), likely=likely)
 
 
 def _announced(answers: Transcript, usable: Collection[str]) -> Iterator[HostMention]:
@@ -119,7 +112,7 @@ def _announced(answers: Transcript, usable: Collection[str]) -> Iterator[HostMen
 
 
 def known_hosts_candidates(text: str, file: str) -> tuple[HostMention, ...]:
-    """Return each line of known_hosts with names in plain letters; IPv6 addresses are of no use here."""
+    """Return the hosts of known_hosts whose names are not hashed; IPv6 addresses are left out."""
     found: dict[tuple[str, int], HostMention] = {}  # there is a line for each sort of key
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
@@ -146,7 +139,7 @@ def _by_port(field: str) -> dict[int, tuple[str, ...]]:
 
 
 def ssh_config_candidates(text: str, file: str, included: Included) -> tuple[HostMention, ...]:
-    """Return every alias of an ssh config that is no pattern, once; also those that are no plain names."""
+    """Return every alias of an ssh config once, without patterns; also those that are not valid names."""
     found: dict[str, tuple[str, dict[str, str]]] = {}
     block: list[dict[str, str]] = []
     for where, keyword, words in config_lines(text, file, included):
@@ -164,10 +157,7 @@ def ssh_config_candidates(text: str, file: str, included: Included) -> tuple[Hos
 def config_lines(
     text: str, file: str, included: Included, depth: int = 0
 ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield where each line of a config stands, its keyword in small letters, and its words.
-
-    In the place of an Include come the lines of the files that it names.
-    """
+    """Yield the place, the keyword and the words of each line of a config and of its Includes."""
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.strip()
         if not line or line.startswith("#") or len(line) > _LONGEST:
@@ -177,7 +167,7 @@ def config_lines(
         keyword = keyword.lower()
         try:
             words = tuple(shlex.split(rest, comments=True))
-        except ValueError:  # a quote without its end: ssh refuses it, and so does whoever takes the name
+        except ValueError:  # a quote without its end, which ssh refuses
             words = (rest,)
         if keyword != "include":
             yield f"{file}:{number}", keyword, words
@@ -191,7 +181,7 @@ def _mention(alias: str, where: str, values: Mapping[str, str]) -> HostMention |
         return None  # a server of repositories
     address = values.get("hostname", "").replace("%h", alias)
     port = int(values["port"]) if values.get("port", "").isdecimal() else SSH_PORT
-    # Two hosts behind one address have ports of their own: then the address alone says nothing.
+    # Two hosts behind one address differ by their ports, so an address needs its port.
     also = () if not address else (address,) if port == SSH_PORT else (f"{address}:{port}",)
     near = is_near(address or alias) and not {"proxyjump", "proxycommand"} & set(values)
     return HostMention(alias, BY, where, also, likely=near)

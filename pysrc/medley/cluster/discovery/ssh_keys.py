@@ -1,6 +1,6 @@
 """Give hosts the user's ssh key, learn their host keys, and name them in the ssh config.
 
-Every change is shown before it is made; a host key is taken only when a person has compared it.
+Every change is shown before it is made; a host key is accepted only after the user has compared it.
 """
 
 import base64
@@ -26,10 +26,10 @@ _ITS_OWN = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
 _PORT = re.compile(r"[0-9]{1,5}")
 _FIELDS = 3
 _LENGTH = 4
-"""Bytes, in which the length of what follows stands."""
+"""Bytes of a length field."""
 _BEGIN = "# medley: begin"
 _END = "# medley: end"
-_ABOUT = f"{_BEGIN} (from `medley init --keys`, which replaces what stands in here)"
+_ABOUT = f"{_BEGIN} (from `medley init --keys`, which replaces this block)"
 _BLOCK = re.compile(rf"^{_BEGIN}\b.*?^{_END}[^\n]*\n?", re.MULTILINE | re.DOTALL)
 
 
@@ -40,12 +40,12 @@ class Manner:
     show: Callable[[str], None]
     consents: Callable[[str], bool]
     trusts: Callable[[str], bool] | None
-    """Asks whether the fingerprints shown are right; None where nobody can say."""
+    """Asks whether the fingerprints are right; None without a user to ask."""
     dry: bool = False
 
 
 def introduce(name: str, target: str, manner: Manner) -> None:
-    """Let ssh into a host; raise a Problem where it does not get in."""
+    """Set up ssh to a host without a password."""
     problem = barred(name, target)
     unknown = isinstance(problem, ssh.HostKeyUnknown)
     if problem and unknown:
@@ -58,18 +58,17 @@ def introduce(name: str, target: str, manner: Manner) -> None:
 
 
 def barred(name: str, target: str) -> Problem | None:
-    """Return what keeps ssh out, without a question asked."""
+    """Return the reason why ssh cannot log in without a question."""
     ended = process.run(ssh.command(target, (("true",),), ()), limit_s=_LIMIT_S)
     return ssh.problem(name, target, ended.lines, ended.status) if ended.status else None
 
 
 def _learn(name: str, target: str, manner: Manner, problem: Problem) -> None:
-    """Take its host key, which the user compares."""
     peer = resolved_peer(process.run(resolution(target), limit_s=_LIMIT_S).lines, Path.home())
     if peer.indirect:
-        raise problem  # what is seen from here need not be the key of that host
+        raise problem  # through a proxy, the key may be another host's
     command = scan(peer)
-    manner.show(f"{name}: ssh does not know its host key; asking for it: {command}")
+    manner.show(f"{name}: ssh does not know its host key; fetching it: {command}")
     keys = scanned(process.run(command, limit_s=_LIMIT_S).lines)
     if not keys:
         raise problem
@@ -82,56 +81,57 @@ def _learn(name: str, target: str, manner: Manner, problem: Problem) -> None:
         return
     if manner.trusts is None:
         raise Problem(
-            f"the host key of {name} is not known, and --yes does not take one",
+            f"the host key of {name} is unknown, and --yes does not accept one",
             cause=" or ".join(filter(None, map(fingerprint, keys))),
             fix=problem.fix,
         )
     if not manner.trusts(f"are these the keys of {name}?"):
         raise Problem(
-            f"the host key of {name} was not taken", cause="you did not know it for its own", fix=problem.fix
+            f"the host key of {name} was not accepted", cause="you did not confirm it", fix=problem.fix
         )
     _write(file)
 
 
 def _give(name: str, target: str, manner: Manner) -> None:
-    """Copy the user's key to it, for which ssh-copy-id asks the user for a password."""
     key = _key(manner)
     command = copy_id(key, target)
     manner.show(str(command))
     if manner.dry:
         return
     if not manner.consents("run this? it asks for your password there"):
-        raise Problem(f"{name} was not given the key", cause="you said no", fix=str(command))
+        raise Problem(f"{name} did not get the key", cause="you declined", fix=str(command))
     if process.program("ssh-copy-id") is None:
         raise Problem(
-            "there is no ssh-copy-id", cause="it is not on PATH", fix="sudo apt install openssh-client"
+            "ssh-copy-id not found", cause="it is not on PATH", fix="sudo apt install openssh-client"
         )
     if status := process.attend(command):
         raise Problem(
             f"{name} did not take the key",
-            cause=f"ssh-copy-id ended with {status}; above it says why. A host with passwords off takes none",
+            cause=f"ssh-copy-id exited with {status}; its reason is above. Are password logins off?",
             fix=f"try it by hand: {command}; or log in there and put the key into ~/.ssh/authorized_keys",
         )
     if isinstance(problem := barred(name, target), ssh.KeyRefused):
         raise Problem(
-            f"{name} has the key, and ssh still does not get in without a question",
-            cause=f"{key} has a passphrase that no agent holds, or that host takes no keys: {problem.cause}",
+            f"{name} has the key, and ssh still asks for a password",
+            cause=f"{key} has a passphrase and no agent holds it, or the host refuses keys: {problem.cause}",
             fix=f"if it has a passphrase: eval $(ssh-agent); ssh-add {key}",
         )
 
 
 def _key(manner: Manner) -> Path:
-    """Return the user's own key, or make a new one."""
     folder = Path.home() / ".ssh"
     for each in (folder / name for name in _KEYS):
         if each.is_file() and each.with_suffix(".pub").is_file():
             return each
     command = keygen(folder / _KEYS[0])
-    manner.show(f"there is no ssh key yet; one without a passphrase, for medley cannot type it:\n{command}")
+    manner.show(
+        f"there is no ssh key yet; this makes one without a passphrase, because medley "
+        f"cannot type it:\n{command}"
+    )
     if manner.dry:
         return folder / _KEYS[0]
     if not manner.consents("run this?"):
-        raise Problem("there is no ssh key", cause="you said no to a new one", fix=str(command))
+        raise Problem("there is no ssh key", cause="you declined a new one", fix=str(command))
     folder.mkdir(mode=0o700, exist_ok=True)
     if (ended := process.run(command, limit_s=_LIMIT_S)).status:
         raise Problem("no ssh key was made", cause=" ".join(ended.lines), fix=f"by hand: {command}")
@@ -143,15 +143,14 @@ def keygen(path: Path) -> Command:
 
 
 def copy_id(key: Path, target: str) -> Command:
-    """It takes no ssh://, so a port is told apart."""
+    """Split ssh://, which ssh-copy-id does not take, into host and port."""
     from_url, _, port = target.removeprefix("ssh://").partition(":")
     at = ("-p", port) if port else ()
     return Command(("ssh-copy-id", "-i", f"{key}.pub", "-o", "StrictHostKeyChecking=yes", *at, from_url))
 
 
 def name_in_config(targets: Mapping[str, str], manner: Manner) -> None:
-    """Write short names into the ssh config for hosts that are known only by an address."""
-    path = (Path.home() / ".ssh" / "config").resolve()  # it may be kept elsewhere, and linked to
+    path = (Path.home() / ".ssh" / "config").resolve()  # it may be a link to another place
     old = _text(path)
     file = FileChange(path, with_aliases(old or "", targets), old)
     if file.text == (old or ""):
@@ -167,9 +166,9 @@ def with_aliases(text: str, targets: Mapping[str, str]) -> str:
     own, block = "".join((before, *after)), "".join(_BLOCK.findall(text))
     if _BEGIN in own or _END in own:
         raise Problem(
-            "the ssh config has half of medley's block",
-            cause=f"a line {_BEGIN!r} or {_END!r} is without the other",
-            fix="remove what is left of the block from ~/.ssh/config",
+            "the ssh config has only a part of medley's block",
+            cause=f"the line {_BEGIN!r} or {_END!r} is missing",
+            fix="remove the rest of the block from ~/.ssh/config",
         )
     named = {each.name for each in ssh_config_candidates(own, "", lambda _: ())}
     stanzas = _stanzas(block) | {
@@ -193,7 +192,6 @@ def _stanza(name: str, target: str) -> str:
 
 
 def _stanzas(block: str) -> dict[str, str]:
-    """Those of a block, by name, as they are."""
     found: dict[str, list[str]] = {}
     name = ""
     for line in block.splitlines():
@@ -214,11 +212,11 @@ class Peer:
     hashed: bool
     """Whether ssh hides the names in known_hosts."""
     indirect: bool
-    """It is reached by way of another host, or its key is filed under another name."""
+    """Whether it is reached through a proxy, or has its key under another name."""
 
 
 def resolution(target: str) -> Command:
-    """Return the command that asks ssh whom it means; nothing is sent."""
+    """Return the command that prints the ssh configuration of a target; nothing is sent."""
     return Command(("ssh", "-G", "--", target))
 
 
@@ -240,13 +238,11 @@ def resolved_peer(said: Iterable[str], home: Path) -> Peer:
 
 
 def scan(peer: Peer) -> Command:
-    """Return the command that asks the host for its keys."""
     hashed = ("-H",) if peer.hashed else ()
     return Command(("ssh-keyscan", *hashed, "-T", str(_SCAN_LIMIT_S), "-p", str(peer.port), peer.host))
 
 
 def scanned(said: Iterable[str]) -> tuple[str, ...]:
-    """Keep the lines that are for known_hosts."""
     return tuple(line for line in said if fingerprint(line))
 
 
@@ -266,20 +262,18 @@ def fingerprint(line: str) -> str | None:
 
 
 def comparison(keys: Iterable[str]) -> str:
-    """Show the user what to compare, and with what."""
     shown = "\n".join(f"    {fingerprint(key)}" for key in keys)
-    return f"{shown}\n  compare with what this says there, at its own screen: {_ITS_OWN}"
+    return f"{shown}\n  compare with the output of this command at the host's own screen: {_ITS_OWN}"
 
 
 def _write(file: FileChange) -> None:
-    """Write a file that only its owner can read, as ssh requires."""
     folder = file.path.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
         raise Problem(
             f"{file.path} cannot be written",
-            cause=f"{folder} is not yours to change; another program may keep it",
-            fix=f"put these lines there by its means:\n{file.diff}",
+            cause=f"{folder} is not writable; another program may manage it",
+            fix=f"add these lines with that program:\n{file.diff}",
         )
     storage.write(file.path, file.text, secret=True)
 
@@ -291,5 +285,5 @@ def _text(path: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
-            f"{path} cannot be read", cause=in_words(error), fix=f"mend it, or leave --keys out: file {path}"
+            f"{path} cannot be read", cause=in_words(error), fix=f"fix it, or leave --keys out: file {path}"
         ) from error

@@ -1,4 +1,4 @@
-"""Write cluster.toml for hosts that were looked at."""
+"""Write cluster.toml for the surveyed hosts."""
 
 import json
 import re
@@ -13,32 +13,32 @@ from medley.cluster.discovery.visit import HostSurvey
 _WIDTH = 100
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _FIRST = (
-    "The hosts of a cluster, for `medley up`. Written by `medley init`; change what you like: "
-    "medley reads it and never writes it by itself. A key that begins with # is not set."
+    "The hosts of a cluster, for `medley up`. Written by `medley init`; change it as you like: "
+    "only `medley init` writes it. A key that begins with # is not set."
 )
 _MORE = """\
-# What else a host may have, below its [hosts.NAME]:
+# More keys of a host, below its [hosts.NAME]:
 #
-# kind = "spark"              # its kind of host, where medley does not recognise it by itself
-# link = "192.168.100.11"     # its wire: an interface, an address or a network
-# exclude = ["wlP9s9"]        # interfaces of it that are never taken
-# slots = 1                   # how many ranks it takes; else one for each GPU
-# env = "/path/to/venv"       # an engine environment by name, or a virtualenv of your own
-# image = "default"           # or an image; "default": its kind's own, as JetPack 6 needs
-# medley = "/path/to/medley"  # how medley is started there, where ssh does not find it
+# kind = "spark"              # its kind of host, where medley does not recognize it
+# link = "192.168.100.11"     # its link: an interface, an address or a network
+# exclude = ["wlP9s9"]        # interfaces of it that are never used
+# slots = 1                   # how many ranks it runs; default: one per GPU
+# env = "/path/to/venv"       # an engine environment by name, or your own virtualenv
+# image = "default"           # or an image; "default": the one of its kind, as JetPack 6 needs
+# medley = "/path/to/medley"  # the command of medley, where ssh does not find it
 """
 
 
-def cluster_text(hosts: Mapping[str, HostSurvey], head: str, wire: Sequence[str], network: str | None) -> str:
-    """Return a cluster.toml; `wire` are comments on the network that all share, `network` that network."""
+def cluster_text(hosts: Mapping[str, HostSurvey], head: str, why: Sequence[str], network: str | None) -> str:
+    """Return a cluster.toml; `why` are comments on the shared `network`."""
     lines = [
         *_comment(_FIRST),
         "",
-        "# The wire of all, as a network; not set, the best that all share is taken.",
-        *(line for each in wire for line in _comment(each)),
+        "# The network of the cluster; default: the best one that all hosts share.",
+        *(line for each in why for line in _comment(each)),
         f"# link = {json.dumps(network or '192.168.100.0/24')}",
         "",
-        "# Interfaces that are never taken, on any host.",
+        "# Interfaces that are never used, on any host.",
         '# exclude = ["wlan0"]',
         "",
         "# vllm or sglang.",
@@ -50,7 +50,6 @@ def cluster_text(hosts: Mapping[str, HostSurvey], head: str, wire: Sequence[str]
 
 
 def read_back(made: str) -> Cluster:
-    """Build the cluster of such a text."""
     return config.build(tomllib.loads(made), Cluster, "cluster.toml", made)
 
 
@@ -60,17 +59,17 @@ def _host(name: str, found: HostSurvey, *, is_head: bool) -> Iterator[str]:
     for each in found.comments:
         yield from _comment(each)
     if is_head:
-        yield 'role = "head"  # the others join it, and models are served here; one host has it'
+        yield 'role = "head"  # the others join it, and it serves the models; only one host has it'
     if found.imaged:
-        yield 'image = "default"  # the engine out of a container: no lock can be made for this kind'
+        yield 'image = "default"  # runs the engine in a container: there is no lock for this kind'
     if found.target != name:
-        yield f"ssh = {json.dumps(found.target)}  # what ssh is told to connect to"
+        yield f"ssh = {json.dumps(found.target)}  # the target of ssh"
     yield ""
 
 
-def _comment(said: str) -> Iterable[str]:
+def _comment(text: str) -> Iterable[str]:
     """Wrap a comment; TOML has no control characters in comments."""
-    plain = "".join(letter if letter.isprintable() else " " for letter in said)
+    plain = "".join(letter if letter.isprintable() else " " for letter in text)
     return textwrap.wrap(
         plain,
         _WIDTH,

@@ -1,4 +1,4 @@
-"""Look at each candidate over ssh, and choose head, names and network of a new cluster."""
+"""Survey each candidate over ssh, and choose head, names and network of a new cluster."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ _LOOK_LIMIT_S = 90
 
 @dataclass(frozen=True)
 class HostSurvey:
-    """What is known of one host; without facts there is the Problem with the reason."""
+    """The facts of one host, or the Problem why there are none."""
 
     name: str
     target: str
@@ -34,18 +34,18 @@ class HostSurvey:
 
     @property
     def imaged(self) -> bool:
-        """Whether an image is all that it can run an engine out of."""
+        """Whether it can run an engine only in a container."""
         host = self.kind.host if self.kind else None
         return bool(host and host.no_environment and host.container.image)
 
     @property
     def memory_bytes(self) -> int:
-        """What a model may lie in: of its GPUs, or its own."""
+        """The memory for models: of its GPUs, or the host's."""
         if self.facts is None:
             return 0
         found, host = self.facts, self.kind.host if self.kind else None
         own = [kind.gpu_memory_bytes(gpu, host, found) for gpu in found.gpus]
-        # GPUs that share the host's memory have it once.
+        # GPUs that share the host's memory count it only once.
         shared = all(gpu.memory_bytes is None for gpu in found.gpus)
         return found.memory.total_bytes if shared else sum(each or 0 for each in own)
 
@@ -53,23 +53,22 @@ class HostSurvey:
     def said(self) -> str:
         if self.facts is None:
             return f"not reached: {self.problem.cause if self.problem else ''}"
-        what = f"{self.kind.name if self.kind else 'of no known kind'}, {self.memory_bytes / GIB:.1f} GiB"
+        what = f"{self.kind.name if self.kind else 'unknown kind'}, {self.memory_bytes / GIB:.1f} GiB"
         ways = alone(self.name, self.facts, NetworkOptions()).ways
         if not ways:
-            return f"{what}, no link that others could reach"
+            return f"{what}, no link that other hosts can reach"
         rdma = " RDMA" if ways[0].port else ""
         return f"{what}, {ways[0].link.name} {ways[0].ip}, {speed_text(ways[0].mbit)}{rdma}"
 
     @property
     def comments(self) -> Iterator[str]:
-        """Yield the same for readers of cluster.toml later, and how to mend what is wrong."""
-        yield self.said if self.facts else f"When this was written it was {self.said}"
+        """Yield comments for cluster.toml: the host, and how to fix its problem."""
+        yield self.said if self.facts else f"When this file was written it was {self.said}"
         if self.problem:
-            yield f"To mend it: {self.problem.fix}"
+            yield f"To fix it: {self.problem.fix}"
 
 
 def with_own_names(made: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
-    """Name the hosts that are known only by an address by their own hostnames."""
     taken, renamed = set(made), {}
     for name, each in made.items():
         own = each.called.partition(".")[0]
@@ -80,7 +79,7 @@ def with_own_names(made: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
 
 
 def chosen_head(made: Mapping[str, HostSurvey], wanted: str | None) -> str:
-    """Return the wanted head; else this host, or the first with the most memory."""
+    """Return the wanted head, else this host, else the host with the most memory."""
     if wanted:
         found = next((name for name, each in made.items() if wanted in {name, parts(each.target)[1]}), None)
         if found is None:
@@ -95,38 +94,38 @@ def no_head(wanted: str, among: Iterable[str]) -> Problem:
     return Problem(
         f"{wanted[:60]} cannot be the head",
         cause=f"the hosts are {', '.join(names)}",
-        fix=f"take one of these: --head {names[0]}",
+        fix=f"name one of these: --head {names[0]}",
     )
 
 
 def require_distinct(made: Mapping[str, HostSurvey]) -> None:
-    """One host under two names would join itself."""
+    """Raise a Problem for one host under two names, because it would join itself."""
     for one, other in combinations(made.values(), 2):
         same = _addresses(one) & _addresses(other)
         if same and one.called == other.called and _addresses(one) == _addresses(other):
             raise Problem(
                 f"{one.name} and {other.name} are one host",
-                cause=f"both call themselves {one.called} and have the address {min(same)}",
+                cause=f"both have the hostname {one.called} and the address {min(same)}",
                 fix="name it once",
             )
 
 
 def shared_network(made: Mapping[str, HostSurvey]) -> tuple[tuple[str, ...], str | None]:
-    """Describe the network that they share for cluster.toml; returns it too."""
+    """Return comments on the shared network for cluster.toml, and that network."""
     found = {name: each.facts for name, each in made.items() if each.facts}
-    if len(found) < 2:  # noqa: PLR2004 - a wire has two ends
-        return ("Too few hosts answered to say which that is.",), None
+    if len(found) < 2:  # noqa: PLR2004 - a link has two ends
+        return ("Too few hosts answered to choose it.",), None
     try:
         best = fabric(found)
     except Problem as problem:
-        return (f"There is none: {problem.what}: {problem.cause}.", f"To mend it: {problem.fix}"), None
+        return (f"No shared network: {problem.what}: {problem.cause}.", f"To fix it: {problem.fix}"), None
     ends = ", ".join(f"{name} {end.interface} {end.address}" for name, end in best.ends.items())
     mbit = min(end.mbit or 0 for end in best.ends.values())
     how = {"rdma": "RDMA", "tcp": "TCP", "none": ""}[best.transport]
     where = best.networks[0] if best.networks else "no network"
     missing = [name for name, each in made.items() if not each.facts]
     but = f" Without {', '.join(missing)}: not reached." if missing else ""
-    noted = (f"But {each.what}: {each.cause}. To mend it: {each.fix}" for each in best.findings)
+    noted = (f"But {each.what}: {each.cause}. To fix it: {each.fix}" for each in best.findings)
     return (f"Now that is {where}, {how} at {speed_text(mbit)}: {ends}.{but}", *noted), where
 
 
@@ -136,10 +135,10 @@ def _addresses(visit: HostSurvey) -> set[str]:
 
 
 def survey_hosts(chosen: Mapping[str, HostCandidate], watch: Progress) -> dict[str, HostSurvey]:
-    """Look at all of them at once; returns them by their names in the cluster."""
+    """Survey all of them concurrently; returns them by their names in the cluster."""
     hosts = {name: {"ssh": each.target} for name, each in chosen.items()}
     cluster = config.build({"hosts": hosts}, Cluster, "the hosts")
-    with watch.stage(f"look at {counted(chosen)}"), Fleet(cluster, watch) as everyone:
+    with watch.stage(f"check {counted(chosen)}"), Fleet(cluster, watch) as everyone:
         looks = everyone.ask("look", limit_s=_LOOK_LIMIT_S)
         made = {}
         for name, each in chosen.items():

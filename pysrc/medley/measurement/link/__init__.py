@@ -275,4 +275,5 @@ def _slow(found: LinkMeasurement) -> Problem:
 
 
 def shown_mbit(mbit: float) -> str:
-    return f"{mbit / 1000:.3g} Gb/s" if mbit >= 1000 else f"{mbit:.3g} Mb/s"  # noqa: PLR2004 - of the unit
+    """With three digits, in the unit that fits."""
+    return f"{mbit / 1000:.3g} Gbit/s" if mbit >= 1000 else f"{mbit:.3g} Mbit/s"  # noqa: PLR2004 - of the unit

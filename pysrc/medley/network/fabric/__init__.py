@@ -18,7 +18,7 @@ _LOOPBACK_MTU = 65536
 
 
 def fabric(hosts: Mapping[str, Facts], options: NetworkOptions = _ANYTHING) -> Fabric:
-    """Choose the fabric of these hosts; a Problem says what keeps them apart."""
+    """Choose the fabric of these hosts; raise a Problem where they share none."""
     if options.joined and len(hosts) > 1:
         return _over_cable(hosts, options)
     looked = {host: endpoint_candidates(host, hosts[host], options) for host in sorted(hosts)}
@@ -32,7 +32,7 @@ def fabric(hosts: Mapping[str, Facts], options: NetworkOptions = _ANYTHING) -> F
         return _without_network(group, everywhere, unfit)
     best = next((one for one in usable if one.rdma and options.transport == "rdma"), usable[0])
     every = subnets.shared(group.ways)
-    # Where the user named a link, only the other lanes of its cage carry beside it.
+    # Where the user named a link, only the other lanes of its QSFP port are used with it.
     beside = [
         one for one in unmuddled(every, group) if options.link is None or subnets.of_one_cage(best, one)
     ]
@@ -90,7 +90,7 @@ def _why(best: Shared | None, data: Carried) -> Iterator[str]:
         shown = ", ".join(
             f"{host} {'/'.join(str(way.gid_index) for way in data.ways[host])}" for host in sorted(data.ways)
         )
-        yield f"the GID's index differs ({shown}): NCCL is to pick it by RoCE version and address family"
+        yield f"the GID's index differs ({shown}): NCCL picks it by RoCE version and address family"
 
 
 def _noted(best: Shared, data: Carried, hosts: Mapping[str, Facts]) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ def _without_network(group: Group, everywhere: list[Shared], unfit: tuple[Reject
     chosen = subnets.routed(group.wanted(), group.hosts)
     if chosen is None or group.options.transport == "rdma":
         raise _apart(group)
-    why = ("these hosts share no subnet", "TCP: RDMA would need one")
+    why = ("these hosts share no subnet", "TCP: RDMA needs a shared subnet")
     data = Carried(rdma=False, ways={way.host: (way,) for way in chosen}, why=why)
     lost = rejections(group, chosen, None, [])
     noted = (findings.by_route(chosen), *findings.odd_kinds(chosen))
@@ -130,23 +130,22 @@ def _apart(group: Group) -> Problem:
         lacking = ring.unserved(cabling.whole, group) if cabling.whole else None
         why = f"; {lacking.what}" if lacking else ""
         return Problem(
-            f"{cabling}: no network reaches all of these hosts",
-            cause=f"Ray, Gloo and NCCL's first words need one; {findings.addresses(named)}{why}",
-            fix="join the hosts' ordinary ports by a switch; RDMA may then go over the cables"
+            f"{cabling}: no network connects all of these hosts",
+            cause=f"Ray, Gloo and NCCL's bootstrap need one; {findings.addresses(named)}{why}",
+            fix="connect the hosts' Ethernet ports to a switch; RDMA can then use the cables"
             + (f"\n{lacking.fix}" if lacking else ""),
         )
     return Problem(
         f"{', '.join(group.ways)} have no network in common",
         cause=findings.addresses(named),
-        fix="join them by a cable or a switch, and give each an address in one subnet: "
+        fix="connect them with a cable or a switch, and give each an address in one subnet: "
         "sudo ip address add 192.168.100.1/24 dev INTERFACE (.2 on the next)",
     )
 
 
 def _alone(group: Group, unfit: tuple[RejectedLink, ...]) -> Fabric:
-    """One host talks to itself by the loopback."""
     rest = tuple(
-        RejectedLink(way.host, name, "one host alone needs no network")
+        RejectedLink(way.host, name, "a single host needs no network")
         for ways in group.ways.values()
         for name, way in {way.link.name: way for way in ways}.items()
     )
@@ -154,16 +153,15 @@ def _alone(group: Group, unfit: tuple[RejectedLink, ...]) -> Fabric:
     return Fabric(
         transport="none",
         ends=dict.fromkeys(group.ways, end),
-        why=("one host alone needs no network",),
+        why=("a single host needs no network",),
         rejected=tuple(sorted((*unfit, *rest), key=lambda one: (one.host, one.interface))),
     )
 
 
 def _over_cable(hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
-    """Choose the fabric at the addresses that Ray knows, with RDMA elsewhere where that is faster.
+    """Choose the fabric at the hosts' addresses in Ray, with RDMA on another network if that is faster.
 
-    Sockets stay where Ray is, because vLLM waits for a host at the address that Ray knows. RDMA needs sockets
-    only to set up its connections.
+    Sockets stay on Ray's network, because vLLM waits for a host at its address in Ray.
     """
     at = replace(options, link=options.joined, joined=None)
     if options.transport == "tcp":
@@ -174,7 +172,7 @@ def _over_cable(hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
     try:
         cable = fabric(hosts, replace(options, joined=None, transport="rdma"))
     except Problem:
-        # Raises what keeps RDMA from this network, where it was asked for.
+        # Raises the reason against RDMA on this network, where the user asked for it.
         return _with_cables_noted(fabric(hosts, at), hosts, options)
     hca = _hca(hosts, cable)
     if hca is None and (bits := ring.pair_bits(hosts, cable.ends, options.nccl)):
@@ -187,10 +185,9 @@ def _over_cable(hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
 
 
 def _with_cables_noted(found: Fabric, hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
-    """With what keeps NCCL from the cables of hosts whose Ray is on another network."""
     try:
         free = fabric(hosts, replace(options, joined=None, transport=None))
-    except Problem:  # which Ray's own network has not
+    except Problem:  # Ray's own network has none
         return found
     noted = tuple(each for each in free.findings if each.topic == "ring")
     kept = (each for each in found.findings if each.topic != "idle")
@@ -203,10 +200,7 @@ def _ports(cable: Fabric) -> list[str]:
 
 
 def _hca(hosts: Mapping[str, Facts], cable: Fabric) -> str | None:
-    """The ports of all hosts by name; None where a host would take the wrong one.
-
-    NCCL passes over ports that are not ACTIVE (src/transport/net_ib/init.cc at v2.30.7-1).
-    """
+    """Return the ports of all hosts by name; None where NCCL, which uses active ones, would use another."""
     every = _ports(cable)
     for host, facts in hosts.items():
         own = {port.named for port in cable.ends[host].ports}

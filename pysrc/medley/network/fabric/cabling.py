@@ -1,4 +1,4 @@
-"""Name how hosts are cabled: pair, line, ring, mesh, star with a switch."""
+"""Name the shape of a cabling: pair, line, ring, mesh, or star with a switch."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ _RING = 3
 
 @dataclass(frozen=True)
 class Cable:
-    """What joins two hosts; both halves of a cage are one cable."""
+    """A cable between two hosts; both interfaces of a QSFP port are one cable."""
 
     hosts: tuple[str, str]
     interfaces: tuple[tuple[str, ...], tuple[str, ...]]
@@ -27,14 +27,12 @@ class Cable:
 
 @dataclass(frozen=True)
 class CabledGroup:
-    """Hosts that cables or one switch join, in their order along a line or ring."""
+    """Hosts connected by cables or a switch, in their order along a line or ring."""
 
     shape: Shape
     hosts: tuple[str, ...]
     cables: tuple[Cable, ...] = ()
-    """Empty for a star."""
     networks: tuple[str, ...] = ()
-    """Of the switch."""
 
     @property
     def name(self) -> str:
@@ -51,11 +49,11 @@ class CabledGroup:
 
 @dataclass(frozen=True)
 class Cabling:
-    """How the hosts of a group are joined, apart from the network that carries their sockets."""
+    """The cables of a group of hosts, without the network of their sockets."""
 
     groups: tuple[CabledGroup, ...] = ()
     others: tuple[str, ...] = ()
-    """Hosts that no cable joins to another of the group."""
+    """Hosts without a cable to another host of the group."""
 
     @property
     def name(self) -> str:
@@ -65,7 +63,7 @@ class Cabling:
 
     @property
     def whole(self) -> CabledGroup | None:
-        """The only group, where it has all the hosts."""
+        """The only group, if it has all hosts."""
         return self.groups[0] if len(self.groups) == 1 and not self.others else None
 
     def __str__(self) -> str:
@@ -76,19 +74,18 @@ class Cabling:
 
     @property
     def table(self) -> dict[str, Any]:
-        """Ready for JSON."""
         return {"name": self.name, "text": str(self), **asdict(self)}
 
 
 def cabling(hosts: tuple[str, ...], cables: tuple[Cable, ...], stars: tuple[CabledGroup, ...]) -> Cabling:
-    """Name the shape of each set of hosts that cables join; hosts in the order of names."""
+    """Name the shape of each set of cabled hosts; `hosts` are sorted by name."""
     groups = (*stars, *(_shaped(names, cables) for names in _joined(cables)))
     named = {host for each in groups for host in each.hosts}
     return Cabling(groups, tuple(host for host in hosts if host not in named))
 
 
 def missing(group: CabledGroup) -> tuple[tuple[str, str], ...]:
-    """Pairs of hosts that a ring of three lacks a cable for; of other sizes no cable would help."""
+    """Return the pairs without a cable in a ring of three; no cable helps other sizes."""
     if len(group.hosts) != _RING:
         return ()
     joined = {cable.hosts for cable in group.cables}
@@ -96,7 +93,6 @@ def missing(group: CabledGroup) -> tuple[tuple[str, str], ...]:
 
 
 def _joined(cables: tuple[Cable, ...]) -> Iterator[tuple[str, ...]]:
-    """Each set of hosts that can be reached from one another, in the order of names."""
     near, left = _neighbors(cables), sorted({host for cable in cables for host in cable.hosts})
     while left:
         found, edge = {left[0]}, {left[0]}
@@ -132,7 +128,6 @@ def _shaped(hosts: tuple[str, ...], every: tuple[Cable, ...]) -> CabledGroup:
 
 
 def _walk(first: str, near: Mapping[str, set[str]]) -> tuple[str, ...]:
-    """From one neighbor to the next, to the lower name where there are two."""
     found = [first]
     while following := sorted(near[found[-1]] - set(found)):
         found.append(following[0])

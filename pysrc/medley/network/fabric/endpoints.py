@@ -1,4 +1,4 @@
-"""Find the addresses by which a host can be reached, and why its other links cannot be used."""
+"""Find a host's usable addresses, and why its other links cannot be used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from medley.network.fabric.types import NetworkOptions, RejectedLink, link_mbit
 
 _REAL = ("ethernet", "bond", "vlan", "bridge", "infiniband", "wifi")
 _NEVER = {
-    "loopback": "the loopback reaches this host alone",
-    "container": "it belongs to containers, and has the like on every host",
-    "tunnel": "a tunnel (VPN) goes the long way round; name it with --link if it is meant",
+    "loopback": "the loopback reaches only this host",
+    "container": "it belongs to containers, and every host has one like it",
+    "tunnel": "a tunnel (VPN) is slow; to use it anyway, name it with --link",
     "gadget": "Jetson's USB network, with the same address on every Jetson",
-    "virtual": "a virtual interface, which no cable ends at",
+    "virtual": "a virtual interface without a cable",
 }
 
 
@@ -28,7 +28,6 @@ class EndpointCandidate:
     network: IPv4Network
     secondary: bool
     mbit: int
-    """Its real speed; 0 where it is not known."""
     port: RdmaPort | None
     gid_index: int | None
     no_rdma: str
@@ -39,7 +38,7 @@ class EndpointCandidate:
 
     @property
     def rank(self) -> tuple[bool, bool, int, bool, int, int, str]:
-        """The greater the better, and never equal for two candidates of a host."""
+        """A higher rank is better; no two candidates of a host are equal."""
         return (
             not self.secondary,
             self.wired,
@@ -55,7 +54,6 @@ class EndpointCandidate:
         return f"{self.ip}/{self.network.prefixlen}"
 
     def meets(self, other: "EndpointCandidate") -> bool:
-        """Whether each has the other in its network."""
         return self.ip != other.ip and other.ip in self.network and self.ip in other.network
 
 
@@ -66,11 +64,9 @@ Candidates = tuple[EndpointCandidate, ...]
 class Group:
     hosts: Mapping[str, Facts]
     ways: Mapping[str, Candidates]
-    """By host, in the order of names."""
     options: NetworkOptions
 
     def wanted(self) -> dict[str, Candidates]:
-        """The candidates that the user named, or all of them."""
         return {host: tuple(way for way in self.ways[host] if self.is_wanted(way)) for host in self.ways}
 
     def is_wanted(self, way: EndpointCandidate) -> bool:
@@ -81,10 +77,10 @@ class Group:
 def endpoint_candidates(
     host: str, facts: Facts, options: NetworkOptions
 ) -> tuple[Candidates, tuple[RejectedLink, ...]]:
-    """Find all ways to a host, in the order of names and addresses; why its other links are none."""
+    """Find all ways to a host, sorted by name and address, and reject its other links."""
     wish, found, rejected = options.link_of(host), [], []
     for link in sorted(facts.net.links, key=lambda link: link.name):
-        # A link that is named itself, or by its address; a network does not reach out for tunnels.
+        # The user named the link or its address; a network does not include tunnels.
         forced = wish is not None and wish in {link.name, *(address.ip for address in link.addresses)}
         why = _unfit(link, options, forced=forced)
         if why:
@@ -105,7 +101,7 @@ def _unfit(link: Interface, options: NetworkOptions, *, forced: bool) -> str | N
     if link.kind == "loopback" or (link.kind not in _REAL and not forced):
         return _NEVER.get(link.kind, f"its kind ({link.kind}) is not known")
     if not link.up:
-        return "it is down, or no cable is in it"
+        return "it is down or has no cable"
     if not link.addresses:
         return "it has no IPv4 address"
     return None
@@ -128,10 +124,9 @@ def _way(host: str, link: Interface, address: Address, facts: Facts) -> Endpoint
 
 
 def _port(link: Interface, ip: str, facts: Facts) -> tuple[RdmaPort | None, Gid | None, str]:
-    """The port, the row of its GID table, and the reason where there is none."""
     why = f"{link.name} has no RDMA device"
     for port in sorted(facts.rdma, key=lambda port: (port.pci or "", port.device)):
-        # All three must fit: the fe80 row is RoCE v2 too, and leads nowhere.
+        # All three must match: the fe80 row is RoCE v2 too, but not routable.
         rows = [each for each in port.gids if (each.type, each.address) == ("RoCE v2", ip)]
         here = [each for each in rows if (each.interface or port.interface) == link.name]
         gid = min(here, key=lambda each: each.index, default=None)
@@ -157,7 +152,7 @@ def _network(wish: str) -> IPv4Network:
         network = ip_network(wish, strict=False)
     except ValueError as error:
         raise Problem(
-            f"{wish} is no network",
+            f"{wish} is not a network",
             cause=str(error),
             fix="give an interface, an address, or a network such as 192.168.100.0/24",
         ) from error
@@ -165,8 +160,8 @@ def _network(wish: str) -> IPv4Network:
         return network
     raise Problem(
         f"{wish} is an IPv6 network",
-        cause="NCCL, Gloo and Ray are bound to IPv4 addresses here",
-        fix="name an IPv4 network, as in 192.168.100.0/24: ip -brief -4 address",
+        cause="medley binds NCCL, Gloo and Ray to IPv4 addresses",
+        fix="name an IPv4 network such as 192.168.100.0/24: ip -brief -4 address",
     )
 
 
@@ -178,7 +173,7 @@ def _no_such(host: str, wish: str, facts: Facts, rejected: list[RejectedLink]) -
         for link in sorted(facts.net.links, key=lambda link: link.name)
     )
     return Problem(
-        f"{host} has no link {wish} that others could reach",
-        cause="; ".join(shown) or "it has no interface at all",
+        f"{host} has no link {wish} that other hosts can reach",
+        cause="; ".join(shown) or "it has no network interface",
         fix=f"on {host}: ip -brief address; then name one of these, or bring that link up",
     )

@@ -1,4 +1,4 @@
-"""Find what is slower than it could be, and why each link was not taken."""
+"""Find slow or wrong links, and why each link was not used."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import IPv4Network
@@ -12,20 +12,17 @@ from medley.network.fabric.subnets import Shared
 from medley.network.fabric.types import FAST_MBIT, Endpoint, RejectedLink, link_mbit, speed_text, twins
 
 _ARP = "sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2"
-"""With these a link answers for its own address alone, and asks from it."""
+"""With these a link answers ARP requests only for its own address."""
 _FULL_WIDTH = 4
-"""PCIe lanes of each half of a Spark's ConnectX-7."""
+"""PCIe lanes of each function of a Spark's ConnectX-7."""
 _WORTH_TIMES = 2
-"""So much faster than what carries now a port must be to be worth a word."""
+"""An unused port must be this many times faster than the used ones to be reported."""
 
 
 def of_host(
     facts: Facts, carrying: Iterable[EndpointCandidate], *, slowest: bool, known: Collection[str] = ()
 ) -> Iterator[Finding]:
-    """What is wrong with the halves of the cages it uses; an idle half matters at the slowest end alone.
-
-    Of the interfaces in `known` it is known why they carry nothing.
-    """
+    """Yield findings on its QSFP ports except interfaces in `known`; idle ones only at the slowest end."""
     used = list(carrying)
     names = {way.link.name for way in used}
     mates = twins(facts.rdma)
@@ -38,7 +35,7 @@ def of_host(
             width = f"{port.pcie_width}/{_FULL_WIDTH}"
             yield Finding(
                 f"{host}: {port.device} has {port.pcie_width} of {_FULL_WIDTH} PCIe lanes",
-                f"firmware from before April 2026 wires it so; it carries {width} of its speed",
+                f"firmware before April 2026 configures it so; it has {width} of its speed",
                 f"on {host}: sudo fwupdmgr refresh; sudo fwupdmgr update; sudo reboot",
                 topic="width",
             )
@@ -52,28 +49,28 @@ def _half(host: str, interface: str, facts: Facts) -> Finding:
         have = ", ".join(str(each.at) for each in link.addresses)
         where = ", ".join(map(str, link.networks))
         cause, fix = (
-            f"the other half of the cage, {interface} ({have}), is not shared by all, or has no RDMA",
-            f"on the other hosts: ip -brief address; the like half must be up, with an address in {where}",
+            f"its second interface {interface} ({have}) is not in a shared network, or has no RDMA",
+            f"on the other hosts: ip -brief address; bring up the same interface, with an address in {where}",
         )
     elif link and link.up:
-        cause = f"the other half of the cage, {interface}, has no IPv4 address"
-        fix = f"on every host: sudo ip address add 192.168.N.X/24 dev {interface}, N of its own for this half"
+        cause = f"its second interface {interface} has no IPv4 address"
+        fix = f"on every host: sudo ip address add 192.168.N.X/24 dev {interface}, N unlike the first"
     else:
-        cause = f"the other half of the cage, {interface}, is down"
+        cause = f"its second interface {interface} is down"
         fix = f"on {host}: sudo ip link set {interface} up; ip -brief link show {interface}"
-    return Finding(f"{host}: one half of the cage carries nothing: half the speed", cause, fix, "half")
+    return Finding(f"{host}: only one interface of the QSFP port is used: half the speed", cause, fix, "half")
 
 
 def one_subnet(
     one: EndpointCandidate, other: EndpointCandidate, to: IPv4Network | None, taken: Iterable[IPv4Network]
 ) -> Finding:
-    """Two links in one subnet; `to`: where the other hosts have their like of `other`, if anywhere."""
+    """Report two links in one subnet; `to`: the subnet of the same interface on other hosts, if any."""
     network, interface = to or free_network(taken), other.link.name
     number = int(one.ip) - int(one.network.network_address)
     address = network.network_address + (number if number < network.num_addresses - 1 else number % 253 + 1)
     return Finding(
         f"{one.host}: {one.link.name} and {interface} are both in {one.network}",
-        f"they have {one.ip} and {other.ip}; the kernel answers for either with the other's MAC address, and "
+        f"they have {one.ip} and {other.ip}; the kernel answers for each with the other's MAC address, and "
         "half the speed is lost",
         f"on {one.host}: sudo medley link setup --interface {interface} --address "
         f"{address}/{network.prefixlen}  # lasts; until then: {_ARP}",
@@ -88,10 +85,7 @@ def free_network(taken: Iterable[IPv4Network]) -> IPv4Network:
 
 
 def mtus(used: Iterable[EndpointCandidate]) -> Iterator[Finding]:
-    """No Problem: TCP's ends tell each other what they take, and NCCL's RDMA takes the smaller of both.
-
-    The latter is in src/transport/net_ib/connect.cc of https://github.com/NVIDIA/nccl, at v2.29.7-1.
-    """
+    """Report different MTUs; TCP and NCCL's RDMA (net_ib/connect.cc at v2.29.7-1) use the smaller one."""
     by_network: dict[IPv4Network, dict[str, EndpointCandidate]] = {}
     for way in used:
         by_network.setdefault(way.network, {})[way.host] = way
@@ -112,19 +106,18 @@ def doubled(chosen: Shared) -> Iterator[Finding]:
     for one, other in chosen.doubled:
         yield Finding(
             f"{one.host} has two links in {one.network}",
-            f"{one.link.name} ({one.ip}) is taken; {other.link.name} ({other.ip}) may answer in its place",
+            f"{one.link.name} ({one.ip}) is used; {other.link.name} ({other.ip}) may answer instead",
             f"on {one.host}: sudo ip address del {other.ip}/{other.network.prefixlen} dev {other.link.name}"
-            "  # and if it is needed, an address in a subnet of its own",
+            "  # and if you need it, give it an address in another subnet",
             topic="subnet",
         )
 
 
 def crossed(chosen: Shared) -> Finding:
     return Finding(
-        "the halves of the cage are in different order on these hosts: one of them is used, half the speed",
-        f"NCCL before {types.AWARE_TEXT} joins the first port on the bus here to the "
-        "first there, and their subnets differ",
-        f"on all of {', '.join(chosen.hosts)}: give the half in PCI domain 0000 the same subnet",
+        "the hosts order the interfaces of the QSFP port differently: only one is used, half the speed",
+        f"NCCL before {types.AWARE_TEXT} connects the first port on each bus, and their subnets differ",
+        f"on all of {', '.join(chosen.hosts)}: give the interface in PCI domain 0000 the same subnet",
         topic="order",
     )
 
@@ -132,10 +125,10 @@ def crossed(chosen: Shared) -> Finding:
 def old_for_ring(version: tuple[int, ...], mbit: int) -> Finding:
     return Finding(
         f"the cables between the hosts ({speed_text(mbit)}) are not used",
-        f"NCCL {types.nccl_text(version)} does not ask which cable leads to which host; "
+        f"NCCL {types.nccl_text(version)} does not check which cable leads to which host; "
         f"{types.AWARE_TEXT} does (NCCL_IB_SUBNET_AWARE_ROUTING)",
         f"build the engine environment with nvidia-nccl-cu13 {types.AWARE_TEXT} or later, "
-        "or join all hosts by a switch",
+        "or connect all hosts to a switch",
         topic="ring",
     )
 
@@ -143,9 +136,9 @@ def old_for_ring(version: tuple[int, ...], mbit: int) -> Finding:
 def by_route(chosen: Candidates) -> Finding:
     first, second = chosen[0], chosen[1]
     return Finding(
-        "these hosts share no subnet: they reach each other by a gateway, if at all",
+        "these hosts share no subnet: they reach each other only through a gateway",
         ", ".join(f"{way.host} {way.at} ({way.link.name})" for way in chosen),
-        f"on {first.host}: ping -c 3 {second.ip}; better, join them by a switch or a cable in one subnet",
+        f"on {first.host}: ping -c 3 {second.ip}; better, connect them by a switch or a cable in one subnet",
         topic="gateway",
     )
 
@@ -155,17 +148,14 @@ def odd_kinds(chosen: Iterable[EndpointCandidate]) -> Iterator[Finding]:
         if way.link.kind in {"wifi", "tunnel", "container", "virtual", "gadget"}:
             yield Finding(
                 f"{way.host} is reached by {way.link.name} ({way.link.kind})",
-                "no wire reaches all hosts" if way.link.kind == "wifi" else "you named it",
-                f"join the hosts by a cable, then on {way.host}: ip -brief link",
+                "no cabled network connects all hosts" if way.link.kind == "wifi" else "you named it",
+                f"connect the hosts with a cable, then on {way.host}: ip -brief link",
                 topic="kind",
             )
 
 
 def idle_ports(hosts: Mapping[str, Facts], ends: Mapping[str, Endpoint]) -> dict[str, tuple[Interface, ...]]:
-    """By host its fast ports that are up and meet no other host's, in PCI order.
-
-    None unless two hosts have some, because a cable has two ends. `ends` is what carries now, by host.
-    """
+    """Return by host its unused fast ports, in PCI order; none unless another host has some."""
     networks = {
         host: {each for link in facts.net.links for each in _routable(link)} for host, facts in hosts.items()
     }
@@ -185,7 +175,7 @@ def idle_ports(hosts: Mapping[str, Facts], ends: Mapping[str, Endpoint]) -> dict
 def idle_findings(
     hosts: Mapping[str, Facts], ends: Mapping[str, Endpoint], others: Iterable[Finding]
 ) -> Iterator[Finding]:
-    """Yield the finding of idle ports, without the cages that one of the others gives an address."""
+    """Yield the finding of idle ports, without the ports of other findings."""
     named = {port for finding in others for port in finding.ports}
     found = idle_ports(hosts, ends)
     left = {
@@ -199,7 +189,6 @@ def idle_findings(
 
 
 def _cage(interface: str, facts: Facts) -> set[str | None]:
-    """The interface and the other half of its cage."""
     mates = twins(facts.rdma)
     ports = (port for port in facts.rdma if port.interface == interface)
     return {interface, *(mates[port.device].interface for port in ports if port.device in mates)}
@@ -210,18 +199,18 @@ def _routable(link: Interface) -> list[IPv4Network]:
 
 
 def idle_finding(found: Mapping[str, tuple[Interface, ...]]) -> Finding:
-    """Say how these ports can carry; medley link setup keeps it over a boot."""
+    """Report unused ports; `medley link setup` configures them permanently."""
     speed = speed_text(max(link.mbit or 0 for links in found.values() for link in links))
     said = "; ".join(_said(host, link) for host, links in found.items() for link in links)
     if len(found) == 1:
         return Finding(
-            f"{next(iter(found))}: a fast port is up and carries nothing ({speed})",
+            f"{next(iter(found))}: a fast port is up and unused ({speed})",
             said,
             "sudo medley link setup  # and the same on the host at the other end of its cable",
             topic="idle",
         )
     return Finding(
-        f"{' and '.join(found)} have fast ports that are up and carry nothing ({speed})",
+        f"{' and '.join(found)} have fast ports that are up and unused ({speed})",
         said,
         "; ".join(_fixes(found)),
         topic="idle",
@@ -232,13 +221,13 @@ def _said(host: str, link: Interface) -> str:
     if not link.addresses:
         return f"{host} {link.name} has no IPv4 address"
     if not _routable(link):
-        return f"{host} {link.name} has a link-local address alone"
+        return f"{host} {link.name} has only a link-local address"
     have = ", ".join(str(each.at) for each in link.addresses)
     return f"{host} {link.name} has {have}, where no other host is"
 
 
 def _fixes(found: Mapping[str, tuple[Interface, ...]]) -> Iterator[str]:
-    """Where one end has an address, the others join its network; else medley finds one for all."""
+    """Yield commands: join the network of a port with an address, else let medley choose one."""
     addressed = next((link for links in found.values() for link in links if _routable(link)), None)
     if addressed is None:
         yield f"on each of {', '.join(found)}: sudo medley link setup"
@@ -260,7 +249,7 @@ def addresses(hosts: Mapping[str, Candidates]) -> str:
 def rejections(
     group: Group, chosen: Iterable[EndpointCandidate], best: Shared | None, others: list[Shared]
 ) -> Iterator[RejectedLink]:
-    """Say why each usable link was not taken; endpoint_candidates rejects the others."""
+    """Yield why each usable link was not used; endpoint_candidates rejects the others."""
     taken = {(way.host, way.link.name) for way in chosen}
     for host in sorted(group.ways):
         by_link = {way.link.name: way for way in reversed(group.ways[host])}
@@ -288,10 +277,10 @@ def _second(way: EndpointCandidate, best: Shared | None, others: list[Shared]) -
     ways = (each for one in ([best] if best else []) + others for each in one.ways)
     first = next((each for each in ways if each.host == way.host and each.ip in way.network), None)
     if first is None:
-        return f"two links of one host are in {way.network}, and either may answer for the other"
+        return f"two links of one host are in {way.network}, and each may answer for the other"
     if not way.wired:
-        return f"Wi-Fi, and {first.link.name} is a wire to the same network"
-    return f"{first.link.name} is in {way.network} too, and is taken"
+        return f"Wi-Fi, and {first.link.name} is a cabled link to the same network"
+    return f"{first.link.name} is in {way.network} too, and is used"
 
 
 def _beaten(way: EndpointCandidate, one: Shared, best: Shared | None) -> str:
@@ -299,12 +288,12 @@ def _beaten(way: EndpointCandidate, one: Shared, best: Shared | None) -> str:
         return f"{one.network} is not used"
     if not one.wired and best.wired:
         there = ", ".join(each.host for each in one.ways if not each.wired)
-        wifi = "Wi-Fi" if not way.wired else f"{there} is there by Wi-Fi"
-        return f"{wifi}, and a wire reaches all hosts in {best.network}"
+        wifi = "Wi-Fi" if not way.wired else f"{there} uses Wi-Fi"
+        return f"{wifi}, and all hosts have a cabled link in {best.network}"
     if one.mbit < best.mbit:
         slow = min(one.ways, key=lambda way: way.mbit)
         better = f"{best.network} {speed_text(best.mbit)}"
         return f"{one.network} has {speed_text(slow.mbit)} at {slow.host}, {better}"
     if best.rdma and not one.rdma:
         return f"as fast as {best.network}, which can do RDMA on every host"
-    return f"no faster than {best.network}, which was taken for its MTU or its lower address"
+    return f"no faster than {best.network}, which has a larger MTU or a lower address"

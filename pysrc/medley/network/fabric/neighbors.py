@@ -11,20 +11,19 @@ from medley.network.fabric.subnets import TEGRA_ETHERNET, Shared, shared
 from medley.network.fabric.types import FAST_MBIT
 
 _PORTS = {"ethernet", "infiniband"}
-"""A bond, VLAN or bridge leads to a switch, and Wi-Fi to no cable."""
+"""A bond, VLAN or bridge leads to a switch, and Wi-Fi has no cable."""
 _SWITCHED = 3
-"""Hosts in one network that only a switch can join."""
+"""This many hosts in one network need a switch."""
 
 
 def cabled(group: Group) -> Cabling:
-    """Two hosts behind one switch, without a third, look like a pair and are served like one."""
+    """Find the cabling of a group; two hosts on a switch look like a pair and work like one."""
     networks = _networks(group)
     cables = sorted(_cables(networks, group), key=lambda cable: (cable.hosts, cable.interfaces))
     return cabling.cabling(tuple(sorted(group.hosts)), tuple(cables), tuple(_stars(networks, group)))
 
 
 def _networks(group: Group) -> list[Shared]:
-    """Every network that two hosts or more are in."""
     found: dict[Candidates, Shared] = {}
     for network in sorted({way.network for ways in group.ways.values() for way in ways}):
         there = {host: tuple(way for way in group.ways[host] if way.ip in network) for host in group.ways}
@@ -57,10 +56,7 @@ def _stars(networks: list[Shared], group: Group) -> Iterator[CabledGroup]:
 
 
 def _for_data(network: Shared, group: Group, *, odd: bool = False) -> bool:
-    """Whether it is there to join these hosts, and is not the LAN: a fast one, or not the way to the world.
-
-    `odd`: other hosts of the group are not in it.
-    """
+    """Whether a network is for data and not the LAN; `odd`: other hosts of the group are not in it."""
     if any(way.link.kind not in _PORTS or _is_default(way, group) for way in network.ways):
         return False
     beside_lan = any(_is_default(way, group) for ways in group.ways.values() for way in ways)
@@ -68,13 +64,12 @@ def _for_data(network: Shared, group: Group, *, odd: bool = False) -> bool:
 
 
 def _is_default(way: EndpointCandidate, group: Group) -> bool:
-    """Whether it is the way to the world, and so the LAN."""
     routes = group.hosts[way.host].net.routes
     return any((each.destination, each.interface) == ("default", way.link.name) for each in routes)
 
 
 def cage_of(link: Interface, facts: Facts) -> object:
-    """Equal for the halves of a Spark's cage, and for the lanes of a Thor's."""
+    """Return a key that is equal for both interfaces of a Spark's QSFP port, and for a Thor's lanes."""
     port = next((port for port in facts.rdma if port.interface == link.name), None)
     if port and port.port_name and port.system_guid:
         return port.system_guid, port.port_name
@@ -86,7 +81,6 @@ def _cage(way: EndpointCandidate, group: Group) -> object:
 
 
 def _interfaces(found: list[Shared], group: Group, end: int) -> tuple[str, ...]:
-    """At one end of a cable; with the other half of its cage where both are in one subnet."""
     ways = [one.ways[end] for one in found]
     cages = {_cage(way, group) for way in ways}
     beside = [two for one in found for _, two in one.doubled if two.host == ways[0].host]

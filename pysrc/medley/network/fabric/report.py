@@ -16,7 +16,7 @@ _TRANSPORTS = {"rdma": "RDMA", "tcp": "TCP", "none": "none"}
 
 
 def lines(fabric: Fabric) -> Iterator[tuple[str, str]]:
-    """List what was chosen and why, the findings, and why the other links were not taken; hosts are rows."""
+    """List the choice and its reasons, the findings, and the rejected links."""
     yield (
         "transport",
         _TRANSPORTS[fabric.transport]
@@ -33,7 +33,7 @@ def lines(fabric: Fabric) -> Iterator[tuple[str, str]]:
 
 def lines_of_one(alone: LoneHost) -> Iterator[tuple[str, str]]:
     """List what one host would bring to a group, the best first."""
-    yield "alone", "one host needs no network; a group takes the best that all of its hosts share"
+    yield "alone", "one host needs no network; a group uses the best network that all of its hosts share"
     if not alone.ways:
         yield "best", "none: no other host can reach this one"
     yield from _findings(alone.findings)
@@ -41,7 +41,7 @@ def lines_of_one(alone: LoneHost) -> Iterator[tuple[str, str]]:
 
 
 def table(fabric: Fabric, hosts: Mapping[str, Facts]) -> dict[str, Any]:
-    """The same with the variables of each host and of the group, ready for JSON."""
+    """Return the fabric with the variables of each host and of the group, for JSON."""
     ends = {
         host: {
             **asdict(end),
@@ -110,7 +110,7 @@ def _findings(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
 
 
 def _rejected(rejected: Iterable[RejectedLink], *, named: bool = True) -> Iterator[tuple[str, str]]:
-    """Links of one host that have one reason share a line: a Jetson has eight that nobody would take."""
+    """Put links of one host with the same reason on one line, because a Jetson has eight unused ones."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for each in rejected:
         grouped.setdefault((each.host, each.why), []).append(each.interface)

@@ -1,6 +1,6 @@
-"""Choose RDMA over a ring of three, or say which cable keeps NCCL from it.
+"""Choose RDMA over a ring of three, or report the cable that prevents it.
 
-NCCL connects each host of a communicator to every other, by a port of its own choice. With subnet-aware
+NCCL connects each host of a communicator to every other, through a port that it chooses. With subnet-aware
 routing it corrects that choice at one end of a connection, and RDMA does not pass through a host between
 two others (src/transport/net_ib/connect.cc of https://github.com/NVIDIA/nccl at v2.30.7-1). So each two hosts
 need a cable, and of the ports with one number at both, one must lead to the other host. N hosts of P ports
@@ -29,15 +29,13 @@ _MOST = 3
 @dataclass(frozen=True)
 class Ring:
     ways: Mapping[str, Candidates]
-    """By host its RDMA ports, in PCI order."""
     mbit: int
-    """Of the slowest pair."""
     subnet_bits: int
     why: str
 
 
 def ring(best: Shared, group: Group) -> Ring | Finding | None:
-    """RDMA over the cables that join all hosts, or why it cannot be; None where they would not be faster."""
+    """Choose RDMA over cables between all hosts, or a finding why not; None where it is not faster."""
     asked = group.options.transport == "tcp" or group.options.link is not None
     whole = None if asked else cabled(group).whole
     if whole is None or whole.shape not in _RINGS:
@@ -57,29 +55,28 @@ def _made(whole: CabledGroup, networks: list[Shared], mbit: int, group: Group) -
     bits = _subnet_bits(networks)
     if bits is None:
         return None
-    why = f"RDMA over a {whole.name}: a cable of {speed_text(mbit)} joins each pair of hosts"
+    why = f"RDMA over a {whole.name}: a cable of {speed_text(mbit)} connects each pair of hosts"
     return Ring(_ways(networks, group), mbit, bits, why)
 
 
 def unserved(whole: CabledGroup, group: Group) -> Finding | None:
-    """Say why NCCL cannot use these cables between all hosts, whatever its version, and what to change."""
+    """Return why no NCCL can use these cables between all hosts, and the fix."""
     if absent := missing(whole):
         return _lacking(absent[0], whole, group)
     if len(whole.hosts) > _MOST:
         apart = _apart(whole)
         far = f"{', '.join(apart)} have none, and RDMA does not pass through a host between" if apart else ""
-        each = "it takes ports by their number, which leads to each other host only among three"
+        each = "it chooses ports by number, which reaches every other host only among three"
         return Finding(
             f"{whole}: NCCL cannot use its cables",
-            f"NCCL connects each two hosts over a cable of their own: {far or each}",
-            "join the fast ports of all hosts by a switch; or cable three as a ring, and serve on these",
+            f"NCCL needs a direct cable between every two hosts: {far or each}",
+            "connect the fast ports of all hosts to a switch; or cable three as a ring, and serve on them",
             topic="ring",
         )
     return _mirrored(whole, group)
 
 
 def _networks(whole: CabledGroup, group: Group) -> dict[tuple[str, str], list[Shared]]:
-    """The RDMA networks of each two hosts that a cable joins."""
     found: dict[tuple[str, str], list[Shared]] = {}
     for one, other in dict.fromkeys(cable.hosts for cable in whole.cables):
         between = shared({one: group.ways[one], other: group.ways[other]})
@@ -106,15 +103,14 @@ def _lacking(pair: tuple[str, str], whole: CabledGroup, group: Group) -> Finding
     )
     return Finding(
         f"{shown} is missing: a ring of three needs it",
-        f"{whole}: NCCL connects each two hosts over a cable of their own",
-        f"plug a cable in there; {steps}",
+        f"{whole}: NCCL needs a direct cable between every two hosts",
+        f"plug in that cable; {steps}",
         topic="ring",
         ports=tuple((host, port) for host, port in ends if port),
     )
 
 
 def _free_port(facts: Facts, host: str, whole: CabledGroup) -> str | None:
-    """The first half of a cage that no cable of these is in."""
     names = {name for cable in whole.cables for name in _at(cable, host)}
     used = {cage_of(link, facts) for link in facts.net.links if link.name in names}
     ports = sorted(facts.rdma, key=lambda port: (port.pci or "", port.device))
@@ -124,29 +120,27 @@ def _free_port(facts: Facts, host: str, whole: CabledGroup) -> str | None:
 
 
 def _mirrored(whole: CabledGroup, group: Group) -> Finding | None:
-    """Cables between ports of one number: where NCCL takes the others, neither end leads to the other."""
-    bad = [cable for cable in whole.cables if _same_number(cable, whole, group)]
+    """Report cables between ports of one number, which NCCL cannot use in a ring."""
+    numbers = {
+        cable: {_number(cable, host, whole, group.hosts[host]) for host in cable.hosts}
+        for cable in whole.cables
+    }
+    bad = [cable for cable, found in numbers.items() if len(found) == 1]
     common = [host for host in whole.hosts if bad and all(host in cable.hosts for cable in bad)]
     if not common:
         return None
     names = [_at(cable, common[0])[0] for cable in bad]
     return Finding(
-        f"{' and '.join(map(str, bad))}: each joins two ports of one number",
-        "NCCL takes ports of one number at both ends of a connection and corrects one of them: in a ring "
+        f"{' and '.join(map(str, bad))}: each connects two ports of one number",
+        "NCCL chooses ports of one number at both ends of a connection and corrects one of them: in a ring "
         "each cable goes from a first port to a second (NVIDIA's connect-three-sparks playbook)",
-        f"on {common[0]}: swap the cables of {' and '.join(names)}, and their addresses with those of the "
-        f"other halves: sudo medley link setup --interface {names[0]} --address ADDRESS",
+        f"on {common[0]}: swap the cables of {' and '.join(names)}, and "
+        f"their second addresses: sudo medley link setup --interface {names[0]} --address ADDRESS",
         topic="ring",
     )
 
 
-def _same_number(cable: Cable, whole: CabledGroup, group: Group) -> bool:
-    one, other = (_number(cable, host, whole, group.hosts[host]) for host in cable.hosts)
-    return one == other
-
-
 def _number(cable: Cable, host: str, whole: CabledGroup, facts: Facts) -> int:
-    """The place of its cage among those of this host that have a cable, in the order of the bus."""
     ports = {port.interface: port for port in facts.rdma}
 
     def place(each: Cable) -> tuple[str, str]:
@@ -170,10 +164,10 @@ def _ways(networks: list[Shared], group: Group) -> dict[str, Candidates]:
 
 
 def pair_bits(hosts: Mapping[str, Facts], ends: Mapping[str, Endpoint], nccl: tuple[int, ...]) -> int | None:
-    """The prefix length by which NCCL tells a pair's cable from those to other hosts, which it then avoids.
+    """Return the prefix length by which NCCL separates a pair's cable from others.
 
-    For two hosts of a ring that have to list the ports of both: of the ports with one number, one always
-    leads to the other host. None where a port that is listed has no address, or NCCL does not look at it.
+    For two hosts of a ring, whose list has the ports of both. None where a listed port has no address, or
+    NCCL ignores subnets.
     """
     if len(hosts) != 2 or nccl < types.SUBNET_AWARE:  # noqa: PLR2004 - a pair
         return None
@@ -186,7 +180,7 @@ def pair_bits(hosts: Mapping[str, Facts], ends: Mapping[str, Endpoint], nccl: tu
                 at = _address(port, facts)
                 if at is None:
                     return None
-                # One that leads to a third host is a cable of its own.
+                # A port to a third host is another cable.
                 cable = at.network if port.named in own else (host, port.named)
                 cables.setdefault(cable, set()).add(int(at.ip))
     return _telling(list(cables.values()))
@@ -198,7 +192,6 @@ def _address(port: RdmaPort, facts: Facts) -> IPv4Interface | None:
 
 
 def _subnet_bits(networks: list[Shared]) -> int | None:
-    """NCCL compares addresses by one prefix length, 24 unless told: it must tell the cables apart."""
     return _telling([{int(way.ip) for way in one.ways} for one in networks])
 
 

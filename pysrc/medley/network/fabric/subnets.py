@@ -1,4 +1,4 @@
-"""Find the subnets that hosts share, rails, and cables between pairs."""
+"""Find shared subnets, rails, and cables between pairs of hosts."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group
 from medley.network.fabric.types import pcie_mbit, twins
 
 TEGRA_ETHERNET = "nvethernet"
-"""The driver of Thor's four lanes in one QSFP28 cage."""
+"""The driver of Thor's four lanes in one QSFP28 port."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A network, and by host (in the order of names) the way to it there."""
+    """A network, and each host's way to it, in the order of names."""
 
     network: IPv4Network
     ways: Candidates
@@ -28,7 +28,6 @@ class Shared:
 
     @property
     def mbit(self) -> int:
-        """Of its slowest end."""
         return min(way.mbit for way in self.ways)
 
     @property
@@ -48,7 +47,6 @@ class Shared:
 
 
 def shared(found: Mapping[str, Candidates]) -> list[Shared]:
-    """Every network that all these hosts are in, the best first."""
     hosts = sorted(found)
     each = {way.network for name in hosts for way in found[name]}
     met = {one.ways: one for network in sorted(each) if (one := _met(network, hosts, found))}
@@ -71,31 +69,31 @@ def _met(network: IPv4Network, hosts: list[str], found: Mapping[str, Candidates]
 
 
 def muddled(one: Shared, hosts: Mapping[str, Facts]) -> list[tuple[EndpointCandidate, EndpointCandidate]]:
-    """Two links of a host in one subnet, where the kernel takes either and one of them is wrong.
+    """Return pairs of links of a host in one subnet, where the kernel may use the wrong one.
 
-    Both halves of a cage: it answers for either with the other's MAC address. Link-local: all cables have
-    the one subnet 169.254.0.0/16, and nothing says which leads where.
+    Both interfaces of a QSFP port: the kernel answers for each with the other's MAC address. Link-local: all
+    cables share 169.254.0.0/16, which does not identify a cable.
     """
     local = one.network.is_link_local
     return [pair for pair in one.doubled if local or are_twins(*pair, hosts[pair[0].host])]
 
 
 def are_twins(one: EndpointCandidate, other: EndpointCandidate, facts: Facts) -> bool:
-    """By their interfaces, since the second half may lack its port for want of a GID."""
+    """Compare interfaces, because the second one may lack its port without a GID."""
     of = twins(facts.rdma)
     mates = {(port.interface, of[port.device].interface) for port in facts.rdma if port.device in of}
     return (one.link.name, other.link.name) in mates
 
 
 def of_twins(way: EndpointCandidate, group: Group) -> list[IPv4Network]:
-    """Subnets of the other half of a way's cage, where that has its own."""
+    """Return other subnets of the second interface of a way's port."""
     facts = group.hosts[way.host]
     others = (other for other in group.ways[way.host] if other.network != way.network)
     return [other.network for other in others if are_twins(way, other, facts)]
 
 
 def rails(best: Shared, others: Iterable[Shared], *, rdma: bool) -> list[Shared]:
-    """The best one, and those that carry side by side with it: on every host a link of the same make."""
+    """Return the best network, and those used in parallel with it: the same kind of link on every host."""
     return [best, *(one for one in others if one is not best and _beside(best, one, rdma=rdma))]
 
 
@@ -107,7 +105,7 @@ def _beside(best: Shared, one: Shared, *, rdma: bool) -> bool:
     pairs = list(zip(best.ways, one.ways, strict=True))
     if one.doubled or any(first.link.name == second.link.name for first, second in pairs):
         return False
-    # As they report it, for one half of a cage may have fewer PCIe lanes than the other.
+    # The reported speeds, because one function of a port may have fewer PCIe lanes.
     makes = (((way.link.driver, way.link.mbit, way.link.mtu) for way in pair) for pair in pairs)
     if not all(first == second for first, second in makes):
         return False
@@ -115,7 +113,7 @@ def _beside(best: Shared, one: Shared, *, rdma: bool) -> bool:
 
 
 def _one_cage(first: EndpointCandidate, second: EndpointCandidate) -> bool:
-    """Lanes that were made to be used together; any other link may be there for something else."""
+    """Whether both are lanes of one QSFP port; other links may have another purpose."""
     if first.link.driver == second.link.driver == TEGRA_ETHERNET:
         return True
     one, two = first.port, second.port
@@ -125,7 +123,7 @@ def _one_cage(first: EndpointCandidate, second: EndpointCandidate) -> bool:
 
 
 def crossed(found: list[Shared]) -> bool:
-    """NCCL pairs ports by their order on the bus, the first here with the first there."""
+    """Whether the hosts order their ports differently on the bus, by which NCCL pairs them."""
     ports = [[way.port for way in ways] for ways in zip(*(one.ways for one in found), strict=True)]
     places = [[(port.pci or "", port.device) if port else ("", "") for port in each] for each in ports]
     orders = {tuple(sorted(range(len(each)), key=each.__getitem__)) for each in places}
@@ -133,15 +131,11 @@ def crossed(found: list[Shared]) -> bool:
 
 
 def cable_mbit(pairs: Iterable[list[Shared]]) -> int:
-    """Of the slowest pair."""
     return min(together_mbit([each.ways[end] for each in found]) or 0 for found in pairs for end in (0, 1))
 
 
 def together_mbit(carrying: Collection[EndpointCandidate]) -> int | None:
-    """What links carry side by side: no more than their cables, nor than the PCIe slots behind them.
-
-    As many times the slowest, because NCCL gives each an equal share.
-    """
+    """Return the speed of parallel links: a multiple of the slowest, within cables and PCIe slots."""
     cables: dict[object, int] = {}
     slots: dict[object, int] = {}
     for way in carrying:
@@ -149,7 +143,7 @@ def together_mbit(carrying: Collection[EndpointCandidate]) -> int | None:
         reported = link.mbit or (port and port.mbit) or way.mbit
         cage = (port.system_guid, port.port_name) if port and port.port_name else link.name
         cables[cage] = max(cables.get(cage, 0), reported)
-        # Two cages of a Spark hang on the same lanes: a second cable adds little.
+        # Both QSFP ports of a Spark share PCIe lanes, so a second cable adds little.
         slot = port.pci.rpartition(".")[0] if port and port.pci else link.name
         slots[slot] = max(slots.get(slot, 0), (port and pcie_mbit(port)) or reported)
     slowest = min((way.mbit for way in carrying), default=0)
@@ -157,7 +151,7 @@ def together_mbit(carrying: Collection[EndpointCandidate]) -> int | None:
 
 
 def routed(found: Mapping[str, Candidates], facts: Mapping[str, Facts]) -> Candidates | None:
-    """A way to each host by which it has a gateway to all the others that are no neighbours; or None."""
+    """Return a way of each host with a gateway to all others outside its network; or None."""
 
     def gateways(way: EndpointCandidate) -> list[Route]:
         routes = facts[way.host].net.routes

@@ -6,19 +6,12 @@ from dataclasses import dataclass
 from medley.errors import Finding, Problem
 from medley.network.fabric import findings, ring, types
 from medley.network.fabric.endpoints import Candidates, Group
-from medley.network.fabric.subnets import (
-    Shared,
-    are_twins,
-    crossed,
-    muddled,
-    of_twins,
-    rails,
-)
+from medley.network.fabric.subnets import Shared, are_twins, crossed, muddled, of_twins, rails
 
 
 @dataclass(frozen=True)
 class Carried:
-    """How the group's data travels: by host its ways on the networks used side by side."""
+    """The transport of the group's data, and each host's ways on the networks used in parallel."""
 
     rdma: bool
     ways: Mapping[str, Candidates]
@@ -34,9 +27,9 @@ class Carried:
 
 
 def carried(best: Shared, others: list[Shared], group: Group) -> Carried:
-    """`best` is where sockets go; `others` are all networks that all hosts share."""
+    """Choose the transport; sockets use `best`, and `others` are all shared networks."""
     if silent := [host for host in sorted(group.hosts) if not types.nccl_speaks(group.hosts[host])]:
-        return _tcp(best, others, f"TCP: no GPU on {', '.join(silent)}, and Gloo speaks nothing else")
+        return _tcp(best, others, f"TCP: no GPU on {', '.join(silent)}, and Gloo has no other transport")
     over = ring.ring(best, group)
     if isinstance(over, ring.Ring):
         bits = over.subnet_bits
@@ -50,13 +43,13 @@ def carried(best: Shared, others: list[Shared], group: Group) -> Carried:
     if best.rdma:
         return _rdma(best, others, group.options.nccl)
     each = [f"{way.host}: {way.no_rdma}" for way in best.ways if way.port is None]
-    lacking = "; ".join(each) or "some hosts have InfiniBand there, others RoCE"
+    lacking = "; ".join(each) or "some hosts use InfiniBand, others RoCE"
     lacking = over.what if over else lacking
     if group.options.transport == "rdma":
         raise Problem(
             f"not every host can do RDMA in {best.network}",
             cause=lacking,
-            fix="rdma link; ibv_devinfo -v on these hosts; or let all use TCP: --transport tcp",
+            fix="rdma link; ibv_devinfo -v on these hosts; or use TCP on all hosts: --transport tcp",
         )
     return _tcp(best, others, f"TCP on all hosts: {lacking}", (over,) if over else ())
 
@@ -83,10 +76,7 @@ def _by_host(side: list[Shared]) -> dict[str, Candidates]:
 
 
 def unmuddled(found: list[Shared], group: Group) -> Iterator[Shared]:
-    """Networks where no host has two links that could be taken for each other, or those that the user named.
-
-    With both halves of a cage in one network, one of them carries: each leads down the same cable.
-    """
+    """Yield networks without two ambiguous links of a host, except interfaces of one port and named links."""
     for one in found:
         pairs = muddled(one, group.hosts)
         halves = all(are_twins(*pair, group.hosts[pair[0].host]) for pair in pairs)
@@ -95,7 +85,7 @@ def unmuddled(found: list[Shared], group: Group) -> Iterator[Shared]:
 
 
 def muddles(found: list[Shared], group: Group) -> Iterator[Finding]:
-    """Say how to separate two links of one host that are in one subnet."""
+    """Yield how to separate two links of one host in one subnet."""
     taken = [way.network for each in group.ways.values() for way in each]
     for one in found:
         for first, second in muddled(one, group.hosts):

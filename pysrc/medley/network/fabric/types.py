@@ -12,7 +12,7 @@ from medley.network.fabric.cabling import Cabling
 
 _PCIE3_GT = 8.0
 FAST_MBIT = 25_000
-"""Ports of this speed are bought to join hosts, and not for a LAN."""
+"""Ports of this speed connect hosts, and are not for a LAN."""
 LOCKED_NCCL = (2, 30, 7)
 """nvidia-nccl-cu13 in locks/vllm-cuda.txt: assumed where no engine is chosen yet."""
 SUBNET_AWARE = (2, 30, 7)
@@ -37,9 +37,9 @@ class NetworkOptions:
     exclude: frozenset[str] = frozenset()
     transport: Literal["tcp", "rdma"] | None = None
     joined: Mapping[str, str] | None = None
-    """The addresses at which Ray knows these hosts: sockets stay there, and RDMA goes where it is best."""
+    """The hosts' addresses in Ray: sockets stay there, and RDMA uses the best network."""
     nccl: tuple[int, ...] = LOCKED_NCCL
-    """The version in the engine environments of these hosts, the oldest where they differ."""
+    """The oldest version in the engine environments of these hosts."""
 
     def link_of(self, host: str) -> str | None:
         return self.link.get(host) if isinstance(self.link, Mapping) else self.link
@@ -48,17 +48,17 @@ class NetworkOptions:
 @dataclass(frozen=True)
 class Endpoint:
     interface: str
-    """Sockets use it: Ray, Gloo, and NCCL's first words even where RDMA carries the rest."""
+    """Sockets use it: Ray, Gloo, and NCCL's bootstrap."""
     address: str
     mbit: int | None
-    """Its real speed over all its lanes or ports, at most; in a ring, to one neighbour."""
+    """The speed of all its lanes or ports; in a ring, to one neighbor."""
     mtu: int
     lanes: tuple[str, ...] = ()
-    """Interfaces that NCCL's sockets may use side by side; `interface` is the first."""
+    """Interfaces that NCCL's sockets may use in parallel; `interface` is the first."""
     ports: tuple[RdmaPort, ...] = ()
-    """RDMA ports that carry, in PCI order; both halves of a Spark's cage. Empty over TCP."""
+    """RDMA ports in use, in PCI order; both functions of a Spark's QSFP port. Empty over TCP."""
     gid_index: int | None = None
-    """Where all its ports have the RoCE v2 GID of their address; None where they differ, and over TCP."""
+    """The index of the RoCE v2 GID on all its ports; None where they differ, and over TCP."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +73,16 @@ class Fabric:
     """One transport for the whole group, and the end at each host."""
 
     transport: Literal["none", "tcp", "rdma"]
-    """`none`: one host alone, which needs no network."""
+    """`none`: a single host."""
     ends: Mapping[str, Endpoint]
     networks: tuple[str, ...] = ()
     """In CIDR form: the sockets' first, then those of further lanes, rails or cables."""
     ring: bool = False
-    """RDMA goes over a cable for each pair of hosts, sockets over the network that all share."""
+    """Whether RDMA uses a cable for each pair of hosts, and sockets the shared network."""
     hca: str | None = None
-    """One list of RDMA ports for all hosts, of which each takes its own: where sockets go another way."""
+    """One list of RDMA ports for all hosts, where sockets use another network."""
     subnet_bits: int | None = None
-    """A prefix length that tells the networks of a ring apart, as NCCL compares them."""
+    """The prefix length by which NCCL separates the networks of a ring."""
     cabling: Cabling = field(default_factory=Cabling)
     why: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -95,9 +95,9 @@ class Fabric:
 
 
 def pcie_mbit(port: RdmaPort) -> int | None:
-    """What its PCIe lanes carry before packet headers: width x GT/s x 128/130 (8/10 before PCIe 3).
+    """Return the speed of its PCIe lanes before packet headers: width x GT/s x 128/130 (8/10 before PCIe 3).
 
-    4 lanes of 32 GT/s are 126 Gb/s; ib_write_bw then measures 92.57 and 97.28 Gb/s over a Spark's halves
+    4 lanes of 32 GT/s are 126 Gbit/s; ib_write_bw measures 92.57 and 97.28 Gbit/s over a Spark's functions
     (https://github.com/NVIDIA/dgx-spark-playbooks).
     """
     if not (port.pcie_width and port.pcie_gt):
@@ -107,14 +107,11 @@ def pcie_mbit(port: RdmaPort) -> int | None:
 
 
 def speed_text(mbit: int) -> str:
-    return f"{mbit / 1000:.3g} Gb/s" if mbit else "an unknown speed"
+    return f"{mbit / 1000:.3g} Gbit/s" if mbit else "an unknown speed"
 
 
 def twins(ports: Iterable[RdmaPort]) -> dict[str, RdmaPort]:
-    """By device, the other half of its cage: the same card and port, in another PCI domain.
-
-    So a Spark's ConnectX-7 is wired, whatever its interfaces are called; an ordinary card shows a port once.
-    """
+    """Return by device the second function of its QSFP port, as of a Spark's ConnectX-7."""
     found = [(port, port.pci.partition(":")[0]) for port in ports if port.port_name and port.pci]
     return {
         one.device: other
@@ -127,18 +124,18 @@ def twins(ports: Iterable[RdmaPort]) -> dict[str, RdmaPort]:
 
 
 def link_mbit(link: Interface, ports: tuple[RdmaPort, ...]) -> int | None:
-    """The speed of one link by itself: its own figure, or less where PCIe is narrower."""
+    """Return the speed of one link: the reported one, or less where PCIe limits it."""
     port = next((port for port in ports if port.interface == link.name and port.active), None)
     reported = link.mbit or (port.mbit if port else None)
     if port is None or reported is None:
         return reported
     lanes = pcie_mbit(port)
     if lanes is None and port.device in twins(ports):
-        # Each half reports the speed of the cage that they share.
+        # Each function reports the speed of the port that they share.
         return reported // 2
     return min(reported, lanes or reported)
 
 
 def nccl_speaks(facts: Facts) -> bool:
-    """NCCL is between GPUs alone; a Jetson has one even where no nvidia-smi shows it."""
+    """Whether a host has a GPU for NCCL; a Jetson has one even without nvidia-smi."""
     return bool(facts.gpus) or facts.is_jetson

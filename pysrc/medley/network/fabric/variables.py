@@ -1,7 +1,7 @@
 """Set the network variables of NCCL, Gloo, UCX and vLLM.
 
-There are two sorts, because they travel differently. Those of a host differ from host to host: they are set
-at its `ray start`, and a driver must not carry its own to others. Those of the group are equal everywhere.
+Variables of a host differ from host to host: `ray start` sets them, and a driver must not carry its own to
+others. Variables of the group are equal everywhere.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,28 +16,28 @@ NOT_CARRIED = (
     *("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES"),
     *("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX"),
 )
-"""What of_host yields: for ray_non_carry_over_env_vars.json on the driver's host."""
+"""The names that of_host yields, for ray_non_carry_over_env_vars.json on the driver's host."""
 
 LEFT_UNSET: Mapping[str, str] = MappingProxyType(
     {
-        "NCCL_P2P_DISABLE": "P2P is between GPUs of one host: of no use to one GPU, and the fastest for two",
-        "NCCL_SHM_DISABLE": "shared memory is within one host: without it its GPUs talk over the network",
-        "NCCL_PROTO": "NCCL leaves out what unlike GPUs cannot do; LL is its fastest for small messages",
+        "NCCL_P2P_DISABLE": "P2P is between GPUs of one host: unused with one GPU, and the fastest with two",
+        "NCCL_SHM_DISABLE": "without shared memory the GPUs of one host use the network",
+        "NCCL_PROTO": "NCCL skips protocols that a GPU cannot use; LL is the fastest for small messages",
     }
 )
-"""Variables that guides set by hand and medley does not, at least not here."""
+"""Variables that guides set by hand and medley usually does not."""
 
 _USERS = ("NCCL_", "GLOO_", "UCX_", "TP_SOCKET_IFNAME")
 _NO_GPUDIRECT = ("GB10", "Orin", "Thor", "GeForce")
 
 
 def of_host(fabric: Fabric, name: str, facts: Facts) -> Iterator[Variable]:
-    """Variables to set at this host's `ray start`; none for a host alone."""
+    """Yield the variables of this host's `ray start`; none for a single host."""
     if fabric.transport == "none":
         return
     end = fabric.ends[name]
-    yield Variable("VLLM_HOST_IP", end.address, "the address by which Ray knows this host; vLLM waits for it")
-    why = "the wire that all hosts share; else it takes what the host's name resolves to, the loopback often"
+    yield Variable("VLLM_HOST_IP", end.address, "this host's address in Ray; vLLM waits for it")
+    why = "the network all hosts share; the default is the address of the hostname, often the loopback"
     yield Variable("GLOO_SOCKET_IFNAME", end.interface, f"{why} (Gloo takes a bare name)")
     yield Variable("TP_SOCKET_IFNAME", end.interface, f"{why} (TensorPipe, PyTorch's RPC)")
     if types.nccl_speaks(facts):
@@ -45,7 +45,7 @@ def of_host(fabric: Fabric, name: str, facts: Facts) -> Iterator[Variable]:
 
 
 def of_group(fabric: Fabric, hosts: Mapping[str, Facts]) -> Iterator[Variable]:
-    """Variables that are equal on all hosts; none where no host has a GPU."""
+    """Yield the variables that are equal on all hosts; none without a GPU."""
     if fabric.transport == "none" or not any(types.nccl_speaks(facts) for facts in hosts.values()):
         return
     if fabric.transport == "tcp":
@@ -53,14 +53,14 @@ def of_group(fabric: Fabric, hosts: Mapping[str, Facts]) -> Iterator[Variable]:
         yield Variable("NCCL_IB_DISABLE", "1", f"one transport for all ranks; {reason}")
         yield from _careful(hosts)
         return
-    why = "a host that cannot load libibverbs is to stop, not to fall to TCP alone (NCCL >= 2.10)"
+    why = "a host that cannot load libibverbs stops instead of falling back to TCP (NCCL >= 2.10)"
     yield Variable("NCCL_NET", "IB", why)
     if fabric.hca:
-        why = "the ports of all these hosts, of which each takes its own; = for exact names"
+        why = "the ports of all hosts, of which each uses its own; = for exact names"
         yield Variable("NCCL_IB_HCA", f"={fabric.hca}", why, everywhere=True)
     layers = {port.link_layer for end in fabric.ends.values() for port in end.ports}
     if fabric.gid_index is None and layers - {"InfiniBand"}:
-        since = "the GID's index is not one for all; NCCL >= 2.21 finds it by this"
+        since = "the GID's index differs between hosts; NCCL >= 2.21 finds it by this"
         yield Variable("NCCL_IB_ROCE_VERSION_NUM", "2", since)
         yield Variable("NCCL_IB_ADDR_FAMILY", "AF_INET", since)
     yield from _ring(fabric) if fabric.ring else _rails(fabric)
@@ -68,9 +68,9 @@ def of_group(fabric: Fabric, hosts: Mapping[str, Facts]) -> Iterator[Variable]:
 
 
 def settled(ours: Iterable[Variable], environment: Mapping[str, str]) -> tuple[Variable, ...]:
-    """Ours, but the user's where the environment has one, and what else of this kind the user set.
+    """Return medley's variables, overridden and extended by the user's.
 
-    VLLM_HOST_IP stays ours: with another than Ray's own vLLM waits half an hour for a host that is not there.
+    VLLM_HOST_IP is not overridden: with an address unknown to Ray, vLLM waits half an hour for it.
     """
     found = {each.name: each for each in ours}
     for name in sorted(each for each in environment if each.startswith(_USERS)):
@@ -85,15 +85,15 @@ def settled(ours: Iterable[Variable], environment: Mapping[str, str]) -> tuple[V
 def _of_nccl(fabric: Fabric, end: Endpoint) -> Iterator[Variable]:
     # NCCL matches by prefix, so that eth1 would take eth10 too, unless the list begins with =.
     lanes = ",".join(end.lanes)
-    beside = f"{len(end.lanes)} lanes side by side" if len(end.lanes) > 1 else "the wire that all hosts share"
+    beside = f"{len(end.lanes)} lanes in parallel" if len(end.lanes) > 1 else "the network all hosts share"
     yield Variable("NCCL_SOCKET_IFNAME", f"={lanes}", f"{beside}; = for exact names")
     if not end.ports:
-        yield Variable("UCX_NET_DEVICES", end.interface, "the same wire for NIXL and other users of UCX")
+        yield Variable("UCX_NET_DEVICES", end.interface, "the same link for NIXL and other users of UCX")
         return
     ports = [port.named for port in end.ports]
     shown = ",".join((*ports, end.interface))
-    yield Variable("UCX_NET_DEVICES", shown, "the same ports for UCX, and the interface for its first words")
-    all_of = "every port that carries, both halves of a cage" if len(ports) > 1 else "the port that carries"
+    yield Variable("UCX_NET_DEVICES", shown, "the same ports for UCX, and the interface for its bootstrap")
+    all_of = "every port in use, both functions of a QSFP port" if len(ports) > 1 else "the port in use"
     if fabric.hca is None:
         yield Variable("NCCL_IB_HCA", f"={','.join(ports)}", f"{all_of}; = for exact names")
     if fabric.gid_index is not None:
@@ -103,21 +103,21 @@ def _of_nccl(fabric: Fabric, end: Endpoint) -> Iterator[Variable]:
 
 def _rails(fabric: Fabric) -> Iterator[Variable]:
     if any(len(end.ports) > 1 for end in fabric.ends.values()):
-        why = "ports that lead to the same hosts may be one (NCCL >= 2.20)"
+        why = "ports to the same hosts may be merged (NCCL >= 2.20)"
         yield Variable("NCCL_IB_MERGE_NICS", "1", why)
-        why = "each port has a subnet of its own: what leaves by the first must arrive at the first"
+        why = "each port has its own subnet, so data must leave and arrive at the same port"
         yield Variable("NCCL_CROSS_NIC", "0", why)
 
 
 def _ring(fabric: Fabric) -> Iterator[Variable]:
     needs = f"NCCL >= {types.AWARE_TEXT}"
-    yield Variable("NCCL_IB_SUBNET_AWARE_ROUTING", "1", f"each cable leads to one host alone ({needs})")
+    yield Variable("NCCL_IB_SUBNET_AWARE_ROUTING", "1", f"each cable leads to only one host ({needs})")
     if fabric.subnet_bits not in {None, 24}:
         why = f"the cables' subnets differ in these bits ({needs})"
         yield Variable("NCCL_IB_SUBNET_PREFIX_LEN", str(fabric.subnet_bits), why)
     yield Variable("NCCL_IB_MERGE_NICS", "0", "ports of one card lead to different hosts (NCCL >= 2.20)")
-    yield Variable("NCCL_CROSS_NIC", "1", "what comes in by one cable goes out by the other")
-    yield Variable("NCCL_NET_PLUGIN", "none", "a plugin's own transport knows nothing of subnets")
+    yield Variable("NCCL_CROSS_NIC", "1", "data arrives by one cable and leaves by the other")
+    yield Variable("NCCL_NET_PLUGIN", "none", "a plugin's own transport ignores subnets")
 
 
 def _gpudirect(hosts: Mapping[str, Facts]) -> Iterator[Variable]:
@@ -127,19 +127,19 @@ def _gpudirect(hosts: Mapping[str, Facts]) -> Iterator[Variable]:
         if facts.is_jetson or any(mark in gpu.name for gpu in facts.gpus for mark in _NO_GPUDIRECT)
     ]
     if lacking:
-        why = f"{', '.join(lacking)}: no GPUDirect RDMA, and the probe for it is noise"
-        yield Variable("NCCL_NET_GDR_LEVEL", "LOC", f"{why} (LOC is never; numbers are discouraged)")
+        why = f"{', '.join(lacking)}: no GPUDirect RDMA, and probing for it only logs warnings"
+        yield Variable("NCCL_NET_GDR_LEVEL", "LOC", f"{why} (LOC: never; numbers are discouraged)")
         yield Variable("NCCL_DMABUF_ENABLE", "0", why)
 
 
 def _careful(hosts: Mapping[str, Facts]) -> Iterator[Variable]:
-    """As the one published setup of Spark and Thor has it; with one GPU a host it costs little beside TCP."""
+    """Yield NCCL_PROTO for mixed GPUs over TCP, as in the published setup of Spark and Thor."""
     single = all(len(facts.gpus) <= 1 for facts in hosts.values())
     speaking = [facts for facts in hosts.values() if types.nccl_speaks(facts)]
-    # A Jetson's GPU may show by the SoC alone.
+    # A Jetson's GPU may be known only by its SoC.
     sorts = {
         name for facts in speaking for name in ({gpu.name for gpu in facts.gpus} or {facts.board.soc or ""})
     }
     if single and len(sorts) > 1:
-        why = "unlike GPUs over TCP have been seen to work so, and the other protocols gain little there"
+        why = "different GPUs work with it over TCP, where other protocols gain little"
         yield Variable("NCCL_PROTO", "Simple", why)

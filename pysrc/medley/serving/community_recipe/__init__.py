@@ -1,7 +1,7 @@
 """Turn a recipe of sparkrun into the medley command that serves the same model.
 
-A recipe is a stranger's text: nothing of it is run. Each of its keys is carried over, or medley decides the
-same thing by what it measures, or it is refused; each time with the reason. The form is that of sparkrun's
+A recipe is untrusted text: nothing of it is run. Each of its keys is carried over, decided by medley, or
+refused, with a reason. The format is that of sparkrun's
 RECIPES.md and src/sparkrun/core/recipe.py (github.com/spark-arena/sparkrun at 0041b8f, July 2026).
 """
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 Outcome = Literal["carried", "decided", "unused", "refused"]
-"""Unused: sparkrun itself passes it to nothing. Refused: without it the server is another one."""
+"""Unused: sparkrun itself ignores it. Refused: the server differs without it."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What became of one key of a recipe, or of one flag of its command."""
+    """The outcome of one key of a recipe, or of one flag of its command."""
 
     key: str
     """As `max_nodes`, `env.NCCL_DEBUG` or `command --port`."""
@@ -22,7 +22,7 @@ class Entry:
     why: str
     becomes: tuple[str, ...] = ()
     part: Literal["option", "flag", "variable"] | None = None
-    """Where these words go: before the --, behind it, or before the command."""
+    """The place of these words: before --, after it, or before the command."""
 
 
 def option(key: str, *words: str, why: str = "the same") -> Entry:

@@ -1,4 +1,4 @@
-"""The flags that sparkrun makes of a recipe's defaults, and the defaults that it passes to nothing."""
+"""Convert a recipe's defaults to flags as sparkrun does, and list the unused ones."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -56,7 +56,6 @@ _ADDED: Mapping[str, str] = {
 
 
 def generated(engine: EngineName, defaults: Mapping[str, Value]) -> Iterator[EngineFlag]:
-    """The flags where a recipe has no command."""
     for key, flag in _FLAGS[engine].items():
         value = defaults.get(key)
         if key in _SWITCHES:
@@ -76,7 +75,6 @@ def without_flag(engine: EngineName, defaults: Mapping[str, Value]) -> Iterator[
 def without_placeholder(
     command: EngineCommand, defaults: Mapping[str, Value], named: frozenset[str]
 ) -> Iterator[Entry]:
-    """The defaults that a recipe's command does not name."""
     has = {flag.name for flag in command.flags}
     for key, value in defaults.items():
         if key in named:

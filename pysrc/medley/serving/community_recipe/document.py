@@ -10,14 +10,14 @@ from medley.errors import Problem
 MOST_BYTES = 32 << 10
 """The largest recipe of sparkrun's registry had 2 KiB in June 2026."""
 _DEEPEST = 16
-# What a terminal obeys, or turns round: a command is to be what it looks like.
+# Control and direction characters, which could hide the real command in a terminal.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 Value = str | int | float | bool | None
 
 
 def document(raw: bytes, where: str) -> dict[str, object]:
-    """The top-level table of a recipe; a Problem where it is not YAML or not a table."""
+    """Read the top-level table of a recipe."""
     if len(raw) > MOST_BYTES:
         raise _problem(where, f"it has more than {MOST_BYTES >> 10} KiB")
     try:
@@ -26,7 +26,7 @@ def document(raw: bytes, where: str) -> dict[str, object]:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise _problem(where, " ".join(str(error).split())) from error
-    except (RecursionError, ValueError) as error:  # no UTF-8, a date or a number that cannot be
+    except (RecursionError, ValueError) as error:  # not UTF-8, or an invalid date or number
         raise _problem(where, str(error)[:200]) from error
     if not isinstance(found, dict):
         raise _problem(where, "it is not a table of keys and values")
@@ -34,12 +34,14 @@ def document(raw: bytes, where: str) -> dict[str, object]:
 
 
 def _require_plain(text: str, where: str) -> None:
-    """Refuse what makes a short text slow or large, aliases and deep nesting, and what no eye sees."""
+    """Refuse aliases and deep nesting, which make a short text slow or large, and hidden characters."""
     depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):  # one by one: a deep text takes quadratic time
+    for event in yaml.parse(
+        text, Loader=yaml.SafeLoader
+    ):  # lazily, because deep nesting takes quadratic time
         if isinstance(event, yaml.AliasEvent):
             line = event.start_mark.line + 1
-            raise _problem(where, f"line {line} has the alias *{event.anchor}, which medley does not read")
+            raise _problem(where, f"line {line} has the alias *{event.anchor}, which medley does not support")
         if isinstance(event, yaml.ScalarEvent) and (unseen := _UNSEEN.search(event.value)):
             line = event.start_mark.line + 1
             raise _problem(where, f"line {line} has the control character U+{ord(unseen[0]):04X}")
@@ -57,11 +59,11 @@ def _problem(where: str, cause: str) -> Problem:
 
 
 def tables(recipe: Mapping[str, object], key: str, where: str) -> dict[str, Value]:
-    """The table `key` of a recipe with plain values; what a value nests is its text in YAML's flow form."""
+    """Return the table `key` of a recipe; nested values become text."""
     found = recipe.get(key) or {}
     if not isinstance(found, dict):
-        cause = f"it is {type(found).__name__}, and sparkrun reads a table of keys and values"
-        raise Problem(f"{where}: '{key}' is wrong", cause=cause, fix=f"mend '{key}' in {where}")
+        cause = f"it is {type(found).__name__}, not a table of keys and values"
+        raise Problem(f"{where}: '{key}' is wrong", cause=cause, fix=f"fix '{key}' in {where}")
     return {str(name): _plain(value) for name, value in found.items()}
 
 

@@ -21,8 +21,8 @@ _OPTIONS: Mapping[str, str] = {
     "--host": "--host",
     "--port": "--port",
 }
-_MEMORY = "the plan counts what each host has free, and sets this flag"
-_LAUNCH = "medley's launcher joins the hosts, by Ray or by medley join"
+_MEMORY = "the plan sets it from each host's free memory"
+_LAUNCH = "medley's launcher connects the hosts, by Ray or by medley join"
 _DECIDED: Mapping[str, str] = {
     **dict.fromkeys(
         (
@@ -54,12 +54,12 @@ _DECIDED: Mapping[str, str] = {
         ),
         _LAUNCH,
     ),
-    "--trust-remote-code": "no recipe can trust code for you: where the model has any, medley serve lists it "
+    "--trust-remote-code": "a recipe cannot trust code for you: medley serve lists the model's code "
     "and prints the command that trusts it",
-    "--device": "the plan takes the device of each host",
+    "--device": "the plan chooses the device of each host",
 }
-_CODE = "it is a file of the recipe's image: get it from the recipe's author, read it, then type"
-_OPENS = "it runs code or opens the server as the recipe's author chose: if you want that, type it behind --"
+_CODE = "it is a file in the recipe's image: get it from the author, read it, then add"
+_OPENS = "it runs the author's code or opens the server: if you want that, add it after --"
 _OPENING = (
     *("--worker-cls", "--worker-extension-cls", "--scheduler-cls", "--logits-processors", "--middleware"),
     *("--io-processor-plugin", "--model-class-overrides", "--custom-weight-loader", "--forward-hooks"),
@@ -69,12 +69,12 @@ _OPENING = (
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         ("--api-key", "--admin-api-key", "--ssl-keyfile-password"),
-        "a key in a command can be read by every user of the host: --api-key FILE",
+        "every user of the host can read a key in a command: use --api-key FILE",
     ),
-    "--config": "it is a file of the recipe's image: write its flags behind --",
+    "--config": "it is a file in the recipe's image: add its flags after --",
     **{name: f"{_CODE} -- {name} FILE" for name in ("--reasoning-parser-plugin", "--tool-parser-plugin")},
 }
-# A parser of this name comes with the file of that flag.
+# The plugin file that defines such a parser.
 _PLUGINS: Mapping[str, str] = {
     "--reasoning-parser": "--reasoning-parser-plugin",
     "--tool-call-parser": "--tool-parser-plugin",
@@ -86,12 +86,12 @@ _TOKENS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([kKmM]?)")
 _UNITS: Mapping[str, int] = {"": 1, "k": 1000, "K": 1 << 10, "m": 1_000_000, "M": 1 << 20}
 _FP8 = {"fp8", "fp8_e4m3"}
 _SHORTEST = 8
-"""Of the beginnings of these names that argparse takes for them."""
+"""The shortest prefix that counts, because argparse accepts prefixes of a flag."""
 _MOST_RANKS, _LONGEST, _LAST_PORT = 64, 10_000_000, 65_535
 
 
 def flag_entries(command: EngineCommand, model: str) -> Iterator[Entry]:
-    """What becomes of each flag; `model` is the recipe's, which the command may repeat."""
+    """Yield the outcome of each flag; `model` is the recipe's, which the command may repeat."""
     names = {_canonical(flag.name) for flag in command.flags}
     for flag in command.flags:
         name, key = _canonical(flag.name), f"command {flag.name}"
@@ -108,50 +108,53 @@ def flag_entries(command: EngineCommand, model: str) -> Iterator[Entry]:
 
 
 def _canonical(name: str) -> str:
-    """As the engines' parsers read it: --max_num_seqs is --max-num-seqs."""
+    """Return a flag's name as the engines' parsers read it: --max_num_seqs is --max-num-seqs."""
     return name.replace("_", "-") if name.startswith("--") and "." not in name else name
 
 
 def _refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -> str | None:
-    """Why a flag is left out; `names` are all of its command."""
+    """Return why a flag is left out; `names` are all flags of its command."""
     if name in _REFUSED:
         return _REFUSED[name]
     begins = len(name) >= _SHORTEST and any(each.startswith(name) for each in _OPENING)
     if begins or any("trust_remote_code" in value for value in flag.values):
         return _OPENS
     if _PLUGINS.get(name) in names:
-        return f"it is of the file that {_PLUGINS[name]} names, which is left out"
+        return f"it needs the file of {_PLUGINS[name]}, which is left out"
     if name == "--load-format" and engine == "sglang" and _LOADERS & set(flag.values):
         return f"the package {flag.values[0]} is not in medley's SGLang; its default loads the same weights"
     return next(filter(None, (_unusable(name, value) for value in flag.values)), None)
 
 
 def _unusable(name: str, value: str) -> str | None:
-    """Why a value is good only where the recipe was written."""
     if unfilled := re.search(r"\{[A-Za-z_]\w*\}", value):  # JSON has none
         return f"{unfilled[0]} has no value in 'defaults'"
     if needs_shell(value):
-        return f"{value} is for a shell to fill in: type its value behind --"
+        return f"{value} needs a shell: add its value after --"
     if _PATH.match(value):
-        return f"{value} is a file of the recipe's image: bring it here, then type -- {name} FILE"
+        return f"{value} is a file in the recipe's image: copy it here, then add -- {name} FILE"
     return None
 
 
 def named_model(key: str, named: str, model: str) -> Entry:
-    """What becomes of the model that a command names, which sparkrun does not compare with the recipe's."""
+    """Return the outcome of the model in a command, which sparkrun does not check."""
     if named == model:
-        return Entry(key, "decided", "the recipe's model, which medley serve is given")
+        return Entry(key, "decided", "the recipe's model, which medley serve names")
     if f"/models--{model.replace('/', '--')}/snapshots/" in named:
-        return Entry(key, "decided", "a folder of the hub's cache with the recipe's model; medley fetches it")
+        return Entry(
+            key, "decided", "a folder of the hub's cache with the recipe's model; medley downloads it"
+        )
     return Entry(key, "refused", f"the recipe's 'model' is {model}, and this is {named}")
 
 
 def _own(key: str, name: str, flag: EngineFlag) -> Entry:
     if name in {"--max-num-seqs", "--max-running-requests"}:
-        why = "at most so many at once; the plan makes room for --concurrency, which is another number"
+        why = "the engine's limit of requests; the plan reserves memory for --concurrency"
         return engine_flag(key, *flag.words, why=why)
     if name in {"--max-num-batched-tokens", "--chunked-prefill-size"}:
-        return engine_flag(key, *flag.words, why="the engine's own flag; the plan's memory counts medley's")
+        return engine_flag(
+            key, *flag.words, why="the engine's own flag; the plan's memory is for medley's value"
+        )
     return engine_flag(key, *flag.words)
 
 
@@ -163,15 +166,11 @@ def _option(key: str, name: str, flag: EngineFlag) -> Iterator[Entry]:
         yield Entry(key, "refused", "it has no value")
         return
     first, *more = flag.values
-    yield _READERS.get(name, _word)(key, name, first)
+    yield _READERS.get(name, option)(key, name, first)
     if more:
-        yield Entry(key, "refused", f"medley takes one value: {' '.join(more)} is left out")
+        yield Entry(key, "refused", f"medley accepts one value: {' '.join(more)} is left out")
     if name == "--kv-type" and first not in _FP8 | {"auto"}:
         yield engine_flag(key, *flag.words)
-
-
-def _word(key: str, name: str, value: str) -> Entry:
-    return option(key, name, value)
 
 
 def _host(key: str, name: str, value: str) -> Entry:
@@ -190,14 +189,16 @@ def _within(last: int) -> Callable[[str, str, str], Entry]:
 
 
 def _context(key: str, name: str, value: str) -> Entry:
-    """In tokens; vLLM reads 32k as 32,000 and 32K as 32,768."""
     if value in {"auto", "-1"}:
         return Entry(key, "decided", "the plan finds the longest context that fits")
     match = _TOKENS.fullmatch(value)
+    # vLLM reads 32k as 32,000 and 32K as 32,768.
     tokens = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if not 16 <= tokens <= _LONGEST:  # noqa: PLR2004 - what --context takes
         return Entry(key, "refused", f"{value} is not a number of tokens from 16 to {_LONGEST:,}")
-    return option(key, name, str(tokens), why="the plan holds it for each stream, or says what lacks")
+    return option(
+        key, name, str(tokens), why="the plan reserves it for each stream, or reports what is missing"
+    )
 
 
 def _kv_type(key: str, name: str, value: str) -> Entry:
@@ -206,8 +207,10 @@ def _kv_type(key: str, name: str, value: str) -> Entry:
     if value in _FP8:
         return option(key, name, "fp8", why="the plan counts half of 16 bits")
     if value == "fp8_e5m2":
-        return option(key, name, "fp8", why="the plan counts 8 bits; the engine's flag names which")
-    return Entry(key, "decided", f"the plan knows no size of {value}, and counts the model's own type")
+        return option(key, name, "fp8", why="the plan counts 8 bits; the engine's flag chooses the format")
+    return Entry(
+        key, "decided", f"the plan does not know the size of {value}, and counts the model's own type"
+    )
 
 
 _READERS: Mapping[str, Callable[[str, str, str], Entry]] = {

@@ -1,4 +1,4 @@
-"""Write what a recipe asks of its engine as a model's table, models/NAME.toml."""
+"""Write a recipe's flags and variables as a model's table, models/NAME.toml."""
 
 import json
 import tomllib
@@ -15,16 +15,16 @@ from medley.serving.community_recipe.recipe import Imported
 class ModelTable:
     text: str
     rest: Imported
-    """What no table has: the options, and flags of several values."""
+    """Entries that a table cannot hold: options, and flags with several values."""
 
 
 def model_table(recipe: Imported, name: str, source: str) -> ModelTable:
-    """The table of `name` with the recipe's flags and variables; a Problem where it would be no valid one."""
+    """Make the table of `name` with the recipe's flags and variables, and validate it."""
     inside = [each for each in recipe.entries if _fits(each)]
     flags = [word for each in inside if each.part == "flag" for word in each.becomes]
     variables = [each.becomes[0].partition("=") for each in inside if each.part == "variable"]
     lines = [
-        f"# Out of {json.dumps(source)}, a community recipe, by medley models import",
+        f"# From {json.dumps(source)}, a community recipe, by medley models import",
         f"title = {_string(f'{recipe.model}, as {name}')}",
         f"repository = {_string(recipe.model)}",
     ]
@@ -38,17 +38,16 @@ def model_table(recipe: Imported, name: str, source: str) -> ModelTable:
 
 
 def is_found(path: Path) -> bool:
-    """Whether medley looks for models in the folder of this file."""
     return any(path.resolve().parent == (folder / "models").resolve() for folder in config.folders())
 
 
 def _fits(entry: Entry) -> bool:
-    """A table's flags are a name and at most one value, which begins with no dash."""
+    """Whether a table can hold it: a variable, or a flag with at most one value without a dash."""
     if entry.part == "flag":
         return len(entry.becomes) <= 2 and not any(each.startswith("-") for each in entry.becomes[1:])  # noqa: PLR2004 - a name and a value
     return entry.part == "variable"
 
 
 def _string(text: str) -> str:
-    """As TOML writes it; JSON's escapes are TOML's, but for one character that JSON leaves as it is."""
+    """Quote a string for TOML, whose escapes are JSON's except for DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f")

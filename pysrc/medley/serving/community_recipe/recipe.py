@@ -1,4 +1,4 @@
-"""Read a whole recipe of sparkrun: each of its keys, and the medley command that it becomes."""
+"""Convert a whole recipe of sparkrun to a medley command."""
 
 import difflib
 import math
@@ -22,23 +22,26 @@ _ENGINES: Mapping[str, EngineName] = {
     **dict.fromkeys(("", "vllm", "vllm-ray", "vllm-distributed", "eugr-vllm"), "vllm"),
     "sglang": "sglang",
 }
-_SHELL = "it is a shell command, and medley runs none of a recipe's: type it yourself"
-_PATCHES = "it changes the engine in the recipe's image, and medley's environment has the engine as released"
-_TEXT = "for people, and for sparkrun's own estimate; medley reads the model's config.json"
+_SHELL = "it is a shell command, which medley does not run: type it yourself"
+_PATCHES = "it changes the engine in the recipe's image; medley uses the released engine"
+_TEXT = "a description, or for sparkrun's estimate; medley reads the model's config.json"
 _RULES: Mapping[str, tuple[Outcome, str]] = {
     **dict.fromkeys(("name", "description", "metadata"), ("decided", _TEXT)),
     "container": (
         "decided",
-        "medley runs the engine of its own environment; for the image type --image IMAGE",
+        "medley runs the engine of its own environment; to use the image: --image IMAGE",
     ),
     "runtime_version": ("decided", "the lock of medley's environment pins the engine: medley env list"),
-    "executor_config": ("decided", "no container is started; medley serve --detach --restart keeps it up"),
-    "distribution_config": ("decided", "medley pull brings a model to every host of the cluster"),
-    "benchmark": ("decided", "medley bench measures what is served"),
+    "executor_config": (
+        "decided",
+        "medley starts no container; to restart it on failure: medley serve --detach --restart",
+    ),
+    "distribution_config": ("decided", "medley pull copies a model to every host of the cluster"),
+    "benchmark": ("decided", "medley bench measures a served model"),
     **dict.fromkeys(("mods", "build_args", "builder", "builder_config"), ("refused", _PATCHES)),
     **dict.fromkeys(("pre_exec", "post_exec", "post_commands"), ("refused", _SHELL)),
     "stop_after_post": ("refused", "medley serve runs until Ctrl-C or medley stop"),
-    "runtime_config": ("refused", "sparkrun's own runtimes read it, and medley has none of them"),
+    "runtime_config": ("refused", "it is for sparkrun's own runtimes, which medley does not have"),
 }
 _READ = {
     *(
@@ -55,7 +58,6 @@ _READ = {
 }
 _SIZES = {"--tp", "--pp", "--dp"}
 _PLANNED = {"--context", "--kv-type", "--eplb"}
-"""Options that `medley plan` has too."""
 _VERSIONS = ("1", "2")
 
 
@@ -74,7 +76,7 @@ class Imported:
 
     @property
     def command(self) -> Command:
-        """What serves the model, with the variables that it is to have."""
+        """The command that serves the model, with its variables."""
         flags = self.words("flag")
         engine = () if self.engine == "vllm" else ("--engine", self.engine)
         argv = (
@@ -89,7 +91,7 @@ class Imported:
 
     @property
     def plan(self) -> Command:
-        """What shows whether it fits DGX Sparks of one GPU each, which sparkrun's recipes are for."""
+        """The command that checks whether it fits DGX Sparks, the hosts of sparkrun's recipes."""
         options = {each.becomes[0]: each.becomes for each in self.entries if each.part == "option"}
         kept = chain.from_iterable(words for name, words in options.items() if name in {*_SIZES, *_PLANNED})
         count = math.prod(int(options[name][1]) for name in _SIZES if name in options)
@@ -99,13 +101,13 @@ class Imported:
 
 
 def imported(raw: bytes, where: str) -> Imported:
-    """Read a recipe; a Problem where medley could serve nothing by it."""
+    """Read a recipe; raise a Problem where medley could not serve its model."""
     recipe = document(raw, where)
     version = str(recipe.get("recipe_version", recipe.get("sparkrun_version", "2")))
     if version not in _VERSIONS:
         cause = f"it is {version}, and medley reads {' and '.join(_VERSIONS)}"
         raise Problem(
-            f"{where}: 'recipe_version' is unknown", cause=cause, fix=f"mend {where}, or update medley"
+            f"{where}: 'recipe_version' is unknown", cause=cause, fix=f"fix {where}, or update medley"
         )
     model = _model(recipe, where)
     defaults = tables(recipe, "defaults", where)
@@ -121,11 +123,11 @@ def imported(raw: bytes, where: str) -> Imported:
 
 
 def _last(entries: tuple[Entry, ...]) -> Iterator[Entry]:
-    """Of an option that comes again the last, as the engines' parsers have it."""
+    """Keep the last of repeated options, like the engines' parsers."""
     last = {each.becomes[0]: nth for nth, each in enumerate(entries) if each.part == "option"}
     for nth, each in enumerate(entries):
         if each.part == "option" and last[each.becomes[0]] != nth:
-            yield Entry(each.key, "unused", f"{' '.join(each.becomes)} comes again, and the last one counts")
+            yield Entry(each.key, "unused", f"{' '.join(each.becomes)} is repeated, and the last one counts")
         else:
             yield each
 
@@ -140,8 +142,8 @@ def _model(recipe: Mapping[str, object], where: str) -> str:
         raise Problem(f"{where}: 'model' is missing", cause="every recipe names its model", fix=fix)
     gguf = " (GGUF)" if "gguf" in str(model).lower() else ""
     raise Problem(
-        f"{where}: the model {str(model)[:80]}{gguf} is not one that medley serves",
-        cause="medley serves safetensors of a repository ORG/NAME with vLLM or SGLang",
+        f"{where}: medley cannot serve the model {str(model)[:80]}{gguf}",
+        cause="medley serves only safetensors of a repository ORG/NAME",
         fix=f"write the repository of its safetensors into {where}: model: ORG/NAME",
     )
 
@@ -149,7 +151,7 @@ def _model(recipe: Mapping[str, object], where: str) -> str:
 def _command(
     recipe: Mapping[str, object], model: str, defaults: Mapping[str, Value], where: str
 ) -> tuple[EngineCommand, tuple[Entry, ...]]:
-    """The engine's command, and what becomes of its flags, of its variables, and of the defaults."""
+    """Return the engine's command, and the outcomes of its flags, its variables and the defaults."""
     runtime = str(recipe.get("runtime") or "")
     if runtime not in _ENGINES:
         raise Problem(
@@ -166,7 +168,7 @@ def _command(
         raise Problem(
             f"{where}: 'runtime' and 'command' name different engines",
             cause=f"runtime is {runtime}, and the command starts {TITLES[found.engine]}",
-            fix=f"mend 'runtime' in {where}",
+            fix=f"fix 'runtime' in {where}",
         )
     entries = (
         *([named_model("command", found.model, model)] if found.model not in {None, model} else ()),
@@ -179,13 +181,12 @@ def _command(
 
 
 def _revision(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[Entry]:
-    """The commit that the recipe pins, by its key or by the folder of the hub's cache that it serves."""
     folder = re.search(r"/snapshots/([0-9a-f]{40})$", command.model or "")
     key, revision = "model_revision", recipe.get("model_revision")
     if not revision and folder:
         key, revision = "command", folder[1]
     if revision:
-        yield engine_flag(key, "--revision", str(revision), why="the engine fetches this commit")
+        yield engine_flag(key, "--revision", str(revision), why="the engine downloads this commit")
 
 
 def _hosts(recipe: Mapping[str, object]) -> Iterator[Entry]:
@@ -207,8 +208,8 @@ def _hosts(recipe: Mapping[str, object]) -> Iterator[Entry]:
     ]
     exact = alone or ("max_nodes" if least and least == most else None)
     if exact:
-        yield option(exact, "--hosts", "1" if alone else str(most), why="so many hosts, no more and no fewer")
-    why = "the plan takes as many hosts as the model and its layout need"
+        yield option(exact, "--hosts", "1" if alone else str(most), why="exactly this number of hosts")
+    why = "the plan uses as many hosts as the model and its layout need"
     yield from (Entry(key, "decided", why) for key in given if key != exact)
 
 
@@ -218,7 +219,7 @@ def _count(recipe: Mapping[str, object], key: str) -> int | None:
 
 
 def _others(recipe: Mapping[str, object]) -> Iterator[Entry]:
-    """The keys that make no part of a command; a recipe's empty ones ask for nothing."""
+    """Yield the outcome of keys outside the command; empty ones are ignored."""
     for key, value in recipe.items():
         if key in _READ or not value:
             continue
@@ -226,5 +227,5 @@ def _others(recipe: Mapping[str, object]) -> Iterator[Entry]:
             yield Entry(key, *_RULES[key])
             continue
         near = difflib.get_close_matches(key, [*_READ, *_RULES], n=1)
-        hint = f"the nearest is '{near[0]}'" if near else "sparkrun knows none of this name either"
-        yield Entry(key, "refused", f"a recipe has no such key; {hint}")
+        hint = f"the nearest is '{near[0]}'" if near else "sparkrun does not know it either"
+        yield Entry(key, "refused", f"it is not a key of recipes; {hint}")

@@ -10,14 +10,13 @@ from medley.schema import EngineName
 from medley.serving.community_recipe.document import MOST_BYTES, Value
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-# As str.format reads a template; version 1 of the recipes has it so.
+# Like str.format; recipes of version 1 use it.
 _ESCAPED = re.compile(r"\{\{|\}\}|\{\w+\}")
 _CONTINUED = re.compile(r"\\[ \t]*\n")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _NUMBER = re.compile(r"-[\d.]")
 _OPERATORS = ";&|<>\n"
 _NESTED = 8
-"""Rounds of placeholders whose values hold placeholders."""
 _STARTS: tuple[tuple[str, EngineName], ...] = (
     (r"(\S*/)?vllm serve", "vllm"),
     (r"(\S*/)?python3? -m vllm\.entrypoints\.openai\.api_server", "vllm"),
@@ -31,7 +30,7 @@ class EngineFlag:
     name: str
     values: tuple[str, ...] = ()
     source: str = ""
-    """The key of the recipe that gives its value, where one does."""
+    """The recipe's key of its value, if any."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -44,15 +43,13 @@ class EngineCommand:
     model: str | None
     flags: tuple[EngineFlag, ...]
     assigned: Mapping[str, str]
-    """Variables that the text sets before the engine starts."""
     beside: tuple[str, ...]
-    """What else the shell would run."""
 
 
 def filled(text: str, values: Mapping[str, Value], where: str) -> str:
-    """The text with each {key} that the recipe gives a value; sparkrun leaves the others as they are."""
+    """Fill in each {key} that has a value; like sparkrun, leave the others."""
     given = {f"{{{key}}}": str(value) for key, value in values.items() if value is not None}
-    if "{{" in text:  # which JSON never has: {{ and }} stand for one brace each
+    if "{{" in text:  # never in JSON: {{ and }} are escaped braces
         given |= {"{{": "{", "}}": "}"}
         text = _ESCAPED.sub(lambda match: given.get(match[0], match[0]), text)
     for _ in range(_NESTED):
@@ -63,13 +60,13 @@ def filled(text: str, values: Mapping[str, Value], where: str) -> str:
             break
     raise Problem(
         f"the command of {where} cannot be filled in",
-        cause=f"its placeholders hold placeholders {_NESTED} deep, or more than {MOST_BYTES >> 10} KiB",
-        fix=f"mend 'defaults' in {where}: no value may hold its own key",
+        cause=f"its placeholders nest deeper than {_NESTED}, or exceed {MOST_BYTES >> 10} KiB",
+        fix=f"fix 'defaults' in {where}: no value may contain its own key",
     )
 
 
 def used(text: str, values: Mapping[str, Value]) -> frozenset[str]:
-    """The keys that a text has placeholders for, and those that the values of these have."""
+    """Return the keys of a text's placeholders, and of the placeholders in their values."""
     found: set[str] = set()
     new = set(_PLACEHOLDER.findall(text))
     while new:
@@ -79,12 +76,12 @@ def used(text: str, values: Mapping[str, Value]) -> frozenset[str]:
 
 
 def needs_shell(value: str) -> bool:
-    """Whether a shell would put something else in its place: $NAME, ${NAME}, $(command) or `command`."""
+    """Whether a shell would expand it: $NAME, ${NAME}, $(command) or `command`."""
     return re.search(r"\$[\w{(]|`", value) is not None
 
 
 def engine_command(text: str, where: str) -> EngineCommand:
-    """Read a command whose placeholders are filled; a Problem where no engine of medley's is started."""
+    """Read a command whose placeholders are filled; raise a Problem where it starts no known engine."""
     assigned: dict[str, str] = {}
     beside: list[str] = []
     found: tuple[EngineName, tuple[str, ...]] | None = None
@@ -97,10 +94,10 @@ def engine_command(text: str, where: str) -> EngineCommand:
             beside.append(shlex.join(part))
     if found is None:
         raise Problem(
-            f"the command of {where} starts no engine that medley has",
+            f"the command of {where} does not start an engine of medley",
             cause=f"it has none of: vllm serve, sglang serve, python -m sglang.launch_server; it begins "
             f"{text.strip()[:60]!r}",
-            fix="choose a recipe for vLLM or SGLang: medley models lists the models that medley knows",
+            fix="choose a recipe for vLLM or SGLang: medley models lists known models",
         )
     engine, after = found
     model, flags = _flags(after)
@@ -108,7 +105,6 @@ def engine_command(text: str, where: str) -> EngineCommand:
 
 
 def _parts(text: str, where: str) -> Iterator[list[str]]:
-    """The simple commands of a shell's text."""
     kept = "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))
     lexer = shlex.shlex(_CONTINUED.sub(" ", kept), posix=True, punctuation_chars=_OPERATORS)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
@@ -122,15 +118,15 @@ def _parts(text: str, where: str) -> Iterator[list[str]]:
                 part.append(word)
     except ValueError as error:
         raise Problem(
-            f"the command of {where} is no shell text",
+            f"the command of {where} is not valid shell text",
             cause=f"{error} in {text.strip()[:60]!r}",
-            fix=f"mend 'command' in {where}",
+            fix=f"fix 'command' in {where}",
         ) from error
     yield part
 
 
 def _without_assignments(words: Iterable[str], assigned: dict[str, str]) -> Iterator[str]:
-    """The words after `export`, `exec` and NAME=value, which go into `assigned`."""
+    """Yield the words after `export`, `exec` and NAME=value, and put these in `assigned`."""
     leads = True
     for word in words:
         leads = leads and (word in {"export", "exec", "env"} or _ASSIGNMENT.match(word) is not None)
@@ -150,7 +146,6 @@ def _started(words: list[str]) -> tuple[EngineName, tuple[str, ...]] | None:
 
 
 def _flags(words: Iterable[str]) -> tuple[str | None, tuple[EngineFlag, ...]]:
-    """The model that stands before all flags, and each flag with the words up to the next."""
     model: str | None = None
     found: list[list[str]] = []
     for word in words:

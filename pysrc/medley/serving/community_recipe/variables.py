@@ -1,4 +1,4 @@
-"""Decide which variables of a recipe's environment an engine of medley's is given."""
+"""Decide which variables of a recipe the engine gets."""
 
 import re
 from collections.abc import Mapping
@@ -12,21 +12,19 @@ from medley.schema import ENGINE_VARIABLE
 from medley.serving.community_recipe import Entry
 from medley.serving.community_recipe.shell_command import needs_shell
 
-_NETWORK = "medley sets it for the links that it finds between the hosts: medley link show"
-_PER_HOST = "it names an interface, a port or an address of one host, and medley sets it per host"
-_ARCHITECTURE = "it names one GPU's architecture: medley's toolkit sets it for each kind of host"
-_OFFLINE = "medley fetches the model first, and turns the hub off for a folder"
+_NETWORK = "medley sets it for the links between the hosts: medley link show"
+_PER_HOST = "it is an interface, a port or an address of one host, which medley sets per host"
+_ARCHITECTURE = "it is one GPU's architecture, which medley's toolkit sets per kind of host"
+_OFFLINE = "medley downloads the model first, and turns the hub off for a folder"
 _DECIDED: Mapping[str, str] = {
     **dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"), _OFFLINE),
     **dict.fromkeys(
         ("HF_HUB_DISABLE_XET", "HF_HUB_ENABLE_HF_TRANSFER", "HF_XET_HIGH_PERFORMANCE"),
-        "medley pull or the engine fetches the model, in the hub's usual way",
+        "medley pull or the engine downloads the model",
     ),
-    **dict.fromkeys(
-        ("MAX_JOBS", "FLASHINFER_NVCC_THREADS"), "the plan counts the compilers that run at once"
-    ),
+    **dict.fromkeys(("MAX_JOBS", "FLASHINFER_NVCC_THREADS"), "the plan limits concurrent compilers"),
     **dict.fromkeys(("DO_NOT_TRACK", "VLLM_NO_USAGE_STATS", "HF_HUB_DISABLE_TELEMETRY"), "medley sets it"),
-    "VLLM_DISTRIBUTED_EXECUTOR_CONFIG": "the launcher places the ranks; vLLM 0.33 reads no such variable",
+    "VLLM_DISTRIBUTED_EXECUTOR_CONFIG": "the launcher places the ranks; vLLM 0.33 does not read it",
     **dict.fromkeys(("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"), "medley counts GPUs as nvidia-smi does"),
 }
 _REFUSED: Mapping[str, str] = {
@@ -51,18 +49,18 @@ _REFUSED: Mapping[str, str] = {
             *("VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE", "SGLANG_EXTERNAL_MODEL_PACKAGE"),
             *("SGLANG_EXTERNAL_MM_PROCESSOR_PACKAGE", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"),
         ),
-        "it runs code or opens the server as the recipe's author chose: if you want that, set it yourself",
+        "it runs the author's code or opens the server: if you want that, set it yourself",
     ),
-    "VLLM_TARGET_DEVICE": "it is for building vLLM, which medley's environments have built",
+    "VLLM_TARGET_DEVICE": "it is for building vLLM, which is built already in medley's environments",
 }
-NOT_BY_RAY = "Ray carries it to no other host: set it there before ray-worker or join"
-_OF_RAY = "medley ray-head and ray-worker start Ray, before any model: set it there"
-_NO_RECIPES = "a secret belongs in no recipe: export it yourself, or for requests --api-key FILE"
+NOT_BY_RAY = "Ray does not send it to other hosts: set it there before ray-worker or join"
+_OF_RAY = "it must be set for medley ray-head and ray-worker, which start Ray"
+_NO_RECIPES = "a recipe must not hold secrets: export it yourself, or for requests use --api-key FILE"
 _PATHS = re.compile(r"(PATH|PRELOAD|_DIR|_HOME|_ROOT|_CACHE|_FOLDER|VIRTUAL_ENV)$")
 
 
 def variable(name: str, value: str, *, key: str = "") -> Entry:
-    """What becomes of one variable; `key` is where the recipe has it."""
+    """Return the outcome of one variable; `key` is its place in the recipe."""
     key = key or f"env.{name}"
     if name in _DECIDED:
         return Entry(key, "decided", _DECIDED[name])
@@ -80,16 +78,16 @@ def _refusal(name: str, value: str) -> str | None:
     if name.startswith("RAY_") or is_secret(name):
         return _NO_RECIPES if is_secret(name) else _OF_RAY
     if needs_shell(value):
-        return f"{value} is for a shell to fill in: set {name} yourself before the command"
+        return f"{value} needs a shell: set {name} yourself before the command"
     if _PATHS.search(name) or value.startswith(("/", "~")):
-        return f"{value} is a path of the recipe's image or host"
+        return f"{value} is a path in the recipe's image or host"
     if not re.match(ENGINE_VARIABLE, name):
-        return "no engine of medley's reads it; if yours does, set it before the command"
+        return "medley's engines do not read it; if yours does, set it before the command"
     return _gone(name)
 
 
 def _gone(name: str) -> str | None:
-    """What replaced a variable that the vLLM of medley's lock ignores, with which serve would not start."""
+    """Return what replaced a variable that the locked vLLM ignores, because serve would refuse it."""
     if not name.startswith("VLLM_"):
         return None
     version = engine_source.locked()["vllm-cuda"]["vllm"]
