@@ -13,7 +13,9 @@ rest        recognise the host, make the model, plan
 Then the same engine is started by hand, by the command in the log, with all bytecode there and the engine's
 own caches empty: `own`. The ratio is that of all to medley + engine + own, which nobody can save; `again` is
 how long a second start by hand takes, with all caches. A run whose figures are in FOLDER is not done again,
-so that what was cut off goes on. The last line has the median of the ratios, the lowest and the highest.
+so that what was cut off goes on. The last line has the median of the ratios, the lowest and the highest. A
+run says how busy the machine was when each of its starts was ready (the load of the last minute): where
+these differ much, its ratio says little.
 """
 
 import argparse
@@ -66,7 +68,8 @@ def one(folder: Path, nth: int) -> dict[str, float]:
     parts = ", ".join(
         f"{name} {found[name] / total:.2f}" for name in ("medley", "engine", "start", "rest", "own", "again")
     )
-    print(f"run {nth}, of all {total:.0f} s: {parts}; ratio {found['ratio']:.2f}", flush=True)
+    load = "/".join(f"{found[name]:.0f}" for name in ("load", "load of own", "load of again"))
+    print(f"run {nth}: {parts}; ratio {found['ratio']:.2f}; load {load}", flush=True)
     return found
 
 
@@ -85,6 +88,7 @@ def measured(place: Path) -> dict[str, float]:
         typed(f"exec {serve} --port {port}", clone, env), lambda line: lines.append((time.monotonic(), line))
     )
     ready = until(server, lambda: at(lines, "ready after"), lines)
+    load = os.getloadavg()[0]
     server.stop()
     log = (home / f".local/state/medley/logs/serve-{port}.log").read_text()
     command = re.search(r"(?m)^\S+ \$ (.*)", log)
@@ -101,6 +105,7 @@ def measured(place: Path) -> dict[str, float]:
         "engine": built - builds,
         "start": ready - starts,
         "rest": (builds - installed) + (starts - built),
+        "load": load,
     }
     python = next((home / ".cache/medley/envs").glob("*/bin/python"))
     words = (str(python), "-m", "compileall", "-q", "-j", "0", str(python.parents[1] / "lib"))
@@ -110,6 +115,7 @@ def measured(place: Path) -> dict[str, float]:
             shutil.rmtree(cache)
     for name in ("own", "again"):
         found[name] = by_hand(command[1], port, clone, env)
+        found[f"load of {name}"] = os.getloadavg()[0]
     return found
 
 
