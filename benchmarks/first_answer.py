@@ -13,9 +13,9 @@ rest        recognise the host, make the model, plan
 Then the same engine is started by hand, by the command in the log, with all bytecode there and the engine's
 own caches empty: `own`. The ratio is that of all to medley + engine + own, which nobody can save; `again` is
 how long a second start by hand takes, with all caches. A run whose figures are in FOLDER is not done again,
-so that what was cut off goes on. The last line has the median of the ratios, the lowest and the highest. A run says
-how busy the machine was when each start was ready (the load of the last minute): where these differ much,
-its ratio says little.
+so that what was cut off goes on. The last line has the median of the ratios, the lowest and the highest. A
+run says how busy the machine was when each of its starts was ready (the load of the last minute): where
+these differ much, its ratio says little.
 """
 
 import argparse
