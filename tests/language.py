@@ -75,10 +75,16 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
     """Every string of a module that a person may read, with its line; no docstring."""
     tree = ast.parse(source)
     documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    documents |= {id(each) for node in ast.walk(tree) if _is_prompts(node) for each in ast.walk(node)}
     constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
     for node in constants:
         if isinstance(node.value, str) and " " in node.value.strip() and id(node) not in documents:
             yield node.lineno, node.value
+
+
+def _is_prompts(node: ast.AST) -> bool:
+    """Whether it is text for the demo model, made of the words that it knows."""
+    return isinstance(node, ast.Assign) and any(ast.unparse(each) == "PROMPTS" for each in node.targets)
 
 
 def values(table: object, key: str = "") -> Iterator[tuple[int, str]]:

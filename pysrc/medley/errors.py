@@ -1,4 +1,4 @@
-"""`Problem` (what, cause, fix) and `Finding`, its non-fatal twin."""
+"""`Problem` (what, cause, fix) and `Finding`, a problem that ends nothing."""
 
 import re
 from dataclasses import dataclass

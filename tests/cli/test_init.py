@@ -28,7 +28,7 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_its_fix_is_what_was_typed_with_hosts(typed: tuple[str, ...], kept: str, *, yes: bool) -> None:
-    with pytest.raises(Problem, match="needs to be told the hosts") as caught:
+    with pytest.raises(Problem, match="needs the names of the hosts") as caught:
         InitVerb.run(["medley init", *typed], exit=False)
     said = caught.value.fix.partition(": ")[2]
     assert said.startswith(f"medley init {kept} ")

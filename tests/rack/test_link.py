@@ -131,7 +131,7 @@ def test_setup_leaves_what_this_host_is_reached_by_alone(rack: Up) -> None:
     assert "eth0 is not touched" in one.run([*MEDLEY, "link", "setup", "--interface", "eth0"]).lines[0]
     by_force = [*MEDLEY, "link", "setup", "--interface", "eth1", "--mtu", "1400", "--force"]
     ended = one.run(by_force)
-    assert (ended.status, ended.lines[-3]) == (1, "medley: nobody is there to consent")
+    assert (ended.status, ended.lines[-3]) == (1, "medley: no one can confirm the change")
     assert "ip link set dev eth1 mtu 1400" in ended.lines
     assert one.says("cat", "/sys/class/net/eth1/mtu") == "1500"
 

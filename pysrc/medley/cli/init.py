@@ -79,12 +79,12 @@ Examples:
             named = [each.name for each in found.prospects] or ["spark-1", "spark-2"]
             more = () if self.yes or self.dry_run else ("--yes",)
             raise Problem(
-                "medley init needs to be told the hosts",
-                cause="nobody is there to choose: no terminal, or --yes",
-                fix=f"name those that are meant: {join((*self.typed, *named, *more))}",
+                "medley init needs the names of the hosts",
+                cause="no one can choose: the input is not a terminal, or --yes is given",
+                fix=f"name the hosts: {join((*self.typed, *named, *more))}",
             )
         usual = discovery.default_choice(found.prospects)
-        print(f"looked at {', '.join(found.where)}:")
+        print(f"searched {', '.join(found.where)}:")
         for number, each in enumerate(found.prospects, 1):
             print(f"  {number:2}  {each.name:20}  {each.shown}")
         default = " ".join(str(found.prospects.index(each) + 1) for each in usual)
@@ -139,7 +139,7 @@ Examples:
             raise Problem(
                 "no host is left for cluster.toml",
                 cause=f"not reached: {', '.join(away)}",
-                fix="mend what is said above, or write them all the same: without --only-reached",
+                fix="fix the errors above, or write these hosts anyway: without --only-reached",
             )
         return left
 

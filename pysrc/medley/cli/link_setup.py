@@ -109,8 +109,8 @@ Examples:
 def _consents() -> bool:
     if not sys.stdin.isatty():
         raise Problem(
-            "nobody is there to consent",
-            cause="the input is no terminal",
+            "no one can confirm the change",
+            cause="the input is not a terminal",
             fix="read the change above, then: medley link setup --yes",
         )
     return input("apply this? [y/N] ").strip().lower() in {"y", "yes"}

@@ -86,7 +86,7 @@ Examples:
             lines += [f"{name}: {'damaged' if damage else f'as on {pull.having[0]}'}"]
             lines += [f"    {each}" for each in damage]
         if any(found.values()):
-            lines += ["\nmedley pull mends it: only what is wrong is sent"]
+            lines += ["\nmedley pull fixes it: it sends only what is wrong"]
         table = {"damage": found, "problems": tables(pull.everyone.failed)}
         print_result(table, lines, as_json=self.as_json)
         return any(found.values())

@@ -120,7 +120,7 @@ Examples:
 def _said(how: systemd.Shown | None) -> str:
     if how is None:
         return "systemd does not know it"
-    again = f", started anew {how.restarts} times" if how.restarts else ""
+    again = f", restarted {how.restarts} times" if how.restarts else ""
     ended = f", ended with {how.status} ({how.result})" if how.result != "success" else ""
     return f"{how.active} ({how.sub}){ended}{again}"
 
@@ -137,6 +137,6 @@ def _variables(given: list[str]) -> dict[str, str]:
     for each in given:
         if "=" not in each or not each.partition("=")[0].isidentifier():
             raise Problem(
-                f"{each!r} is no variable", cause="it is to be NAME=VALUE", fix="--set MEDLEY_CACHE=/data"
+                f"{each!r} is not a variable", cause="it is to be NAME=VALUE", fix="--set MEDLEY_CACHE=/data"
             )
     return dict(each.split("=", 1) for each in given)

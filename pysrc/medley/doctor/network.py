@@ -1,4 +1,4 @@
-"""Shared wire, links, subnets, MTU, GIDs."""
+"""Shared network, links, subnets, MTU, GIDs."""
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network

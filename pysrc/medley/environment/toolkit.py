@@ -1,4 +1,4 @@
-"""Find or realise the toolchain that Nix pins (`toolkit.json`), and the folder with libcuda.
+"""Find or realize the toolchain that Nix pins (`toolkit.json`), and the folder with libcuda.
 
 Triton asks /sbin/ldconfig for that folder: NixOS has none, and Ubuntu's holds the host's libc, which Nix's
 compiler must not link (TRITON_LIBCUDA_PATH in Triton's nvidia/driver.py).

@@ -145,7 +145,7 @@ def _failed(lines: list[str]) -> Problem:
     log = units.log(membership.UNIT)
     problem = Problem(
         "Ray did not start",
-        cause="\n".join(lines[-_WORDS:]) or f"it said nothing in {SETTLE_LIMIT_S} s",
+        cause="\n".join(lines[-_WORDS:]) or f"it printed nothing in {SETTLE_LIMIT_S} s",
         fix=f"read all of it there: less {log}; or medley explain {log}",
     )
     return explain.explain_output(problem, lines)

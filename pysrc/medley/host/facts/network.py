@@ -1,4 +1,4 @@
-"""Interfaces and what each is (wire, Wi-Fi, container, tunnel), addresses, routes."""
+"""Interfaces and what each is (Ethernet, Wi-Fi, container, tunnel), addresses, routes."""
 
 import re
 from collections.abc import Iterator, Mapping
