@@ -95,7 +95,7 @@ def test_a_script_has_its_words_its_plan_and_its_own_stdout(environment: Path, c
 def test_its_exit_code_is_ours(environment: Path, typed: Typed) -> None:
     status, _, err = typed(environment, CODE="7")
     assert status == 7
-    assert "medley: script.py exited with code 7\n  cause: a note\n" in err
+    assert "medley: script.py ended with exit code 7\n  cause: a note\n" in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -316,7 +316,7 @@ FAULTS = (
     ),
     Fault(
         "idle-port",
-        "spark-pair-a and spark-pair-b have fast ports that are up and carry nothing",
+        "spark-pair-a and spark-pair-b have fast ports that are up and unused",
         unaddressed,
         "better",
         "on each of spark-pair-a, spark-pair-b: sudo medley link setup",

@@ -39,8 +39,8 @@ medley facts --transcript wrote, as in a bug report. The exit code is 1 for an e
 
 Examples:
     medley doctor
-    medley doctor --verbose               list every check, not only errors and warnings
-    medley doctor --fix                   make the safe changes, each after asking
+    medley doctor --verbose               list passed checks too
+    medley doctor --fix                   make the safe changes; ask first
     medley doctor --model gpt-oss-120b    check that this model fits, too
     medley doctor --from spark-1.txt spark-2.txt
 """
