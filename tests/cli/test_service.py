@@ -40,7 +40,9 @@ def test_who_typed_sudo_is_who_it_runs_as(
     ("words", "what"),
     [
         pytest.param(("install", "haed"), "'haed' is not a role", id="no role"),
-        pytest.param(("install", "head", "--set", "A", "--dry-run"), "'A' is not a variable", id="no variable"),
+        pytest.param(
+            ("install", "head", "--set", "A", "--dry-run"), "'A' is not a variable", id="no variable"
+        ),
         pytest.param(("install", "head", "--set", "A=b\rc", "--dry-run"), "cannot be in", id="no text"),
         pytest.param(
             ("install", "head", "--set", "HF_TOKEN=x", "--dry-run"), "HF_TOKEN would", id="a secret"

@@ -56,7 +56,7 @@ def test_over_ray_a_host_with_other_code_is_refused(rack: Up, tmp_path: Path) ->
     cluster(hosts)
     other(worker)
     refused = medley(head, "serve", MODEL, "--hosts", "2", *TRUSTED)
-    assert_problem(refused, f"{worker.name} ({worker.address}) has other code in {MODEL}")
+    assert_problem(refused, f"the model's code in {MODEL} differs between {worker.name} ({worker.address})")
     assert not any(host.path(RAN).exists() for host in hosts)
     (worker.path(MODEL) / "configuration_own.py").write_text(CODE)
     run = served(head, "--hosts", "2", *TRUSTED, model=MODEL)
