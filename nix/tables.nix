@@ -36,25 +36,25 @@ in
 
   # The verbs of the command line: each is an app. A test compares them with medley's own.
   verbs = {
-    facts = "Show this host's hardware and its kind";
+    facts = "Show this host's hardware, and what kind of host it is";
     env = "Manage engine environments";
     serve = "Serve a model with an OpenAI-compatible API";
-    ask = "Send one chat message to a running server";
+    chat = "Chat with the served model, or send it one message";
     batch = "Answer a file of requests, and resume where it stopped";
-    bench = "Benchmark a server and compare it with its prediction";
+    bench = "Benchmark a server, and compare it with its prediction";
     run = "Run a Python script in the engine's environment";
     ray-head = "Start a Ray cluster with this host as its head";
     ray-worker = "Join the Ray cluster of another host as a worker";
-    ray-stop = "End Ray here; on its head, the whole cluster";
+    ray-stop = "Stop Ray on this host; on the head, the whole cluster";
     join = "Run this host's part of a model served without Ray";
     link = "Show, test, set up or watch links between hosts";
     service = "Start a head, worker or server with the host (systemd)";
     ports = "Show the ports that medley uses, and firewall rules";
-    models = "List known models, and how each would do on your hosts";
+    models = "List known and downloaded models, and their speed here";
     plan = "Show where a model fits and how fast it should be";
     init = "Write cluster.toml from the hosts that ssh reaches";
     up = "Start the cluster on every host of cluster.toml";
-    down = "End everything of medley's on every host of cluster.toml";
+    down = "Stop medley on every host of cluster.toml";
     pull = "Copy a model to every host of the cluster";
     stop = "Stop the served model; Ray goes on";
     logs = "Show the logs of Ray and the served model, by time";
@@ -65,8 +65,8 @@ in
     collective-test = "Benchmark every GPU and the network between hosts";
     completion = "Print a shell's completion script, or the manual page";
     check = "Validate every TOML table";
-    version = "Print the version and the folders of tables";
-    help = "Show the help of a verb";
+    version = "Print the version, and the folders of tables";
+    help = "Show the help of a command";
   };
 
   # The config of nixpkgs for a kind of host: without cudaSupport its CUDA packages are broken. A capability decides

@@ -242,7 +242,8 @@ Examples:
     def main(self, head: str) -> None:
         name, colon, number = head.partition(":")
         if colon and not number.isdecimal():
-            raise Problem(f"{head} is not a host or HOST:PORT", cause=f"{number!r} is not a port", fix=f"medley join {name}")
+            what = f"{head} is not a host or HOST:PORT"
+            raise Problem(what, cause=f"{number!r} is not a port", fix=f"medley join {name}")
         port = int(number) if colon else RENDEZVOUS_PORT
         if not self.dry_run:
             membership.require_none()  # its devices are that cluster's
