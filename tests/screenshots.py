@@ -64,7 +64,7 @@ SCENES: Mapping[str, Scene] = {
 
 def screen(shown: str) -> str:
     """What a terminal has at last of what a program wrote: lines with their colors."""
-    lines, at, fresh = [""], 0, False
+    lines, at, fresh, style = [""], 0, False, ""
     for found in _CONTROL.finditer(shown):
         number, letter = found[1] or "", found[2]
         if found[0] in {"\n", "\r\n"}:
@@ -76,10 +76,12 @@ def screen(shown: str) -> str:
             at = max(0, at - int(number or 1))
         elif letter == "K":
             lines[at] = ""
+        elif letter == "m" and fresh:
+            style += found[0]
         elif letter == "m" or not found[0].startswith("\x1b"):
             # A program that goes back writes the whole line again.
-            lines[at] = found[0] if fresh and letter != "m" else lines[at] + found[0]
-            fresh = fresh and letter == "m"
+            lines[at] = style + found[0] if fresh else lines[at] + found[0]
+            fresh, style = False, ""
     return "\n".join(lines).rstrip()
 
 

@@ -190,7 +190,7 @@ def _to_type(steps: Iterable[Step]) -> Iterator[Text]:
 def _print(lines: Iterable[Text]) -> None:
     """Colored on a terminal and wrapped there; plain text elsewhere."""
     out = terminal.console(sys.stdout)
-    for line in lines:
+    for line in (each for text in lines for each in text.split(allow_blank=True)):
         for part in fit(line.plain).split("\n"):
             out.print(line if part == line.plain else Text(part, line.style), soft_wrap=True)
 
