@@ -95,12 +95,12 @@ def test_faults_are_named_and_what_is_printed_mends_them(desk: Desk) -> None:
     try:
         status, found = examined(desk)
         assert status == 1
-        assert "no address of it" in of(found, "name", "host2")["found"]
+        assert "resolves to 10.9.9.9" in of(found, "name", "host2")["found"]
         assert "has two links in 10.78.1.0/24" in of(found, "one-subnet", "host4")["found"]
         assert "Port 24000 is in use" in of(found, "ports", "host3")["found"]
         assert "does not reach" in of(found, "reach", "host3")["found"]
         assert "tcp dport 24003-24999 drop" in of(found, "firewall", "host3")["problem"]["cause"]
-        assert "left" in of(found, "disk", "host3")["found"]
+        assert " free" in of(found, "disk", "host3")["found"]
         assert "mode 644" in of(found, "hub", "host1")["found"]
         assert states([each for each in found if each["host"] == "host2"], "reach") == {"ok"}
 
