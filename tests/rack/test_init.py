@@ -53,7 +53,7 @@ def test_hosts_that_are_named(rack: Up) -> None:
     assert cluster.read(str(one.path(TABLE))).head == "host1"
     assert "# Now that is 10.78.0.0/24, TCP" in written(one)
     away = written(one).partition("[hosts.host3]")[2]
-    assert "it was not reached: nothing listens there for ssh" in away
+    assert "it was not reached: no ssh server listens there" in away
     assert any(line.startswith("host2  cpu, ") for line in done.lines)
 
     first = written(one)
@@ -81,8 +81,8 @@ def test_a_user_picks_two_of_three(rack: Up) -> None:
     one.says("ssh-keygen", "-q", "-H", "-f", f"{SSH}/known_hosts")
     with terminal(one, [*MEDLEY, "init"]) as screen:
         listed = screen.sees("which hosts? numbers, or names of others [1 2 3] ")
-        assert f"{SSH.replace('/tmp/home', '~')}/config:5: 'a b' is no name" in listed
-        assert "'$(reboot)' is no name" in listed
+        assert f"{SSH.replace('/tmp/home', '~')}/config:5: 'a b' is not a valid host name" in listed
+        assert "'$(reboot)' is not a valid host name" in listed
         rows = [line.split() for line in listed.splitlines() if line[:4].strip().isdecimal()]
         assert [row[1] for row in rows] == ["host1", "host2", "host3"]  # and nothing of hashed names
         screen.types("1 7\n")
@@ -139,7 +139,7 @@ def test_a_host_key_is_taken_by_a_person_alone(rack: Up) -> None:
     known.write_text("")
     done = init(one, "host1", "host2", "--keys", "--yes")
     assert done.status == 1
-    assert "medley: the host key of host2 is not known, and --yes does not take one" in done.lines
+    assert "medley: the host key of host2 is unknown, and --yes does not accept one" in done.lines
     assert any("ssh host2 true" in line for line in done.lines)
     assert known.read_text() == ""
 

@@ -58,7 +58,7 @@ def test_what_cannot_join_says_why(rack: Up) -> None:
     nodes = json.loads(medley(head, "status", "--json").lines[-1])["nodes"]
     assert sorted(node["address"] for node in nodes if node["alive"]) == [head.address, worker.address]
     assert_problem(medley(worker, "serve", "demo"), "is a worker of a cluster")
-    assert_problem(medley(head, "serve", "demo", "--hosts", "3"), "3 hosts are needed, and 2 are here")
+    assert_problem(medley(head, "serve", "demo", "--hosts", "3"), "3 hosts are needed, and 2 are available")
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_a_head_that_is_killed_comes_back_with_all(desk: Desk) -> None:
     assert "Ray" in said["host1"]
     desk.all_up(limit_s=180)
     note = desk.type("serve", "demo", "--hosts", "9", at="host1").lines
-    assert any("9 hosts are needed, and 3 are here" in line for line in note), "what they told is known again"
+    assert any("9 hosts are needed, and 3 are available" in line for line in note), "what they told is known again"
 
 
 def test_a_rebooted_worker_joins_by_itself(desk: Desk) -> None:
