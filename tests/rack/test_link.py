@@ -127,8 +127,8 @@ def test_setup_leaves_what_this_host_is_reached_by_alone(rack: Up) -> None:
     ended = one.run([*MEDLEY, "link", "setup"])
     assert ended.status == 1
     assert "medley: there is no fast link to set up" in ended.lines
-    assert "eth1: the ssh session from 10.78.1.2 comes in by it" in ended.lines[-2]
-    assert "eth0 is not touched" in one.run([*MEDLEY, "link", "setup", "--interface", "eth0"]).lines[0]
+    assert "eth1: the ssh session from 10.78.1.2 uses it" in ended.lines[-2]
+    assert "eth0 was not changed" in one.run([*MEDLEY, "link", "setup", "--interface", "eth0"]).lines[0]
     by_force = [*MEDLEY, "link", "setup", "--interface", "eth1", "--mtu", "1400", "--force"]
     ended = one.run(by_force)
     assert (ended.status, ended.lines[-3]) == (1, "medley: no one can confirm the change")
