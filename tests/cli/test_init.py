@@ -39,7 +39,7 @@ def test_nothing_is_written_where_no_host_is_reached(tmp_path: Path, monkeypatch
     """So the same command again is not refused for a file that nobody changed."""
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        with pytest.raises(Problem, match="cluster.toml is not written") as caught:
+        with pytest.raises(Problem, match="is not written") as caught:
             InitVerb.run(["medley init", "spark-1.invalid", "spark-2.invalid"], exit=False)
         assert caught.value.cause == "no host was reached: spark-1.invalid, spark-2.invalid"
         assert caught.value.fix.endswith("then: medley init spark-1.invalid spark-2.invalid")

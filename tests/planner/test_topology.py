@@ -87,7 +87,7 @@ def test_who_asks_for_both_is_told_the_way() -> None:
 def test_they_come_together(kinds: str, asked: EngineRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_FLAKE", "/flake")
     there = alternatives.with_engine_sources(test_placement.site(kinds), PlacementOptions(), asked)
-    assert list(topology.incompatible_warnings(there.origins)) == []
+    assert list(topology.incompatible_warnings(there.origins, ())) == []
     if "cpu" not in kinds:
         found = placement(shape("qwen3-8b"), there, PlacementOptions(sizes=Sizes(1, 2, 1)))
         assert len(hosts_of(found.layout)) == 2

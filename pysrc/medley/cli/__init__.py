@@ -242,8 +242,8 @@ class Verb(cli.Application):
         same, name = ELSEWHERE.get(words), self.PROGNAME
         near = same.split(", ") if same else difflib.get_close_matches(word, self._subcommands, n=1)
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-        more = f"try:   {'medley' if same else name} {near[0]}" if near else f"see:   {name} --help"
-        more = "see:   docs/how-to/upgrade.md" if words in {"upgrade", "update"} else more
+        page = "docs/how-to/upgrade.md" if words in {"upgrade", "update"} else f"{name} --help"
+        more = f"try:   {'medley' if same else name} {near[0]}" if near else f"see:   {page}"
         return Usage(f"{name}: unknown command {word!r}{meant}\n  {more}")
 
     def _misplaced(self, error: str, words: Sequence[str]) -> Usage:

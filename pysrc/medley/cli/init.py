@@ -129,11 +129,9 @@ Examples:
         """All, less those that did not answer and are not wanted."""
         away = [name for name, each in found.items() if each.facts is None]
         if len(away) == len(found):
-            raise Problem(
-                f"{self.output or 'cluster.toml'} is not written",
-                cause=f"no host was reached: {', '.join(away)}",
-                fix=f"fix the errors above, then: {join(self.typed)}",
-            )
+            what, cause = f"{self.output or 'cluster.toml'} is not written", "no host was reached: "
+            fix = f"fix the errors above, then: {join(self.typed)}"
+            raise Problem(what, cause=cause + ", ".join(away), fix=fix)
         question = "{} was not reached; write it all the same?"
         dropped = [
             name

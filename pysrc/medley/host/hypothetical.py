@@ -48,11 +48,9 @@ def _counted(word: str, known: tuple[str, ...], asked: str) -> list[str]:
         near = "rtx-5090" if kind == "cuda" else next(iter(get_close_matches(kind, known)), "")
         why = "is any NVIDIA GPU: name one" if kind == "cuda" else "is not KIND:NUMBER, such as spark:2"
         fixed = asked.replace(word, f"{near}:{number if number.isdecimal() else 1}")
-        raise Problem(
-            f"--hosts {asked} names no hosts",
-            cause=f"{word!r} {why}; kinds: {', '.join(known)}",
-            fix=f"--hosts {fixed if near and near != kind else 'spark:2,thor:2'}",
-        )
+        cause = f"{word!r} {why}; kinds: {', '.join(known)}"
+        fix = f"--hosts {fixed if near and near != kind else 'spark:2,thor:2'}"
+        raise Problem(f"--hosts {asked} names no hosts", cause=cause, fix=fix)
     return [match[1]] * int(match[2] or 1)
 
 

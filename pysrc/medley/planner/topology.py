@@ -233,9 +233,8 @@ def incompatible_warnings(of: Mapping[str, EngineSource], used: Collection[str])
         out = [name for name in (*one, *other) if name not in used]
         unused = f"{listed(out)} {'is' if len(out) == 1 else 'are'} not used: " if out else ""
         yield (
-            f"{unused}{listed(one)} and {listed(other)} cannot be in one cluster. Reason: "
-            f"{', '.join(differ)} ({of[one[0]].name}, {of[other[0]].name}); "
-            f"together they need {_way(of, one, other)}"
+            f"{unused}{listed(one)} and {listed(other)} cannot be in one cluster. Reason: {', '.join(differ)} "
+            f"({of[one[0]].name}, {of[other[0]].name}); together they need {_way(of, one, other)}"
         )
 
 
