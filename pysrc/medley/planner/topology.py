@@ -231,9 +231,9 @@ def incompatible_warnings(of: Mapping[str, EngineSource], used: Collection[str])
     """Name hosts with GPUs that cannot be in one cluster, those left out first, and what they need."""
     for one, other, differ in _parted(of):
         out = [name for name in (*one, *other) if name not in used]
-        unused = f"{listed(out)} {'is' if len(out) == 1 else 'are'} not used: " if out else ""
+        idle = f"{listed(out)} {'is' if len(out) == 1 else 'are'} not used: " if out else ""
         yield (
-            f"{unused}{listed(one)} and {listed(other)} cannot be in one cluster. Reason: {', '.join(differ)} "
+            f"{idle}{listed(one)} and {listed(other)} cannot be in one cluster. Reason: {', '.join(differ)} "
             f"({of[one[0]].name}, {of[other[0]].name}); together they need {_way(of, one, other)}"
         )
 
