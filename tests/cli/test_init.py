@@ -33,3 +33,14 @@ def test_its_fix_is_what_was_typed_with_hosts(typed: tuple[str, ...], kept: str,
     said = caught.value.fix.partition(": ")[2]
     assert said.startswith(f"medley init {kept} ")
     assert shlex.split(said).count("--yes") == int(yes)
+
+
+def test_nothing_is_written_where_no_host_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the same command again is not refused for a file that nobody changed."""
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        with pytest.raises(Problem, match="is not written") as caught:
+            InitVerb.run(["medley init", "spark-1.invalid", "spark-2.invalid"], exit=False)
+        assert caught.value.cause == "no host was reached: spark-1.invalid, spark-2.invalid"
+        assert caught.value.fix.endswith("then: medley init spark-1.invalid spark-2.invalid")
+    assert not (tmp_path / "cluster.toml").exists()

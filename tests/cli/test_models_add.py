@@ -157,6 +157,7 @@ def test_a_gated_repository_with_a_token(run: Run, monkeypatch: pytest.MonkeyPat
             "org/odd", "medley does not know layers of the kind 'rwkv'", id="an unknown architecture"
         ),
         pytest.param("qwen", "is not a repository of the hub", id="no ORG/NAME"),
+        pytest.param("./tiny", "a folder on disk needs no table\n  fix:   medley plan ./tiny", id="a folder"),
         pytest.param(
             "org/one --name demo", "medley models add org/one --name org-one", id="a name that is taken"
         ),

@@ -65,8 +65,14 @@ def test_each_verb_is_in_one_group_and_its_line_is_short() -> None:
             "serve demo --prot 1", "unknown option --prot; did you mean --port?", id="nearly a switch"
         ),
         pytest.param(
-            "serve demo --max-model-len 9", "flags of the engine come after --", id="an engine's flag"
+            "serve demo --max-num-seqs 9", "flags of the engine come after --", id="an engine's flag"
         ),
+        pytest.param("serve demo --max-model-len 9", "did you mean --context?", id="an engine's name"),
+        pytest.param("plan demo --tensor-parallel-size=2", "did you mean --tp?", id="with a value"),
+        pytest.param("serve demo -p 9000", "unknown option -p; did you mean --port?", id="a short option"),
+        pytest.param("models ls", "try:   medley models", id="a list of models"),
+        pytest.param("env rm x", "try:   medley env clean", id="an environment to remove"),
+        pytest.param("upgrade", "see:   docs/how-to/upgrade.md", id="no verb upgrades"),
         pytest.param("sreve demo", "unknown command 'sreve'; did you mean 'serve'?", id="a verb misspelt"),
         pytest.param("env bild", "try:   medley env build", id="a subcommand misspelt"),
         pytest.param("please stop", "unknown command 'please'", id="a word before a verb"),

@@ -39,7 +39,7 @@ ENDED = {
 }
 GIVEN_UP = {**ENDED, "next_s": None}
 ANEW = "Ray restarts, 2 times in a row"
-SERVER = {"model": "demo", "url": "http://127.0.0.1:8000/v1", "state": "restarts, for the 1st time in a row"}
+SERVER = {"model": "demo", "url": "http://127.0.0.1:8000/v1", "state": "restarting, attempt 1"}
 UNSEEN = [NODES[0]]
 DEAD = [NODES[0], {**NODES[1], "alive": False}]
 

@@ -17,6 +17,7 @@ from tests.doctor.faults import (
     COMPUTES,
     DROPS,
     FAULTS,
+    GONE,
     HEALTHY,
     KNOWN,
     LEFT,
@@ -236,3 +237,14 @@ def test_folders_of_a_users_own_kind_are_not_known() -> None:
     assert [(each.state, "/opt/own" in each.found) for each in checks_of("driver-libraries", moved)] == [
         ("unknown", True)
     ]
+
+
+def test_hosts_that_did_not_answer_are_not_compared() -> None:
+    case = told()()
+    one, other = case.hosts
+    alone = replace(case, hosts={one: case.hosts[one]}, silent={other: GONE}, closed=None, fabric=None)
+    assert checks_of("twice", alone) == []
+    (check,) = checks_of("reach", alone)
+    assert (check.state, check.found) == ("unknown", f"hosts did not answer: {other}")
+    (check,) = checks_of("reach", replace(case, head=None, closed=None))
+    assert "transcripts cannot show it" in check.found

@@ -37,3 +37,21 @@ def test_each_is_of_a_kind_and_two_of_them_can_talk(name: str) -> None:
 def test_what_cannot_be_imagined(asked: str, what: str) -> None:
     with pytest.raises(Problem, match=what):
         imagined(asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "fix"),
+    [
+        pytest.param("sparks:2", "--hosts spark:2", id="a plural"),
+        pytest.param("spark,cuda:2", "--hosts spark,rtx-5090:2", id="any GPU has no speed"),
+        pytest.param("toaster", "--hosts spark:2,thor:2", id="nothing like it"),
+    ],
+)
+def test_the_fix_names_a_kind_that_can_be_planned_for(asked: str, fix: str) -> None:
+    with pytest.raises(Problem, match="kinds: cpu, ") as caught:
+        imagined(asked)
+    assert caught.value.fix == fix
+
+
+def test_kinds_in_capital_letters() -> None:
+    assert list(imagined("SPARK:2")) == ["spark-1", "spark-2"]

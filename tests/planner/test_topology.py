@@ -37,7 +37,8 @@ def test_an_orin_on_jetpack_6_is_in_no_cluster_with_the_lock_of_others() -> None
     assert set(hosts_of(found.layout)) <= {"spark-1", "spark-2"}
     (warning,) = found.warnings
     assert warning.startswith(
-        "orin-1, orin-2 and spark-1, spark-2 cannot be in one cluster: vLLM 0.12.0 and "
+        "orin-1, orin-2 are not used: orin-1, orin-2 and spark-1, spark-2 cannot be in one cluster. "
+        "Reason: vLLM 0.12.0 and "
     )
     assert "JetPack 7.2 on orin-1, orin-2 or one image on all of them (--image NAME)" in warning
     apart = [each.because for each in found.rejected if "orin-1 and spark-1 cannot be" in each.because]
@@ -86,7 +87,7 @@ def test_who_asks_for_both_is_told_the_way() -> None:
 def test_they_come_together(kinds: str, asked: EngineRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_FLAKE", "/flake")
     there = alternatives.with_engine_sources(test_placement.site(kinds), PlacementOptions(), asked)
-    assert list(topology.incompatible_warnings(there.origins)) == []
+    assert list(topology.incompatible_warnings(there.origins, ())) == []
     if "cpu" not in kinds:
         found = placement(shape("qwen3-8b"), there, PlacementOptions(sizes=Sizes(1, 2, 1)))
         assert len(hosts_of(found.layout)) == 2
@@ -124,7 +125,7 @@ def test_without_nix_the_nccl_of_an_orin_starts_nowhere(monkeypatch: pytest.Monk
     )
     alone = placement(shape("qwen3-8b"), there, PlacementOptions())
     assert len(hosts_of(alone.layout)) == 1
-    assert any("cannot be in one cluster: the NCCL that PyPI has" in each for each in alone.warnings)
+    assert any("one cluster. Reason: the NCCL that PyPI has" in each for each in alone.warnings)
     order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), Serving("Qwen/Qwen3-8B", "qwen3-8b"))
     order = replace(order, wanted=PlacementOptions(sizes=Sizes(2)))
     with pytest.raises(Problem) as caught:

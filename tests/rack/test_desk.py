@@ -42,7 +42,7 @@ def test_two_commands_a_reboot_and_an_end(rack: Up) -> None:
     assert {name for name, text in texts.items() for secret in secrets if secret in text} == set()
 
     desk.rack["host3"].kill()
-    desk.become(lambda said: "restarts, for the 1st time" in said["host1"], limit_s=90)
+    desk.become(lambda said: "restarting, attempt 1" in said["host1"], limit_s=90)
     assert "does not answer" in desk.states()["host3"]
     desk.rack = desk.rack.boot("host3")
     ssh.serve(desk.rack, desk.rack["host3"])

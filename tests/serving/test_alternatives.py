@@ -91,6 +91,12 @@ def test_of_a_recorded_host(capsys: pytest.CaptureFixture[str]) -> None:
     assert " on 2 hosts · tensor parallel 2\n" in capsys.readouterr().out
 
 
+def test_hosts_that_cannot_share_a_model_are_not_multiplied() -> None:
+    """Orins with JetPack 7.2 form no cluster with PyPI's NCCL."""
+    spark = "medley plan gpt-oss-120b --hosts spark:1  # plan it for 1 host like a DGX Spark"
+    assert spark in fixes("gpt-oss-120b", "--hosts", "orin-r39:2")
+
+
 def test_only_builds_of_the_same_model_are_named() -> None:
     """glm-5.3-flash-nvfp4 begins as glm-5.3 does, and is another model."""
     found = [line for line in fixes("glm-5.3", "--hosts", "spark:6") if line.startswith("medley plan glm")]

@@ -60,7 +60,7 @@ def test_it_is_started_anew_so_often_in_a_row(capsys: pytest.CaptureFixture[str]
         again(3).run(attempt, HERE)
     assert caught.value.status == 3
     assert seen == ["begun", "ready", "begun", "begun", "begun"]
-    assert "for the 3rd time in a row: host2, rank 1, is lost" in capsys.readouterr().out
+    assert "restarting, attempt 3: host2, rank 1, is lost" in capsys.readouterr().out
     assert serving.servers() == []
 
 

@@ -106,6 +106,7 @@ _OTHERS = {
     "diagnose": "doctor",
 }
 ELSEWHERE = {word: verbs for words, verbs in _OTHERS.items() for word in words.split()}
+ELSEWHERE |= {"models ls": "models", "models list": "models", "env rm": "env clean", "env ls": "env list"}
 """Names that users of ollama, docker and kubectl type, and the verbs that do the same here."""
 
 
@@ -142,6 +143,7 @@ class ListedVerb(Subcommand):
 
 T = TypeVar("T")
 
+_SWITCHES_ELSEWHERE = {"-p": "--port", "--tensor-parallel-size": "--tp", "--max-model-len": "--context"}
 _PLAIN = {
     r"Unknown switch (.+)": r"unknown option \1",
     r"Switch (.+)": r"option \1",
@@ -236,11 +238,13 @@ class Verb(cli.Application):
 
     def no_verb(self, word: str) -> Usage:
         """Refuse a word that stands where a verb should, and name the nearest verb."""
-        same = ELSEWHERE.get(word) if self.PROGNAME == "medley" else None
+        words = f"{self.PROGNAME} {word}".removeprefix("medley ")
+        same, name = ELSEWHERE.get(words), self.PROGNAME
         near = same.split(", ") if same else difflib.get_close_matches(word, self._subcommands, n=1)
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-        more = f"try:   {self.PROGNAME} {near[0]}" if near else f"see:   {self.PROGNAME} --help"
-        return Usage(f"{self.PROGNAME}: unknown command {word!r}{meant}\n  {more}")
+        page = "docs/how-to/upgrade.md" if words in {"upgrade", "update"} else f"{name} --help"
+        more = f"try:   {'medley' if same else name} {near[0]}" if near else f"see:   {page}"
+        return Usage(f"{name}: unknown command {word!r}{meant}\n  {more}")
 
     def _misplaced(self, error: str, words: Sequence[str]) -> Usage:
         """Refuse too few or too many arguments, and name the first that is wrong."""
@@ -260,7 +264,8 @@ class Verb(cli.Application):
         more = []
         if isinstance(error, switches.UnknownSwitch):
             known = [f"--{name}" for name in self._switches_by_name if len(name) > 1]
-            near = difflib.get_close_matches(first.split()[-1], known, n=1)
+            same = [_SWITCHES_ELSEWHERE.get(typed := first.split()[-1], "")]
+            near = same if same[0] in known else difflib.get_close_matches(typed, known, n=1)
             first += f"; did you mean {near[0]}?" if near else ""
             more = [f"  hint:  {self.HINT}"] if self.HINT and not near else []
         return Usage("\n".join([f"{self.PROGNAME}: {first}", *more, f"  see:   {self.PROGNAME} --help"]))

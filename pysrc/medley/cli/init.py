@@ -21,7 +21,7 @@ class InitVerb(Verb):
     DESCRIPTION_MORE = """
 Without HOST it shows the hosts of your ssh config, hosts that ssh knows, and neighbors on links that a
 cluster could use. HOST is what ssh accepts: spark-2 or USER@ADDRESS. init writes a host that does not answer
-too, with the reason in a comment.
+too, with the reason in a comment. If no host answers, it writes nothing.
 
 Examples:
     medley init
@@ -128,20 +128,17 @@ Examples:
     def _less_unreached(self, found: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
         """All, less those that did not answer and are not wanted."""
         away = [name for name, each in found.items() if each.facts is None]
+        if len(away) == len(found):
+            what, cause = f"{self.output or 'cluster.toml'} is not written", "no host was reached: "
+            fix = f"fix the errors above, then: {join(self.typed)}"
+            raise Problem(what, cause=cause + ", ".join(away), fix=fix)
         question = "{} was not reached; write it all the same?"
         dropped = [
             name
             for name in away
             if self.only_reached or (self.asks and not terminal.agrees(question.format(name), default=True))
         ]
-        left = {name: each for name, each in found.items() if name not in dropped}
-        if not left:
-            raise Problem(
-                "no host is left for cluster.toml",
-                cause=f"not reached: {', '.join(away)}",
-                fix="fix the errors above, or write these hosts anyway: without --only-reached",
-            )
-        return left
+        return {name: each for name, each in found.items() if name not in dropped}
 
     def _head(self, found: Mapping[str, HostSurvey]) -> str:
         default = visit.chosen_head(found, self.head)

@@ -38,8 +38,10 @@ def address(host: ExaminedHost, keeping: Leftovers) -> Iterator[Check]:
 def connect(case: Case) -> Iterator[Check]:
     """What each of them finds open at the others, tried."""
     if case.closed is None:
-        if case.group:
+        if case.head is None and case.group:
             yield ALL.unknown("transcripts cannot show it; run medley doctor on the cluster")
+        elif case.silent:
+            yield ALL.unknown(f"hosts did not answer: {', '.join(case.silent)}")
         return
     for name, host in case.hosts.items():
         if name in case.closed:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import lru_cache
 from ipaddress import IPv4Interface
 
@@ -41,13 +42,15 @@ def _facts(transcript: str) -> Facts:
 
 
 def _counted(word: str, known: tuple[str, ...], asked: str) -> list[str]:
-    match = re.fullmatch(r"([\w.-]+?)(?::([1-9]\d{0,2}))?", word)
+    match = re.fullmatch(r"([\w.-]+?)(?::([1-9]\d{0,2}))?", word.lower())
     if match is None or match[1] not in known:
-        raise Problem(
-            f"--hosts {asked} names no hosts",
-            cause=f"{word!r} is not KIND:NUMBER, such as spark:2; kinds: {', '.join(known)}",
-            fix="--hosts spark:2,thor:2",
-        )
+        kind, _, number = word.lower().partition(":")
+        near = "rtx-5090" if kind == "cuda" else next(iter(get_close_matches(kind, known)), "")
+        why = "is any NVIDIA GPU: name one" if kind == "cuda" else "is not KIND:NUMBER, such as spark:2"
+        fixed = asked.replace(word, f"{near}:{number if number.isdecimal() else 1}")
+        cause = f"{word!r} {why}; kinds: {', '.join(known)}"
+        fix = f"--hosts {fixed if near and near != kind else 'spark:2,thor:2'}"
+        raise Problem(f"--hosts {asked} names no hosts", cause=cause, fix=fix)
     return [match[1]] * int(match[2] or 1)
 
 

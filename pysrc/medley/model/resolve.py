@@ -81,6 +81,9 @@ def _unknown(word: str, models: Mapping[str, Model], typed: tuple[str, ...]) -> 
 def require_repository(word: str) -> None:
     """Raise a Problem for a word that is not ORG/NAME."""
     if not _REPOSITORY.fullmatch(word):
+        if word.startswith((".", "~", "/")) or _exists(Path(word)):
+            folder = f"medley plan {shlex.quote(word)}"
+            raise Problem(f"{word} is a folder", cause="a folder on disk needs no table", fix=folder)
         raise Problem(
             f"{word!r} is not a repository of the hub",
             cause="it has the form ORG/NAME",

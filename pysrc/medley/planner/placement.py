@@ -92,7 +92,7 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
         why.append("the order of the stages after the first is Ray's choice; serve cuts the layers for it")
     warnings = [
         *chosen.warnings,
-        *topology.incompatible_warnings(site.origins),
+        *topology.incompatible_warnings(site.origins, hosts_of(layout)),
         *site.cabling_warnings(wanted.wishes, wanted.engine),
     ]
     if shape.weights != "bf16" and on_cpu(layout):

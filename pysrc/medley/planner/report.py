@@ -32,7 +32,9 @@ def summary(model: str, choice: Choice, columns: int, warnings: Iterable[str] = 
     }
     rows = [(Text(name, "dim"), Text(text)) for name, text in labeled.items() if text]
     yield from (Text(), *table(rows)) if rows else ()
-    yield from (Text(f"warning: {each}", "yellow") for each in (*choice.warnings, *warnings))
+    for each in (*choice.warnings, *warnings):
+        first, _, details = each.partition(". ")
+        yield from (Text(), Text(f"warning: {first}", "yellow"), *([Text(f"  {details}")] if details else ()))
 
 
 def where(layout: Layout) -> str:

@@ -1,6 +1,6 @@
 """Hosts a model may run on and their cluster; which cannot share one."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Interface
 from itertools import combinations
@@ -227,11 +227,13 @@ def _addressed(facts: Facts, wanted: tuple[Setting, ...]) -> Facts:
     return replace(facts, net=net, rdma=tuple(map(port, facts.rdma)))
 
 
-def incompatible_warnings(of: Mapping[str, EngineSource]) -> Iterator[str]:
-    """What the user should know of hosts with GPUs that cannot be in one cluster, and the way round."""
+def incompatible_warnings(of: Mapping[str, EngineSource], used: Collection[str]) -> Iterator[str]:
+    """Name hosts with GPUs that cannot be in one cluster, those left out first, and what they need."""
     for one, other, differ in _parted(of):
+        out = [name for name in (*one, *other) if name not in used]
+        idle = f"{listed(out)} {'is' if len(out) == 1 else 'are'} not used: " if out else ""
         yield (
-            f"{listed(one)} and {listed(other)} cannot be in one cluster: {', '.join(differ)} "
+            f"{idle}{listed(one)} and {listed(other)} cannot be in one cluster. Reason: {', '.join(differ)} "
             f"({of[one[0]].name}, {of[other[0]].name}); together they need {_way(of, one, other)}"
         )
 

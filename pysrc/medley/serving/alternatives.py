@@ -202,19 +202,20 @@ def _smaller(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> 
 
 
 def _more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
-    """Yield a plan with enough hosts like the largest, if its kind is known."""
+    """Yield a plan with enough hosts like the largest, else with Sparks."""
     if not remedies.hosts:
         return
     kind = _typical(next(each for each in site.devices() if each.host == remedies.host))
     free = replace(order.wanted, sizes=Sizes(), hosts=None, gpus=None, partition=None)
     request, model = engine_source.EngineRequest(), order.weights.model
-    for number in range(remedies.hosts, min(remedies.hosts + _TRIED, _MOST_HOSTS + 1)) if kind else ():
-        hosts = f"{kind}:{number}"
+    alike = range(remedies.hosts, min(remedies.hosts + _TRIED, _MOST_HOSTS + 1)) if kind else ()
+    sparks = [("spark", number, "a DGX Spark") for number in (1, 2, 4, 8)]
+    for name, number, like in [*((kind, number, remedies.host) for number in alike), *sparks]:
+        hosts = f"{name}:{number}"
         larger = with_engine_sources(_site(hosts), order.wanted, request, model)
         if _fits(shape, larger, free):
-            yield f"{_plan(order, hosts)}  # plan it for {number} hosts like {remedies.host}"
+            yield f"{_plan(order, hosts)}  # plan it for {number} host{'s' * (number > 1)} like {like}"
             return
-    yield f"{remedies.hosts} hosts like {remedies.host} can hold it as a pipeline"
 
 
 def _typical(device: Device) -> str | None:

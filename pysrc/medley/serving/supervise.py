@@ -129,8 +129,7 @@ class Restarter:
         """Wait until a restart is due, and return its hosts; raise the Problem itself where none is."""
         while True:
             wait_s, listens = self._wait_s(problem), self.listens
-            ordinal = f"{self.done}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(self.done, 'th') }"
-            state = f"restarts, for the {ordinal} time in a row: {problem.what}"
+            state = f"restarting, attempt {self.done}: {problem.what}"
             self.output.say(f"{problem}")
             self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.hosts} hosts have joined")
             url = serving.url(listens)
