@@ -52,8 +52,13 @@ def test_a_process_that_listens_is_named_beside_what_may(capsys: pytest.CaptureF
 
 @pytest.mark.parametrize(("key", "auth"), [("/a/key", "API key"), (None, "none")])
 def test_a_server_is_listed_as_it_is_bound(
-    key: str | None, auth: str, capsys: pytest.CaptureFixture[str]
+    key: str | None,
+    auth: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     with socket.create_server(("0.0.0.0", 0)) as server:
         port = server.getsockname()[1]
         url = f"http://127.0.0.1:{port}/v1"

@@ -49,7 +49,7 @@ Examples:
 
 
 def _table(entry: Entry) -> dict[str, Any]:
-    made, told = entry.shape, entry.choice and entry.choice.prediction
+    made, told = entry.shape, entry.prediction
     return {
         "name": entry.name,
         "aliases": entry.model.aliases,
@@ -88,7 +88,7 @@ def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:
         _in_gb(entry.on_disk_bytes),
         count,
         f"{made.context // _KI}Ki" if made else "",
-        f"{_speed(entry):.1f}" if entry.choice else "",
+        f"{_speed(entry):.1f}" if entry.prediction else "-" if entry.choice else "",
         entry.layout or (f"does not fit: {lacks}" if made else lacks),
     )
 
