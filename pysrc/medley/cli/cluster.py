@@ -172,21 +172,14 @@ Examples:
         part = f"the {found.role} of the cluster at {found.head}" if found else "in no cluster"
         how = f" ({server.state})" if server and server.state != "ready" else ""
         served = f"serving {server.model} at {server.url}{how}" if server else "nothing is served here"
-        served += _reach(server.url) if server else ""
+        if server and (own := http_client.address(server.url)).port in tcp.outside_ports():
+            name = tcp.outward_address() if tcp.is_loopback(own.host) else own.host
+            served += f"\nopen to the network: {own.copy_with(host=name)}"
         drawn = (
             table(("ADDRESS", "HOST", "ROLE", "SLOTS", "FREE", "STATE"), map(_row, nodes)) if nodes else ()
         )
         lines = (f"this host is {part}", *drawn, served)
         print_result(known, lines, as_json=self.as_json)
-
-
-def _reach(own_url: str) -> str:
-    """The URL for other hosts, where the server of this one listens for them."""
-    where = http_client.address(own_url)
-    if where.port not in tcp.outside_ports():
-        return ""
-    name = tcp.outward_address() if tcp.is_loopback(where.host) else where.host
-    return f"\nopen to the network: {where.copy_with(host=name)}"
 
 
 def _row(node: Mapping[str, Any]) -> tuple[str, ...]:

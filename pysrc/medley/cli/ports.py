@@ -81,7 +81,7 @@ Examples:
                 "listening": [
                     {"port": port, "pid": pid, "process": Path(words.split()[0]).name if pid else words}
                     for port, pid, words in listening
-                    if each.first <= port <= each.last and ("top" in each.roles) == _is_top(words)
+                    if each.first <= port <= each.last and ("top" in each.roles) == ("--web" in words)
                 ],
             }
             for each in chosen
@@ -119,14 +119,8 @@ def _as_bound(port: Port) -> Port:
 
 def _auth(port: Port) -> str:
     """Of a running server by its record, because --api-key changes it."""
-    served = (each for each in serving.servers() if each.url.endswith(f":{port.first}/v1"))
-    server = next(served, None) if port.what == ports.MODEL_API else None
+    server = serving.on_port(port.first) if port.what == ports.MODEL_API else None
     return port.auth if server is None else "API key" if server.key else "none"
-
-
-def _is_top(words: str) -> bool:
-    """Its page and an engine's ranks take ports of one range."""
-    return {"top", "--web"} <= set(words.split())
 
 
 def _lines(found: tuple[Port, ...], rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -13,7 +13,6 @@ from medley.planner import named
 from medley.planner.candidates import FREE
 from medley.planner.choose import Choice
 from medley.planner.placement import PlacementOptions, placement
-from medley.planner.prediction import Prediction
 from medley.planner.topology import Topology
 from medley.schema import Model, Shape
 
@@ -39,12 +38,6 @@ class Entry:
     @property
     def size_bytes(self) -> int | None:
         return self.shape.weights_bytes if self.shape else None
-
-    @property
-    def prediction(self) -> Prediction | None:
-        """As medley plan has it: none on a CPU."""
-        told = self.choice and self.choice.prediction
-        return told if told and told.fitted else None
 
     @property
     def layout(self) -> str | None:
