@@ -41,8 +41,8 @@ class _Server:
 
 class ChatVerb(Verb):
     DESCRIPTION_MORE = """
-Without TEXT it opens a chat on a terminal: it keeps the history, Ctrl-C stops an answer, and /exit, /quit,
-/bye or Ctrl-D ends the chat. Otherwise it reads one message from standard input.
+Without TEXT it opens a chat on a terminal and keeps the history. Ctrl-C stops an answer; /exit, /quit, /bye
+or Ctrl-D ends the chat. Otherwise it reads one message from standard input.
 
 It uses the server of this host, or the one that --url or MEDLEY_URL names.
 

@@ -44,13 +44,10 @@ Examples:
     USAGE = "    {progname} [OPTIONS] [ROLE...]\n"
     as_json: bool = flag("--json", "one JSON object", excludes=["--firewall"])
     firewall: Literal["nftables", "ufw", "iptables"] | None = switch(
-        "--firewall KIND",
-        "rules to print: nftables, ufw or iptables",
+        "--firewall KIND", "rules to print: nftables, ufw or iptables"
     )
     link: list[str] = switch(
-        "--link LINK",
-        "interface, address or network of the cluster, or none",
-        requires=["--firewall"],
+        "--link LINK", "interface, address or network of the cluster, or none", requires=["--firewall"]
     )
     opened: list[int] = switch(
         "--open PORT", "port to leave open to everyone", _PORT, requires=["--firewall"]
