@@ -136,12 +136,13 @@ def test_an_answer_that_is_cut_off_says_so(run: Run, server: str) -> None:
     assert err.endswith("\ncut off at 3 tokens; --max-tokens N sets the limit\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM])
 @CONVERSES
-def test_the_end_by_another_command_is_said(terminal: Terminal, number: signal.Signals) -> None:
-    os.kill(terminal.pid, number)
+def test_the_end_by_another_command_is_said(terminal: Terminal) -> None:
+    terminal.type("half a")
+    terminal.until("half a")  # its echo: the prompt reads by now
+    os.kill(terminal.pid, signal.SIGTERM)
     terminal.until("medley: stopped by another command, such as medley stop")
-    assert terminal.status() == 128 + number
+    assert terminal.status() == 128 + signal.SIGTERM
 
 
 def test_a_server_of_this_host_is_given_its_key_at_another_address(
