@@ -138,8 +138,8 @@ def test_an_answer_that_is_cut_off_says_so(run: Run, server: str) -> None:
 
 @CONVERSES
 def test_the_end_by_another_command_is_said(terminal: Terminal) -> None:
-    terminal.type("half a")
-    terminal.until("half a")  # its echo: the prompt reads by now
+    terminal.type("count\n")
+    terminal.until(" 7 ")
     os.kill(terminal.pid, signal.SIGTERM)
     terminal.until("medley: stopped by another command, such as medley stop")
     assert terminal.status() == 128 + signal.SIGTERM
