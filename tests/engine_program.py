@@ -60,6 +60,8 @@ class Handler(BaseHTTPRequestHandler):
         for word in _words(body["messages"]):
             self._event({"choices": [{"delta": {"content": word}}]})
             time.sleep(0.02)
+        if BEHAVIOUR == "converses" and body.get("max_tokens"):
+            self._event({"choices": [{"delta": {}, "finish_reason": "length"}]})
         if BEHAVIOUR == "breaks-off":
             self._event({"error": {"message": "engine is gone"}})
         elif body.get("stream_options"):

@@ -38,6 +38,8 @@ def main() -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except _Terminated as terminated:
+        if terminated.number == signal.SIGTERM and sys.stderr.isatty():  # a person looks at it
+            print("medley: stopped by another command, such as medley stop", file=sys.stderr)
         return 128 + terminated.number
     except BrokenPipeError:  # `medley facts | head`: print nothing, not even at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

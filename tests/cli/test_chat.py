@@ -9,8 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+
+from medley import serving
+from tests.web_server import answering
 
 Run = Callable[..., tuple[int, str, str]]
 LIMIT_S = 30
@@ -110,6 +114,48 @@ def test_a_conversation_keeps_its_history(terminal: Terminal) -> None:
     assert "(thinking) one | one | two" in terminal.until(">>> "), "thoughts are not sent back"
     terminal.type("/exit\n")
     assert terminal.status() == 0
+
+
+@CONVERSES
+@pytest.mark.parametrize("word", ["/quit", "/bye"])
+def test_an_unknown_command_is_not_sent_and_each_that_ends_the_chat_does(
+    terminal: Terminal, word: str
+) -> None:
+    terminal.type("/help\n")
+    said = terminal.until(">>> ")
+    assert "/help is not a command; commands are /exit, /quit, /bye" in said
+    assert "(thinking)" not in said
+    terminal.type(f"{word}\n")
+    assert terminal.status() == 0
+
+
+@CONVERSES
+def test_an_answer_that_is_cut_off_says_so(run: Run, server: str) -> None:
+    assert "cut off" not in run("chat", "--url", server, "Hello")[2]
+    _, _, err = run("chat", "--url", server, "--max-tokens", "3", "Hello")
+    assert err.endswith("\ncut off at 3 tokens; --max-tokens N sets the limit\n")
+
+
+@CONVERSES
+def test_the_end_by_another_command_is_said(terminal: Terminal) -> None:
+    terminal.type("count\n")
+    terminal.until(" 7 ")
+    os.kill(terminal.pid, signal.SIGTERM)
+    terminal.until("medley: stopped by another command, such as medley stop")
+    assert terminal.status() == 128 + signal.SIGTERM
+
+
+def test_a_server_of_this_host_is_given_its_key_at_another_address(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "sk-0123456789"
+    (tmp_path / "key").write_text(key)
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    with answering({"/v1/models": b'{"data": [{"id": "tiny"}]}'}) as server:
+        server.key, port = key, server.server_port
+        with serving.note_server(f"http://0.0.0.0:{port}/v1", "tiny", port, tmp_path / "key", "ready"):
+            run("chat", "--url", f"http://127.0.0.1:{port}/v1", "Hello")
+    assert ("/v1/models", None, f"Bearer {key}") in server.asked
 
 
 @CONVERSES

@@ -50,6 +50,16 @@ def test_json_has_every_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert "llama-3.3-70b" in found["llama-3.3-70b-instruct"]["aliases"]
 
 
+def test_no_speed_where_plan_predicts_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--hosts", "cpu") == 0
+    (line,) = (each for each in capsys.readouterr().out.splitlines() if each.startswith("demo "))
+    assert "  -  " in line
+    assert run("--hosts", "cpu", "--json") == 0
+    (demo,) = (each for each in json.loads(capsys.readouterr().out) if each["name"] == "demo")
+    assert demo["layout"]
+    assert demo["tokens_per_s"] is None
+
+
 def test_it_shows_what_is_on_this_host_and_its_size(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, size in (("openai--gpt-oss-20b", 300_000_000), ("an--other", 60_000_000), ("a--look", 9_000)):
         blobs = cache / "hub" / f"models--{name}" / "blobs"

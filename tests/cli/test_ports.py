@@ -3,12 +3,16 @@
 import json
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
+from medley import serving
 from medley.cli import Usage
+from medley.cli.cluster import StatusVerb
 from medley.cli.ports import PortsVerb
 from medley.errors import Problem
+from medley.network import tcp
 
 pytestmark = pytest.mark.usefixtures("asked_once")
 
@@ -26,7 +30,7 @@ def test_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert " token " in head
     assert " Ray's head " in head
     (api,) = (line for line in said if line.startswith("8000 "))
-    assert " API key " in api
+    assert " none " in api
 
 
 def test_a_process_that_listens_is_named_beside_what_may(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,8 +46,38 @@ def test_a_process_that_listens_is_named_beside_what_may(capsys: pytest.CaptureF
     (process,) = api["listening"]
     assert (process["port"], process["pid"]) == (port, os.getpid())
     assert process["process"] in line
-    assert api["auth"] == "API key"
+    assert api["auth"] == "none", "without --api-key a local server has none"
     assert api["now"] == []
+
+
+@pytest.mark.parametrize(("key", "auth"), [("/a/key", "API key"), (None, "none")])
+def test_a_server_is_listed_as_it_is_bound(
+    key: str | None,
+    auth: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        port = server.getsockname()[1]
+        url = f"http://127.0.0.1:{port}/v1"
+        with serving.note_server(url, "demo", port, Path(key) if key else None):
+            run("--json", "--port", str(port), "serve")
+            found = json.loads(capsys.readouterr().out)["ports"]
+            StatusVerb.run(["medley status"], exit=False)
+    (api,) = (each for each in found if each["first"] == each["last"] == port)
+    assert (api["bound"], api["outside"], api["auth"]) == ("0.0.0.0", True, auth)
+    assert f"open to the network: http://{tcp.outward_address()}:{port}/v1" in capsys.readouterr().out
+
+
+def test_a_listener_is_not_listed_as_tops_page(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        run("--json", "serve", "top")
+        found = json.loads(capsys.readouterr().out)["ports"]
+        port = server.getsockname()[1]
+    listed = [each["what"] for each in found if port in {seen["port"] for seen in each["listening"]}]
+    assert listed == ["ranks of a model"]
 
 
 def test_json_of_a_role(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import pty
 import select
@@ -34,6 +35,29 @@ def test_a_spinner_says_what_took_its_time(
     assert said.out == ""
     assert "download: 0 s" in said.err
     assert sys.stderr
+
+
+LONG = """
+import sys
+from medley.cli.progress import watch
+with watch().stage("slow"):
+    watch_line = "curl " + "x" * 300
+    print(watch_line)
+    print(watch_line, file=sys.stderr, flush=True)
+"""
+
+
+def test_a_line_printed_beside_a_spinner_is_not_wrapped() -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, (sys.executable, "-c", LONG))
+    said = b""
+    with contextlib.suppress(OSError):  # EIO: the program has ended
+        while part := os.read(terminal, 4096):
+            said += part
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    assert said.count(b"curl " + b"x" * 300) == 2
 
 
 def test_logs_have_a_transfer_now_and_then(

@@ -196,6 +196,10 @@ def test_help_prints_what_a_verb_s_own_help_prints(run: Run, words: str) -> None
     assert own[0] == 0
 
 
+def test_a_small_v_is_the_version_too(run: Run) -> None:
+    assert run("-v") == run("-V")
+
+
 def test_version_says_where_tables_are(run: Run) -> None:
     status, out, _ = run("version")
     assert status == 0

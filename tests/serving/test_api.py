@@ -64,5 +64,15 @@ def test_no_server_is_a_problem(free_port: int) -> None:
 
 
 def test_one_token_has_no_rate() -> None:
-    assert api.AnswerSpeed(5, 1, 0.5, 0.5).tokens_per_second is None
-    assert api.AnswerSpeed(5, 11, 0.5, 1.5).tokens_per_second == 10
+    assert api.AnswerSpeed(5, 1, 0.5, 0.5, 1).tokens_per_second is None
+    assert api.AnswerSpeed(5, 11, 0.5, 1.5, 11).tokens_per_second == 10
+
+
+@pytest.mark.parametrize(
+    ("total_s", "pieces"),
+    [pytest.param(2.001, 20, id="all at once after the first"), pytest.param(4.0, 2, id="in two pieces")],
+)
+def test_the_speed_of_an_answer_that_comes_at_once_is_that_of_the_whole_time(
+    total_s: float, pieces: int
+) -> None:
+    assert api.AnswerSpeed(5, 20, 2.0, total_s, pieces).tokens_per_second == 20 / total_s

@@ -212,7 +212,7 @@ class Verb(cli.Application):
 
         print(*help_lines(self), sep="\n")
 
-    @cli.switch(("-V", "--version"), overridable=True, group="Meta-switches", help="show the version")
+    @cli.switch(("-v", "-V", "--version"), overridable=True, group="Meta-switches", help="show the version")
     def version(self) -> None:
         print(f"medley {own_version()}")
 

@@ -40,8 +40,7 @@ Examples:
     HINT = "flags of the engine come after --: medley batch MODEL IN OUT -- --max-model-len 8192"
 
     options: ServeOptions = group(
-        ServeOptions,
-        port=switch("--port PORT", "port of the server [default: any free one]", default=0),
+        ServeOptions, port=switch("--port PORT", "port of the server [default: any free one]", default=0)
     )
     url: str | None = switch("--url URL", "base URL of a running server to use")
     at_once: int = switch("--at-once N", "concurrent requests", (1, 4096), default=64)

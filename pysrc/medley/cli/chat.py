@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from medley import credentials, serving
 from medley.cli import Verb, flag, switch
 from medley.cli.output import say
+from medley.cluster import remote
 from medley.errors import Problem
+from medley.network import http_client
 from medley.serving import api
 
 _USUAL = "http://127.0.0.1:8000/v1"
+_ENDS = ("/exit", "/quit", "/bye")
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class _Server:
 
 class ChatVerb(Verb):
     DESCRIPTION_MORE = """
-Without TEXT it opens a chat on a terminal: it keeps the history, Ctrl-C stops an answer, and /exit or Ctrl-D
-ends the chat. Otherwise it reads one message from standard input.
+Without TEXT it opens a chat on a terminal and keeps the history. Ctrl-C stops an answer; /exit, /quit, /bye
+or Ctrl-D ends the chat. Otherwise it reads one message from standard input.
 
 It uses the server of this host, or the one that --url or MEDLEY_URL names.
 
@@ -53,7 +56,9 @@ Examples:
 
     url: str | None = switch("--url URL", "base URL of the server, such as http://spark-1:8000/v1")
     model: str | None = switch("--model NAME", "served model to use [default: the first]")
-    max_tokens: int | None = switch("--max-tokens N", "limit of each answer, in tokens", (1, 1_000_000))
+    max_tokens: int | None = switch(
+        "--max-tokens N", "limit of each answer, in tokens [default: the server's]", (1, 1_000_000)
+    )
     key_file: str | None = switch(
         "--api-key FILE", "file of the server's API key [default: the value of MEDLEY_API_KEY]"
     )
@@ -78,7 +83,7 @@ Examples:
     def _server(self) -> _Server:
         """The server that is named, else this host's newest; a Problem where it is not ready."""
         named = self.url or os.environ.get("MEDLEY_URL")
-        here = None if named else serving.newest()
+        here = _record_of(api.base(named)) if named else serving.newest()
         url = api.base(named or (here.url if here else _USUAL))
         key = credentials.client_key(self.key_file, here.key if here else None)
         try:
@@ -91,6 +96,12 @@ Examples:
             raise Problem(
                 f"{here.model} is not ready yet: {here.state}", cause=problem.cause, fix="medley status"
             ) from problem
+
+
+def _record_of(url: str) -> remote.Server | None:
+    """Of a server that this host itself runs, also at the address for other hosts."""
+    found = http_client.address(url)
+    return serving.on_port(found.port) if found.port and http_client.is_here(found.host) else None
 
 
 def _converse(server: _Server) -> int:
@@ -106,8 +117,11 @@ def _converse(server: _Server) -> int:
         except (EOFError, KeyboardInterrupt):
             print()
             return 0
-        if text == "/exit":
+        if text in _ENDS:
             return 0
+        if text.startswith("/") and text[1:].isalpha():
+            say(f"{text} is not a command; commands are {', '.join(_ENDS)}")
+            continue
         asked = [*messages, {"role": "user", "content": text}]
         try:
             answer, speed = server.answer(asked, quiet=False) if text else ("", None)
@@ -123,7 +137,8 @@ def _converse(server: _Server) -> int:
 def _end(speed: api.AnswerSpeed) -> None:
     print()
     each = f", {speed.tokens_per_second:.1f} tokens/s" if speed.tokens_per_second else ""
-    print(f"{speed.tokens} tokens, first after {speed.first_token_s:.2f} s{each}", file=sys.stderr)
+    cut = f"\ncut off at {speed.tokens} tokens; --max-tokens N sets the limit" if speed.cut else ""
+    print(f"{speed.tokens} tokens, first after {speed.first_token_s:.2f} s{each}{cut}", file=sys.stderr)
 
 
 def _table(model: str, answer: str, speed: api.AnswerSpeed) -> dict[str, object]:

@@ -189,15 +189,12 @@ Examples:
     medley env lock newer --python 3.12 -r vllm==0.33.0 -r 'ray[default]'
 """
     requirements: list[str] = switch(
-        "-r, --requirement WHAT",
-        "requirement as in pip: an engine, and Ray for a cluster",
-        mandatory=True,
+        "-r, --requirement WHAT", "requirement as in pip: an engine, and Ray for a cluster", mandatory=True
     )
     overrides: list[str] = switch("--override WHAT", "version to use whatever packages require")
     indexes: list[str] = switch("--index ADDRESS", "package index to search first; stored in the table")
     python: str | None = switch(
-        "--python VERSION",
-        "Python version, such as 3.10 [default: Nix's newest, else medley's own]",
+        "--python VERSION", "Python version, such as 3.10 [default: Nix's newest, else medley's own]"
     )
     device: Literal["cuda", "cpu"] | None = switch("--device KIND", "cuda or cpu [default: detected]")
     unproven: bool = flag("--unproven", "write the lock only; build and test nothing")

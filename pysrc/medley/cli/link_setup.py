@@ -43,11 +43,7 @@ Examples:
     address: str | None = switch("--address CIDR", "address of the link, such as 192.168.100.10/24")
     mtu: int | None = switch("--mtu N", "MTU in bytes [default: 9000 from 25 Gbit/s]", (576, 65_535))
     number: int | None = switch("--number N", "last number of this host's addresses", (1, 254))
-    ring: int | None = switch(
-        "--ring N",
-        "place of this host in a ring of three hosts",
-        (1, RING),
-    )
+    ring: int | None = switch("--ring N", "place of this host in a ring of three hosts", (1, RING))
     manager: Literal["netplan", "networkmanager", "nixos", "ip"] | None = switch(
         "--with PROGRAM",
         "netplan, networkmanager, nixos, or ip (until the next boot)",

@@ -50,6 +50,7 @@ Examples:
 
 def _table(entry: Entry) -> dict[str, Any]:
     made, told = entry.shape, entry.choice and entry.choice.prediction
+    told = told if told and told.fitted else None  # plan has no speed of a CPU either
     return {
         "name": entry.name,
         "aliases": entry.model.aliases,
@@ -78,6 +79,7 @@ def _lines(found: list[Entry]) -> list[str]:
 
 
 def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:
+    told = entry.choice and entry.choice.prediction
     made, lacks = entry.shape, (entry.lacks or "").partition(" in the nearest")[0]
     count = _count(made.parameters) if made else ""
     if made and made.active_parameters < made.parameters:
@@ -88,7 +90,7 @@ def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:
         _in_gb(entry.on_disk_bytes),
         count,
         f"{made.context // _KI}Ki" if made else "",
-        f"{_speed(entry):.1f}" if entry.choice else "",
+        ("" if not told else f"{told.tokens_per_s:.1f}" if told.fitted else "-"),
         entry.layout or (f"does not fit: {lacks}" if made else lacks),
     )
 

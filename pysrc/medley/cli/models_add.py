@@ -33,9 +33,7 @@ Examples:
     USAGE = "    {progname} [OPTIONS] ORG/NAME\n"
     name: str | None = switch("--name NAME", "name of the table [default: the repository's]")
     destination: str | None = switch(
-        "--output FILE",
-        "file to write [default: models/NAME.toml in ~/.config/medley]",
-        excludes=["--name"],
+        "--output FILE", "file to write [default: models/NAME.toml in ~/.config/medley]", excludes=["--name"]
     )
     replace: bool = flag("--replace", "overwrite a table that differs")
     dry_run: bool = flag("--dry-run", "print the table; write nothing")

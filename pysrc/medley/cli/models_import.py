@@ -45,11 +45,7 @@ Examples:
 
 
 _LIMIT_S = 20.0
-_TITLES = {
-    "refused": "left out",
-    "unused": "left out, as by sparkrun",
-    "decided": "decided by medley",
-}
+_TITLES = {"refused": "left out", "unused": "left out, as by sparkrun", "decided": "decided by medley"}
 
 
 def _raw(recipe: str) -> bytes:

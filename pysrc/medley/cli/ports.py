@@ -1,14 +1,14 @@
 """`medley ports`."""
 
-import dataclasses
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from socket import gethostname
 from typing import Any, Literal
 
-from medley import process_identity
+from medley import process_identity, serving
 from medley.cli import Verb, flag, switch
 from medley.cli.output import print_result, say, table
 from medley.cluster import membership
@@ -44,13 +44,10 @@ Examples:
     USAGE = "    {progname} [OPTIONS] [ROLE...]\n"
     as_json: bool = flag("--json", "one JSON object", excludes=["--firewall"])
     firewall: Literal["nftables", "ufw", "iptables"] | None = switch(
-        "--firewall KIND",
-        "rules to print: nftables, ufw or iptables",
+        "--firewall KIND", "rules to print: nftables, ufw or iptables"
     )
     link: list[str] = switch(
-        "--link LINK",
-        "interface, address or network of the cluster, or none",
-        requires=["--firewall"],
+        "--link LINK", "interface, address or network of the cluster, or none", requires=["--firewall"]
     )
     opened: list[int] = switch(
         "--open PORT", "port to leave open to everyone", _PORT, requires=["--firewall"]
@@ -70,18 +67,18 @@ Examples:
         if self.firewall:
             self._close(self.firewall, ports.closed(found))
             return
-        chosen = tuple(each for each in found if not roles or set(each.roles) & set(roles))
+        chosen = tuple(map(_as_bound, (each for each in found if not roles or set(each.roles) & set(roles))))
         outside, listening = sorted(tcp.outside_ports()), list(tcp.listening())
         rows = [
             {
-                **dataclasses.asdict(each),
-                "auth": each.auth,
+                **asdict(each),
+                "auth": _auth(each),
                 "outside": each.outside,
                 "now": [number for number in outside if each.outside and each.first <= number <= each.last],
                 "listening": [
                     {"port": port, "pid": pid, "process": Path(words.split()[0]).name if pid else words}
                     for port, pid, words in listening
-                    if each.first <= port <= each.last
+                    if each.first <= port <= each.last and ("top" in each.roles) == ("--web" in words)
                 ],
             }
             for each in chosen
@@ -111,10 +108,22 @@ Examples:
         return firewall.wires(wired.end.lanes or (wired.end.interface,), found.net)
 
 
+def _as_bound(port: Port) -> Port:
+    """A model's API with the addresses where it listens now, if it does."""
+    found = tcp.bound_addresses(port.first) if port.what == ports.MODEL_API else []
+    return replace(port, bound=", ".join(found)) if found else port
+
+
+def _auth(port: Port) -> str:
+    """Of a running server by its record, because --api-key changes it."""
+    server = serving.on_port(port.first) if port.what == ports.MODEL_API else None
+    return port.auth if server is None else "API key" if server.key else "none"
+
+
 def _lines(found: tuple[Port, ...], rows: list[dict[str, Any]]) -> Iterator[str]:
     headers = ("PORT", "BIND", "PROTOCOL", "WHO", "AUTH", "USE", "LISTENING NOW")
     drawn = (
-        (port.numbers, port.bound, "TCP", port.by, port.auth, port.what, _now(row))
+        (port.numbers, port.bound, "TCP", port.by, row["auth"], port.what, _now(row))
         for port, row in zip(found, rows, strict=True)
     )
     yield from table(headers, drawn)

@@ -60,6 +60,7 @@ class Spinner(Plain):
 
     def __init__(self) -> None:
         self._console = console(sys.stderr)
+        self._console.soft_wrap = True  # a line that is printed beside the spinner may be there to be pasted
         self._show: Callable[[str], None] = lambda _: None
 
     @contextlib.contextmanager

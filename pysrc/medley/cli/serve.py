@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import time
 from collections import deque
@@ -160,8 +161,8 @@ def quiet() -> Iterator[Output]:
 
     def hear(line: str) -> None:
         last.append(line)
-        if (found := parsed(line)).level or "%" in line:  # a bar of the weights that are loaded
-            told.watch.line(found.text)
+        if _PROGRESS.search(found := parsed(line).text):  # others look like errors without their log
+            told.watch.line(found)
 
     try:
         yield replace(told, detail=lambda _: None, error=hear)
@@ -215,6 +216,11 @@ def ready(listens: Serving, completion: str, seconds: float, *, as_json: bool) -
     print_result(table, [text], as_json=as_json)
 
 
+_PROGRESS = re.compile(
+    r"\d%(?: Completed|\|)|^(?:Starting to load|Loading (?:weights|model|safetensors)|Model loading"
+    r"|Load weight|Downloading|Fetching|Compiling|torch\.compile|Captur)"
+)
+"""Of an engine's lines, those that are steps of its start."""
 _LOOK_EVERY_S = 0.2
 _LAST_LINES = 20
 """Of the engine's, where it fails."""
@@ -234,15 +240,16 @@ def detached(port: int, *, restart: bool) -> int:
         units.start(unit)
     try:
         with watch().stage(f"{name}: until it is ready"):
-            _await_ready(name, port)
+            ready_lines = _await_ready(name, port)
     except BaseException:
         units.stop(name)
         raise
+    print("\n".join(ready_lines).rstrip())  # not beside a spinner: it wraps, and these are there to be pasted
     print(f"{name} serves; medley logs shows what it says, medley stop ends it")
     return 0
 
 
-def _await_ready(name: str, port: int) -> None:
+def _await_ready(name: str, port: int) -> list[str]:
     shown = 0
     while True:
         lines = units.said(name)
@@ -253,8 +260,7 @@ def _await_ready(name: str, port: int) -> None:
         at = next((nth for nth, line in enumerate(lines) if line.startswith("ready after")), None)
         if at is not None and serving.is_ready(port):
             end = next((nth for nth, line in enumerate(lines) if line.startswith(_END)), len(lines))
-            print("\n".join(lines[at:end]).rstrip())
-            return
+            return lines[at:end]
         state = units.state(name)
         if state is None or not state.kept or state.restarts:
             raise _ended(name, units.said(name))

@@ -108,11 +108,7 @@ def variables(token: Path) -> Iterator[Variable]:
 def _of_node(node: Node) -> Iterator[Variable]:
     yield Variable(MARK, str(node.temporary), "ray-stop finds medley's processes by it")
     yield Variable("VLLM_HOST_IP", node.address, "ranks find each other at the address registered with Ray")
-    yield Variable(
-        "RAY_memory_monitor_refresh_ms",
-        "0",
-        "on unified memory it kills ranks for their weights",
-    )
+    yield Variable("RAY_memory_monitor_refresh_ms", "0", "on unified memory it kills ranks for their weights")
     yield Variable("OMP_NUM_THREADS", str(max(1, node.threads // node.slots)), "Ray would make it 1")
     for name, value in _HEALTH_CHECK.items():
         yield Variable(

@@ -15,8 +15,7 @@ Value = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$", max_length
 # Each with the reason why cluster.toml may not set it.
 _REFUSED = {
     **dict.fromkeys(
-        ("LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME"),
-        "it changes the libraries of every program",
+        ("LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME"), "it changes the libraries of every program"
     ),
     **dict.fromkeys(
         ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "VLLM_HOST_IP", "SGLANG_HOST_IP"),

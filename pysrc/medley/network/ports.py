@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from medley.command import Flag
+from medley.network import tcp
 
 RENDEZVOUS_PORT = 24_010
 """Between Ray's ports, so that one firewall rule opens both."""
@@ -25,8 +26,8 @@ _WIRE = "the link's address"
 _LOOPBACK = "127.0.0.1"
 _ASKS = "asks for the token"
 _TELLS = "only metrics, without a token"
-_API, _MEETING, _PIECES = "a model's API", "where hosts join a model without Ray", "pieces of a model"
-_SECRETS = {_API: "API key", _MEETING: "token", _PIECES: "transfer secret"}
+MODEL_API, _MEETING, _PIECES = "a model's API", "where hosts join a model without Ray", "pieces of a model"
+_SECRETS = {_MEETING: "token", _PIECES: "transfer secret"}
 _WORKER_PORTS = 900
 
 
@@ -71,18 +72,20 @@ class Port:
     first: int
     last: int
     bound: str
-    """An address, or `every address` or `the link's address`."""
+    """Addresses, or `every address` or `the link's address`."""
     by: str
     why: str
 
     @property
     def outside(self) -> bool:
         """Whether other hosts reach it without a firewall; Linux accepts a link's address on every link."""
-        return self.bound != _LOOPBACK
+        return not all(map(tcp.is_loopback, self.bound.split(", ")))
 
     @property
     def auth(self) -> str:
-        """The secret that a client has to show."""
+        """The secret that a client has to show; an API has a key by default where other hosts reach it."""
+        if self.what == MODEL_API:
+            return "API key" if self.outside else "none"
         return "token" if _ASKS in self.why else _SECRETS.get(self.what, "none")
 
     @property
@@ -127,7 +130,7 @@ def _of_models(api: tuple[int, ...], picked: tuple[int, int]) -> Iterator[Port]:
     hosts = "the model's hosts"
     for number in api:
         why = "only this host, unless --host is given"
-        yield _one(serve, _API, number, _LOOPBACK, "its users", why)
+        yield _one(serve, MODEL_API, number, _LOOPBACK, "its users", why)
     why = "until all hosts have joined; reveals nothing without the token"
     yield _one(serve, _MEETING, RENDEZVOUS_PORT, _EVERY, "the hosts that join", why)
     yield Port(serve, "where ranks meet", *_SIDE, _EVERY, hosts, "without Ray; no token")

@@ -75,6 +75,10 @@ def outside_ports() -> frozenset[int]:
     return frozenset(each.laddr.port for each in _listeners() if not is_loopback(each.laddr.ip))
 
 
+def bound_addresses(port: int) -> list[str]:
+    return sorted({each.laddr.ip for each in _listeners() if each.laddr.port == port})
+
+
 def listening() -> Iterator[tuple[int, int | None, str]]:
     """Yield each port where something listens, with its process and command, where this user may see them."""
     import psutil  # noqa: PLC0415 - 20 ms, and few verbs need it

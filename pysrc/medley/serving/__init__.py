@@ -69,8 +69,7 @@ def note_server(
 
 def require_none(port: int) -> None:
     """Raise a Problem where another `medley serve` uses this port, even before it listens."""
-    found = _read(_note(port))
-    if found:
+    if found := on_port(port):
         raise Problem(
             f"port {port} is in use by another medley serve",
             cause=f"process {found.pid} serves {found.model} there, or will soon",
@@ -84,9 +83,12 @@ def newest() -> Server | None:
 
 
 def is_ready(port: int) -> bool:
-    """Whether the server on this port is ready."""
-    found = _read(_note(port))
+    found = on_port(port)
     return found is not None and found.state == "ready"
+
+
+def on_port(port: int) -> Server | None:
+    return _read(_note(port))
 
 
 def end_servers(port: int | None, note: Callable[[str], None]) -> int:

@@ -22,6 +22,7 @@ _PROBE_TOKENS = 8
 _PROBE_LIMIT_S = 120
 _FIRST_TOKEN_LIMIT_S = 300
 _LOOK_LIMIT_S = 10
+_LEAST_PIECES, _LEAST_S = 3, 0.3
 
 
 def answered(url: str, model: str, key: str | None = None) -> str | None:
@@ -45,7 +46,7 @@ def answered(url: str, model: str, key: str | None = None) -> str | None:
         ) from error
     if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
         return None
-    _require_ok(answer, url, model)
+    _require_ok(answer, url, model, key)
     match answer.json():
         case {"usage": {"completion_tokens": int()}, "choices": [{"text": str(text)}, *_]}:
             return text
@@ -70,12 +71,21 @@ class AnswerSpeed:
     tokens: int
     first_token_s: float
     total_s: float
+    pieces: int
+    cut: bool = False
+    """Whether it ended at the limit of tokens."""
 
     @property
     def tokens_per_second(self) -> float | None:
-        """The speed after the first token, which waits for the prompt; None without a second one."""
+        """The speed after the first token, which waits for the prompt; None without a second one.
+
+        It is that of the whole time if the answer came at once: in fewer than 3 pieces, or within 0.3 s of
+        the first one.
+        """
         rest = self.total_s - self.first_token_s
-        return (self.tokens - 1) / rest if self.tokens > 1 and rest > 0 else None
+        if self.pieces >= _LEAST_PIECES and rest >= _LEAST_S:
+            return (self.tokens - 1) / rest
+        return self.tokens / self.total_s if self.tokens > 1 else None
 
 
 class Thought(str):
@@ -95,18 +105,20 @@ def chat(
         "stream_options": {"include_usage": True},
         **({} if max_tokens is None else {"max_tokens": max_tokens}),
     }
-    began, first, usage = time.monotonic(), 0.0, (0, 0)
+    began, first, usage, count, cut = time.monotonic(), 0.0, (0, 0), 0, False
     for event in _events(f"{url}/chat/completions", body, key):
         match event:
             case {"usage": {"prompt_tokens": int(asked), "completion_tokens": int(tokens)}}:
                 usage = asked, tokens
+            case {"choices": [{"finish_reason": "length"}, *_]}:
+                cut = True
             case _:
                 pass
         for piece in _pieces(event):
-            first = first or time.monotonic() - began
+            first, count = first or time.monotonic() - began, count + 1
             yield piece
     total = time.monotonic() - began
-    yield AnswerSpeed(*usage, first or total, total)
+    yield AnswerSpeed(*usage, first or total, total, count, cut)
 
 
 def _pieces(event: dict[str, Any]) -> Iterator[str]:
@@ -125,7 +137,7 @@ def _events(url: str, body: dict[str, object], key: str | None) -> Iterator[dict
     try:
         with answer as (status, lines):
             if status != HTTPStatus.OK:
-                _require_ok(Response(status, {}, "\n".join(lines)), url, str(body["model"]))
+                _require_ok(Response(status, {}, "\n".join(lines)), url, str(body["model"]), key)
             for line in lines:
                 if line.startswith("data: ") and line != "data: [DONE]":
                     event = json_shape.table(line.removeprefix("data: "))
@@ -156,7 +168,7 @@ def cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
         answer = http_client.ask("GET", f"{url}/models", limit_s=5, headers=bearer(key))
     except httpx.HTTPError as error:
         raise unanswered(url, error) from error
-    _require_ok(answer, url, "any")
+    _require_ok(answer, url, "any", key)
     match answer.json():
         case {"data": [*found]} if all(isinstance(each, dict) for each in found):
             for each in found:
@@ -198,11 +210,11 @@ def require_guarded(url: str, key: str | None = None) -> None:
         )
 
 
-def _require_ok(answer: Response, url: str, model: str) -> None:
+def _require_ok(answer: Response, url: str, model: str, key: str | None) -> None:
     said = f"{answer.status}: {message(answer.text)}"
     if answer.status == HTTPStatus.UNAUTHORIZED:
         raise Problem(
-            "the server requires another API key",
+            f"the server requires {'another' if key else 'an'} API key",
             cause=said,
             fix="medley chat --api-key FILE, or: export MEDLEY_API_KEY=…",
         )

@@ -13,14 +13,7 @@ from medley.cluster.ray_serving import Taken
 from medley.cluster.rendezvous_head import Meeting
 from medley.engine import Serving, flags, unread_variables
 from medley.engine.launch import ENGINES, Launch, Order, in_no_image, launch, launcher, not_shown, out_of
-from medley.environment import (
-    container_image,
-    container_runtime,
-    engine_source,
-    own_nccl,
-    tools,
-    virtualenv,
-)
+from medley.environment import container_image, container_runtime, engine_source, own_nccl, tools, virtualenv
 from medley.environment.container_image import ContainerEnvironment, ImageRequest, ImageSelection
 from medley.environment.tools import BARE, Tools
 from medley.errors import Problem

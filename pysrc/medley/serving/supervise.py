@@ -70,11 +70,7 @@ def supervise(
 
 
 def _first_completion(
-    engine: Process,
-    answered: Callable[[], str | None],
-    model: str,
-    limit_s: float,
-    check: Callable[[], None],
+    engine: Process, answered: Callable[[], str | None], model: str, limit_s: float, check: Callable[[], None]
 ) -> str | None:
     """Return the first completion, or None when the engine ended instead."""
     deadline = time.monotonic() + limit_s

@@ -124,13 +124,7 @@ def fetch_on_all(
             lines.append(line)
 
     command = joined.asked(
-        "ray_download.py",
-        joined.head,
-        joined.address,
-        repository,
-        revision,
-        json.dumps(NOT_NEEDED),
-        *hosts,
+        "ray_download.py", joined.head, joined.address, repository, revision, json.dumps(NOT_NEEDED), *hosts
     )
     with watch.stage(f"weights of {name} on every host"):
         process.run(command, on_line=on_line)

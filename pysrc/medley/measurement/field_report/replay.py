@@ -8,13 +8,7 @@ from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
 from medley.host import facts
 from medley.host.kind import kind_of
-from medley.measurement.field_report import (
-    PlannedStage,
-    PlanRequest,
-    ReportedLayout,
-    ReportedPlan,
-    Wishes,
-)
+from medley.measurement.field_report import PlannedStage, PlanRequest, ReportedLayout, ReportedPlan, Wishes
 from medley.model.resolve import Weights
 from medley.network.fabric.types import NetworkOptions
 from medley.planner import Layout, hosts_of, named, pipelines
