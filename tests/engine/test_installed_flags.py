@@ -47,4 +47,4 @@ def test_what_guides_still_have_is_refused(programs: Path) -> None:
     with pytest.raises(Problem) as caught:
         flags.require_known(vllm, programs, ("--swap-space", "0", "--tensor-paralel-size", "2"))
     assert caught.value.what == "vLLM does not know --swap-space, --tensor-paralel-size"
-    assert "--tensor-parallel-size is the nearest there is" in caught.value.fix
+    assert "did you mean --tensor-parallel-size?" in caught.value.fix

@@ -131,7 +131,7 @@ def test_a_release_without_a_flag_is_refused_and_nothing_changes(
     before = {path: path.read_bytes() for path in (clone / "locks").iterdir() if path.is_file()}
     done = medley(clone, index, tmp_path, "env", "raise", "vllm-cuda")
     assert done.returncode == 1
-    assert "medley: vllm 1.2 does not take medley's flags; vllm-cuda is as it was" in done.stderr
+    assert "medley: vllm 1.2 rejects medley's flags; vllm-cuda is unchanged" in done.stderr
     assert "unrecognized arguments: --max-num-seqs" in done.stderr
     after = {path: path.read_bytes() for path in (clone / "locks").iterdir() if path.is_file()}
     assert after == before

@@ -53,7 +53,7 @@ def of_this(name: str) -> Case:
 def of_cluster(fleet: Fleet, progress: Progress) -> Case:
     """All that answer are asked at once, and then whether they reach each other."""
     wanted = fleet.cluster
-    with progress.stage(f"look at {counted(fleet.present)}"):
+    with progress.stage(f"check {counted(fleet.present)}"):
         said = fleet.ask("examine", lambda name: {"env": wanted.hosts[name].env}, limit_s=_LOOK_LIMIT_S)
     digest = self_command.source_digest()
     hosts = {}
@@ -73,7 +73,7 @@ def of_cluster(fleet: Fleet, progress: Progress) -> Case:
     )
     if found.fabric is None or len(found.fabric.ends) < _PAIR:
         return found
-    with progress.stage("reach each other"):
+    with progress.stage("check connections between the hosts"):
         return replace(found, closed=_closed(fleet, found.fabric.ends, wanted.head))
 
 
