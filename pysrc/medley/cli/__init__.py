@@ -309,7 +309,7 @@ class Group(Generic[T]):
 class _Option(cli.SwitchAttr[Any]):
     """Unlike plumbum's it appends nothing about its default to its help."""
 
-    def __init__(self, names: Any, argtype: Any, default: Any, *words: Any, **more: Any) -> None:  # noqa: ANN401
+    def __init__(self, names: Any, argtype: Any, default: Any, *words: Any, **more: Any) -> None:  # noqa: ANN401 - plumbum's
         super().__init__(names, argtype, None, *words, **more)
         if default is not None:
             self._default_value = default

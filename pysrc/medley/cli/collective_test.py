@@ -15,9 +15,8 @@ from medley.measurement.collective.verdict import expected_mbit, pairs_that_fall
 from medley.measurement.collective.verdict import verdict as of_wire
 from medley.measurement.device_speed import Speeds, slow
 from medley.measurement.device_speed import verdict as of_hosts
+from medley.measurement.link import shown_mbit
 from medley.planner import devices
-
-_GBIT = 1000
 
 
 class CollectiveTestVerb(Verb):
@@ -138,4 +137,4 @@ def _bytes(size: float) -> str:
 
 
 def _mbit(mbit: float | None) -> str:
-    return "" if mbit is None else f"{mbit:.3g} Mbit/s" if mbit < _GBIT else f"{mbit / 1000:.3g} Gbit/s"
+    return "" if mbit is None else shown_mbit(mbit)
