@@ -1,10 +1,12 @@
 """Interfaces and what each is (Ethernet, Wi-Fi, container, tunnel), addresses, routes."""
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Interface, IPv4Network
+from pathlib import Path
 from typing import Any
 
 from medley.transcript import Transcript, number, objects, readings
@@ -20,49 +22,10 @@ SYSFS = (
 
 QUESTIONS = (LINKS, ROUTES, SYSFS)
 
-# What made a link is surer than its name. The kernel's words: ip -details, or DEVTYPE in sysfs.
-_MADE = {
-    made: kind
-    for kind, words in (
-        ("bond", "bond team"),
-        ("vlan", "vlan"),
-        ("bridge", "bridge openvswitch"),
-        ("gadget", "gadget"),
-        ("infiniband", "ipoib"),
-        ("wifi", "wlan"),
-        ("virtual", "dummy ifb vrf wwan rmnet"),
-        ("tunnel", "wireguard tun ppp vxlan geneve ipip sit gre gretap erspan vti vti6 xfrm"),
-        ("tunnel", "ip6tnl ip6gre ip6gretap macsec gtp amt bareudp l2tp"),
-    )
-    for made in words.split()
-}
+_TABLES = tomllib.loads(Path(__file__).with_name("link_kinds.toml").read_text(encoding="utf-8"))
+_MADE = {made: kind for kind, words in _TABLES["made"].items() for made in words}
 # One end is here, and the other in a container, or on a wire: only the name tells.
 _ENDS = {"veth", "macvlan", "ipvlan", "macvtap", "ipvtap", "netkit"}
-
-_NAMES = (
-    # A bridge of the user is br-lan; docker's own networks are br- and twelve hex digits.
-    (r"docker|podman|nerdctl|br-[0-9a-f]{12}$|veth|lxc|lxdbr|incusbr|ve-|vb-|vz-|waydroid", "container"),
-    (r"cni|cbr0|flannel|cali|vxlan\.calico|cilium|kube-|nodelocaldns|weave|antrea|ovn-", "container"),
-    (r"virbr|vnet\d", "container"),
-    (r"tailscale|wg|tun|tap|zt|ipsec|ppp|nebula|nordlynx|proton|utun|gre|sit|ip6tnl|vti|xfrm", "tunnel"),
-    (r"usb\d|l4tbr|rndis", "gadget"),
-    (r"wl", "wifi"),
-    (r"wwan|wwp|rmnet|dummy|ifb", "virtual"),
-)
-# As ip names the kernel's ARPHRD_ numbers (linux/if_arp.h, iproute2's ll_types.c), which sysfs has.
-_TYPES = {
-    "1": "ether",
-    "32": "infiniband",
-    "512": "ppp",
-    "519": "rawip",
-    "768": "ipip",
-    "769": "tunnel6",
-    "772": "loopback",
-    "776": "sit",
-    "778": "gre",
-    "823": "gre6",
-    "65534": "none",
-}
 _TUNNEL_TYPES = {"none", "ppp", "sit", "ipip", "gre", "gre6", "tunnel", "tunnel6", "rawip"}
 _WIRE = re.compile(r"(eth|en|lan|net|host)[0-9a-z]*$", re.IGNORECASE)
 
@@ -193,8 +156,8 @@ def link_kind(
 
     `made_as` is empty for hardware, and `driver` None for what is none.
     """
-    link_type = _TYPES.get(link_type, link_type)
-    named = next((kind for names, kind in _NAMES if re.match(names, name)), None)
+    link_type = _TABLES["types"].get(link_type, link_type)
+    named = next((each["kind"] for each in _TABLES["named"] if re.match(each["names"], name)), None)
     if link_type == "loopback" or name == "lo":
         return "loopback"
     if link_type.startswith("infiniband"):
