@@ -120,6 +120,11 @@ def read(path: Path, shape: type[_T]) -> _T:
         ) from error
 
 
+def beside(module: str, name: str) -> dict[str, Any]:
+    """Read a table of the program's own, which stands next to the module of this `__file__`."""
+    return tomllib.loads(Path(module).with_name(name).read_text(encoding="utf-8"))
+
+
 @lru_cache(maxsize=256)
 def _read(text: str, shape: type[StrictTable], where: str) -> StrictTable:
     """Parse a file's text once per process, because a command reads the same tables many times."""

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, cast
 
 from pydantic import ValidationError
 
+from medley import config
 from medley.model import checkpoint, demo, hub_checkpoint
 from medley.model.checkpoint import Checkpoint, Stored, Tensor, stored
 from medley.model.config_fields import EXPERTS, HIDDEN, Fields, context_length, layer_count, of_text
@@ -17,10 +18,8 @@ from medley.model.kv_cache import cache_fields
 from medley.model.resolve import Weights
 from medley.progress import SILENT, Progress
 from medley.schema import Made, Shape
+from medley.schema import Weights as Format
 
-Format = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
-_METHODS: Mapping[str, Format] = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "awq": "awq"}
-_DTYPES: Mapping[str, Format] = {"U8": "nvfp4", "F8_E4M3": "fp8", "I8": "int8"}
 _CHOSEN = (
     "num_experts_per_tok",
     "experts_per_token",
@@ -30,51 +29,11 @@ _CHOSEN = (
     "moe_top_k",
     "top_k_experts",
 )
-_ALGORITHMS: Mapping[str, Format] = {
-    "NVFP4": "nvfp4",
-    "FP8": "fp8",
-    "W4A16_AWQ": "awq",
-    "MIXED_PRECISION": "nvfp4",
-}
-# Bits of a weight and its share of the scales, by the formats' definitions: MXFP4 has one byte for 32 weights
-# (OCP Microscaling 1.0), NVFP4 one for 16, AWQ and GPTQ at group size 128 a 16-bit scale and a 4-bit zero
-# point.
-BYTES: Mapping[str, float] = {
-    "bf16": 2.0,
-    "fp8": 1.0,
-    "int8": 1.0,
-    "nvfp4": (4 + 8 / 16) / 8,
-    "mxfp4": (4 + 8 / 32) / 8,
-    "awq": (4 + 20 / 128) / 8,
-    "int4": (4 + 20 / 128) / 8,
-}
-# Weights that share a scale along the dimension that tensor parallel cuts. MXFP4 is padded by the engine
-# instead. fp8 is taken to be in blocks of 128, as Qwen and DeepSeek publish it; scales for whole tensors know
-# no such limit.
-BLOCK: Mapping[str, int] = {"fp8": 128, "awq": 128, "int4": 128, "nvfp4": 16}
-# Architectures that vLLM 0.33 cannot split into the stages of a pipeline: its registry says so of most
-# (supports_pp), which tests/engine/test_kv_cache.py compares; Qwen 4 and DeepSeek V4.1 refuse most cuts when
-# they are configured or loaded.
-ONE_STAGE = frozenset(
-    {
-        *("AriaForConditionalGeneration", "DeepseekV4ForConditionalGeneration", "Gemma3nForCausalLM"),
-        *("DiffusionGemmaForBlockDiffusion", "FireRedASR2ForConditionalGeneration", "HrmTextForCausalLM"),
-        *(
-            "Gemma3nForConditionalGeneration",
-            "IQuestLoopCoderForCausalLM",
-            "Idefics3ForConditionalGeneration",
-        ),
-        *("Mamba2ForCausalLM", "NemotronH_Nano_Omni_Reasoning_V3", "NemotronH_Nano_VL_V2"),
-        *("NemotronH_Omni_Reasoning_V3", "NemotronH_Super_Omni_Reasoning_V3", "Phi4MMForCausalLM"),
-        *("NemotronParseForConditionalGeneration", "PaddleOCRVLForConditionalGeneration"),
-        *("SmolVLMForConditionalGeneration", "WhisperForConditionalGeneration", "Zamba2ForCausalLM"),
-    }
-)
-_REFUSED = ("Qwen4Exp", "DeepseekV41")
-# Read in vLLM 0.33, vllm/v1/attention/backends/mla and vllm/models/deepseek_v4: of the backends for their
-# sparse attention none takes compute capability 8.x or 11.x (an Orin, a Thor).
-_SPARSE = ("DeepseekV32", "DeepseekV4", "Glm5Next", "GlmMoeDsa")
-_SPARSE_CAPABILITIES = ("9", "10", "12")
+_FORMATS: Mapping[Format, Mapping[str, Any]] = cast("Any", config.beside(__file__, "weight_formats.toml"))
+_LIMITS = config.beside(__file__, "engine_limits.toml")
+BYTES: Mapping[str, float] = {name: each["bytes"] for name, each in _FORMATS.items()}
+BLOCK: Mapping[str, int] = {name: each["block"] for name, each in _FORMATS.items() if "block" in each}
+ONE_STAGE = frozenset(_LIMITS["one_stage"])
 # The published sizes of feed-forward layers are multiples of it.
 _GRAIN = 32
 _CLOSE = 0.01
@@ -126,11 +85,12 @@ def shape_of_config(found: Checkpoint) -> Shape:
 def _engine_limits(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries that follow from the engines' limits for the architecture."""
     names = Fields(config, "config.json").words("architectures") or ()
-    one_stage = any(name in ONE_STAGE or name.startswith(_REFUSED) for name in names)
-    sparse = any(name.startswith(_SPARSE) for name in names)
-    return {"one_stage": ("vllm",) if one_stage else ()} | (
-        {"capabilities": {"vllm": _SPARSE_CAPABILITIES}} if sparse else {}
-    )
+    one_stage = any(name in ONE_STAGE or name.startswith(tuple(_LIMITS["refused"])) for name in names)
+    limits: dict[str, Any] = {"one_stage": ("vllm",) if one_stage else ()}
+    sparse = _LIMITS["sparse_attention"]
+    if any(name.startswith(tuple(sparse["names"])) for name in names):
+        limits["capabilities"] = {"vllm": tuple(sparse["capabilities"])}
+    return limits
 
 
 def weight_fields(found: Checkpoint) -> dict[str, Any]:
@@ -160,7 +120,7 @@ def held_by(found: Checkpoint) -> tuple[Stored, Format]:
         sizes[tensor.dtype] += tensor.size_bytes
     # Some repositories say the format in no config.json: it is the one that most bytes have.
     most = max(sizes, key=lambda dtype: sizes[dtype], default="BF16")
-    weights = _format(fields) or _DTYPES.get(most, "bf16")
+    weights = _format(fields) or _named("dtypes", most) or "bf16"
     count, bits = fields.optional(*EXPERTS, least=0), 8 if weights in {"int8", "fp8"} else 4
     return stored(found.tensors, layer_count(fields), bits, count), weights
 
@@ -208,19 +168,23 @@ def _format(fields: Fields) -> Format | None:
     if quantised is None:
         return None
     method = quantised.word("quant_method") or "modelopt"
-    if method in _METHODS:
-        return _METHODS[method]
-    found: Format | None = None
+    found = _named("methods", method)
+    if found is not None:
+        return found
     if method in {"gptq", "auto-round"}:
         found = "int8" if quantised.optional("bits") == 8 else "int4"  # noqa: PLR2004 - bits
     elif method == "compressed-tensors":
         found = _of_groups(quantised)
     elif method.startswith("modelopt"):
         algorithm = quantised.word("quant_algo")
-        found = _of_groups(quantised) if algorithm is None else _ALGORITHMS.get(algorithm)
+        found = _of_groups(quantised) if algorithm is None else _named("algorithms", algorithm)
     if found is None:
         raise quantised.problem("quant_method", f"medley does not know how {method!r} stores its weights")
     return found
+
+
+def _named(by: str, name: str) -> Format | None:
+    return next((each for each, known in _FORMATS.items() if name in known.get(by, ())), None)
 
 
 def _of_groups(quantised: Fields) -> Format | None:

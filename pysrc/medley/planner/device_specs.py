@@ -5,10 +5,9 @@
 
 import math
 import re
-import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 
+from medley import config
 from medley.planner import Device
 
 
@@ -22,7 +21,7 @@ class Stated:
     """Nobody stated it for this device: a cautious reading of its generation."""
 
 
-_TABLES = tomllib.loads(Path(__file__).with_name("gpus.toml").read_text(encoding="utf-8"))
+_TABLES = config.beside(__file__, "gpus.toml")
 _NAMED = [(re.compile(rf"\b{row.pop('name')}\b", re.IGNORECASE), Stated(**row)) for row in _TABLES["gpus"]]
 _GENERATIONS = [(row.pop("since"), Stated(**row, assumed=True)) for row in _TABLES["generations"]]
 _CPU = Stated(**_TABLES["cpu"], assumed=True)

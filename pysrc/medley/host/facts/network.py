@@ -1,14 +1,13 @@
 """Interfaces and what each is (Ethernet, Wi-Fi, container, tunnel), addresses, routes."""
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Interface, IPv4Network
-from pathlib import Path
 from typing import Any
 
+from medley import config
 from medley.transcript import Transcript, number, objects, readings
 
 # With its details ip says what made a link, which a name only hints at.
@@ -22,7 +21,7 @@ SYSFS = (
 
 QUESTIONS = (LINKS, ROUTES, SYSFS)
 
-_TABLES = tomllib.loads(Path(__file__).with_name("link_kinds.toml").read_text(encoding="utf-8"))
+_TABLES = config.beside(__file__, "link_kinds.toml")
 _MADE = {made: kind for kind, words in _TABLES["made"].items() for made in words}
 # One end is here, and the other in a container, or on a wire: only the name tells.
 _ENDS = {"veth", "macvlan", "ipvlan", "macvtap", "ipvtap", "netkit"}
