@@ -11,6 +11,7 @@ from itertools import islice, product
 from math import prod
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 from medley import storage
 from medley.errors import Problem, in_words
@@ -20,10 +21,10 @@ from medley.schema import Made
 _SPACE = "Ġ"
 _CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxyz", "aeiou"
 _END_OF_TEXT, _START, _END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
-_CHAT_TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+_TABLES: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_name("demo.json").read_text(encoding="utf-8")
 )
+"""The model's files; null is what its own table says, or what the tokenizer is made of."""
 # A usual initialisation (0.02) gives near-equal logits; wider weights make greedy answers decisive, so that
 # two runs, or one and two hosts, can be compared token by token.
 _DEVIATION = 0.1
@@ -58,24 +59,11 @@ def make(made: Made, folder: Path) -> Path:
 
 
 def write(made: Made, folder: Path) -> None:
-    tables = {
+    # It never comes to an end by itself: an answer has max_new_tokens unless more is asked for.
+    tables = _TABLES | {
         "config.json": config(made),
-        "generation_config.json": {
-            # It never comes to an end by itself; this is what an answer has unless more is asked for.
-            "max_new_tokens": 128,
-            "do_sample": False,
-            "eos_token_id": 2,
-            "pad_token_id": 0,
-        },
         "tokenizer.json": tokenizer(made.vocabulary),
-        "tokenizer_config.json": {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "chat_template": _CHAT_TEMPLATE,
-            "clean_up_tokenization_spaces": False,
-            "eos_token": _END,
-            "pad_token": _END_OF_TEXT,
-            "model_max_length": made.context,
-        },
+        "tokenizer_config.json": _TABLES["tokenizer_config.json"] | {"model_max_length": made.context},
     }
     for name, table in tables.items():
         (folder / name).write_text(json.dumps(table, ensure_ascii=False), encoding="utf-8")
@@ -89,30 +77,15 @@ def write(made: Made, folder: Path) -> None:
 
 def config(made: Made) -> dict[str, object]:
     """config.json of a Qwen3ForCausalLM."""
-    return {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
-        "attention_bias": False,
-        "attention_dropout": 0.0,
-        "eos_token_id": 2,
-        "pad_token_id": 0,
+    return _TABLES["config.json"] | {
         "head_dim": made.head_dim,
-        "hidden_act": "silu",
         "hidden_size": made.hidden,
-        "initializer_range": 0.02,
         "intermediate_size": made.intermediate,
         "max_position_embeddings": made.context,
         "max_window_layers": made.layers,
         "num_attention_heads": made.heads,
         "num_hidden_layers": made.layers,
         "num_key_value_heads": made.kv_heads,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 10000.0,
-        "tie_word_embeddings": False,
-        "dtype": "bfloat16",
-        "torch_dtype": "bfloat16",
-        "use_cache": True,
-        "use_sliding_window": False,
         "vocab_size": made.vocabulary,
     }
 
@@ -154,29 +127,12 @@ def tokenizer(size: int) -> dict[str, object]:
         | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
         for id_, word in enumerate(vocabulary[:3])
     ]
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": special,
-        "normalizer": None,
-        "pre_tokenizer": level,
-        "post_processor": None,
-        "decoder": level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": {word: id_ for id_, word in enumerate(vocabulary)},
-            "merges": [list(pair) for pair in merges],
-        },
+    found = _TABLES["tokenizer.json"]
+    own = {
+        "vocab": {word: id_ for id_, word in enumerate(vocabulary)},
+        "merges": [list(pair) for pair in merges],
     }
+    return found | {"added_tokens": special, "model": found["model"] | own}
 
 
 def _merges() -> Iterator[tuple[str, str]]:
