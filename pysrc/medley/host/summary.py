@@ -89,14 +89,13 @@ def _gpu(gpu: Gpu, host: HostTable | None, facts: Facts) -> str:
 
 
 def _link(link: Interface, facts: Facts) -> str:
-    default = any(each.destination == "default" and each.interface == link.name for each in facts.net.routes)
     return _joined(
         link.kind if link.kind != "ethernet" else None,
         "up" if link.up else "down",
         _speed(link.mbit),
         f"MTU {link.mtu}" if link.mtu else None,
         " ".join(str(each.at) for each in link.addresses),
-        "default route" if default else None,
+        "default route" if link.name in facts.net.default_links else None,
         f"part of {link.master}" if link.master else None,
         link.pci or link.driver,
     )

@@ -206,8 +206,6 @@ def readable(path: Path) -> Iterator[None]:
 
 @dataclass
 class Amount:
-    """Bytes and parameters, in all and of routed experts."""
-
     size_bytes: int = 0
     parameters: int = 0
     expert_bytes: int = 0

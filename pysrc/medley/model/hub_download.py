@@ -1,7 +1,9 @@
 """Download a repository's weights, tables and code into the hub's cache, and report the bytes."""
 
+import contextlib
 import fnmatch
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from medley.errors import in_words
@@ -19,7 +21,7 @@ def download(repository: str, on_progress: OnProgress | None = None, *, revision
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - see above
 
     try:
-        with _Watched(repository, on_progress, revision):
+        with _watched(repository, on_progress, revision):
             found = snapshot_download(
                 repository,
                 revision=revision,
@@ -49,28 +51,21 @@ def size_bytes(repository: str, revision: str | None = None) -> int | None:
     )
 
 
-class _Watched:
+@contextlib.contextmanager
+def _watched(repository: str, on_progress: OnProgress | None, revision: str | None) -> Iterator[None]:
     """Report the bytes of a repository in the hub's cache while the body downloads it."""
+    done = threading.Event()
 
-    def __init__(self, repository: str, on_progress: OnProgress | None, revision: str | None) -> None:
-        self._blobs = hub.repository_folder(repository) / "blobs"
-        self._on_progress = on_progress
-        self._total = size_bytes(repository, revision) if on_progress else None
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+    def watch(report: OnProgress, total: int) -> None:
+        while not done.wait(_LOOK_EVERY_S):
+            report(min(total, _blob_bytes(hub.repository_folder(repository) / "blobs")), total)
 
-    def __enter__(self) -> None:
-        if self._total:
-            self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-
-    def _watch(self) -> None:
-        total = self._total or 0
-        while not self._done.wait(_LOOK_EVERY_S):
-            if self._on_progress:
-                self._on_progress(min(total, _blob_bytes(self._blobs)), total)
+    if on_progress and (total := size_bytes(repository, revision)):
+        threading.Thread(target=watch, args=(on_progress, total), daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def _blob_bytes(blobs: Path) -> int:

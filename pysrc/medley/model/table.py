@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -169,11 +170,6 @@ def _printable(text: str) -> str:
     return "".join(each for each in text if each.isprintable())
 
 
-def _comment(text: str, width: int = 106) -> Iterator[str]:
-    line = "#"
-    for word in map(_printable, text.split()):
-        if len(line) + len(word) >= width:
-            yield line
-            line = "#"
-        line += f" {word}"
-    yield line
+def _comment(text: str) -> list[str]:
+    words = " ".join(map(_printable, text.split()))
+    return [f"# {line}" for line in textwrap.wrap(words, 104, break_long_words=False, break_on_hyphens=False)]

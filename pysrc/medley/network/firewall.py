@@ -140,10 +140,9 @@ def _iptables(rules: Rules) -> Iterator[str]:
 
 
 def notes(rules: Rules, net: Net, listening: Iterable[int]) -> Iterator[str]:
-    out = {route.interface for route in net.routes if route.destination == "default"}
     for wire in rules.wires:
         where = ", ".join(wire.networks) or "everywhere"
-        if wire.interface in out:
+        if wire.interface in net.default_links:
             yield (
                 f"{wire.interface} has the default route, so all of {where} can reach these ports; "
                 "to allow only the cluster's hosts, name each: --link ADDRESS"

@@ -35,7 +35,6 @@ class Response:
 
 
 def address(url: str) -> httpx.URL:
-    """Parse an HTTP URL."""
     try:
         found = httpx.URL(url)
         if found.scheme in {"http", "https"} and found.host and (found.port or 0) <= _LAST_PORT:

@@ -53,7 +53,7 @@ class Setting:
 
 def held(facts: Facts, sessions: Mapping[str, str]) -> dict[str, str]:
     """Return by interface why not to change it; `sessions`: ssh clients by interface or address."""
-    carries = dict.fromkeys(_default_links(facts), "it carries the default route")
+    carries = dict.fromkeys(facts.net.default_links, "it carries the default route")
     for link in facts.net.links:
         for mark in (link.name, *(address.ip for address in link.addresses)):
             if mark in sessions:
@@ -255,14 +255,10 @@ def _number(asked: LinkRequest, facts: Facts) -> tuple[int, str]:
     if asked.number is not None:
         return asked.number, "as requested"
     for link in facts.net.links:
-        if link.name in _default_links(facts) and link.addresses:
+        if link.name in facts.net.default_links and link.addresses:
             ip = link.addresses[0].ip
             return int(ip.rpartition(".")[2]) or 1, f"as in {ip}, its address on {link.name}"
     return 1, "without an address in a LAN; give the other hosts --number 2, 3, ..."
-
-
-def _default_links(facts: Facts) -> set[str]:
-    return {route.interface for route in facts.net.routes if route.destination == "default"}
 
 
 def _overlaps(network: IPv4Network, taken: list[IPv4Network]) -> bool:

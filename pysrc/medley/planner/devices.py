@@ -13,7 +13,7 @@ from medley.host.facts import Facts
 from medley.host.hypothetical import readdressed
 from medley.host.kind import Kind, gpu_capability, gpu_memory_bytes
 from medley.network.fabric import fabric
-from medley.network.fabric.types import Fabric, NetworkOptions
+from medley.network.fabric.types import NetworkOptions
 from medley.planner import Device, GroupLink, HostLink
 from medley.planner.device_specs import stated
 from medley.planner.memory import usable_bytes
@@ -193,12 +193,14 @@ def link_of(
     alike but for their numbers in each network have the same links, and are looked at once.
     """
     alike = {name: _alike(name, facts, wishes) for name, facts in hosts.items()}
+    between = group_link(hosts, wishes)
     known: dict[tuple[str, str], HostLink | None] = {}
 
     def link(one: str, other: str) -> HostLink | None:
         pair = (alike[one], alike[other])
         if pair not in known:
-            known[pair] = _link({one: hosts[one], other: hosts[other]}, wishes)
+            carried = between(frozenset((one, other)))
+            known[pair] = carried if isinstance(carried, HostLink) else None
         found, seen = known[pair], measured.wire(one, other)
         backend = "nccl" if hosts[one].gpus and hosts[other].gpus else "gloo"
         if found and seen and seen.backend == backend:
@@ -213,24 +215,14 @@ def group_link(hosts: Mapping[str, Facts], wishes: NetworkOptions) -> GroupLink:
 
     def link(names: frozenset[str]) -> HostLink | str:
         try:
-            return _carried(fabric({name: hosts[name] for name in names}, wishes))
+            found = fabric({name: hosts[name] for name in sorted(names)}, wishes)
         except Problem as problem:
             return problem.what
+        rdma = found.transport == "rdma"
+        mbit = min(end.mbit or _LEAST_MBIT for end in found.ends.values())
+        return HostLink(mbit, _RDMA_US if rdma else _TCP_US, rdma)
 
     return link
-
-
-def _link(both: Mapping[str, Facts], wishes: NetworkOptions) -> HostLink | None:
-    try:
-        return _carried(fabric(both, wishes))
-    except Problem:
-        return None
-
-
-def _carried(found: Fabric) -> HostLink:
-    mbit = min(end.mbit or _LEAST_MBIT for end in found.ends.values())
-    rdma = found.transport == "rdma"
-    return HostLink(mbit, _RDMA_US if rdma else _TCP_US, rdma)
 
 
 def _alike(name: str, facts: Facts, wishes: NetworkOptions) -> str:

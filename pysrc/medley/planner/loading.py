@@ -1,15 +1,14 @@
 """Predict how long weights take to load, and choose the engine's loader."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from medley.host.facts import GIB
 from medley.planner import hosts_of
 from medley.planner.choose import Choice
-from medley.planner.fit import Rank, gib
+from medley.planner.fit import gib
 from medley.planner.plan import Arguments
 from medley.planner.topology import Topology
-from medley.schema import EngineName, HostTable, Loading
+from medley.schema import EngineName
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,10 @@ class LoadTime:
 
 def load_time(choice: Choice, site: Topology) -> LoadTime | None:
     """Return how long the engine reads weights; None where no rank's kind of host has a published rate."""
-    tables = _tables(site)
     found = [
         LoadTime(rank.weights_bytes / 1e9 / of.gb_s, rank.device.host, rank.weights_bytes, of.gb_s, of.source)
         for rank in choice.fit.ranks
-        if (of := tables[rank.device.host].loading).gb_s and of.source
+        if (of := site.loading(rank.device.host)).gb_s and of.source
     ]
     return max(found, key=lambda each: each.seconds, default=None)
 
@@ -49,18 +47,10 @@ def loader_arguments(choice: Choice, site: Topology, engine: EngineName) -> Argu
     if len(choice.fit.ranks) != 1 or not site.locked(hosts_of(choice.layout)[0]):
         return ()
     rank = choice.fit.ranks[0]
-    of = _tables(site)[rank.device.host].loading
+    of = site.loading(rank.device.host)
     loader = of.loader.get(engine)
-    if loader is None or not _has_room(rank, of):
+    # The KV cache is allocated when the buffer is gone.
+    if loader is None or rank.weights_bytes + of.buffer_gib * GIB > rank.device.memory_bytes:
         return ()
     why = f"it reads past the page cache; its buffer, {of.buffer_gib:g} GiB, fits next to the weights"
     return ((("--load-format", loader), f"{why} ({gib(rank.weights_bytes)} GiB)"),)
-
-
-def _has_room(rank: Rank, of: Loading) -> bool:
-    """Whether weights and buffer fit: the KV cache is allocated when the buffer is gone."""
-    return rank.weights_bytes + of.buffer_gib * GIB <= rank.device.memory_bytes
-
-
-def _tables(site: Topology) -> Mapping[str, HostTable]:
-    return {name: kind.host for name, (_, kind) in site.hosts.items()}

@@ -37,8 +37,6 @@ class Remedies:
 
 
 class NoLayout(Problem):
-    """No layout is as asked for."""
-
     def __init__(
         self,
         what: str,
@@ -79,7 +77,6 @@ def too_large(table: Evaluation, tight: Sequence[Evaluated]) -> NoLayout:
 
 
 def remedies(work: Workload, layout: Layout) -> Remedies:
-    """What would make this layout fit."""
     shape, found = work.shape, fit(work, layout)
     device = max(devices_of(layout), key=lambda device: (device.memory_bytes, device.host))
 

@@ -19,7 +19,7 @@ from medley.network.link_setup import LinkRequest, Setting, settings
 from medley.planner import Device, GroupLink, HostLink, LinkOf, by_host, devices, listed
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
 from medley.planner.plan import Arguments
-from medley.schema import TITLES, EngineName, Shape
+from medley.schema import TITLES, EngineName, Loading, Shape
 
 _JOINED = EngineSource(())
 
@@ -52,6 +52,9 @@ class Topology:
     @property
     def facts(self) -> dict[str, Facts]:
         return {name: facts for name, (facts, _) in self.hosts.items()}
+
+    def loading(self, host: str) -> Loading:
+        return self.hosts[host][1].host.loading
 
     def origin(self, host: str) -> EngineSource:
         """Where it has its engine from; nothing is to be chosen, or known, where its Ray runs already."""

@@ -86,6 +86,10 @@ class Net:
     routes: tuple[Route, ...] = ()
 
     @property
+    def default_links(self) -> frozenset[str]:
+        return frozenset(each.interface for each in self.routes if each.destination == "default")
+
+    @property
     def ips(self) -> frozenset[str]:
         """Every address of this host."""
         return frozenset(each.ip for link in self.links for each in link.addresses)

@@ -64,8 +64,7 @@ def _for_data(network: Shared, group: Group, *, odd: bool = False) -> bool:
 
 
 def _is_default(way: EndpointCandidate, group: Group) -> bool:
-    routes = group.hosts[way.host].net.routes
-    return any((each.destination, each.interface) == ("default", way.link.name) for each in routes)
+    return way.link.name in group.hosts[way.host].net.default_links
 
 
 def cage_of(link: Interface, facts: Facts) -> object:

@@ -48,11 +48,8 @@ def ring(best: Shared, group: Group) -> Ring | Finding | None:
         return finding
     if group.options.nccl < types.SUBNET_AWARE:
         return findings.old_for_ring(group.options.nccl, mbit)
-    return _made(whole, [one for between in found.values() for one in between], mbit, group)
-
-
-def _made(whole: CabledGroup, networks: list[Shared], mbit: int, group: Group) -> Ring | None:
-    bits = _subnet_bits(networks)
+    networks = [one for between in found.values() for one in between]
+    bits = _telling([{int(way.ip) for way in one.ways} for one in networks])
     if bits is None:
         return None
     why = f"RDMA over a {whole.name}: a cable of {speed_text(mbit)} connects each pair of hosts"
@@ -189,10 +186,6 @@ def pair_bits(hosts: Mapping[str, Facts], ends: Mapping[str, Endpoint], nccl: tu
 def _address(port: RdmaPort, facts: Facts) -> IPv4Interface | None:
     found = (link.addresses for link in facts.net.links if link.name == port.interface)
     return next((addresses[0].at for addresses in found if addresses), None)
-
-
-def _subnet_bits(networks: list[Shared]) -> int | None:
-    return _telling([{int(way.ip) for way in one.ways} for one in networks])
 
 
 def _telling(cables: list[set[int]]) -> int | None:
