@@ -4,25 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from medley import config
 from medley.errors import Problem
 
 _T = TypeVar("_T")
 
 # More than any real one, and small enough that products of a few stay sensible.
 _LARGEST = 2**40
-HIDDEN = ("hidden_size", "n_embd", "d_model")
-CONTEXT = (
-    "max_position_embeddings",
-    "max_sequence_length",
-    "seq_length",
-    "n_positions",
-    "max_seq_len",
-    "model_max_length",
-)
+NAMES: Mapping[str, list[str]] = config.beside(__file__, "config_names.toml")
 # vLLM's where config.json has none of these, as of Mamba and BLOOM (0.32, config/model.py,
 # _get_and_verify_max_len).
 _ASSUMED_CONTEXT = 2048
-EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 SPARSE = {
     "deepseek_sparse_attention",
     "qwen_sparse_attention",
@@ -133,7 +125,7 @@ def of_text(config: Mapping[str, Any], where: str) -> Fields:
 
 
 def context_length(fields: Fields) -> int:
-    return fields.optional(*CONTEXT) or _ASSUMED_CONTEXT
+    return fields.optional(*NAMES["context"]) or _ASSUMED_CONTEXT
 
 
 def _shown(value: object) -> str:
@@ -147,7 +139,7 @@ def layer_count(fields: Fields) -> int:
     stack = fields.optional("num_layers_per_stack")
     if stack is not None:
         return stack
-    names = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+    names = NAMES["layers"]
     return len(listed) if listed and fields.optional(*names) is None else fields.whole(*names)
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from medley.model.checkpoint import Tensor, part_of
 from medley.model.config_fields import (
-    EXPERTS,
-    HIDDEN,
+    NAMES,
     NEITHER,
     PARALLEL,
     RECURRENT,
@@ -16,7 +15,7 @@ from medley.model.config_fields import (
     layer_kinds,
 )
 from medley.model.kv_cache import head_dim, kv_heads, query_heads
-from medley.model.recurrent_state import FIRST_MAMBA, MAMBA_GROUPS, MAMBA_HEAD_DIM, MAMBA_HEADS
+from medley.model.recurrent_state import FIRST_MAMBA
 
 _EMBEDDING_BYTES = 2.0
 """Of a weight of embedding, head and routers: quantized models too keep most of these in 16 bits."""
@@ -28,15 +27,6 @@ _UNGATED = {"gpt2", "gptj", "bloom", "opt", "falcon", "apertus", "starcoder2", "
 _GATED = ("afmoe", "muse_glimmer", "hrm_text")
 # A layer of theirs is Mamba and nothing else.
 _BARE = {"mamba", "mamba2", "falcon_mamba"}
-_OTHER_WIDTHS = ("ffn_hidden_size", "n_inner", "ffn_dim", "block_ff_dim")
-_SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
-_SHARED_WIDTH = (
-    "moe_shared_expert_intermediate_size",
-    "shared_expert_intermediate_size",
-    "shared_intermediate_size",
-    "share_expert_dim",
-)
-_DENSE_LAYERS = ("first_k_dense_replace", "dense_layers", "num_dense_layers", "moe_layer_start_index")
 _LARGEST_BYTES = 1 << 50
 _MOST_LAYERS = 4096
 """More than any model has: each layer takes memory here."""
@@ -49,7 +39,7 @@ def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> di
         raise fields.problem("num_hidden_layers", f"it is {layers}; the limit is {_MOST_LAYERS}")
     names = index.get("weight_map")
     names = tuple(names) if isinstance(names, dict) else ()
-    ends = fields.whole("vocab_size") * fields.whole(*HIDDEN)
+    ends = fields.whole("vocab_size") * fields.whole(*NAMES["hidden"])
     found = {"model.embed_tokens.weight": _tensor(ends, _EMBEDDING_BYTES)}
     parts = {part_of(name, layers)[0] for name in names}
     if not fields.flag("tie_word_embeddings") and ("head" in parts or not names):
@@ -62,7 +52,7 @@ def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> di
     # Nemotron-H counts a bare feed-forward as a layer: then attention has none of its own.
     apart = bool(NEITHER & set(kinds))
     # Beside experts in 4 bits attention is mostly kept in 16 (gpt-oss), or in 8: the larger is safer.
-    mixed = bytes_each < 1 and bool(fields.optional(*EXPERTS, least=0))
+    mixed = bytes_each < 1 and bool(fields.optional(*NAMES["experts"], least=0))
     plain_bytes = _EMBEDDING_BYTES if mixed else bytes_each
     for layer, kind in enumerate(kinds):
         at = f"model.layers.{layer}"
@@ -77,7 +67,7 @@ def _layer(fields: Fields, layer: int, kind: str, *, apart: bool) -> tuple[int, 
     """Count a layer's weights: those that every token uses, and routed experts."""
     mixer = 0 if kind in NEITHER else _mixer(fields, kind)
     plain, routed = _feed_forward(fields, layer, kind) if kind in NEITHER or not apart else (0, 0)
-    return mixer + plain + 2 * fields.whole(*HIDDEN) * _per_layer(fields), routed
+    return mixer + plain + 2 * fields.whole(*NAMES["hidden"]) * _per_layer(fields), routed
 
 
 def _per_layer(fields: Fields) -> int:
@@ -87,7 +77,7 @@ def _per_layer(fields: Fields) -> int:
 
 def _mixer(fields: Fields, kind: str) -> int:
     """Count the weights of a layer's attention, or of its replacement."""
-    hidden = fields.whole(*HIDDEN)
+    hidden = fields.whole(*NAMES["hidden"])
     if kind == "conv":
         # LFM2: three gates in, one out.
         return 4 * hidden * hidden
@@ -127,14 +117,16 @@ def _recurrent(fields: Fields, kind: str, hidden: int) -> int:
         # Queries, keys, values and output; the decay and the gate go through one head's width.
         size = delta.whole("linear_head_dim", "head_dim")
         return 4 * hidden * heads * size + 2 * size * (hidden + heads * size)
-    state = fields.whole("ssm_state_size", "mamba_d_state", "state_size")
+    state = fields.whole(*NAMES["mamba_state"])
     if fields.word("model_type") in FIRST_MAMBA:
         expanded = fields.optional("mamba_expand")
         inner = expanded * hidden if expanded else fields.whole("intermediate_size")
         rank = fields.optional("mamba_dt_rank", "time_step_rank") or -(-hidden // 16)
         return inner * (3 * hidden + 2 * rank + 3 * state)
-    inner = fields.optional("mamba_d_ssm") or fields.whole(*MAMBA_HEADS) * fields.whole(*MAMBA_HEAD_DIM)
-    return hidden * (3 * inner + 2 * fields.whole(*MAMBA_GROUPS) * state)
+    inner = fields.optional("mamba_d_ssm") or fields.whole(*NAMES["mamba_heads"]) * fields.whole(
+        *NAMES["mamba_head_dim"]
+    )
+    return hidden * (3 * inner + 2 * fields.whole(*NAMES["mamba_groups"]) * state)
 
 
 def _index(fields: Fields, hidden: int) -> int:
@@ -158,23 +150,20 @@ def _latent_attention(fields: Fields, hidden: int, heads: int, latent: int) -> i
 
 def _feed_forward(fields: Fields, layer: int, kind: str) -> tuple[int, int]:
     """Count feed-forward weights: those that every token uses, and routed experts."""
-    hidden, model = fields.whole(*HIDDEN), fields.word("model_type") or ""
+    hidden, model = fields.whole(*NAMES["hidden"]), fields.word("model_type") or ""
     if model in _BARE:
         return 0, 0
     act = fields.table.get("mlp_hidden_act") or fields.table.get("hidden_act")
     matrices = 2 if act == "relu2" or kind in NEITHER or model in _UNGATED else 3
-    count = fields.optional(*EXPERTS, least=0) or 0
+    count = fields.optional(*NAMES["experts"], least=0) or 0
     if not count or not _is_sparse(fields, layer, kind):
         return matrices * hidden * _dense_width(fields, layer, hidden), 0
-    # MiniMax-M3 names the width of its experts intermediate_size.
-    wide = fields.whole(
-        "moe_intermediate_size", "expert_ffn_hidden_size", "ffn_hidden_size", "intermediate_size"
-    )
-    shared = fields.optional(*_SHARED_WIDTH, least=0)
+    wide = fields.whole(*NAMES["expert_width"])
+    shared = fields.optional(*NAMES["shared_width"], least=0)
     if shared is None:
         # Llama 4 has one beside its routed experts and says so nowhere.
         always = 1 if model.startswith("llama4") else 0
-        shared = (fields.optional(*_SHARED, least=0) or always) * wide
+        shared = (fields.optional(*NAMES["shared_experts"], least=0) or always) * wide
     narrow = fields.optional("moe_latent_size")
     around = 2 * hidden * narrow if narrow else 0
     return matrices * hidden * shared + around, count * matrices * (narrow or hidden) * wide
@@ -185,9 +174,7 @@ def _dense_width(fields: Fields, layer: int, hidden: int) -> int:
     listed = fields.table.get("intermediate_size")
     if isinstance(listed, list) and layer < len(listed):  # Gemma 3n
         return Fields({"intermediate_size": listed[layer]}, fields.where).whole("intermediate_size")
-    said = fields.optional(
-        "dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", *_OTHER_WIDTHS
-    )
+    said = fields.optional(*NAMES["dense_width"])
     if said is None and fields.word("model_type") not in _UNGATED:
         raise fields.problem("intermediate_size", "it is missing")
     if said is not None and fields.optional("block_multiple_of") is not None:
@@ -215,7 +202,7 @@ def _is_sparse(fields: Fields, layer: int, kind: str) -> bool:
     if period is not None:  # Jamba
         return layer % period == fields.optional("expert_layer_offset", least=0)
     step = fields.optional("decoder_sparse_step", "interleave_moe_layer_step") or 1
-    return layer >= (fields.optional(*_DENSE_LAYERS, least=0) or 0) and (layer + 1) % step == 0
+    return layer >= (fields.optional(*NAMES["dense_layers"], least=0) or 0) and (layer + 1) % step == 0
 
 
 def _corrected(

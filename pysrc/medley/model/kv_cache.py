@@ -6,7 +6,7 @@ from typing import Any
 
 from medley.model.config_fields import (
     FULL,
-    HIDDEN,
+    NAMES,
     PARALLEL,
     RECURRENT,
     SPARSE,
@@ -31,13 +31,6 @@ _STATE_BYTES, _OVERLAPPING = 8, 4
 _EXPANDED = {"minicpm3"}
 # vLLM 0.32, model_executor/models/iquest_loopcoder.py.
 _LOOP_WINDOW = 64
-_KV_HEADS = (
-    "num_key_value_heads",
-    "num_kv_heads",
-    "kv_n_heads",
-    "multi_query_group_num",
-    "num_attention_groups",
-)
 
 
 @dataclass(frozen=True)
@@ -105,15 +98,15 @@ def _number(value: Fraction) -> int | float:
 
 
 def query_heads(fields: Fields) -> int:
-    return fields.optional("num_attention_heads", "n_head", "n_heads", "num_heads") or 1
+    return fields.optional(*NAMES["query_heads"]) or 1
 
 
 def head_dim(fields: Fields) -> int:
     """Return the size of a key, and by default of a value."""
     if fields.optional("kv_lora_rank") is not None:
         return fields.whole("qk_nope_head_dim") + fields.whole("qk_rope_head_dim", least=0)
-    told = fields.optional("head_dim", "attention_head_dim", "kv_channels")
-    return told or fields.whole(*HIDDEN) // query_heads(fields)
+    told = fields.optional(*NAMES["head_dim"])
+    return told or fields.whole(*NAMES["hidden"]) // query_heads(fields)
 
 
 def _layers(fields: Fields, count: int) -> tuple[Layer, ...]:
@@ -276,7 +269,7 @@ def kv_heads(fields: Fields) -> int:
     falcon = fields.flag("multi_query") and not fields.flag("new_decoder_architecture")
     if falcon or fields.word("model_type") == "step3_text":
         return 1
-    return fields.optional(*_KV_HEADS) or query_heads(fields)
+    return fields.optional(*NAMES["kv_heads"]) or query_heads(fields)
 
 
 def _index_bytes(fields: Fields, number: int) -> Fraction:

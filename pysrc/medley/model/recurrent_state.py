@@ -1,6 +1,6 @@
 """Count the bytes that a recurrent layer keeps of a sequence, whatever its length."""
 
-from medley.model.config_fields import Fields
+from medley.model.config_fields import NAMES, Fields
 
 _16_BITS, _32_BITS = 2, 4
 # vLLM 0.32 keeps a state in the model's 16 bits unless config.json names a type, except for these: KDA
@@ -8,9 +8,6 @@ _16_BITS, _32_BITS = 2, 4
 # config.py, NemotronHForCausalLMConfig). SGLang takes 32 bits for all unless config.json names a type.
 _WIDE_STATES = ("nemotron_h",)
 FIRST_MAMBA = {"mamba", "falcon_mamba", "jamba"}
-MAMBA_HEADS = ("mamba_num_heads", "mamba_n_heads", "n_mamba_heads", "num_heads")
-MAMBA_HEAD_DIM = ("mamba_head_dim", "mamba_d_head", "mamba_headdim", "head_dim")
-MAMBA_GROUPS = ("n_groups", "mamba_n_groups", "mamba_ngroups")
 
 
 def state_bytes(fields: Fields, kind: str) -> int:
@@ -57,10 +54,10 @@ def _kimi_delta(fields: Fields, heads: int) -> int:
 def _mamba_2(fields: Fields) -> int:
     # Mamba 2's own names are those of attention in models that have both.
     last = None if fields.word("model_type") == "mamba2" else -1
-    heads, size = fields.whole(*MAMBA_HEADS[:last]), fields.whole(*MAMBA_HEAD_DIM[:last])
+    heads, size = fields.whole(*NAMES["mamba_heads"][:last]), fields.whole(*NAMES["mamba_head_dim"][:last])
     wide = fields.optional("mamba_d_ssm") or heads * size
-    state = fields.whole("ssm_state_size", "mamba_d_state", "state_size")
-    groups = fields.whole(*MAMBA_GROUPS)
+    state = fields.whole(*NAMES["mamba_state"])
+    groups = fields.whole(*NAMES["mamba_groups"])
     kernel = fields.whole("conv_kernel", "mamba_d_conv")
     usual = _32_BITS if (fields.word("model_type") or "").startswith(_WIDE_STATES) else _16_BITS
     return _convolution(wide + 2 * groups * state, kernel) + wide * state * _width(fields, usual)

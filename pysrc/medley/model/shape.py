@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from medley import config
 from medley.model import checkpoint, demo, hub_checkpoint
 from medley.model.checkpoint import Checkpoint, Stored, Tensor, stored
-from medley.model.config_fields import EXPERTS, HIDDEN, Fields, context_length, layer_count, of_text
+from medley.model.config_fields import NAMES, Fields, context_length, layer_count, of_text
 from medley.model.estimate import estimated
 from medley.model.kv_cache import cache_fields
 from medley.model.resolve import Weights
@@ -20,15 +20,6 @@ from medley.progress import SILENT, Progress
 from medley.schema import Made, Shape
 from medley.schema import Weights as Format
 
-_CHOSEN = (
-    "num_experts_per_tok",
-    "experts_per_token",
-    "num_experts_per_token",
-    "moe_topk",
-    "moe_k",
-    "moe_top_k",
-    "top_k_experts",
-)
 _FORMATS: Mapping[Format, Mapping[str, Any]] = cast("Any", config.beside(__file__, "weight_formats.toml"))
 _LIMITS = config.beside(__file__, "engine_limits.toml")
 BYTES: Mapping[str, float] = {name: each["bytes"] for name, each in _FORMATS.items()}
@@ -72,7 +63,7 @@ def shape_of_config(found: Checkpoint) -> Shape:
             known
             | {
                 "layers": layers,
-                "hidden": fields.whole(*HIDDEN),
+                "hidden": fields.whole(*NAMES["hidden"]),
                 "vocabulary": fields.whole("vocab_size"),
                 "context": context_length(fields),
                 **_engine_limits(found.config),
@@ -121,7 +112,7 @@ def held_by(found: Checkpoint) -> tuple[Stored, Format]:
     # Some repositories say the format in no config.json: it is the one that most bytes have.
     most = max(sizes, key=lambda dtype: sizes[dtype], default="BF16")
     weights = _format(fields) or _named("dtypes", most) or "bf16"
-    count, bits = fields.optional(*EXPERTS, least=0), 8 if weights in {"int8", "fp8"} else 4
+    count, bits = fields.optional(*NAMES["experts"], least=0), 8 if weights in {"int8", "fp8"} else 4
     return stored(found.tensors, layer_count(fields), bits, count), weights
 
 
@@ -139,17 +130,17 @@ def _require_all(fields: Fields, held: Stored, layers: int) -> None:
 
 def _experts(fields: Fields, held: Stored, layers: int) -> dict[str, int]:
     """Means over all layers, also where some have no experts, so that sums over layers come out right."""
-    count = fields.optional(*EXPERTS, least=0) or 0
+    count = fields.optional(*NAMES["experts"], least=0) or 0
     every = held.layers
     total = every.parameters + held.first.parameters + held.head.parameters
     if every.expert_bytes == 0 or count == 0:
         if every.expert_bytes:
-            raise fields.problem(EXPERTS[0], "it is missing, and the weights hold experts")
+            raise fields.problem(NAMES["experts"][0], "it is missing, and the weights hold experts")
         size = every.size_bytes // layers
         return {"parameters": total, "active_parameters": total, "active_layer_bytes": size}
-    chosen = fields.whole(*_CHOSEN)
+    chosen = fields.whole(*NAMES["experts_per_token"])
     if chosen > count:
-        raise fields.problem(_CHOSEN[0], f"it is {chosen} of {count} experts")
+        raise fields.problem(NAMES["experts_per_token"][0], f"it is {chosen} of {count} experts")
     idle = count - chosen
     each = every.expert_bytes // (count * layers)
     return {
