@@ -51,3 +51,6 @@ class Finding:
     """subnet, mtu, width, half, order, ring, gateway or kind: for those who look for one sort."""
     ports: tuple[tuple[str, str], ...] = ()
     """(host, interface) of each port that it gives an address."""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.cause}; {self.fix}"

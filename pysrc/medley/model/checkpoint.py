@@ -103,7 +103,6 @@ def _tensor(name: str, entry: Any, where: str) -> Tensor:  # noqa: ANN401 - what
 
 
 def weight_files(index: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """List the weight files of a model.safetensors.index.json."""
     spread = index.get("weight_map")
     names = list(spread.values()) if isinstance(spread, dict) else []
     plain = (

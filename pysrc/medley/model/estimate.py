@@ -123,10 +123,10 @@ def _recurrent(fields: Fields, kind: str, hidden: int) -> int:
         inner = expanded * hidden if expanded else fields.whole("intermediate_size")
         rank = fields.optional("mamba_dt_rank", "time_step_rank") or -(-hidden // 16)
         return inner * (3 * hidden + 2 * rank + 3 * state)
-    inner = fields.optional("mamba_d_ssm") or fields.whole(*NAMES["mamba_heads"]) * fields.whole(
-        *NAMES["mamba_head_dim"]
-    )
-    return hidden * (3 * inner + 2 * fields.whole(*NAMES["mamba_groups"]) * state)
+    wide = fields.optional("mamba_d_ssm")
+    if wide is None:
+        wide = fields.whole(*NAMES["mamba_heads"]) * fields.whole(*NAMES["mamba_head_dim"])
+    return hidden * (3 * wide + 2 * fields.whole(*NAMES["mamba_groups"]) * state)
 
 
 def _index(fields: Fields, hidden: int) -> int:

@@ -129,7 +129,7 @@ class Topology:
             found = fabric(self.facts, self.wishes(asked, engine)).findings
         except Problem:
             return
-        yield from (f"{one.what}: {one.cause}; {one.fix}" for one in found if one.topic == "ring")
+        yield from (str(one) for one in found if one.topic == "ring")
 
     def only(self, hosts: Iterable[str]) -> "Topology":
         """Without its other hosts."""

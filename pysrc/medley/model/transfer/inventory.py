@@ -52,7 +52,6 @@ def file_hashes(
 
 
 def read_hashes(path: Path, piece_bytes: int, on_bytes: OnBytes = lambda _: None) -> tuple[str, ...]:
-    """Hash each piece of the file as it is now."""
     with readable(path), path.open("rb", buffering=0) as file, ThreadPoolExecutor(_AT_ONCE) as pool:
         handle, found = file.fileno(), list[str]()
         starts = range(0, os.fstat(handle).st_size, piece_bytes)
@@ -65,7 +64,6 @@ def read_hashes(path: Path, piece_bytes: int, on_bytes: OnBytes = lambda _: None
 
 
 def remember_hashes(path: Path, piece_bytes: int, found: tuple[str, ...]) -> None:
-    """Cache these hashes for the file as it is now."""
     of = _identity(path, piece_bytes)
     # A cache that cannot be written costs a reading the next time, and not this transfer.
     with contextlib.suppress(OSError, Problem):

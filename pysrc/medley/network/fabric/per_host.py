@@ -115,7 +115,7 @@ class HostNetwork:
 
     def said(self) -> Iterator[str]:
         yield f"{self.end.interface} ({self.end.address}): {'; '.join(self.why)}"
-        yield from map(_text, self.findings)
+        yield from map(str, self.findings)
 
 
 def head_network(
@@ -170,11 +170,7 @@ def new_cluster_network(
         return {name: alone.end}, {name: alone.variables}, tuple(alone.said())
     found = _by_version(fabric(hosts, options))
     variables = {name: settled(of_host(found, name, facts), {}) for name, facts in hosts.items()}
-    return found.ends, variables, (*found.why, *map(_text, found.findings))
-
-
-def _text(finding: Finding) -> str:
-    return f"{finding.what}: {finding.cause}; {finding.fix}"
+    return found.ends, variables, (*found.why, *map(str, found.findings))
 
 
 def _by_version(found: Fabric) -> Fabric:
