@@ -81,19 +81,6 @@ class VerbEntry:
             yield from verb.all()
 
 
-HOST_NAMES = r"""
-for file in "${MEDLEY_CLUSTER-}" cluster.toml \
-    "${MEDLEY_CONFIG:-${XDG_CONFIG_HOME:-$HOME/.config}/medley}/cluster.toml"; do
-    [ -f "$file" ] || continue
-    sed -n -e 's/^ *\[hosts\.\([A-Za-z0-9_-]*\)\].*/\1/p' \
-        -e 's/^ *\[hosts\."\([A-Za-z0-9._-]*\)"\].*/\1/p' "$file"
-    break
-done
-""".strip()
-"""The hosts of the table that medley would take, in POSIX shell. A shell may expand what it is offered, and
-the table may be a stranger's: what is no name of a host is left out."""
-
-
 _STATUS = (
     ("0", "Done."),
     ("1", "It failed; standard error has the cause and the fix."),
