@@ -8,6 +8,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from plumbum import cli
@@ -81,36 +82,6 @@ class VerbEntry:
             yield from verb.all()
 
 
-HOST_NAMES = r"""
-for file in "${MEDLEY_CLUSTER-}" cluster.toml \
-    "${MEDLEY_CONFIG:-${XDG_CONFIG_HOME:-$HOME/.config}/medley}/cluster.toml"; do
-    [ -f "$file" ] || continue
-    sed -n -e 's/^ *\[hosts\.\([A-Za-z0-9_-]*\)\].*/\1/p' \
-        -e 's/^ *\[hosts\."\([A-Za-z0-9._-]*\)"\].*/\1/p' "$file"
-    break
-done
-""".strip()
-"""The hosts of the table that medley would take, in POSIX shell. A shell may expand what it is offered, and
-the table may be a stranger's: what is no name of a host is left out."""
-
-
-_STATUS = (
-    ("0", "Done."),
-    ("1", "It failed; standard error has the cause and the fix."),
-    ("2", "Wrong usage."),
-    ("130, 143", "Ctrl-C, or a signal to stop."),
-    ("other", "The engine's exit code."),
-)
-_VARIABLES = (
-    ("MEDLEY_CLUSTER", "The cluster's table, instead of ./cluster.toml."),
-    ("MEDLEY_CONFIG", "The folder of your own tables, instead of ~/.config/medley."),
-    ("MEDLEY_STATE", "Where it keeps what it started: tokens, units, logs."),
-    ("MEDLEY_CACHE", "Where engine environments are built: tens of gigabytes."),
-    ("MEDLEY_FLAKE", "The flake that a host's toolkit is taken from."),
-    ("MEDLEY_TOOLKIT", "The toolkit itself; nix develop sets it."),
-)
-
-
 def manual_page(medley: VerbEntry, version: str) -> str:
     """For man(1). It has no date, so that the same medley makes the same page."""
     lines = [
@@ -128,10 +99,8 @@ def manual_page(medley: VerbEntry, version: str) -> str:
         if verb.path:
             lines += _verb(verb)
     lines += [".SH OPTIONS OF ALL COMMANDS", *_tagged(_named(HELP), HELP.about)]
-    lines += [".SH EXIT STATUS", *(line for row in _STATUS for line in _tagged(*row))]
-    lines += [".SH ENVIRONMENT", *(line for row in _VARIABLES for line in _tagged(*row))]
-    lines += [".SH FILES", *_tagged("cluster.toml", "The hosts of a cluster; medley init writes it.")]
-    return "\n".join(lines) + "\n"
+    end = Path(__file__).with_name("manual_end.roff").read_text(encoding="utf-8")
+    return "\n".join((*lines, end))
 
 
 def _verb(verb: VerbEntry) -> Iterator[str]:

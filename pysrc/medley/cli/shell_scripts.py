@@ -1,76 +1,34 @@
 """Completion scripts for bash, zsh and fish."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from medley.cli.command_tree import HOST_NAMES, NOTHING, Offer, Switch, VerbEntry
-
-_SCRIPT = r"""# Completion of medley for bash, made by: medley completion bash
-
-_medley_hosts() (
-@HOSTS@
-)
-
-# What the value of a verb's switch may be: sets words, hosts and files; fails where it takes none.
-_medley_value() {
-    words='' hosts='' files=''
-    case "$1 $2" in
-@VALUES@
-    *) return 1 ;;
-    esac
-}
-
-_medley() {
-    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-    local verb='' before='' word i words hosts files switches=''
-    COMPREPLY=()
-    # bash takes --switch=value apart at the =
-    if [[ $cur == = ]]; then cur=''; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi
-    for ((i = 1; i < COMP_CWORD; i++)); do
-        word=${COMP_WORDS[i]}
-        if _medley_value "$verb" "$before"; then
-            before=''
-            continue
-        fi
-        case "$verb $word" in
-        @PATHS@) verb=${verb:+$verb }$word ;;
-        esac
-        before=$word
-        [[ $word == -- ]] && break
-    done
-    if [[ $before == -- ]]; then # what follows is the engine's
-        words='' hosts='' files=yes
-    elif ! _medley_value "$verb" "$prev"; then
-        words='' hosts='' files=''
-        case "$verb" in
-@VERBS@
-        esac
-        if [[ $cur == -* || -z $words$hosts$files ]]; then
-            words=$switches hosts='' files=''
-        fi
-    fi
-    [[ -z $hosts ]] || words+=" $(_medley_hosts)"
-    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
-    if [[ -n $files ]]; then
-        compopt -o filenames 2> /dev/null
-        mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$cur")
-    fi
-}
-
-complete -F _medley medley
-"""
+from medley.cli.command_tree import NOTHING, Offer, Switch, VerbEntry
 
 
 def bash_script(medley: VerbEntry) -> str:
     """To be sourced, or to lie where bash-completion looks for it."""
     verbs = list(medley.all())
     paths = sorted(f'"{" ".join(verb.path[:-1])} {verb.name}"' for verb in verbs if verb.path)
-    parts = {
-        "HOSTS": HOST_NAMES,
-        "VALUES": "\n".join(_values(verbs)),
-        "PATHS": " | ".join(paths),
-        "VERBS": "\n".join(_verb(verb) for verb in verbs),
-    }
-    text = _SCRIPT
+    values, cases = "\n".join(_values(verbs)), "\n".join(map(_verb, verbs))
+    return _filled("bash", HOSTS=_host_names(), VALUES=values, PATHS=" | ".join(paths), VERBS=cases)
+
+
+def _text(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def _host_names() -> str:
+    """POSIX shell that prints the hosts of the table that medley would take.
+
+    A shell may expand what it is offered, and the table may be a stranger's: what is no name is left out.
+    """
+    return _text("host_names.sh").rstrip("\n")
+
+
+def _filled(shell: str, **parts: str) -> str:
+    """The script beside this module, each @NAME@ in it replaced by that part."""
+    text = _text(f"completion.{shell}")
     for name, part in parts.items():
         text = text.replace(f"@{name}@", part)
     return text
@@ -99,39 +57,6 @@ def _set(offer: Offer) -> str:
     return "".join(f"{name}='{value}' " for name, value in said.items() if value)
 
 
-_BEGIN = r"""#compdef medley
-# Completion of medley for zsh, made by: medley completion zsh
-
-_medley_hosts() {
-    local -a names
-    names=(${(f)"$(_medley_host_names)"})
-    compadd "$@" -- $names
-}
-
-_medley_host_names() (
-@HOSTS@
-)
-
-_medley_offer() { # hosts? files? words...
-    local hosts=$1 files=$2
-    local -a kinds
-    shift 2
-    (( $# )) && kinds+=("words:word:($*)")
-    [[ $hosts == yes ]] && kinds+=('hosts:host:_medley_hosts')
-    [[ $files == yes ]] && kinds+=('files:file:_files')
-    (( $#kinds )) && _alternative $kinds
-}
-"""
-
-_END = """
-# Autoloaded it is the completion itself; sourced it says what it completes.
-if [[ ${funcstack[1]-} == _medley ]]; then
-    _medley "$@"
-else
-    compdef _medley medley
-fi
-"""
-
 _GROUP = """
 {function}() {{
     local curcontext="$curcontext" state line
@@ -158,7 +83,7 @@ _GROUP = """
 def zsh_script(medley: VerbEntry) -> str:
     """To be sourced, or to lie as `_medley` in a folder of $fpath."""
     functions = (_function(verb) for verb in reversed(list(medley.all())))
-    return _BEGIN.replace("@HOSTS@", HOST_NAMES) + "".join(functions) + _END
+    return _filled("zsh", HOSTS=_host_names(), FUNCTIONS="".join(functions))
 
 
 def _function(verb: VerbEntry) -> str:
@@ -198,30 +123,10 @@ def _quoted(text: str) -> str:
     return " ".join("'" + line.replace("'", "'\\''") + "'" for line in text.splitlines())
 
 
-_FISH_BEGIN = r"""# Completion of medley for fish, made by: medley completion fish
-
-function __medley_hosts
-    sh -c @HOSTS@
-end
-
-# Is the verb that was typed so far this one?
-function __medley_at
-    set -l verb
-    for word in (commandline -opc)[2..-1]
-        set -l longer (string trim -- "$verb $word")
-        contains -- $longer @PATHS@; and set verb $longer
-    end
-    test "$verb" = "$argv[1]"
-end
-
-complete -c medley -f
-"""
-
-
 def fish_script(medley: VerbEntry) -> str:
     """To be sourced, or to lie as `medley.fish` in a folder of completions."""
     paths = " ".join(_fish_quoted(" ".join(verb.path)) for verb in medley.all() if verb.path)
-    begin = _FISH_BEGIN.replace("@HOSTS@", _fish_quoted(HOST_NAMES)).replace("@PATHS@", paths)
+    begin = _filled("fish", HOSTS=_fish_quoted(_host_names()), PATHS=paths)
     return begin + "\n".join(line for verb in medley.all() for line in _lines(verb)) + "\n"
 
 

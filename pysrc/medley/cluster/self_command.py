@@ -73,7 +73,8 @@ def source_digest() -> str:
     package = Path(__file__).parents[1]
     locks = next(each for each in (package.parents[1] / "locks", package / "data" / "locks") if each.is_dir())
     whole = hashlib.sha256()
-    files = (*package.rglob("*.py"), *locks.glob("*-*.txt"))
+    tables = (each for each in package.rglob("*.toml") if package / "data" not in each.parents)
+    files = (*package.rglob("*.py"), *tables, *locks.glob("*-*.txt"))
     for path in sorted(files, key=lambda each: (each.name, str(each))):
         whole.update(f"{path.name}\0".encode() + path.read_bytes())
     return whole.hexdigest()[:16]

@@ -5,11 +5,16 @@ refused, with a reason. The format is that of sparkrun's
 RECIPES.md and src/sparkrun/core/recipe.py (github.com/spark-arena/sparkrun at 0041b8f, July 2026).
 """
 
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 Outcome = Literal["carried", "decided", "unused", "refused"]
 """Unused: sparkrun itself ignores it. Refused: the server differs without it."""
+
+RULES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -31,3 +36,8 @@ def option(key: str, *words: str, why: str = "the same") -> Entry:
 
 def engine_flag(key: str, *words: str, why: str = "the engine's own flag") -> Entry:
     return Entry(key, "carried", why, words, "flag")
+
+
+def reasons(of: Literal["keys", "flags", "variables"], outcome: Outcome) -> dict[str, str]:
+    """Return the names of rules.toml with this outcome, and why each has it."""
+    return {name: each["why"] for each in RULES[of][outcome] for name in each["names"]}

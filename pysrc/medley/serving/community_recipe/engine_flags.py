@@ -1,79 +1,16 @@
-"""Turn the flags of a recipe's command into medley's options and the engine's own flags.
-
-Names are those of vLLM 0.32 and SGLang 0.5.23, which share most of them.
-"""
+"""Turn the flags of a recipe's command into medley's options and the engine's own flags."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 
 from medley.schema import EngineName
-from medley.serving.community_recipe import Entry, engine_flag, option
+from medley.serving.community_recipe import RULES, Entry, engine_flag, option, reasons
 from medley.serving.community_recipe.shell_command import EngineCommand, EngineFlag, needs_shell
 
-_OPTIONS: Mapping[str, str] = {
-    **dict.fromkeys(("--tensor-parallel-size", "-tp", "--tp-size", "--tp"), "--tp"),
-    **dict.fromkeys(("--pipeline-parallel-size", "-pp", "--pp-size"), "--pp"),
-    **dict.fromkeys(("--data-parallel-size", "-dp", "--dp-size", "--dp"), "--dp"),
-    **dict.fromkeys(("--max-model-len", "--context-length"), "--context"),
-    "--kv-cache-dtype": "--kv-type",
-    "--enable-eplb": "--eplb",
-    "--served-model-name": "--served-model-name",
-    "--host": "--host",
-    "--port": "--port",
-}
-_MEMORY = "the plan sets it from each host's free memory"
-_LAUNCH = "medley's launcher connects the hosts, by Ray or by medley join"
-_DECIDED: Mapping[str, str] = {
-    **dict.fromkeys(
-        (
-            "--gpu-memory-utilization",
-            "--kv-cache-memory-bytes",
-            "--mem-fraction-static",
-            "--max-total-tokens",
-        ),
-        _MEMORY,
-    ),
-    **dict.fromkeys(
-        (
-            *("--distributed-executor-backend", "--nnodes", "-n", "--node-rank", "-r", "--headless"),
-            *("--master-addr", "--master-port", "--dist-init-addr", "--nccl-init-addr", "--use-ray"),
-            *(
-                "--data-parallel-backend",
-                "-dpb",
-                "--data-parallel-size-local",
-                "-dpl",
-                "--data-parallel-rank",
-            ),
-            *("--data-parallel-address", "-dpa", "--data-parallel-rpc-port", "-dpp"),
-            *(
-                "--data-parallel-start-rank",
-                "-dpr",
-                "--data-parallel-hybrid-lb",
-                "--data-parallel-external-lb",
-            ),
-        ),
-        _LAUNCH,
-    ),
-    "--trust-remote-code": "a recipe cannot trust code for you: medley serve lists the model's code "
-    "and prints the command that trusts it",
-    "--device": "the plan chooses the device of each host",
-}
-_CODE = "it is a file in the recipe's image: get it from the author, read it, then add"
+_OPTIONS = {name: option for option, names in RULES["flags"]["options"].items() for name in names}
+_DECIDED, _REFUSED = reasons("flags", "decided"), reasons("flags", "refused")
+_OPENING = tuple(RULES["flags"]["opening"]["names"])
 _OPENS = "it runs the author's code or opens the server: if you want that, add it after --"
-_OPENING = (
-    *("--worker-cls", "--worker-extension-cls", "--scheduler-cls", "--logits-processors", "--middleware"),
-    *("--io-processor-plugin", "--model-class-overrides", "--custom-weight-loader", "--forward-hooks"),
-    *("--enable-custom-logit-processor", "--trust-request-chat-template", "--trust-request-mm-kwargs"),
-    "--allowed-local-media-path",
-)
-_REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("--api-key", "--admin-api-key", "--ssl-keyfile-password"),
-        "every user of the host can read a key in a command: use --api-key FILE",
-    ),
-    "--config": "it is a file in the recipe's image: add its flags after --",
-    **{name: f"{_CODE} -- {name} FILE" for name in ("--reasoning-parser-plugin", "--tool-parser-plugin")},
-}
 # The plugin file that defines such a parser.
 _PLUGINS: Mapping[str, str] = {
     "--reasoning-parser": "--reasoning-parser-plugin",

@@ -11,7 +11,7 @@ from medley.command import Command
 from medley.errors import Problem
 from medley.host import hypothetical
 from medley.schema import REPOSITORY, TITLES, EngineName
-from medley.serving.community_recipe import Entry, Outcome, engine_flag, option
+from medley.serving.community_recipe import Entry, Outcome, engine_flag, option, reasons
 from medley.serving.community_recipe.defaults import generated, without_flag, without_placeholder
 from medley.serving.community_recipe.document import Value, document, tables
 from medley.serving.community_recipe.engine_flags import flag_entries, named_model
@@ -22,27 +22,11 @@ _ENGINES: Mapping[str, EngineName] = {
     **dict.fromkeys(("", "vllm", "vllm-ray", "vllm-distributed", "eugr-vllm"), "vllm"),
     "sglang": "sglang",
 }
-_SHELL = "it is a shell command, which medley does not run: type it yourself"
-_PATCHES = "it changes the engine in the recipe's image; medley uses the released engine"
-_TEXT = "a description, or for sparkrun's estimate; medley reads the model's config.json"
 _RULES: Mapping[str, tuple[Outcome, str]] = {
-    **dict.fromkeys(("name", "description", "metadata"), ("decided", _TEXT)),
-    "container": (
-        "decided",
-        "medley runs the engine of its own environment; to use the image: --image IMAGE",
-    ),
-    "runtime_version": ("decided", "the lock of medley's environment pins the engine: medley env list"),
-    "executor_config": (
-        "decided",
-        "medley starts no container; to restart it on failure: medley serve --detach --restart",
-    ),
-    "distribution_config": ("decided", "medley pull copies a model to every host of the cluster"),
-    "benchmark": ("decided", "medley bench measures a served model"),
-    **dict.fromkeys(("mods", "build_args", "builder", "builder_config"), ("refused", _PATCHES)),
-    **dict.fromkeys(("pre_exec", "post_exec", "post_commands"), ("refused", _SHELL)),
-    "stop_after_post": ("refused", "medley serve runs until Ctrl-C or medley stop"),
-    "runtime_config": ("refused", "it is for sparkrun's own runtimes, which medley does not have"),
+    **{key: ("decided", why) for key, why in reasons("keys", "decided").items()},
+    **{key: ("refused", why) for key, why in reasons("keys", "refused").items()},
 }
+_SHELL = _RULES["pre_exec"][1]
 _READ = {
     *(
         "recipe_version",
