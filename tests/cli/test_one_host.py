@@ -1,5 +1,6 @@
 """Verbs of a cluster on one host without cluster.toml: they are of this host."""
 
+import json
 import socket
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley.__main__ import main
+from medley.cluster import events
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +52,18 @@ def test_a_cluster_that_is_named_must_be_there(
 ) -> None:
     assert run(monkeypatch, "logs", "--cluster", "absent.toml") == 1
     assert "absent.toml" in capsys.readouterr().err
+
+
+def test_logs_shows_events_for_people_and_for_programs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events.note("start", "demo on port 8000", "medley serve demo")
+    events.note("fault", "demo on port 8000", "no token for 120 s")
+    assert run(monkeypatch, "logs", "--events", "-n", "1") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith("fault    demo on port 8000: no token for 120 s")
+    assert run(monkeypatch, "logs", "--events", "--json") == 0
+    found = [json.loads(each) for each in capsys.readouterr().out.splitlines()]
+    assert [each["kind"] for each in found] == ["start", "fault"]
+    assert found[0]["host"] == socket.gethostname()
+    assert run(monkeypatch, "logs", "--json") == 2

@@ -1,15 +1,22 @@
 """Events are kept in order, bounded, and survive a damaged line."""
 
+import json
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from medley import process
 from medley.cluster import events
+from medley.command import Command
 
 
 @pytest.fixture(autouse=True)
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(events, "_ran", {})
 
 
 def test_events_are_kept_in_order_and_a_damaged_line_costs_itself_alone() -> None:
@@ -32,3 +39,74 @@ def test_the_file_stays_bounded_and_keeps_the_newest() -> None:
     events.note("end", "s", "the last")
     assert events.file().stat().st_size < 600_000
     assert list(events.events())[-1].text == "the last"
+
+
+def told(path: Path, count: int = 1) -> list[str]:
+    """What the command wrote, once it has ended."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(40)
+    lines = path.read_text().splitlines() if path.exists() else []
+    assert len(lines) == count, lines
+    return lines
+
+
+def test_a_fault_and_a_recovery_run_the_command_and_other_events_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    said = '"$MEDLEY_EVENT|$MEDLEY_EVENT_SUBJECT|$MEDLEY_EVENT_TEXT|$(cat)"'
+    monkeypatch.setenv(events.COMMAND, f"echo {said} >>{out}")
+    for kind in ("start", "ready", "restart", "end", "upgrade"):
+        events.note(kind, "a on port 1", "x")
+    told(out, 0)
+    events.note("fault", "a on port 1", "no token for 120 s: `id` $HOME '\"")
+    events.note("fault", "a on port 1", "again within ten seconds")
+    (line,) = told(out)
+    kind, subject, text, whole = line.split("|")
+    assert (kind, subject, text) == ("fault", "a on port 1", "no token for 120 s: `id` $HOME '\"")
+    assert json.loads(whole)["text"] == text
+    events.note("recovery", "a on port 1", "answers again")
+    events.note("fault", "b on port 2", "another server")
+    told(out, 3)
+
+
+def test_a_command_that_fails_is_one_event_and_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(events.COMMAND, "echo no such topic >&2; exit 7")
+    began = time.monotonic()
+    for number in range(3):
+        events.note("fault", f"c{number} on port 3", "x")
+    assert time.monotonic() - began < 2
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(40)
+    found = [each.text for each in events.events() if "--on-event" in each.subject]
+    assert found == ["it ended with 7: no such topic"]
+
+
+def test_a_fault_that_ends_the_process_is_reported_first(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    program = "from medley.cluster import events; events.note('fault', 'd on port 4', 'x')"
+    command = Command(
+        (sys.executable, "-c", program),
+        {"MEDLEY_STATE": str(tmp_path), events.COMMAND: f"sleep 0.5; echo told >{out}"},
+    )
+    assert process.run(command, limit_s=30).status == 0
+    assert out.read_text() == "told\n"
+
+
+def test_counts_only_grow_also_where_events_are_forgotten() -> None:
+    events.note("fault", "e on port 5", "x")
+    events.file().write_text("")
+    events.note("fault", "e on port 5", "y")
+    assert events.counts()["fault"] == 2
+    assert events.counts()["start"] == 0
+
+
+def test_the_last_are_followed_by_new_ones() -> None:
+    for number in range(5):
+        events.note("end", "f", str(number))
+    followed = events.last(2, follow=True)
+    assert [next(followed).text for _ in range(2)] == ["3", "4"]
+    threading.Timer(0.3, events.note, ("start", "f", "5")).start()
+    assert next(followed).text == "5"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from medley import process_identity, storage
-from medley.cluster import units
+from medley.cluster import events, units
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.errors import Problem
@@ -92,6 +92,9 @@ def test_killed_it_starts_anew_later_each_time() -> None:
     assert found
     assert (found.running, found.next_s, found.status) == (False, None, 137)
     assert found.said == "begun"
+    noted = [(each.kind, each.text) for each in events.events()]
+    assert noted[0] == ("restart", "restart 1 in 0 s: it ended with 137: begun")
+    assert noted[-1] == ("fault", "given up after restart 2: it ended with 137: begun")
 
 
 def none() -> units.State:

@@ -58,10 +58,17 @@ class AtHead:
         found = cluster.read(self.cluster)
         return None if is_here(found, found.head) else connection(found, found.head)
 
+    def on_event(self) -> str | None:
+        """The command of cluster.toml for events, where there is one."""
+        from medley import cluster
 
-def typed_at(head: Remote) -> int:
-    """The verb as it was typed, but there; what it says is said here, and Ctrl-C ends it there."""
-    words = without(sys.argv[1:], {"--cluster": 1})
+        return cluster.read(self.cluster).on_event if self.cluster or cluster.file() else None
+
+
+def typed_at(head: Remote, *more: str) -> int:
+    """The verb as it was typed, and `more` switches, but there; what it says is said here; Ctrl-C ends it."""
+    verb, *others = without(sys.argv[1:], {"--cluster": 1})
+    words = [verb, *more, *others]
     with head:
         head.greeted()
         say(f"on {head.name}, the head: medley {' '.join(words)}")

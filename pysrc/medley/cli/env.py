@@ -16,6 +16,7 @@ from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.host.kind import recognise
 from medley.schema import Driver
+from medley.serving.upgrade import environments_in_use
 
 _GB = 1e9
 
@@ -130,7 +131,8 @@ class EnvCheckVerb(Verb):
 class EnvCleanVerb(Verb):
     USAGE = "    {progname} [OPTIONS] [NAME]\n"
     DESCRIPTION_MORE = """
-With NAME it removes all environments of that name, with --all every one, except while a build uses it.
+With NAME it removes all environments of that name, with --all every one, except one that a build or a
+running server uses.
 
 Examples:
     medley env clean --dry-run
@@ -141,7 +143,8 @@ Examples:
 
     def main(self, name: str = "") -> None:
         self._require_clear(name)
-        found = list(virtualenv.removable(name, everything=self.everything))
+        used = environments_in_use()
+        found = [path for path in virtualenv.removable(name, everything=self.everything) if path not in used]
         if not found:
             print("there is nothing to remove")
         elif self.dry_run:

@@ -20,7 +20,7 @@ from medley.cli.cluster_options import AtHead, typed_at, without
 from medley.cli.launch_options import TRUST, Container, Hosting, Planning, site
 from medley.cli.output import only_dry_run, output, print_result, show, show_steps
 from medley.cli.progress import watch
-from medley.cluster import self_command, unit_file, units
+from medley.cluster import events, self_command, unit_file, units
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.engine import Serving
@@ -126,6 +126,9 @@ Examples:
     medley serve gpt-oss-120b --detach --restart
     medley serve Qwen/Qwen3-8B --image default
     medley serve ./my-model --served-model-name mine -- --max-model-len 8192
+    medley serve gpt-oss-120b --replace --restart
+    medley serve demo --on-event 'curl -sd "$MEDLEY_EVENT_TEXT" ntfy.sh/TOPIC'
+    medley serve demo --on-event 'mail -s "$MEDLEY_EVENT" you@example.org'
 """
     USAGE = "    {progname} [OPTIONS] MODEL [-- ENGINE FLAGS]\n"
     HINT = "flags of the engine come after --: medley serve MODEL -- --max-model-len 8192"
@@ -133,7 +136,14 @@ Examples:
     options: ServeOptions = group(ServeOptions)
     at_head: AtHead = group(AtHead)
     detach: bool = flag("--detach", "run it in the background; return once it is ready; medley stop ends it")
+    replace: bool = flag(
+        "--replace", "take the place of the detached server on this port; if this one fails, start that again"
+    )
     restart: bool = flag("--restart", "start it again when it is lost, once the hosts it needs are back")
+    on_event: str | None = switch(
+        "--on-event COMMAND",
+        "shell command to run on each fault and recovery; it has the event in JSON on stdin",
+    )
     verbose: bool = flag("-v, --verbose", "print every reason, the command and the engine's output")
 
     def main(self, model: str, *flags: str) -> int:
@@ -141,11 +151,16 @@ Examples:
         elsewhere = not (
             asked.dry_run or asked.replayed or asked.hosting.hosts == "1" or asked.hosting.launcher
         )
+        on_event = self.on_event or self.at_head.on_event()
         if elsewhere and (head := self.at_head.elsewhere()):
-            return typed_at(head)
+            return typed_at(head, *(("--on-event", on_event) if on_event and not self.on_event else ()))
         if asked.dry_run:
             show_job(asked.of(model, flags, self.typed), as_json=asked.as_json)
             return 0
+        if on_event:  # the unit's supervisor and whatever notes an event here reads it
+            os.environ[events.COMMAND] = on_event
+        if self.replace:
+            return replaced(asked.of(model, flags, self.typed), restart=self.restart)
         if self.detach:
             return detached(asked.port, restart=self.restart)
         with nullcontext(output()) if self.verbose else quiet() as told:
@@ -230,12 +245,8 @@ _END = "Ctrl-C ends it"
 def detached(port: int, *, restart: bool) -> int:
     """The verb without --detach as a unit; returns once it is ready, or its end as a Problem."""
     serving.require_none(port)
-    name = f"{unit_file.UNIT}{port}"
-    words = without(sys.argv[1:], {"--detach": 0, "--cluster": 1, "-v": 0, "--verbose": 0})
-    here = ("env", f"--chdir={Path.cwd()}")  # a folder may be named from here
-    command = Command((*here, *self_command.own_command(), *words), self_command.own_variables())
-    # It starts its engine anew by itself; what is left is that medley itself is killed.
-    unit = Unit(name, " ".join(words), command, Restart(limit=3) if restart else None)
+    unit = _unit(port, restart=restart)
+    name = unit.name
     with units.alone(name):
         units.start(unit)
     try:
@@ -244,6 +255,31 @@ def detached(port: int, *, restart: bool) -> int:
     except BaseException:
         units.stop(name)
         raise
+    return _serves(name, ready_lines)
+
+
+def replaced(options: Options, *, restart: bool) -> int:
+    """The same in the place of the server on this port, which has to end first: there is one memory."""
+    from medley.serving import upgrade
+
+    port = options.listens.port
+    unit, old = _unit(port, restart=restart), upgrade.running(port)
+    upgrade.make_ready(options, output())
+    with watch().stage(f"{unit.name}: until it is replaced"):
+        lines, gap_s = upgrade.replace_server(old, unit, port, partial(_await_ready, unit.name, port))
+    return _serves(f"after {gap_s:.0f} s without an answer {unit.name}", lines)
+
+
+def _unit(port: int, *, restart: bool) -> Unit:
+    dropped = {"--detach": 0, "--replace": 0, "--cluster": 1, "-v": 0, "--verbose": 0}
+    words = without(sys.argv[1:], dropped)
+    here = ("env", f"--chdir={Path.cwd()}")  # a folder may be named from here
+    command = Command((*here, *self_command.own_command(), *words), self_command.own_variables())
+    # It starts its engine anew by itself; what is left is that medley itself is killed.
+    return Unit(f"{unit_file.UNIT}{port}", " ".join(words), command, Restart(limit=3) if restart else None)
+
+
+def _serves(name: str, ready_lines: list[str]) -> int:
     print("\n".join(ready_lines).rstrip())  # not beside a spinner: it wraps, and these are there to be pasted
     print(f"{name} serves; medley logs shows what it says, medley stop ends it")
     return 0
@@ -252,7 +288,9 @@ def detached(port: int, *, restart: bool) -> int:
 def _await_ready(name: str, port: int) -> list[str]:
     shown = 0
     while True:
-        lines = units.said(name)
+        state = units.state(name)
+        # Before its command begins, its log has the words of the one before.
+        lines = units.said(name) if state is None or state.running or state.status is not None else []
         for line in lines[shown:]:
             if line.startswith("medley: "):
                 print(line, file=sys.stderr)
@@ -261,7 +299,6 @@ def _await_ready(name: str, port: int) -> list[str]:
         if at is not None and serving.is_ready(port):
             end = next((nth for nth, line in enumerate(lines) if line.startswith(_END)), len(lines))
             return lines[at:end]
-        state = units.state(name)
         if state is None or not state.kept or state.restarts:
             raise _ended(name, units.said(name))
         time.sleep(_LOOK_EVERY_S)

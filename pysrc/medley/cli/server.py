@@ -1,7 +1,10 @@
 """`medley logs`, `stop`: verbs about a running server."""
 
+import json
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from medley import serving
 from medley.cli import Verb, flag, group, switch
@@ -15,16 +18,20 @@ _COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 class LogsVerb(Clustered):
     DESCRIPTION_MORE = """
-Without cluster.toml it shows the logs of this host.
+Without cluster.toml it shows the logs of this host. --events shows the starts, ends, faults, restarts,
+recoveries and upgrades of servers and units, with their reasons, the newest last.
 
 Examples:
     medley logs
     medley logs spark-2 -n 200
     medley logs -f
+    medley logs --events
 """
     USAGE = "    {progname} [OPTIONS] [HOST...]\n"
     follow: bool = flag("-f, --follow", "print new lines until Ctrl-C")
     lines: int = switch("-n, --lines N", "lines per host", (0, 100_000), default=40)
+    events: bool = flag("--events", "print what happened to servers and units, with reasons")
+    as_json: bool = flag("--json", "one JSON object per event", requires=["--events"])
 
     def main(self, *hosts: str) -> int:
         found = self.wanted(alone=True)
@@ -36,17 +43,28 @@ Examples:
 
         def show(host: str, text: str) -> None:
             """With the host before it."""
-            print_line(f"{paint(host)}{' ' * (width - len(host))}  {text}")
+            if self.as_json:
+                print_line(json.dumps({"host": host, **json.loads(text)}))
+                return
+            said = _event(json.loads(text)) if self.events else text
+            print_line(f"{paint(host)}{' ' * (width - len(host))}  {said}")
 
         def keep(host: str, text: str) -> None:
             kept.append((host, text))
 
         with Fleet(found, on_note=show if self.follow else keep) as everyone:
             asked = {"lines": self.lines, "follow": self.follow}
-            everyone.ask("log", lambda _: asked, limit_s=float("inf") if self.follow else 60)
-            for host, text in sorted(kept, key=lambda each: each[1].partition(" ")[0]):
+            errand, limit_s = "events" if self.events else "log", float("inf") if self.follow else 60
+            everyone.ask(errand, lambda _: asked, limit_s=limit_s)
+            ends = "," if self.events else " "  # an event begins with its time, as a line of a log does
+            for host, text in sorted(kept, key=lambda each: each[1].partition(ends)[0]):
                 show(host, text)
             return print_problems(everyone.failed.values())
+
+
+def _event(table: Mapping[str, Any]) -> str:
+    when = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(table["at_s"]))
+    return f"{when} {table['kind']:<8} {table['subject']}: {table['text']}"
 
 
 def _painted(hosts: list[str]) -> Callable[[str], str]:

@@ -29,7 +29,7 @@ from medley.measurement.monitor.watch import Connect, Seen, Watching, table
 _ONCE_EVERY_S = 1
 _ONCE_LIMIT_S = 30
 _SCRAPE_LIMIT_S = 10
-_ALONE = ["--once", "--json", "--metrics-once", "--dashboard"]
+_ALONE = ["--once", "--json", "--metrics-once", "--dashboard", "--alert-rules"]
 
 
 class TopVerb(Clustered):
@@ -43,6 +43,7 @@ Examples:
     medley top --once --json
     medley top --web 127.0.0.1:9180
     medley top --dashboard > grafana.json
+    medley top --alert-rules > medley-alerts.yml
 """
     USAGE = "    {progname} [OPTIONS] [ADDRESS:PORT]\n"
     every: int = switch("--every SECONDS", "time between updates, in seconds", (1, 3600), default=2)
@@ -54,6 +55,9 @@ Examples:
         "--metrics-once", "print the Prometheus metrics once", excludes=["--once", "--json"]
     )
     dashboard: bool = flag("--dashboard", "print a Grafana dashboard", excludes=["--once", "--json"])
+    alert_rules: bool = flag(
+        "--alert-rules", "print alert rules for Prometheus", excludes=["--once", "--json"]
+    )
 
     def main(self, *places: str) -> int:
         if places[(1 if self.web else 0) :]:
@@ -62,8 +66,9 @@ Examples:
                 cause="one place may stand after --web; hosts are left out by --without",
                 fix="medley top --web 127.0.0.1:9180",
             )
-        if self.dashboard:
-            print((Path(monitor.__file__).parent / "dashboard.json").read_text(encoding="utf-8"), end="")
+        if self.dashboard or self.alert_rules:
+            shipped = "dashboard.json" if self.dashboard else "alerts.yml"
+            print((Path(monitor.__file__).parent / shipped).read_text(encoding="utf-8"), end="")
             return 0
         if self.web:
             return self._served(next(iter(places), None))

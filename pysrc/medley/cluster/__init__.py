@@ -70,6 +70,8 @@ class Cluster(StrictTable):
     """The image of every host without an image or an environment of its own."""
     environment: Mapping[VariableName, Value] = {}
     """Variables of every engine process on every host."""
+    on_event: str | None = None
+    """The shell command that a server's host runs on each fault and recovery, as `serve --on-event`."""
 
     def environment_of(self, name: str) -> dict[str, str]:
         return {**self.environment, **self.hosts[name].environment}

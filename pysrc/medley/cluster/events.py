@@ -1,18 +1,33 @@
-"""Keep what happened to this host's servers and units: starts, ends, faults and restarts, with reasons."""
+"""Keep what happened to this host's servers and units: starts, ends, faults and restarts, with reasons.
+
+A fault and a recovery also run the command in $MEDLEY_ON_EVENT, which `serve --on-event` sets.
+"""
 
 import json
+import os
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from medley import json_shape, storage
+from medley.command import Command
+from medley.errors import Problem
+from medley.process import Process
 
 Kind = Literal["start", "ready", "fault", "restart", "recovery", "end", "upgrade"]
+COMMAND = "MEDLEY_ON_EVENT"
 _MOST_BYTES = 512 << 10
 """Then the older half is forgotten."""
+_RUN_ON = {"fault", "recovery"}
+_RUN_LIMIT_S, _RUN_EVERY_S = 30, 10
+_LOOK_EVERY_S = 0.5
+_ran: dict[tuple[str, str], float] = {}
+"""When the command began last, by kind and subject; of one that failed, by its own text."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +46,46 @@ def file() -> Path:
 
 
 def note(kind: Kind, subject: str, text: str) -> None:
-    """Keep an event; a full disk loses it, and nothing else."""
-    line = json.dumps(asdict(Event(time.time(), kind, subject, " ".join(text.split())))) + "\n"
-    with suppress(OSError), storage.lock(file().with_suffix(".lock"), waits=lambda: None):
+    """Keep an event, and run the user's command on some; a full disk loses the event and nothing else."""
+    found, now = Event(time.time(), kind, subject, " ".join(text.split())), time.monotonic()
+    _keep(found)
+    command = os.environ.get(COMMAND)
+    if command and kind in _RUN_ON and now >= _ran.get((kind, subject), float("-inf")) + _RUN_EVERY_S:
+        _ran[kind, subject] = now
+        # No daemon: a fault may be the end of this process, and it is reported before that.
+        threading.Thread(target=_run, args=(command, found)).start()
+
+
+def _keep(event: Event) -> None:
+    line = json.dumps(asdict(event)) + "\n"
+    with suppress(OSError, Problem), storage.lock(file().with_suffix(".lock"), waits=lambda: None):
         if file().exists() and file().stat().st_size > _MOST_BYTES:
             lines = file().read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
             storage.write(file(), "".join(lines[len(lines) // 2 :]))
         with file().open("a", encoding="utf-8") as kept:
             kept.write(line)
+        counted = counts()
+        storage.write(_counts(), json.dumps({**counted, event.kind: counted[event.kind] + 1}))
+
+
+def _run(command: str, event: Event) -> None:
+    """Run the user's command; the first failure of each kind in this process is an event."""
+    parts = {"": event.kind, "_SUBJECT": event.subject, "_TEXT": event.text}
+    env = {f"MEDLEY_EVENT{name}": value for name, value in parts.items()}
+    try:
+        process = Process(Command(("/bin/sh", "-c", command), env), lambda _: None, heard=True)
+        process.say(json.dumps(asdict(event)))
+        process.hang_up()
+        finished = process.wait(_RUN_LIMIT_S)
+        process.stop(grace_s=1)
+        why = f"did not end within {_RUN_LIMIT_S} s"
+        if finished:
+            why = f"ended with {finished.status}: {' '.join(finished.lines[-1:])}" if finished.status else ""
+    except Problem as problem:
+        why = problem.cause
+    if why and (key := ("fault", "--on-event")) not in _ran:
+        _ran[key] = time.monotonic()
+        _keep(Event(time.time(), "fault", "command of --on-event", f"it {why}"))
 
 
 def events() -> Iterator[Event]:
@@ -48,3 +95,25 @@ def events() -> Iterator[Event]:
             found = json_shape.table(line)
             if found is not None and json_shape.fits(found, Event):
                 yield Event(**found)
+
+
+def last(count: int, *, follow: bool) -> Iterator[Event]:
+    """Yield the last `count`; with `follow` then each new one, without an end."""
+    yield from (found := deque(events(), maxlen=count))
+    seen, known_s = counts(), max((each.at_s for each in found), default=time.time())
+    while follow:
+        time.sleep(_LOOK_EVERY_S)
+        if (now := counts()) != seen:
+            seen, new = now, [each for each in events() if each.at_s > known_s]
+            yield from new
+            known_s = max((each.at_s for each in new), default=known_s)
+
+
+def counts() -> dict[str, int]:
+    """Count the events of each kind that were ever noted here."""
+    found = storage.table(_counts()) or {}
+    return {kind: found.get(kind, 0) for kind in get_args(Kind)}
+
+
+def _counts() -> Path:
+    return storage.state() / "events.counts"

@@ -105,6 +105,7 @@ _ANSWERS: Mapping[str, Mapping[str, Any]] = {
         "nodes": list[_Node] | Refusal | None,
     },
     "log": {"files": list[str]},
+    "events": {"file": str},
     "type": {"status": int},
     "transfer: has": {"here": bool, "root": str, "free_bytes": int},
     "transfer: offer": {"manifest": _Manifest, "size_bytes": int, "digest": str},

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from medley import process, process_identity, storage
-from medley.cluster import self_command, systemd
+from medley.cluster import events, self_command, systemd
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.errors import Problem, in_words
@@ -250,6 +250,11 @@ class _Keeper:
     def _note_end(self, finished: Finished, lasted_s: float) -> None:
         rule = self.unit.restart
         restarts, waits_s = (rule and rule.due(self.state.restarts, lasted_s)) or (self.state.restarts, None)
+        said = f"it ended with {finished.status}: {' '.join(finished.lines[-1:])}"
+        if waits_s is not None:
+            events.note("restart", self.unit.name, f"restart {restarts} in {waits_s:.0f} s: {said}")
+        elif rule:
+            events.note("fault", self.unit.name, f"given up after restart {restarts}: {said}")
         self._write(
             running=False,
             since_s=time.time(),

@@ -61,6 +61,7 @@ def spark() -> Sample:
         ),
         retransmits=5,
         ray=RAY,
+        events={"fault": 1, "restart": 0},
         engines=(EngineSample("gpt-oss-120b", "http://127.0.0.1:8000/v1", "ready", FIGURES),),
     )
 

@@ -31,7 +31,7 @@ Note = Callable[[str], None]
 
 ANSWERED_BY = {
     **dict.fromkeys(("prepare", "gather", "begin", "settle", "end"), "ray"),
-    **dict.fromkeys(("look", "tell", "examine", "sample", "log", "listen", "connect"), "state"),
+    **dict.fromkeys(("look", "tell", "examine", "sample", "log", "events", "listen", "connect"), "state"),
     **dict.fromkeys(("transfer", "type", "token", "mend"), "transfer"),
 }
 """The module here that answers each request."""

@@ -1,5 +1,6 @@
-"""Agent requests: look, status, examine, sample, logs, listen, connect."""
+"""Agent requests: look, status, examine, sample, logs, events, listen, connect."""
 
+import json
 import socket
 import time
 from collections import deque
@@ -15,7 +16,7 @@ import psutil
 
 from medley import serving, storage, transcript
 from medley.cli.agent import Note, Table
-from medley.cluster import membership, ray_serving, units
+from medley.cluster import events, membership, ray_serving, units
 from medley.cluster.membership import Membership
 from medley.doctor.case import examined
 from medley.errors import Problem, in_words
@@ -113,6 +114,13 @@ def answer_log(asked: Table, note: Note) -> Table:
             for line in _more(path, ends):
                 note(line)
     return {"files": [str(path) for path in ends]}
+
+
+def answer_events(asked: Table, note: Note) -> Table:
+    """The last `lines` events, each in JSON; with `follow` it goes on until nobody listens."""
+    for event in events.last(asked["lines"], follow=asked["follow"]):
+        note(json.dumps(asdict(event)))
+    return {"file": str(events.file())}
 
 
 def _logs() -> list[Path]:

@@ -106,6 +106,8 @@ class Sample:
     """Segments that TCP sent again."""
     ray: Ray | None = None
     engines: tuple[EngineSample, ...] = ()
+    events: Mapping[str, int] = field(default_factory=dict)
+    """How many there ever were, by kind."""
     cost_s: float = 0
     """Processor time of medley on this host since it began to sample."""
 

@@ -26,6 +26,7 @@ HELP = {
     "medley_swap_free_bytes": "Swap that is free.",
     "medley_tcp_retransmitted_segments_total": "Segments that TCP sent again, over all links.",
     "medley_sampling_cpu_seconds_total": "Processor time that medley itself took on the host to look.",
+    "medley_events_total": "Events on the host, by kind: medley logs --events shows them.",
     "medley_gpu_busy_ratio": "Time in which a kernel ran, 0 to 1.",
     "medley_gpu_memory_total_bytes": "Its own memory; none where it is the host's.",
     "medley_gpu_memory_used_bytes": "Used of its own memory.",
@@ -129,6 +130,8 @@ def points(sample: Sample) -> Iterator[Point]:
     yield "medley_swap_free_bytes", {}, sample.memory.swap_free_bytes
     yield "medley_tcp_retransmitted_segments_total", {}, sample.retransmits
     yield "medley_sampling_cpu_seconds_total", {}, sample.cost_s
+    for kind, count in sample.events.items():
+        yield "medley_events_total", {"kind": kind}, count
     if sample.ray:
         yield "medley_ray_up", {"role": sample.ray.role}, sample.ray.alive
         yield "medley_ray_slots", {}, sample.ray.slots

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import psutil
 
+from medley.cluster import events
 from medley.host.facts.network import link_kind
 from medley.measurement.monitor import CpuSample, LinkSample, MemorySample, Sample
 from medley.measurement.monitor.gpu import GpuSampler, file_text
@@ -75,6 +76,7 @@ class HostSampler:
             links=tuple(link for link in found.links if link.kind not in _HIDDEN),
             ray=self._served.ray(),
             engines=self._served.engines(whole=whole),
+            events=events.counts(),
             cost_s=time.process_time(),
         )
 

@@ -1,0 +1,125 @@
+"""Replace a detached server by a new one, and start the old one again where the new one does not answer."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from medley import serving
+from medley.cluster import events, units
+from medley.cluster.unit_file import UNIT, Unit
+from medley.engine import flags
+from medley.engine.launch import ENGINES
+from medley.environment import container_image, tools, virtualenv
+from medley.errors import Problem
+from medley.network import tcp
+from medley.progress import Output
+from medley.serving import weights
+from medley.serving.prepare import Options, prepare, this_host
+
+_SOURCES = ("--env", "--image")
+
+
+@dataclass(frozen=True)
+class Old:
+    """The server that is to be replaced."""
+
+    unit: Unit
+    engine: str
+    """Its engine and version, or its environment's name."""
+
+
+def running(port: int) -> Old:
+    """Return the detached server of this port; a Problem where none is ready."""
+    state = units.state(f"{UNIT}{port}")
+    if not (state and state.kept and serving.is_ready(port)):
+        raise Problem(
+            f"there is no server to replace on port {port}",
+            cause="only one that serve --detach started, and that is ready, can be",
+            fix=f"medley serve MODEL --port {port} --detach",
+        )
+    return Old(_pinned(units.read(state.name), port), engine_of(port))
+
+
+def engine_of(port: int) -> str:
+    found = serving.description_of(port)
+    if found is None:
+        return "an engine of an earlier medley"
+    version = virtualenv.versions(found.programs.parent, (found.engine,))[found.engine]
+    return f"{found.engine} {version or found.programs.parent.name}"
+
+
+def _pinned(unit: Unit, port: int) -> Unit:
+    """Name its environment where the lock has changed since: its command alone would take the new one."""
+    found, argv = serving.description_of(port), unit.command.argv
+    there = found and virtualenv.read(found.programs.parent)
+    named = any(word.partition("=")[0] in _SOURCES for word in argv)
+    if not (found and there) or named or virtualenv.is_current(there) or found.plan.get("launcher") == "ray":
+        return unit
+    at = argv.index("serve") + 1
+    argv = (*argv[:at], "--env", str(there.path), *argv[at:])
+    return replace(unit, command=replace(unit.command, argv=argv))
+
+
+def make_ready(options: Options, output: Output) -> None:
+    """Fetch and build what a server needs on this host, while another has its port and its memory."""
+    aside = replace(options.listens, port=tcp.free_port())
+    job = prepare(replace(options, listens=aside), output)
+    engine = job.order.wanted.engine
+    (host,) = this_host(options.kind, output.say).hosts.values()
+    if options.image:
+        container_image.imaged_on(options.image, host, engine, dry_run=False, watch=output.watch)
+    elif not (job.joined and job.joined.image):
+        named = options.environment or (job.joined.environment if job.joined else None)
+        found = tools.ready(host[1], named, engine=engine, nccl=options.nccl, watch=output.watch)
+        flags.require_known(ENGINES[engine], found.binary, job.order.extra, ask=True, watch=output.watch)
+    weights.fetch(job.order.weights.name, weights.wanted(job.order), output.watch)
+
+
+def replace_server(old: Old, new: Unit, port: int, ready: Callable[[], list[str]]) -> tuple[list[str], float]:
+    """Return what `ready` did for the new server, and the seconds without an answer.
+
+    Where the new server does not answer, or Ctrl-C ends this, start the old one as it was.
+    """
+    subject, began = f"port {port}", time.monotonic()
+    with _or_back(old, subject, ready):
+        units.start(new)
+        lines = ready()
+    gap_s = time.monotonic() - began
+    events.note("upgrade", subject, f"{old.engine} → {engine_of(port)}, {gap_s:.0f} s without an answer")
+    return lines, gap_s
+
+
+@contextmanager
+def _or_back(old: Old, subject: str, ready: Callable[[], list[str]]) -> Iterator[None]:
+    began = time.monotonic()
+    try:
+        yield
+    except BaseException as failure:
+        units.start(old.unit)
+        if not isinstance(failure, Problem):
+            events.note("upgrade", subject, f"cut off; {old.engine} starts again")
+            raise
+        try:
+            ready()
+        except Problem as another:
+            cause = f"new: {failure.what}: {failure.cause}\nold: {another.what}: {another.cause}"
+            events.note("fault", subject, f"neither the new nor the old server answers: {cause}")
+            raise Problem(
+                "neither the new nor the old server answers", cause=cause, fix=another.fix
+            ) from failure
+        gap_s = time.monotonic() - began
+        back = f"{old.engine} serves again, after {gap_s:.0f} s without an answer"
+        events.note("upgrade", subject, f"{back}: {failure.what}: {failure.cause}")
+        raise Problem(
+            f"the new server did not answer; {back}",
+            cause=f"{failure.what}: {failure.cause}",
+            fix=failure.fix,
+        ) from failure
+
+
+def environments_in_use() -> set[Path]:
+    """Find the environments' folders of this host's servers."""
+    found = (serving.description_of(int(file.stem)) for file in serving.folder().glob("*.what"))
+    return {each.programs.parent for each in found if each}

