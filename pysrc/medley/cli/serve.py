@@ -61,6 +61,12 @@ class ServeOptions:
     )
     served_name: str | None = switch("--served-model-name NAME", "model name in requests")
     timeout_s: int = switch("--timeout SECONDS", "time limit until it is ready", (1, 86_400), default=1800)
+    drain_s: int = switch(
+        "--drain SECONDS",
+        "time for running requests when it is stopped, 0 for none",
+        (0, 86_400),
+        default=30,
+    )
     replayed: tuple[str, ...] = switch("--from FILE", "transcript of a host to plan for; only with --dry-run")
     dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
     as_json: bool = flag("--json", "one JSON object: the command, or the address once it is ready")
@@ -147,7 +153,7 @@ Examples:
             show_job(asked.of(model, flags, self.typed), as_json=asked.as_json)
             return 0
         if self.detach:
-            return detached(asked.port, restart=self.restart)
+            return detached(asked.port, restart=self.restart, drain_s=asked.drain_s)
         with nullcontext(output()) if self.verbose else quiet() as told:
             return _serve(asked.of(model, flags, self.typed), asked, told, restarts=self.restart)
 
@@ -181,7 +187,7 @@ def _serve(options: Options, asked: ServeOptions, told: Output, *, restarts: boo
         job = prepare(options, told)
         from medley.serving.server import Served, run
 
-        server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json))
+        server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json), drain_s=asked.drain_s)
         if restarts and job.by != "mp":
             _restarted(job, server, told)
         return run(job, server, told)
@@ -227,7 +233,7 @@ _LAST_LINES = 20
 _END = "Ctrl-C ends it"
 
 
-def detached(port: int, *, restart: bool) -> int:
+def detached(port: int, *, restart: bool, drain_s: int) -> int:
     """The verb without --detach as a unit; returns once it is ready, or its end as a Problem."""
     serving.require_none(port)
     name = f"{unit_file.UNIT}{port}"
@@ -235,7 +241,8 @@ def detached(port: int, *, restart: bool) -> int:
     here = ("env", f"--chdir={Path.cwd()}")  # a folder may be named from here
     command = Command((*here, *self_command.own_command(), *words), self_command.own_variables())
     # It starts its engine anew by itself; what is left is that medley itself is killed.
-    unit = Unit(name, " ".join(words), command, Restart(limit=3) if restart else None)
+    again, limit_s = Restart(limit=3) if restart else None, Unit.stop_limit_s + drain_s
+    unit = Unit(name, " ".join(words), command, again, stop_limit_s=limit_s)
     with units.alone(name):
         units.start(unit)
     try:
