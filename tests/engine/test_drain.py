@@ -46,8 +46,8 @@ class Stream:
             ).encode(),
             {"Content-Type": "application/json"},
         )
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._read)
+        self.thread.start()
 
     def _read(self) -> None:
         with urllib.request.urlopen(self._ask, timeout=120) as answer:
@@ -64,7 +64,7 @@ class Stream:
 
     def text(self) -> str:
         """All of it; empty where it was cut off."""
-        self._thread.join(120)
+        self.thread.join(120)
         if not self.lines or self.lines[-1] != "data: [DONE]":
             return ""
         events = [json.loads(line.removeprefix("data: ")) for line in self.lines[:-1]]
@@ -106,7 +106,7 @@ def test_sigterm_lets_a_running_answer_end_whole(start: Start, free_port: int, t
     assert found[:2] == (HTTPStatus.SERVICE_UNAVAILABLE, "30"), served.tail()
     assert "the server is ending" in found[2]
     assert health(url) == HTTPStatus.OK
-    assert running._thread.is_alive(), "the answer was over before the server took its signal"
+    assert running.thread.is_alive(), "the answer was over before the server took its signal"
     assert running.text() == whole
     assert ended(served, 30) == 128 + signal.SIGTERM, served.tail()
     assert [each for each in family if each.alive] == []
@@ -129,7 +129,7 @@ def test_an_answer_is_cut_off(
     start: Start, free_port: int, tmp_path: Path, words: tuple[str, ...], status: int
 ) -> None:
     served = start(serve("--port", str(free_port), *words))
-    running = Stream(served.ready(), 100_00).begun()
+    running = Stream(served.ready(), 1_800).begun()
     began = time.monotonic()
     if status == 128 + signal.SIGINT:
         env = {**os.environ, "MEDLEY_STATE": str(tmp_path / "state")}

@@ -168,4 +168,4 @@ def reserve(environ: Mapping[str, str]) -> int | None:
 
 
 def _gib(size: int) -> str:
-    return f"{size / GIB:.1f} GiB"
+    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size >> 20} MiB"
