@@ -1,5 +1,7 @@
 """A server is ended while it answers: the answer is whole, new requests wait elsewhere, nothing is left."""
 
+import contextlib
+import http.client
 import json
 import os
 import signal
@@ -50,7 +52,10 @@ class Stream:
         self.thread.start()
 
     def _read(self) -> None:
-        with urllib.request.urlopen(self._ask, timeout=120) as answer:
+        with (
+            contextlib.suppress(OSError, http.client.HTTPException),  # it was cut off
+            urllib.request.urlopen(self._ask, timeout=120) as answer,
+        ):
             for line in answer:
                 if text := line.decode().strip():
                     self.lines.append(text)

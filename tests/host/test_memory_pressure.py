@@ -1,17 +1,14 @@
 """Levels of memory, from figures and from a real control group with a limit."""
 
-import contextlib
-import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from medley.errors import Problem
 from medley.host.memory_pressure import GIB, MIB, Level, Memory, read, reserve
+from tests.memory_group import killed, limited
 
 MEMINFO = "MemTotal: {} kB\nMemAvailable: {} kB\nSwapTotal: {} kB\nSwapFree: {} kB\n"
 
@@ -106,47 +103,14 @@ print(watch.problem("the engine"), flush=True)
 """Fill memory until it is low, then a little more, until it is critical."""
 
 
-@pytest.fixture
-def group() -> Iterator[Path]:
-    """A control group of 512 MiB."""
-    version_1 = Path("/sys/fs/cgroup/memory")
-    tree = version_1 if version_1.is_dir() else Path("/sys/fs/cgroup")
-    folder = tree / f"medley-test-{os.getpid()}"
-    try:
-        if tree != version_1:
-            (tree / "cgroup.subtree_control").write_text("+memory")
-        folder.mkdir()
-        limit = "memory.limit_in_bytes" if tree == version_1 else "memory.max"
-        (folder / limit).write_text(str(512 * MIB))
-    except OSError as error:
-        pytest.skip(f"control groups need root: {error}")
-    yield folder
-    deadline = time.monotonic() + 5
-    while folder.exists() and time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-        time.sleep(0.05)
-
-
-def killed(group: Path) -> int:
-    file = next(each for name in ("memory.events", "memory.oom_control") if (each := group / name).exists())
-    return int(
-        next(line.split()[1] for line in file.read_text().splitlines() if line.startswith("oom_kill "))
-    )
-
-
-def test_low_and_then_critical_come_before_the_kernel_kills(group: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FILL, str(group / "cgroup.procs")],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=55,
-    )
+def test_low_and_then_critical_come_before_the_kernel_kills() -> None:
+    with limited(512 * MIB) as group:
+        words = [sys.executable, "-c", FILL, str(group / "cgroup.procs")]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=55)
+        assert killed(group) == 0
     assert done.returncode == 0, done.stderr
     low, _, _, *problem = done.stdout.splitlines()
     assert low.startswith("low: ")
     assert "MiB of 512 MiB available on control group" in low
     assert problem[0] == "medley ended the engine before this host's memory ran out"
     assert "largest processes: " in problem[1]
-    assert killed(group) == 0

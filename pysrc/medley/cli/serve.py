@@ -61,12 +61,6 @@ class ServeOptions:
     )
     served_name: str | None = switch("--served-model-name NAME", "model name in requests")
     timeout_s: int = switch("--timeout SECONDS", "time limit until it is ready", (1, 86_400), default=1800)
-    drain_s: int = switch(
-        "--drain SECONDS",
-        "time for running requests when it is stopped, 0 for none",
-        (0, 86_400),
-        default=30,
-    )
     replayed: tuple[str, ...] = switch("--from FILE", "transcript of a host to plan for; only with --dry-run")
     dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
     as_json: bool = flag("--json", "one JSON object: the command, or the address once it is ready")
@@ -140,6 +134,12 @@ Examples:
     at_head: AtHead = group(AtHead)
     detach: bool = flag("--detach", "run it in the background; return once it is ready; medley stop ends it")
     restart: bool = flag("--restart", "start it again when it is lost, once the hosts it needs are back")
+    drain_s: int = switch(
+        "--drain SECONDS",
+        "time for running requests when it is stopped, 0 for none",
+        (0, 86_400),
+        default=30,
+    )
     verbose: bool = flag("-v, --verbose", "print every reason, the command and the engine's output")
 
     def main(self, model: str, *flags: str) -> int:
@@ -153,9 +153,11 @@ Examples:
             show_job(asked.of(model, flags, self.typed), as_json=asked.as_json)
             return 0
         if self.detach:
-            return detached(asked.port, restart=self.restart, drain_s=asked.drain_s)
+            return detached(asked.port, restart=self.restart, drain_s=self.drain_s)
         with nullcontext(output()) if self.verbose else quiet() as told:
-            return _serve(asked.of(model, flags, self.typed), asked, told, restarts=self.restart)
+            return _serve(
+                asked.of(model, flags, self.typed), asked, told, restarts=self.restart, drain_s=self.drain_s
+            )
 
 
 @contextmanager
@@ -178,7 +180,7 @@ def quiet() -> Iterator[Output]:
         raise
 
 
-def _serve(options: Options, asked: ServeOptions, told: Output, *, restarts: bool) -> int:
+def _serve(options: Options, asked: ServeOptions, told: Output, *, restarts: bool, drain_s: int) -> int:
     from medley.serving.supervise import HOSTS_LIMIT_S, resumed
 
     with resumed(options.listens.port, told.say) if restarts else nullcontext() as hosts:
@@ -187,7 +189,7 @@ def _serve(options: Options, asked: ServeOptions, told: Output, *, restarts: boo
         job = prepare(options, told)
         from medley.serving.server import Served, run
 
-        server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json), drain_s=asked.drain_s)
+        server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json), drain_s=drain_s)
         if restarts and job.by != "mp":
             _restarted(job, server, told)
         return run(job, server, told)

@@ -158,7 +158,8 @@ class Service:
 
     @property
     def name(self) -> str:
-        return f"{unit_file.UNIT}{_number('--port', self.words, _PORT)}" if self.role == "serve" else f"medley-{self.role}"
+        served = f"{unit_file.UNIT}{_number('--port', self.words, _PORT)}"
+        return served if self.role == "serve" else f"medley-{self.role}"
 
     @property
     def text(self) -> str:

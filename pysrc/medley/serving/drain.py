@@ -77,7 +77,7 @@ class Drain:
 
     def _ask(self, _number: int, _frame: FrameType | None) -> None:
         if self._asked_at is not None or not self._limit_s:
-            self._end("ended at once, as requested")
+            self._end("ended immediately, as requested")
         self._asked_at = time.monotonic()
 
     def look(self) -> None:
