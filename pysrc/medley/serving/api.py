@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 
 from medley import json_shape
-from medley.environment.payload.api_guard import CHALLENGE, MARK, OPEN, proof
+from medley.environment.payload.api_guard import CHALLENGE, MARK, OPEN
+from medley.environment.payload.http_requests import proof
 from medley.errors import Problem, in_words
 from medley.network import http_client
 from medley.network.http_client import Response, bearer, unanswered

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from medley.environment.payload import api_guard
-from medley.environment.payload.api_guard import Guard, Message, Policy, bounded, gives, is_loopback
+from medley.environment.payload.api_guard import Guard, Message, Policy, bounded
+from medley.environment.payload.http_requests import gives, is_loopback, proof
 from medley.network import tcp
 
 KEY = "sk-of-this-test"
@@ -214,8 +215,8 @@ def test_a_refusal_proves_that_the_server_knows_the_key_and_tells_nobody_more() 
     def mark(policy: Policy, *headers: Header) -> bytes:
         return policy.proof(list(headers))
 
-    assert mark(Policy(KEY), (api_guard.CHALLENGE, nonce)) == api_guard.proof(KEY, nonce)
-    assert mark(Policy("another"), (api_guard.CHALLENGE, nonce)) != api_guard.proof(KEY, nonce)
+    assert mark(Policy(KEY), (api_guard.CHALLENGE, nonce)) == proof(KEY, nonce)
+    assert mark(Policy("another"), (api_guard.CHALLENGE, nonce)) != proof(KEY, nonce)
     assert mark(Policy(KEY)) == mark(Policy(KEY), (api_guard.CHALLENGE, b"x")) == b"1"
     assert mark(Policy(), (api_guard.CHALLENGE, nonce)) == b"1"
 
