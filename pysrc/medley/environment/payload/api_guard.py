@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 
 if __package__:
     from . import http_requests as checks
-else:  # it is run as a program, or an engine's imports it
+else:  # it is run as a program, or an engine's imports it; a process that it starts has the path without it
+    sys.path.insert(0, str(Path(__file__).parent))
     import http_requests as checks  # type: ignore[no-redef]
 
 Message = MutableMapping[str, Any]
