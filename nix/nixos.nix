@@ -92,9 +92,16 @@ let
         SuccessExitStatus = "130 143";
         KillMode = "mixed";
         TimeoutStartSec = "infinity";
-        TimeoutStopSec = 60;
+        TimeoutStopSec = 90; # running requests have 30 s (serve --drain), then the engine ends
         LimitMEMLOCK = "infinity"; # RDMA pins memory
         LimitNOFILE = 1048576;
+
+        # As cluster/unit_file.py: when memory runs out, the engine dies before medley and sshd.
+        OOMPolicy = "continue"; # medley ends what is left, says why, and starts it again
+        OOMScoreAdjust = -500; # the engine raises its own score to 500
+        MemoryMin = "64M"; # the supervisor's own pages are not reclaimed
+        ManagedOOMMemoryPressure = "kill"; # where systemd-oomd runs and medley's own watch did not act
+        ManagedOOMMemoryPressureLimit = "80%";
 
         # Not set, because it breaks what runs here: PrivateDevices, DevicePolicy and ProtectClock (the GPU and
         # InfiniBand), MemoryDenyWriteExecute (kernels compiled at run time), RemoveIPC (shared with the other unit).

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
-from medley.environment.payload.api_guard import CHALLENGE, MARK, proof
+from medley.environment.payload.api_guard import CHALLENGE, MARK
+from medley.environment.payload.http_requests import proof
 
 
 class Answering(ThreadingHTTPServer):

@@ -47,6 +47,7 @@ def test_the_least() -> None:
         "TimeoutStopSec=30\n"
         "LimitMEMLOCK=infinity\n"
         "LimitNOFILE=1048576\n"
+        "OOMPolicy=continue\n"
         "\n"
         "[Install]\n"
         "WantedBy=default.target\n"
@@ -74,6 +75,7 @@ def test_all_of_a_users_own() -> None:
         "TimeoutStopSec=2.5\n"
         "LimitMEMLOCK=infinity\n"
         "LimitNOFILE=1048576\n"
+        "OOMPolicy=continue\n"
         "\n"
         "[Install]\n"
         "WantedBy=default.target\n"
@@ -93,6 +95,10 @@ def test_what_a_unit_of_the_systems_has_besides() -> None:
         "RestartSec=2",
         "RestartSteps=5",
         "RestartMaxDelaySec=60",
+        "OOMScoreAdjust=-500",
+        "MemoryMin=64M",
+        "ManagedOOMMemoryPressure=kill",
+        "ManagedOOMMemoryPressureLimit=80%",
         "WantedBy=multi-user.target",
     ]
 

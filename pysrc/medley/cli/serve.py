@@ -144,6 +144,12 @@ Examples:
         "--on-event COMMAND",
         "shell command to run on each fault and recovery; it has the event in JSON on stdin",
     )
+    drain_s: int = switch(
+        "--drain SECONDS",
+        "time for running requests when it is stopped, 0 for none",
+        (0, 86_400),
+        default=30,
+    )
     verbose: bool = flag("-v, --verbose", "print every reason, the command and the engine's output")
 
     def main(self, model: str, *flags: str) -> int:
@@ -160,11 +166,13 @@ Examples:
         if on_event:  # the unit's supervisor and whatever notes an event here reads it
             os.environ[events.COMMAND] = on_event
         if self.replace:
-            return replaced(asked.of(model, flags, self.typed), restart=self.restart)
+            return replaced(asked.of(model, flags, self.typed), restart=self.restart, drain_s=self.drain_s)
         if self.detach:
-            return detached(asked.port, restart=self.restart)
+            return detached(asked.port, restart=self.restart, drain_s=self.drain_s)
         with nullcontext(output()) if self.verbose else quiet() as told:
-            return _serve(asked.of(model, flags, self.typed), asked, told, restarts=self.restart)
+            return _serve(
+                asked.of(model, flags, self.typed), asked, told, restarts=self.restart, drain_s=self.drain_s
+            )
 
 
 @contextmanager
@@ -187,7 +195,7 @@ def quiet() -> Iterator[Output]:
         raise
 
 
-def _serve(options: Options, asked: ServeOptions, told: Output, *, restarts: bool) -> int:
+def _serve(options: Options, asked: ServeOptions, told: Output, *, restarts: bool, drain_s: int) -> int:
     from medley.serving.supervise import HOSTS_LIMIT_S, resumed
 
     with resumed(options.listens.port, told.say) if restarts else nullcontext() as hosts:
@@ -196,7 +204,7 @@ def _serve(options: Options, asked: ServeOptions, told: Output, *, restarts: boo
         job = prepare(options, told)
         from medley.serving.server import Served, run
 
-        server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json))
+        server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json), drain_s=drain_s)
         if restarts and job.by != "mp":
             _restarted(job, server, told)
         return run(job, server, told)
@@ -242,10 +250,10 @@ _LAST_LINES = 20
 _END = "Ctrl-C ends it"
 
 
-def detached(port: int, *, restart: bool) -> int:
+def detached(port: int, *, restart: bool, drain_s: int) -> int:
     """The verb without --detach as a unit; returns once it is ready, or its end as a Problem."""
     serving.require_none(port)
-    unit = _unit(port, restart=restart)
+    unit = _unit(port, restart=restart, drain_s=drain_s)
     name = unit.name
     with units.alone(name):
         units.start(unit)
@@ -258,25 +266,26 @@ def detached(port: int, *, restart: bool) -> int:
     return _serves(name, ready_lines)
 
 
-def replaced(options: Options, *, restart: bool) -> int:
+def replaced(options: Options, *, restart: bool, drain_s: int) -> int:
     """The same in the place of the server on this port, which has to end first: there is one memory."""
     from medley.serving import upgrade
 
     port = options.listens.port
-    unit, old = _unit(port, restart=restart), upgrade.running(port)
+    unit, old = _unit(port, restart=restart, drain_s=drain_s), upgrade.running(port)
     upgrade.make_ready(options, output())
     with watch().stage(f"{unit.name}: until it is replaced"):
         lines, gap_s = upgrade.replace_server(old, unit, port, partial(_await_ready, unit.name, port))
     return _serves(f"after {gap_s:.0f} s without an answer {unit.name}", lines)
 
 
-def _unit(port: int, *, restart: bool) -> Unit:
+def _unit(port: int, *, restart: bool, drain_s: int) -> Unit:
     dropped = {"--detach": 0, "--replace": 0, "--cluster": 1, "-v": 0, "--verbose": 0}
     words = without(sys.argv[1:], dropped)
     here = ("env", f"--chdir={Path.cwd()}")  # a folder may be named from here
     command = Command((*here, *self_command.own_command(), *words), self_command.own_variables())
     # It starts its engine anew by itself; what is left is that medley itself is killed.
-    return Unit(f"{unit_file.UNIT}{port}", " ".join(words), command, Restart(limit=3) if restart else None)
+    again, limit_s = Restart(limit=3) if restart else None, Unit.stop_limit_s + drain_s
+    return Unit(f"{unit_file.UNIT}{port}", " ".join(words), command, again, stop_limit_s=limit_s)
 
 
 def _serves(name: str, ready_lines: list[str]) -> int:

@@ -84,18 +84,21 @@ def _painted(hosts: list[str]) -> Callable[[str], str]:
 
 class StopVerb(Verb):
     DESCRIPTION_MORE = """
-It ends what serve started, and returns once its processes are gone.
+It ends what serve started, and returns once its processes are gone. New requests get 503, and running
+requests are answered first, as long as serve --drain allows.
 
 Examples:
     medley stop
+    medley stop --now
     medley stop --port 8001
 """
     at_head: AtHead = group(AtHead)
     port: int | None = switch("--port PORT", "port of the server to stop [default: all]", (1, 65_535))
+    now: bool = flag("--now", "do not wait for running requests")
 
     def main(self) -> int:
         if head := self.at_head.elsewhere():
             return typed_at(head)
-        count = serving.end_servers(self.port, lambda text: print(text, file=sys.stderr))
+        count = serving.end_servers(self.port, lambda text: print(text, file=sys.stderr), now=self.now)
         print(f"ended {count} server{'s' if count != 1 else ''}" if count else "nothing is served here")
         return 0

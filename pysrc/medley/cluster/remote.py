@@ -33,6 +33,12 @@ class Server:
     key: str | None = None
     state: str = "starting"
     since_s: float = 0
+    drain_s: int = 0
+    """How long running requests have when it is ended."""
+
+    @property
+    def port(self) -> int:
+        return int(self.url.removesuffix("/v1").rpartition(":")[2])
 
     @property
     def identity(self) -> Identity:

@@ -53,6 +53,8 @@ class JoinedHost:
     ended: str | None = None
     ended_at: float = 0.0
     done: bool = False
+    low: str | None = None
+    """The figures while its memory is low."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -67,7 +69,7 @@ class JoinedHost:
                 message = self.channel.receive(ALIVE_EVERY_S) or {}
             except (Closed, ChannelRefused) as error:
                 message = {"ended": f"it left: {error}"}
-            self.done = self.done or "done" in message
+            self.done, self.low = self.done or "done" in message, message.get("low", self.low)
             if "ended" not in message and time.monotonic() - self.channel.heard > SILENT_LIMIT_S:
                 message = {"ended": f"nothing came for {SILENT_LIMIT_S:.0f} s: its power or link is gone"}
             if "ended" in message:
@@ -127,6 +129,10 @@ class Meeting:
     def require_all(self) -> None:
         if lost := next((each for each in self.members if each.ended is not None), None):
             raise _lost(lost)
+
+    def low(self) -> str | None:
+        """Return the figures of a host whose memory is low."""
+        return next((f"{each.name}: {each.low}" for each in self.members if each.low), None)
 
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:

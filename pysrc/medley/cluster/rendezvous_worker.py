@@ -13,6 +13,7 @@ from medley.cluster.rendezvous_head import ALIVE_EVERY_S, SILENT_LIMIT_S
 from medley.command import AnnotatedCommand, Command, Flag, Variable
 from medley.errors import Problem
 from medley.explain import LastError, died
+from medley.host.memory_pressure import MemoryWatch
 from medley.json_shape import fits
 from medley.model.remote_code import Code
 from medley.network.secure_channel import Channel, ChannelRefused, Closed
@@ -122,9 +123,11 @@ def run_part(
 ) -> None:
     """Run it until the head ends it; `ends`: a successful end by itself is no Problem."""
     process = Process(command, on_line)
-    head, done = _Head(channel), False
+    process.die_first()
+    head, done, memory = _Head(channel), False, MemoryWatch()
     try:
         while "end" not in head.next_message():
+            _watch_memory(channel, memory)
             finished = None if done else process.poll()
             if finished is not None and ends and not finished.status:
                 done = True
@@ -136,6 +139,17 @@ def run_part(
     finally:
         process.stop()
     _send(channel, {"ended": "the head ended it"})
+
+
+def _watch_memory(channel: Channel, memory: MemoryWatch) -> None:
+    """Tell the head while memory is low; end the part where it is about to run out."""
+    before = memory.low
+    if memory.look():
+        problem = memory.problem("this host's part of the model")
+        _send(channel, {"ended": f"{problem.what}: {problem.cause}"})
+        raise problem
+    if bool(before) != bool(memory.low):
+        _send(channel, {"low": memory.low})
 
 
 def require_terms(found: object) -> Mapping[str, Any]:

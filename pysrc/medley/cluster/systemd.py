@@ -20,7 +20,7 @@ _NETWORK = "network-online.target"
 _LIMIT_S = 60
 _SERVICE_LIMIT_S = 300
 _STOP_LIMIT_S = 60
-_PORT = 8000
+_PORT, _DRAIN_S = 8000, 30
 _BOOTED = Path("/run/systemd/system")
 """Exists where process 1 is systemd: sd_booted(3)."""
 _ANSWERS = {"initializing", "starting", "running", "degraded"}
@@ -158,7 +158,8 @@ class Service:
 
     @property
     def name(self) -> str:
-        return f"{unit_file.UNIT}{_port(self.words)}" if self.role == "serve" else f"medley-{self.role}"
+        served = f"{unit_file.UNIT}{_number('--port', self.words, _PORT)}"
+        return served if self.role == "serve" else f"medley-{self.role}"
 
     @property
     def text(self) -> str:
@@ -170,7 +171,8 @@ class Service:
             boot = Boot(self.user, before=(*self.medley, "ray-stop"))
         command = Command((*self.medley, *verb, *self.words), self.env)
         title = f"medley {' '.join((verb[0], *self.words))}"
-        return text(Unit(self.name, title, command, _AGAIN, stop_limit_s=_STOP_LIMIT_S), boot)
+        limit_s = _STOP_LIMIT_S + (_number("--drain", self.words, _DRAIN_S) if self.role == "serve" else 0)
+        return text(Unit(self.name, title, command, _AGAIN, stop_limit_s=limit_s), boot)
 
 
 def carried_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -178,15 +180,15 @@ def carried_variables(environ: Mapping[str, str]) -> dict[str, str]:
     return self_command.carried(environ, _CARRIED)
 
 
-def _port(words: tuple[str, ...]) -> int:
-    """Return the port of `serve`; words after -- are the engine's."""
+def _number(switch: str, words: tuple[str, ...], default: int) -> int:
+    """Return the value of a switch of `serve`; words after -- are the engine's."""
     own = words[: words.index("--")] if "--" in words else words
     for at, word in enumerate(own):
         name, equals, value = word.partition("=")
         value = value if equals else next(iter(own[at + 1 :]), "")
-        if name == "--port" and value.isdecimal():
+        if name == switch and value.isdecimal():
             return int(value)
-    return _PORT
+    return default
 
 
 def require_complete(role: str, words: tuple[str, ...]) -> Role:

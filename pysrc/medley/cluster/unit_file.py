@@ -1,7 +1,7 @@
 """`Unit` and `Restart` as values, and as systemd's file.
 
 Quoting as in systemd.syntax(7) and systemd.service(5); systemd 245 (Ubuntu 20.04) and later support every
-key but RestartSteps and RestartMaxDelaySec, which versions before 254 ignore.
+key but RestartSteps and RestartMaxDelaySec, which versions before 254 ignore, and ManagedOOM… before 247.
 """
 
 import json
@@ -17,6 +17,13 @@ from medley.errors import Problem
 UNIT = "medley-serve-"
 """The unit of a detached server, before its port."""
 OPEN_FILES = 1_048_576
+_PROTECTION = (
+    "OOMScoreAdjust=-500",  # only root may: medley outlives its engine, which raises its own score to 500
+    "MemoryMin=64M",  # the supervisor's own pages are not reclaimed, so that it can act while others stall
+    # systemd-oomd, where it runs, ends the unit if medley's own watch over memory did not act; it restarts.
+    "ManagedOOMMemoryPressure=kill",
+    "ManagedOOMMemoryPressureLimit=80%",
+)
 _PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
 _SECRET = re.compile(r"(?i)(token|key|secret|password|passwd|credentials?)$")
 _UNFIT = re.compile(
@@ -125,6 +132,8 @@ def text(unit: Unit, boot: Boot | None = None) -> str:
             f"TimeoutStopSec={unit.stop_limit_s:g}",
             "LimitMEMLOCK=infinity",  # RDMA pins memory
             f"LimitNOFILE={OPEN_FILES}",
+            "OOMPolicy=continue",  # medley ends what is left, says why, and starts it again
+            *(_PROTECTION if boot else ()),
         ),
         "Install": (f"WantedBy={'multi-user' if boot else 'default'}.target",),
     }

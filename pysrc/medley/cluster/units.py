@@ -15,6 +15,7 @@ from typing import Any
 
 from medley import process, process_identity, storage
 from medley.cluster import events, self_command, systemd
+from medley.cluster.rank_memory import RankMemory
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.errors import Problem, in_words
@@ -231,7 +232,7 @@ class _Keeper:
 
     def _until_its_end(self, running: Process, keep: Callable[[str], None]) -> Finished:
         """Wait until it or a vital process ends, which its command may not notice."""
-        vital = self._vital()
+        vital, ranks = self._vital(), RankMemory(self.unit.name)
         while (finished := running.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:
             gone = sorted(name for each, name in vital.items() if not each.alive)
             if gone:
@@ -241,6 +242,7 @@ class _Keeper:
                 ended = running.poll() or Finished(1, ())
                 return replace(ended, lines=(*ended.lines, said))
             vital = self._vital()
+            ranks.look(vital and descendants(self.state.keeper))
         return finished
 
     def _vital(self) -> dict[Identity, str]:

@@ -127,10 +127,17 @@ def guarded(made: AnnotatedCommand, serving: Serving, python: str) -> AnnotatedC
     program, *rest = (Path(made.words[0]).name, *made.words[1:])
     words = made.words if program == "python" else (python, str(_GUARD), program, *rest)
     why = "only requests with the key or from this host are answered"
-    guard = [Variable("MEDLEY_GUARD", serving.address, why)]
+    guard = [
+        Variable("MEDLEY_GUARD", serving.address, why),
+        Variable("MEDLEY_GUARD_GATE", str(gate_file(serving.port)), "while it exists, new requests get 503"),
+    ]
     if serving.key:
         guard.append(Variable("MEDLEY_GUARD_KEY", str(serving.key), Why.KEY, secret=True))
     return replace(made, words=words, variables=merged((*made.variables, *guard)))
+
+
+def gate_file(port: int) -> Path:
+    return storage.state() / "serving" / f"{port}.gate"
 
 
 def last_reason(

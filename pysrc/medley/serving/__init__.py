@@ -1,6 +1,7 @@
 """Record the servers of this host, and end them."""
 
 import json
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,12 +14,14 @@ from medley.cluster import units
 from medley.cluster.remote import Server
 from medley.cluster.unit_file import UNIT
 from medley.engine import Serving
+from medley.engine import gate_file as gate_file
 from medley.engine.launch import Launch, Order
 from medley.errors import Problem
 from medley.planner import Layout
 from medley.schema import EngineName
 
 _END_LIMIT_S = 40
+_NOTE_EVERY_S, _LOOK_EVERY_S = 2, 0.1
 _KEY_FLAGS, _HIDDEN = {"--api-key", "--admin-api-key"}, "API-KEY"
 
 
@@ -50,13 +53,13 @@ def url(listens: Serving) -> str:
 
 @contextmanager
 def note_server(
-    url: str, model: str, port: int, key: Path | None = None, state: str = "starting"
+    url: str, model: str, port: int, key: Path | None = None, state: str = "starting", *, drain_s: int = 0
 ) -> Iterator[Callable[[str], None]]:
     """Keep the server's record while the body runs; yields a function that reports its state."""
 
     def report(state: str) -> None:
         us, where = process_identity.own_identity(), str(key) if key else None
-        found = Server(url, model, us.pid, us.started, us.boot, where, state, time.time())
+        found = Server(url, model, us.pid, us.started, us.boot, where, state, time.time(), drain_s)
         with suppress(OSError):  # the disk is full: the server goes on, and is shown as it was
             storage.write(_note(port), json.dumps(asdict(found)))
 
@@ -91,22 +94,49 @@ def on_port(port: int) -> Server | None:
     return _read(_note(port))
 
 
-def end_servers(port: int | None, note: Callable[[str], None]) -> int:
-    """End all servers here, or the one on this port; returns their number."""
+def end_servers(port: int | None, note: Callable[[str], None], *, now: bool = False) -> int:
+    """End all servers here, or the one on this port; returns their number.
+
+    Requests that run are answered, up to each server's own limit, unless `now`.
+    """
     states = (state.name for state in units.states())
-    names = [name for name in states if (name == f"{UNIT}{port}" if port else name.startswith(UNIT))]
-    for name in names:
-        note(f"end {name} …")
-        units.stop(name)
-    found = [server for server in servers() if port is None or server.url.endswith(f":{port}/v1")]
+    names = {name for name in states if (name == f"{UNIT}{port}" if port else name.startswith(UNIT))}
+    found = [server for server in servers() if port is None or server.port == port]
+    left = {server: time.monotonic() + _END_LIMIT_S + server.drain_s * (not now) for server in found}
     for server in found:
         note(f"end the server of process {server.pid} …")
-    process_identity.end_processes([server.identity for server in found], _END_LIMIT_S)
+        server.identity.signal(signal.SIGINT if now else signal.SIGTERM)
+    next_note = time.monotonic() + _NOTE_EVERY_S
+    while left:
+        for server in [each for each, limit in left.items() if _has_ended(each, limit)]:
+            del left[server]
+            units.stop(f"{UNIT}{server.port}")  # before it starts the server again
+        if left and time.monotonic() > next_note:
+            next_note += _NOTE_EVERY_S
+            note(f"requests that are open: {', '.join(map(_open_requests, left))}")
+    for name in names:
+        units.stop(name)
     for file in folder().glob("*.json"):
         if _read(file) is None and (port is None or file.stem == str(port)):
             note(f"removed {file.name}: its server is gone, as after a power cut")
             file.unlink(missing_ok=True)
-    return len(names) + len(found)
+    return len(names | {f"{UNIT}{server.port}" for server in found})
+
+
+def _has_ended(server: Server, limit: float) -> bool:
+    """Wait a moment for its end; kill it where it is past its limit."""
+    if time.monotonic() > limit:
+        process_identity.kill_processes([server.identity])
+    return server.identity.ends_within(_LOOK_EVERY_S)
+
+
+def _open_requests(server: Server) -> str:
+    from medley.serving import api  # noqa: PLC0415 - httpx: a fifth of a second
+
+    count = None
+    with suppress(Exception):
+        count = api.open_requests(server.url)
+    return f"{'unknown' if count is None else count} on port {server.port}"
 
 
 def servers() -> list[Server]:

@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 
 from medley import json_shape
-from medley.environment.payload.api_guard import CHALLENGE, MARK, proof
+from medley.environment.payload.api_guard import CHALLENGE, MARK, OPEN
+from medley.environment.payload.http_requests import proof
 from medley.errors import Problem, in_words
 from medley.network import http_client
 from medley.network.http_client import Response, bearer, unanswered
@@ -208,6 +209,15 @@ def require_guarded(url: str, key: str | None = None) -> None:
             fix="remove engine flags that change its server (SGLang: --enable-http2), or open it to "
             "everyone: --api-key none",
         )
+
+
+def open_requests(url: str) -> int | None:
+    """Return how many requests are inside; None without medley's guard. Raises httpx.HTTPError."""
+    answer = http_client.ask(
+        "GET", f"{url.removesuffix('/v1')}/health", limit_s=2, connect_s=1, headers={OPEN.decode(): "?"}
+    )
+    count = answer.headers.get(OPEN.decode(), "")
+    return int(count) if count.isdecimal() else None
 
 
 def _require_ok(answer: Response, url: str, model: str, key: str | None) -> None:

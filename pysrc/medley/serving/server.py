@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley import credentials, engine, explain, serving, storage
-from medley.cluster import membership, model_files, ray_serving, ray_watch
+from medley.cluster import events, membership, model_files, ray_serving, ray_watch
 from medley.engine import Serving
 from medley.engine.launch import ENGINES, Launch
 from medley.errors import Problem
@@ -19,6 +19,8 @@ from medley.process import Process
 from medley.progress import Output
 from medley.serving import api, weights
 from medley.serving.batch_client import Answering
+from medley.serving.drain import Drain, gated
+from medley.serving.memory_guard import MemoryGuard
 from medley.serving.native import meeting
 from medley.serving.prepare import Job, Launched, launched, topology
 from medley.serving.supervise import supervise
@@ -128,6 +130,8 @@ class Served:
     """What is to be done once it is ready; then it ends."""
     on_ready: Callable[[int], None] = lambda _: None
     """Is told over how many hosts it runs."""
+    drain_s: int = 0
+    """How long running requests have when it is ended by SIGTERM."""
 
     def run(self, found: Launched, ranks: Ranks, output: Output) -> int:
         listens, launch = found.order.serving, found.launch
@@ -137,14 +141,23 @@ class Served:
             credentials.write_api_key_config(listens.key_config, key)
         where, log = serving.url(listens), serving.log_file(f"serve-{listens.port}")
         what = serving.description(found.order, launch, found.layout)
-        noted = serving.note_server(where, listens.name, listens.port, listens.key)
+        noted = serving.note_server(where, listens.name, listens.port, listens.key, drain_s=self.drain_s)
+        subject = f"{listens.name} on port {listens.port}"
         _announce(launch, output.say, output.detail)
         with (
             ExitStack() as start,
             noted as report,
             serving.keep_description(listens.port, what),
             _kept(log, launch) as keep,
+            gated(listens.port) as gate,
+            _noted(subject, launch),
+            ExitStack() as served,
         ):
+            drain = Drain(where, self.drain_s, gate, output.say, servers=launch.plan.replicas)
+            memory = MemoryGuard(
+                subject, gate, output.say, found.meeting.low if found.meeting else lambda: None
+            )
+            lost = _check(found)
             start.enter_context(output.watch.stage(f"{ENGINES[found.order.wanted.engine].TITLE} starts"))
             forms = {key, repr(key)[1:-1], json.dumps(key)[1:-1]} if key else set()
 
@@ -164,7 +177,15 @@ class Served:
                     raise Ended
                 self.on_ready(len(hosts_of(found.layout)))
                 report("ready")
+                served.enter_context(drain.on_sigterm())
+                memory.ready = True
+                events.note("ready", subject, f"after {seconds:.0f} s")
                 self.announce(listens, completion, seconds)
+
+            def check() -> None:
+                lost()
+                memory.look()
+                drain.look()
 
             supervise(
                 launch.command,
@@ -177,8 +198,26 @@ class Served:
                 last_error=engine.last_error,
                 fatal=engine.fatal,
                 key=key,
-                check=_check(found),
+                check=check,
             )
+
+
+@contextmanager
+def _noted(subject: str, launch: Launch) -> Iterator[None]:
+    """Keep its start, and an end that somebody asked for, as events."""
+    events.note("start", subject, "; ".join(launch.plan.why[:1]))
+    try:
+        yield
+    except Problem:
+        raise
+    except KeyboardInterrupt:
+        events.note("end", subject, "by Ctrl-C, or medley stop --now")
+        raise
+    except BaseException as ended:
+        events.note(
+            "end", subject, "its work is done" if isinstance(ended, Ended) else "by a signal, or medley stop"
+        )
+        raise
 
 
 def _check(found: Launched) -> Callable[[], None]:

@@ -52,7 +52,7 @@ def supervise(
         on_line(line)
 
     engine, began = Process(command, watch), time.monotonic()
-
+    engine.die_first()
     try:
         completion = _first_completion(engine, lambda: api.answered(url, model, key), model, limit_s, check)
         if completion is not None:

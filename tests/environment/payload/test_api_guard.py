@@ -1,13 +1,17 @@
 """What the guard before an engine lets in, and what it refuses, asked as a server asks an application."""
 
 import asyncio
+import contextlib
+import json
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from medley.environment.payload import api_guard
-from medley.environment.payload.api_guard import Guard, Message, Policy, bounded, gives, is_loopback
+from medley.environment.payload.api_guard import Guard, Message, Policy, bounded
+from medley.environment.payload.http_requests import gives, is_loopback, proof
 from medley.network import tcp
 
 KEY = "sk-of-this-test"
@@ -211,8 +215,8 @@ def test_a_refusal_proves_that_the_server_knows_the_key_and_tells_nobody_more() 
     def mark(policy: Policy, *headers: Header) -> bytes:
         return policy.proof(list(headers))
 
-    assert mark(Policy(KEY), (api_guard.CHALLENGE, nonce)) == api_guard.proof(KEY, nonce)
-    assert mark(Policy("another"), (api_guard.CHALLENGE, nonce)) != api_guard.proof(KEY, nonce)
+    assert mark(Policy(KEY), (api_guard.CHALLENGE, nonce)) == proof(KEY, nonce)
+    assert mark(Policy("another"), (api_guard.CHALLENGE, nonce)) != proof(KEY, nonce)
     assert mark(Policy(KEY)) == mark(Policy(KEY), (api_guard.CHALLENGE, b"x")) == b"1"
     assert mark(Policy(), (api_guard.CHALLENGE, nonce)) == b"1"
 
@@ -250,3 +254,63 @@ def test_either_protocol_of_uvicorn_is_bounded() -> None:
     policy = Policy()
     assert bounded(HttpTools, policy).__mro__[1].__name__ == "_OfHttptools"
     assert bounded(H11, policy).__mro__[1].__name__ == "_OfH11"
+
+
+def gated(tmp_path: Path, text: str) -> Policy:
+    (tmp_path / "8000.gate").write_text(text)
+    return Policy(KEY, gate=str(tmp_path / "8000.gate"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "retry"),
+    [
+        ('{"reason": "memory is \\"low\\"", "retry_after_s": 10}', 'memory is "low"', b"10"),
+        ("", "the server takes no new requests", b"30"),
+        ("[]", "the server takes no new requests", b"30"),
+    ],
+    ids=["a reason", "an empty file", "no table"],
+)
+def test_a_closed_gate_refuses_with_its_reason(tmp_path: Path, text: str, reason: str, retry: bytes) -> None:
+    policy, sent = gated(tmp_path, text), list[Message]()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        raise AssertionError
+
+    engine = Engine()
+    asyncio.run(Guard(engine, policy)(request("/v1/completions", GIVEN, method="POST"), receive, send))
+    assert (engine.reached, sent[0]["status"], dict(sent[0]["headers"])[b"retry-after"]) == (0, 503, retry)
+    assert json.loads(sent[1]["body"])["error"]["message"] == reason
+
+
+def test_a_closed_gate_lets_health_and_metrics_through(tmp_path: Path) -> None:
+    policy = gated(tmp_path, "{}")
+    assert asked(policy, request("/health")) == (200, True)
+    assert asked(policy, request("/metrics", GIVEN)) == (200, True)
+    assert asked(policy, request("/metrics")) == (401, False), "it needs the key as before"
+    assert asked(policy, request("/v1/realtime", GIVEN, kind="websocket")) == (0, False)
+    (tmp_path / "8000.gate").unlink()
+    assert asked(policy, request("/v1/models", GIVEN)) == (200, True)
+
+
+def test_health_tells_how_many_requests_are_open() -> None:
+    policy, counts = Policy(None), list[bytes]()
+
+    async def told(message: Message) -> None:
+        counts.extend(value for name, value in message.get("headers", ()) if name == api_guard.OPEN)
+
+    async def engine(_scope: Message, receive: Any, _send: Any) -> None:
+        await receive()
+        await guard(request("/health", (api_guard.OPEN, b"?")), receive, told)
+        raise RuntimeError
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    guard = Guard(engine, policy)
+    with contextlib.suppress(RuntimeError):
+        asyncio.run(guard(request("/v1/completions", method="POST"), receive, told))
+    asyncio.run(guard(request("/health", (api_guard.OPEN, b"?")), receive, told))
+    assert counts == [b"1", b"0"]

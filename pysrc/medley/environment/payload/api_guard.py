@@ -9,12 +9,12 @@ variables:
     MEDLEY_GUARD           the address that the server listens at
     MEDLEY_GUARD_KEY       the key that requests give; none on loopback, or where the user opens the server
     MEDLEY_GUARD_BODY_MIB  the largest body of a request, 64 unless given
+    MEDLEY_GUARD_GATE      a file: while it exists, requests that cost something get 503. It holds
+                           {"reason": TEXT, "retry_after_s": SECONDS}
 """
 
 import asyncio
-import hashlib
-import hmac
-import ipaddress
+import json
 import os
 import re
 import sys
@@ -26,6 +26,12 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
+if __package__:
+    from . import http_requests as checks
+else:  # it is run as a program, or an engine's imports it; a process that it starts has the path without it
+    sys.path.insert(0, str(Path(__file__).parent))
+    import http_requests as checks  # type: ignore[no-redef]
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -34,6 +40,10 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 MARK, CHALLENGE = b"x-medley-guard", b"x-medley-challenge"
 """Headers. Each refusal has the first, by which `serve` finds the guard. A client sends the second to get a
 proof before it gives the key, because another program may have the port that the engine does not have yet."""
+OPEN = b"x-medley-open"
+"""Header. The guard itself answers GET /health with it: how many requests are open in this process."""
+RETRY_AFTER_S = 30
+"""Where the gate's file does not say it."""
 BODY_MIB = 64
 HEAD_BYTES = 64 << 10
 """Of a request's line and headers."""
@@ -43,11 +53,9 @@ WAITING, WAITING_OF_ONE = 512, 128
 """Connections that have not given the key yet: in all, and from one address."""
 SAFE_S, STRANGER_S = 1.0, 60.0
 """How long such a connection need not make room for later ones, and how long it may stay at all."""
-_DIGITS = 20
+_REASON_BYTES = 40
+"""Of a websocket's end, whose frame has room for 123 bytes; a character may take three."""
 _NONCE = re.compile(rb"[0-9a-f]{64}")
-_ORIGIN = re.compile(rb"https?://([^/]*)", re.IGNORECASE)
-_PAGE = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
-_BEARER = re.compile(rb"bearer +(\S+) *", re.IGNORECASE)
 
 
 class Refused(Exception):  # noqa: N818 - it ends a request, and no more
@@ -72,26 +80,41 @@ class Policy:
     body_bytes: int = BODY_MIB << 20
     waiting: dict[Any, Waiting] = field(default_factory=dict)
     """Connections that have not given the key, by the client's address and port, the oldest first."""
+    gate: str | None = None
+    open: int = 0
 
     @classmethod
     def of(cls, environ: MutableMapping[str, str]) -> "Policy":
         """Read the environment's variables."""
         mib = int(environ.get("MEDLEY_GUARD_BODY_MIB") or BODY_MIB)
         key = environ.get("MEDLEY_GUARD_KEY") or None
-        return cls(key, is_loopback(environ.get("MEDLEY_GUARD", "")), mib << 20)
+        gate = environ.get("MEDLEY_GUARD_GATE") or None
+        return cls(key, checks.is_loopback(environ.get("MEDLEY_GUARD", "")), mib << 20, gate=gate)
 
     def refusal(self, scope: Message) -> tuple[HTTPStatus, str] | None:
         """Return status and message of a refusal, or None."""
         if self.key is None:
-            return _foreign(scope["headers"]) if self.loopback else None
-        if _needs_no_key(scope) or gives(scope["headers"], self.key):
+            return checks.foreign(scope["headers"]) if self.loopback else None
+        if checks.needs_no_key(scope) or checks.gives(scope["headers"], self.key):
             return None
         return HTTPStatus.UNAUTHORIZED, "give the key: Authorization: Bearer KEY"
+
+    def closed(self, scope: Message) -> tuple[str, int] | None:
+        """Return why the gate is closed for a request, and when to retry, in seconds; None: it is let in."""
+        if self.gate is None or not os.path.exists(self.gate) or checks.costs_nothing(scope):  # noqa: PTH110 - per request
+            return None
+        try:
+            told = json.loads(Path(self.gate).read_text(encoding="utf-8"))
+            return str(told["reason"]), int(told["retry_after_s"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, LookupError, TypeError):
+            return "the server takes no new requests", RETRY_AFTER_S
 
     def proof(self, headers: list[tuple[bytes, bytes]]) -> bytes:
         """The MARK of a refusal: it shows a client that asks that this server has the key."""
         nonce = next((each for name, each in headers if name == CHALLENGE and _NONCE.fullmatch(each)), None)
-        return b"1" if self.key is None or nonce is None else proof(self.key, nonce)
+        return b"1" if self.key is None or nonce is None else checks.proof(self.key, nonce)
 
     def enter(self, client: Any, abort: Callable[[], None]) -> bool:  # noqa: ANN401 - as uvicorn has it
         """Whether one more connection may wait; it counts from then on. An older one may make room for it."""
@@ -124,20 +147,36 @@ class Guard:
         kind, most = scope["type"], self.policy.body_bytes
         refused = None if kind == "lifespan" else self.policy.refusal(scope)
         if refused:
-            await _refuse(scope, send, *refused, self.policy.proof(scope["headers"]))
-        elif kind in {"lifespan", "websocket"}:
+            await _refuse(scope, send, *refused, mark=self.policy.proof(scope["headers"]))
+        elif kind == "lifespan":
             await self.application(scope, receive, send)
+        elif closed := self.policy.closed(scope):
+            await _refuse(scope, send, HTTPStatus.SERVICE_UNAVAILABLE, closed[0], retry_after_s=closed[1])
+        elif kind == "websocket":
+            await self._counted(self.application(scope, receive, send))
+        elif scope["path"] == "/health" and any(name == OPEN for name, _ in scope["headers"]):
+            await _answer(send, HTTPStatus.OK, b"", [(OPEN, str(self.policy.open).encode())])
         else:
-            if self.policy.key is None or not _needs_no_key(scope):
+            if self.policy.key is None or not checks.needs_no_key(scope):
                 self.policy.leave(scope.get("client"))
                 keys = [value for name, value in scope["headers"] if name == b"x-api-key"]
                 bearers = [(b"authorization", b"Bearer " + key) for key in keys]
                 scope = {**scope, "headers": [*scope["headers"], *bearers]}  # vLLM itself takes no x-api-key
-            if length(scope["headers"]) > most:
+            if checks.length(scope["headers"]) > most:
                 words = f"the body is larger than {most >> 20} MiB (MEDLEY_GUARD_BODY_MIB)"
                 await _refuse(scope, send, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, words)
-            else:
+            elif checks.costs_nothing(scope):
                 await self._bounded(scope, receive, send)
+            else:
+                await self._counted(self._bounded(scope, receive, send))
+
+    async def _counted(self, answered: Awaitable[None]) -> None:
+        """Answer a request; nothing is awaited between the look at the gate and the count."""
+        self.policy.open += 1
+        try:
+            await answered
+        finally:
+            self.policy.open -= 1
 
     async def _bounded(self, scope: Message, receive: Receive, send: Send) -> None:
         """Pass on a body that ends in time and is not too large."""
@@ -177,83 +216,32 @@ class Guard:
             await _refuse(scope, send, failed, "the body is larger than allowed, or did not come in time")
 
 
-def is_loopback(address: str) -> bool:
-    name = address.strip("[]").lower()
-    try:
-        found = ipaddress.ip_address(name.partition("%")[0])
-    except ValueError:
-        return name == "localhost" or name.endswith(".localhost")
-    return bool((getattr(found, "ipv4_mapped", None) or found).is_loopback)
-
-
-def gives(headers: list[tuple[bytes, bytes]], key: str) -> bool:
-    """Check for the key, and no other, in the headers of OpenAI's or Anthropic's clients."""
-    bearers = (_BEARER.fullmatch(value) for name, value in headers if name == b"authorization")
-    given = [found[1] if found else b"" for found in bearers]
-    given += [value for name, value in headers if name == b"x-api-key"]
-    wanted = hashlib.sha256(key.encode()).digest()
-    # Of hashes, so that not even its length shows in the time that it takes.
-    return bool(given) and all(hmac.compare_digest(hashlib.sha256(each).digest(), wanted) for each in given)
-
-
-def proof(key: str, nonce: bytes) -> bytes:
-    """Prove to a client that this server has the key, before the client gives it."""
-    return hmac.digest(key.encode(), b"medley guard " + nonce, "sha256").hex().encode()
-
-
-def length(headers: list[tuple[bytes, bytes]]) -> int:
-    """Return the body's length by its header, else 0."""
-    said = [value for name, value in headers if name == b"content-length"]
-    return max((int(each) for each in said if each.isdigit() and len(each) < _DIGITS), default=0)
-
-
-def _needs_no_key(scope: Message) -> bool:
-    """Allow /health, and a browser's preflight, which engines answer before any route."""
-    if scope["type"] != "http":
-        return False
-    if scope["method"] == "OPTIONS":
-        return {b"origin", b"access-control-request-method"} <= {name for name, _ in scope["headers"]}
-    return scope["path"] == "/health" and scope["method"] in {"GET", "HEAD"}
-
-
-def _foreign(headers: list[tuple[bytes, bytes]]) -> tuple[HTTPStatus, str] | None:
-    """Refuse a browser that another site's page sends to this host's loopback, by its own name or by ours."""
-    hosts = [_host(value) for name, value in headers if name == b"host"]
-    origins = [_ORIGIN.fullmatch(value) for name, value in headers if name == b"origin"]
-    advice = "without a key this server answers this host's own programs alone: medley serve --api-key FILE"
-    if any(not is_loopback(host) for host in hosts) or len(hosts) > 1:
-        return HTTPStatus.MISDIRECTED_REQUEST, advice
-    if any(not found or not is_loopback(_host(found[1])) for found in origins) or _from_page(headers):
-        return HTTPStatus.FORBIDDEN, advice
-    return None
-
-
-def _from_page(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether a browser asks for another site's page: for a picture, for example, it sends no Origin."""
-    if sites := {value.lower() for name, value in headers if name == b"sec-fetch-site"}:
-        return not sites <= {b"same-origin", b"none"}
-    pages = [_PAGE.match(value) for name, value in headers if name == b"referer"]
-    return any(not found or not is_loopback(_host(found[1])) for found in pages)
-
-
-def _host(value: bytes) -> str:
-    text = value.decode("latin-1")
-    return text[: text.find("]") + 1] if text.startswith("[") else text.partition(":")[0]
-
-
-async def _refuse(scope: Message, send: Send, status: HTTPStatus, words: str, mark: bytes = b"1") -> None:
+async def _refuse(
+    scope: Message,
+    send: Send,
+    status: HTTPStatus,
+    words: str,
+    *,
+    mark: bytes = b"1",
+    retry_after_s: int | None = None,
+) -> None:
     if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1008, "reason": words})
+        await send({"type": "websocket.close", "code": 1008, "reason": words[:_REASON_BYTES]})
         return
-    text = f'{{"error": {{"message": "{words}", "type": "medley_guard", "code": {status.value}}}}}'.encode()
+    table = {"error": {"message": words, "type": "medley_guard", "code": status.value}}
     headers = [
         (b"content-type", b"application/json"),
-        (b"content-length", str(len(text)).encode()),
         (b"connection", b"close"),
         (MARK, mark),
         *([(b"www-authenticate", b"Bearer")] if status == HTTPStatus.UNAUTHORIZED else []),
+        *([] if retry_after_s is None else [(b"retry-after", str(retry_after_s).encode())]),
     ]
-    await send({"type": "http.response.start", "status": status.value, "headers": headers})
+    await _answer(send, status, json.dumps(table).encode(), headers)
+
+
+async def _answer(send: Send, status: HTTPStatus, text: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    whole = [*headers, (b"content-length", str(len(text)).encode())]
+    await send({"type": "http.response.start", "status": status.value, "headers": whole})
     await send({"type": "http.response.body", "body": text})
 
 

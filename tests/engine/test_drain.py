@@ -1,0 +1,167 @@
+"""A server is ended while it answers: the answer is whole, new requests wait elsewhere, nothing is left."""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+from medley.command import Command
+from medley.process_identity import descendants
+from tests.servers import Served, Start, chat
+
+pytestmark = pytest.mark.engine
+
+TOKENS = 400
+
+
+def serve(*words: str) -> Command:
+    return Command((sys.executable, "-m", "medley", "serve", "demo", *words))
+
+
+class Stream:
+    """A streamed answer of several seconds, read by a thread of its own."""
+
+    def __init__(self, url: str, tokens: int = TOKENS) -> None:
+        self.lines: list[str] = []
+        self._ask = urllib.request.Request(
+            f"{url}/completions",
+            json.dumps(
+                {
+                    "model": "demo",
+                    "prompt": "Count",
+                    "max_tokens": tokens,
+                    "temperature": 0,
+                    "stream": True,
+                    "ignore_eos": True,
+                }
+            ).encode(),
+            {"Content-Type": "application/json"},
+        )
+        self.thread = threading.Thread(target=self._read)
+        self.thread.start()
+
+    def _read(self) -> None:
+        with (
+            contextlib.suppress(OSError, http.client.HTTPException),  # it was cut off
+            urllib.request.urlopen(self._ask, timeout=120) as answer,
+        ):
+            for line in answer:
+                if text := line.decode().strip():
+                    self.lines.append(text)
+
+    def begun(self) -> "Stream":
+        deadline = time.monotonic() + 60
+        while len(self.lines) < 5:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return self
+
+    def text(self) -> str:
+        """All of it; empty where it was cut off."""
+        self.thread.join(120)
+        if not self.lines or self.lines[-1] != "data: [DONE]":
+            return ""
+        events = [json.loads(line.removeprefix("data: ")) for line in self.lines[:-1]]
+        return "".join(each["choices"][0]["text"] for each in events if each["choices"])
+
+
+def refused(url: str) -> tuple[int, str | None, str]:
+    """The status of a new request, when to retry, and the reason."""
+    try:
+        chat(url)
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers["Retry-After"], json.load(error)["error"]["message"]
+    return 200, None, ""
+
+
+def health(url: str) -> int:
+    with urllib.request.urlopen(f"{url.removesuffix('/v1')}/health", timeout=10) as answer:
+        return int(answer.status)
+
+
+def ended(served: Served, limit_s: float) -> int:
+    finished = served.process.wait(limit_s)
+    assert finished is not None, served.tail()
+    return finished.status
+
+
+def test_sigterm_lets_a_running_answer_end_whole(start: Start, free_port: int, tmp_path: Path) -> None:
+    served = start(serve("--port", str(free_port), "--", "--max-num-seqs", "4"))
+    url = served.ready()
+    whole = Stream(url).text()
+    assert whole
+
+    running = Stream(url).begun()
+    family = descendants(served.process.pid)
+    os.kill(served.process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + 5
+    while (found := refused(url))[0] == HTTPStatus.OK and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert found[:2] == (HTTPStatus.SERVICE_UNAVAILABLE, "30"), served.tail()
+    assert "the server is ending" in found[2]
+    assert health(url) == HTTPStatus.OK
+    assert running.thread.is_alive(), "the answer was over before the server took its signal"
+    assert running.text() == whole
+    assert ended(served, 30) == 128 + signal.SIGTERM, served.tail()
+    assert [each for each in family if each.alive] == []
+    assert not (tmp_path / "state" / "serving" / f"{free_port}.gate").exists()
+    kinds = [
+        json.loads(line)["kind"] for line in (tmp_path / "state" / "events.jsonl").read_text().splitlines()
+    ]
+    assert kinds == ["start", "ready", "end"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        pytest.param(("--drain", "1"), 143, id="past its limit"),
+        pytest.param((), 143, id="a second SIGTERM"),
+        pytest.param((), 130, id="stop --now"),
+    ],
+)
+def test_an_answer_is_cut_off(
+    start: Start, free_port: int, tmp_path: Path, words: tuple[str, ...], status: int
+) -> None:
+    served = start(serve("--port", str(free_port), *words))
+    running = Stream(served.ready(), 1_800).begun()
+    began = time.monotonic()
+    if status == 128 + signal.SIGINT:
+        env = {**os.environ, "MEDLEY_STATE": str(tmp_path / "state")}
+        stop = [sys.executable, "-m", "medley", "stop", "--now"]
+        assert (
+            subprocess.run(stop, env=env, check=True, capture_output=True, timeout=60).stdout
+            == b"ended 1 server\n"
+        )
+    else:
+        os.kill(served.process.pid, signal.SIGTERM)
+        if not words:
+            time.sleep(1)
+            assert served.process.poll() is None
+            os.kill(served.process.pid, signal.SIGTERM)
+    assert ended(served, 30) == status, served.tail()
+    assert time.monotonic() - began < 20
+    assert running.text() == ""
+
+
+def test_stop_says_what_it_waits_for(start: Start, free_port: int, tmp_path: Path) -> None:
+    served = start(serve("--port", str(free_port)))
+    url = served.ready()
+    whole = Stream(url, 2 * TOKENS).text()
+    running = Stream(url, 2 * TOKENS).begun()
+    env = {**os.environ, "MEDLEY_STATE": str(tmp_path / "state")}
+    stop = [sys.executable, "-m", "medley", "stop"]
+    done = subprocess.run(stop, env=env, check=True, capture_output=True, text=True, timeout=90)
+    assert f"requests that are open: 1 on port {free_port}" in done.stderr
+    assert running.text() == whole
+    assert ended(served, 1) == 128 + signal.SIGTERM

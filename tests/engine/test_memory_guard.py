@@ -1,0 +1,82 @@
+"""A server in a control group whose memory another process fills: it admits nothing, then ends by itself."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+from medley.command import Command
+from medley.host.memory_pressure import GIB
+from medley.process_identity import descendants
+from tests.engine.test_drain import health, refused
+from tests.memory_group import killed, limited
+from tests.servers import Start, chat
+
+pytestmark = pytest.mark.engine
+
+FILL = """
+import sys, time
+from medley.host.memory_pressure import read
+open(sys.argv[1], "w").write("0")
+kept = []
+while min(each.available for each in read()) > int(sys.argv[2]) << 20:
+    kept.append(b"x" * (16 << 20))
+print("full", flush=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def filled(group: Path, left_mib: int) -> Iterator[None]:
+    """Leave only so much memory in the group while the body runs."""
+    words = [sys.executable, "-c", FILL, str(group / "cgroup.procs"), str(left_mib)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as filler:
+        try:
+            assert filler.stdout
+            assert filler.stdout.readline() == b"full\n"
+            yield
+        finally:
+            filler.kill()
+
+
+def until(status: int, url: str, limit_s: float = 10) -> tuple[int, str | None, str]:
+    deadline = time.monotonic() + limit_s
+    while (found := refused(url))[0] != status and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return found
+
+
+def test_low_memory_closes_the_gate_and_critical_memory_ends_the_engine(
+    start: Start, free_port: int, tmp_path: Path
+) -> None:
+    serve = (sys.executable, "-m", "medley", "serve", "demo", "--port", str(free_port))
+    with limited(6 * GIB) as group:
+        served = start(Command(("sh", "-c", f'echo 0 > {group}/cgroup.procs; exec "$@"', "sh", *serve)))
+        url = served.ready()
+        with filled(group, 400):  # of 6 GiB 512 MiB are low, 256 MiB are critical
+            status, retry, reason = until(HTTPStatus.SERVICE_UNAVAILABLE, url)
+            assert (status, retry) == (HTTPStatus.SERVICE_UNAVAILABLE, "10"), served.tail()
+            assert "memory is low: " in reason
+            assert "MiB of 6.0 GiB available on control group /medley-test-" in reason
+            assert health(url) == HTTPStatus.OK
+        assert until(HTTPStatus.OK, url)[0] == HTTPStatus.OK, served.tail()
+        assert chat(url)["usage"]["completion_tokens"] == 16
+
+        family = descendants(served.process.pid)
+        with filled(group, 150):
+            finished = served.process.wait(30)
+        assert finished is not None, served.tail()
+        assert finished.status == 1
+        assert [each for each in family if each.alive] == []
+        assert killed(group) == 0
+    said = served.tail()
+    assert f"medley ended demo on port {free_port} before this host's memory ran out" in said
+    assert "largest processes: " in said
+    events = [json.loads(line) for line in (tmp_path / "state" / "events.jsonl").read_text().splitlines()]
+    assert [each["kind"] for each in events][:4] == ["start", "ready", "fault", "recovery"]
