@@ -61,6 +61,12 @@ class ServeOptions:
     )
     served_name: str | None = switch("--served-model-name NAME", "model name in requests")
     timeout_s: int = switch("--timeout SECONDS", "time limit until it is ready", (1, 86_400), default=1800)
+    stall_limit_s: int = switch(
+        "--stall-limit SECONDS",
+        "longest time without progress before it counts as stuck; 0 for no watchdog",
+        (0, 86_400),
+        default=120,
+    )
     replayed: tuple[str, ...] = switch("--from FILE", "transcript of a host to plan for; only with --dry-run")
     dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
     as_json: bool = flag("--json", "one JSON object: the command, or the address once it is ready")
@@ -181,8 +187,10 @@ def _serve(options: Options, asked: ServeOptions, told: Output, *, restarts: boo
         job = prepare(options, told)
         from medley.serving.server import Served, run
 
-        server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json))
-        if restarts and job.by != "mp":
+        server = Served(
+            asked.timeout_s, partial(ready, as_json=asked.as_json), stall_limit_s=asked.stall_limit_s
+        )
+        if restarts:
             _restarted(job, server, told)
         return run(job, server, told)
 
@@ -192,11 +200,13 @@ def _restarted(job: Job, server: "Served", told: Output) -> NoReturn:
     from medley.serving.supervise import Restarter
 
     def attempt(there: Topology, on_ready: Callable[[int], None]) -> None:
-        run(job, replace(server, on_ready=on_ready), told, there)
+        run(job, replace(server, on_ready=on_ready, restarts=True), told, there)
 
     rule = Restart(first_s=2, longest_s=120, limit=10, lasting_s=600)
     here = partial(this_host, job.options.kind, told.say)
-    Restarter(rule, job.order.serving, job.joined, told, here).run(attempt, topology(job, told))
+    site = here() if job.by == "mp" else topology(job, told)
+    resumes = job.by != "mp"
+    Restarter(rule, job.order.serving, job.joined, told, here, resumes=resumes).run(attempt, site)
 
 
 def ready(listens: Serving, completion: str, seconds: float, *, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypedDict
 from medley import storage
 from medley.cluster.rendezvous_head import ALIVE_EVERY_S, SILENT_LIMIT_S
 from medley.command import AnnotatedCommand, Command, Flag, Variable
+from medley.environment.payload import process_stacks
 from medley.errors import Problem
 from medley.explain import LastError, died
 from medley.json_shape import fits
@@ -119,12 +120,18 @@ def run_part(
     last_error: LastError,
     *,
     ends: bool = False,
-) -> None:
-    """Run it until the head ends it; `ends`: a successful end by itself is no Problem."""
+) -> bool:
+    """Run it until the head ends it, and return whether the head restarts it.
+
+    `ends`: a successful end by itself is no Problem.
+    """
     process = Process(command, on_line)
-    head, done = _Head(channel), False
+    head, done, again = _Head(channel), False, False
     try:
-        while "end" not in head.next_message():
+        while "end" not in (message := head.next_message()):
+            again = again or "again" in message
+            if "look" in message:
+                _send(channel, {"looked": process_stacks.look([process.pid], stacks=bool(message["look"]))})
             finished = None if done else process.poll()
             if finished is not None and ends and not finished.status:
                 done = True
@@ -133,9 +140,15 @@ def run_part(
                 problem = died(finished, ready=True, log=log, last_error=last_error)
                 _send(channel, {"ended": f"{problem.what}: {problem.cause}"})
                 raise problem
+        again = bool(message.get("again"))
+    except Problem as problem:
+        if not again:
+            raise
+        on_line(f"{problem.what}: {problem.cause}")
     finally:
         process.stop()
     _send(channel, {"ended": "the head ended it"})
+    return again
 
 
 def require_terms(found: object) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
 """Run a server or a script on the hosts of its plan until it ends."""
 
 import json
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -22,10 +23,13 @@ from medley.serving.batch_client import Answering
 from medley.serving.native import meeting
 from medley.serving.prepare import Job, Launched, launched, topology
 from medley.serving.supervise import supervise
+from medley.serving.watchdog import Hosts, Watchdog
 
 _LOOK_EVERY_S = 0.1
 _RANKS_EVERY_S = 4
 _LAST_ERRORS = 400
+_OFTEN = re.compile(r'"GET /(?:metrics)? HTTP/1\.1" (?:200|401)')
+"""The watchdog's own requests in the engine's log."""
 
 
 def run(job: Job, program: "Served | ScriptRun", output: Output, site: Topology | None = None) -> int:
@@ -128,6 +132,9 @@ class Served:
     """What is to be done once it is ready; then it ends."""
     on_ready: Callable[[int], None] = lambda _: None
     """Is told over how many hosts it runs."""
+    restarts: bool = False
+    stall_limit_s: float = 0
+    """Without progress; 0: no watchdog."""
 
     def run(self, found: Launched, ranks: Ranks, output: Output) -> int:
         listens, launch = found.order.serving, found.launch
@@ -149,6 +156,8 @@ class Served:
             forms = {key, repr(key)[1:-1], json.dumps(key)[1:-1]} if key else set()
 
             def on_line(line: str) -> None:
+                if _OFTEN.search(line):
+                    return
                 for form in forms:  # SGLang says its whole configuration, as Python writes it
                     line = line.replace(form, "API-KEY")
                 keep(line)
@@ -163,6 +172,8 @@ class Served:
                     self.then(Answering(where, listens.name, key))
                     raise Ended
                 self.on_ready(len(hosts_of(found.layout)))
+                if self.restarts and found.meeting:
+                    found.meeting.will_restart()
                 report("ready")
                 self.announce(listens, completion, seconds)
 
@@ -178,6 +189,16 @@ class Served:
                 fatal=engine.fatal,
                 key=key,
                 check=_check(found),
+                watchdog=Watchdog(
+                    where,
+                    listens.name,
+                    listens.port,
+                    key,
+                    self.stall_limit_s,
+                    log,
+                    hosts=_hosts(found),
+                    say=output.say,
+                ),
             )
 
 
@@ -186,6 +207,16 @@ def _check(found: Launched) -> Callable[[], None]:
     if found.meeting:
         return found.meeting.require_all
     return ray_watch.RayWatch(found.over_ray).look if found.over_ray else lambda: None
+
+
+def _hosts(found: Launched) -> Hosts:
+    """Return what asks the other hosts what their ranks do."""
+    if found.meeting:
+        return found.meeting.look
+    joined = found.over_ray
+    if joined is None:
+        return lambda _: {}
+    return lambda stacks: joined.ask("look", joined.address, *(["stacks"] if stacks else []))["hosts"]
 
 
 @dataclass(frozen=True)
