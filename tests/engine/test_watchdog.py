@@ -1,9 +1,10 @@
-"""A rank of vLLM that is stopped: named within the limit, with the stacks of the others, and nothing is left."""
+"""A stopped rank of vLLM is named within the limit, with the stacks of the others, and nothing is left."""
 
 import os
 import re
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -41,5 +42,4 @@ def test_a_stopped_rank_of_two_is_named_and_all_end(
 
 
 def _words(pid: int) -> str:
-    with open(f"/proc/{pid}/cmdline", encoding="utf-8") as file:
-        return file.read()
+    return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
