@@ -61,12 +61,6 @@ class ServeOptions:
     )
     served_name: str | None = switch("--served-model-name NAME", "model name in requests")
     timeout_s: int = switch("--timeout SECONDS", "time limit until it is ready", (1, 86_400), default=1800)
-    stall_limit_s: int = switch(
-        "--stall-limit SECONDS",
-        "longest time without progress before it counts as stuck; 0 for no watchdog",
-        (0, 86_400),
-        default=120,
-    )
     replayed: tuple[str, ...] = switch("--from FILE", "transcript of a host to plan for; only with --dry-run")
     dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
     as_json: bool = flag("--json", "one JSON object: the command, or the address once it is ready")
@@ -140,6 +134,12 @@ Examples:
     at_head: AtHead = group(AtHead)
     detach: bool = flag("--detach", "run it in the background; return once it is ready; medley stop ends it")
     restart: bool = flag("--restart", "start it again when it is lost, once the hosts it needs are back")
+    stall_limit_s: int = switch(
+        "--stall-limit SECONDS",
+        "longest time without progress before it counts as stuck; 0 for no watchdog",
+        (0, 86_400),
+        default=120,
+    )
     verbose: bool = flag("-v, --verbose", "print every reason, the command and the engine's output")
 
     def main(self, model: str, *flags: str) -> int:
@@ -155,7 +155,9 @@ Examples:
         if self.detach:
             return detached(asked.port, restart=self.restart)
         with nullcontext(output()) if self.verbose else quiet() as told:
-            return _serve(asked.of(model, flags, self.typed), asked, told, restarts=self.restart)
+            return _serve(
+                asked.of(model, flags, self.typed), asked, told, self.stall_limit_s, restarts=self.restart
+            )
 
 
 @contextmanager
@@ -178,7 +180,7 @@ def quiet() -> Iterator[Output]:
         raise
 
 
-def _serve(options: Options, asked: ServeOptions, told: Output, *, restarts: bool) -> int:
+def _serve(options: Options, asked: ServeOptions, told: Output, stall_limit_s: int, *, restarts: bool) -> int:
     from medley.serving.supervise import HOSTS_LIMIT_S, resumed
 
     with resumed(options.listens.port, told.say) if restarts else nullcontext() as hosts:
@@ -187,9 +189,7 @@ def _serve(options: Options, asked: ServeOptions, told: Output, *, restarts: boo
         job = prepare(options, told)
         from medley.serving.server import Served, run
 
-        server = Served(
-            asked.timeout_s, partial(ready, as_json=asked.as_json), stall_limit_s=asked.stall_limit_s
-        )
+        server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json), stall_limit_s=stall_limit_s)
         if restarts:
             _restarted(job, server, told)
         return run(job, server, told)

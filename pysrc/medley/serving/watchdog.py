@@ -284,7 +284,8 @@ def write_report(port: int, saw: Sequence[str], hosts: Mapping[str, Any], last: 
             ]
             lines += row.get("stack", "").splitlines()
         lines += ["", f"counters of {host}:", *(found.get("host") or "").splitlines()]
-    storage.write(file, "\n".join([*lines, "", "the engine's last lines:", *last, ""]))
+    with suppress(OSError):  # the disk is full
+        storage.write(file, "\n".join([*lines, "", "the engine's last lines:", *last, ""]))
     return file
 
 

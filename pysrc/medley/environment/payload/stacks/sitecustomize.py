@@ -28,7 +28,9 @@ def _run_other() -> None:
     """Run the sitecustomize that this one hides."""
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib delays each start
     sys.path[:] = [each for each in sys.path if os.path.abspath(each or ".") != here]  # noqa: PTH100
-    other = importlib.util.find_spec(__name__) if sys.modules.pop(__name__, None) else None
+    own = sys.modules.pop(__name__)
+    other = importlib.util.find_spec(__name__)
+    sys.modules[__name__] = own  # importing it would fail without
     if other and other.loader:
         sys.modules[__name__] = module = importlib.util.module_from_spec(other)
         other.loader.exec_module(module)
