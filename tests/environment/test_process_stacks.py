@@ -70,7 +70,15 @@ def test_another_sitecustomize_still_runs(tmp_path: Path) -> None:
     code = "import sys; print(sys.other, [each for each in sys.path if 'stacks' in each])"
     env = {**os.environ, "PYTHONPATH": f"{STACKS}:{tmp_path}"}
     said = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert said.stdout == "ran []\n"
+    assert (said.stdout, said.stderr) == ("ran []\n", "")
+
+
+def test_without_another_it_prints_nothing() -> None:
+    env = {**os.environ, "PYTHONPATH": str(STACKS)}
+    said = subprocess.run(
+        [sys.executable, "-c", "print(1)"], env=env, capture_output=True, text=True, check=True
+    )
+    assert (said.stdout, said.stderr) == ("1\n", "")
 
 
 def test_as_a_script_it_prints_one_object(start: Start) -> None:
