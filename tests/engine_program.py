@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+requests: list[str] = []
 PORT, BEHAVIOUR = int(sys.argv[1]), sys.argv[2]
 
 
@@ -43,7 +44,18 @@ class Handler(BaseHTTPRequestHandler):
                 threading.Timer(
                     0.5, print, ["RayWorkerProc rank=[1] died unexpectedly"], {"flush": True}
                 ).start()
+            self._wait()
             self._json({"choices": [{"text": " ba lu"}], "usage": {"completion_tokens": 2}})
+
+    def _wait(self) -> None:
+        """From the second completion on: sleep for ever, or use the CPU so many seconds."""
+        requests.append(self.path)
+        if len(requests) > 1 and BEHAVIOUR == "hangs":
+            time.sleep(3600)
+        if len(requests) == 2 and BEHAVIOUR.startswith("computes-"):
+            end = time.monotonic() + float(BEHAVIOUR.removeprefix("computes-"))
+            while time.monotonic() < end:
+                pass
 
     def _json(self, table: object, status: int = 200) -> None:
         text = json.dumps(table).encode()

@@ -20,7 +20,7 @@ from medley.measurement import bench
 from medley.measurement.bench import BenchRun, record
 from medley.measurement.bench.clients import CLIENTS
 from medley.measurement.link import tools
-from medley.measurement.monitor import engine, watch
+from medley.measurement.monitor import watch
 from medley.model import checkpoint
 from medley.model.checkpoint import Checkpoint, parsed
 from medley.model.shape import shape_of_config
@@ -28,7 +28,7 @@ from medley.model.transfer import Manifest, inventory
 from medley.network import link_apply
 from medley.planner import devices
 from medley.schema import HostTable, Model
-from medley.serving import batch
+from medley.serving import batch, metrics
 from tests.model.test_shape import SMALL
 from tests.odd_input import COUNTS, MEBIBYTE, hold, json_texts, texts, values
 
@@ -120,7 +120,7 @@ def recorded(text: str) -> None:
 RUN = BenchRun(concurrency=1, requests=4, input_tokens=8, output_tokens=8, seed=0, repeat=1)
 READERS: dict[str, tuple[Callable[[Any], object], Callable[[int], Iterator[Any]]]] = {
     "transcripts": (recorded, texts_of(SPARK)),
-    "metrics": (lambda text: engine.families(text.split("\n")), texts_of(METRICS)),
+    "metrics": (lambda text: metrics.families(text.split("\n")), texts_of(METRICS)),
     "host keys": (lambda text: ssh_keys.scanned(text.splitlines()), texts_of(KEY, f"# x\n{KEY}")),
     "what ssh means by a host": (
         lambda text: ssh_keys.resolved_peer(text.splitlines(), Path("/home")),

@@ -12,9 +12,9 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -48,6 +48,11 @@ class Identity:
         with suppress(OSError):
             return Path(f"/proc/{self.pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
         return ""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is stopped, as SIGSTOP and a debugger leave it."""
+        return _fields(self.pid)[:1] in (["T"], ["t"])
 
     def signal(self, number: signal.Signals) -> bool:
         """Send it a signal; False where it is gone."""
@@ -84,6 +89,20 @@ class Identity:
             yield handle if of(self.pid) == self else None
         finally:
             os.close(handle)
+
+
+@dataclass
+class Lost:
+    """Finds processes that have ended, or are stopped for so long that those who need them hang."""
+
+    limit_s: float
+    _since: dict[Identity, float] = field(default_factory=dict)
+
+    def among(self, processes: Iterable[Identity]) -> list[Identity]:
+        now = time.monotonic()
+        alive = {each: each.alive for each in processes}
+        self._since = {each: self._since.get(each, now) for each in alive if each.stopped}
+        return [each for each in alive if not alive[each] or now - self._since.get(each, now) >= self.limit_s]
 
 
 def of(pid: int) -> Identity | None:

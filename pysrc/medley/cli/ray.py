@@ -29,7 +29,10 @@ from medley.network.fabric.types import NetworkOptions
 from medley.network.ports import RENDEZVOUS_PORT, RayPorts
 from medley.schema import EngineName
 from medley.serving.native import run_worker, worker_terms
-from medley.transcript import text
+from medley.transcript import Transcript, text
+
+_AGAIN_LIMIT_S = 24 * 3600
+"""How long a host waits for a head that restarts its model."""
 
 
 @dataclass(frozen=True)
@@ -250,8 +253,15 @@ Examples:
         secret = self.token_file.path()
         said = answers()
         _, kind = recognise(self.kind, said)
+        wait_s: float = self.wait
+        while self._met((name, port), secret, wait_s, kind, said):
+            secret, wait_s = credentials.token_path(), _AGAIN_LIMIT_S
+
+    def _met(self, at: tuple[str, int], secret: Path, wait_s: float, kind: Kind, said: Transcript) -> bool:
+        """Run this host's part once; return whether the head starts the model again."""
+        name, port = at
         with watch().stage(f"meet {name}:{port}"):
-            channel = secure_channel.connect(name, port, secret, self.wait)
+            channel = secure_channel.connect(name, port, secret, wait_s)
         with closing(channel):
             credentials.keep_token(secret)
             terms = worker_terms(channel)
@@ -259,7 +269,7 @@ Examples:
                 does = f"runs {terms['script']} with" if terms["script"] else "serves"
                 what = f"{terms['model']} with {terms['engine']}, which this host would run"
                 print(f"{terms['host']} {does} {what}")
-                return
+                return False
             channel.send({"host": gethostname(), "facts": text(said)})
             place = f"{name}:{port}"
-            run_worker(channel, terms, kind, self.own, nccl=self.nccl, at=place, output=output())
+            return run_worker(channel, terms, kind, self.own, nccl=self.nccl, at=place, output=output())

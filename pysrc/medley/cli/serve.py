@@ -150,6 +150,12 @@ Examples:
         (0, 86_400),
         default=30,
     )
+    stall_limit_s: int = switch(
+        "--stall-limit SECONDS",
+        "longest time without progress before it counts as stuck; 0 for no watchdog",
+        (0, 86_400),
+        default=120,
+    )
     verbose: bool = flag("-v, --verbose", "print every reason, the command and the engine's output")
 
     def main(self, model: str, *flags: str) -> int:
@@ -170,9 +176,24 @@ Examples:
         if self.detach:
             return detached(asked.port, restart=self.restart, drain_s=self.drain_s)
         with nullcontext(output()) if self.verbose else quiet() as told:
-            return _serve(
-                asked.of(model, flags, self.typed), asked, told, restarts=self.restart, drain_s=self.drain_s
+            return self._serve(asked.of(model, flags, self.typed), told)
+
+    def _serve(self, options: Options, told: Output) -> int:
+        from medley.serving.supervise import HOSTS_LIMIT_S, resumed
+
+        with resumed(options.listens.port, told.say) if self.restart else nullcontext() as hosts:
+            if hosts and options.hosts is None:  # as many as it ran over before it was cut off
+                options = replace(options, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)
+            job = prepare(options, told)
+            from medley.serving.server import Served, run
+
+            announce = partial(ready, as_json=self.options.as_json)
+            server = Served(
+                self.options.timeout_s, announce, drain_s=self.drain_s, stall_limit_s=self.stall_limit_s
             )
+            if self.restart:
+                _restarted(job, server, told)
+            return run(job, server, told)
 
 
 @contextmanager
@@ -195,31 +216,18 @@ def quiet() -> Iterator[Output]:
         raise
 
 
-def _serve(options: Options, asked: ServeOptions, told: Output, *, restarts: bool, drain_s: int) -> int:
-    from medley.serving.supervise import HOSTS_LIMIT_S, resumed
-
-    with resumed(options.listens.port, told.say) if restarts else nullcontext() as hosts:
-        if hosts and options.hosts is None:  # as many as it ran over before it was cut off
-            options = replace(options, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)
-        job = prepare(options, told)
-        from medley.serving.server import Served, run
-
-        server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json), drain_s=drain_s)
-        if restarts and job.by != "mp":
-            _restarted(job, server, told)
-        return run(job, server, told)
-
-
 def _restarted(job: Job, server: "Served", told: Output) -> NoReturn:
     from medley.serving.server import run
     from medley.serving.supervise import Restarter
 
     def attempt(there: Topology, on_ready: Callable[[int], None]) -> None:
-        run(job, replace(server, on_ready=on_ready), told, there)
+        run(job, replace(server, on_ready=on_ready, restarts=True), told, there)
 
     rule = Restart(first_s=2, longest_s=120, limit=10, lasting_s=600)
     here = partial(this_host, job.options.kind, told.say)
-    Restarter(rule, job.order.serving, job.joined, told, here).run(attempt, topology(job, told))
+    site = here() if job.by == "mp" else topology(job, told)
+    resumes = job.by != "mp"
+    Restarter(rule, job.order.serving, job.joined, told, here, resumes=resumes).run(attempt, site)
 
 
 def ready(listens: Serving, completion: str, seconds: float, *, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from medley.cluster import membership, ray
 from medley.cluster.membership import Membership
 from medley.cluster.ray import Node
 from medley.command import AnnotatedCommand, Flag, Variable, overridden
+from medley.engine import stacks
 from medley.engine.launch import ENGINES
 from medley.environment import container_image, engine_source, virtualenv
 from medley.environment.container_image import ContainerEnvironment
@@ -71,6 +72,8 @@ class NodeSpec:
 
     def _variables(self, wiring: HostNetwork) -> Iterator[Variable]:
         ours = [*self.settings, *wiring.variables]
+        if not self.imaged or stacks().name not in self.imaged.spec.image.names:
+            ours.append(stacks())
         if self.engine == "sglang":
             why = "ranks find each other at the address registered with Ray"
             ours.append(Variable("SGLANG_HOST_IP", wiring.end.address, why))

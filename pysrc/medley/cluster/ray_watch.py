@@ -10,11 +10,12 @@ from typing import NoReturn
 
 from medley.cluster import membership
 from medley.cluster.membership import Membership
+from medley.cluster.units import STOPPED_LIMIT_S
 from medley.errors import Problem, in_words
 from medley.host.facts.network import Net
 from medley.network.ports import RayPorts
 from medley.process import wait_until
-from medley.process_identity import Identity
+from medley.process_identity import Identity, Lost
 
 VITAL = ("raylet", "gcs_server")
 """Processes that Ray cannot run without; `ray start --block` does not notice the end of each of them."""
@@ -166,7 +167,7 @@ class RayWatch:
     """
 
     def __init__(self, part: Membership) -> None:
-        self._part, self._vital = part, _vital()
+        self._part, self._vital, self._gone = part, _vital(), Lost(STOPPED_LIMIT_S)
         host, _, port = part.head.rpartition(":")
         self._head = (host.strip("[]"), int(port))
         self._looked = time.monotonic()
@@ -177,9 +178,9 @@ class RayWatch:
         if time.monotonic() < self._looked + _LOOK_EVERY_S:
             return
         self._looked = time.monotonic()
-        gone = sorted(name for each, name in self._vital.items() if not each.alive)
+        gone = sorted(self._vital[each] for each in self._gone.among(self._vital))
         if gone:
-            raise self._lost(f"{', '.join(gone)} of Ray ended on this host")
+            raise self._lost(f"{', '.join(gone)} of Ray ended, or is stopped, on this host")
         try:
             socket.create_connection(self._head, timeout=_LOOK_LIMIT_S).close()
             self._refused = 0

@@ -30,6 +30,7 @@ _PREPARE_LIMIT_S = 24 * 3600
 """How long a host may take to build its environment and download the model."""
 _PREPARING_LOOK_S = 2.0
 _END_LIMIT_S = 25
+_LOOK_LIMIT_S = 15
 # Messages of an engine that lost the connection to another host's rank.
 _ELSEWHERE = re.compile(
     r"(?i)closed by (?:the )?(?:remote )?peer|connection (?:was )?(?:reset|closed|refused)|"
@@ -55,6 +56,8 @@ class JoinedHost:
     done: bool = False
     low: str | None = None
     """The figures while its memory is low."""
+    looked: dict[str, Any] | None = None
+    """What its ranks do, since it was asked last."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -70,6 +73,7 @@ class JoinedHost:
             except (Closed, ChannelRefused) as error:
                 message = {"ended": f"it left: {error}"}
             self.done, self.low = self.done or "done" in message, message.get("low", self.low)
+            self.looked = message.get("looked", self.looked)
             if "ended" not in message and time.monotonic() - self.channel.heard > SILENT_LIMIT_S:
                 message = {"ended": f"nothing came for {SILENT_LIMIT_S:.0f} s: its power or link is gone"}
             if "ended" in message:
@@ -84,6 +88,8 @@ class Meeting:
         self._token, self._terms, self._watch = token, terms, watch
         self._ready: queue.Queue[JoinedHost] = queue.Queue()
         self.members: list[JoinedHost] = []
+        self.again = False
+        """Whether the head starts the model again after a Problem."""
         self._preparing: set[int] = set()
         """Hosts that still build or download something; the wait for them is longer."""
         try:
@@ -134,6 +140,20 @@ class Meeting:
         """Return the figures of a host whose memory is low."""
         return next((f"{each.name}: {each.low}" for each in self.members if each.low), None)
 
+    def will_restart(self) -> None:
+        """Let the hosts meet this one again by themselves after a loss."""
+        self.again = True
+        for each in self.members:
+            each.send({"again": True})
+
+    def look(self, stacks: bool) -> dict[str, Any]:  # noqa: FBT001 - as it is sent
+        """Ask the hosts what their ranks do; one that does not answer in time is left out."""
+        for each in self.members:
+            each.looked = None
+            each.send({"look": stacks})
+        process.wait_until(lambda: all(each.looked or each.ended for each in self.members), _LOOK_LIMIT_S)
+        return {each.name: each.looked for each in self.members if each.looked}
+
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:
         """Report the host whose engine ended first, because the engine here often ends after it.
@@ -162,7 +182,7 @@ class Meeting:
         """End the model on all hosts, and wait for that; lost hosts end by themselves."""
         self._listener.stop()
         for each in self.members:
-            each.send({"end": True})
+            each.send({"end": True, "again": self.again})
         process.wait_until(lambda: all(each.ended is not None for each in self.members), _END_LIMIT_S)
         while not self._ready.empty():
             self._ready.get().channel.close()

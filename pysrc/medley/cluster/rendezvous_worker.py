@@ -11,6 +11,7 @@ from typing import Any, Literal, TypedDict
 from medley import storage
 from medley.cluster.rendezvous_head import ALIVE_EVERY_S, SILENT_LIMIT_S
 from medley.command import AnnotatedCommand, Command, Flag, Variable
+from medley.environment.payload import process_stacks
 from medley.errors import Problem
 from medley.explain import LastError, died
 from medley.host.memory_pressure import MemoryWatch
@@ -120,13 +121,19 @@ def run_part(
     last_error: LastError,
     *,
     ends: bool = False,
-) -> None:
-    """Run it until the head ends it; `ends`: a successful end by itself is no Problem."""
+) -> bool:
+    """Run it until the head ends it, and return whether the head restarts it.
+
+    `ends`: a successful end by itself is no Problem.
+    """
     process = Process(command, on_line)
     process.die_first()
-    head, done, memory = _Head(channel), False, MemoryWatch()
+    head, done, again, memory = _Head(channel), False, False, MemoryWatch()
     try:
-        while "end" not in head.next_message():
+        while "end" not in (message := head.next_message()):
+            again = again or "again" in message
+            if "look" in message:
+                _send(channel, {"looked": process_stacks.look([process.pid], stacks=bool(message["look"]))})
             _watch_memory(channel, memory)
             finished = None if done else process.poll()
             if finished is not None and ends and not finished.status:
@@ -136,9 +143,15 @@ def run_part(
                 problem = died(finished, ready=True, log=log, last_error=last_error)
                 _send(channel, {"ended": f"{problem.what}: {problem.cause}"})
                 raise problem
+        again = bool(message.get("again"))
+    except Problem as problem:
+        if not again:
+            raise
+        on_line(f"{problem.what}: {problem.cause}")
     finally:
         process.stop()
     _send(channel, {"ended": "the head ended it"})
+    return again
 
 
 def _watch_memory(channel: Channel, memory: MemoryWatch) -> None:

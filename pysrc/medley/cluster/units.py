@@ -20,12 +20,14 @@ from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.errors import Problem, in_words
 from medley.process import Finished, Process
-from medley.process_identity import Identity, descendants, end_processes
+from medley.process_identity import Identity, Lost, descendants, end_processes
 
 BEGINS = "medley keeps "
 _STARTED_LIMIT_S = 10
 _LOOK_EVERY_S = 0.2
 _VITAL_EVERY_S = 1.0
+STOPPED_LIMIT_S = 20.0
+"""A stopped gcs_server accepts connections, and all of Ray hangs."""
 _CLEAR_LIMIT_S = 30
 _STOP_LIMIT_S = 30
 """For a unit with a damaged file."""
@@ -232,9 +234,9 @@ class _Keeper:
 
     def _until_its_end(self, running: Process, keep: Callable[[str], None]) -> Finished:
         """Wait until it or a vital process ends, which its command may not notice."""
-        vital, ranks = self._vital(), RankMemory(self.unit.name)
+        vital, lost, ranks = self._vital(), Lost(STOPPED_LIMIT_S), RankMemory(self.unit.name)
         while (finished := running.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:
-            gone = sorted(name for each, name in vital.items() if not each.alive)
+            gone = sorted(vital[each] for each in lost.among(vital))
             if gone:
                 said = f"medley: {', '.join(gone)} is gone, and {self.unit.name} with it"
                 keep(said)

@@ -140,6 +140,11 @@ def gate_file(port: int) -> Path:
     return storage.state() / "serving" / f"{port}.gate"
 
 
+def stacks() -> Variable:
+    """Return the variable by which each Python process of an engine answers the signal for its stacks."""
+    return Variable("PYTHONPATH", str(payload.FOLDER / "stacks"), "a stuck rank can print its stacks")
+
+
 def last_reason(
     lines: Iterable[str], prefix: re.Pattern[str], error: re.Pattern[str], empty: Iterable[str]
 ) -> str | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from medley.command import AnnotatedCommand, Command, Variable, merged, overridden
-from medley.engine import Engine, Serving, chosen, guarded, sglang, table_variables, variables, vllm
+from medley.engine import Engine, Serving, chosen, guarded, sglang, stacks, table_variables, variables, vllm
 from medley.environment import container
 from medley.environment.container import Mount
 from medley.environment.container_image import RAY, ContainerEnvironment, role
@@ -82,6 +82,8 @@ def launch(
     made = AnnotatedCommand(
         engine.words(tools.binary, serving, plan), tuple(chosen(told, order.extra)), ours, order.extra
     )
+    if tools.binary.parts:
+        made = replace(made, variables=merged((*made.variables, stacks())))
     if tools.binary.parts and not (plan.nodes and plan.nodes.rank):
         made = guarded(made, serving, str(tools.binary / "python"))
     return Launch(plan, made, order.beside)
@@ -93,6 +95,8 @@ def out_of(found: ContainerEnvironment, made: Launch, serving: Serving, *, over_
     model = (Mount(target, "the model"),) if target.is_absolute() else ()
     near = replace(found, spec=replace(found.spec, beside=beside, mounts=(*found.spec.mounts, *model)))
     inner = guarded(made.reasoned, serving, str(found.python))
+    if stacks().name not in found.spec.image.names:
+        inner = replace(inner, variables=merged((*inner.variables, stacks())))
     return replace(made, reasoned=near.contained(inner, role(serving.port)))
 
 

@@ -83,6 +83,9 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
                 each.rank = own.plan.nodes.rank
                 each.send({"order": {**rendezvous_worker.as_table(own.reasoned), "files": dict(own.files)}})
         yield Launched(order, launches[head], layout, meeting=met)
+    except BaseException as error:
+        met.again = met.again and isinstance(error, Problem)
+        raise
     finally:
         met.end()
 
@@ -156,12 +159,13 @@ def run_worker(
     nccl: str | None = None,
     at: str,
     output: Output,
-) -> None:
-    """Run this host's part of a model of the head at HOST:PORT, until the head ends it."""
+) -> bool:
+    """Run this host's part of a model of the head at HOST:PORT; return whether the head restarts it."""
     try:
         with rendezvous_worker.alive(channel):
-            engine = terms["engine_name"]
-            chosen = tools.ready(kind, env, engine=engine, joins=True, nccl=nccl, watch=output.watch)
+            chosen = tools.ready(
+                kind, env, engine=terms["engine_name"], joins=True, nccl=nccl, watch=output.watch
+            )
             _require_head_terms(chosen, terms, at, output.watch)
     except Problem as problem:
         channel.send({"problem": f"{problem.what}: {problem.cause}"})
@@ -171,12 +175,12 @@ def run_worker(
         order = rendezvous_worker.receive_order(channel)
     if order is None:
         output.say("the head does not need this host")
-        return
+        return False
     cache = terms["beside"]["cache"]
     order = rendezvous_worker.localized_order(
         order, storage.state() / "runs", {f"{cache}/needs/": f"{storage.cache()}/needs/"}
     )
-    ours = tuple(chosen.variables(os.environ.get("PATH", "")))
+    ours = (*chosen.variables(os.environ.get("PATH", "")), engine.stacks())
     found = rendezvous_worker.from_table(order, chosen.binary, ours)
     command = replace(found, variables=merged(settled(found.variables, os.environ))).command
     output.say(f"$ {command}")
@@ -189,8 +193,9 @@ def run_worker(
 
         ends = terms["script"] is not None
         last_error = ENGINES[terms["engine_name"]].last_error
-        rendezvous_worker.run_part(channel, command, log, on_line, last_error, ends=ends)
-    output.say("the head has ended the model; this host's part has ended")
+        again = rendezvous_worker.run_part(channel, command, log, on_line, last_error, ends=ends)
+    output.say(f"this host's part has ended{'; the head restarts it' if again else ', as the head ended it'}")
+    return again
 
 
 def _require_head_terms(chosen: Tools, terms: "Mapping[str, Any]", at: str, watch: Progress) -> None:

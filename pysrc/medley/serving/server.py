@@ -1,6 +1,7 @@
 """Run a server or a script on the hosts of its plan until it ends."""
 
 import json
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -24,10 +25,13 @@ from medley.serving.memory_guard import MemoryGuard
 from medley.serving.native import meeting
 from medley.serving.prepare import Job, Launched, launched, topology
 from medley.serving.supervise import supervise
+from medley.serving.watchdog import Hosts, Watchdog
 
 _LOOK_EVERY_S = 0.1
 _RANKS_EVERY_S = 4
 _LAST_ERRORS = 400
+_OFTEN = re.compile(r'"GET /(?:metrics)? HTTP/1\.1" (?:200|401)')
+"""The watchdog's own requests in the engine's log."""
 
 
 def run(job: Job, program: "Served | ScriptRun", output: Output, site: Topology | None = None) -> int:
@@ -132,6 +136,9 @@ class Served:
     """Is told over how many hosts it runs."""
     drain_s: int = 0
     """How long running requests have when it is ended by SIGTERM."""
+    restarts: bool = False
+    stall_limit_s: float = 0
+    """Without progress; 0: no watchdog."""
 
     def run(self, found: Launched, ranks: Ranks, output: Output) -> int:
         listens, launch = found.order.serving, found.launch
@@ -162,6 +169,8 @@ class Served:
             forms = {key, repr(key)[1:-1], json.dumps(key)[1:-1]} if key else set()
 
             def on_line(line: str) -> None:
+                if _OFTEN.search(line):
+                    return
                 for form in forms:  # SGLang says its whole configuration, as Python writes it
                     line = line.replace(form, "API-KEY")
                 keep(line)
@@ -176,6 +185,8 @@ class Served:
                     self.then(Answering(where, listens.name, key))
                     raise Ended
                 self.on_ready(len(hosts_of(found.layout)))
+                if self.restarts and found.meeting:
+                    found.meeting.will_restart()
                 report("ready")
                 served.enter_context(drain.on_sigterm())
                 memory.ready = True
@@ -199,6 +210,16 @@ class Served:
                 fatal=engine.fatal,
                 key=key,
                 check=check,
+                watchdog=Watchdog(
+                    where,
+                    listens.name,
+                    listens.port,
+                    key,
+                    self.stall_limit_s,
+                    log,
+                    hosts=_hosts(found),
+                    say=output.say,
+                ),
             )
 
 
@@ -225,6 +246,16 @@ def _check(found: Launched) -> Callable[[], None]:
     if found.meeting:
         return found.meeting.require_all
     return ray_watch.RayWatch(found.over_ray).look if found.over_ray else lambda: None
+
+
+def _hosts(found: Launched) -> Hosts:
+    """Return what asks the other hosts what their ranks do."""
+    if found.meeting:
+        return found.meeting.look
+    joined = found.over_ray
+    if joined is None:
+        return lambda _: {}
+    return lambda stacks: joined.ask("look", joined.address, *(["stacks"] if stacks else []))["hosts"]
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 from medley import process, serving, storage
-from medley.cluster import membership, ray_serving
+from medley.cluster import events, membership, ray_serving
 from medley.cluster.membership import Membership
 from medley.cluster.unit_file import Restart
 from medley.command import Command
@@ -19,10 +19,13 @@ from medley.planner.topology import Topology
 from medley.process import Finished, Process
 from medley.progress import Output
 from medley.serving import api
+from medley.serving.watchdog import Watchdog
 
 HOSTS_LIMIT_S = 24 * 3600
 _LOOK_EVERY_S = 0.1
 _END_LIMIT_S = 5
+_BACK = 0.75
+"""Of the memory before the first start."""
 
 
 def supervise(
@@ -38,6 +41,7 @@ def supervise(
     fatal: Callable[[str], bool] = lambda _: False,
     key: str | None = None,
     check: Callable[[], None] = lambda: None,
+    watchdog: Watchdog | None = None,
 ) -> NoReturn:
     """Run an engine until it ends, which is always a Problem: it is only left by Ctrl-C or a signal.
 
@@ -57,8 +61,11 @@ def supervise(
         completion = _first_completion(engine, lambda: api.answered(url, model, key), model, limit_s, check)
         if completion is not None:
             on_ready(completion, time.monotonic() - began)
-            while engine.wait(_LOOK_EVERY_S) is None and not lost:
-                check()
+            with watchdog.watching(engine) if watchdog else nullcontext():
+                while engine.wait(_LOOK_EVERY_S) is None and not lost:
+                    check()
+                    if watchdog:
+                        watchdog.look()
         if not lost:
             engine.wait(_END_LIMIT_S)
     finally:
@@ -94,6 +101,35 @@ def _first_completion(
     )
 
 
+@dataclass(frozen=True)
+class Memory:
+    """GiB of this host's memory: what a program may still take, and the page cache in it."""
+
+    available: float
+    cached: float
+
+    @classmethod
+    def now(cls) -> "Memory":
+        rows = (line.split() for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+        sizes = {name: int(size) / (1 << 20) for name, size, *_ in rows}
+        return cls(sizes["MemAvailable:"], sizes["Cached:"])
+
+    def require_back(self, say: Callable[[str], None], limit_s: float = 60) -> None:
+        """Wait for the memory that was there before; raise a Problem if less than half comes back."""
+        if process.wait_until(lambda: Memory.now().available >= self.available * _BACK, 0):
+            return
+        say(f"{Memory.now().available:.1f} of {self.available:.1f} GiB are free; wait for the rest")
+        process.wait_until(lambda: Memory.now().available >= self.available * _BACK, limit_s, every_s=1)
+        left = Memory.now()
+        if left.available < self.available / 2:
+            raise Problem(
+                "the memory of the engine that ended did not come back, so it is not restarted",
+                cause=f"{left.available:.1f} GiB are available after {limit_s:.0f} s, and "
+                f"{self.available:.1f} GiB were before its first start; page cache: {left.cached:.1f} GiB",
+                fix="find what holds it: ps -eo rss,pid,args --sort=-rss | head; nvidia-smi",
+            )
+
+
 @dataclass
 class Restarter:
     """Restarts a server that was ready once, on as many hosts as it ran over."""
@@ -104,9 +140,12 @@ class Restarter:
     output: Output
     here: Callable[[], Topology]
     """This host alone, where it is in no cluster."""
+    resumes: bool = True
+    """Over as many hosts as before, also after it was cut off; not without Ray."""
     hosts: int | None = field(default=None, init=False)
     """How many it ran over when it was ready; before that it is not restarted."""
     done: int = field(default=0, init=False)
+    before: Memory = field(default_factory=Memory.now, init=False)
     ready_since: float | None = field(default=None, init=False)
 
     def run(self, attempt: Callable[[Topology, Callable[[int], None]], None], site: Topology) -> NoReturn:
@@ -119,7 +158,10 @@ class Restarter:
 
     def _ready(self, hosts: int) -> None:
         self.hosts, self.ready_since = hosts, time.monotonic()
-        storage.write(_hosts_file(self.listens.port), str(hosts))
+        if self.done:
+            events.note("recovery", self._subject, f"ready again after restart {self.done}")
+        if self.resumes:
+            storage.write(_hosts_file(self.listens.port), str(hosts))
 
     def _next_site(self, problem: Problem) -> Topology:
         """Wait until a restart is due, and return its hosts; raise the Problem itself where none is."""
@@ -127,7 +169,9 @@ class Restarter:
             wait_s, listens = self._wait_s(problem), self.listens
             state = f"restarting, attempt {self.done}: {problem.what}"
             self.output.say(f"{problem}")
+            self.before.require_back(self.output.say)
             self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.hosts} hosts have joined")
+            events.note("restart", self._subject, f"restart {self.done} in {wait_s:.0f} s")
             url = serving.url(listens)
             with serving.note_server(url, listens.name, listens.port, listens.key, state):
                 time.sleep(wait_s)
@@ -138,13 +182,19 @@ class Restarter:
                 except Problem as another:
                     problem = another
 
+    @property
+    def _subject(self) -> str:
+        return f"{self.listens.name} on port {self.listens.port}"
+
     def _wait_s(self, problem: Problem) -> float:
         if self.hosts is None:
             raise problem
+        events.note("fault", self._subject, f"{problem.what}: {problem.cause}")
         lasted_s = None if self.ready_since is None else time.monotonic() - self.ready_since
         due = self.rule.due(self.done, lasted_s)
         if due is None:
             problem.what += f"; medley gave up after restart {self.done}"
+            events.note("end", self._subject, f"medley gave up after restart {self.done}")
             raise problem
         self.ready_since, (self.done, wait_s) = None, due
         return wait_s

@@ -3,8 +3,8 @@
 import pytest
 
 from medley.cluster import ray
-from medley.measurement.monitor import engine
-from medley.measurement.monitor.engine import engine_figures
+from medley.serving import metrics
+from medley.serving.metrics import engine_figures
 from tests.measurement.monitor.hosts import METRICS
 
 
@@ -75,6 +75,6 @@ def test_slots_of_ray() -> None:
 def test_a_line_that_is_no_sample_is_left_out(
     line: str, expected: tuple[dict[str, str], float] | None
 ) -> None:
-    found = engine.families(["# TYPE z gauge", "z 5", line, "y 6"])
+    found = metrics.families(["# TYPE z gauge", "z 5", line, "y 6"])
     told = {sample.name: (sample.labels, sample.value) for family in found for sample in family.samples}
     assert told == {"z": ({}, 5), "y": ({}, 6), **({"a": expected} if expected else {})}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from medley.measurement import monitor
-from medley.measurement.monitor import engine
 from medley.measurement.monitor.metrics import HELP, metrics
+from medley.serving.metrics import families
 from tests.measurement.monitor.hosts import EVIL, LOST, METRICS, cluster, seen, spark, workstation
 
 DASHBOARD = json.loads((Path(monitor.__file__).parent / "dashboard.json").read_text())
@@ -43,14 +43,14 @@ def everything() -> str:
 def samples(text: str) -> list[tuple[str, dict[str, str], float]]:
     return [
         (each.name, each.labels, each.value)
-        for family in engine.families(text.split("\n"))
+        for family in families(text.split("\n"))
         for each in family.samples
     ]
 
 
 def test_it_reads_as_it_was_written_and_no_family_comes_twice() -> None:
     text = everything()
-    found = engine.families(text.split("\n"))
+    found = families(text.split("\n"))
     assert {family.name for family in found} > {name.removesuffix("_total") for name in HELP}
     assert sum(len(family.samples) for family in found) == len(re.findall(r"^[^#]", text, re.MULTILINE))
     declared = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
@@ -102,7 +102,7 @@ def test_names_and_units() -> None:
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_the_dashboard_names_series_that_exist(expression: str) -> None:
-    names = {sample.name for family in engine.families(everything().split("\n")) for sample in family.samples}
+    names = {sample.name for family in families(everything().split("\n")) for sample in family.samples}
     named = set(re.findall(r"\b(?:medley_|vllm:|sglang:)[a-z0-9_]+", expression))
     assert named
     assert named <= names

@@ -6,6 +6,7 @@
     python ray_state.py ranks HOST:PORT            where a model's ranks are
     python ray_state.py lacking HOST:PORT OWN FILE     the hosts with a slot that have no such file
     python ray_state.py hold HOST:PORT OWN HOST=N…     keep so many slots from others until it is ended
+    python ray_state.py look HOST:PORT OWN [stacks]    what the ranks on each host do; then kills stopped ones
     python ray_state.py reach HOST:PORT OWN LAST PORT… whether the head and this host reach each other's ports
 
 It uses the head's own store, so that nothing of medley needs to listen.
@@ -21,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
+import process_stacks
 import ray
 from ray._private.state import GlobalState
 from ray._raylet import GcsClient, GcsClientOptions
@@ -33,6 +35,10 @@ WORKERS = 100  # ports to try, of 900
 LACKING_LIMIT_S = 20
 HOLD_LIMIT_S = 20
 REACH_LIMIT_S = 15
+LOOK_LIMIT_S = 15
+
+# A worker on another host has no such module.
+ray.cloudpickle.register_pickle_by_value(process_stacks)
 
 
 def main(verb: str, address: str, *rest: str) -> dict[str, Any]:
@@ -46,6 +52,8 @@ def main(verb: str, address: str, *rest: str) -> dict[str, Any]:
             return {"lacking": lacking(client, address, *rest)}
         if verb == "reach":
             return reach(client, address, *rest)
+        if verb == "look":
+            return look(client, address, *rest)
         if verb == "hold":
             hold(address, *rest)
         note = client.internal_kv_get(KEY, KEY, LIMIT_S)
@@ -134,6 +142,19 @@ def lacking(client: Any, address: str, own: str, path: str) -> list[str]:  # noq
     calls = [on(node, lambda: Path(path).is_file()).remote() for node in asked]
     there = zip(asked, ray.get(calls, timeout=LACKING_LIMIT_S), strict=True)
     return [f"{node['name']} ({node['address']})" for node, found in there if not found]
+
+
+def look(client: Any, address: str, own: str, *stacks: str) -> dict[str, Any]:  # noqa: ANN401 - the same
+    """Look at the ranks on each host; `silent` are the hosts that do not answer."""
+    living = [node for node in nodes(client, address) if node["alive"]]
+    connect(address, own)
+    words = {"stacks": bool(stacks), "end": bool(stacks)}
+    calls = {
+        on(node, process_stacks.of_raylet).remote(**words): f"{node['name']} ({node['address']})"
+        for node in living
+    }
+    done, late = ray.wait(list(calls), num_returns=len(calls), timeout=LOOK_LIMIT_S)
+    return {"hosts": {calls[each]: ray.get(each) for each in done}, "silent": [calls[each] for each in late]}
 
 
 def reach(client: Any, address: str, own: str, last: str, *ports: str) -> dict[str, Any]:  # noqa: ANN401 - the same

@@ -2,54 +2,23 @@
 
 import http.client
 import time
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from medley import serving
 from medley.cluster import membership, ray
 from medley.cluster.remote import Server
 from medley.credentials import read_api_key
-from medley.errors import Problem, in_words
+from medley.errors import in_words
 from medley.measurement.monitor import EngineSample, Ray
 from medley.network import ports
-from medley.serving import api
+from medley.serving import metrics
 
-if TYPE_CHECKING:
-    from prometheus_client import Metric
-
-# Samples of each figure, of which the first that is present counts (vLLM's v1/metrics/loggers.py, SGLang's
-# srt/observability/metrics_collector.py).
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "running": ("vllm:num_requests_running", "sglang:num_running_reqs"),
-    "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs"),
-    "preempted_total": ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
-    "kv_cache": ("vllm:kv_cache_usage_perc", "sglang:token_usage"),
-    **{
-        figure: tuple(f"{engine}:{name}" for engine in ("vllm", "sglang"))
-        for figure, name in {
-            "generated_tokens_total": "generation_tokens_total",
-            "prompt_tokens_total": "prompt_tokens_total",
-            "first_token_s_total": "time_to_first_token_seconds_sum",
-            "first_token_total": "time_to_first_token_seconds_count",
-        }.items()
-    },
-}
-_SHARES = {"kv_cache"}
-_RANKS = {"tp_rank", "pp_rank", "moe_ep_rank", "pid"}
-"""Labels of ranks of one model, each of which reports the same queue."""
-_LONGEST, _MOST_QUOTES = 10_000, 100
-"""For each quote within a label the parser goes over its line again."""
-_ODD = (ValueError, IndexError, OverflowError)
-_LIMIT_S = 1.5
 _RAY_EVERY_S = 10
 """Its metrics are 300 kB, and to know its processes takes a look at every one of the host."""
 _RETRY_S = 10
 """After one that did not answer, so that it does not hold up the rest."""
-_MOST_BYTES = 8 << 20
 
 
 class ServedMetrics:
@@ -70,11 +39,12 @@ class ServedMetrics:
         if time.monotonic() < at + _RETRY_S:
             return replace(found, silent=why)
         try:
-            text = _metrics(server)
+            key = read_api_key(Path(server.key)) if server.key else None
+            text = metrics.read(server.url, key)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._silent[server.url] = time.monotonic(), in_words(error)
             return replace(found, silent=in_words(error))
-        figures = engine_figures(text)
+        figures = metrics.engine_figures(text)
         silent = None if figures else "its /metrics has none of the names that we know"
         return replace(found, figures=figures, silent=silent, said=text if whole else None)
 
@@ -82,35 +52,6 @@ class ServedMetrics:
         if time.monotonic() >= self._ray_at + _RAY_EVERY_S:
             self._ray, self._ray_at = _ray(), time.monotonic()
         return self._ray
-
-
-def _metrics(server: Server) -> str:
-    """Ask with the key: the guard requires it for every route but /health."""
-    place = urlsplit(server.url)
-    headers = {}
-    if server.key:
-        key = read_api_key(Path(server.key))
-        try:
-            api.require_guarded(server.url, key)
-        except Problem as problem:
-            raise ValueError(problem.what) from problem
-        headers = {"Authorization": f"Bearer {key}"}
-    status, text = _get_metrics(place.hostname or "127.0.0.1", place.port or 80, headers)
-    if status == http.client.NOT_FOUND:
-        raise ValueError("it has no /metrics (SGLang: --enable-metrics)")
-    if status != http.client.OK:
-        raise ValueError(f"its /metrics answers {status}")
-    return text
-
-
-def _get_metrics(host: str, port: int, headers: dict[str, str]) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(host, port, timeout=_LIMIT_S)
-    try:
-        connection.request("GET", "/metrics", headers=headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read(_MOST_BYTES).decode(errors="replace")
-    finally:
-        connection.close()
 
 
 def _ray() -> Ray | None:
@@ -122,48 +63,8 @@ def _ray() -> Ray | None:
     counts: dict[str, float] = {}
     if alive:
         with suppress(OSError, http.client.HTTPException):
-            status, text = _get_metrics(found.address, ports.RayPorts.metrics, {})
+            status, text = metrics.get(found.address, ports.RayPorts.metrics, {})
             counts = ray.slots(text) if status == http.client.OK else {}
     free, taken = counts.get("AVAILABLE"), counts.get("USED")
     slots = free + taken if free is not None and taken is not None else None
     return Ray(found.role, found.head, alive, found.interface, slots, taken)
-
-
-def engine_figures(text: str) -> dict[str, float]:
-    """Add up parallel engines; of a share take the highest."""
-    wanted = tuple(name for names in _NAMES.values() for name in names)
-    values: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
-    for family in families(line for line in text.split("\n") if line.startswith(wanted)):
-        for sample in family.samples:
-            engine = frozenset(label for label in sample.labels.items() if label[0] not in _RANKS)
-            of = values.setdefault(sample.name, {})
-            of[engine] = max(of.get(engine, sample.value), sample.value)
-    found = {}
-    for figure, names in _NAMES.items():
-        if known := next((values[name].values() for name in names if name in values), None):
-            found[figure] = float(max(known) if figure in _SHARES else sum(known))
-    return found
-
-
-def families(lines: Iterable[str]) -> "list[Metric]":
-    """Parse Prometheus' text format; leave out the lines that are not in it."""
-    kept = [line for line in lines if len(line) <= _LONGEST and line.count('\\"') <= _MOST_QUOTES]
-    try:
-        return _parsed(kept)
-    except _ODD:
-        good = []
-        for line in kept:
-            with suppress(*_ODD):
-                _parsed([line])
-                good.append(line)
-        return _parsed(good)
-
-
-def _parsed(lines: Iterable[str]) -> "list[Metric]":
-    from prometheus_client import parser  # noqa: PLC0415 - 0.1 s, only where an engine serves
-
-    found = list(parser.text_string_to_metric_families("\n".join(lines)))
-    for family in found:
-        for sample in family.samples:
-            float(sample.value)  # the parser takes whole numbers that are too large for a float
-    return found

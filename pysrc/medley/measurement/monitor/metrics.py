@@ -6,10 +6,11 @@ from urllib.parse import urlsplit
 from prometheus_client import Metric, generate_latest
 from prometheus_client.registry import Collector
 
-from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, Sample, engine
+from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, Sample
 from medley.measurement.monitor.gpu import REASONS
 from medley.measurement.monitor.sampler import BAD
 from medley.measurement.monitor.watch import Seen
+from medley.serving.metrics import families
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 UP = "medley_host_up"
@@ -108,7 +109,7 @@ def _engines_own(samples: Mapping[str, Sample]) -> list[Metric]:
     found: dict[str, Metric] = {}
     for host, each in ((host, each) for host, sample in samples.items() for each in sample.engines):
         added = {"host": host, "server": _server(each)}
-        for family in engine.families((each.said or "").split("\n")):
+        for family in families((each.said or "").split("\n")):
             there = found.setdefault(family.name, Metric(family.name, family.documentation, family.type))
             if there.type == family.type and not family.name.startswith("medley_"):
                 for name, labels, value, *_ in family.samples:

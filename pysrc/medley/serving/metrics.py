@@ -1,0 +1,107 @@
+"""Read the metrics of an engine (vLLM 0.32.0, SGLang 0.5.23)."""
+
+import http.client
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from medley.errors import Problem
+from medley.serving import api
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+# Samples of each figure, of which the first that is present counts (vLLM's v1/metrics/loggers.py, SGLang's
+# srt/observability/metrics_collector.py).
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "running": ("vllm:num_requests_running", "sglang:num_running_reqs"),
+    "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs"),
+    "preempted_total": ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
+    "kv_cache": ("vllm:kv_cache_usage_perc", "sglang:token_usage"),
+    **{
+        figure: tuple(f"{engine}:{name}" for engine in ("vllm", "sglang"))
+        for figure, name in {
+            "generated_tokens_total": "generation_tokens_total",
+            "prompt_tokens_total": "prompt_tokens_total",
+            "first_token_s_total": "time_to_first_token_seconds_sum",
+            "first_token_total": "time_to_first_token_seconds_count",
+        }.items()
+    },
+}
+_SHARES = {"kv_cache"}
+_RANKS = {"tp_rank", "pp_rank", "moe_ep_rank", "pid"}
+"""Labels of ranks of one model, each of which reports the same queue."""
+_LONGEST, _MOST_QUOTES = 10_000, 100
+"""For each quote within a label the parser goes over its line again."""
+_ODD = (ValueError, IndexError, OverflowError)
+_LIMIT_S = 1.5
+_MOST_BYTES = 8 << 20
+
+
+def read(url: str, key: str | None) -> str:
+    """Ask with the key: the guard requires it for every route but /health."""
+    place = urlsplit(url)
+    headers = {}
+    if key:
+        try:
+            api.require_guarded(url, key)
+        except Problem as problem:
+            raise ValueError(problem.what) from problem
+        headers = {"Authorization": f"Bearer {key}"}
+    status, text = get(place.hostname or "127.0.0.1", place.port or 80, headers)
+    if status == http.client.NOT_FOUND:
+        raise ValueError("it has no /metrics (SGLang: --enable-metrics)")
+    if status != http.client.OK:
+        raise ValueError(f"its /metrics answers {status}")
+    return text
+
+
+def get(host: str, port: int, headers: dict[str, str]) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(host, port, timeout=_LIMIT_S)
+    try:
+        connection.request("GET", "/metrics", headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read(_MOST_BYTES).decode(errors="replace")
+    finally:
+        connection.close()
+
+
+def engine_figures(text: str) -> dict[str, float]:
+    """Add up parallel engines; of a share take the highest."""
+    wanted = tuple(name for names in _NAMES.values() for name in names)
+    values: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+    for family in families(line for line in text.split("\n") if line.startswith(wanted)):
+        for sample in family.samples:
+            engine = frozenset(label for label in sample.labels.items() if label[0] not in _RANKS)
+            of = values.setdefault(sample.name, {})
+            of[engine] = max(of.get(engine, sample.value), sample.value)
+    found = {}
+    for figure, names in _NAMES.items():
+        if known := next((values[name].values() for name in names if name in values), None):
+            found[figure] = float(max(known) if figure in _SHARES else sum(known))
+    return found
+
+
+def families(lines: Iterable[str]) -> "list[Metric]":
+    """Parse Prometheus' text format; leave out the lines that are not in it."""
+    kept = [line for line in lines if len(line) <= _LONGEST and line.count('\\"') <= _MOST_QUOTES]
+    try:
+        return _parsed(kept)
+    except _ODD:
+        good = []
+        for line in kept:
+            with suppress(*_ODD):
+                _parsed([line])
+                good.append(line)
+        return _parsed(good)
+
+
+def _parsed(lines: Iterable[str]) -> "list[Metric]":
+    from prometheus_client import parser  # noqa: PLC0415 - 0.1 s, only where an engine serves
+
+    found = list(parser.text_string_to_metric_families("\n".join(lines)))
+    for family in found:
+        for sample in family.samples:
+            float(sample.value)  # the parser takes whole numbers that are too large for a float
+    return found

@@ -1,0 +1,295 @@
+"""Notice an engine that works no more although its processes run, and keep a report of what it does instead.
+
+*Progress* is tokens in or out, another use of the KV cache, another count of requests, or the answer to a
+request of one token, which is sent after a while without any. *Activity* is CPU time or GPU power; it only
+delays the alarm, because a rank that waits for a lost one may spin for ever.
+"""
+
+import http.client
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from medley import explain, json_shape, process, serving, storage
+from medley.command import Command
+from medley.environment import payload
+from medley.environment.payload import process_stacks
+from medley.errors import Problem
+from medley.network import http_client
+from medley.process import Process
+from medley.serving import api, metrics
+
+Hosts = Callable[[bool], Mapping[str, Any]]
+"""What ranks on other hosts do, by host; True: with their stacks, and those that are stopped are killed."""
+_HERE = "this host"
+_ACTIVE_CORES = 0.1
+_SPINS = 5
+"""Limits that an engine may be active without progress."""
+_ASK_AFTER_S, _SAMPLE_S = 30.0, 3.0
+_EXEC_LIMIT_S, _GPU_LIMIT_S, _REPORT_LIMIT_S = 15, 3, 90
+_FIGURES = ("generated_tokens_total", "prompt_tokens_total", "kv_cache", "running", "waiting")
+_IDLE_SHARE, _IDLE_W = 1.3, 5
+_KEPT, _LAST_LINES = 5, 100
+_POWER = ("nvidia-smi", "--query-gpu=power.draw", "--format=csv,noheader,nounits")
+
+
+@dataclass
+class Clock:
+    """When it made progress last, and was active last, by time.monotonic()."""
+
+    limit_s: float
+    progress_at: float
+    active_at: float = float("-inf")
+
+    def suspects(self, now: float) -> bool:
+        """Whether it is time to send a request and to look at the processes."""
+        return now - self.progress_at >= min(self.limit_s / 4, _ASK_AFTER_S)
+
+    def stuck(self, now: float) -> bool:
+        quiet_s = now - self.progress_at
+        idle = now - self.active_at >= self.limit_s
+        return quiet_s >= self.limit_s * (1 if idle else _SPINS)
+
+
+@dataclass(frozen=True)
+class Look:
+    """The processes of an engine at one moment, by host."""
+
+    at: float
+    hosts: Mapping[str, Any]
+
+    def rows(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for host, found in self.hosts.items():
+            yield from ((host, row) for row in found["processes"])
+
+    def stopped(self) -> list[str]:
+        """Name those that are stopped; while one is, the others can only wait."""
+        return [_named(host, row) for host, row in self.rows() if row["state"] == "T"]
+
+    def cores(self, before: "Look") -> dict[str, float]:
+        """Return the cores that each process used since then."""
+        last = {(host, row["pid"]): row["cpu_s"] for host, row in before.rows()}
+        passed_s = max(self.at - before.at, 0.01)
+        return {
+            _named(host, row): (row["cpu_s"] - last[host, row["pid"]]) / passed_s
+            for host, row in self.rows()
+            if (host, row["pid"]) in last
+        }
+
+
+def _named(host: str, row: Mapping[str, Any]) -> str:
+    return f"{row['name']} (process {row['pid']}) on {host}"
+
+
+@dataclass
+class Watchdog:
+    """Watches one engine from when it is ready; `hosts` is asked about the others."""
+
+    url: str
+    model: str
+    port: int
+    key: str | None
+    limit_s: float
+    log: Path
+    hosts: Hosts = lambda _: {}
+    say: Callable[[str], None] = lambda _: None
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _naming: bool = False
+    _problem: Problem | None = None
+    _asked_at: float | None = None
+    _answer: str = ""
+    _figures: Mapping[str, float] = field(default_factory=dict)
+    _looks: dict[str, list[Look]] = field(default_factory=dict)
+    """The last two of this host, and of the others."""
+    _asks: threading.Thread | None = None
+    _idle_w: float = float("inf")
+    _watts: float | None = None
+
+    @contextmanager
+    def watching(self, engine: Process) -> Iterator[None]:
+        """Watch it during the body, whose own Problem gives way to one that names why it is stuck."""
+        thread = threading.Thread(target=self._run, args=(engine,), daemon=True)
+        if self.limit_s:
+            thread.start()
+        try:
+            yield
+            self._settle(thread)
+        except Problem:
+            self._settle(thread)
+            raise
+        finally:
+            self._ended.set()
+
+    def look(self) -> None:
+        """Raise the Problem of an engine that is stuck; call it often."""
+        if self._problem:
+            raise self._problem
+
+    def _settle(self, thread: threading.Thread) -> None:
+        if self._naming and self._problem is None:
+            thread.join(_REPORT_LIMIT_S)
+        if self._problem:
+            raise self._problem
+
+    def _run(self, engine: Process) -> None:
+        clock = Clock(self.limit_s, time.monotonic())
+        while not self._ended.wait(min(self.limit_s / 20, _SAMPLE_S)):
+            self._sample(clock, engine)
+            if clock.stuck(time.monotonic()) and not self._ended.is_set():
+                self._naming = True
+                self._problem = self._named(clock, engine)
+                return
+
+    def _sample(self, clock: Clock, engine: Process) -> None:
+        now, figures = time.monotonic(), self._read()
+        closed = (serving.folder() / f"{self.port}.gate").exists() and not self._figures.get("running")
+        if (figures and figures != self._figures) or self._answer or closed:
+            clock.progress_at, self._answer, self._asked_at = now, "", None
+            self._looks, self._figures = {}, figures or self._figures
+        if not clock.suspects(now):
+            return
+        if self._asked_at is None:
+            self._idle_w = min(self._idle_w, _power() or self._idle_w)
+            self._asked_at = now
+            threading.Thread(target=self._ask, args=(now,), daemon=True).start()
+        self._keep(_HERE, Look(now, {_HERE: _here(engine)}))
+        if now - clock.progress_at >= self.limit_s / 2 and not (self._asks and self._asks.is_alive()):
+            self._asks = threading.Thread(target=self._ask_hosts, daemon=True)
+            self._asks.start()
+        clock.active_at = max(clock.active_at, self._active_at(now))
+
+    def _read(self) -> Mapping[str, float]:
+        with suppress(OSError, http.client.HTTPException, ValueError):
+            found = metrics.engine_figures(metrics.read(self.url, self.key))
+            return {name: found[name] for name in _FIGURES if name in found}
+        return {}
+
+    def _ask(self, asked_at: float) -> None:
+        """Send a completion of one token; any answer is a sign of life."""
+        body = {"model": self.model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
+        with suppress(httpx.HTTPError, Problem):
+            if self.key:
+                api.require_guarded(self.url, self.key)
+            limit_s, headers = self.limit_s * (_SPINS + 1), http_client.bearer(self.key)
+            answer = http_client.ask(
+                "POST", f"{self.url}/completions", body=body, limit_s=limit_s, connect_s=2, headers=headers
+            )
+            if self._asked_at == asked_at:
+                self._answer = f"{answer.status}"
+                return
+        if self._asked_at == asked_at and not self._ended.wait(1):
+            self._asked_at = None  # it was refused; it is asked again
+
+    def _ask_hosts(self) -> None:
+        with suppress(Problem):
+            self._keep("others", Look(time.monotonic(), self.hosts(False)))  # noqa: FBT003 - of the type
+
+    def _keep(self, where: str, look: Look) -> None:
+        self._looks[where] = [*self._looks.get(where, [])[-1:], look]
+
+    def _active_at(self, now: float) -> float:
+        """Return when it was active last; a rank that is stopped holds up all, whatever they do."""
+        looks, never = list(self._looks.values()), float("-inf")
+        if any(found[-1].stopped() for found in looks):
+            return never
+        busy = [
+            last.at
+            for first, *rest in looks
+            for last in rest
+            if any(used >= _ACTIVE_CORES for used in last.cores(first).values())
+        ]
+        if not busy:
+            self._watts = _power()
+        power = self._watts is not None and self._watts > self._idle_w * _IDLE_SHARE + _IDLE_W
+        return max([*busy, *([now] if power else [])], default=never)
+
+    def _named(self, clock: Clock, engine: Process) -> Problem:
+        """Write the report, and return the Problem that names it."""
+        now, waited_s = time.monotonic(), time.monotonic() - (self._asked_at or clock.progress_at)
+        saw = list(self._saw(now - clock.progress_at))
+        what = f"the engine is stuck: a request for one token is unanswered after {waited_s:.0f} s"
+        self.say(f"{what}; its ranks' stacks are collected")
+        found: dict[str, Any] = {_HERE: _here(engine, stacks=True)}
+        try:
+            found |= self.hosts(True)  # noqa: FBT003 - of the type
+        except Problem as silent:
+            saw.append(f"the other hosts could not be asked: {silent.cause}")
+        file = write_report(self.port, saw, found, _end_of(self.log))
+        fix = f"read the stacks of its ranks: less {file}; restart by itself: medley serve --restart"
+        problem = Problem(what, cause="; ".join(saw), fix=fix)
+        known = explain.explain_problem(problem, file)
+        if known.cause != problem.cause:
+            known.cause = f"{problem.cause}; {known.cause}"
+        return known
+
+    def _saw(self, quiet_s: float) -> Iterator[str]:
+        figures = ", ".join(f"{name} {value:g}" for name, value in self._figures.items())
+        yield f"nothing changed for {quiet_s:.0f} s: {figures or 'it has no metrics'}"
+        for looks in self._looks.values():
+            yield from (f"{each} is stopped" for each in looks[-1].stopped())
+            yield from (
+                f"{_named(host, row)} is in uninterruptible sleep in {row['wchan'] or 'the kernel'}"
+                for host, row in looks[-1].rows()
+                if row["state"] == "D"
+            )
+            cores = looks[-1].cores(looks[0])
+            yield from (f"{name} spins at {used:.1f} cores" for name, used in cores.items() if used >= 0.5)  # noqa: PLR2004 - half a core
+        if self._watts is not None:
+            now, idle = f"its GPUs draw {self._watts:.0f} W", f"{self._idle_w:.0f} W"
+            busy = self._watts > self._idle_w * _IDLE_SHARE + _IDLE_W
+            yield f"{now}, and {idle} without a request" if busy else f"{now}, as without a request ({idle})"
+
+
+def _here(engine: Process, *, stacks: bool = False) -> Mapping[str, Any]:
+    """Look at an engine on this host, where it has a container from inside."""
+    undo = engine.command.undo
+    if not undo:
+        return process_stacks.look([engine.pid], stacks=stacks)
+    script, verb = payload.FOLDER / "process_stacks.py", "stacks" if stacks else "look"
+    command = Command((undo[0], "exec", undo[-1], "python3", str(script), verb, "all"))
+    with suppress(Problem):
+        return json_shape.last_table(process.run(command, limit_s=_EXEC_LIMIT_S).lines) or {"processes": []}
+    return {"processes": []}
+
+
+def _power() -> float | None:
+    """Return what this host's GPUs draw, in W; None where the driver does not say."""
+    if process.program(_POWER[0]) is None:
+        return None
+    with suppress(Problem, ValueError):
+        return sum(map(float, process.run(Command(_POWER), limit_s=_GPU_LIMIT_S).lines)) or None
+    return None
+
+
+def write_report(port: int, saw: Sequence[str], hosts: Mapping[str, Any], last: Sequence[str]) -> Path:
+    """Write what was seen, the stacks of each rank, and each host's counters; keep the last few reports."""
+    file = serving.log_file(f"stuck-{port}")
+    for number in range(_KEPT - 1, 0, -1):
+        older = file.with_suffix(f".log.{number - 1}") if number > 1 else file
+        with suppress(FileNotFoundError):
+            older.replace(file.with_suffix(f".log.{number}"))
+    lines = [f"watchdog: {each}" for each in saw]
+    for host, found in hosts.items():
+        for row in found["processes"]:
+            where = f" in {row['wchan']}" if row["wchan"] not in {"", "0"} else ""
+            lines += [
+                "",
+                f"{_named(host, row)}: state {row['state']}{where}, {row['cpu_s']:.0f} s of CPU time",
+            ]
+            lines += row.get("stack", "").splitlines()
+        lines += ["", f"counters of {host}:", *(found.get("host") or "").splitlines()]
+    with suppress(OSError):  # the disk is full
+        storage.write(file, "\n".join([*lines, "", "the engine's last lines:", *last, ""]))
+    return file
+
+
+def _end_of(log: Path) -> list[str]:
+    with suppress(OSError):
+        return log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+    return []

@@ -1,0 +1,125 @@
+"""An engine that is stuck is named within its limit, and one that works is not."""
+
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from medley import serving
+from medley.command import Command
+from medley.engine.vllm import last_error
+from medley.errors import Problem
+from medley.process_identity import descendants
+from medley.serving.supervise import supervise
+from medley.serving.watchdog import Clock, Look, Watchdog, write_report
+
+PROGRAM = Path(__file__).parents[1] / "engine_program.py"
+LIMIT_S = 2.0
+
+
+class Enough(Exception):  # noqa: N818 - no error
+    """It has run for long enough."""
+
+
+def watch(port: int, behaviour: str, *, for_s: float = 40, stop: bool = False) -> float:
+    """Serve with a watchdog; return after how many seconds from its start it ended."""
+    url = f"http://127.0.0.1:{port}/v1"
+    ready: list[float] = []
+
+    def on_ready(_: str, __: float) -> None:
+        ready.append(time.monotonic())
+        if stop:
+            for each in descendants(os.getpid()):
+                each.signal(signal.SIGSTOP)
+
+    def check() -> None:
+        if ready and time.monotonic() - ready[0] > for_s:
+            raise Enough
+
+    log = serving.log_file("x")
+    dog = Watchdog(url, "tiny", port, None, LIMIT_S, log)
+    try:
+        supervise(
+            Command((sys.executable, str(PROGRAM), str(port), behaviour)),
+            url=url,
+            model="tiny",
+            limit_s=20,
+            log=log,
+            on_line=lambda _: None,
+            on_ready=on_ready,
+            last_error=last_error,
+            check=check,
+            watchdog=dog,
+        )
+    finally:
+        assert not [each for each in descendants(os.getpid()) if each.alive]
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+
+
+def test_an_engine_that_answers_without_requests_of_others_is_no_alarm(free_port: int) -> None:
+    with pytest.raises(Enough):
+        watch(free_port, "well", for_s=3 * LIMIT_S)
+
+
+def test_an_engine_that_answers_nothing_is_named_within_the_limit(free_port: int) -> None:
+    began = time.monotonic()
+    with pytest.raises(Problem, match="the engine is stuck: a request for one token is unanswered"):
+        watch(free_port, "hangs")
+    assert time.monotonic() - began < 3 * LIMIT_S
+    report = serving.log_file(f"stuck-{free_port}").read_text()
+    assert re.match(r"watchdog: nothing changed for \d s: it has no metrics\n", report)
+    assert "MemAvailable" in report
+
+
+def test_a_request_that_takes_twice_the_limit_is_no_alarm(free_port: int) -> None:
+    with pytest.raises(Enough):
+        watch(free_port, f"computes-{2.2 * LIMIT_S}", for_s=4 * LIMIT_S)
+
+
+def test_a_stopped_engine_is_named_and_ended(free_port: int) -> None:
+    with pytest.raises(Problem) as caught:
+        watch(free_port, "well", stop=True)
+    assert "was stopped by a signal" in caught.value.cause
+    assert "state T" in serving.log_file(f"stuck-{free_port}").read_text()
+
+
+def test_activity_delays_the_alarm_to_five_limits_and_no_further() -> None:
+    clock = Clock(10, progress_at=100)
+    assert not clock.suspects(102)
+    assert clock.suspects(102.5)
+    assert not clock.stuck(109.9)
+    assert clock.stuck(110)
+    clock.active_at = 130
+    assert not clock.stuck(139.9)
+    assert clock.stuck(140)
+    clock.active_at = 149
+    assert not clock.stuck(149.9)
+    assert clock.stuck(150)
+
+
+def row(pid: int, cpu_s: float, state: str = "S") -> dict[str, object]:
+    return {"pid": pid, "name": f"rank{pid}", "state": state, "cpu_s": cpu_s, "wchan": ""}
+
+
+def test_cores_are_counted_per_process_and_host() -> None:
+    first = Look(10, {"a": {"processes": [row(1, 5)]}, "b": {"processes": [row(1, 7)]}})
+    last = Look(12, {"a": {"processes": [row(1, 6), row(2, 9)]}, "b": {"processes": [row(1, 7, "T")]}})
+    assert last.cores(first) == {"rank1 (process 1) on a": 0.5, "rank1 (process 1) on b": 0}
+    assert last.stopped() == ["rank1 (process 1) on b"]
+
+
+def test_the_last_five_reports_are_kept() -> None:
+    for number in range(7):
+        write_report(8000, [f"number {number}"], {}, ["end"])
+    folder = serving.log_file("x").parent
+    kept = sorted(folder.iterdir())
+    assert [each.name for each in kept] == ["stuck-8000.log", *(f"stuck-8000.log.{n}" for n in range(1, 5))]
+    assert [each.read_text().splitlines()[0][-1] for each in kept] == ["6", "5", "4", "3", "2"]
