@@ -2,7 +2,7 @@
 
     python -m benchmarks.chaos [--faults NAME,...] [--seeds N] [--cache FILE] [--write]     as root
 
-Two simulated hosts serve the demo model over Ray, or without Ray (`mp`). Clients stream completions whose
+Two simulated hosts serve the demo model over Ray, or without Ray. Clients stream completions whose
 right answers are known. The seed chooses host, moment and requests of the fault. For each fault it prints:
 
 seen      seconds from the fault to the first sign of it in `medley status`, the log or the events

@@ -21,6 +21,8 @@ from tests.rack.spec import Spec
 from tests.rack.streams import Request, Streams
 
 CLIENTS = 4
+CORES = {"host1": "0", "host2": "1"}
+"""Threads of two ranks that spin on one core slow each other down tenfold."""
 STALL_LIMIT_S = 20
 NAME_LIMIT_S = 45
 BACK_LIMIT_S = 180
@@ -216,7 +218,7 @@ def _require(finished: Finished) -> None:
 @contextmanager
 def scene(fault: Fault, name: str) -> Iterator[Scene]:
     """Hosts for a fault, and for others that need no hosts of their own."""
-    with up(Spec(2, LINKS, name=name)) as rack:
+    with up(Spec(2, LINKS, cores=CORES, name=name)) as rack:
         made = Scene(Desk.of(rack), fault)
         fault.prepare(made)
         if fault.family == "ray":
