@@ -14,7 +14,7 @@ from tests.rack.host import Host
 LOGS = ("logs/medley-serve-8000.log", "logs/medley-ray.log", "logs/join.log", "events.jsonl")
 STATUS_EVERY_S = 3
 STATUS_LIMIT_S = 60
-_NUMBERS = re.compile(r"[\d.]+ of [\d.]+ GiB|\d+ s\b")
+_NUMBERS = re.compile(r"[\d.]+ of [\d.]+ (?:GiB|taken)|\d+ s\b")
 _TROUBLE = re.compile(r"cause:|restart|Problem|\"kind\": \"(?:fault|restart|end)\"")
 
 
