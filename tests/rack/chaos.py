@@ -25,7 +25,7 @@ CORES = {"host1": "0", "host2": "1"}
 """Threads of two ranks that spin on one core slow each other down tenfold."""
 STALL_LIMIT_S = 20
 NAME_LIMIT_S = 45
-BACK_LIMIT_S = 180
+BACK_LIMIT_S = 420
 SERVE_LIMIT_S = 400
 _CLEAN_LIMIT_S = 20
 _CALM_S = 6
