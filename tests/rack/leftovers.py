@@ -7,6 +7,8 @@ from tests.rack.cluster import STATE
 from tests.rack.desk import busy
 from tests.rack.host import Host
 
+RAY_WORKERS = 24_100
+"""From here on are the ports of idle workers that Ray itself keeps for a while."""
 _OWN = re.compile(r"^\[?ray::IDLE|^sh -c|medley agent|^find |^ss |^ls |^nsenter")
 
 
@@ -39,7 +41,7 @@ def _ports(host: Host) -> list[str]:
     """Those with a number of our own; the others are picked, and end with their process."""
     lines = host.says("ss", "-Hltn").splitlines()
     numbers = sorted({int(line.split()[3].rpartition(":")[2]) for line in lines})
-    return [f"port {each}" for each in numbers if each < 10_000 or 24_000 <= each < 25_000]
+    return [f"port {each}" for each in numbers if each < 10_000 or 24_000 <= each < RAY_WORKERS]
 
 
 def _files(host: Host) -> list[str]:
