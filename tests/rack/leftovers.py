@@ -33,7 +33,7 @@ def _processes(host: Host) -> list[str]:
 
 
 def _short(name: str) -> str:
-    words = [word.rpartition("/")[2] for word in name.split()]
+    words = [re.sub(r"[.]\d+$", "", word.rpartition("/")[2]) for word in name.split()]
     return " ".join(words[:5])[:60]
 
 
