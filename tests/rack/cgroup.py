@@ -16,6 +16,7 @@ from tests.rack.patience import within
 PREFIX = "medley-rack"
 PERIOD_US = 100_000
 ROOT = Path("/sys/fs/cgroup")
+TREES = ("cpu", "memory", "freezer")
 
 
 def version_2(root: Path = ROOT) -> bool:
@@ -27,7 +28,7 @@ def folders(keeper: int, host: str, root: Path = ROOT) -> tuple[Path, ...]:
     name = f"{PREFIX}.{keeper}.{host}"
     if version_2(root):
         return (root / name,)
-    return tuple(root / tree / name for tree in ("cpu", "freezer") if (root / tree).is_dir())
+    return tuple(root / tree / name for tree in TREES if (root / tree).is_dir())
 
 
 def make(keeper: int, host: str, first_process: int, cpus: float | None) -> None:
@@ -55,6 +56,18 @@ def limit(keeper: int, host: str, cpus: float | None) -> None:
     else:
         (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
         (folder / "cpu.cfs_quota_us").write_text(str(quota or -1))
+
+
+def memory(keeper: int, host: str, more_bytes: int | None) -> None:
+    """Let it take so much more than it has now, or all there is."""
+    folder = next(each for each in folders(keeper, host) if version_2() or each.parent.name == "memory")
+    if version_2():
+        (ROOT / "cgroup.subtree_control").write_text("+memory")
+        used, limit = folder / "memory.current", folder / "memory.max"
+    else:
+        used, limit = folder / "memory.usage_in_bytes", folder / "memory.limit_in_bytes"
+    unlimited = "max" if version_2() else "-1"
+    limit.write_text(unlimited if more_bytes is None else str(int(used.read_text()) + more_bytes))
 
 
 def freeze(keeper: int, host: str, *, frozen: bool, limit_s: float = 5) -> None:
@@ -96,7 +109,7 @@ def _end(folder: Path) -> None:
 
 def left(alive: Container[int]) -> list[tuple[int, str]]:
     """The groups, as (keeper, host), of keepers that are no longer alive."""
-    trees = [ROOT] if version_2() else [ROOT / "cpu", ROOT / "freezer"]
+    trees = [ROOT] if version_2() else [ROOT / tree for tree in TREES]
     names = {folder.name for tree in trees for folder in tree.glob(f"{PREFIX}.*")}
     owners = [(int(keeper), host) for _, keeper, host in (name.split(".") for name in sorted(names))]
     return [(keeper, host) for keeper, host in owners if keeper not in alive]

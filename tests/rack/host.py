@@ -113,6 +113,10 @@ class Host:
         """Make it as slow as a host of so many processors, or as fast as it can be."""
         cgroup.limit(self.keeper, self.name, cpus)
 
+    def memory(self, more_bytes: int | None) -> None:
+        """Leave it so much memory besides what it has taken, or all there is."""
+        cgroup.memory(self.keeper, self.name, more_bytes)
+
     def drop(self, first: int, last: int | None = None) -> None:
         """A firewall that says nothing: what others begin at these ports, TCP or UDP, is lost."""
         if which("nft") is None:

@@ -1,0 +1,33 @@
+"""Some of the faults of `benchmarks.chaos`, once each: what clients lose, what is named, what comes back."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.rack.chaos import Scene, happen, scene
+from tests.rack.faults import FAULTS
+
+pytestmark = pytest.mark.rack
+
+BY_NAME = {each.name: each for each in FAULTS}
+SOME = ("kill rank", "stop rank", "cut link", "Ctrl-C of serve")
+NAME_LIMIT_S = 30
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Scene]:
+    """Two hosts that are up; each fault leaves them as they were."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it makes namespaces and mounts")
+    with scene(BY_NAME[SOME[0]], f"pytest-{os.getpid()}-chaos") as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_fault_is_named_and_the_service_comes_back(hosts: Scene, name: str) -> None:
+    outcome = happen(hosts, BY_NAME[name], 1)
+    assert outcome.defects == [], outcome
+    if name in {"kill rank", "cut link"}:
+        assert outcome.named_s is not None
+        assert outcome.named_s < NAME_LIMIT_S, outcome
