@@ -73,9 +73,16 @@ MARKS = {
     "ray": ("raylet", "gcs_server", "ray::", "/ray/", "ray start"),
 }
 """Words of the commands of each group; a process without one belongs to its parent's group."""
-BOUNDS = {"medley memory, MiB": 2.0, "medley descriptors": 2.0, "medley files": 4.0}
+BOUNDS = {
+    "medley memory, MiB": 2.0,
+    "medley descriptors": 2.0,
+    "medley state files": 4.0,
+    "medley cache files": 4.0,
+}
 """Growth in an hour."""
 ALARMS = ("fault", "restart")
+RAY = f"{STATE}/ray"
+"""Ray's own folder: its logs and sockets."""
 UNCOUNTED = ("envs", "images")
 
 
@@ -192,7 +199,7 @@ def sample(run: Run) -> Sample:
     found: dict[str, float] = {}
     engines = set()
     for host in run.rack.hosts:
-        for group, each in grouped(psutil.Process(host.first_process)):
+        for group, each in grouped(host):
             with suppress(psutil.Error, OSError):  # it has ended meanwhile
                 amounts = {
                     "memory, MiB": each.memory_full_info().pss / 2**20,
@@ -207,14 +214,16 @@ def sample(run: Run) -> Sample:
     return Sample(run.seconds, found | stored(run.rack), frozenset(engines))
 
 
-def grouped(process: psutil.Process, group: str = "") -> Iterator[tuple[str, psutil.Process]]:
-    """Each process below this one, with its group; the simulated host's own have none."""
-    with suppress(psutil.Error):
-        for child in process.children():
-            of = group_of(" ".join(child.cmdline()), group)
-            if of:
-                yield of, child
-            yield from grouped(child, of)
+def grouped(host: Host) -> Iterator[tuple[str, psutil.Process]]:
+    """Each process of a host with its group; what has none is left out, such as the host's first process."""
+    inside = Path(f"/proc/{host.first_process}/ns/pid").readlink()
+    groups: dict[int, str] = {}
+    for each in sorted(psutil.process_iter(), key=lambda process: process.pid):
+        with suppress(psutil.Error, OSError):  # it has ended meanwhile
+            if Path(f"/proc/{each.pid}/ns/pid").readlink() == inside:
+                groups[each.pid] = group_of(" ".join(each.cmdline()), groups.get(each.ppid(), ""))
+                if groups[each.pid]:
+                    yield groups[each.pid], each
 
 
 def group_of(command: str, parents: str) -> str:
@@ -224,19 +233,23 @@ def group_of(command: str, parents: str) -> str:
 
 def stored(rack: Rack) -> dict[str, float]:
     """Files and their size in MiB, on all hosts."""
-    states = [host.path(STATE) for host in rack.hosts]
     cache = shared_cache()
-    caches = [each for each in cache.iterdir() if each.name not in UNCOUNTED] if cache.is_dir() else []
-    folders = {"medley": [*states, *caches], "ray": [host.path("/tmp/ray") for host in rack.hosts]}
+    folders = {
+        "medley state": [host.path(STATE) for host in rack.hosts],
+        "medley cache": [each for each in cache.glob("*") if each.name not in UNCOUNTED],
+        "ray": [host.path(RAY) for host in rack.hosts],
+    }
     found: dict[str, float] = {}
     for name, tops in folders.items():
-        sizes = [size for top in tops for size in file_sizes(top)]
+        sizes = [size for top in tops for size in file_sizes(top, () if name == "ray" else folders["ray"])]
         found |= {f"{name} files": len(sizes), f"{name} stored, MiB": sum(sizes) / 2**20}
     return found
 
 
-def file_sizes(top: Path) -> Iterator[int]:
-    for folder, _, names in os.walk(top):
+def file_sizes(top: Path, but: Sequence[Path] = ()) -> Iterator[int]:
+    """The size of each file below `top`, in bytes, without those below the folders of `but`."""
+    for folder, below, names in os.walk(top):
+        below[:] = [each for each in below if Path(folder) / each not in but]
         for name in names:
             with suppress(OSError):
                 yield (Path(folder) / name).lstat().st_size
@@ -256,7 +269,7 @@ def line(run: Run) -> str:
     )
     return (
         f"{run.seconds / 60:3.0f} min, {phase.kind if phase else 'none':7}: {run.load.counts}, "
-        f"alarms {len(run.alarms())} | {amounts}; medley {now['medley files']:.0f} files"
+        f"alarms {len(run.alarms())} | {amounts}; {now['medley state files']:.0f} files in its state"
     )
 
 
@@ -299,7 +312,7 @@ def page(run: Run, asked: argparse.Namespace) -> str:
         f"medley {' '.join(tree.lines[:1])}; {asked.hosts} hosts, {os.cpu_count()} cores; seed {asked.seed}",
         f"serve's words: {' '.join(asked.words) or 'none'}",
         f"a model of {MADE.layers} layers with a context of {CONTEXT:,} tokens, in float32",
-        f"ran {run.seconds:.0f} s; growth after {warm_up_s:.0f} s; the machine's load {os.getloadavg()[1]:.1f}",
+        f"ran {run.seconds:.0f} s; growth after {warm_up_s:.0f} s; load average {os.getloadavg()[1]:.1f}",
         "",
         f"requests: {counts}; the longest prefill took {counts.longest_prefill_s:.0f} s",
         *counts.texts,
