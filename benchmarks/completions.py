@@ -3,7 +3,7 @@
 import http.client
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _SYLLABLES = tuple(left + right for left in "bcdfghjklmnpqrstvwxyz" for right in "aeiou")
@@ -72,6 +72,16 @@ def prompt(number: int, words: int) -> str:
     return "".join(f" {_SYLLABLES[each % len(_SYLLABLES)]}" for each in order[:words])
 
 
+def context(port: int, limit_s: float = 30) -> int:
+    """The longest prompt and answer that the server takes, in tokens."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=limit_s)
+    try:
+        connection.request("GET", "/v1/models")
+        return int(json.load(connection.getresponse())["data"][0]["max_model_len"])
+    finally:
+        connection.close()
+
+
 def whole(port: int, body: Mapping[str, object], limit_s: float = 120) -> tuple[int, str]:
     """The status and the text that come for one completion in one piece; `body` may be wrong."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=limit_s)
@@ -81,3 +91,9 @@ def whole(port: int, body: Mapping[str, object], limit_s: float = 120) -> tuple[
         return answer.status, answer.read().decode(errors="replace")
     finally:
         connection.close()
+
+
+def halves(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """The benchmark's own words, and those for `serve`, which follow the first `--`."""
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], words[at + 1 :]

@@ -36,6 +36,7 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.completions import halves
 from benchmarks.estimates import slope
 from benchmarks.soak_load import MODEL, Load
 from medley import process
@@ -51,7 +52,6 @@ RESULT = Path(__file__).parent / "results" / "soak.txt"
 LEAST_S = 7200
 SAMPLE_S, LINE_S, WARM_UP_S = 30, 60, 600
 PORT = 8000
-CONTEXT = 16_384
 MADE = Made(
     layers=6,
     hidden=128,
@@ -60,7 +60,7 @@ MADE = Made(
     head_dim=32,
     intermediate=256,
     vocabulary=10_240,
-    context=CONTEXT,
+    context=16_384,
     seed=0,
 )
 ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
@@ -152,16 +152,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("seconds", type=int, nargs="?", default=LEAST_S)
     parser.add_argument("--hosts", type=int, choices=(1, 2), default=2)
     parser.add_argument("--seed", type=int, default=1)
+    text = f"longest prompt and answer, in tokens [default: {MADE.context}]; a prefill takes longer with more"
+    parser.add_argument("--context", type=int, default=MADE.context, help=text)
     parser.add_argument("--write", action="store_true", help=f"write {RESULT.name} among the results")
-    parser.add_argument("words", nargs="*", help="further words of serve, after --")
-    return parser.parse_args()
+    own, words = halves(sys.argv[1:])
+    return parser.parse_args(own, argparse.Namespace(words=words))
 
 
 @contextmanager
 def running(asked: argparse.Namespace) -> Iterator[Run]:
     """A server on a rack, ready; its engine has answered the prompts whose answers are known."""
     with tempfile.TemporaryDirectory() as folder:
-        demo.write(MADE, Path(folder))
+        demo.write(MADE.model_copy(update={"context": asked.context}), Path(folder))
         Path(folder).chmod(0o755)
         cores = {"host1": "0", "host2": "1"} if asked.hosts > 1 and (os.cpu_count() or 1) > 1 else {}
         spec = Spec(asked.hosts, cores=cores, share=(folder,), name=f"soak-{os.getpid()}")
@@ -172,7 +174,7 @@ def running(asked: argparse.Namespace) -> Iterator[Run]:
                 cluster(rack.hosts)
                 words = ("--hosts", "2", "--pp", "2", *words)
             server = served(head, *words, "--", *FLAGS, model=folder, env=ENVIRONMENT)
-            load = Load(PORT, CONTEXT, head.network)
+            load = Load(PORT, head.network)
             try:
                 load.learn()
                 yield Run(rack, load, server)
@@ -311,7 +313,7 @@ def page(run: Run, asked: argparse.Namespace) -> str:
         "",
         f"medley {' '.join(tree.lines[:1])}; {asked.hosts} hosts, {os.cpu_count()} cores; seed {asked.seed}",
         f"serve's words: {' '.join(asked.words) or 'none'}",
-        f"a model of {MADE.layers} layers with a context of {CONTEXT:,} tokens, in float32",
+        f"a model of {MADE.layers} layers with a context of {run.load.context:,} tokens, in float32",
         f"ran {run.seconds:.0f} s; growth after {warm_up_s:.0f} s; load average {os.getloadavg()[1]:.1f}",
         "",
         f"requests: {counts}; the longest prefill took {counts.longest_prefill_s:.0f} s",
@@ -339,4 +341,7 @@ def table(samples: Sequence[Sample], warm_up_s: float, grown: Mapping[str, float
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:  # before the load began
+        sys.exit(130)

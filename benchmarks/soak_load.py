@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Literal
 
-from benchmarks.completions import prompt, stream, whole
+from benchmarks.completions import context, prompt, stream, whole
 
 Kind = Literal["burst", "prefill", "idle", "cut", "wrong"]
 SECONDS: dict[Kind, tuple[int, int]] = {
@@ -82,8 +82,9 @@ class Load:
     """Clients of the server at `port`; `network` puts a thread where the server can be reached."""
 
     port: int
-    context: int
     network: Callable[[], AbstractContextManager[None]]
+    context: int = 0
+    """What the server takes, in tokens; known once `learn` has asked."""
     ends: threading.Event = field(default_factory=threading.Event)
     counts: Counts = field(default_factory=Counts)
     phase: Phase | None = None
@@ -92,6 +93,7 @@ class Load:
     def learn(self) -> None:
         """Ask prompts alone, twice each, and keep those with clear and equal answers."""
         with self.network():
+            self.context = context(self.port)
             asked = (self._reference(number) for number in range(_CANDIDATES))
             self.references = [found for found in asked if found][:_REFERENCES]
         if not self.references:

@@ -34,7 +34,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.completions import prompt, stream
+from benchmarks.completions import halves, prompt, stream
 from benchmarks.estimates import Interval, mean_ratio
 from medley import process, storage
 from medley.command import Command
@@ -158,8 +158,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--streams", type=int, default=16, help="concurrent streams [default: 16]")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "throughput")
     parser.add_argument("--write", action="store_true", help=f"write {RESULT.name} among the results")
-    parser.add_argument("words", nargs="*", help="further words of serve, after --")
-    asked = parser.parse_args()
+    own, words = halves(sys.argv[1:])
+    asked = parser.parse_args(own, argparse.Namespace(words=words))
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:  # noqa: PLR2004 - the engine's and the clients'
         raise Problem("throughput needs two cores", cause=f"this process has {len(cores)}", fix="nproc")

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from benchmarks.completions import prompt
+from benchmarks.completions import halves, prompt
 from benchmarks.estimates import mean_ratio, slope, student_t
 from benchmarks.soak import GROUPS, Sample, group_of, growth
 from benchmarks.soak_load import SECONDS, phases
@@ -112,3 +112,11 @@ def test_the_interval_of_starts_is_wider_where_starts_differ_and_pairs_do_not() 
     by_pairs, by_starts = intervals([pair(number // 4, (0.9, 1.0, 1.1)[number // 4]) for number in range(12)])
     assert by_starts[1].half_width > by_pairs[1].half_width
     assert by_pairs[1].middle == pytest.approx(by_starts[1].middle)
+
+
+def test_words_after_two_dashes_are_serves() -> None:
+    assert halves(["20", "--write", "--", "--stall-limit", "20"]) == (
+        ["20", "--write"],
+        ["--stall-limit", "20"],
+    )
+    assert halves(["20"]) == (["20"], [])
