@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from itertools import islice
 from typing import Literal
 
 from benchmarks.completions import context, prompt, stream, whole
@@ -95,7 +96,7 @@ class Load:
         with self.network():
             self.context = context(self.port)
             asked = (self._reference(number) for number in range(_CANDIDATES))
-            self.references = [found for found in asked if found][:_REFERENCES]
+            self.references = list(islice(filter(None, asked), _REFERENCES))
         if not self.references:
             raise AssertionError("no prompt has a clear answer")
 

@@ -1,6 +1,6 @@
 """Tokens per second of a model that medley serves, over the same engine started without medley.
 
-    python -m benchmarks.throughput [PAIRS] [--write] [-- SERVE'S WORDS]     # 20 pairs: about 25 minutes
+    python -m benchmarks.throughput [PAIRS] [--write] [-- SERVE'S WORDS]     # 20 pairs: about 30 minutes
 
 Both servers run at once on this machine, and the clients ask them in turns. One is `medley serve`: its guard
 before the API, its supervisor, and all that watches it. The other is what `serve --dry-run --json` prints,
@@ -48,12 +48,12 @@ from medley.serving import api
 
 RESULT = Path(__file__).parent / "results" / "throughput.txt"
 MADE = Made(
-    layers=8,
-    hidden=640,
-    heads=10,
-    kv_heads=2,
+    layers=12,
+    hidden=768,
+    heads=12,
+    kv_heads=4,
     head_dim=64,
-    intermediate=1792,
+    intermediate=2048,
     vocabulary=10_240,
     context=2048,
     seed=0,

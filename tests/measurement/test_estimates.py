@@ -1,8 +1,11 @@
 """The estimates by which benchmarks of hours judge, and the load that they draw by a seed."""
 
+import json
 import math
 import random
+from dataclasses import asdict
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +13,7 @@ from benchmarks.completions import halves, prompt
 from benchmarks.estimates import mean_ratio, slope, student_t
 from benchmarks.soak import GROUPS, Sample, group_of, growth
 from benchmarks.soak_load import SECONDS, phases
-from benchmarks.throughput import WAYS, Burst, Pair, intervals, verdict
+from benchmarks.throughput import WAYS, Burst, Pair, intervals, page, read, verdict
 
 
 @pytest.mark.parametrize(
@@ -120,3 +123,17 @@ def test_words_after_two_dashes_are_serves() -> None:
         ["--stall-limit", "20"],
     )
     assert halves(["20"]) == (["20"], [])
+
+
+def test_a_page_has_its_conditions_a_row_for_each_pair_and_what_the_idle_server_used() -> None:
+    text = page("16 streams", [pair(0, 0.99), pair(0, 1.01)])
+    assert "16 streams" in text
+    assert "pair  2: medley  101.0 tokens/s, raw  100.0, ratio 1.010; of processor time 1.000" in text
+    assert "medley 1.0%, raw 1.0%" in text
+    assert "Not met: " in text, "two pairs are too few"
+
+
+def test_a_pair_that_was_kept_is_read_again(tmp_path: Path) -> None:
+    assert read(tmp_path / "1.json") is None
+    (tmp_path / "1.json").write_text(json.dumps(asdict(pair(3, 0.98))))
+    assert read(tmp_path / "1.json") == pair(3, 0.98)
