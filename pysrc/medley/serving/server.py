@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley import credentials, engine, explain, serving, storage
-from medley.cluster import membership, model_files, ray_serving, ray_watch
+from medley.cluster import device_probe, membership, model_files, ray_serving, ray_watch
 from medley.engine import Serving
 from medley.engine.launch import ENGINES, Launch
 from medley.errors import Problem
@@ -144,6 +144,7 @@ class Served:
             noted as report,
             serving.keep_description(listens.port, what),
             _kept(log, launch) as keep,
+            device_probe.probed_daily(launch.command, lambda: api.is_idle(where, key), output.say),
         ):
             start.enter_context(output.watch.stage(f"{ENGINES[found.order.wanted.engine].TITLE} starts"))
             forms = {key, repr(key)[1:-1], json.dumps(key)[1:-1]} if key else set()

@@ -106,6 +106,8 @@ class Sample:
     """Segments that TCP sent again."""
     ray: Ray | None = None
     engines: tuple[EngineSample, ...] = ()
+    slow: tuple[str, ...] = ()
+    """Devices and links that are slower than they were, by the newest probe."""
     cost_s: float = 0
     """Processor time of medley on this host since it began to sample."""
 
