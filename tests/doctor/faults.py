@@ -1,5 +1,6 @@
 """Faults of hosts and groups for the doctor: what is wrong in each case, and what must be found."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -166,6 +167,21 @@ DESKTOP = {gpu.STATE: smi(used_by((2211, "G", "Xorg", 180)), REASONS, CLOCKS)}
 COMPUTES = {gpu.STATE: smi(used_by((6330, "C", "python3", 96073)), REASONS, CLOCKS)}
 RAYS = "own 40 gcs_server\nown 41 raylet\nother 812 earlyoom\n"
 LEFT = {health.PROCESSES: RAYS, health.MARKED: "40\n41\n"}
+SPEEDS = tuple(
+    json.dumps(
+        {
+            "when": f"2026-11-0{day}T03:00:00+00:00",
+            "speeds": [
+                {"host": "spark", "index": 0, "name": "NVIDIA GB10", "memory_bytes": 128 << 30, "gb_s": gb_s}
+                | {"few_tflops": 3.0, "tflops": 60.0, "dtype": "bfloat16", "threads": 20, "torch": "2.13.0"}
+                | {"when": f"2026-11-0{day}T03:00:00+00:00"}
+            ],
+        }
+    )
+    + "\n"
+    for day, gb_s in enumerate((230.0, 228.0, 152.0), 1)
+)
+"""Of a GB10, the third in its slow state."""
 SMALL_SHM = "Filesystem 1024-blocks Used Available Capacity Mounted on\nshm 65536 0 65536 0% /dev/shm\n"
 HOT = {
     gpu.STATE: smi(
@@ -524,6 +540,30 @@ FAULTS = (
     ),
     Fault("clocks", "HW Thermal Slowdown", with_("spark", said=HOT), "better", "TEMPERATURE"),
     Fault("clocks", "computes at 507 of 3003 MHz", with_("spark", said=STUCK), "better", "poweroff"),
+    Fault(
+        "speed",
+        "is slower than its own past",
+        with_("spark", said={health.SPEEDS: "".join(SPEEDS)}),
+        "better",
+        "unplug the power supply at both ends",
+    ),
+    Fault(
+        "speed",
+        "is slower than its equal in spark-pair-b",
+        lambda: replace(
+            case_of(PAIR),
+            hosts={
+                name: replace(host, health=replace(host.health, speeds=lines))
+                for (name, host), lines in zip(
+                    case_of(PAIR).hosts.items(),
+                    ((SPEEDS[2].replace("152.0", "100.0"),), (SPEEDS[0],)),
+                    strict=True,
+                )
+            },
+        ),
+        "better",
+        "unplug the power supply at both ends",
+    ),
     Fault("power", "is MODE_30W", with_("orin-r39", said=MODE_30W), "better", "sudo nvpmodel -m 0"),
     Fault("power", "is 25W", with_("orin-r39", said=SUPER), "better", "sudo nvpmodel -m 2"),
     Fault(

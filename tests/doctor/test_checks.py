@@ -24,6 +24,7 @@ from tests.doctor.faults import (
     OWN,
     PAIR,
     PEERS,
+    SPEEDS,
     Fault,
     packages,
     pair,
@@ -79,6 +80,8 @@ SOUND_OF = tuple(
         if rule.name == "peer-memory"
         else with_("rtx-two", said={kernel.PEERS: PEERS})
         if rule.name in {"gpu-memory", "peer-access"}
+        else with_("spark", said={health.SPEEDS: "".join(SPEEDS[:2])})
+        if rule.name == "speed"
         else with_("spark", fits=("it fits", None))
         if rule.name == "model"
         else pair(),

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from medley.measurement import device_speed
 from medley.measurement.device_speed import Measurable, Speeds, verdict
+from medley.planner.device_history import slow as slow_devices
 from medley.planner.devices import DeviceSpeed, MeasuredDevice
 
 GIB = 1 << 30
@@ -82,7 +82,7 @@ BASE = DeviceSpeed("a", 0, "GB10", 120 * GIB, 200.0, 2.5, 60.0, "bfloat16", 8, W
 )
 def test_who_is_far_below_its_equals(others: list[dict[str, Any]], slow: list[str]) -> None:
     found = Speeds((BASE, *(replace(BASE, **each) for each in others)))
-    assert [each.host for each, _ in device_speed.slow(found)] == slow
+    assert [each.host for each, _ in slow_devices(found.devices)] == slow
     problem = verdict(found)
     assert (problem is not None) == bool(slow)
     if problem:

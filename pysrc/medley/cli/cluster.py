@@ -11,7 +11,7 @@ from medley.cli import flag, terminal
 from medley.cli.cluster_options import Clustered, print_problems, tables
 from medley.cli.output import print_result, say, table
 from medley.cli.progress import watch as progress
-from medley.cluster import membership, ray_serving, status
+from medley.cluster import device_probe, membership, ray_serving, status
 from medley.cluster.bringup import Bringup
 from medley.cluster.fleet import Fleet, withdraw
 from medley.network import http_client, tcp
@@ -178,7 +178,7 @@ Examples:
         drawn = (
             table(("ADDRESS", "HOST", "ROLE", "SLOTS", "FREE", "STATE"), map(_row, nodes)) if nodes else ()
         )
-        lines = (f"this host is {part}", *drawn, served)
+        lines = (f"this host is {part}", *drawn, served, *device_probe.slow_now())
         print_result(known, lines, as_json=self.as_json)
 
 

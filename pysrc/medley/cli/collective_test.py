@@ -13,10 +13,11 @@ from medley.measurement import collective, device_speed
 from medley.measurement.collective import Result, run
 from medley.measurement.collective.verdict import expected_mbit, pairs_that_fall_short
 from medley.measurement.collective.verdict import verdict as of_wire
-from medley.measurement.device_speed import Speeds, slow
+from medley.measurement.device_speed import Speeds
 from medley.measurement.device_speed import verdict as of_hosts
 from medley.measurement.link import shown_mbit
 from medley.planner import devices
+from medley.planner.device_history import slow
 
 
 class CollectiveTestVerb(Verb):
@@ -99,7 +100,7 @@ def _show(speeds: Speeds | None, result: Result | None) -> None:
 
 
 def _speeds(speeds: Speeds) -> Iterator[tuple[str, ...]]:
-    short = [each for each, _ in slow(speeds)]
+    short = [each for each, _ in slow(speeds.devices)]
     for each in speeds.devices:
         rates = (f"{each.gb_s:.3g} GB/s", f"{each.few_tflops:.3g} TFLOPS", f"{each.tflops:.3g} TFLOPS")
         yield each.host, str(each.index), each.name, *rates, "slow" if each in short else ""

@@ -73,7 +73,7 @@ def findings(
         else:
             yield f"{each.host}: {each.state}: medley up; medley logs {each.host}"
     for name, said in told.items():
-        yield from (f"{name}: {each}" for each in said["low"])
+        yield from (f"{name}: {each}" for each in (*said["low"], *said.get("slow", ())))
 
 
 def _state(role: str, each: Told, node: Told | None, nodes: Mapping[str, Told]) -> str:

@@ -2,10 +2,20 @@
 
 from collections.abc import Iterator
 
-from medley.doctor import gpu, kernel, manual_settings, memory, network, reachability, system, versions
+from medley.doctor import (
+    device_speed,
+    gpu,
+    kernel,
+    manual_settings,
+    memory,
+    network,
+    reachability,
+    system,
+    versions,
+)
 from medley.doctor.checks import Case, Check, Rule
 
-_MODULES = (versions, network, manual_settings, reachability, kernel, memory, gpu, system)
+_MODULES = (versions, network, manual_settings, reachability, kernel, memory, gpu, device_speed, system)
 
 RULES = tuple(each for module in _MODULES for each in vars(module).values() if isinstance(each, Rule))
 

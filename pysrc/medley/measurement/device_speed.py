@@ -2,21 +2,21 @@
 
 import json
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby
 from typing import Any
 
 from medley import config, process, transcript
+from medley.cluster import device_probe
 from medley.cluster.membership import Membership
 from medley.environment import toolkit, tools, verify, virtualenv
 from medley.errors import Problem
 from medley.host import facts, kind
 from medley.host.kind import match_kind
 from medley.measurement.collective import run
-from medley.measurement.collective.verdict import ENOUGH
 from medley.planner import devices
+from medley.planner.device_history import slow, speed_of
 from medley.planner.devices import DeviceSpeed, MeasuredDevice
 from medley.progress import Progress
 
@@ -24,21 +24,12 @@ from medley.progress import Progress
 _STEPS = 5
 _HOST_LIMIT_S = 300
 _HERE = "here"  # as payload/device_speed.py calls its host
-_KEPT = ("gb_s", "few_tflops", "tflops", "dtype", "threads", "torch", "ray")
 
 
 @dataclass(frozen=True)
 class Measurable:
     name: str
     units: tuple[MeasuredDevice, ...]
-
-    def unit(self, uuid: str) -> MeasuredDevice | None:
-        """A GPU is known by its uuid, which torch writes without nvidia-smi's prefix."""
-        if len(self.units) == 1:
-            return self.units[0]
-        return next(
-            (unit for unit in self.units if unit.uuid and unit.uuid.removeprefix("GPU-") == uuid), None
-        )
 
 
 @dataclass(frozen=True)
@@ -57,11 +48,9 @@ class Speeds:
         match event:
             case {"device": address, **about}:
                 host = hosts[address]
-                unit = host.unit(str(about["uuid"]))
-                if unit is None:
+                speed = speed_of(host.name, host.units, about, when)
+                if speed is None:
                     return self._having_failed(host, "its facts show no such device")
-                kept: dict[str, Any] = {key: about[key] for key in _KEPT if key in about}
-                speed = DeviceSpeed(host.name, unit.index, unit.name, unit.memory_bytes, when=when, **kept)
                 return replace(self, devices=(*self.devices, speed))
             case {"busy": address}:
                 return replace(self, busy=(*self.busy, hosts[address].name))
@@ -114,6 +103,7 @@ def measure_host(progress: Progress) -> Speeds:
             made = made.having(json.loads(line), hosts, when)
     if finished.status or not made.devices:
         made = made.having({"failed": _HERE, "said": "\n".join(finished.lines[-3:])}, hosts, when)
+    device_probe.record(found, sort, made.devices)
     return made
 
 
@@ -125,7 +115,7 @@ def verdict(found: Speeds) -> Problem | None:
             fix="there: medley env check; medley facts; or test only the network: "
             "medley collective-test --only network",
         )
-    blamed = list(slow(found))
+    blamed = list(slow(found.devices))
     if not blamed:
         return None
     hosts = dict.fromkeys(each.host for each, _ in blamed)
@@ -135,19 +125,6 @@ def verdict(found: Speeds) -> Problem | None:
         fix="look there for what else runs, a quota, heat or a power cap: top; nvidia-smi -q -d PERFORMANCE\n"
         "or leave it so: medley plan gives it as much as it can do",
     )
-
-
-def slow(found: Speeds) -> Iterator[tuple[DeviceSpeed, DeviceSpeed]]:
-    """Each device under half of the fastest of its name, and that one."""
-    by_name = sorted(found.devices, key=lambda each: each.name)
-    for _, equals in groupby(by_name, key=lambda each: each.name):
-        group = list(equals)
-        reads, multiplies = max(group, key=lambda one: one.gb_s), max(group, key=lambda one: one.tflops)
-        for each in group:
-            if each.gb_s < ENOUGH * reads.gb_s:
-                yield each, reads
-            elif each.tflops < ENOUGH * multiplies.tflops:
-                yield each, multiplies
 
 
 def _text(each: DeviceSpeed) -> str:

@@ -48,6 +48,8 @@ class DeviceSpeed:
     """UTC, ISO 8601."""
     torch: str
     ray: str | None = None
+    weights_bytes: int | None = None
+    """Of the weights that were read; None of a measurement before they were noted."""
 
 
 @dataclass(frozen=True)

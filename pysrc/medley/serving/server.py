@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley import credentials, engine, explain, serving, storage
-from medley.cluster import events, membership, model_files, ray_serving, ray_watch
+from medley.cluster import device_probe, events, membership, model_files, ray_serving, ray_watch
 from medley.engine import Serving
 from medley.engine.launch import ENGINES, Launch
 from medley.errors import Problem
@@ -159,6 +159,7 @@ class Served:
             gated(listens.port) as gate,
             _noted(subject, launch),
             ExitStack() as served,
+            device_probe.probed_daily(launch.command, lambda: api.is_idle(where, key), output.say),
         ):
             drain = Drain(where, self.drain_s, gate, output.say, servers=launch.plan.replicas)
             memory = MemoryGuard(

@@ -148,6 +148,7 @@ SOUND: Said = {
         for each in ("nvidia_nccl_cu13-2.29.7", "ray-2.60.0", "torch-2.13.0", "vllm-0.32.0")
     ),
     software.OWN: NOTHING,
+    health.SPEEDS: NOTHING,
     kernel.PCIE_FATAL: "",
     kernel.PCIE_LOG: "",
     kernel.CMA: "CmaTotal: 32768 kB\nCmaFree: 30208 kB\n",

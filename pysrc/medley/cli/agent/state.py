@@ -16,7 +16,7 @@ import psutil
 
 from medley import serving, storage, transcript
 from medley.cli.agent import Note, Table
-from medley.cluster import events, membership, ray_serving, units
+from medley.cluster import device_probe, events, membership, ray_serving, units
 from medley.cluster.membership import Membership
 from medley.doctor.case import examined
 from medley.errors import Problem, in_words
@@ -50,6 +50,7 @@ def answer_tell(asked: Table, _note: Note) -> Table:
         "memory": {"total_bytes": memory.total, "available_bytes": memory.available},
         "wire": _wire(found.interface) if found else None,
         "low": _low(),
+        "slow": device_probe.slow_now(),
         "nodes": _nodes(found) if found and found.role == "head" and asked["nodes"] else None,
     }
 

@@ -1,6 +1,6 @@
 """Measure how fast devices read weights and multiply by them; run in an engine's Python, prints JSON lines.
 
-    python device_speed.py DEVICE               each device of this host: a JSON object each
+    python device_speed.py DEVICE [short]       each device of this host: a JSON object each
     python device_speed.py HOST:PORT OWN TASK   devices of a Ray cluster's hosts, all at once
 
 TASK is a JSON object: nodes (id, address, free, slots), limit_s of a step, life_s of a meter. Each line of a
@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 # A set of matrices larger than any cache, so that weights come from memory: 256 and 512 MiB.
@@ -21,14 +22,17 @@ COUNT = {"cpu": 8, "cuda": 4}
 # average out to a twentieth.
 FEW, MANY = 8, 256
 RUNS = ((1, 2.0), (FEW, 1.0), (MANY, 1.0))
-WARM_S = 0.2
+# Where a server starts or is idle: the best of three, none of which begins after 2 s.
+SHORT_RUNS, SHORT_TIMES, SHORT_LIMIT_S = ((1, 0.3), (FEW, 0.1), (MANY, 0.2)), 3, 2.0
+WARM_S, SHORT_WARM_S = 0.2, 0.05
+LEAST_FREE_BYTES = 256 << 20
 STEPS = {1: "read weights", FEW: f"multiply {FEW} tokens", MANY: "multiply many tokens"}
 
 
 class Meter:
     """One device with its weights, as an engine has them: 16 bits, and as many threads as a rank has."""
 
-    def __init__(self, place: str | None = None, life_s: float | None = None) -> None:
+    def __init__(self, place: str | None = None, life_s: float | None = None, *, short: bool = False) -> None:
         import torch
 
         if life_s:
@@ -40,18 +44,21 @@ class Meter:
         # As vLLM stores the weights of today's models: bfloat16, but float16 on a GPU that has no such units.
         old = self.place.type == "cuda" and torch.cuda.get_device_capability(self.place) < (8, 0)
         self.dtype = torch.float16 if old else torch.bfloat16
-        side = SIDE[self.place.type]
+        self.warm_s = SHORT_WARM_S if short else WARM_S
+        side, count = SIDE[self.place.type], COUNT[self.place.type]
+        if short:
+            side, count = fitting(side, count, free_bytes(self.place))
         # Random, because zeros take less power, and so a GPU would run faster than it will.
-        self.weights = [
-            torch.randn(side, side, device=self.place).to(self.dtype) for _ in range(COUNT[self.place.type])
-        ]
+        first = torch.randn(side, side, device=self.place, dtype=self.dtype)
+        self.weights = [first, *(first.clone() for _ in range(count - 1))]
 
     def about(self) -> dict[str, Any]:
         import torch
 
         about = torch.cuda.get_device_properties(self.place) if self.place.type == "cuda" else None
         return {
-            "side": SIDE[self.place.type],
+            "side": self.weights[0].shape[0],
+            "weights_bytes": len(self.weights) * 2 * self.weights[0].shape[0] ** 2,
             "uuid": str(getattr(about, "uuid", "")) or None,
             "dtype": str(self.dtype).removeprefix("torch."),
             "threads": torch.get_num_threads(),
@@ -64,23 +71,22 @@ class Meter:
 
         given = torch.randn(tokens, self.weights[0].shape[1], device=self.place).to(self.dtype)
         with torch.inference_mode():
-            self._rounds(given, WARM_S)
+            self._rounds(given, self.warm_s)
             return self._rounds(given, run_s)
 
     def _rounds(self, given: Any, run_s: float) -> float:  # noqa: ANN401 - torch is imported late
-        """Multiply by all weights, for at least one round."""
+        """Multiply by one weight after the other; a GPU takes all of them before it is looked at again."""
         import torch
 
-        begun, rounds = time.perf_counter(), 0
-        while True:
-            for weight in self.weights:
+        begun, spent, products, cuda = time.perf_counter(), 0.0, 0, self.place.type == "cuda"
+        while spent < run_s or not products:
+            for weight in self.weights if cuda else [self.weights[products % len(self.weights)]]:
                 torch.nn.functional.linear(given, weight)
-            if self.place.type == "cuda":
+                products += 1
+            if cuda:
                 torch.cuda.synchronize(self.place)
-            rounds += 1
             spent = time.perf_counter() - begun
-            if spent >= run_s:
-                return spent / rounds / len(self.weights)
+        return spent / products
 
 
 def rates(about: dict[str, Any], seconds: dict[int, float]) -> dict[str, float]:
@@ -93,13 +99,43 @@ def rates(about: dict[str, Any], seconds: dict[int, float]) -> dict[str, float]:
     }
 
 
-def measure_host() -> None:
+def free_bytes(place: Any) -> int:  # noqa: ANN401 - torch is imported late
+    """What can be had there now."""
+    import torch
+
+    if place.type == "cuda":
+        return int(torch.cuda.mem_get_info(place)[0])
+    lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+
+
+def fitting(side: int, count: int, free: int) -> tuple[int, int]:
+    """Side and number of matrices in at most a quarter of the free bytes."""
+    if free < LEAST_FREE_BYTES:
+        raise MemoryError(f"{free >> 20} MiB are free, and the probe needs {LEAST_FREE_BYTES >> 20} MiB")
+    while 2 * side * side > free // 4:
+        side //= 2
+    return side, min(count, free // 4 // (2 * side * side))
+
+
+def measure_host(*, short: bool = False) -> None:
     import torch
 
     for place in [f"cuda:{index}" for index in range(torch.cuda.device_count())] or ["cpu"]:
-        meter = Meter(place)
-        seconds = {tokens: meter.seconds(tokens, run_s) for tokens, run_s in RUNS}
-        print(json.dumps({"device": "here", **meter.about(), **rates(meter.about(), seconds)}))
+        try:
+            meter = Meter(place, short=short)
+        except MemoryError as error:
+            print(json.dumps({"skipped": str(error)}))
+            continue
+        seconds, begun = list[dict[int, float]](), time.perf_counter()
+        while not seconds or (
+            short and len(seconds) < SHORT_TIMES and time.perf_counter() - begun < SHORT_LIMIT_S
+        ):
+            runs = SHORT_RUNS if short else RUNS
+            seconds.append({tokens: meter.seconds(tokens, run_s) for tokens, run_s in runs})
+        best = {tokens: min(each[tokens] for each in seconds) for tokens in seconds[0]}
+        print(json.dumps({"device": "here", **meter.about(), **rates(meter.about(), best)}))
+        del meter
 
 
 def measure_cluster(address: str, own: str, task: str) -> None:
@@ -157,4 +193,4 @@ if __name__ == "__main__":
     if sys.argv[3:]:
         measure_cluster(*sys.argv[1:])
     else:
-        measure_host()
+        measure_host(short="short" in sys.argv[2:])

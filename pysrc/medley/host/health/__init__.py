@@ -43,8 +43,11 @@ DISKS = (
     ' w=no; [ -w "$d" ] && w=yes;'
     ' echo "${place%% *} $w $(df -kP "$d" | awk \'NR == 2 {print $2, $4}\')"; done'
 )
+# `planner.device_history.FILE`: what this host's devices and links reached before.
+SPEEDS = "tail -n 60 ${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}/device-history.jsonl"
 
 QUESTIONS: tuple[str, ...] = (
+    SPEEDS,
     *(gpu.STATE, gpu.POWER, gpu.FILES, PAGES, PROCESSES, MARKED, gpu.PTXAS, gpu.TOOLKIT, gpu.HEADERS, DISKS),
     *access.QUESTIONS,
     *software.QUESTIONS,
@@ -134,6 +137,8 @@ class Health:
     settings: Settings | None = None
     keeping: Leftovers | None = None
     kernel: KernelReport | None = None
+    speeds: tuple[str, ...] | None = None
+    """Lines of the history of its devices' and links' speeds."""
 
 
 def health(answers: Transcript) -> Health:
@@ -155,4 +160,5 @@ def health(answers: Transcript) -> Health:
         settings=asked(software.VARIABLES, software.settings),
         keeping=asked(software.SECRETS, software.leftovers),
         kernel=asked(kernel.CMA, kernel.kernel_report),
+        speeds=asked(SPEEDS, lambda answers: lines(answers, SPEEDS)),
     )

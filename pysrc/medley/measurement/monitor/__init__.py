@@ -108,6 +108,8 @@ class Sample:
     engines: tuple[EngineSample, ...] = ()
     events: Mapping[str, int] = field(default_factory=dict)
     """How many there ever were, by kind."""
+    slow: tuple[str, ...] = ()
+    """Devices and links that are slower than they were, by the newest probe."""
     cost_s: float = 0
     """Processor time of medley on this host since it began to sample."""
 

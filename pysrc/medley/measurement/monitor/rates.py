@@ -65,6 +65,7 @@ class Rates:
     ray: Ray | None
     engines: tuple[EngineRates, ...]
     cost_s: float
+    slow: tuple[str, ...] = ()
 
 
 def rates(first: Sample, before: Sample, after: Sample) -> Rates:
@@ -87,6 +88,7 @@ def rates(first: Sample, before: Sample, after: Sample) -> Rates:
         ray=after.ray,
         engines=tuple(_engine(first, before, each, seconds) for each in after.engines),
         cost_s=after.cost_s,
+        slow=after.slow,
     )
 
 

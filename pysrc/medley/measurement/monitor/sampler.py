@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import psutil
 
-from medley.cluster import events
+from medley.cluster import device_probe, events
 from medley.host.facts.network import link_kind
 from medley.measurement.monitor import CpuSample, LinkSample, MemorySample, Sample
 from medley.measurement.monitor.gpu import GpuSampler, file_text
@@ -58,6 +58,7 @@ class HostSampler:
         self._kinds = Cached(lambda: {each.name: _kind(each) for each in self._net.glob("*")})
         self._speeds = Cached(lambda: {name: _number(self._net / name / "speed") for name in self._kinds()})
         self._ports = Cached(lambda: list(self._found_ports()))
+        self._slow = Cached(lambda: tuple(device_probe.slow_now()))
         self._gpus = GpuSampler(every_s, self._sys)
 
     @cached_property
@@ -77,6 +78,7 @@ class HostSampler:
             ray=self._served.ray(),
             engines=self._served.engines(whole=whole),
             events=events.counts(),
+            slow=self._slow(),
             cost_s=time.process_time(),
         )
 

@@ -75,7 +75,7 @@ def _host(name: str, each: Seen) -> Row:
     )
     if each.problem:
         cells = (Cell(f"silent {each.age_s:.0f} s", "bad"), *(Cell(cell.text, "dim") for cell in cells[1:]))
-    return (Cell(shown, "bad" if each.problem else ""), *cells, age)
+    return (Cell(shown, "bad" if each.problem else "warn" if found.slow else ""), *cells, age)
 
 
 def _gpu_memory(found: Rates) -> Cell:
@@ -103,6 +103,8 @@ def _troubles(seen: Mapping[str, Seen]) -> Iterator[Row]:
         if each.problem:
             text = f"{each.problem.what}: {each.problem.cause}; {each.problem.fix}"
             yield (name, Cell(printable(text), "bad"))
+        for text in found.slow if found else ():
+            yield (name, Cell(printable(text), "warn"))
         if found and found.gpus_silent:
             yield (name, Cell(printable(found.gpus_silent), "bad"))
         for served in found.engines if found else ():

@@ -1,0 +1,144 @@
+"""Probe this host's devices in a few seconds, and keep the result with the state of its links."""
+
+import platform
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from medley import json_shape, process
+from medley.command import Command
+from medley.environment import payload
+from medley.errors import Finding, Problem
+from medley.host.facts import Facts
+from medley.host.facts.gpu import value
+from medley.host.health.gpu import POWER
+from medley.host.kind import Kind, recognise
+from medley.planner import devices
+from medley.planner.device_history import Record, findings, history, keep, speed_of
+from medley.planner.devices import DeviceSpeed
+from medley.transcript import NO_ANSWER, lines, number, readings
+
+_LIMIT_S = 30
+_AGAIN_S = 600
+"""After less, as when a server is restarted, the devices are left alone."""
+_EVERY = timedelta(days=1)
+_LOOK_EVERY_S = 60
+_GPU = (
+    *("index", "clocks.sm", "temperature.gpu", "power.limit", "clocks_throttle_reasons.active"),
+    *("pcie.link.width.current", "pcie.link.width.max"),
+)
+# Signs of a bad cable, of Ethernet and of RDMA (the kernel's sysfs-class-infiniband), and lanes in use.
+FILES = (
+    "cd /sys/class && grep -EHs '^[0-9]+$' net/*/device/current_link_width net/*/statistics/rx_crc_errors"
+    " net/*/statistics/rx_frame_errors infiniband/*/ports/*/counters/symbol_error"
+    " infiniband/*/ports/*/counters/link_error_recovery infiniband/*/ports/*/counters/link_downed"
+    " infiniband/*/ports/*/counters/port_rcv_errors infiniband/*/ports/*/hw_counters/rx_icrc_encapsulated"
+    " | sed 's/:/ /'"
+)
+GPUS = f"nvidia-smi --query-gpu={','.join(_GPU)} --format=csv,noheader,nounits"
+KERNEL = "uname -r"
+_WIRED = {"ethernet", "infiniband"}
+
+
+def record(found: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) -> tuple[Record, ...]:
+    """Keep these speeds with what this host shows of its devices and links now; return the whole history."""
+    answers = process.ask((GPUS, FILES, KERNEL, POWER))
+    mode = re.search(r"NV Power Mode: *(\S+)", answers.get(POWER, NO_ANSWER).text)
+    rows = [line.split(",") for line in lines(answers, GPUS)]
+    gpus = [dict(zip(_GPU, map(value, row), strict=True)) for row in rows if len(row) == len(_GPU)]
+    links = {
+        each.name: each.mbit for each in found.net.links if each.up and each.kind in _WIRED and each.mbit
+    }
+    ports = {each.named: each.mbit for each in found.rdma if each.active and each.mbit}
+    counted = ((path, number(count)) for path, count in readings(answers, FILES))
+    # A CPU has no figure of its own.
+    stated = () if kind.host.device == "cpu" else devices.devices({"": (found, kind)})
+    return keep(
+        Record(
+            when=datetime.now(UTC).isoformat(timespec="seconds"),
+            speeds=tuple(asdict(each) for each in speeds),
+            gpus={gpu["index"] or "": {name: text for name, text in gpu.items() if text} for gpu in gpus},
+            links=links | ports,
+            files={path: count for path, count in counted if count is not None},
+            driver=found.driver.version,
+            kernel=(answers[KERNEL].text.strip() or None),
+            mode=mode[1] if mode else None,
+            stated={str(each.index): each.bandwidth_gb_s for each in stated},
+        )
+    )
+
+
+def slow_now() -> list[str]:
+    """One line for each finding of this host's own history."""
+    return [_line(each) for each in findings(history())]
+
+
+def _line(found: Finding) -> str:
+    return f"{found.what}: {found.cause}; {found.fix}"
+
+
+def probe(launch: Command) -> list[Finding]:
+    """Measure with an engine's Python, as its ranks will run; return what is slow.
+
+    Nothing is measured within ten minutes of the last time, or in an image. A failure does not keep a server.
+    """
+    python = Path(launch.argv[0]).parent / "python"
+    if not python.is_file() or _age(history()) < timedelta(seconds=_AGAIN_S):
+        return []
+    try:
+        found, kind = recognise()
+    except Problem:
+        return []
+    script = str(payload.FOLDER / "device_speed.py")
+    words = (str(python), script, kind.host.device, "short")
+    finished = process.run(Command(words, launch.env, launch.unset), limit_s=_LIMIT_S)
+    when, units = datetime.now(UTC).isoformat(timespec="seconds"), tuple(devices.units(found, kind))
+    told = [json_shape.table(line) for line in finished.lines if line.startswith('{"device"')]
+    speeds = [speed_of(platform.node(), units, each, when) for each in told if each]
+    measured = [each for each in speeds if each]
+    slow = list(findings(record(found, kind, measured)))
+    _plan_with(measured, slow)
+    return slow
+
+
+def _plan_with(measured: Sequence[DeviceSpeed], slow: Sequence[Finding]) -> None:
+    """Let plans count with a device's speed while it is slow, and wherever one was measured before."""
+    known = devices.read_measurements().speeds
+    named = " ".join(each.what for each in slow)
+    kept = [each for each in measured if (each.host, each.index) in known or f"Device {each.index} " in named]
+    if kept:
+        devices.keep_measurements(kept, ())
+
+
+def _age(records: Sequence[Record]) -> timedelta:
+    if not records:
+        return timedelta.max
+    return datetime.now(UTC) - datetime.fromisoformat(records[-1].when)
+
+
+@contextmanager
+def probed_daily(launch: Command, idle: Callable[[], bool], say: Callable[[str], None]) -> Iterator[None]:
+    """Probe now, and daily in the body whenever `idle`; say what is slow."""
+    ended = threading.Event()
+
+    def probe_and_say() -> None:
+        with suppress(OSError, Problem, ValueError):  # as where the disk is full
+            for each in probe(launch):
+                say(_line(each))
+
+    def watch() -> None:
+        while not ended.wait(_LOOK_EVERY_S):
+            if _age(history()) >= _EVERY and idle():
+                probe_and_say()
+
+    probe_and_say()
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()

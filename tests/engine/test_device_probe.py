@@ -1,0 +1,82 @@
+"""A real probe with an engine's Python: alike on the same host, and named once a quota holds it back."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from medley.environment import tools, virtualenv
+from medley.host.kind import recognise
+from medley.planner import device_history
+from tests.rack import cgroup
+
+pytestmark = pytest.mark.engine
+
+PROBE = """
+import sys
+from medley.cluster import device_probe
+from medley.command import Command
+device_probe._AGAIN_S = 0
+for each in device_probe.probe(Command((sys.argv[1], "serve"))):
+    print(each.what, each.cause, each.fix, sep="; ")
+"""
+GROUP = "probe"
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A control group that goes before all others, so that a busy machine does not slow it."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes a control group")
+    folder = cgroup.folders(os.getpid(), GROUP)[0]
+    folder.mkdir()
+    cgroup.limit(os.getpid(), GROUP, None)
+    file, weight = ("cpu.weight", 10_000) if cgroup.version_2() else ("cpu.shares", 1 << 18)
+    (folder / file).write_text(str(weight))
+    try:
+        yield folder / "cgroup.procs"
+    finally:
+        cgroup.remove(os.getpid(), GROUP)
+
+
+def probed(state: Path, engine: Path, group: Path) -> tuple[str, float]:
+    words = ["sh", "-c", f'echo $$ > {group}; exec "$@"', "sh", sys.executable, "-c", PROBE, str(engine)]
+    env = {**os.environ, "MEDLEY_STATE": str(state)}
+    began = time.monotonic()
+    run = subprocess.run(words, env=env, capture_output=True, text=True, check=True, timeout=120)
+    return run.stdout, time.monotonic() - began
+
+
+def test_a_quota_is_named_with_figures_and_planned_with(
+    tmp_path: Path, group: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    _, sort = recognise()
+    found = virtualenv.find(tools.environment(sort, None))
+    if found is None:
+        pytest.skip("no engine environment was built")
+    engine = found.programs / "vllm"
+    for _ in range(2):
+        probed(tmp_path, engine, group)
+    cgroup.limit(os.getpid(), GROUP, 0.2)
+    named, _ = probed(tmp_path, engine, group)
+    first, second, third = (each.devices[0] for each in device_history.history())
+    assert third.gb_s < 0.8 * min(first.gb_s, second.gb_s)
+    assert f"{third.gb_s:.3g} GB/s" in named
+    assert "is slower than its own past" in named
+    measured = json.loads((tmp_path / "measured.json").read_text())
+    assert measured["speeds"][0]["gb_s"] == third.gb_s
+    answer = subprocess.run(
+        [sys.executable, "-m", "medley", "doctor", "--json"],
+        env=os.environ | {"MEDLEY_STATE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert "is slower than its own past" in answer.stdout
