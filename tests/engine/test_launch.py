@@ -45,7 +45,9 @@ def test_the_command_has_what_the_reasons_name() -> None:
 
 def test_a_shells_own_python_settings_are_kept_from_the_engine() -> None:
     assert str(one().command).startswith("env -u PYTHONPATH -u PYTHONHOME CUDA_DEVICE_ORDER=PCI_BUS_ID ")
-    assert "PYTHONPATH" not in one().command.environment({"PYTHONPATH": "/x"})
+    ours = one().command.environment({"PYTHONPATH": "/x", "PYTHONHOME": "/x"})
+    assert ours["PYTHONPATH"].endswith("/payload/stacks")
+    assert "PYTHONHOME" not in ours
 
 
 def test_the_toolkit_is_merged_and_ours_wins() -> None:

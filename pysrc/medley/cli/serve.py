@@ -127,8 +127,7 @@ Examples:
     medley serve Qwen/Qwen3-8B --image default
     medley serve ./my-model --served-model-name mine -- --max-model-len 8192
     medley serve gpt-oss-120b --replace --restart
-    medley serve demo --on-event 'curl -sd "$MEDLEY_EVENT_TEXT" ntfy.sh/TOPIC'
-    medley serve demo --on-event 'mail -s "$MEDLEY_EVENT" you@example.org'
+    medley serve demo --on-event ./notify.sh
 """
     USAGE = "    {progname} [OPTIONS] MODEL [-- ENGINE FLAGS]\n"
     HINT = "flags of the engine come after --: medley serve MODEL -- --max-model-len 8192"

@@ -72,7 +72,7 @@ class NodeSpec:
 
     def _variables(self, wiring: HostNetwork) -> Iterator[Variable]:
         ours = [*self.settings, *wiring.variables]
-        if not self.imaged or stacks().name not in self.imaged.spec.image.names:
+        if (self.imaged and stacks().name not in self.imaged.spec.image.names) or self.tools.binary.parts:
             ours.append(stacks())
         if self.engine == "sglang":
             why = "ranks find each other at the address registered with Ray"
