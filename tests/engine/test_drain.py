@@ -68,12 +68,14 @@ class Stream:
         return self
 
     def text(self) -> str:
-        """All of it; empty where it was cut off."""
+        """All of it; empty where it was cut off, after which vLLM may still say [DONE]."""
         self.thread.join(120)
-        if not self.lines or self.lines[-1] != "data: [DONE]":
+        told = (line.removeprefix("data: ") for line in self.lines)
+        events = [json.loads(each) for each in told if each.startswith("{")]
+        choices = [choice for each in events for choice in each.get("choices", ())]
+        if not any(choice["finish_reason"] == "length" for choice in choices):
             return ""
-        events = [json.loads(line.removeprefix("data: ")) for line in self.lines[:-1]]
-        return "".join(each["choices"][0]["text"] for each in events if each["choices"])
+        return "".join(choice["text"] for choice in choices)
 
 
 def refused(url: str) -> tuple[int, str | None, str]:
