@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from itertools import chain
@@ -43,7 +44,8 @@ def advice() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {verb: set() for verb in VERBS}
     source = (text for file in SOURCE.rglob("*.py") for text in texts(file))
     fixes = (failure.fix for failure in patterns.load(user=False).failures)
-    for text in chain(source, fixes):
+    helps = tomllib.loads((SOURCE / "cli" / "help.toml").read_text(encoding="utf-8")).values()
+    for text in chain(source, fixes, helps):
         for match in ADVISED.finditer(text):
             found.setdefault(match["verb"], set()).update(SWITCH.findall(match["words"]))
     return found

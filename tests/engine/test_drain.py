@@ -159,8 +159,8 @@ def test_an_answer_is_cut_off(
 def test_stop_says_what_it_waits_for(start: Start, free_port: int, tmp_path: Path) -> None:
     served = start(serve("--port", str(free_port)))
     url = served.ready()
-    whole = Stream(url, 2 * TOKENS).text()
-    running = Stream(url, 2 * TOKENS).begun()
+    whole = Stream(url, 4 * TOKENS).text()
+    running = Stream(url, 4 * TOKENS).begun()
     env = {**os.environ, "MEDLEY_STATE": str(tmp_path / "state")}
     stop = [sys.executable, "-m", "medley", "stop"]
     done = subprocess.run(stop, env=env, check=True, capture_output=True, text=True, timeout=90)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from medley import serving
 from medley.command import Command
 from medley.process_identity import descendants
 from tests.servers import Start
@@ -19,7 +18,7 @@ LIMIT_S = 12
 
 
 def test_a_stopped_rank_of_two_is_named_and_all_end(
-    start: Start, free_port: int, monkeypatch: pytest.MonkeyPatch
+    start: Start, free_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "0|1")
     words = ("--port", str(free_port), "--stall-limit", str(LIMIT_S), "--", "--tensor-parallel-size", "2")
@@ -34,7 +33,7 @@ def test_a_stopped_rank_of_two_is_named_and_all_end(
     assert finished.status == 1
     assert "the engine is stuck: a request for one token is unanswered" in served.tail()
     assert f"(process {rank.pid}) on this host is stopped" in served.tail()
-    named = serving.log_file(f"stuck-{free_port}")
+    named = tmp_path / "state" / "logs" / f"stuck-{free_port}.log"
     assert named.stat().st_mtime - (time.time() - (time.monotonic() - stopped)) < LIMIT_S + 10
     report = named.read_text()
     assert re.search(r"Worker_TP0 .*\n(?:.*\n)*.* in all_reduce", report), "what the other rank waits in"

@@ -58,6 +58,18 @@ def test_slower_than_its_own_past(records: list[Record], named: bool) -> None:  
     assert bool(whats(*records)) == named
 
 
+def test_a_cpu_is_named_once_it_was_slow_for_an_hour() -> None:
+    past = [day(1, device="cpu"), day(2, device="cpu"), day(3, 100, device="cpu")]
+    later = (
+        replace(day(3, 100, device="cpu"), when=f"2026-11-03T{at}:00+00:00") for at in ("03:59", "04:00")
+    )
+    early, due = ([*past, each] for each in later)
+    assert not whats(*past)
+    assert not whats(*early)
+    assert whats(*due)
+    assert not whats(*early, replace(day(3, device="cpu"), when="2026-11-03T05:00:00+00:00"))
+
+
 def test_a_measurement_of_another_size_is_no_past() -> None:
     small = day(3, 150)
     (speed,) = small.speeds

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, field, fields
 from pathlib import Path
@@ -14,100 +15,16 @@ from plumbum.cli.application import Subcommand
 
 from medley import own_version
 
-VERBS = {
-    "serve": "Serve a model with an OpenAI-compatible API.",
-    "plan": "Show where a model fits and how fast it should be.",
-    "chat": "Chat with the served model, or send it one message.",
-    "batch": "Answer a file of requests, and resume where it stopped.",
-    "run": "Run a Python script in the engine's environment.",
-    "models": "List known and downloaded models, and their speed here.",
-    "models add": "Write the table of a model from its files on the hub.",
-    "models rm": "Remove a downloaded model from this host.",
-    "models import": "Turn a community recipe into a medley command.",
-    "pull": "Copy a model to every host of the cluster.",
-    "stop": "Stop the served model; Ray goes on.",
-    "status": "Show hosts, links, Ray and the served model.",
-    "init": "Write cluster.toml from the hosts that ssh reaches.",
-    "up": "Start the cluster on every host of cluster.toml.",
-    "down": "Stop medley on every host of cluster.toml.",
-    "logs": "Show the logs of Ray and the served model, by time.",
-    "top": "Show the load of hosts, GPUs, links and engines.",
-    "service": "Start a head, worker or server with the host (systemd).",
-    "service install": "Write a systemd unit, and start it now and at boot.",
-    "service remove": "Stop a service, and remove its unit.",
-    "service start": "Start the services that ran before a shutdown.",
-    "service show": "Show the installed services, or the unit of one.",
-    "ray-head": "Start a Ray cluster with this host as its head.",
-    "ray-worker": "Join the Ray cluster of another host as a worker.",
-    "ray-stop": "Stop Ray on this host; on the head, the whole cluster.",
-    "join": "Run this host's part of a model served without Ray.",
-    "doctor": "Check every host, and print how to fix what is wrong.",
-    "explain": "Name the cause of a failure in a log, and its fix.",
-    "bench": "Benchmark a server, and compare it with its prediction.",
-    "bench show": "Show a stored benchmark.",
-    "bench history": "List stored benchmarks, newest first.",
-    "bench compare": "Compare two benchmarks.",
-    "facts": "Show this host's hardware, and what kind of host it is.",
-    "env": "Manage engine environments.",
-    "env build": "Build an engine environment.",
-    "env list": "List engine environments, built and available.",
-    "env path": "Print the folder of an engine environment.",
-    "env check": "Run an engine environment on this host's devices.",
-    "env clean": "Remove outdated and unfinished engine environments.",
-    "env lock": "Write a lock for this machine.",
-    "env raise": "Raise a lock to a new release of its engine.",
-    "link": "Show, test, set up or watch links between hosts.",
-    "link show": "Show which network the hosts would use, and why.",
-    "link test": "Measure the link to another host.",
-    "link setup": "Set addresses and MTU of fast links.",
-    "link watch": "Show traffic and errors of each link.",
-    "collective-test": "Benchmark every GPU and the network between hosts.",
-    "ports": "Show the ports that medley uses, and firewall rules.",
-    "check": "Validate every TOML table.",
-    "completion": "Print a shell's completion script, or the manual page.",
-    "version": "Print the version, and the folders of tables.",
-    "help": "Show the help of a command.",
+_TABLES, _HELP = (
+    tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    for name in ("verbs.toml", "help.toml")
+)
+VERBS: Mapping[str, str] = _TABLES["verbs"]
+GROUPS: Mapping[str, str] = _TABLES["groups"]
+_MODULES = {verb: module for module, verbs in _TABLES["modules"].items() for verb in verbs}
+ELSEWHERE: Mapping[str, str] = {
+    word: verbs for verbs, words in _TABLES["elsewhere"].items() for word in words
 }
-"""Each verb, and its line of help: 60 characters at most. Verbs are imported when they run."""
-GROUPS: Mapping[str, str] = {
-    "Run models": "serve plan chat batch run models pull stop status",
-    "Cluster": "init up down logs top service ray-head ray-worker ray-stop join",
-    "Diagnose": "doctor explain bench facts",
-    "Advanced": "env link collective-test ports check completion version help",
-}
-"""Verbs as the help of medley lists them."""
-_MODULES = {
-    **dict.fromkeys(("facts", "completion", "check", "version", "help"), "info"),
-    **dict.fromkeys(("stop", "logs"), "server"),
-    **dict.fromkeys(("ray-head", "ray-worker", "ray-stop", "join"), "ray"),
-    **dict.fromkeys(("status", "up", "down"), "cluster"),
-    "env raise": "env_raise",
-    "models add": "models_add",
-    "models rm": "models_rm",
-    "models import": "models_import",
-    **dict.fromkeys(("link setup", "link watch"), "link_setup"),
-}
-"""The modules of verbs that have none of their own."""
-_OTHERS = {
-    "ps get describe nodes": "status",
-    "list ls images search": "models",
-    "rm rmi remove delete": "models rm",
-    "start launch load": "serve, up",
-    "ask generate prompt attach": "chat",
-    "exec python": "run",
-    "kill unload": "stop",
-    "apply create deploy": "up, serve",
-    "show inspect": "plan, models",
-    "destroy": "down",
-    "download": "pull",
-    "info": "facts",
-    "build": "env build",
-    "stats": "top",
-    "diagnose": "doctor",
-}
-ELSEWHERE = {word: verbs for words, verbs in _OTHERS.items() for word in words.split()}
-ELSEWHERE |= {"models ls": "models", "models list": "models", "env rm": "env clean", "env ls": "env list"}
-"""Names that users of ollama, docker and kubectl type, and the verbs that do the same here."""
 
 
 def class_name(words: str) -> str:
@@ -167,6 +84,8 @@ class Verb(cli.Application):
 
     HINT: str | None = None
     """What people who type an unknown switch here often mean."""
+    DASH = "-"
+    """What - is here, which plumbum takes for a switch."""
     typed: tuple[str, ...] = ()
     """What was typed, from `medley` on: a fix may be the same with another word."""
 
@@ -182,6 +101,7 @@ class Verb(cli.Application):
             above, _, word = words.rpartition(" ")
             if class_name(words) == cls.__name__:
                 cls.DESCRIPTION = about
+                cls.DESCRIPTION_MORE = f"\n{_HELP[words]}" if words in _HELP else None
             if class_name(above) == cls.__name__:
                 setattr(cls, f"_subcommand_{word}", ListedVerb(words))
 
@@ -219,7 +139,7 @@ class Verb(cli.Application):
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         self.typed = (*str(self.PROGNAME).split(), *argv)
         try:
-            return super()._parse_args(argv)
+            return super()._parse_args([self.DASH if word == "-" else word for word in argv])
         except switches.SwitchError as error:
             raise self._usage(error) from error
 

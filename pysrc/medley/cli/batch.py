@@ -25,17 +25,6 @@ _SAY_EVERY_S = 10
 
 
 class BatchVerb(Verb):
-    DESCRIPTION_MORE = """
-Each line of IN is a request: {"custom_id": "1", "url": "/v1/chat/completions", "body": {"messages": […]}}.
-medley writes answers to OUT as they come, and rejected lines and requests to OUT.errors. Run the same command
-again to resume: every request is answered once. medley plans MODEL for throughput, serves it for this run,
-and stops it at the end.
-
-Examples:
-    medley batch demo in.jsonl out.jsonl
-    medley batch gpt-oss-120b in.jsonl out.jsonl --at-once 128 --context 8192
-    medley batch gpt-oss-120b in.jsonl out.jsonl --url http://127.0.0.1:8000/v1
-"""
     USAGE = "    {progname} [OPTIONS] MODEL IN OUT [-- ENGINE FLAGS]\n"
     HINT = "flags of the engine come after --: medley batch MODEL IN OUT -- --max-model-len 8192"
 

@@ -31,27 +31,6 @@ class Plots:
 
 
 class BenchVerb(Verb):
-    DESCRIPTION_MORE = """
-It sends random prompts to the server of this host, or to the one that --url names: a warm-up, then each
-concurrency, --repeats times. Each run has new prompts, so that no run profits from the server's cache. Every
-run is stored in ~/.local/state/medley/bench with the plan, versions, redacted facts of the hosts, and load.
-Ctrl-C keeps finished runs.
-
-With --field-report it writes one file for medley's maintainers and sends nothing: redacted facts of every
-host, links, an all-reduce, the served model or the demo, MODEL if named, kernels, and doctor's findings. It
-starts the cluster of cluster.toml if it is down, and stops it afterwards.
-
-Examples:
-    medley bench
-    medley bench --concurrency 1,8,64 --input-len 2048 --output-len 256
-    medley bench --url http://spark-1:8000/v1 --tokenizer Qwen/Qwen3-8B
-    medley bench --html bench.html
-    medley bench demo --offline --concurrency 1,8
-    medley bench --field-report report.json
-    medley bench history
-    medley bench show last
-    medley bench compare last-1 last
-"""
     USAGE = (
         "    {progname} [OPTIONS]\n"
         "    {progname} [OPTIONS] MODEL --offline [-- ENGINE FLAGS]\n"
@@ -190,15 +169,6 @@ Examples:
 
 
 class BenchCompareVerb(Verb):
-    DESCRIPTION_MORE = """
-A ratio is SECOND divided by FIRST, with its range over their runs. "within the spread" means that the runs
-show no difference.
-
-Examples:
-    medley bench compare last-1 last
-    medley bench compare last-1 last --html compared.html
-    medley bench compare 20261121 ./sent-by-ann.json --json
-"""
     USAGE = "    {progname} [OPTIONS] FIRST SECOND\n"
     plots: Plots = group(Plots)
     as_json: bool = flag("--json", "one JSON object")
@@ -213,13 +183,6 @@ Examples:
 
 
 class BenchHistoryVerb(Verb):
-    DESCRIPTION_MORE = """
-Each benchmark is a file in ~/.local/state/medley/bench. Remove a file to forget it.
-
-Examples:
-    medley bench history
-    medley bench history --json
-"""
     as_json: bool = flag("--json", "one JSON list")
 
     def main(self) -> None:
@@ -230,13 +193,6 @@ Examples:
 
 
 class BenchShowVerb(Verb):
-    DESCRIPTION_MORE = """
-ID is the beginning of an id, last, last-1 (the one before), or a file.
-
-Examples:
-    medley bench show last
-    medley bench show last --html bench.html
-"""
     USAGE = "    {progname} [OPTIONS] [ID]\n"
     plots: Plots = group(Plots)
     as_json: bool = flag("--json", "print one JSON object: the whole record")

@@ -40,18 +40,6 @@ class _Server:
 
 
 class ChatVerb(Verb):
-    DESCRIPTION_MORE = """
-Without TEXT it opens a chat on a terminal and keeps the history. Ctrl-C stops an answer; /exit, /quit, /bye
-or Ctrl-D ends the chat. Otherwise it reads one message from standard input.
-
-It uses the server of this host, or the one that --url or MEDLEY_URL names.
-
-Examples:
-    medley chat
-    medley chat "Why is the sky blue?"
-    medley chat --url http://spark-1:8000/v1 --model demo "Hello"
-    git diff | medley chat --stdin "Review this change:"
-"""
     USAGE = "    {progname} [OPTIONS] [TEXT...]\n"
 
     url: str | None = switch("--url URL", "base URL of the server, such as http://spark-1:8000/v1")

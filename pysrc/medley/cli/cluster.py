@@ -18,16 +18,6 @@ from medley.network import http_client, tcp
 
 
 class UpVerb(Clustered):
-    DESCRIPTION_MORE = """
-It checks every host, builds missing engine environments, finds the network that all hosts share, and starts
-Ray as a service that outlives this terminal. Run it again at any time: it changes only what differs. A host
-that cannot take part is named, and the others start without it.
-
-Examples:
-    medley up
-    medley up --dry-run            print what each host would start
-    medley up --without spark-2
-"""
     dry_run: bool = flag("--dry-run", "print the command of each host; start nothing")
     as_json: bool = flag("--json", "one JSON object: hosts, addresses, slots, problems")
 
@@ -90,14 +80,6 @@ def _commands(told: Mapping[str, Any]) -> Iterator[str]:
 
 
 class DownVerb(Clustered):
-    DESCRIPTION_MORE = """
-Logs, engine environments and models stay. Run it again at any time. A host that does not answer is named, and
-the others are stopped.
-
-Examples:
-    medley down
-    medley down --without spark-2
-"""
     as_json: bool = flag("--json", "one JSON object: ended processes by host, problems")
 
     def main(self) -> int:
@@ -114,14 +96,6 @@ Examples:
 
 
 class StatusVerb(Clustered):
-    DESCRIPTION_MORE = """
-Without cluster.toml it shows the cluster of this host, and what this host serves.
-
-Examples:
-    medley status
-    medley status --watch
-    medley status --json
-"""
     watch: bool = flag("--watch", "refresh every 3 seconds, until Ctrl-C")
     as_json: bool = flag("--json", "one JSON object; with --watch one per line")
 

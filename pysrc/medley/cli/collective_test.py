@@ -21,20 +21,6 @@ from medley.planner.device_history import slow
 
 
 class CollectiveTestVerb(Verb):
-    DESCRIPTION_MORE = """
-First it measures how fast each GPU, or each CPU without one, reads weights and multiplies; it skips hosts
-that serve a model. Then it runs an all-reduce with NCCL, or with Gloo where a host has no free GPU, and sends
-messages between each two hosts. The exit code is 1 if a host or a pair is slow, broken or silent.
-
-Results go to ~/.local/state/medley/collective.json and measured.json; plan and serve use the second. Outside
-of a cluster, --only speed measures this host.
-
-Examples:
-    medley collective-test
-    medley collective-test --only speed
-    medley collective-test --hosts 2 --sizes 64K,1M
-    medley collective-test --limit 300         allow for a slow network
-"""
     hosts: int | None = switch("--hosts N", "number of hosts, this one first [default: all]", (2, 1024))
     sizes: str = switch("--sizes SIZES", "message sizes, in bytes (K, M, G)", default="8,64K,1M,16M")
     limit: int = switch("--limit SECONDS", "time limit of each step, in seconds", (5, 3600), default=60)

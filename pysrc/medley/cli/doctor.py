@@ -33,17 +33,6 @@ _FEW = 3
 
 class DoctorVerb(Clustered):
     USAGE = "    {progname} [OPTIONS] [--from FILE...]\n"
-    DESCRIPTION_MORE = """
-It checks the hosts of cluster.toml, or this one without a cluster.toml. --from reads what
-medley facts --transcript wrote, as in a bug report. The exit code is 1 for an error and 0 for warnings.
-
-Examples:
-    medley doctor
-    medley doctor --verbose               list passed checks too
-    medley doctor --fix                   make the safe changes; ask first
-    medley doctor --model gpt-oss-120b    check that this model fits, too
-    medley doctor --from spark-1.txt spark-2.txt
-"""
     replayed: list[str] = switch("--from FILE", "read transcripts; ask no host")
     model: str | None = switch("--model NAME", "check that this model fits, too")
     verbose: bool = flag("-v, --verbose", "list every check", excludes=["--brief"])

@@ -22,28 +22,11 @@ _GB = 1e9
 
 
 class EnvVerb(VerbOfVerbs):
-    DESCRIPTION_MORE = """
-An engine environment is a virtualenv with an engine and Ray, built by uv from a lock with hashes. serve
-builds the one it needs. Without NAME a command uses the one for this kind of host.
-
-Examples:
-    medley env build             build the one for this host
-    medley env build vllm-cpu
-    medley env check vllm-cpu    import it and run a kernel
-    medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
-"""
+    """`medley env`, of which each verb is a class below."""
 
 
 class EnvBuildVerb(Verb):
     USAGE = "    {progname} [OPTIONS] [NAME]\n"
-    DESCRIPTION_MORE = """
-uv checks every file against the hash in the lock. A finished environment is reused; an interrupted build
-leaves nothing behind.
-
-Examples:
-    medley env build vllm-cpu
-    medley env build --dry-run
-"""
     dry_run: bool = flag("--dry-run", "print the commands; start nothing")
     as_json: bool = flag("--json", "one JSON object: name, digest, path")
 
@@ -58,7 +41,6 @@ Examples:
 
 
 class EnvListVerb(Verb):
-    DESCRIPTION_MORE = "\nExamples:\n    medley env list\n    medley env list --json\n"
     as_json: bool = flag("--json", "one JSON array")
 
     def main(self) -> None:
@@ -109,7 +91,6 @@ def _lines(found: list[dict[str, Any]]) -> Iterator[str]:
 
 class EnvPathVerb(Verb):
     USAGE = "    {progname} [OPTIONS] [NAME]\n"
-    DESCRIPTION_MORE = "\nExamples:\n    $(medley env path vllm-cpu)/bin/vllm --version\n"
 
     def main(self, name: str = "") -> None:
         print(_finished(name)[0].path)
@@ -117,7 +98,6 @@ class EnvPathVerb(Verb):
 
 class EnvCheckVerb(Verb):
     USAGE = "    {progname} [OPTIONS] [NAME]\n"
-    DESCRIPTION_MORE = "\nExamples:\n    medley env check vllm-cpu\n    medley env check --json\n"
     as_json: bool = flag("--json", "one JSON object")
 
     def main(self, name: str = "") -> None:
@@ -130,14 +110,6 @@ class EnvCheckVerb(Verb):
 
 class EnvCleanVerb(Verb):
     USAGE = "    {progname} [OPTIONS] [NAME]\n"
-    DESCRIPTION_MORE = """
-With NAME it removes all environments of that name, with --all every one, except one that a build or a
-running server uses.
-
-Examples:
-    medley env clean --dry-run
-    medley env clean vllm-cpu
-"""
     everything: bool = flag("--all", "every environment")
     dry_run: bool = flag("--dry-run", "print the commands; remove nothing")
 
@@ -183,14 +155,6 @@ def _removed_bytes(path: Path) -> int:
 
 class EnvLockVerb(Verb):
     USAGE = "    {progname} [OPTIONS] NAME\n"
-    DESCRIPTION_MORE = """
-uv picks versions for this machine and one Python, from wheels only. medley writes the lock and its table to
-~/.config/medley/locks, builds the environment and tests it. Copy both files to hosts of the same kind.
-
-Examples:
-    medley env lock jp6 --index ADDRESS --python 3.10 -r vllm -r 'ray[default]'
-    medley env lock newer --python 3.12 -r vllm==0.33.0 -r 'ray[default]'
-"""
     requirements: list[str] = switch(
         "-r, --requirement WHAT", "requirement as in pip: an engine, and Ray for a cluster", mandatory=True
     )

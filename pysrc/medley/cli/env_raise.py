@@ -13,17 +13,6 @@ from medley.serving.engine_release import Proof
 
 class EnvRaiseVerb(Verb):
     USAGE = "    {progname} [OPTIONS] NAME [VERSION]\n"
-    DESCRIPTION_MORE = """
-It resolves the lock NAME of this clone for VERSION [default: the newest release] and changes as few other
-versions as possible. Then it builds the environment, checks every flag that medley uses with the release's
-own parser, and compares the demo model's tokens with those of the old release where the engine runs here. The
-lock changes only if all checks pass; the old environment stays.
-
-Examples:
-    medley env raise vllm-cuda
-    medley env raise vllm-cpu 0.32.0
-    medley env raise vllm-cuda --dry-run
-"""
     dry_run: bool = flag("--dry-run", "print the versions that would change; change nothing")
     as_json: bool = flag("--json", "one JSON object")
 

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from medley.cli import Verb, flag, switch
 from medley.cli.output import fit, print_result, problem_lines, say
@@ -15,25 +14,11 @@ from medley.explain.findings import Explained, FoundFailure
 
 
 class ExplainVerb(Verb):
-    DESCRIPTION_MORE = """
-Name several logs to compare hosts or ranks: explain reports the earliest failure. Without LOG it reads the
-last logs that medley wrote on this host; - reads standard input. The exit code is 1 if it finds a failure.
-
-Examples:
-    medley explain
-    medley explain head.log spark-2.log
-    docker logs vllm 2>&1 | medley explain -
-    medley explain --json serve.log
-    medley explain --report report.txt serve.log
-"""
     USAGE = "    {progname} [OPTIONS] [LOG...]\n"
+    DASH = STANDARD_INPUT
 
     as_json: bool = flag("--json", "one JSON object: a list of problems, or an empty one")
     report: str | None = switch("--report FILE", "file for a report about this host and the log, redacted")
-
-    def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
-        """Plumbum takes - for a switch."""
-        return super()._parse_args([STANDARD_INPUT if word == "-" else word for word in argv])
 
     def main(self, *logs: str) -> int:
         found = explained(diagnosis.named_logs(logs) if logs else diagnosis.newest_logs())

@@ -17,17 +17,6 @@ from medley.host.summary import summary
 
 
 class FactsVerb(Verb):
-    DESCRIPTION_MORE = """
-A transcript is the text of medley's questions and of the host's answers. Attach it to a bug report: serial
-numbers, addresses and names are redacted. Every command with --from can replay it.
-
-Examples:
-    medley facts
-    medley facts --json
-    medley facts --transcript > spark-1.txt
-    medley facts --from spark-1.txt
-"""
-
     as_json: bool = flag("--json", "one JSON object; for several files a list")
     as_transcript: bool = flag("--transcript", "print the transcript, redacted", excludes=["--json"])
     replayed: list[str] = switch("--from FILE", "transcript to read instead of this host")
@@ -74,15 +63,6 @@ def _table(found: Found) -> dict[str, Any]:
 
 
 class CheckVerb(Verb):
-    DESCRIPTION_MORE = """
-It reads medley's tables, your own in ~/.config/medley/{hosts,models,locks,failures}, which override them, and
-the cluster.toml that medley up would use.
-
-Examples:
-    medley check
-    medley check --json
-"""
-
     as_json: bool = flag("--json", "one JSON object: each file and its problem")
 
     def main(self) -> int:
@@ -106,12 +86,6 @@ Examples:
 
 
 class VersionVerb(Verb):
-    DESCRIPTION_MORE = """
-Examples:
-    medley version
-    medley version --json
-"""
-
     as_json: bool = flag("--json", "one JSON object")
 
     def main(self) -> None:
@@ -131,11 +105,6 @@ Examples:
 
 
 class HelpVerb(Verb):
-    DESCRIPTION_MORE = """
-Examples:
-    medley help serve         print what medley serve --help prints
-    medley help env build
-"""
     USAGE = "    {progname} [VERB...]\n"
 
     def main(self, *words: str) -> None:
@@ -149,16 +118,6 @@ Examples:
 
 
 class CompletionVerb(Verb):
-    DESCRIPTION_MORE = """
-WHAT is bash, zsh, fish or man. The Nix package installs all four. The script is plain text, so that Tab
-starts no Python: print it again after an upgrade.
-
-Examples:
-    medley completion bash > ~/.local/share/bash-completion/completions/medley
-    medley completion zsh > ~/.zfunc/_medley   with fpath=(~/.zfunc $fpath)
-    medley completion fish > ~/.config/fish/completions/medley.fish
-    medley completion man > ~/.local/share/man/man1/medley.1
-"""
     USAGE = "    {progname} WHAT\n"
 
     def main(self, what: str) -> None:

@@ -18,17 +18,6 @@ from medley.errors import Problem, in_words
 
 class InitVerb(Verb):
     USAGE = "    {progname} [OPTIONS] [HOST...]\n"
-    DESCRIPTION_MORE = """
-Without HOST it shows the hosts of your ssh config, hosts that ssh knows, and neighbors on links that a
-cluster could use. HOST is what ssh accepts: spark-2 or USER@ADDRESS. init writes a host that does not answer
-too, with the reason in a comment. If no host answers, it writes nothing.
-
-Examples:
-    medley init
-    medley init spark-1 spark-2 --yes
-    medley init spark-1 nvidia@192.168.100.11 --keys    set up your ssh key
-    medley init --dry-run                               change nothing
-"""
     head: str | None = switch("--head HOST", "host that the others join")
     output: str | None = switch("--output FILE", "file to write [default: ./cluster.toml]")
     keys: bool = flag("--keys", "set up ssh keys where ssh is refused")

@@ -20,27 +20,11 @@ from medley.network.fabric.types import Fabric, NetworkOptions, speed_text
 
 
 class LinkVerb(VerbOfVerbs):
-    DESCRIPTION_MORE = """
-Examples:
-    medley link show             print the link medley would use
-    medley link test --serve     start the far side on one host
-    medley link test 10.0.0.2    measure bandwidth and latency
-    medley link setup            set addresses and MTU of fast links
-    medley link watch            show traffic of each link
-"""
+    """`medley link`, of which each verb is a class below."""
 
 
 class LinkShowVerb(Verb):
     USAGE = "    {progname} [OPTIONS] [--from FILE...]\n"
-    DESCRIPTION_MORE = """
-FILE is the output of medley facts --transcript on one host, which is named after the file. Without --from it
-lists the links of this host, best first.
-
-Examples:
-    medley link show
-    medley link show --from spark-1.txt spark-2.txt
-    medley link show --json --from spark-1.txt spark-2.txt
-"""
 
     as_json: bool = flag("--json", "one JSON object, with variables of each host")
     replayed: list[str] = switch("--from FILE", "transcript of a host")
@@ -78,14 +62,6 @@ def _print(found: LoneHost | Fabric) -> None:
 
 class LinkTestVerb(Verb):
     USAGE = "    {progname} [OPTIONS] HOST\n    {progname} [OPTIONS] --serve\n"
-    DESCRIPTION_MORE = """
-Start medley link test --serve on the other host first. HOST is its address on the link to test; each PCIe
-function of a Spark's port has an address of its own.
-
-Examples:
-    medley link test --serve            on one host
-    medley link test 192.168.100.10     on the other host
-"""
     serve: bool = flag("--serve", "be the far side")
     link: str | None = switch("--link LINK", "interface or address to serve on")
     minutes: int = switch("--minutes N", "time to serve, in minutes", (1, 1440), default=10)

@@ -29,16 +29,6 @@ from medley.network.link_setup import RING, LinkRequest, Setting
 
 
 class LinkSetupVerb(Verb):
-    DESCRIPTION_MORE = """
-Without --interface it sets up the fastest links that are up. A Spark's port is two PCIe functions, each with
-a network of its own. It never changes a link with the default route or an ssh session. Run it on both hosts.
-
-Examples:
-    medley link setup --dry-run
-    sudo medley link setup
-    sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24
-    sudo medley link setup --ring 2      on the second of three hosts
-"""
     interface: str | None = switch("--interface NAME", "link to set up [default: the fastest]")
     address: str | None = switch("--address CIDR", "address of the link, such as 192.168.100.10/24")
     mtu: int | None = switch("--mtu N", "MTU in bytes [default: 9000 from 25 Gbit/s]", (576, 65_535))
@@ -117,14 +107,6 @@ _HIDDEN = {"loopback", "container", "virtual", "gadget", "tunnel"}
 
 
 class LinkWatchVerb(Verb):
-    DESCRIPTION_MORE = """
-On a terminal it is a live table; otherwise one line for each link with traffic. Ctrl-C ends it. RoCE ports
-have lines of their own, because an Ethernet link does not count RDMA.
-
-Examples:
-    medley link watch
-    medley link watch --once
-"""
     interval: int = switch("--interval SECONDS", "time between lines, in seconds", (1, 3600), default=2)
     once: bool = flag("--once", "one interval only")
     everything: bool = flag("--all", "include loopback, containers and tunnels")

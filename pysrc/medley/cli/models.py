@@ -14,19 +14,6 @@ _GB, _BILLION, _KI = 1e9, 1e9, 1024
 
 
 class ModelsVerb(Verb):
-    DESCRIPTION_MORE = """
-The table has the size of each model's weights, its size on the disk of this host, its parameters, context,
-predicted speed, and layout on your hosts, or how much memory is missing. It uses no network. Your own models
-are tables in ~/.config/medley/models.
-
-Examples:
-    medley models
-    medley models --hosts spark:2,thor:1
-    medley models --hosts spark:2 --for throughput --json
-    medley models add Qwen/Qwen3-14B
-    medley models import recipe.yaml
-    medley models rm gpt-oss-120b
-"""
     USAGE = "    {progname} [OPTIONS] [--from FILE...]\n"
     planning: Planning = group(Planning)
     replayed: list[str] = switch("--from FILE", "transcript of a host to plan for")

@@ -20,16 +20,6 @@ _GB, _BILLION = 1e9, 1e9
 
 
 class ModelsAddVerb(Verb):
-    DESCRIPTION_MORE = """
-It reads config.json, the index and the headers of the weights from the hub, and downloads no weights. It
-copies parsers and flags from known tables of the same architecture if these agree, and prints what it left
-out. It never overwrites a table that you edited.
-
-Examples:
-    medley models add Qwen/Qwen3-14B
-    medley models add Qwen/Qwen3-14B --dry-run
-    medley models add unsloth/Qwen3-8B --name unsloth-qwen3-8b
-"""
     USAGE = "    {progname} [OPTIONS] ORG/NAME\n"
     name: str | None = switch("--name NAME", "name of the table [default: the repository's]")
     destination: str | None = switch(

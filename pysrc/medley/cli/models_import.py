@@ -20,23 +20,9 @@ from medley.serving.community_recipe.variables import NOT_BY_RAY
 
 class ModelsImportVerb(Verb):
     USAGE = "    {progname} [OPTIONS] FILE|URL|-\n"
-    DESCRIPTION_MORE = """
-It reads a sparkrun recipe (version 1 or 2) from a file, an address or standard input (-), and prints the
-medley command that serves the same model. It runs nothing of the recipe, and lists what it left out with the
-reason: files and patches of its image, shell commands, network interfaces.
-
-Examples:
-    medley models import qwen3.6-27b-fp8-vllm.yaml
-    medley models import https://example.org/recipe.yaml --json
-    medley models import - < recipe.yaml
-    medley models import recipe.yaml --output my-model.toml
-"""
+    DASH = STANDARD_INPUT
     table: str | None = switch("--output FILE", "model table to write the flags and variables to")
     as_json: bool = flag("--json", "one JSON object: the command, and each key")
-
-    def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
-        """Plumbum takes - for a switch."""
-        return super()._parse_args([STANDARD_INPUT if word == "-" else word for word in argv])
 
     def main(self, recipe: str) -> None:
         found = imported(_raw(recipe), recipe)

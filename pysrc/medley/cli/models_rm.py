@@ -13,14 +13,6 @@ _GB = 1e9
 
 
 class ModelsRmVerb(Verb):
-    DESCRIPTION_MORE = """
-MODEL is a name or ORG/NAME as medley models prints it. It removes the files from the disk of this host and
-keeps the table, so that serve can download them again. It never removes a folder of your own.
-
-Examples:
-    medley models rm gpt-oss-120b
-    medley models rm gpt-oss-120b --dry-run
-"""
     USAGE = "    {progname} [OPTIONS] MODEL\n"
     yes: bool = flag("--yes", "do not ask")
     dry_run: bool = flag("--dry-run", "print the folder; remove nothing")

@@ -40,17 +40,6 @@ HINTS = "every reason: --why   full commands and variables: --commands   picture
 
 
 class PlanVerb(Verb):
-    DESCRIPTION_MORE = """
-Without --from or --hosts, medley plans for this host, or for its cluster if this host is the head. serve runs
-the same layout, except replicas, which are separate servers. Speeds are predicted from published figures.
-Nothing is downloaded except the headers of the weights. Builds in fewer bits are named where they are faster.
-
-Examples:
-    medley plan gpt-oss-120b --hosts spark:2
-    medley plan qwen2.5-72b-instruct --hosts spark:2,thor:2 --concurrency 16
-    medley plan gpt-oss-20b --from orin-1.txt rtx.txt --context 32768
-    medley plan gpt-oss-20b --hosts orin:2 --tp 2 --json
-"""
     USAGE = "    {progname} [OPTIONS] MODEL\n"
     planning: Planning = group(Planning)
     trust: Trust = group(Trust, **TRUST)

@@ -27,20 +27,6 @@ _MOST = 2
 
 
 class PortsVerb(Verb):
-    DESCRIPTION_MORE = """
-ROLE is head, worker, serve, join, pull, test (medley link test) or top (its --web) [default: all].
-
-With --firewall it prints rules and changes nothing: hosts on the cluster's network reach every port, and
-other hosts reach none of medley's. SSH and open connections stay as they are. By default the network is that
-of this host's cluster, or the one that medley would choose.
-
-Examples:
-    medley ports
-    medley ports head worker --json
-    medley ports --firewall nftables --link 192.168.100.0/24 | sudo nft -f -
-    medley ports --firewall nftables --open 8000 | sudo nft -f -
-    medley ports --firewall nftables --undo | sudo nft -f -
-"""
     USAGE = "    {progname} [OPTIONS] [ROLE...]\n"
     as_json: bool = flag("--json", "one JSON object", excludes=["--firewall"])
     firewall: Literal["nftables", "ufw", "iptables"] | None = switch(

@@ -16,17 +16,6 @@ from medley.model import resolve
 
 
 class PullVerb(Clustered):
-    DESCRIPTION_MORE = """
-MODEL is a name that medley models lists, ORG/NAME on the hub, or a folder, which gets the same path on every
-host. The first host sends the model to the second while it still receives, the second to the third, and so
-on. Every piece is checked by its hash, and an interrupted copy resumes. Without cluster.toml this host
-downloads it.
-
-Examples:
-    medley pull gpt-oss-120b
-    medley pull /models/mine --from spark-1
-    medley pull Qwen/Qwen3-8B --verify    check every copy
-"""
     USAGE = "    {progname} [OPTIONS] MODEL\n"
     origin: str | None = switch("--from HOST", "host that has the model, or downloads it")
     verify: bool = flag("--verify", "compare every host's copy; copy nothing")

@@ -92,16 +92,6 @@ class TakingPart:
 
 
 class RayHeadVerb(Verb):
-    DESCRIPTION_MORE = """
-It uses the fastest link of this host, prints the reason, and returns once Ray runs. ray-stop ends it. Workers
-need the token, in a file that only you can read.
-
-Examples:
-    medley ray-head
-    medley ray-head --link 192.168.100.0/24
-    medley ray-head --image default
-    medley ray-head --dry-run
-"""
     part: TakingPart = group(TakingPart)
     dashboard: bool = flag("--dashboard", "start Ray's dashboard, on 127.0.0.1")
     replayed: str | None = switch("--from FILE", "transcript of a host; only with --dry-run")
@@ -147,17 +137,6 @@ Examples:
 
 
 class RayWorkerVerb(Verb):
-    DESCRIPTION_MORE = """
-Ray, Python and the engine must match the head's; ray-worker compares them first. It reads the token from a
-file or from standard input (-), and stores it for the next time.
-
-Examples:
-    medley ray-worker spark-1 --token-file token
-    ssh spark-1 cat .local/state/medley/token |
-        medley ray-worker spark-1 --token-file -
-    medley ray-worker spark-1                    with the stored token
-    medley ray-worker spark-1 --image default    in the head's image
-"""
     USAGE = "    {progname} [OPTIONS] HEAD\n"
     part: TakingPart = group(TakingPart)
     token_file: TokenFile = group(TokenFile)
@@ -206,13 +185,6 @@ Examples:
 
 
 class RayStopVerb(Verb):
-    DESCRIPTION_MORE = """
-It ends only processes that medley started; another Ray on this host stays.
-
-Examples:
-    medley ray-stop
-"""
-
     def main(self) -> None:
         with watch().stage("end Ray here"):
             count = membership.stop()
@@ -220,18 +192,6 @@ Examples:
 
 
 class JoinVerb(Verb):
-    DESCRIPTION_MORE = """
-On HEAD, run medley serve MODEL --launcher mp --hosts 2, or medley run. This host takes its part from HEAD;
-the engine and its environment must match, and join compares them first. It ends with the model, or with
-Ctrl-C.
-
-Examples:
-    medley join spark-1 --token-file token
-    ssh spark-1 cat .local/state/medley/token |
-        medley join spark-1 --token-file -
-    medley join spark-1                     with the stored token
-    medley join spark-1:24011 --wait 600    another port, a later head
-"""
     USAGE = "    {progname} [OPTIONS] HEAD[:PORT]\n"
     token_file: TokenFile = group(TokenFile)
     kind: str | None = switch("--kind KIND", "kind of this host, such as spark [default: detected]")

@@ -14,23 +14,6 @@ from medley.serving.server import ScriptRun, keep_files, run
 
 
 class RunVerb(Verb):
-    DESCRIPTION_MORE = """
-The script gets the plan of medley serve MODEL as arguments for vllm.LLM or sglang.Engine:
-
-    if __name__ == "__main__":   # the engine starts the script again
-        llm = LLM(**json.load(open(os.environ["MEDLEY_PLAN"]))["arguments"])
-
-Words after SCRIPT.py belong to the script. Its exit code and stdout become medley's; everything else goes to
-stderr. With --launcher mp the script runs under torchrun on every host, once for each rank; with --dp N once
-for each replica.
-
-Examples:
-    medley run demo answers.py
-    medley run demo answers.py --limit 5       with options of its own
-    medley run --dry-run demo answers.py       print the arguments
-    medley run --hosts 2 --launcher mp demo answers.py
-    medley run --dp 4 qwen3-8b answers.py prompts.jsonl
-"""
     USAGE = "    {progname} [OPTIONS] MODEL SCRIPT.py [WORDS]\n"
     HINT = "options of the script come after its name: medley run MODEL SCRIPT.py --limit 5"
 

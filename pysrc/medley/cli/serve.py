@@ -108,27 +108,6 @@ def show_job(options: Options, *, as_json: bool) -> None:
 
 
 class ServeVerb(Verb):
-    DESCRIPTION_MORE = """
-MODEL is a name in models/ (demo needs nothing but this program), a folder that holds a model, or ORG/NAME on
-the model hub. Flags after -- go to the engine unchanged, and override medley's own.
-
-It is ready when it has answered a completion. The engine's environment is built at first use. On the head of
-a cluster (up, ray-head) it runs over those of the cluster's hosts that serve it best, as medley plan MODEL
-shows. Where cluster.toml names another host as the head, it is served from there, and its output comes here.
-The engine's own output goes to a log: medley logs shows it, and --verbose prints it here too.
-
-Examples:
-    medley serve demo
-    medley serve demo --dry-run
-    medley serve Qwen/Qwen3-8B --port 9000 --gpus 0,1
-    medley serve Qwen/Qwen3-32B --concurrency 16 --context 32768
-    medley serve Qwen/Qwen3-32B --hosts 2 --tp 2 --wait 60
-    medley serve gpt-oss-120b --detach --restart
-    medley serve Qwen/Qwen3-8B --image default
-    medley serve ./my-model --served-model-name mine -- --max-model-len 8192
-    medley serve gpt-oss-120b --replace --restart
-    medley serve demo --on-event ./notify.sh
-"""
     USAGE = "    {progname} [OPTIONS] MODEL [-- ENGINE FLAGS]\n"
     HINT = "flags of the engine come after --: medley serve MODEL -- --max-model-len 8192"
 

@@ -17,16 +17,6 @@ _COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 
 class LogsVerb(Clustered):
-    DESCRIPTION_MORE = """
-Without cluster.toml it shows the logs of this host. --events shows the starts, ends, faults, restarts,
-recoveries and upgrades of servers and units, with their reasons, the newest last.
-
-Examples:
-    medley logs
-    medley logs spark-2 -n 200
-    medley logs -f
-    medley logs --events
-"""
     USAGE = "    {progname} [OPTIONS] [HOST...]\n"
     follow: bool = flag("-f, --follow", "print new lines until Ctrl-C")
     lines: int = switch("-n, --lines N", "lines per host", (0, 100_000), default=40)
@@ -83,15 +73,6 @@ def _painted(hosts: list[str]) -> Callable[[str], str]:
 
 
 class StopVerb(Verb):
-    DESCRIPTION_MORE = """
-It ends what serve started, and returns once its processes are gone. New requests get 503, and running
-requests are answered first, as long as serve --drain allows.
-
-Examples:
-    medley stop
-    medley stop --now
-    medley stop --port 8001
-"""
     at_head: AtHead = group(AtHead)
     port: int | None = switch("--port PORT", "port of the server to stop [default: all]", (1, 65_535))
     now: bool = flag("--now", "do not wait for running requests")

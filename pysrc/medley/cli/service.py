@@ -17,28 +17,11 @@ from medley.errors import Problem
 
 
 class ServiceVerb(VerbOfVerbs):
-    DESCRIPTION_MORE = """
-Examples:
-    medley service install head --dry-run
-    sudo medley service install worker spark-1
-    medley service show
-    sudo medley service remove worker
-"""
+    """`medley service`, of which each verb is a class below."""
 
 
 class ServiceInstallVerb(Verb):
     USAGE = "    {progname} [OPTIONS] ROLE [HEAD|MODEL] [-- OPTIONS]\n"
-    DESCRIPTION_MORE = """
-ROLE is head, worker (with HEAD) or serve (with MODEL). The service runs as you, even with sudo, with your
-home, token and environments. Try the command by hand first. systemd restarts it whenever it ends. --dry-run
-prints the unit and the systemctl commands; remove undoes them.
-
-Examples:
-    medley service install head --dry-run
-    sudo medley service install head -- --link 192.168.100.0/24
-    sudo medley service install worker spark-1
-    sudo medley service install serve demo -- --port 9000 -- --max-num-seqs 8
-"""
     user: str | None = switch("--user NAME", "user to run as [default: you, even with sudo]")
     settings: list[str] = switch("--set NAME=VALUE", "environment variable of the service")
     dry_run: bool = flag("--dry-run", "print the unit; write and start nothing")
@@ -67,13 +50,6 @@ Examples:
 
 class ServiceRemoveVerb(Verb):
     USAGE = "    {progname} ROLE|NAME\n"
-    DESCRIPTION_MORE = """
-ROLE is head, worker or serve. NAME is one of several servers, as service show prints it.
-
-Examples:
-    sudo medley service remove worker
-    sudo medley service remove medley-serve-8000
-"""
 
     def main(self, role: str) -> None:
         require_root("remove a service")
@@ -83,13 +59,6 @@ Examples:
 
 class ServiceStartVerb(Verb):
     USAGE = "    {progname}\n"
-    DESCRIPTION_MORE = """
-Use it on hosts without systemd, with this line in crontab(1): @reboot /path/to/medley service start. It
-leaves running services alone.
-
-Examples:
-    medley service start
-"""
 
     def main(self) -> None:
         names = units.resume()
@@ -98,12 +67,6 @@ Examples:
 
 class ServiceShowVerb(Verb):
     USAGE = "    {progname} [OPTIONS] [ROLE|NAME]\n"
-    DESCRIPTION_MORE = """
-Examples:
-    medley service show
-    medley service show worker
-    medley service show --json
-"""
     as_json: bool = flag("--json", "one JSON object: each service and its state")
 
     def main(self, role: str = "") -> None:

@@ -33,18 +33,6 @@ _ALONE = ["--once", "--json", "--metrics-once", "--dashboard", "--alert-rules"]
 
 
 class TopVerb(Clustered):
-    DESCRIPTION_MORE = """
-On a terminal it is a live screen; q ends it. Without cluster.toml it shows this host. With --web it serves
-the same as a web page, and /metrics for Prometheus, on a free port of 127.0.0.1 or at ADDRESS:PORT. Other
-addresses need --open, because anyone who reaches the page can read it.
-
-Examples:
-    medley top
-    medley top --once --json
-    medley top --web 127.0.0.1:9180
-    medley top --dashboard > grafana.json
-    medley top --alert-rules > medley-alerts.yml
-"""
     USAGE = "    {progname} [OPTIONS] [ADDRESS:PORT]\n"
     every: int = switch("--every SECONDS", "time between updates, in seconds", (1, 3600), default=2)
     once: bool = flag("--once", "one screen only")

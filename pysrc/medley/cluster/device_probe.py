@@ -66,6 +66,7 @@ def record(found: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) -> tuple[Rec
             files={path: count for path, count in counted if count is not None},
             driver=found.driver.version,
             kernel=(answers[KERNEL].text.strip() or None),
+            device=kind.host.device,
             mode=mode[1] if mode else None,
             stated={str(each.index): each.bandwidth_gb_s for each in stated},
         )
@@ -74,17 +75,13 @@ def record(found: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) -> tuple[Rec
 
 def slow_now() -> list[str]:
     """One line for each finding of this host's own history."""
-    return [_line(each) for each in findings(history())]
+    return [str(each) for each in findings(history())]
 
 
-def _line(found: Finding) -> str:
-    return f"{found.what}: {found.cause}; {found.fix}"
-
-
-def probe(launch: Command) -> list[Finding]:
+def probe(launch: Command, *, starts: bool = False) -> list[Finding]:
     """Measure with an engine's Python, as its ranks will run; return what is slow.
 
-    Nothing is measured within ten minutes of the last time, or in an image. A failure does not keep a server.
+    Nothing is measured within ten minutes of the last time, in an image, or on a CPU whose server `starts`.
     """
     python = Path(launch.argv[0]).parent / "python"
     if not python.is_file() or _age(history()) < timedelta(seconds=_AGAIN_S):
@@ -92,6 +89,8 @@ def probe(launch: Command) -> list[Finding]:
     try:
         found, kind = recognise()
     except Problem:
+        return []
+    if starts and kind.host.device == "cpu":
         return []
     script = str(payload.FOLDER / "device_speed.py")
     words = (str(python), script, kind.host.device, "short")
@@ -122,20 +121,20 @@ def _age(records: Sequence[Record]) -> timedelta:
 
 @contextmanager
 def probed_daily(launch: Command, idle: Callable[[], bool], say: Callable[[str], None]) -> Iterator[None]:
-    """Probe now, and daily in the body whenever `idle`; say what is slow."""
+    """Probe now, and daily in the body whenever `idle`; say what is slow. A failure keeps no server."""
     ended = threading.Event()
 
-    def probe_and_say() -> None:
+    def probe_and_say(*, starts: bool) -> None:
         with suppress(OSError, Problem, ValueError):  # as where the disk is full
-            for each in probe(launch):
-                say(_line(each))
+            for each in probe(launch, starts=starts):
+                say(str(each))
 
     def watch() -> None:
         while not ended.wait(_LOOK_EVERY_S):
             if _age(history()) >= _EVERY and idle():
-                probe_and_say()
+                probe_and_say(starts=False)
 
-    probe_and_say()
+    probe_and_say(starts=True)
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:

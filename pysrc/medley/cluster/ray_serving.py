@@ -163,7 +163,7 @@ def settings(
     fabric, wired = per_host.running_cluster_network(
         site.facts, site.addresses, site.order[0], wishes, environ
     )
-    for line in (*fabric.why, *(f"{each.what}: {each.cause}; {each.fix}" for each in fabric.findings)):
+    for line in (*fabric.why, *map(str, fabric.findings)):
         watch.note(line)
     yield from over_ray(wanted.engine, found.head, Path(found.token), wired)
 

@@ -50,6 +50,9 @@ class Serving:
     key_config: Path | None = None
     """The same as SGLang's configuration file, its only way to hide the key from other users."""
 
+    def __str__(self) -> str:
+        return f"{self.name} on port {self.port}"
+
 
 class Engine(Protocol):
     """The interface of the modules vllm and sglang."""

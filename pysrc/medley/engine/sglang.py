@@ -4,7 +4,8 @@ Flags as of SGLang 0.5.23 (`sglang serve --help`), in full, because a prefix suc
 """
 
 import re
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from medley.engine import Serving, Why, flag, given, last_reason, table_flags
 from medley.environment import payload
 from medley.planner.host_order import VARIABLE
 from medley.planner.plan import Plan
-from medley.schema import TITLES, HostTable, Model, ReasoningParser, ToolParser
+from medley.schema import TITLES, HostTable, Model
 
 TITLE = TITLES["sglang"]
 PROGRAM = "sglang"
@@ -27,34 +28,7 @@ _ERROR = re.compile(
 # Errors of processes whose peer died, which are not the reason.
 _EMPTY = ("Initialization failed. Please see the error messages above", "SIGQUIT", "EOFError")
 _OVER_RAY = payload.FOLDER / "sglang_ray.py"
-_TOOLS: Mapping[ToolParser, str] = {
-    "hermes": "hermes",
-    "qwen3_coder": "qwen3_coder",
-    "openai": "gpt-oss",
-    "glm45": "glm45",
-    "glm47": "glm47",
-    "llama3_json": "llama3",
-    "deepseek_v3": "deepseekv3",
-    "mimo": "mimo",
-    "minimax_m2": "minimax-m2",
-    "minimax_m3": "minimax-m3",
-    "deepseek_v4": "deepseekv4",
-    "deepseek_v41": "deepseekv41",
-    "kimi_k3": "kimi_k3",
-}
-_REASONING: Mapping[ReasoningParser, str] = {
-    "qwen3": "qwen3",
-    "deepseek_r1": "deepseek-r1",
-    "deepseek_v4": "deepseek-v4",
-    "deepseek_v41": "deepseek-v41",
-    "glm45": "glm45",
-    "kimi_k3": "kimi_k3",
-    "nemotron_v3": "nemotron_3",
-    "mimo": "mimo",
-    # Its "minimax-append-think", like vLLM's minimax_m2_append_think, leaves reasoning in the answer.
-    "minimax_m2": "minimax",
-    "minimax_m3": "minimax-m3",
-}
+_PARSERS = tomllib.loads(Path(__file__).with_name("sglang_parsers.toml").read_text(encoding="utf-8"))
 
 
 def words(binary: Path, serving: Serving, plan: Plan) -> tuple[str, ...]:
@@ -100,8 +74,12 @@ def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) ->
         yield flag("--cuda-graph-backend-prefill", "disabled", Why.EAGER)
     yield flag("--sleep-on-idle", None, "its idle scheduler would use a whole core")
     if model and model.tool_parser:
-        yield flag("--tool-call-parser", _TOOLS[model.tool_parser], "the format of this model's tool calls")
-    reasoning = _REASONING.get(model.reasoning_parser) if model and model.reasoning_parser else None
+        yield flag(
+            "--tool-call-parser",
+            _PARSERS["tools"][model.tool_parser],
+            "the format of this model's tool calls",
+        )
+    reasoning = model and _PARSERS["reasoning"].get(model.reasoning_parser)
     if model and model.tool_parser == "openai":
         reasoning = "gpt-oss"  # one format for both, which vLLM selects by the model
     yield from given("--reasoning-parser", reasoning, "the format of this model's reasoning")

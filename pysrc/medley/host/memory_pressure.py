@@ -41,6 +41,8 @@ class Memory:
     swap_free: int = 0
     stalled: float | None = None
     """`full avg10` of PSI, in percent; None where the kernel has none, as on many Jetsons."""
+    cached: int = 0
+    """The page cache of the host; most of it is available."""
 
     def bounds(self, reserve: int | None = None) -> tuple[int, int]:
         """Return the available bytes below which it is low, and critical; `reserve` replaces the first."""
@@ -69,7 +71,8 @@ def read(root: Path = Path("/")) -> Iterator[Memory]:
     kib = {name: int(value) * 1024 for name, value in found.items()}
     if {"MemTotal", "MemAvailable"} <= kib.keys():
         swap, pressure = (kib.get("SwapTotal", 0), kib.get("SwapFree", 0)), root / "proc/pressure/memory"
-        yield Memory("this host", kib["MemTotal"], kib["MemAvailable"], *swap, _stalled(pressure))
+        sizes = kib["MemTotal"], kib["MemAvailable"], *swap
+        yield Memory("this host", *sizes, _stalled(pressure), kib.get("Cached", 0))
         groups = (each for each in _groups(root) if each.total < kib["MemTotal"])
         if least := min(groups, key=lambda each: each.available, default=None):
             yield least

@@ -17,6 +17,8 @@ FILE = "device-history.jsonl"
 _MOST = 60
 _PAST, _LEAST_PAST = 20, 2
 _OWN, _EQUAL, _STATED = 0.8, 0.5, 0.5
+_CPU_HOURS = 1
+"""For which a CPU must have been slow."""
 _KEPT = ("gb_s", "few_tflops", "tflops", "dtype", "threads", "torch", "ray", "weights_bytes")
 _CLOCK, _HEAT, _CAP = "clocks.sm", "temperature.gpu", "power.limit"
 _WIDTH, _WIDEST = "pcie.link.width.current", "pcie.link.width.max"
@@ -41,6 +43,8 @@ class Record:
     kernel: str | None = None
     mode: str | None = None
     """A Jetson's power mode."""
+    device: str = "cuda"
+    """Or cpu, which other programs share."""
     stated: dict[str, float] = field(default_factory=dict)
     """Documented GB/s by index of a GPU."""
 
@@ -142,7 +146,7 @@ def _own_past(records: Sequence[Record], device: DeviceSpeed, figure: str, unit:
             else:
                 good.append(value)
                 since = None
-    if since is None:
+    if since is None or (last.device == "cpu" and _hours(since, last) < _CPU_HOURS):
         return None
     before, now = median(good[-_PAST:]), getattr(device, figure)
     return Finding(
@@ -199,7 +203,7 @@ def _lanes(records: Sequence[Record]) -> Iterator[Finding]:
 
 def _errors(records: Sequence[Record]) -> Iterator[Finding]:
     last, before = records[-1], records[-2] if records[1:] else records[-1]
-    hours = (_time(last) - _time(before)).total_seconds() / 3600
+    hours = _hours(before, last)
     for path, count in last.files.items():
         # A counter that is lower began again when the host did.
         rose = count - before.files.get(path, count)
@@ -212,8 +216,8 @@ def _errors(records: Sequence[Record]) -> Iterator[Finding]:
             )
 
 
-def _time(record: Record) -> datetime:
-    return datetime.fromisoformat(record.when)
+def _hours(one: Record, other: Record) -> float:
+    return (datetime.fromisoformat(other.when) - datetime.fromisoformat(one.when)).total_seconds() / 3600
 
 
 def fix(name: str) -> str:

@@ -1,7 +1,6 @@
 """Ask an OpenAI-style server: readiness, chat, list of models."""
 
 import hmac
-import re
 import secrets
 import socket
 import time
@@ -25,10 +24,6 @@ _PROBE_LIMIT_S = 120
 _FIRST_TOKEN_LIMIT_S = 300
 _LOOK_LIMIT_S = 10
 _LEAST_PIECES, _LEAST_S = 3, 0.3
-_REQUESTS = re.compile(
-    r"^(?:vllm:num_requests_(?:running|waiting)|sglang:num_(?:running|queue)_reqs)(?:\{.*\})? (\S+)$",
-    re.MULTILINE,
-)
 
 
 def answered(url: str, model: str, key: str | None = None) -> str | None:
@@ -184,18 +179,6 @@ def cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
             return [{k: each[k] for k in kinds if isinstance(each.get(k), kinds[k])} for each in found]
         case _:
             raise _odd(url, answer.text)
-
-
-def is_idle(url: str, key: str | None = None) -> bool:
-    """Whether no request runs or waits, by the engine's metrics; without metrics it is never known to be."""
-    try:
-        if key:
-            require_guarded(url, key)
-        told = http_client.ask("GET", f"{base(url)}/metrics", limit_s=_LOOK_LIMIT_S, headers=bearer(key))
-    except (httpx.HTTPError, Problem):
-        return False
-    counts = _REQUESTS.findall(told.text)
-    return bool(counts) and not any(float(count) for count in counts)
 
 
 def require_guarded(url: str, key: str | None = None) -> None:

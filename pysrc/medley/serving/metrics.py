@@ -57,6 +57,19 @@ def read(url: str, key: str | None) -> str:
     return text
 
 
+def figures(url: str, key: str | None) -> dict[str, float]:
+    """Return an engine's figures; none where it does not answer, or has none."""
+    with suppress(OSError, http.client.HTTPException, ValueError):
+        return engine_figures(read(url, key))
+    return {}
+
+
+def is_idle(url: str, key: str | None) -> bool:
+    """Whether no request runs or waits; without metrics it is never known to be."""
+    found = figures(url, key)
+    return "running" in found and not (found["running"] or found.get("waiting"))
+
+
 def get(host: str, port: int, headers: dict[str, str]) -> tuple[int, str]:
     connection = http.client.HTTPConnection(host, port, timeout=_LIMIT_S)
     try:

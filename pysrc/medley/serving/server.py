@@ -18,7 +18,7 @@ from medley.planner import hosts_of
 from medley.planner.topology import Topology
 from medley.process import Process
 from medley.progress import Output
-from medley.serving import api, weights
+from medley.serving import api, metrics, weights
 from medley.serving.batch_client import Answering
 from medley.serving.drain import Drain, gated
 from medley.serving.memory_guard import MemoryGuard
@@ -149,7 +149,7 @@ class Served:
         where, log = serving.url(listens), serving.log_file(f"serve-{listens.port}")
         what = serving.description(found.order, launch, found.layout)
         noted = serving.note_server(where, listens.name, listens.port, listens.key, drain_s=self.drain_s)
-        subject = f"{listens.name} on port {listens.port}"
+        subject = str(listens)
         _announce(launch, output.say, output.detail)
         with (
             ExitStack() as start,
@@ -159,7 +159,7 @@ class Served:
             gated(listens.port) as gate,
             _noted(subject, launch),
             ExitStack() as served,
-            device_probe.probed_daily(launch.command, lambda: api.is_idle(where, key), output.say),
+            device_probe.probed_daily(launch.command, lambda: metrics.is_idle(where, key), output.say),
         ):
             drain = Drain(where, self.drain_s, gate, output.say, servers=launch.plan.replicas)
             memory = MemoryGuard(

@@ -15,6 +15,8 @@ from medley.command import Command
 from medley.engine import Serving
 from medley.errors import Problem
 from medley.explain import LastError, died
+from medley.host import memory_pressure
+from medley.host.memory_pressure import GIB, Memory
 from medley.planner.topology import Topology
 from medley.process import Finished, Process
 from medley.progress import Output
@@ -24,7 +26,7 @@ from medley.serving.watchdog import Watchdog
 HOSTS_LIMIT_S = 24 * 3600
 _LOOK_EVERY_S = 0.1
 _END_LIMIT_S = 5
-_BACK = 0.75
+_BACK, _BACK_LIMIT_S = 0.75, 60
 """Of the memory before the first start."""
 
 
@@ -101,33 +103,23 @@ def _first_completion(
     )
 
 
-@dataclass(frozen=True)
-class Memory:
-    """GiB of this host's memory: what a program may still take, and the page cache in it."""
+def _memory() -> Memory:
+    return next(memory_pressure.read())
 
-    available: float
-    cached: float
 
-    @classmethod
-    def now(cls) -> "Memory":
-        rows = (line.split() for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
-        sizes = {name: int(size) / (1 << 20) for name, size, *_ in rows}
-        return cls(sizes["MemAvailable:"], sizes["Cached:"])
-
-    def require_back(self, say: Callable[[str], None], limit_s: float = 60) -> None:
-        """Wait for the memory that was there before; raise a Problem if less than half comes back."""
-        if process.wait_until(lambda: Memory.now().available >= self.available * _BACK, 0):
-            return
-        say(f"{Memory.now().available:.1f} of {self.available:.1f} GiB are free; wait for the rest")
-        process.wait_until(lambda: Memory.now().available >= self.available * _BACK, limit_s, every_s=1)
-        left = Memory.now()
-        if left.available < self.available / 2:
-            raise Problem(
-                "the memory of the engine that ended did not come back, so it is not restarted",
-                cause=f"{left.available:.1f} GiB are available after {limit_s:.0f} s, and "
-                f"{self.available:.1f} GiB were before its first start; page cache: {left.cached:.1f} GiB",
-                fix="find what holds it: ps -eo rss,pid,args --sort=-rss | head; nvidia-smi",
-            )
+def _require_memory(before: int, say: Callable[[str], None]) -> None:
+    """Wait for the bytes that were available before; raise a Problem if less than half come back."""
+    if (left := _memory()).available >= before * _BACK:
+        return
+    say(f"{left.available / GIB:.1f} of {before / GIB:.1f} GiB are free; wait for the rest")
+    process.wait_until(lambda: _memory().available >= before * _BACK, _BACK_LIMIT_S, every_s=1)
+    if (left := _memory()).available < before / 2:
+        raise Problem(
+            "the memory of the engine that ended did not come back, so it is not restarted",
+            cause=f"{left.available / GIB:.1f} GiB are available after {_BACK_LIMIT_S} s, and "
+            f"{before / GIB:.1f} GiB were before its first start; page cache: {left.cached / GIB:.1f} GiB",
+            fix="find what holds it: ps -eo rss,pid,args --sort=-rss | head; nvidia-smi",
+        )
 
 
 @dataclass
@@ -145,7 +137,8 @@ class Restarter:
     hosts: int | None = field(default=None, init=False)
     """How many it ran over when it was ready; before that it is not restarted."""
     done: int = field(default=0, init=False)
-    before: Memory = field(default_factory=Memory.now, init=False)
+    before: int = field(default_factory=lambda: _memory().available, init=False)
+    """Bytes that were available before its first start."""
     ready_since: float | None = field(default=None, init=False)
 
     def run(self, attempt: Callable[[Topology, Callable[[int], None]], None], site: Topology) -> NoReturn:
@@ -159,7 +152,7 @@ class Restarter:
     def _ready(self, hosts: int) -> None:
         self.hosts, self.ready_since = hosts, time.monotonic()
         if self.done:
-            events.note("recovery", self._subject, f"ready again after restart {self.done}")
+            events.note("recovery", str(self.listens), f"ready again after restart {self.done}")
         if self.resumes:
             storage.write(_hosts_file(self.listens.port), str(hosts))
 
@@ -169,9 +162,9 @@ class Restarter:
             wait_s, listens = self._wait_s(problem), self.listens
             state = f"restarting, attempt {self.done}: {problem.what}"
             self.output.say(f"{problem}")
-            self.before.require_back(self.output.say)
+            _require_memory(self.before, self.output.say)
             self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.hosts} hosts have joined")
-            events.note("restart", self._subject, f"restart {self.done} in {wait_s:.0f} s")
+            events.note("restart", str(self.listens), f"restart {self.done} in {wait_s:.0f} s")
             url = serving.url(listens)
             with serving.note_server(url, listens.name, listens.port, listens.key, state):
                 time.sleep(wait_s)
@@ -182,19 +175,15 @@ class Restarter:
                 except Problem as another:
                     problem = another
 
-    @property
-    def _subject(self) -> str:
-        return f"{self.listens.name} on port {self.listens.port}"
-
     def _wait_s(self, problem: Problem) -> float:
         if self.hosts is None:
             raise problem
-        events.note("fault", self._subject, f"{problem.what}: {problem.cause}")
+        events.note("fault", str(self.listens), f"{problem.what}: {problem.cause}")
         lasted_s = None if self.ready_since is None else time.monotonic() - self.ready_since
         due = self.rule.due(self.done, lasted_s)
         if due is None:
             problem.what += f"; medley gave up after restart {self.done}"
-            events.note("end", self._subject, f"medley gave up after restart {self.done}")
+            events.note("end", str(self.listens), f"medley gave up after restart {self.done}")
             raise problem
         self.ready_since, (self.done, wait_s) = None, due
         return wait_s

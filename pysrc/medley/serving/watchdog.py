@@ -5,7 +5,6 @@ request of one token, which is sent after a while without any. *Activity* is CPU
 delays the alarm, because a rank that waits for a lost one may spin for ever.
 """
 
-import http.client
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -147,8 +146,9 @@ class Watchdog:
                 return
 
     def _sample(self, clock: Clock, engine: Process) -> None:
-        now, figures = time.monotonic(), self._read()
-        closed = (serving.folder() / f"{self.port}.gate").exists() and not self._figures.get("running")
+        now, found = time.monotonic(), metrics.figures(self.url, self.key)
+        figures = {name: found[name] for name in _FIGURES if name in found}
+        closed = serving.gate_file(self.port).exists() and not self._figures.get("running")
         if (figures and figures != self._figures) or self._answer or closed:
             clock.progress_at, self._answer, self._asked_at = now, "", None
             self._looks, self._figures = {}, figures or self._figures
@@ -163,12 +163,6 @@ class Watchdog:
             self._asks = threading.Thread(target=self._ask_hosts, daemon=True)
             self._asks.start()
         clock.active_at = max(clock.active_at, self._active_at(now))
-
-    def _read(self) -> Mapping[str, float]:
-        with suppress(OSError, http.client.HTTPException, ValueError):
-            found = metrics.engine_figures(metrics.read(self.url, self.key))
-            return {name: found[name] for name in _FIGURES if name in found}
-        return {}
 
     def _ask(self, asked_at: float) -> None:
         """Send a completion of one token; any answer is a sign of life."""
@@ -206,8 +200,11 @@ class Watchdog:
         ]
         if not busy:
             self._watts = _power()
-        power = self._watts is not None and self._watts > self._idle_w * _IDLE_SHARE + _IDLE_W
-        return max([*busy, *([now] if power else [])], default=never)
+        return max([*busy, *([now] if self._gpus_work else [])], default=never)
+
+    @property
+    def _gpus_work(self) -> bool:
+        return self._watts is not None and self._watts > self._idle_w * _IDLE_SHARE + _IDLE_W
 
     def _named(self, clock: Clock, engine: Process) -> Problem:
         """Write the report, and return the Problem that names it."""
@@ -242,8 +239,8 @@ class Watchdog:
             yield from (f"{name} spins at {used:.1f} cores" for name, used in cores.items() if used >= 0.5)  # noqa: PLR2004 - half a core
         if self._watts is not None:
             now, idle = f"its GPUs draw {self._watts:.0f} W", f"{self._idle_w:.0f} W"
-            busy = self._watts > self._idle_w * _IDLE_SHARE + _IDLE_W
-            yield f"{now}, and {idle} without a request" if busy else f"{now}, as without a request ({idle})"
+            alike = f"as without a request ({idle})"
+            yield f"{now}, {f'and {idle} without a request' if self._gpus_work else alike}"
 
 
 def _here(engine: Process, *, stacks: bool = False) -> Mapping[str, Any]:

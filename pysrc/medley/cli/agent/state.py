@@ -76,10 +76,7 @@ def _low() -> list[str]:
     if found is None:
         return []
     rdma = any(Path("/sys/class/infiniband").glob("*"))
-    return [
-        f"Ray here: {each.what}: {each.cause}; {each.fix}"
-        for each in access.low_limits(found, getuser(), rdma=rdma)
-    ]
+    return [f"Ray here: {each}" for each in access.low_limits(found, getuser(), rdma=rdma)]
 
 
 def answer_examine(asked: Table, _note: Note) -> Table:

@@ -1,6 +1,8 @@
 """Collect metrics of all hosts, named as https://prometheus.io/docs/practices/naming/ has them."""
 
+import tomllib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from prometheus_client import Metric, generate_latest
@@ -14,57 +16,7 @@ from medley.serving.metrics import families
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 UP = "medley_host_up"
-HELP = {
-    UP: "Whether the host answers medley.",
-    "medley_cpu_seconds_total": "Time of all processors together, by mode.",
-    "medley_cpu_threads": "Hardware threads.",
-    "medley_load1": "Load of the last minute.",
-    "medley_memory_total_bytes": "The host's memory, which is the GPU's too where "
-    "medley_memory_unified is 1.",
-    "medley_memory_available_bytes": "Memory available without swapping.",
-    "medley_memory_unified": "Whether processor and GPU share one memory.",
-    "medley_swap_total_bytes": "Swap.",
-    "medley_swap_free_bytes": "Swap that is free.",
-    "medley_tcp_retransmitted_segments_total": "Segments that TCP sent again, over all links.",
-    "medley_sampling_cpu_seconds_total": "Processor time that medley itself took on the host to look.",
-    "medley_events_total": "Events on the host, by kind: medley logs --events shows them.",
-    "medley_gpu_busy_ratio": "Time in which a kernel ran, 0 to 1.",
-    "medley_gpu_memory_total_bytes": "Its own memory; none where it is the host's.",
-    "medley_gpu_memory_used_bytes": "Used of its own memory.",
-    "medley_gpu_temperature_celsius": "Temperature.",
-    "medley_gpu_power_watts": "Power that it draws.",
-    "medley_gpu_power_limit_watts": "Power that it may draw.",
-    "medley_gpu_clock_hertz": "Clock of its multiprocessors.",
-    "medley_gpu_held_back": "Whether its clock is held back, by reason.",
-    "medley_link_up": "Whether it is up.",
-    "medley_link_speed_bytes_per_second": "Its speed as the driver reports it; a Spark's half reports twice "
-    "what it carries.",
-    "medley_link_receive_bytes_total": "Bytes to receive.",
-    "medley_link_receive_errors_total": "Errors to receive.",
-    "medley_link_receive_drops_total": "Packets given up to receive.",
-    "medley_link_transmit_bytes_total": "Bytes to transmit.",
-    "medley_link_transmit_errors_total": "Errors to transmit.",
-    "medley_link_transmit_drops_total": "Packets given up to transmit.",
-    "medley_rdma_up": "Whether the port is active.",
-    "medley_rdma_speed_bytes_per_second": "Its speed as the port reports it.",
-    "medley_rdma_receive_bytes_total": "Bytes received; the port counts words of four.",
-    "medley_rdma_transmit_bytes_total": "Bytes sent; the port counts words of four.",
-    "medley_rdma_errors_total": "What went wrong, by the driver's counter and its sign.",
-    "medley_ray_up": "Whether the host's part of Ray runs; none where it has no part.",
-    "medley_ray_slots": "Slots for ranks.",
-    "medley_ray_slots_taken": "Slots with a rank.",
-    "medley_engine_up": "Whether a server is ready and tells its figures.",
-    "medley_engine_requests_running": "Requests that are answered now.",
-    "medley_engine_requests_waiting": "Requests that wait.",
-    "medley_engine_preemptions_total": "Requests put back to wait.",
-    "medley_engine_kv_cache_used_ratio": "KV cache in use, 0 to 1.",
-    "medley_engine_generated_tokens_total": "Tokens generated.",
-    "medley_engine_prompt_tokens_total": "Tokens of prompts.",
-    "medley_engine_first_token_seconds_total": "Waits for a first token, added up; by "
-    "medley_engine_first_tokens_total it is their mean.",
-    "medley_engine_first_tokens_total": "First tokens.",
-}
-"""Of each series, in the order of the page."""
+HELP: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
 _ENGINE_FIGURES = {
     "requests_running": "running",
     "requests_waiting": "waiting",
