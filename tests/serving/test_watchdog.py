@@ -75,7 +75,7 @@ def test_an_engine_that_answers_nothing_is_named_within_the_limit(free_port: int
         watch(free_port, "hangs")
     assert time.monotonic() - began < 3 * LIMIT_S
     report = serving.log_file(f"stuck-{free_port}").read_text()
-    assert re.match(r"watchdog: nothing changed for \d s: it has no metrics\n", report)
+    assert re.search(r"(?m)^watchdog: nothing changed for \d s: it has no metrics\n", report)
     assert "MemAvailable" in report
 
 
@@ -122,4 +122,4 @@ def test_the_last_five_reports_are_kept() -> None:
     folder = serving.log_file("x").parent
     kept = sorted(folder.iterdir())
     assert [each.name for each in kept] == ["stuck-8000.log", *(f"stuck-8000.log.{n}" for n in range(1, 5))]
-    assert [each.read_text().splitlines()[0][-1] for each in kept] == ["6", "5", "4", "3", "2"]
+    assert [each.read_text().splitlines()[3][-1] for each in kept] == ["6", "5", "4", "3", "2"]

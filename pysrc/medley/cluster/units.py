@@ -20,7 +20,7 @@ from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.errors import Problem, in_words
 from medley.process import Finished, Process
-from medley.process_identity import Identity, Lost, descendants, end_processes
+from medley.process_identity import Identity, Lost, SharedMemory, descendants, end_processes, reap_orphans
 
 BEGINS = "medley keeps "
 _STARTED_LIMIT_S = 10
@@ -198,7 +198,7 @@ def main(name: str) -> int:
 
 class _Keeper:
     def __init__(self, unit: Unit, pid: int) -> None:
-        self.unit = unit
+        self.unit, self.segments = unit, SharedMemory()
         self.state = State(unit.name, pid, running=False, since_s=time.time())
         self._write()
 
@@ -224,15 +224,18 @@ class _Keeper:
             after = Process(self.unit.after, keep) if self.unit.after else None
             try:
                 self._write(running=True, since_s=time.time(), next_s=None)
-                finished = self._until_its_end(running, keep)
+                finished = self._until_its_end(running, after, keep)
             finally:
                 running.stop(self.unit.stop_limit_s)
                 if after:
                     after.stop(1)
                 end_processes(descendants(self.state.keeper), grace_s=2)
+                self.segments.settle()
         return finished
 
-    def _until_its_end(self, running: Process, keep: Callable[[str], None]) -> Finished:
+    def _until_its_end(
+        self, running: Process, after: Process | None, keep: Callable[[str], None]
+    ) -> Finished:
         """Wait until it or a vital process ends, which its command may not notice."""
         vital, lost, ranks = self._vital(), Lost(STOPPED_LIMIT_S), RankMemory(self.unit.name)
         while (finished := running.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:
@@ -245,6 +248,10 @@ class _Keeper:
                 return replace(ended, lines=(*ended.lines, said))
             vital = self._vital()
             ranks.look(vital and descendants(self.state.keeper))
+            self.segments.look()
+            reap_orphans()
+            if after:
+                after.poll()
         return finished
 
     def _vital(self) -> dict[Identity, str]:

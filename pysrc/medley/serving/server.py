@@ -148,7 +148,10 @@ class Served:
             credentials.write_api_key_config(listens.key_config, key)
         where, log = serving.url(listens), serving.log_file(f"serve-{listens.port}")
         what = serving.description(found.order, launch, found.layout)
-        noted = serving.note_server(where, listens.name, listens.port, listens.key, drain_s=self.drain_s)
+        hosts = " ".join(found.taken.slots) if found.taken else ""
+        noted = serving.note_server(
+            where, listens.name, listens.port, listens.key, drain_s=self.drain_s, hosts=hosts
+        )
         subject = f"{listens.name} on port {listens.port}"
         _announce(launch, output.say, output.detail)
         with (
@@ -221,6 +224,7 @@ class Served:
                     hosts=_hosts(found),
                     say=output.say,
                 ),
+                on_lost=lambda why: report(f"lost: {why}"),
             )
 
 
