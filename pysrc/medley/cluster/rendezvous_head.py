@@ -51,7 +51,7 @@ class JoinedHost:
     name: str
     facts: Facts
     channel: Channel
-    met_at: str = ""
+    met_at: str
     """This host's address in its network."""
     rank: int = 0
     ended: str | None = None

@@ -114,9 +114,8 @@ def _served(each: Told, nodes: Mapping[str, Told]) -> Iterator[str]:
     gone = {address for address, node in nodes.items() if not node["alive"]}
     for server in each["servers"]:
         lost = ", ".join(gone.intersection(server.get("hosts", "").split()))
-        state = (
-            f"lost: the head reports {lost} dead" if lost and server["state"] == "ready" else server["state"]
-        )
+        dead = lost and server["state"] == "ready"
+        state = f"lost: the head reports {lost} dead" if dead else server["state"]
         yield f"{server['model']} at {server['url']} ({state})"
     named = {server["url"] for server in each["servers"]}
     for unit in each["units"]:

@@ -7,7 +7,7 @@ unit's policy, and writes its state and its log.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from medley.cluster.rank_memory import RankMemory
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.errors import Problem, in_words
-from medley.process import Finished, Process
+from medley.process import Finished, OnLine, Process
 from medley.process_identity import Identity, Lost, SharedMemory, descendants, end_processes, reap_orphans
 
 BEGINS = "medley keeps "
@@ -209,9 +209,8 @@ class _Keeper:
             self._note_end(finished, time.monotonic() - began)
             if self.unit.restart is None:
                 return finished.status
-            while (
-                self.state.next_s is None or time.time() < self.state.next_s
-            ):  # gave up: until this process is stopped
+            # Where it gave up: until this process is stopped.
+            while self.state.next_s is None or time.time() < self.state.next_s:
                 time.sleep(_LOOK_EVERY_S)
 
     def _once(self) -> Finished:
@@ -233,9 +232,7 @@ class _Keeper:
                 self.segments.settle()
         return finished
 
-    def _until_its_end(
-        self, running: Process, after: Process | None, keep: Callable[[str], None]
-    ) -> Finished:
+    def _until_its_end(self, running: Process, after: Process | None, keep: OnLine) -> Finished:
         """Wait until it or a vital process ends, which its command may not notice."""
         vital, lost, ranks = self._vital(), Lost(STOPPED_LIMIT_S), RankMemory(self.unit.name)
         while (finished := running.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:
