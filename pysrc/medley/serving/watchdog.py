@@ -212,15 +212,19 @@ class Watchdog:
     def _named(self, clock: Clock, engine: Process) -> Problem:
         """Write the report, and return the Problem that names it."""
         now, waited_s = time.monotonic(), time.monotonic() - (self._asked_at or clock.progress_at)
-        saw = list(self._saw(now - clock.progress_at))
+        quiet_s, silent = now - clock.progress_at, ""
         what = f"the engine is stuck: a request for one token is unanswered after {waited_s:.0f} s"
         self.say(f"{what}; its ranks' stacks are collected")
         found: dict[str, Any] = {_HERE: _here(engine, stacks=True)}
         last = _end_of(self.log)  # before it hears of ranks that are killed
+        self._keep(_HERE, Look(now, found))
         try:
-            found |= self.hosts(True)  # noqa: FBT003 - of the type
-        except Problem as silent:
-            saw.append(f"the other hosts could not be asked: {silent.cause}")
+            others = self.hosts(True)  # noqa: FBT003 - of the type
+            self._keep("others", Look(time.monotonic(), others))
+            found = {**found, **others}
+        except Problem as refused:
+            silent = f"the other hosts could not be asked: {refused.cause}"
+        saw = [*self._saw(quiet_s), *filter(None, [silent])]
         file = write_report(self.port, saw, found, last)
         fix = f"read the stacks of its ranks: less {file}; restart by itself: medley serve --restart"
         problem = Problem(what, cause="; ".join(saw), fix=fix)
