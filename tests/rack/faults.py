@@ -169,6 +169,7 @@ def _interrupt(on: Scene, serve: Process, lines: list[str]) -> None:
 
 
 HOST, RANK_NAMED = "{host}", "rank.{{0,2}}{rank}"
+STOPPED = r"Worker\S* \(process \d+\) on {host}.* (?:is|was) stopped"
 STALLED = r"(?i)stall|stuck|no sign of work|stopped"
 _CLOCKED = {
     "LD_PRELOAD": "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
@@ -180,7 +181,7 @@ _CLOCKED = {
 
 FAULTS = (
     Fault("kill rank", _signal(RANK, "KILL"), (HOST, RANK_NAMED)),
-    Fault("stop rank", _signal(RANK, "STOP"), (HOST, RANK_NAMED, STALLED), name_limit_s=STOP_LIMIT_S),
+    Fault("stop rank", _signal(RANK, "STOP"), (HOST, STOPPED, STALLED), name_limit_s=STOP_LIMIT_S),
     Fault("cut link", _cut, ("host2|10[.]78[.]1[.]2", "(?i)link|reach|carrier"), _plug),
     Fault(
         "full disk",
@@ -240,7 +241,7 @@ FAULTS = (
     Fault(
         "stop rank without Ray",
         _signal(APART, "STOP", "host2"),
-        (HOST, RANK_NAMED, STALLED),
+        (HOST, STOPPED, STALLED),
         family="mp",
         name_limit_s=STOP_LIMIT_S,
     ),
