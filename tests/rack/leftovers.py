@@ -45,6 +45,7 @@ def _ports(host: Host) -> list[str]:
 
 
 def _files(host: Host) -> list[str]:
+    host.says("mkdir", "-p", STATE)
     found = host.says(
         "find", STATE, "/dev/shm", "-path", f"{STATE}/ray", "-prune", "-o", "-type", "f", "-print"
     )
