@@ -18,7 +18,7 @@ from medley.cluster import membership, ray, units
 from medley.command import Command
 from medley.model import trust
 from medley.process import Finished, Process
-from medley.process_identity import Identity, of, own_identity
+from medley.process_identity import Identity, SharedMemory, of, own_identity, reap_orphans
 from tests.odd_input import COUNTS, hold, json_texts
 
 
@@ -218,3 +218,56 @@ def test_a_file_s_mode_is_the_user_s_wish_and_a_secret_is_closed(state: Path) ->
     storage.write(state / "secret", "x", secret=True)
     modes = {each.name: each.stat().st_mode & 0o777 for each in state.iterdir() if each.is_file()}
     assert modes == {"plain": 0o600, "usual": 0o666 & ~before, "secret": 0o600}
+
+
+SHARES = """
+import os, sys, time
+from multiprocessing import resource_tracker
+from multiprocessing.shared_memory import SharedMemory
+resource_tracker.register = lambda *_: None  # as where it was killed too
+found = SharedMemory(sys.argv[1] or None, create=not sys.argv[1], size=4096)
+print(found._name, flush=True)
+time.sleep(60)
+"""
+
+
+def sharing(name: str = "") -> tuple["subprocess.Popen[str]", str]:
+    made = subprocess.Popen((sys.executable, "-c", SHARES, name), stdout=subprocess.PIPE, text=True)
+    assert made.stdout
+    return made, made.stdout.readline().strip()
+
+
+def test_shared_memory_of_processes_that_were_killed_is_removed_once_nobody_has_it() -> None:
+    first, name = sharing()
+    second, _ = sharing(name)
+    segment, watched = Path(f"/dev/shm{name}"), SharedMemory()
+    try:
+        watched.look()
+        first.kill()
+        first.wait()
+        watched.settle()
+        assert segment.exists(), "the second has it"
+        second.kill()
+        second.wait()
+        watched.settle()
+        assert not segment.exists()
+    finally:
+        for each in (first, second):
+            each.kill()
+            each.communicate()
+        segment.unlink(missing_ok=True)
+
+
+def test_an_orphan_that_was_adopted_is_reaped_and_a_child_of_ours_is_not() -> None:
+    lines: list[str] = []
+    parent = Process(Command(("sh", "-c", "sleep 0.3 & echo $!; exit 7")), lines.append)
+    assert parent.wait(10) is not None
+    orphan = of(int(lines[0]))
+    assert orphan
+    assert orphan.ends_within(10)
+    child = Process(Command(("sh", "-c", "exit 3")), lines.append)
+    assert Path(f"/proc/{orphan.pid}").exists()
+    time.sleep(0.3)
+    reap_orphans()
+    assert not Path(f"/proc/{orphan.pid}").exists()
+    assert child.poll() == Finished(3, ())

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _STARTED, _STATE = 19, 0
 """Fields of /proc/PID/stat after the name, which may have spaces and brackets."""
+_SEGMENTS_EVERY_S = 5.0
+_SEGMENT = "/dev/shm/psm_*"  # noqa: S108 - it is the name that Python gives them
 T = TypeVar("T")
 
 
@@ -71,6 +73,15 @@ class Identity:
             poll.register(handle, select.POLLIN)
             return bool(poll.poll(None if limit_s is None else max(0, limit_s) * 1000))
 
+    @property
+    def shared_memory(self) -> Iterator[Path]:
+        """Segments of Python's multiprocessing.shared_memory that it has open."""
+        with suppress(OSError):
+            for each in Path(f"/proc/{self.pid}/fd").iterdir():
+                with suppress(OSError):
+                    if (file := each.readlink()).match(_SEGMENT):
+                        yield file
+
     def reap(self) -> None:
         """Let the kernel forget it, if it has ended and is a child of this process."""
         with self._handle() as handle, suppress(ChildProcessError):
@@ -103,6 +114,40 @@ class Lost:
         alive = {each: each.alive for each in processes}
         self._since = {each: self._since.get(each, now) for each in alive if each.stopped}
         return [each for each in alive if not alive[each] or now - self._since.get(each, now) >= self.limit_s]
+
+
+@dataclass
+class SharedMemory:
+    """Removes the segments that dead processes below this one leave, once nobody has them open."""
+
+    _holders: dict[Path, set[Identity]] = field(default_factory=dict)
+    _next: float = 0
+
+    def look(self) -> None:
+        """Note who has which, at most every few seconds; call it often, and `settle` at the end."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _SEGMENTS_EVERY_S
+            self.settle()
+
+    def settle(self) -> None:
+        for each in descendants(os.getpid()):
+            for file in each.shared_memory:
+                self._holders.setdefault(file, set()).add(each)
+        left = {file for file, those in self._holders.items() if not any(each.alive for each in those)}
+        if left:
+            left -= {file for each, _ in _inspect(lambda each: each.pid) for file in each.shared_memory}
+        for file in left:
+            with suppress(OSError):  # its owner removed it
+                file.unlink()
+            del self._holders[file]
+
+
+def reap_orphans() -> None:
+    """Reap those that this process adopted; what it started itself leads a group of its own."""
+    for each in descendants(os.getpid()):
+        with suppress(ProcessLookupError):
+            if os.getpgid(each.pid) != each.pid and not each.alive:
+                each.reap()
 
 
 def of(pid: int) -> Identity | None:

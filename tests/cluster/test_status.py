@@ -108,6 +108,13 @@ def test_what_is_served() -> None:
     )
 
 
+def test_a_model_whose_host_is_dead_is_not_ready() -> None:
+    server = {**SERVER, "state": "ready", "hosts": "10.0.0.1 10.0.0.2"}
+    found = rows({"a": {**HEAD, "servers": [server], "nodes": DEAD}, "b": WORKER})
+    assert found["a"].served == f"demo at {SERVER['url']} (lost: the head reports 10.0.0.2 dead)"
+    assert "(ready)" in rows({"a": {**HEAD, "servers": [server]}, "b": WORKER})["a"].served
+
+
 def test_limits_that_are_too_low() -> None:
     said = {"a": {**HEAD, "low": ["it may lock 64 KiB"]}, "b": WORKER}
     assert list(findings(rows(said).values(), said, {}, "a")) == ["a: it may lock 64 KiB"]

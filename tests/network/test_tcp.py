@@ -4,6 +4,7 @@ import socket
 import pytest
 
 from medley.errors import Problem
+from medley.network import tcp
 from medley.network.tcp import ephemeral_range, outside_ports, outward_address, require_free
 
 
@@ -68,3 +69,8 @@ def test_a_port_that_is_picked_is_of_the_kernels_range() -> None:
     first, last = ephemeral_range()
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert first <= server.getsockname()[1] <= last
+
+
+def test_an_address_that_this_host_lost_is_named() -> None:
+    assert tcp.lost_address("127.0.0.1") == ""
+    assert tcp.lost_address("192.0.2.7") == "this host does not have 192.0.2.7 any more; "

@@ -14,6 +14,8 @@ RANK, CORE, API = "RayWorkerProc", "VLLM::EngineCore", "api_guard.py"
 APART = "VLLM::Worker"
 STOP_LIMIT_S = STALL_LIMIT_S * 5 + 45
 """A stall is named within five times its limit at the latest."""
+PATIENCE_S = 45
+"""Beyond this a stopped process of Ray's has been ended, and the model with it."""
 SMALL_BYTES = 256 << 20
 CLOCK = "/tmp/home/clock"
 SLOW_MBIT = 1
@@ -167,6 +169,7 @@ def _interrupt(on: Scene, serve: Process, lines: list[str]) -> None:
 
 
 HOST, RANK_NAMED = "{host}", "rank.{{0,2}}{rank}"
+STOPPED = r"Worker\S* \(process \d+\) on {host}.* (?:is|was) stopped"
 STALLED = r"(?i)stall|stuck|no sign of work|stopped"
 _CLOCKED = {
     "LD_PRELOAD": "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
@@ -178,7 +181,7 @@ _CLOCKED = {
 
 FAULTS = (
     Fault("kill rank", _signal(RANK, "KILL"), (HOST, RANK_NAMED)),
-    Fault("stop rank", _signal(RANK, "STOP"), (HOST, RANK_NAMED, STALLED), name_limit_s=STOP_LIMIT_S),
+    Fault("stop rank", _signal(RANK, "STOP"), (HOST, STOPPED, STALLED), name_limit_s=STOP_LIMIT_S),
     Fault("cut link", _cut, ("host2|10[.]78[.]1[.]2", "(?i)link|reach|carrier"), _plug),
     Fault(
         "full disk",
@@ -210,8 +213,13 @@ FAULTS = (
         ("(?i)engine ?core", STALLED),
         name_limit_s=STOP_LIMIT_S,
     ),
-    Fault("stop raylet", _signal("raylet/raylet", "STOP"), (HOST, "raylet|Ray")),
-    Fault("stop gcs_server", _signal("gcs_server", "STOP", "host1"), ("gcs_server",)),
+    Fault("stop raylet", _signal("raylet/raylet", "STOP"), (HOST, "raylet|Ray"), lasts_s=PATIENCE_S),
+    Fault(
+        "stop gcs_server",
+        _signal("gcs_server", "STOP", "host1"),
+        ("gcs_server",),
+        lasts_s=PATIENCE_S,
+    ),
     Fault("one-way link", _one_way, ("host2|10[.]78[.]1[.]2", "(?i)link|reach|one way"), _both_ways),
     Fault("slow link", _slow, (), _fast, breaks=False, lasts_s=30),
     Fault("no memory", _exhaust, (HOST, "(?i)memory|rank"), _relieve, lasts_s=20, own_hosts=True),
@@ -233,7 +241,7 @@ FAULTS = (
     Fault(
         "stop rank without Ray",
         _signal(APART, "STOP", "host2"),
-        (HOST, RANK_NAMED, STALLED),
+        (HOST, STOPPED, STALLED),
         family="mp",
         name_limit_s=STOP_LIMIT_S,
     ),

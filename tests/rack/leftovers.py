@@ -33,7 +33,7 @@ def _processes(host: Host) -> list[str]:
 
 
 def _short(name: str) -> str:
-    words = [re.sub(r"[.]\d+$", "", word.rpartition("/")[2]) for word in name.split()]
+    words = [re.sub(r"[.]\d+$|_[\d_-]{20,}", "", word.rpartition("/")[2]) for word in name.split()]
     return " ".join(words[:5])[:60]
 
 
@@ -45,6 +45,7 @@ def _ports(host: Host) -> list[str]:
 
 
 def _files(host: Host) -> list[str]:
+    host.says("mkdir", "-p", STATE)
     found = host.says(
         "find", STATE, "/dev/shm", "-path", f"{STATE}/ray", "-prune", "-o", "-type", "f", "-print"
     )
@@ -55,4 +56,9 @@ def _files(host: Host) -> list[str]:
 
 
 def _stays(name: str) -> bool:
-    return name.endswith((".lock", ".starting", "events.jsonl", "gathered.json")) or " vllm/" in name
+    return (
+        name.endswith(
+            (".lock", ".starting", "events.jsonl", "events.counts", "gathered.json", "device-history.jsonl")
+        )
+        or " vllm/" in name
+    )

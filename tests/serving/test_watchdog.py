@@ -13,6 +13,7 @@ from medley import serving
 from medley.command import Command
 from medley.engine.vllm import last_error
 from medley.errors import Problem
+from medley.explain import explain_problem
 from medley.process_identity import descendants
 from medley.serving.supervise import supervise
 from medley.serving.watchdog import Clock, Look, Watchdog, write_report
@@ -75,7 +76,7 @@ def test_an_engine_that_answers_nothing_is_named_within_the_limit(free_port: int
         watch(free_port, "hangs")
     assert time.monotonic() - began < 3 * LIMIT_S
     report = serving.log_file(f"stuck-{free_port}").read_text()
-    assert re.match(r"watchdog: nothing changed for \d s: it has no metrics\n", report)
+    assert re.search(r"(?m)^watchdog: nothing changed for \d s: it has no metrics\n", report)
     assert "MemAvailable" in report
 
 
@@ -122,4 +123,15 @@ def test_the_last_five_reports_are_kept() -> None:
     folder = serving.log_file("x").parent
     kept = sorted(folder.iterdir())
     assert [each.name for each in kept] == ["stuck-8000.log", *(f"stuck-8000.log.{n}" for n in range(1, 5))]
-    assert [each.read_text().splitlines()[0][-1] for each in kept] == ["6", "5", "4", "3", "2"]
+    assert [each.read_text().splitlines()[3][-1] for each in kept] == ["6", "5", "4", "3", "2"]
+
+
+def test_a_stopped_rank_is_named_first_whatever_the_engine_said_and_the_others_wait_in() -> None:
+    waits = '  File "/x/torch/distributed/distributed_c10d.py", line 3000 in all_reduce'
+    ranks = [{**row(1, 5), "stack": waits}, {**row(2, 5, "T"), "stack": "none"}]
+    saw = ["nothing changed for 20 s", "rank2 (process 2) on host2 is stopped"]
+    last = ["INFO 11-21 08:01:33 [launcher.py:1] Application startup complete."]
+    report = write_report(8000, saw, {"host2": {"processes": ranks}}, last)
+    known = explain_problem(Problem("stuck", cause="", fix=""), report)
+    assert known.cause.startswith("a rank is stopped")
+    assert "rank2 (process 2) on host2" in known.cause

@@ -13,6 +13,7 @@ from medley.cluster.membership import Membership
 from medley.cluster.units import STOPPED_LIMIT_S
 from medley.errors import Problem, in_words
 from medley.host.facts.network import Net
+from medley.network import tcp
 from medley.network.ports import RayPorts
 from medley.process import wait_until
 from medley.process_identity import Identity, Lost
@@ -29,6 +30,8 @@ _REFUSALS = 2
 """In a row, because a head under load may refuse one."""
 _LAST_LINES = 4
 # vLLM's line, which payload/sglang_ray.py prints too: RayWorkerProc rank=[1] died unexpectedly
+_STOPPED = re.compile(r"\(process \d+\) on .+ is stopped")
+"""The watchdog's, for which no host needs to be gone."""
 _RANK = re.compile(r"rank=\[?(\d+)")
 
 
@@ -107,7 +110,9 @@ def explain_host_loss(found: Membership | None, places: Mapping[int, str]) -> It
     try:
         yield
     except Problem as problem:
-        lost = _RANK.search(problem.cause)
+        if _STOPPED.search(problem.cause):
+            raise
+        lost, here = _RANK.search(problem.cause), tcp.lost_address(found.address) if found else ""
         address = places.get(int(lost[1])) if lost else None
         gone = _gone(found, address) if found else []
         if not gone:
@@ -115,7 +120,7 @@ def explain_host_loss(found: Membership | None, places: Mapping[int, str]) -> It
         what = f", rank {lost[1]}, is lost" if lost else " is gone"
         raise Problem(
             f"{', '.join(gone)}{what}, and the model with it",
-            cause=f"{problem.what}: {problem.cause}",
+            cause=f"{here}{problem.what}: {problem.cause}",
             fix="serve again on the hosts that medley status shows; rejoin a host: medley ray-worker HEAD",
             status=problem.status,
         ) from problem

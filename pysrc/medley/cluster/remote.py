@@ -35,6 +35,8 @@ class Server:
     since_s: float = 0
     drain_s: int = 0
     """How long running requests have when it is ended."""
+    hosts: str = ""
+    """The addresses of the hosts of Ray that it runs over, with spaces between them."""
 
     @property
     def port(self) -> int:

@@ -19,6 +19,7 @@ from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
 from medley.json_shape import fits
+from medley.network import tcp
 from medley.network.secure_channel import Channel, ChannelRefused, Closed
 from medley.network.tcp import Guest, Listener
 from medley.progress import Progress
@@ -50,6 +51,8 @@ class JoinedHost:
     name: str
     facts: Facts
     channel: Channel
+    met_at: str
+    """This host's address in its network."""
     rank: int = 0
     ended: str | None = None
     ended_at: float = 0.0
@@ -204,7 +207,8 @@ class Meeting:
             return False
         finally:
             self._preparing.discard(id(guest))
-        self._ready.put(JoinedHost(f"{told['host']} ({guest.address})", found, channel))
+        at = guest.connection.getsockname()[0]
+        self._ready.put(JoinedHost(f"{told['host']} ({guest.address})", found, channel, at))
         return True
 
 
@@ -216,7 +220,7 @@ def _require(right: bool, cause: str) -> None:  # noqa: FBT001 - it is the quest
 def _lost(member: JoinedHost) -> Problem:
     return Problem(
         f"{member.name}, rank {member.rank}, is lost, and the model with it",
-        cause=member.ended or "",
+        cause=f"{tcp.lost_address(member.met_at)}{member.ended}",
         fix="read the last lines of its output, then start both again: medley serve, medley join",
     )
 

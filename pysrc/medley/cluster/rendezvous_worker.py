@@ -19,6 +19,7 @@ from medley.json_shape import fits
 from medley.model.remote_code import Code
 from medley.network.secure_channel import Channel, ChannelRefused, Closed
 from medley.process import Process
+from medley.process_identity import SharedMemory
 
 _LOOK_EVERY_S = 0.2
 _LONGEST = 100
@@ -128,13 +129,14 @@ def run_part(
     """
     process = Process(command, on_line)
     process.die_first()
-    head, done, again, memory = _Head(channel), False, False, MemoryWatch()
+    head, done, again, memory, segments = _Head(channel), False, False, MemoryWatch(), SharedMemory()
     try:
         while "end" not in (message := head.next_message()):
             again = again or "again" in message
             if "look" in message:
                 _send(channel, {"looked": process_stacks.look([process.pid], stacks=bool(message["look"]))})
             _watch_memory(channel, memory)
+            segments.look()
             finished = None if done else process.poll()
             if finished is not None and ends and not finished.status:
                 done = True
@@ -149,7 +151,9 @@ def run_part(
             raise
         on_line(f"{problem.what}: {problem.cause}")
     finally:
+        segments.settle()
         process.stop()
+        segments.settle()
     _send(channel, {"ended": "the head ended it"})
     return again
 

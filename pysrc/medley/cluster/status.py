@@ -43,7 +43,7 @@ def host_statuses(
             wire=_wire(part, each["wire"]),
             slots=f"{node['slots'] - node['free']} of {node['slots']} taken" if node else "-",
             memory=f"{memory['available_bytes'] / GIB:.1f} of {memory['total_bytes'] / GIB:.1f} GiB",
-            served=", ".join(_served(each)) or "-",
+            served=", ".join(_served(each, nodes)) or "-",
         )
 
 
@@ -110,9 +110,13 @@ def _wire(part: Told | None, wire: Told | None) -> str:
     return f"{part['address']} ({wire['interface']}{speed}{'' if wire['up'] else ', DOWN'})"
 
 
-def _served(each: Told) -> Iterator[str]:
+def _served(each: Told, nodes: Mapping[str, Told]) -> Iterator[str]:
+    gone = {address for address, node in nodes.items() if not node["alive"]}
     for server in each["servers"]:
-        yield f"{server['model']} at {server['url']} ({server['state']})"
+        lost = ", ".join(gone.intersection(server.get("hosts", "").split()))
+        dead = lost and server["state"] == "ready"
+        state = f"lost: the head reports {lost} dead" if dead else server["state"]
+        yield f"{server['model']} at {server['url']} ({state})"
     named = {server["url"] for server in each["servers"]}
     for unit in each["units"]:
         if unit["name"].startswith("medley-serve-") and not unit["running"] and not named:

@@ -7,7 +7,7 @@ unit's policy, and writes its state and its log.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,8 +19,8 @@ from medley.cluster.rank_memory import RankMemory
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.errors import Problem, in_words
-from medley.process import Finished, Process
-from medley.process_identity import Identity, Lost, descendants, end_processes
+from medley.process import Finished, OnLine, Process
+from medley.process_identity import Identity, Lost, SharedMemory, descendants, end_processes, reap_orphans
 
 BEGINS = "medley keeps "
 _STARTED_LIMIT_S = 10
@@ -198,7 +198,7 @@ def main(name: str) -> int:
 
 class _Keeper:
     def __init__(self, unit: Unit, pid: int) -> None:
-        self.unit = unit
+        self.unit, self.segments = unit, SharedMemory()
         self.state = State(unit.name, pid, running=False, since_s=time.time())
         self._write()
 
@@ -209,9 +209,8 @@ class _Keeper:
             self._note_end(finished, time.monotonic() - began)
             if self.unit.restart is None:
                 return finished.status
-            while (
-                self.state.next_s is None or time.time() < self.state.next_s
-            ):  # gave up: until this process is stopped
+            # Where it gave up: until this process is stopped.
+            while self.state.next_s is None or time.time() < self.state.next_s:
                 time.sleep(_LOOK_EVERY_S)
 
     def _once(self) -> Finished:
@@ -224,15 +223,16 @@ class _Keeper:
             after = Process(self.unit.after, keep) if self.unit.after else None
             try:
                 self._write(running=True, since_s=time.time(), next_s=None)
-                finished = self._until_its_end(running, keep)
+                finished = self._until_its_end(running, after, keep)
             finally:
                 running.stop(self.unit.stop_limit_s)
                 if after:
                     after.stop(1)
                 end_processes(descendants(self.state.keeper), grace_s=2)
+                self.segments.settle()
         return finished
 
-    def _until_its_end(self, running: Process, keep: Callable[[str], None]) -> Finished:
+    def _until_its_end(self, running: Process, after: Process | None, keep: OnLine) -> Finished:
         """Wait until it or a vital process ends, which its command may not notice."""
         vital, lost, ranks = self._vital(), Lost(STOPPED_LIMIT_S), RankMemory(self.unit.name)
         while (finished := running.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:
@@ -245,6 +245,10 @@ class _Keeper:
                 return replace(ended, lines=(*ended.lines, said))
             vital = self._vital()
             ranks.look(vital and descendants(self.state.keeper))
+            self.segments.look()
+            reap_orphans()
+            if after:
+                after.poll()
         return finished
 
     def _vital(self) -> dict[Identity, str]:

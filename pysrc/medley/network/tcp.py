@@ -98,6 +98,18 @@ def _listeners() -> Iterator[Any]:
     return (each for each in connections if each.status == psutil.CONN_LISTEN and each.laddr)
 
 
+def lost_address(address: str) -> str:
+    """Say that this host has no such address any more, or that its interface is down; empty if neither."""
+    import psutil  # noqa: PLC0415 - as above
+
+    found = psutil.net_if_addrs().items()
+    name = next((name for name, those in found if any(each.address == address for each in those)), None)
+    if name is None:
+        return f"this host does not have {address} any more; "
+    state = psutil.net_if_stats().get(name)
+    return "" if state and state.isup else f"{name} of this host ({address}) is down; "
+
+
 def is_loopback(host: str) -> bool:
     """Whether a URL's host is this host itself; payload/api_guard.py has a copy."""
     name = host.strip("[]").lower()

@@ -53,13 +53,20 @@ def url(listens: Serving) -> str:
 
 @contextmanager
 def note_server(
-    url: str, model: str, port: int, key: Path | None = None, state: str = "starting", *, drain_s: int = 0
+    url: str,
+    model: str,
+    port: int,
+    key: Path | None = None,
+    state: str = "starting",
+    *,
+    drain_s: int = 0,
+    hosts: str = "",
 ) -> Iterator[Callable[[str], None]]:
     """Keep the server's record while the body runs; yields a function that reports its state."""
 
     def report(state: str) -> None:
         us, where = process_identity.own_identity(), str(key) if key else None
-        found = Server(url, model, us.pid, us.started, us.boot, where, state, time.time(), drain_s)
+        found = Server(url, model, us.pid, us.started, us.boot, where, state, time.time(), drain_s, hosts)
         with suppress(OSError):  # the disk is full: the server goes on, and is shown as it was
             storage.write(_note(port), json.dumps(asdict(found)))
 

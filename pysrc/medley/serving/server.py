@@ -43,6 +43,10 @@ def run(job: Job, program: "Served | ScriptRun", output: Output, site: Topology 
     except KeyboardInterrupt:
         output.say("stopped; nothing of it runs any more")
         raise
+    except Problem as problem:
+        if isinstance(program, Served):
+            events.note("fault", str(job.order.serving), f"{problem.what}: {problem.cause}")
+        raise
 
 
 @dataclass
@@ -148,7 +152,10 @@ class Served:
             credentials.write_api_key_config(listens.key_config, key)
         where, log = serving.url(listens), serving.log_file(f"serve-{listens.port}")
         what = serving.description(found.order, launch, found.layout)
-        noted = serving.note_server(where, listens.name, listens.port, listens.key, drain_s=self.drain_s)
+        hosts = " ".join(found.taken.slots) if found.taken else ""
+        noted = serving.note_server(
+            where, listens.name, listens.port, listens.key, drain_s=self.drain_s, hosts=hosts
+        )
         subject = str(listens)
         _announce(launch, output.say, output.detail)
         with (
@@ -221,6 +228,7 @@ class Served:
                     hosts=_hosts(found),
                     say=output.say,
                 ),
+                on_lost=lambda why: report(f"lost: {why}"),
             )
 
 

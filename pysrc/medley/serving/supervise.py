@@ -19,6 +19,7 @@ from medley.host import memory_pressure
 from medley.host.memory_pressure import GIB, Memory
 from medley.planner.topology import Topology
 from medley.process import Finished, Process
+from medley.process_identity import SharedMemory
 from medley.progress import Output
 from medley.serving import api
 from medley.serving.watchdog import Watchdog
@@ -44,11 +45,13 @@ def supervise(
     key: str | None = None,
     check: Callable[[], None] = lambda: None,
     watchdog: Watchdog | None = None,
+    on_lost: Callable[[str], None] = lambda _: None,
 ) -> NoReturn:
     """Run an engine until it ends, which is always a Problem: it is only left by Ctrl-C or a signal.
 
     `check` is called all the time, and raises a Problem where something else ends the engine. `limit_s` is
-    for its first completion. However this is left, no process of the engine stays behind.
+    for its first completion; `on_lost` is told why it is served no longer, before its processes end.
+    However this is left, no process of the engine stays behind.
     """
     lost: list[str] = []
 
@@ -57,7 +60,7 @@ def supervise(
             lost.append(line)
         on_line(line)
 
-    engine, began = Process(command, watch), time.monotonic()
+    engine, began, segments = Process(command, watch), time.monotonic(), SharedMemory()
     engine.die_first()
     try:
         completion = _first_completion(engine, lambda: api.answered(url, model, key), model, limit_s, check)
@@ -66,12 +69,19 @@ def supervise(
             with watchdog.watching(engine) if watchdog else nullcontext():
                 while engine.wait(_LOOK_EVERY_S) is None and not lost:
                     check()
+                    segments.look()
                     if watchdog:
                         watchdog.look()
+        on_lost((lost or ["its engine ended"])[0][:200])
         if not lost:
             engine.wait(_END_LIMIT_S)
+    except Problem as problem:
+        on_lost(problem.what)
+        raise
     finally:
+        segments.settle()
         engine.stop()
+        segments.settle()
     finished = engine.poll() or Finished(1, ())
     if lost:  # it was we who ended it, so its exit code says nothing
         finished = Finished(1, tuple(lost))
@@ -178,7 +188,6 @@ class Restarter:
     def _wait_s(self, problem: Problem) -> float:
         if self.hosts is None:
             raise problem
-        events.note("fault", str(self.listens), f"{problem.what}: {problem.cause}")
         lasted_s = None if self.ready_since is None else time.monotonic() - self.ready_since
         due = self.rule.due(self.done, lasted_s)
         if due is None:

@@ -209,15 +209,20 @@ class Watchdog:
     def _named(self, clock: Clock, engine: Process) -> Problem:
         """Write the report, and return the Problem that names it."""
         now, waited_s = time.monotonic(), time.monotonic() - (self._asked_at or clock.progress_at)
-        saw = list(self._saw(now - clock.progress_at))
+        quiet_s, silent = now - clock.progress_at, ""
         what = f"the engine is stuck: a request for one token is unanswered after {waited_s:.0f} s"
         self.say(f"{what}; its ranks' stacks are collected")
         found: dict[str, Any] = {_HERE: _here(engine, stacks=True)}
+        last = _end_of(self.log)  # before it hears of ranks that are killed
+        self._keep(_HERE, Look(now, found))
         try:
-            found |= self.hosts(True)  # noqa: FBT003 - of the type
-        except Problem as silent:
-            saw.append(f"the other hosts could not be asked: {silent.cause}")
-        file = write_report(self.port, saw, found, _end_of(self.log))
+            others = self.hosts(True)  # noqa: FBT003 - of the type
+            self._keep("others", Look(time.monotonic(), others))
+            found = {**found, **others}
+        except Problem as refused:
+            silent = f"the other hosts could not be asked: {refused.cause}"
+        saw = [*self._saw(quiet_s), *filter(None, [silent])]
+        file = write_report(self.port, saw, found, last)
         fix = f"read the stacks of its ranks: less {file}; restart by itself: medley serve --restart"
         problem = Problem(what, cause="; ".join(saw), fix=fix)
         known = explain.explain_problem(problem, file)
@@ -265,13 +270,16 @@ def _power() -> float | None:
 
 
 def write_report(port: int, saw: Sequence[str], hosts: Mapping[str, Any], last: Sequence[str]) -> Path:
-    """Write what was seen, the stacks of each rank, and each host's counters; keep the last few reports."""
+    """Write what was seen, the stacks of each rank, and each host's counters; keep the last few reports.
+
+    The engine's lines come first, because its start among them would end the failures before it.
+    """
     file = serving.log_file(f"stuck-{port}")
     for number in range(_KEPT - 1, 0, -1):
         older = file.with_suffix(f".log.{number - 1}") if number > 1 else file
         with suppress(FileNotFoundError):
             older.replace(file.with_suffix(f".log.{number}"))
-    lines = [f"watchdog: {each}" for each in saw]
+    lines = ["the engine's last lines:", *last, "", *(f"watchdog: {each}" for each in saw)]
     for host, found in hosts.items():
         for row in found["processes"]:
             where = f" in {row['wchan']}" if row["wchan"] not in {"", "0"} else ""
@@ -282,7 +290,7 @@ def write_report(port: int, saw: Sequence[str], hosts: Mapping[str, Any], last: 
             lines += row.get("stack", "").splitlines()
         lines += ["", f"counters of {host}:", *(found.get("host") or "").splitlines()]
     with suppress(OSError):  # the disk is full
-        storage.write(file, "\n".join([*lines, "", "the engine's last lines:", *last, ""]))
+        storage.write(file, "\n".join([*lines, ""]))
     return file
 
 
