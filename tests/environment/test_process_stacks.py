@@ -31,13 +31,21 @@ def start() -> Iterator[Start]:
 
     def begin(*words: str, **env: str) -> "subprocess.Popen[str]":
         started.append(subprocess.Popen(words, env={**os.environ, **env}, text=True, process_group=0))
-        time.sleep(1)
+        deadline = time.monotonic() + 30
+        while words[0] == sys.executable and not _both_wait(started[-1].pid) and time.monotonic() < deadline:
+            time.sleep(0.1)
         return started[-1]
 
     yield begin
     for each in started:
         os.killpg(each.pid, signal.SIGKILL)
         each.wait()
+
+
+def _both_wait(pid: int) -> bool:
+    """Whether parent and child have begun to sleep."""
+    found = process_stacks.look([pid])["processes"]
+    return len(found) == 2 and all("nanosleep" in each["wchan"] for each in found)
 
 
 def test_a_process_and_its_fork_each_write_their_own_stacks(start: Start) -> None:
@@ -60,6 +68,7 @@ def test_a_process_without_the_handler_gets_no_signal(start: Start) -> None:
 def test_a_stopped_process_is_seen_as_that(start: Start) -> None:
     child = start(sys.executable, "-c", FORKS, PYTHONPATH=str(STACKS))
     child.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
     parent, forked = process_stacks.look([child.pid], stacks=True)["processes"]
     assert (parent["state"], parent["stack"]) == ("T", "none: a process in this state handles no signal")
     assert "waits_in_child" in forked["stack"]
