@@ -74,7 +74,7 @@ def test_serve_does_what_plan_says(rack: Up) -> None:
         _python, guard, *served_ = does["argv"]
         assert Path(guard).name == "api_guard.py", "who types a plan's command has the engine alone"
         assert step["argv"] == served_
-        ours = {"PATH", "MEDLEY_GUARD", "MEDLEY_GUARD_GATE"}
+        ours = {"PATH", "PYTHONPATH", "MEDLEY_GUARD", "MEDLEY_GUARD_GATE"}
         assert step["env"] == {name: value for name, value in does["env"].items() if name not in ours}
         assert step["host"].startswith(f"{head.name} ")
     (alone,) = printed(head, "plan", "demo", "--json")["steps"]
