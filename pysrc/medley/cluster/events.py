@@ -65,7 +65,12 @@ def _keep(event: Event) -> None:
         with file().open("a", encoding="utf-8") as kept:
             kept.write(line)
         counted = counts()
-        storage.write(_counts(), json.dumps({**counted, event.kind: counted[event.kind] + 1}))
+        counted[event.kind] += 1
+        # In place, because it is killed at any time, and a new file would stay behind beside it.
+        with os.fdopen(
+            os.open(_counts(), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644), "wb", 0
+        ) as numbers:
+            numbers.truncate(numbers.write(json.dumps(counted).encode()))
 
 
 def _run(command: str, event: Event) -> None:
