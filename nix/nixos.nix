@@ -100,8 +100,6 @@ let
         OOMPolicy = "continue"; # medley ends what is left, says why, and starts it again
         OOMScoreAdjust = -500; # the engine raises its own score to 500
         MemoryMin = "64M"; # the supervisor's own pages are not reclaimed
-        ManagedOOMMemoryPressure = "kill"; # where systemd-oomd runs and medley's own watch did not act
-        ManagedOOMMemoryPressureLimit = "80%";
 
         # Not set, because it breaks what runs here: PrivateDevices, DevicePolicy and ProtectClock (the GPU and
         # InfiniBand), MemoryDenyWriteExecute (kernels compiled at run time), RemoveIPC (shared with the other unit).

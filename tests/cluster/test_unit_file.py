@@ -97,8 +97,6 @@ def test_what_a_unit_of_the_systems_has_besides() -> None:
         "RestartMaxDelaySec=60",
         "OOMScoreAdjust=-500",
         "MemoryMin=64M",
-        "ManagedOOMMemoryPressure=kill",
-        "ManagedOOMMemoryPressureLimit=80%",
         "WantedBy=multi-user.target",
     ]
 

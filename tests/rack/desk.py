@@ -102,9 +102,10 @@ def still(host: Host, limit_s: float = 10) -> bool:
 
 
 def kept(host: Host) -> set[str]:
-    """The files of medley's state there, but logs."""
+    """The files of medley's state there, but logs and what else tells what happened."""
     files = host.says("find", STATE, "-type", "f").splitlines()
-    return {file.removeprefix(f"{STATE}/") for file in files if "/logs/" not in file}
+    found = (file.removeprefix(f"{STATE}/") for file in files if "/logs/" not in file)
+    return {file for file in found if not file.startswith(("events.", "device-history."))}
 
 
 def process(host: Host, word: str) -> int:

@@ -1,7 +1,7 @@
 """`Unit` and `Restart` as values, and as systemd's file.
 
 Quoting as in systemd.syntax(7) and systemd.service(5); systemd 245 (Ubuntu 20.04) and later support every
-key but RestartSteps and RestartMaxDelaySec, which versions before 254 ignore, and ManagedOOM… before 247.
+key but RestartSteps and RestartMaxDelaySec, which versions before 254 ignore.
 """
 
 import json
@@ -20,9 +20,6 @@ OPEN_FILES = 1_048_576
 _PROTECTION = (
     "OOMScoreAdjust=-500",  # only root may: medley outlives its engine, which raises its own score to 500
     "MemoryMin=64M",  # the supervisor's own pages are not reclaimed, so that it can act while others stall
-    # systemd-oomd, where it runs, ends the unit if medley's own watch over memory did not act; it restarts.
-    "ManagedOOMMemoryPressure=kill",
-    "ManagedOOMMemoryPressureLimit=80%",
 )
 _PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
 _SECRET = re.compile(r"(?i)(token|key|secret|password|passwd|credentials?)$")
