@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medley.errors import Problem
-from medley.host.memory_pressure import GIB, MIB, Level, Memory, read, reserve
+from medley.host.memory_pressure import GIB, MIB, Level, Memory, kernel_kills, killer, read, reserve
 from tests.memory_group import killed, limited
 
 MEMINFO = "MemTotal: {} kB\nMemAvailable: {} kB\nSwapTotal: {} kB\nSwapFree: {} kB\n"
@@ -52,6 +52,15 @@ def files(root: Path, found: dict[str, str]) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return root
+
+
+def test_who_killed_is_known_from_the_kernels_count(tmp_path: Path) -> None:
+    assert killer(kernel_kills(tmp_path), tmp_path) == "as the kernel does when memory runs out"
+    before = kernel_kills(files(tmp_path, {"proc/vmstat": "pgfault 7\noom_kill 3\ndrop_slab 0\n"}))
+    assert before == 3
+    assert killer(before, tmp_path).startswith("and not by the kernel")
+    files(tmp_path, {"proc/vmstat": "oom_kill 5\n"})
+    assert killer(before, tmp_path) == "and the kernel killed 2 processes for memory since it started"
 
 
 def test_the_tightest_group_above_a_process_counts(tmp_path: Path) -> None:

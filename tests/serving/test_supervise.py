@@ -115,6 +115,15 @@ def test_a_quiet_end_is_still_a_failure() -> None:
     assert (problem.status, problem.cause) == (1, "it printed nothing")
 
 
+def test_an_engine_core_that_was_killed_is_named() -> None:
+    lines = (
+        "(APIServer pid=9) ERROR 11-24 20:26:52 [serving.py:500] Error in completion stream generator.",
+        "(APIServer pid=9) ERROR 11-24 20:26:52 [serving.py:500] EngineDeadError: EngineCore encountered …",
+    )
+    problem = died(Finished(0, lines), ready=True, log=Path("x.log"), last_error=last_error)
+    assert problem.cause.startswith("EngineCore ended without an error of its own")
+
+
 def _children() -> list[int]:
     text = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
     return [int(pid) for pid in text.split() if "engine_program" in Path(f"/proc/{pid}/cmdline").read_text()]

@@ -29,9 +29,9 @@ _LOOK_LIMIT_S = 1.0
 _REFUSALS = 2
 """In a row, because a head under load may refuse one."""
 _LAST_LINES = 4
-# vLLM's line, which payload/sglang_ray.py prints too: RayWorkerProc rank=[1] died unexpectedly
 _STOPPED = re.compile(r"\(process \d+\) on .+ is stopped")
 """The watchdog's, for which no host needs to be gone."""
+# vLLM's line, which payload/sglang_ray.py prints too: RayWorkerProc rank=[1] died unexpectedly
 _RANK = re.compile(r"rank=\[?(\d+)")
 
 
@@ -109,12 +109,15 @@ def explain_host_loss(found: Membership | None, places: Mapping[int, str]) -> It
     """
     try:
         yield
+    except RayLost:
+        raise
     except Problem as problem:
         if _STOPPED.search(problem.cause):
             raise
         lost, here = _RANK.search(problem.cause), tcp.lost_address(found.address) if found else ""
         address = places.get(int(lost[1])) if lost else None
-        gone = _gone(found, address) if found else []
+        reached = not lost and bool(places) and all(map(_answers, set(places.values())))
+        gone = _gone(found, address) if found and not reached else []
         if not gone:
             raise
         what = f", rank {lost[1]}, is lost" if lost else " is gone"
@@ -124,6 +127,14 @@ def explain_host_loss(found: Membership | None, places: Mapping[int, str]) -> It
             fix="serve again on the hosts that medley status shows; rejoin a host: medley ray-worker HEAD",
             status=problem.status,
         ) from problem
+
+
+def _answers(address: str) -> bool:
+    """Whether a host's Ray accepts connections, which a lost host does not."""
+    with contextlib.suppress(OSError):
+        socket.create_connection((address, RayPorts.of_raylet[0]), timeout=_CONNECT_LIMIT_S).close()
+        return True
+    return False
 
 
 def _gone(found: Membership, address: str | None) -> list[str]:
@@ -165,6 +176,10 @@ def stay_in_ray() -> NoReturn:
         membership.stop()
 
 
+class RayLost(Problem):
+    """Ray itself has ended; all hosts may still be there."""
+
+
 class RayWatch:
     """Raise a Problem for a model whose Ray is gone or was restarted.
 
@@ -196,8 +211,8 @@ class RayWatch:
         except OSError:  # a link that is down may come back; the engine itself notices a loss
             pass
 
-    def _lost(self, cause: str) -> Problem:
-        return Problem(
+    def _lost(self, cause: str) -> RayLost:
+        return RayLost(
             "the cluster's Ray has ended, and the model with it",
             cause=f"{cause}; a restarted Ray has lost the model's ranks",
             fix="medley up; then serve again; medley status shows the cluster",

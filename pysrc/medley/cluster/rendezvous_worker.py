@@ -14,6 +14,7 @@ from medley.command import AnnotatedCommand, Command, Flag, Variable
 from medley.environment.payload import process_stacks
 from medley.errors import Problem
 from medley.explain import LastError, died
+from medley.host import memory_pressure
 from medley.host.memory_pressure import MemoryWatch
 from medley.json_shape import fits
 from medley.model.remote_code import Code
@@ -127,7 +128,7 @@ def run_part(
 
     `ends`: a successful end by itself is no Problem.
     """
-    process = Process(command, on_line)
+    kills, process = memory_pressure.kernel_kills(), Process(command, on_line)
     process.die_first()
     head, done, again, memory, segments = _Head(channel), False, False, MemoryWatch(), SharedMemory()
     try:
@@ -142,7 +143,9 @@ def run_part(
                 done = True
                 _send(channel, {"done": True})
             elif finished is not None:
-                problem = died(finished, ready=True, log=log, last_error=last_error)
+                problem = died(
+                    finished, ready=True, log=log, last_error=last_error, killer=memory_pressure.killer(kills)
+                )
                 _send(channel, {"ended": f"{problem.what}: {problem.cause}"})
                 raise problem
         again = bool(message.get("again"))

@@ -4,8 +4,7 @@ Flags as of vLLM 0.32.0 (`vllm serve --help=all`).
 """
 
 import re
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from medley.command import Flag, Variable
@@ -29,6 +28,7 @@ _EMPTY = (
     "Engine core initialization failed",
     "died unexpectedly",
     "EngineDeadError",
+    "completion stream generator",
 )
 
 
@@ -152,4 +152,9 @@ def fatal(line: str) -> bool:
     return ("RayWorkerProc" in line and "died unexpectedly" in line) or _UNPLACED in line
 
 
-last_error = partial(last_reason, prefix=_PREFIX, error=_ERROR, empty=_EMPTY)
+def last_error(lines: Iterable[str]) -> str | None:
+    """Return the last error that gives a reason, or what it means that there is none."""
+    found = last_reason(lines, _PREFIX, _ERROR, _EMPTY)
+    if found and "EngineDeadError" in found:
+        return "EngineCore ended without an error of its own (EngineDeadError), as it does when it is killed"
+    return found

@@ -8,20 +8,26 @@ from medley.errors import Problem
 from medley.process import Finished
 
 _KILLED = 128
+_KERNEL = "as the kernel does when memory runs out"
 # Lines that Python prints at any end, which are not the reason.
 _IDLE = re.compile(r"^\s+warnings\.warn\(|Warning: |resource_tracker|kill_process_tree")
 
 LastError = Callable[[Sequence[str]], str | None]
 
 
-def died(finished: Finished, *, ready: bool, log: Path, last_error: LastError) -> Problem:
-    """Return the engine's end as a Problem, with the known failure or last error, and its exit code."""
+def died(
+    finished: Finished, *, ready: bool, log: Path, last_error: LastError, killer: str = _KERNEL
+) -> Problem:
+    """Return the engine's end as a Problem, with the known failure or last error, and its exit code.
+
+    `killer`: who sends SIGKILL, in words.
+    """
     said = last_error(finished.lines) or next(
         (line.strip() for line in reversed(finished.lines) if line.strip() and not _IDLE.search(line)),
         "it printed nothing",
     )
     if finished.status == _KILLED + 9:
-        said = f"it was killed (SIGKILL), as the kernel does when memory runs out. Its last line: {said}"
+        said = f"it was killed (SIGKILL), {killer}. Its last line: {said}"
     problem = Problem(
         f"the engine ended with exit code {finished.status}{'' if ready else ' before it was ready'}",
         cause=said[:1000],

@@ -121,6 +121,22 @@ def largest(root: Path = Path("/proc")) -> list[tuple[int, str, int]]:
     return sorted(found, key=lambda each: -each[2])[:_LARGEST]
 
 
+def kernel_kills(root: Path = Path("/")) -> int | None:
+    """Return how many processes the kernel has killed for memory since its boot (vmstat, Linux 4.13)."""
+    found = re.search(r"(?m)^oom_kill (\d+)$", _text(root / "proc/vmstat"))
+    return int(found[1]) if found else None
+
+
+def killer(before: int | None, root: Path = Path("/")) -> str:
+    """Say whether the kernel killed a process; `before`: its kills when that started."""
+    now = kernel_kills(root)
+    if before is None or now is None:
+        return "as the kernel does when memory runs out"
+    if now > before:
+        return f"and the kernel killed {now - before} processes for memory since it started"
+    return "and not by the kernel, which killed no process for memory since it started"
+
+
 class MemoryWatch:
     """Follows the level, at most every second; `look` is cheap, and called often."""
 

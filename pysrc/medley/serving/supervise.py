@@ -60,7 +60,8 @@ def supervise(
             lost.append(line)
         on_line(line)
 
-    engine, began, segments = Process(command, watch), time.monotonic(), SharedMemory()
+    kills, segments = memory_pressure.kernel_kills(), SharedMemory()
+    engine, began = Process(command, watch), time.monotonic()
     engine.die_first()
     try:
         completion = _first_completion(engine, lambda: api.answered(url, model, key), model, limit_s, check)
@@ -85,7 +86,13 @@ def supervise(
     finished = engine.poll() or Finished(1, ())
     if lost:  # it was we who ended it, so its exit code says nothing
         finished = Finished(1, tuple(lost))
-    raise died(finished, ready=completion is not None, log=log, last_error=last_error)
+    raise died(
+        finished,
+        ready=completion is not None,
+        log=log,
+        last_error=last_error,
+        killer=memory_pressure.killer(kills),
+    )
 
 
 def _first_completion(
