@@ -201,6 +201,10 @@ class Served:
                 events.note("ready", subject, f"after {seconds:.0f} s")
                 self.announce(listens, completion, seconds)
 
+            def stuck(text: str) -> None:
+                report("lost: the engine is stuck")
+                output.say(text)
+
             def check() -> None:
                 lost()
                 memory.look()
@@ -226,7 +230,7 @@ class Served:
                     self.stall_limit_s,
                     log,
                     hosts=_hosts(found),
-                    say=output.say,
+                    say=stuck,
                 ),
                 on_lost=lambda why: report(f"lost: {why}"),
             )

@@ -128,8 +128,9 @@ def _file(pid: int) -> str:
 
 
 def _handles(pid: int) -> bool:
-    caught = next(line for line in _read(f"/proc/{pid}/status").splitlines() if line.startswith("SigCgt:"))
-    return bool(int(caught.split()[1], 16) >> (SIGNAL - 1) & 1)
+    lines = _read(f"/proc/{pid}/status").splitlines()  # none of a process that has ended
+    caught = next((line.split()[1] for line in lines if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (SIGNAL - 1) & 1)
 
 
 def host() -> str:
