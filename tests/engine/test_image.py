@@ -1,13 +1,16 @@
 """The engine and Ray out of an image, for real: podman, and an image made of this host's own environment."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from medley.command import Command
@@ -16,6 +19,8 @@ from medley.environment.container import Image
 from medley.environment.container_image import ContainerEnvironment, ImageSelection
 from medley.errors import Problem
 from medley.host.kind import recognise
+from medley.process_identity import descendants
+from medley.serving.drain import gated
 from tests.engine import imaging
 from tests.engine.imaging import podman
 from tests.servers import Served, Start, chat
@@ -195,3 +200,26 @@ def test_torch_in_the_image_maps_the_host_s_own_nccl(
 def test_a_torch_without_nccl_takes_none(tmp_path: Path, image: str) -> None:
     with pytest.raises(Problem, match="cannot take the place"):
         container_image.mount_own_nccl(look(image), str(imaging.nccl(tmp_path / "host", 22707)))
+
+
+@pytest.mark.usefixtures("state")
+def test_the_gate_and_the_watchdog_reach_into_the_container(
+    start: Start, free_port: int, image: str, settings: Mapping[str, str]
+) -> None:
+    command = serve(image, free_port)
+    served = start(replace(command, argv=(*command.argv, "--stall-limit", "12")))
+    url = served.ready()
+    with gated(free_port) as gate:
+        gate.hold("test", "closed for a moment")
+        refused = httpx.post(f"{url}/completions", json={"model": "demo", "prompt": "Hello"}, timeout=20)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10")
+    assert chat(url)["usage"]["completion_tokens"] == 16
+    (name,) = ours(settings)
+    first = int(podman("inspect", "--format", "{{.State.Pid}}", name, settings=settings))
+    (core,) = [each for each in descendants(first) if each.name.startswith("VLLM::EngineCor")]
+    core.signal(signal.SIGSTOP)
+    finished = served.process.wait(90)
+    assert finished is not None, served.tail()
+    assert finished.status == 1
+    assert re.search(r"VLLM::EngineCore \(process \d+\) on this host is stopped", served.tail())
+    assert ours(settings) == []

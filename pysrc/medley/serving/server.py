@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from medley import credentials, engine, explain, serving, storage
@@ -174,15 +175,12 @@ class Served:
             )
             lost = _check(found)
             start.enter_context(output.watch.stage(f"{ENGINES[found.order.wanted.engine].TITLE} starts"))
-            forms = {key, repr(key)[1:-1], json.dumps(key)[1:-1]} if key else set()
+            without = _without(key)
 
             def on_line(line: str) -> None:
-                if _OFTEN.search(line):
-                    return
-                for form in forms:  # SGLang says its whole configuration, as Python writes it
-                    line = line.replace(form, "API-KEY")
-                keep(line)
-                output.error(line)
+                if not _OFTEN.search(line):
+                    keep(shown := without(line))
+                    output.error(shown)
 
             def on_ready(completion: str, seconds: float) -> None:
                 start.close()
@@ -252,6 +250,12 @@ def _noted(subject: str, launch: Launch) -> Iterator[None]:
             "end", subject, "its work is done" if isinstance(ended, Ended) else "by a signal, or medley stop"
         )
         raise
+
+
+def _without(key: str | None) -> Callable[[str], str]:
+    """Return what hides the key in a line: SGLang says its whole configuration, as Python writes it."""
+    forms = {re.escape(each) for each in (key, repr(key)[1:-1], json.dumps(key)[1:-1])} if key else {"(?!)"}
+    return partial(re.compile("|".join(forms)).sub, "API-KEY")
 
 
 def _check(found: Launched) -> Callable[[], None]:
