@@ -19,6 +19,15 @@ pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()} {child.pid}")
 time.sleep(60)
 """
 
+# A family with a semaphore, which its resource tracker has to remove; nobody of it heeds SIGTERM.
+SEMAPHORES = """
+import multiprocessing, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+lock = multiprocessing.get_context("spawn").Lock()
+print("made", flush=True)
+time.sleep(60)
+"""
+
 
 def test_a_transcript_of_this_host() -> None:
     answers = process.ask(["echo one; echo two", "false", "medley-has-no-such-program", "cat"])
@@ -64,6 +73,16 @@ def test_stop_ends_a_family_that_does_not_want_to(tmp_path: Path) -> None:
     _wait_for(pids)
     process.stop(grace_s=0.3)
     assert [pid for pid in pids.read_text().split() if _alive(int(pid))] == []
+
+
+def test_stop_leaves_no_semaphore_of_python_s_multiprocessing() -> None:
+    before = set(Path("/dev/shm").glob("sem.mp-*"))
+    lines: list[str] = []
+    engine = Process(Command((sys.executable, "-c", SEMAPHORES)), lines.append)
+    assert process.wait_until(lambda: lines, 20) == ["made"]
+    assert len(set(Path("/dev/shm").glob("sem.mp-*")) - before) == 1
+    engine.stop(grace_s=0.2)
+    assert set(Path("/dev/shm").glob("sem.mp-*")) <= before
 
 
 def test_what_we_started_dies_with_us(tmp_path: Path) -> None:

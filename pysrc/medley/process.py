@@ -194,8 +194,9 @@ class Process:
             self._signal(signal.SIGTERM)
             if not self._identity.ends_within(grace_s):
                 tree |= self._tree()
-                self._signal(signal.SIGKILL)
+                self._identity.signal(signal.SIGKILL)
                 self._identity.ends_within(None)
+                tree |= self._tree()
         if self.command.undo:  # a container, which may be gone already
             undo = subprocess.Popen(
                 self.command.undo,

@@ -25,6 +25,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _STARTED, _STATE = 19, 0
 """Fields of /proc/PID/stat after the name, which may have spaces and brackets."""
 _SEGMENTS_EVERY_S = 5.0
+_TRACKERS_LIMIT_S = 2
 _SEGMENT = "/dev/shm/psm_*"  # noqa: S108 - it is the name that Python gives them
 T = TypeVar("T")
 
@@ -72,6 +73,13 @@ class Identity:
             poll = select.poll()
             poll.register(handle, select.POLLIN)
             return bool(poll.poll(None if limit_s is None else max(0, limit_s) * 1000))
+
+    @property
+    def tracks(self) -> bool:
+        """Whether it is a resource tracker of Python's multiprocessing."""
+        with suppress(OSError):
+            return b"multiprocessing.resource_tracker" in Path(f"/proc/{self.pid}/cmdline").read_bytes()
+        return False
 
     @property
     def shared_memory(self) -> Iterator[Path]:
@@ -225,8 +233,14 @@ def end_processes(processes: Collection[Identity], grace_s: float) -> None:
 
 
 def kill_processes(processes: Collection[Identity], limit_s: float = 3) -> None:
-    """Kill processes, and wait until they are gone."""
-    _signal_all(processes, signal.SIGKILL, limit_s)
+    """Kill processes, and wait until they are gone.
+
+    Python's resource trackers come last: once the others are gone, they remove their semaphores and end.
+    """
+    trackers = [each for each in processes if each.tracks]
+    _signal_all([each for each in processes if each not in trackers], signal.SIGKILL, limit_s)
+    _signal_all(trackers, signal.SIGCONT, _TRACKERS_LIMIT_S)  # also one that is stopped
+    _signal_all(trackers, signal.SIGKILL, limit_s)
     # Also those that ended by themselves, because a zombie keeps its namespace alive.
     for each in processes:
         each.reap()

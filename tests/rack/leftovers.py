@@ -10,6 +10,11 @@ from tests.rack.host import Host
 RAY_WORKERS = 24_100
 """From here on are the ports of idle workers that Ray itself keeps for a while."""
 _OWN = re.compile(r"^\[?ray::IDLE|^sh -c|medley agent|^find |^ss |^ls |^nsenter")
+_KEPT = (
+    *(".lock", ".starting", "events.jsonl", "events.counts", "gathered.json", "device-history.jsonl"),
+    "file token",
+)
+"""The ends of names that medley keeps on purpose."""
 
 
 def inventory(host: Host) -> Counter[str]:
@@ -56,9 +61,4 @@ def _files(host: Host) -> list[str]:
 
 
 def _stays(name: str) -> bool:
-    return (
-        name.endswith(
-            (".lock", ".starting", "events.jsonl", "events.counts", "gathered.json", "device-history.jsonl")
-        )
-        or " vllm/" in name
-    )
+    return name.endswith(_KEPT) or " vllm/" in name
