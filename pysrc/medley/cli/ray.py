@@ -14,7 +14,7 @@ from medley.cli import Verb, flag, group, switch
 from medley.cli.launch_options import Container
 from medley.cli.output import only_dry_run, output, print_result, say, show
 from medley.cli.progress import watch
-from medley.cluster import checks, membership, node, ray_watch
+from medley.cluster import checks, device_probe, membership, node, ray_watch
 from medley.cluster.node import NodeSpec
 from medley.environment import container_image, engine_source, tools
 from medley.environment.tools import BARE
@@ -115,6 +115,7 @@ class RayHeadVerb(Verb):
         if asked.dry_run:
             show(start.command, start.why(), as_json=self.as_json)
             return
+        device_probe.at_start(start.command, say)
         end = wired.end
         at = f"{end.address}:{RayPorts.gcs}"
         noted = ours.membership("head", at, end, secret)
@@ -163,6 +164,7 @@ class RayWorkerVerb(Verb):
         if asked.dry_run:
             show(start.command, start.why(), as_json=self.as_json)
             return
+        device_probe.at_start(start.command, say)
         end = wired.end
         noted = ours.membership("worker", at, end, secret)
         with watch().stage(f"join {at}"), membership.begun(start.command, noted):

@@ -84,7 +84,7 @@ def probe(launch: Command, *, starts: bool = False) -> list[Finding]:
     Nothing is measured within ten minutes of the last time, in an image, or on a CPU whose server `starts`.
     """
     python = Path(launch.argv[0]).parent / "python"
-    if not python.is_file() or _age(history()) < timedelta(seconds=_AGAIN_S):
+    if launch.undo or not python.is_file() or _age(history()) < timedelta(seconds=_AGAIN_S):
         return []
     try:
         found, kind = recognise()
@@ -119,22 +119,28 @@ def _age(records: Sequence[Record]) -> timedelta:
     return datetime.now(UTC) - datetime.fromisoformat(records[-1].when)
 
 
+def at_start(launch: Command, say: Callable[[str], None]) -> None:
+    """Probe before an engine starts, and say what is slow. A failure keeps no engine."""
+    _probe_and_say(launch, say, starts=True)
+
+
+def _probe_and_say(launch: Command, say: Callable[[str], None], *, starts: bool) -> None:
+    with suppress(OSError, Problem, ValueError):  # as where the disk is full
+        for each in probe(launch, starts=starts):
+            say(str(each))
+
+
 @contextmanager
 def probed_daily(launch: Command, idle: Callable[[], bool], say: Callable[[str], None]) -> Iterator[None]:
     """Probe now, and daily in the body whenever `idle`; say what is slow. A failure keeps no server."""
     ended = threading.Event()
 
-    def probe_and_say(*, starts: bool) -> None:
-        with suppress(OSError, Problem, ValueError):  # as where the disk is full
-            for each in probe(launch, starts=starts):
-                say(str(each))
-
     def watch() -> None:
         while not ended.wait(_LOOK_EVERY_S):
             if _age(history()) >= _EVERY and idle():
-                probe_and_say(starts=False)
+                _probe_and_say(launch, say, starts=False)
 
-    probe_and_say(starts=True)
+    at_start(launch, say)
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:

@@ -12,9 +12,9 @@ from socket import gethostname
 from typing import Any
 
 from medley import config, credentials, engine, storage
-from medley.cluster import checks, model_files, node, rendezvous_worker
+from medley.cluster import checks, device_probe, model_files, node, rendezvous_worker
 from medley.cluster.rendezvous_head import Meeting
-from medley.command import Variable, merged
+from medley.command import Command, Variable, merged
 from medley.engine import flags, unread_variables
 from medley.engine.launch import ENGINES, RANKS_PORT, Launch, nodes
 from medley.environment import engine_source, tools, virtualenv
@@ -167,6 +167,9 @@ def run_worker(
                 kind, env, engine=terms["engine_name"], joins=True, nccl=nccl, watch=output.watch
             )
             _require_head_terms(chosen, terms, at, output.watch)
+            ours = tuple(chosen.variables(os.environ.get("PATH", "")))
+            given = {each.name: each.value for each in ours if each.value is not None}
+            device_probe.at_start(Command((str(chosen.binary / "python"),), given), output.say)
     except Problem as problem:
         channel.send({"problem": f"{problem.what}: {problem.cause}"})
         raise
@@ -180,8 +183,7 @@ def run_worker(
     order = rendezvous_worker.localized_order(
         order, storage.state() / "runs", {f"{cache}/needs/": f"{storage.cache()}/needs/"}
     )
-    ours = (*chosen.variables(os.environ.get("PATH", "")), engine.stacks())
-    found = rendezvous_worker.from_table(order, chosen.binary, ours)
+    found = rendezvous_worker.from_table(order, chosen.binary, (*ours, engine.stacks()))
     command = replace(found, variables=merged(settled(found.variables, os.environ))).command
     output.say(f"$ {command}")
     log = storage.state() / "logs" / f"join-{at.rpartition(':')[2]}.log"
