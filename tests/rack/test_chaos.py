@@ -11,9 +11,8 @@ from tests.rack.faults import FAULTS
 pytestmark = pytest.mark.rack
 
 BY_NAME = {each.name: each for each in FAULTS}
-SOME = ("cut link", "Ctrl-C of serve")
-SLOW = ("kill rank", "stop rank")
-"""Four minutes each, because the model starts twice."""
+SOME = ("cut link", "Ctrl-C of serve", "kill rank", "kill medley serve")
+SLOW = ("stop rank",)
 NAME_LIMIT_S = 30
 
 
@@ -30,6 +29,6 @@ def hosts() -> Iterator[Scene]:
 def test_a_fault_is_named_and_the_service_comes_back(hosts: Scene, name: str) -> None:
     outcome = happen(hosts, BY_NAME[name], 1)
     assert outcome.defects == [], outcome
-    if name in {"kill rank", "cut link"}:
+    if name in {"kill rank", "kill medley serve", "cut link"}:
         assert outcome.named_s is not None
         assert outcome.named_s < NAME_LIMIT_S, outcome
