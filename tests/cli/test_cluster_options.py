@@ -1,6 +1,8 @@
+from pathlib import Path
+
 import pytest
 
-from medley.cli.cluster_options import without
+from medley.cli.cluster_options import AtHead, without
 
 SWITCHES = {"--detach": 0, "--cluster": 1}
 
@@ -18,3 +20,9 @@ SWITCHES = {"--detach": 0, "--cluster": 1}
 )
 def test_what_is_typed_elsewhere(words: str, left: str) -> None:
     assert without(words.split(), SWITCHES) == left.split()
+
+
+def test_the_command_for_events_is_read_from_the_cluster_s_table(tmp_path: Path) -> None:
+    table = tmp_path / "desk.toml"
+    table.write_text('on_event = "wall"\n[hosts.spark-1]\nssh = "spark-1"\n')
+    assert AtHead(str(table)).on_event() == "wall"
