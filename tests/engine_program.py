@@ -48,10 +48,12 @@ class Handler(BaseHTTPRequestHandler):
             self._json({"choices": [{"text": " ba lu"}], "usage": {"completion_tokens": 2}})
 
     def _wait(self) -> None:
-        """From the second completion on: sleep for ever, or use the CPU so many seconds."""
+        """From the second completion on: sleep for ever or so many seconds, or use the CPU."""
         requests.append(self.path)
         if len(requests) > 1 and BEHAVIOUR == "hangs":
             time.sleep(3600)
+        if len(requests) == 2 and BEHAVIOUR.startswith("waits-"):
+            time.sleep(float(BEHAVIOUR.removeprefix("waits-")))
         if len(requests) == 2 and BEHAVIOUR.startswith("computes-"):
             end = time.monotonic() + float(BEHAVIOUR.removeprefix("computes-"))
             while time.monotonic() < end:

@@ -5,7 +5,9 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from medley.errors import Problem
 from medley.explain import explain_problem
 from medley.process_identity import descendants
 from medley.serving.supervise import supervise
-from medley.serving.watchdog import Clock, Look, Watchdog, write_report
+from medley.serving.watchdog import Clock, Hosts, Look, Watchdog, write_report
 
 PROGRAM = Path(__file__).parents[1] / "engine_program.py"
 LIMIT_S = 2.0
@@ -26,7 +28,13 @@ class Enough(Exception):  # noqa: N818 - no error
     """It has run for long enough."""
 
 
-def watch(port: int, behaviour: str, *, for_s: float = 40, stop: bool = False) -> float:
+def nobody(_: bool) -> Mapping[str, Any]:  # noqa: FBT001 - of the type
+    return {}
+
+
+def watch(
+    port: int, behaviour: str, *, for_s: float = 40, stop: bool = False, hosts: Hosts = nobody
+) -> float:
     """Serve with a watchdog; return after how many seconds from its start it ended."""
     url = f"http://127.0.0.1:{port}/v1"
     ready: list[float] = []
@@ -42,7 +50,7 @@ def watch(port: int, behaviour: str, *, for_s: float = 40, stop: bool = False) -
             raise Enough
 
     log = serving.log_file("x")
-    dog = Watchdog(url, "tiny", port, None, LIMIT_S, log)
+    dog = Watchdog(url, "tiny", port, None, LIMIT_S, log, hosts=hosts)
     try:
         supervise(
             Command((sys.executable, str(PROGRAM), str(port), behaviour)),
@@ -85,6 +93,15 @@ def test_a_request_that_takes_twice_the_limit_is_no_alarm(free_port: int) -> Non
         watch(free_port, f"computes-{2.2 * LIMIT_S}", for_s=4 * LIMIT_S)
 
 
+def test_work_on_a_host_that_answers_slowly_is_no_alarm(free_port: int) -> None:
+    def busy(_: bool) -> Mapping[str, Any]:  # noqa: FBT001 - of the type
+        time.sleep(0.7 * LIMIT_S)
+        return {"far": {"processes": [row(1, time.monotonic())]}}
+
+    with pytest.raises(Enough):
+        watch(free_port, f"waits-{2.4 * LIMIT_S}", for_s=4 * LIMIT_S, hosts=busy)
+
+
 def test_a_stopped_engine_is_named_and_ended(free_port: int) -> None:
     with pytest.raises(Problem) as caught:
         watch(free_port, "well", stop=True)
@@ -96,14 +113,16 @@ def test_activity_delays_the_alarm_to_five_limits_and_no_further() -> None:
     clock = Clock(10, progress_at=100)
     assert not clock.suspects(102)
     assert clock.suspects(102.5)
-    assert not clock.stuck(109.9)
-    assert clock.stuck(110)
+    assert not clock.stuck(109.9, known=True)
+    assert clock.stuck(110, known=True)
+    assert not clock.stuck(149.9, known=False)
+    assert clock.stuck(150, known=False)
     clock.active_at = 130
-    assert not clock.stuck(139.9)
-    assert clock.stuck(140)
+    assert not clock.stuck(139.9, known=True)
+    assert clock.stuck(140, known=True)
     clock.active_at = 149
-    assert not clock.stuck(149.9)
-    assert clock.stuck(150)
+    assert not clock.stuck(149.9, known=True)
+    assert clock.stuck(150, known=True)
 
 
 def row(pid: int, cpu_s: float, state: str = "S") -> dict[str, object]:

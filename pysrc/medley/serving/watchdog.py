@@ -50,9 +50,10 @@ class Clock:
         """Whether it is time to send a request and to look at the processes."""
         return now - self.progress_at >= min(self.limit_s / 4, _ASK_AFTER_S)
 
-    def stuck(self, now: float) -> bool:
+    def stuck(self, now: float, *, known: bool) -> bool:
+        """`known`: it is known what all ranks do, so that there was no activity but this."""
         quiet_s = now - self.progress_at
-        idle = now - self.active_at >= self.limit_s
+        idle = known and now - self.active_at >= self.limit_s
         return quiet_s >= self.limit_s * (1 if idle else _SPINS)
 
 
@@ -106,6 +107,8 @@ class Watchdog:
     _figures: Mapping[str, float] = field(default_factory=dict)
     _looks: dict[str, list[Look]] = field(default_factory=dict)
     """The last two of this host, and of the others."""
+    _silent: bool = False
+    """The others could not be asked."""
     _asks: threading.Thread | None = None
     _idle_w: float = float("inf")
     _watts: float | None = None
@@ -140,7 +143,7 @@ class Watchdog:
         clock = Clock(self.limit_s, time.monotonic())
         while not self._ended.wait(min(self.limit_s / 20, _SAMPLE_S)):
             self._sample(clock, engine)
-            if clock.stuck(time.monotonic()) and not self._ended.is_set():
+            if clock.stuck(time.monotonic(), known=self._known) and not self._ended.is_set():
                 self._naming = True
                 self._problem = self._named(clock, engine)
                 return
@@ -151,7 +154,7 @@ class Watchdog:
         closed = serving.gate_file(self.port).exists() and not self._figures.get("running")
         if (figures and figures != self._figures) or self._answer or closed:
             clock.progress_at, self._answer, self._asked_at = now, "", None
-            self._looks, self._figures = {}, figures or self._figures
+            self._looks, self._silent, self._figures = {}, False, figures or self._figures
         if not clock.suspects(now):
             return
         if self._asked_at is None:
@@ -181,8 +184,17 @@ class Watchdog:
             self._asked_at = None  # it was refused; it is asked again
 
     def _ask_hosts(self) -> None:
-        with suppress(Problem):
-            self._keep("others", Look(time.monotonic(), self.hosts(False)))  # noqa: FBT003 - of the type
+        try:
+            found = self.hosts(False)  # noqa: FBT003 - of the type
+            self._keep("others", Look(time.monotonic(), found))  # a busy host takes long to answer
+        except Problem:
+            self._silent = True
+
+    @property
+    def _known(self) -> bool:
+        """Whether the others have said that a rank is stopped, or twice what each has used."""
+        looks = self._looks.get("others", [])
+        return self._silent or len(looks) > 1 or any(each.stopped() for each in looks)
 
     def _keep(self, where: str, look: Look) -> None:
         self._looks[where] = [*self._looks.get(where, [])[-1:], look]
