@@ -115,6 +115,16 @@ def test_a_quiet_end_is_still_a_failure() -> None:
     assert (problem.status, problem.cause) == (1, "it printed nothing")
 
 
+def test_the_last_line_of_an_engine_that_was_killed_has_no_colors() -> None:
+    problem = died(
+        Finished(137, ("\x1b[36m(RayWorkerProc)\x1b[0m INFO done",)),
+        ready=True,
+        log=Path("x.log"),
+        last_error=last_error,
+    )
+    assert problem.cause.endswith("Its last line: (RayWorkerProc) INFO done")
+
+
 def test_an_engine_core_that_was_killed_is_named() -> None:
     lines = (
         "(APIServer pid=9) ERROR 11-24 20:26:52 [serving.py:500] Error in completion stream generator.",

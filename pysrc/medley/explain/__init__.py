@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from medley.errors import Problem
+from medley.explain.lines import COLOR
 from medley.process import Finished
 
 _KILLED = 128
@@ -30,7 +31,7 @@ def died(
         said = f"it was killed (SIGKILL), {killer}. Its last line: {said}"
     problem = Problem(
         f"the engine ended with exit code {finished.status}{'' if ready else ' before it was ready'}",
-        cause=said[:1000],
+        cause=COLOR.sub("", said)[:1000],
         fix=f"read its whole output: less {log}",
         status=finished.status or 1,
     )

@@ -10,7 +10,7 @@ INFO, WARNING, ERROR = "info", "warning", "error"
 BLOCK_BYTES = 1 << 20
 _BEFORE, _AFTER = 60, 32
 """Lines of the blocks before and after one that are kept with it."""
-_COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]")
+COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _LEVEL = {
     **dict.fromkeys(("DEBUG", "TRACE", "INFO", "I", "D", "DBG", "LOG"), INFO),
@@ -86,7 +86,7 @@ class LogLine:
 @lru_cache(maxsize=4096)
 def line(raw: str) -> LogLine:
     """Parse a line and its prefixes."""
-    text = _COLOR.sub("", raw).rstrip()
+    text = COLOR.sub("", raw).rstrip()
     prefix: dict[str, str] = {}
     level, nccl, at = None, False, 0
     for _ in range(_DEEPEST):
