@@ -192,9 +192,9 @@ class Watchdog:
 
     @property
     def _known(self) -> bool:
-        """Whether the others have said that a rank is stopped, or twice what each has used."""
-        looks = self._looks.get("others", [])
-        return self._silent or len(looks) > 1 or any(each.stopped() for each in looks)
+        """Whether a rank is stopped, or the others have said twice what each has used."""
+        stopped = any(each.stopped() for looks in self._looks.values() for each in looks)
+        return stopped or self._silent or len(self._looks.get("others", [])) > 1
 
     def _keep(self, where: str, look: Look) -> None:
         self._looks[where] = [*self._looks.get(where, [])[-1:], look]
