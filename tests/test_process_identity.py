@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -70,6 +71,17 @@ def test_another_of_its_number_is_not_signalled(
     assert not meant.signal(signal.SIGKILL)
     process_identity.end_processes([meant], grace_s=0.1)
     assert bystander.poll() is None
+
+
+def test_a_process_whose_number_is_now_a_thread_s_has_ended() -> None:
+    ends = threading.Event()
+    thread = threading.Thread(target=ends.wait)
+    thread.start()
+    assert thread.native_id
+    meant = Identity(thread.native_id, 1, "a boot before")
+    assert meant.ends_within(0)
+    assert not meant.signal(signal.SIGKILL)
+    ends.set()
 
 
 def test_a_name_with_brackets_and_spaces() -> None:

@@ -100,8 +100,8 @@ class Identity:
     def _handle(self) -> Iterator[int | None]:
         try:
             handle = os.pidfd_open(self.pid)
-        except (ProcessLookupError, ValueError, OverflowError):
-            yield None
+        except (ProcessLookupError, FileNotFoundError, ValueError, OverflowError):
+            yield None  # Linux 6.15 finds no file where the number is that of another process's thread
             return
         try:
             # The number may have been reused before the handle was opened, and cannot be after.

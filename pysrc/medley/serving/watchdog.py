@@ -234,6 +234,7 @@ class Watchdog:
         except Problem as refused:
             silent = f"the other hosts could not be asked: {refused.cause}"
         saw = [*self._saw(quiet_s), *filter(None, [silent])]
+        self.say("; ".join(saw))  # all hosts' ranks end before the Problem is seen
         file = write_report(self.port, saw, found, last)
         fix = f"read the stacks of its ranks: less {file}; restart by itself: medley serve --restart"
         problem = Problem(what, cause="; ".join(saw), fix=fix)
