@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import tempfile
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -59,7 +60,8 @@ def ran(wanted: Sequence[Fault], seeds: Sequence[int], cache: Path) -> Iterator[
             try:
                 outcome = happen(hosts.scene(fault), fault, seed)
             except (AssertionError, StopIteration, Problem) as error:  # it is tried again by the next run
-                print(f"{fault.name}, seed {seed}: it could not happen: {str(error)[-1500:]}", flush=True)
+                where = traceback.format_exc(limit=-2)[-800:]
+                print(f"{fault.name}, seed {seed}: it could not happen: {error}\n{where}", flush=True)
                 hosts.spoil()
                 continue
             with cache.open("a") as file:
