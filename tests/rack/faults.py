@@ -16,7 +16,7 @@ STOP_LIMIT_S = STALL_LIMIT_S * 5 + 45
 """A stall is named within five times its limit at the latest."""
 PATIENCE_S = 45
 """Beyond this a stopped process of Ray's has been ended, and the model with it."""
-SMALL_BYTES = 640 << 20
+SMALL_BYTES = 768 << 20
 CLOCK = "/tmp/home/clock"
 SLOW_MBIT = 1
 HOG = """

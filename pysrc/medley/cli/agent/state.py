@@ -16,7 +16,7 @@ import psutil
 
 from medley import serving, storage, transcript
 from medley.cli.agent import Note, Table
-from medley.cluster import device_probe, events, membership, ray_serving, units
+from medley.cluster import checks, device_probe, events, membership, ray_serving, units
 from medley.cluster.membership import Membership
 from medley.doctor.case import examined
 from medley.errors import Problem, in_words
@@ -49,7 +49,7 @@ def answer_tell(asked: Table, _note: Note) -> Table:
         "servers": [asdict(server) for server in serving.servers()],
         "memory": {"total_bytes": memory.total, "available_bytes": memory.available},
         "wire": _wire(found.interface) if found else None,
-        "low": _low(),
+        "low": [*_low(), *_full()],
         "slow": device_probe.slow_now(),
         "nodes": _nodes(found) if found and found.role == "head" and asked["nodes"] else None,
     }
@@ -77,6 +77,14 @@ def _low() -> list[str]:
         return []
     rdma = any(Path("/sys/class/infiniband").glob("*"))
     return [f"Ray here: {each}" for each in access.low_limits(found, getuser(), rdma=rdma)]
+
+
+def _full() -> list[str]:
+    """The disk of medley's state, where it is full: logs and events are lost then."""
+    state = storage.state()
+    free = storage.free_bytes(state)
+    fix = f"df -h {state}; medley env clean"
+    return [f"the disk is full: {free >> 20} MiB free in {state}: {fix}"] if free < checks.LEAST else []
 
 
 def answer_examine(asked: Table, _note: Note) -> Table:
