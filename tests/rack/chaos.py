@@ -58,8 +58,6 @@ class Fault:
     """Whether nothing else runs on these hosts before or after."""
     serves: bool = True
     """Whether a model is served, and asked, when it comes."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Of the server."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +156,7 @@ class Scene:
             self._serve_apart(more)
             return
         words = (*SERVE, "--detach", "--restart", *more, *FLOAT32)
-        command = Command((*MEDLEY, *words)).with_env(self.fault.env)
-        _require(self.desk.head.run(command, limit_s=SERVE_LIMIT_S))
+        _require(self.desk.head.run(Command((*MEDLEY, *words)), limit_s=SERVE_LIMIT_S))
 
     def _serve_apart(self, more: tuple[str, ...]) -> None:
         lines: list[str] = []

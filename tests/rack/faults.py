@@ -17,7 +17,6 @@ STOP_LIMIT_S = STALL_LIMIT_S * 5 + 45
 PATIENCE_S = 45
 """Beyond this a stopped process of Ray's has been ended, and the model with it."""
 SMALL_BYTES = 768 << 20
-CLOCK = "/tmp/home/clock"
 SLOW_MBIT = 1
 HOG = """
 import time
@@ -97,19 +96,6 @@ def _relieve(on: Scene) -> None:
     on.victim.memory(None)
 
 
-def _steady_clock(on: Scene) -> None:
-    on.desk.head.path(CLOCK).write_text("+0\n")
-
-
-def _jump(on: Scene) -> None:
-    on.host = "host1"
-    on.desk.head.path(CLOCK).write_text("+3600\n")
-
-
-def _jump_back(on: Scene) -> None:
-    on.desk.head.path(CLOCK).write_text("+0\n")
-
-
 def _no_names(on: Scene) -> None:
     """No name is known, and the server for them does not answer."""
     etc = on.victim
@@ -171,13 +157,6 @@ def _interrupt(on: Scene, serve: Process, lines: list[str]) -> None:
 HOST, RANK_NAMED = "{host}", "rank.{{0,2}}{rank}"
 STOPPED = r"Worker\S* \(process \d+\) on {host}.* (?:is|was) stopped"
 STALLED = r"(?i)stall|stuck|no sign of work|stopped"
-_CLOCKED = {
-    "LD_PRELOAD": "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
-    "FAKETIME_TIMESTAMP_FILE": CLOCK,
-    "FAKETIME_NO_CACHE": "1",
-    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    "DONT_FAKE_MONOTONIC": "1",
-}
 
 FAULTS = (
     Fault("kill rank", _signal(RANK, "KILL"), (HOST, RANK_NAMED)),
@@ -223,17 +202,6 @@ FAULTS = (
     Fault("one-way link", _one_way, ("host2|10[.]78[.]1[.]2", "(?i)link|reach|one way"), _both_ways),
     Fault("slow link", _slow, (), _fast, breaks=False, lasts_s=30),
     Fault("no memory", _exhaust, (HOST, "(?i)memory|rank"), _relieve, lasts_s=20, own_hosts=True),
-    Fault(
-        "clock jump",
-        _jump,
-        (),
-        _jump_back,
-        breaks=False,
-        lasts_s=20,
-        prepare=_steady_clock,
-        env=_CLOCKED,
-        own_hosts=True,
-    ),
     Fault("no names", _no_names, ("host[12]", "(?i)resolve|name"), _names, breaks=False, lasts_s=15),
     Fault("power loss", _power_cut, (HOST,), _power, own_hosts=True),
     Fault("two operators", _two_operators, ("is in use|is started already",), breaks=False),
