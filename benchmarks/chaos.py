@@ -20,6 +20,7 @@ import json
 import os
 import tempfile
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -39,11 +40,16 @@ def main() -> None:
     parser.add_argument("--faults", default="", help="names, with commas between them [default: all]")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "chaos.jsonl")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--table", action="store_true", help="print what is in the cache, and run nothing")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULT.name} among the results")
     asked = parser.parse_args()
     wanted = [each for each in FAULTS if not asked.faults or each.name in asked.faults.split(",")]
-    outcomes = list(ran(wanted, range(1, asked.seeds + 1), asked.cache))
-    text = "\n".join([*conditions(asked.seeds), "", *rows(wanted, outcomes), "", *defects(outcomes)])
+    seeds = range(1, asked.seeds + 1)
+    outcomes = list(ran([] if asked.table else wanted, seeds, asked.cache))
+    if asked.table:
+        outcomes = [each for each in kept(asked.cache) if each.seed in seeds]
+    lines = [*conditions(asked.seeds), "", *rows(wanted, outcomes), "", *less(wanted, outcomes, len(seeds))]
+    text = "\n".join([*lines, *defects(outcomes)])
     print(text)
     if asked.write:
         RESULT.write_text(text.rstrip() + "\n")
@@ -51,8 +57,7 @@ def main() -> None:
 
 def ran(wanted: Sequence[Fault], seeds: Sequence[int], cache: Path) -> Iterator[Outcome]:
     """The outcome of each fault with each seed, those in the cache first."""
-    lines = cache.read_text().splitlines() if cache.exists() else []
-    known = {(each.fault, each.seed): each for each in (Outcome(**json.loads(line)) for line in lines)}
+    known = {(each.fault, each.seed): each for each in kept(cache)}
     due = [(fault, seed) for seed in seeds for fault in wanted if (fault.name, seed) not in known]
     yield from (known[fault.name, seed] for seed in seeds for fault in wanted if (fault.name, seed) in known)
     with Hosts() as hosts:
@@ -68,6 +73,11 @@ def ran(wanted: Sequence[Fault], seeds: Sequence[int], cache: Path) -> Iterator[
                 file.write(json.dumps(asdict(outcome)) + "\n")
             print(*progress(outcome), sep="\n", flush=True)
             yield outcome
+
+
+def kept(cache: Path) -> list[Outcome]:
+    lines = cache.read_text().splitlines() if cache.exists() else []
+    return [Outcome(**json.loads(line)) for line in lines]
 
 
 class Hosts(ExitStack):
@@ -127,8 +137,15 @@ def spread(figures: Sequence[float | None]) -> str:
     known = sorted(each for each in figures if each is not None)
     if not known:
         return "never"
-    text = f"{known[0]:.0f}" if len(known) == 1 else f"{known[0]:.0f} to {known[-1]:.0f}"
+    least, most = (f"{each:.0f}" for each in (known[0], known[-1]))
+    text = least if least == most else f"{least} to {most}"
     return text if len(known) == len(figures) else f"{text}, or never"
+
+
+def less(wanted: Sequence[Fault], outcomes: Sequence[Outcome], seeds: int) -> Iterator[str]:
+    counts = Counter(each.fault for each in outcomes)
+    if names := [each.name for each in wanted if counts[each.name] < seeds]:
+        yield f"with fewer seeds: {', '.join(names)}"
 
 
 def defects(outcomes: Sequence[Outcome]) -> Iterator[str]:
