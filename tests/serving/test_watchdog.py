@@ -102,6 +102,14 @@ def test_work_on_a_host_that_answers_slowly_is_no_alarm(free_port: int) -> None:
         watch(free_port, f"waits-{2.4 * LIMIT_S}", for_s=4 * LIMIT_S, hosts=busy)
 
 
+def test_a_host_that_does_not_answer_delays_the_alarm_to_twice_the_limit(free_port: int) -> None:
+    with pytest.raises(Enough):
+        watch(free_port, f"waits-{1.6 * LIMIT_S}", for_s=3 * LIMIT_S, hosts=lambda _: {"far": None})
+    with pytest.raises(Problem, match="the engine is stuck") as caught:
+        watch(free_port, "hangs", hosts=lambda _: {"far": None})
+    assert "far did not answer" in caught.value.cause
+
+
 def test_a_stopped_engine_is_named_and_ended(free_port: int) -> None:
     with pytest.raises(Problem) as caught:
         watch(free_port, "well", stop=True)

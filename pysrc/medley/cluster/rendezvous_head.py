@@ -150,12 +150,12 @@ class Meeting:
             each.send({"again": True})
 
     def look(self, stacks: bool) -> dict[str, Any]:  # noqa: FBT001 - as it is sent
-        """Ask the hosts what their ranks do; one that does not answer in time is left out."""
+        """Ask the hosts what their ranks do; None of one that does not answer in time."""
         for each in self.members:
             each.looked = None
             each.send({"look": stacks})
         process.wait_until(lambda: all(each.looked or each.ended for each in self.members), _LOOK_LIMIT_S)
-        return {each.name: each.looked for each in self.members if each.looked}
+        return {each.name: each.looked for each in self.members if each.looked or not each.ended}
 
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:

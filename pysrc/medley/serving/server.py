@@ -4,11 +4,12 @@ import json
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from medley import credentials, engine, explain, serving, storage
 from medley.cluster import device_probe, events, membership, model_files, ray_serving, ray_watch
@@ -272,7 +273,12 @@ def _hosts(found: Launched) -> Hosts:
     joined = found.over_ray
     if joined is None:
         return lambda _: {}
-    return lambda stacks: joined.ask("look", joined.address, *(["stacks"] if stacks else []))["hosts"]
+
+    def look(stacks: bool) -> Mapping[str, Any]:  # noqa: FBT001 - of the type
+        found = joined.ask("look", joined.address, *(["stacks"] if stacks else []))
+        return {**found["hosts"], **dict.fromkeys(found["silent"])}
+
+    return look
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,10 @@ from medley.process import Process
 from medley.serving import api, metrics
 
 Hosts = Callable[[bool], Mapping[str, Any]]
-"""What ranks on other hosts do, by host; True: with their stacks, and those that are stopped are killed."""
+"""What ranks on other hosts do, by host; None of one that does not answer.
+
+True: with their stacks, and those that are stopped are killed.
+"""
 _HERE = "this host"
 _ACTIVE_CORES = 0.1
 _SPINS = 5
@@ -66,7 +69,11 @@ class Look:
 
     def rows(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for host, found in self.hosts.items():
-            yield from ((host, row) for row in found["processes"])
+            yield from ((host, row) for row in (found or {"processes": ()})["processes"])
+
+    @property
+    def silent(self) -> list[str]:
+        return [host for host, found in self.hosts.items() if found is None]
 
     def stopped(self) -> list[str]:
         """Name those that are stopped; while one is, the others can only wait."""
@@ -107,8 +114,6 @@ class Watchdog:
     _figures: Mapping[str, float] = field(default_factory=dict)
     _looks: dict[str, list[Look]] = field(default_factory=dict)
     """The last two of this host, and of the others."""
-    _silent: bool = False
-    """The others could not be asked."""
     _asks: threading.Thread | None = None
     _idle_w: float = float("inf")
     _watts: float | None = None
@@ -143,7 +148,8 @@ class Watchdog:
         clock = Clock(self.limit_s, time.monotonic())
         while not self._ended.wait(min(self.limit_s / 20, _SAMPLE_S)):
             self._sample(clock, engine)
-            if clock.stuck(time.monotonic(), known=self._known) and not self._ended.is_set():
+            known = self._known(time.monotonic() - clock.progress_at)
+            if clock.stuck(time.monotonic(), known=known) and not self._ended.is_set():
                 self._naming = True
                 self._problem = self._named(clock, engine)
                 return
@@ -154,7 +160,7 @@ class Watchdog:
         closed = serving.gate_file(self.port).exists() and not self._figures.get("running")
         if (figures and figures != self._figures) or self._answer or closed:
             clock.progress_at, self._answer, self._asked_at = now, "", None
-            self._looks, self._silent, self._figures = {}, False, figures or self._figures
+            self._looks, self._figures = {}, figures or self._figures
         if not clock.suspects(now):
             return
         if self._asked_at is None:
@@ -184,17 +190,18 @@ class Watchdog:
             self._asked_at = None  # it was refused; it is asked again
 
     def _ask_hosts(self) -> None:
-        try:
+        with suppress(Problem):
             found = self.hosts(False)  # noqa: FBT003 - of the type
             self._keep("others", Look(time.monotonic(), found))  # a busy host takes long to answer
-        except Problem:
-            self._silent = True
 
-    @property
-    def _known(self) -> bool:
-        """Whether a rank is stopped, or the others have said twice what each has used."""
+    def _known(self, quiet_s: float) -> bool:
+        """Whether a rank is stopped, or all other hosts have said twice what each rank has used.
+
+        Where one does not answer, as where it is busy, twice the limit is enough.
+        """
         stopped = any(each.stopped() for looks in self._looks.values() for each in looks)
-        return stopped or self._silent or len(self._looks.get("others", [])) > 1
+        answered = [look for look in self._looks.get("others", []) if not look.silent]
+        return stopped or len(answered) > 1 or quiet_s >= 2 * self.limit_s
 
     def _keep(self, where: str, look: Look) -> None:
         self._looks[where] = [*self._looks.get(where, [])[-1:], look]
@@ -228,9 +235,10 @@ class Watchdog:
         last = _end_of(self.log)  # before it hears of ranks that are killed
         self._keep(_HERE, Look(now, found))
         try:
-            others = self.hosts(True)  # noqa: FBT003 - of the type
-            self._keep("others", Look(time.monotonic(), others))
-            found = {**found, **others}
+            look = Look(time.monotonic(), self.hosts(True))  # noqa: FBT003 - of the type
+            self._keep("others", look)
+            found |= {host: those for host, those in look.hosts.items() if those}
+            silent = f"{', '.join(look.silent)} did not answer" if look.silent else ""
         except Problem as refused:
             silent = f"the other hosts could not be asked: {refused.cause}"
         saw = [*self._saw(quiet_s), *filter(None, [silent])]
