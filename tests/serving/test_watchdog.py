@@ -28,12 +28,8 @@ class Enough(Exception):  # noqa: N818 - no error
     """It has run for long enough."""
 
 
-def nobody(_: bool) -> Mapping[str, Any]:  # noqa: FBT001 - of the type
-    return {}
-
-
 def watch(
-    port: int, behaviour: str, *, for_s: float = 40, stop: bool = False, hosts: Hosts = nobody
+    port: int, behaviour: str, *, for_s: float = 40, stop: bool = False, hosts: Hosts = lambda **_: {}
 ) -> float:
     """Serve with a watchdog; return after how many seconds from its start it ended."""
     url = f"http://127.0.0.1:{port}/v1"
@@ -94,7 +90,7 @@ def test_a_request_that_takes_twice_the_limit_is_no_alarm(free_port: int) -> Non
 
 
 def test_work_on_a_host_that_answers_slowly_is_no_alarm(free_port: int) -> None:
-    def busy(_: bool) -> Mapping[str, Any]:  # noqa: FBT001 - of the type
+    def busy(**_: bool) -> Mapping[str, Any]:
         time.sleep(0.7 * LIMIT_S)
         return {"far": {"processes": [row(1, time.monotonic())]}}
 
@@ -104,9 +100,9 @@ def test_work_on_a_host_that_answers_slowly_is_no_alarm(free_port: int) -> None:
 
 def test_a_host_that_does_not_answer_delays_the_alarm_to_twice_the_limit(free_port: int) -> None:
     with pytest.raises(Enough):
-        watch(free_port, f"waits-{1.6 * LIMIT_S}", for_s=3 * LIMIT_S, hosts=lambda _: {"far": None})
+        watch(free_port, f"waits-{1.6 * LIMIT_S}", for_s=3 * LIMIT_S, hosts=lambda **_: {"far": None})
     with pytest.raises(Problem, match="the engine is stuck") as caught:
-        watch(free_port, "hangs", hosts=lambda _: {"far": None})
+        watch(free_port, "hangs", hosts=lambda **_: {"far": None})
     assert "far did not answer" in caught.value.cause
 
 

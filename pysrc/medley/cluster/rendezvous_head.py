@@ -149,7 +149,7 @@ class Meeting:
         for each in self.members:
             each.send({"again": True})
 
-    def look(self, stacks: bool) -> dict[str, Any]:  # noqa: FBT001 - as it is sent
+    def look(self, *, stacks: bool) -> dict[str, Any]:
         """Ask the hosts what their ranks do; None of one that does not answer in time."""
         for each in self.members:
             each.looked = None

@@ -272,9 +272,9 @@ def _hosts(found: Launched) -> Hosts:
         return found.meeting.look
     joined = found.over_ray
     if joined is None:
-        return lambda _: {}
+        return lambda **_: {}
 
-    def look(stacks: bool) -> Mapping[str, Any]:  # noqa: FBT001 - of the type
+    def look(*, stacks: bool) -> Mapping[str, Any]:
         found = joined.ask("look", joined.address, *(["stacks"] if stacks else []))
         return {**found["hosts"], **dict.fromkeys(found["silent"])}
 

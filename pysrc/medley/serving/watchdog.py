@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 
@@ -24,11 +24,6 @@ from medley.network import http_client
 from medley.process import Process
 from medley.serving import api, metrics
 
-Hosts = Callable[[bool], Mapping[str, Any]]
-"""What ranks on other hosts do, by host; None of one that does not answer.
-
-True: with their stacks, and those that are stopped are killed.
-"""
 _HERE = "this host"
 _ACTIVE_CORES = 0.1
 _SPINS = 5
@@ -39,6 +34,13 @@ _FIGURES = ("generated_tokens_total", "prompt_tokens_total", "kv_cache", "runnin
 _IDLE_SHARE, _IDLE_W = 1.3, 5
 _KEPT, _LAST_LINES = 5, 100
 _POWER = ("nvidia-smi", "--query-gpu=power.draw", "--format=csv,noheader,nounits")
+
+
+class Hosts(Protocol):
+    """What ranks on other hosts do, by host; None of one that does not answer."""
+
+    def __call__(self, *, stacks: bool) -> Mapping[str, Any]:
+        """`stacks`: with their stacks, and those that are stopped are killed."""
 
 
 @dataclass
@@ -104,7 +106,7 @@ class Watchdog:
     key: str | None
     limit_s: float
     log: Path
-    hosts: Hosts = lambda _: {}
+    hosts: Hosts = lambda **_: {}
     say: Callable[[str], None] = lambda _: None
     _ended: threading.Event = field(default_factory=threading.Event)
     _naming: bool = False
@@ -191,7 +193,7 @@ class Watchdog:
 
     def _ask_hosts(self) -> None:
         with suppress(Problem):
-            found = self.hosts(False)  # noqa: FBT003 - of the type
+            found = self.hosts(stacks=False)
             self._keep("others", Look(time.monotonic(), found))  # a busy host takes long to answer
 
     def _known(self, quiet_s: float) -> bool:
@@ -235,7 +237,7 @@ class Watchdog:
         last = _end_of(self.log)  # before it hears of ranks that are killed
         self._keep(_HERE, Look(now, found))
         try:
-            look = Look(time.monotonic(), self.hosts(True))  # noqa: FBT003 - of the type
+            look = Look(time.monotonic(), self.hosts(stacks=True))
             self._keep("others", look)
             found |= {host: those for host, those in look.hosts.items() if those}
             silent = f"{', '.join(look.silent)} did not answer" if look.silent else ""
