@@ -110,6 +110,15 @@ def unaddressed() -> Case:
     return case(made)
 
 
+def slower() -> Case:
+    """The pair, of whose links the first's has agreed on a lower speed."""
+    made = case_of(PAIR)
+    first = made.hosts["spark-pair-a"]
+    links = tuple(replace(link, mbit=40_000) if link.mbit else link for link in first.facts.net.links)
+    slow = replace(first, facts=replace(first.facts, net=replace(first.facts.net, links=links)))
+    return case({**made.hosts, "spark-pair-a": slow})
+
+
 def crossed() -> Case:
     """The pair with the addresses of the second's halves exchanged, and an NCCL that minds."""
     exchange = {
@@ -342,6 +351,13 @@ FAULTS = (
         "enp1s0f1np1 has MTU 1500",
         lambda: case_of({"spark-mtu-mismatch": None, "spark-pair-b": None}),
         fix="sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24 --mtu 9000",
+    ),
+    Fault(
+        "link-speed",
+        "enp1s0f1np1 has 40 Gbit/s, and spark-pair-b, of the same kind, has 200 Gbit/s",
+        slower,
+        "better",
+        "ethtool enp1s0f1np1",
     ),
     Fault(
         "boot-mtu",

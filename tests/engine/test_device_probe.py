@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from medley.cluster import device_probe
+from medley.command import Command
 from medley.environment import tools, virtualenv
 from medley.host.kind import recognise
 from medley.planner import device_history
 from tests.rack import cgroup
+from tests.rack.patience import within
 
 pytestmark = pytest.mark.engine
 
@@ -58,6 +62,29 @@ def an_hour_before(record: device_history.Record) -> dict[str, object]:
     """The same record as it would be had it been kept then."""
     when = datetime.fromisoformat(record.when) - timedelta(hours=1)
     return {**asdict(record), "when": when.isoformat(timespec="seconds")}
+
+
+def test_daily_it_waits_until_the_processes_are_quiet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    monkeypatch.setattr(device_probe, "_LOOK_EVERY_S", 0.5)
+    _, sort = recognise()
+    found = virtualenv.find(tools.environment(sort, None))
+    if found is None or sort.host.device != "cpu":
+        pytest.skip("no engine environment was built, or its device is measured at start")
+    said: list[str] = []
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        idle = device_probe.quiet(lambda: [busy.pid])
+        try:
+            with device_probe.probed_daily(Command((str(found.programs / "vllm"),)), idle, said.append):
+                time.sleep(4)
+                assert device_history.history() == ()
+                busy.send_signal(signal.SIGSTOP)
+                assert within(60, lambda: bool(device_history.history()))
+        finally:
+            busy.kill()
+    assert said == []
 
 
 def test_a_quota_is_named_with_figures_and_planned_with(

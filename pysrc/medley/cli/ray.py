@@ -16,6 +16,7 @@ from medley.cli.output import only_dry_run, output, print_result, say, show
 from medley.cli.progress import watch
 from medley.cluster import checks, device_probe, membership, node, ray_watch
 from medley.cluster.node import NodeSpec
+from medley.command import Command
 from medley.environment import container_image, engine_source, tools
 from medley.environment.tools import BARE
 from medley.errors import Problem, in_words
@@ -85,10 +86,12 @@ class TakingPart:
         path = os.environ.get("PATH", "")
         return node.part(found, kind, ready, slots=self.slots, path=path, engine=engine, imaged=image)
 
-    def stayed(self) -> None:
-        """As --stay says, once it is up."""
+    def stayed(self, started: Command) -> None:
+        """As --stay says, once Ray is up."""
         if self.stay:
-            ray_watch.stay_in_ray()
+            idle = device_probe.quiet(lambda: [each.pid for each in membership.processes()])
+            with device_probe.probed_daily(started, idle, say):
+                ray_watch.stay_in_ray()
 
 
 class RayHeadVerb(Verb):
@@ -125,7 +128,7 @@ class RayHeadVerb(Verb):
         self._say(end.address, str(secret), ours.slots)
         if self.dashboard and not self.as_json:
             print(f"Ray's dashboard: http://127.0.0.1:{RayPorts.dashboard} (RAY_AUTH token: {secret})")
-        asked.stayed()
+        asked.stayed(start.command)
 
     def _say(self, address: str, secret: str, slots: int) -> None:
         more = f" --engine {self.part.engine}" if self.part.engine != "vllm" else ""
@@ -173,7 +176,7 @@ class RayWorkerVerb(Verb):
         table = {"head": at, "address": end.address, "slots": ours.slots}
         place = f"{at} as {end.address} ({end.interface}) with {ours.slots} slot(s)"
         print_result(table, [f"joined {place}; medley ray-stop leaves it"], as_json=self.as_json)
-        asked.stayed()
+        asked.stayed(start.command)
 
     def _wired(self, found: Facts, there: Mapping[str, Any], nccl: tuple[int, ...]) -> HostNetwork:
         """The wire between this host and the head, whose facts are in what it told."""

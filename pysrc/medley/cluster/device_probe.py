@@ -3,15 +3,17 @@
 import platform
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from medley import json_shape, process
+from medley import json_shape, process, storage
 from medley.command import Command
 from medley.environment import payload
+from medley.environment.payload import process_stacks
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
 from medley.host.facts.gpu import value
@@ -27,6 +29,7 @@ _AGAIN_S = 600
 """After less, as when a server is restarted, the devices are left alone."""
 _EVERY = timedelta(days=1)
 _LOOK_EVERY_S = 60
+_IDLE_CORES = 0.1
 _GPU = (
     *("index", "clocks.sm", "temperature.gpu", "power.limit", "clocks_throttle_reasons.active"),
     *("pcie.link.width.current", "pcie.link.width.max"),
@@ -81,10 +84,17 @@ def slow_now() -> list[str]:
 def probe(launch: Command, *, starts: bool = False) -> list[Finding]:
     """Measure with an engine's Python, as its ranks will run; return what is slow.
 
-    Nothing is measured within ten minutes of the last time, in an image, or on a CPU whose server `starts`.
+    Nothing is measured within ten minutes of the last time, beside another probe, in an image, or on a CPU
+    whose server `starts`.
     """
+    with storage.lock(storage.state() / "device-probe.lock") as alone:
+        late = _age(history()) >= timedelta(seconds=_AGAIN_S)
+        return _probe(launch, starts=starts) if alone and late else []
+
+
+def _probe(launch: Command, *, starts: bool) -> list[Finding]:
     python = Path(launch.argv[0]).parent / "python"
-    if launch.undo or not python.is_file() or _age(history()) < timedelta(seconds=_AGAIN_S):
+    if launch.undo or not python.is_file():
         return []
     try:
         found, kind = recognise()
@@ -117,6 +127,22 @@ def _age(records: Sequence[Record]) -> timedelta:
     if not records:
         return timedelta.max
     return datetime.now(UTC) - datetime.fromisoformat(records[-1].when)
+
+
+def quiet(pids: Callable[[], Iterable[int]]) -> Callable[[], bool]:
+    """Return what tells whether these processes, and all below, used little CPU time since it told last."""
+    last: dict[int, float] = {}
+    told_at = 0.0
+
+    def idle() -> bool:
+        nonlocal last, told_at
+        before, now = last, time.monotonic()
+        last = {row["pid"]: row["cpu_s"] for row in process_stacks.look(pids())["processes"]}
+        passed_s, told_at = now - told_at, now
+        used = (cpu_s - before.get(pid, 0) for pid, cpu_s in last.items())
+        return bool(before) and all(each < _IDLE_CORES * passed_s for each in used)
+
+    return idle
 
 
 def at_start(launch: Command, say: Callable[[str], None]) -> None:

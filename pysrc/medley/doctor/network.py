@@ -176,6 +176,25 @@ def _links_in(network: IPv4Network, case: Case) -> Iterator[tuple[Host, Interfac
         yield from found[-1:]
 
 
+@case_check("link-speed", "link speeds of equal hosts")
+def link_speed(case: Case) -> Iterator[Check]:
+    """Hosts of one kind have links of one speed in a network that is used."""
+    for network in case.fabric.networks if case.fabric else ():
+        ends = [
+            (host, link, link.mbit) for host, link, _ in _links_in(IPv4Network(network), case) if link.mbit
+        ]
+        for host, link, mbit in ends:
+            most, best = max((its, other.name) for other, _, its in ends if other.kind == host.kind)
+            if mbit == most:
+                yield host.ok(f"{link.name} has {speed_text(mbit)}")
+                continue
+            yield host.better(
+                f"{link.name} has {speed_text(mbit)}, and {best}, of the same kind, has {speed_text(most)}",
+                cause=f"both ends of its cable in {network} agreed on the lower speed",
+                fix=f"reseat or replace the cable, or use another port; then: ethtool {link.name}",
+            )
+
+
 @case_check("boot-mtu", "MTU after a reboot")
 def boot_mtu(case: Case) -> Iterator[Check]:
     """Whether the MTU of a used link is one that something sets at each boot."""

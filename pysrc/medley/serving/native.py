@@ -169,7 +169,8 @@ def run_worker(
             _require_head_terms(chosen, terms, at, output.watch)
             ours = tuple(chosen.variables(os.environ.get("PATH", "")))
             given = {each.name: each.value for each in ours if each.value is not None}
-            device_probe.at_start(Command((str(chosen.binary / "python"),), given), output.say)
+            python = Command((str(chosen.binary / "python"),), given)
+            device_probe.at_start(python, output.say)
     except Problem as problem:
         channel.send({"problem": f"{problem.what}: {problem.cause}"})
         raise
@@ -187,7 +188,8 @@ def run_worker(
     command = replace(found, variables=merged(settled(found.variables, os.environ))).command
     output.say(f"$ {command}")
     log = storage.state() / "logs" / f"join-{at.rpartition(':')[2]}.log"
-    with storage.log(log) as keep:
+    idle = device_probe.quiet(lambda: [os.getpid()])
+    with storage.log(log) as keep, device_probe.probed_daily(python, idle, output.say):
 
         def on_line(line: str) -> None:
             keep(line)
