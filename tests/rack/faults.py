@@ -192,6 +192,7 @@ FAULTS = (
         ("(?i)engine ?core", STALLED),
         name_limit_s=STOP_LIMIT_S,
     ),
+    Fault("kill Ray's agent", _signal("DashboardAgent", "KILL"), (HOST, "raylet")),
     Fault("stop raylet", _signal("raylet/raylet", "STOP"), (HOST, "raylet|Ray"), lasts_s=PATIENCE_S),
     Fault(
         "stop gcs_server",

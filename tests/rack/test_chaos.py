@@ -12,7 +12,7 @@ pytestmark = pytest.mark.rack
 
 BY_NAME = {each.name: each for each in FAULTS}
 SOME = ("cut link", "Ctrl-C of serve", "kill rank", "kill medley serve")
-SLOW = ("stop rank",)
+SLOW = ("stop rank", "kill gcs_server", "kill Ray's agent", "two operators")
 NAME_LIMIT_S = 30
 
 
