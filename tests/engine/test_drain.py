@@ -23,6 +23,7 @@ from tests.servers import Served, Start, chat
 pytestmark = pytest.mark.engine
 
 TOKENS = 400
+STOP = (sys.executable, "-m", "medley", "stop")
 
 
 def serve(*words: str) -> Command:
@@ -92,22 +93,26 @@ def health(url: str) -> int:
         return int(answer.status)
 
 
+def state(folder: Path) -> dict[str, str]:
+    return {**os.environ, "MEDLEY_STATE": str(folder / "state")}
+
+
 def ended(served: Served, limit_s: float) -> int:
     finished = served.process.wait(limit_s)
     assert finished is not None, served.tail()
     return finished.status
 
 
-def test_sigterm_lets_a_running_answer_end_whole(start: Start, free_port: int, tmp_path: Path) -> None:
+def test_stop_lets_a_running_answer_end_whole(start: Start, free_port: int, tmp_path: Path) -> None:
     served = start(serve("--port", str(free_port), "--", "--max-num-seqs", "4"))
     url = served.ready()
-    whole = Stream(url).text()
+    whole = Stream(url, 4 * TOKENS).text()
     assert whole
 
-    running = Stream(url).begun()
+    running = Stream(url, 4 * TOKENS).begun()
     family = descendants(served.process.pid)
-    os.kill(served.process.pid, signal.SIGTERM)
-    deadline = time.monotonic() + 5
+    stop = subprocess.Popen(STOP, env=state(tmp_path), stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 10
     while (found := refused(url))[0] == HTTPStatus.OK and time.monotonic() < deadline:
         time.sleep(0.05)
     assert found[:2] == (HTTPStatus.SERVICE_UNAVAILABLE, "30"), served.tail()
@@ -116,6 +121,7 @@ def test_sigterm_lets_a_running_answer_end_whole(start: Start, free_port: int, t
     assert running.thread.is_alive(), "the answer was over before the server took its signal"
     assert running.text() == whole
     assert ended(served, 30) == 128 + signal.SIGTERM, served.tail()
+    assert f"requests that are open: 1 on port {free_port}" in stop.communicate(timeout=60)[1]
     assert [each for each in family if each.alive] == []
     assert not (tmp_path / "state" / "serving" / f"{free_port}.gate").exists()
     kinds = [
@@ -128,8 +134,8 @@ def test_sigterm_lets_a_running_answer_end_whole(start: Start, free_port: int, t
     ("words", "status"),
     [
         pytest.param(("--drain", "1"), 143, id="past its limit"),
-        pytest.param((), 143, id="a second SIGTERM"),
-        pytest.param((), 130, id="stop --now"),
+        pytest.param((), 143, id="a second SIGTERM", marks=pytest.mark.slow),
+        pytest.param((), 130, id="stop --now", marks=pytest.mark.slow),
     ],
 )
 def test_an_answer_is_cut_off(
@@ -139,12 +145,10 @@ def test_an_answer_is_cut_off(
     running = Stream(served.ready(), 1_800).begun()
     began = time.monotonic()
     if status == 128 + signal.SIGINT:
-        env = {**os.environ, "MEDLEY_STATE": str(tmp_path / "state")}
-        stop = [sys.executable, "-m", "medley", "stop", "--now"]
-        assert (
-            subprocess.run(stop, env=env, check=True, capture_output=True, timeout=60).stdout
-            == b"ended 1 server\n"
+        stop = subprocess.run(
+            [*STOP, "--now"], env=state(tmp_path), check=True, capture_output=True, timeout=60
         )
+        assert stop.stdout == b"ended 1 server\n"
     else:
         os.kill(served.process.pid, signal.SIGTERM)
         if not words:
@@ -154,16 +158,3 @@ def test_an_answer_is_cut_off(
     assert ended(served, 30) == status, served.tail()
     assert time.monotonic() - began < 20
     assert running.text() == ""
-
-
-def test_stop_says_what_it_waits_for(start: Start, free_port: int, tmp_path: Path) -> None:
-    served = start(serve("--port", str(free_port)))
-    url = served.ready()
-    whole = Stream(url, 4 * TOKENS).text()
-    running = Stream(url, 4 * TOKENS).begun()
-    env = {**os.environ, "MEDLEY_STATE": str(tmp_path / "state")}
-    stop = [sys.executable, "-m", "medley", "stop"]
-    done = subprocess.run(stop, env=env, check=True, capture_output=True, text=True, timeout=90)
-    assert f"requests that are open: 1 on port {free_port}" in done.stderr
-    assert running.text() == whole
-    assert ended(served, 1) == 128 + signal.SIGTERM
