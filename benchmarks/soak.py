@@ -13,7 +13,8 @@ cut         clients that leave in the middle of a stream
 wrong       requests that the engine must refuse, with the status for each
 
 Nothing is broken here, so each fault and each restart in the hosts' events is a false alarm. Every 30 s it
-adds up memory (PSS), open descriptors and threads of the processes of medley, of the engine and of Ray. It
+adds up memory, open descriptors and threads of the processes of medley, of the engine and of Ray. Memory is
+what the kernel cannot drop: pages of files, of which other programs change this one's share, do not count. It
 also counts files: in medley's state, in its cache without environments and images (other programs of this
 machine use it, too), and in Ray's folder. Growth is the median slope between all samples (Theil and Sen)
 after a warm-up. It has a bound for medley, and is reported for the others. Ctrl-C ends it earlier, and it
@@ -204,7 +205,7 @@ def sample(run: Run) -> Sample:
         for group, each in grouped(host):
             with suppress(psutil.Error, OSError):  # it has ended meanwhile
                 amounts = {
-                    "memory, MiB": each.memory_full_info().pss / 2**20,
+                    "memory, MiB": own_memory(each.pid),
                     "descriptors": each.num_fds(),
                     "threads": each.num_threads(),
                     "processes": 1,
@@ -214,6 +215,12 @@ def sample(run: Run) -> Sample:
                 if "api_guard.py" in " ".join(each.cmdline()):
                     engines.add((host.name, each.pid, each.create_time()))
     return Sample(run.seconds, found | stored(run.rack), frozenset(engines))
+
+
+def own_memory(pid: int) -> float:
+    """What a process has in MiB, without pages of files; of a page that several share, its part (PSS)."""
+    rows = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines())
+    return sum(int(row[1]) for row in rows if row[0] in {"Pss_Anon:", "Pss_Shmem:"}) / 1024
 
 
 def grouped(host: Host) -> Iterator[tuple[str, psutil.Process]]:

@@ -26,10 +26,13 @@ _ASK_LIMIT_S = 60
 _UNDO_LIMIT_S = 30
 _LAST_LINES = 400
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_M_ARENA_MAX = -8
 
 OnLine = Callable[[str], None]
 T = TypeVar("T")
 _libc = ctypes.CDLL(None, use_errno=True)
+if hasattr(_libc, "mallopt"):  # glibc gives each thread a heap of its own, which hardly shrinks: mallopt(3)
+    _libc.mallopt(_M_ARENA_MAX, 1)
 
 
 @dataclass(frozen=True)
