@@ -180,9 +180,9 @@ def _links_in(network: IPv4Network, case: Case) -> Iterator[tuple[Host, Interfac
 def link_speed(case: Case) -> Iterator[Check]:
     """Hosts of one kind have links of one speed in a network that is used."""
     for network in case.fabric.networks if case.fabric else ():
-        ends = [
-            (host, link, link.mbit) for host, link, _ in _links_in(IPv4Network(network), case) if link.mbit
-        ]
+        used = _links_in(IPv4Network(network), case)
+        # Computers without a GPU, and those of no known kind, have nothing in common.
+        ends = [(host, link, link.mbit) for host, link, _ in used if link.mbit and host.gpu_kind]
         for host, link, mbit in ends:
             most, best = max((its, other.name) for other, _, its in ends if other.kind == host.kind)
             if mbit == most:
@@ -190,7 +190,7 @@ def link_speed(case: Case) -> Iterator[Check]:
                 continue
             yield host.better(
                 f"{link.name} has {speed_text(mbit)}, and {best}, of the same kind, has {speed_text(most)}",
-                cause=f"both ends of its cable in {network} agreed on the lower speed",
+                cause=f"in {network}: a bad cable, a slower port of the switch, or a slower card",
                 fix=f"reseat or replace the cable, or use another port; then: ethtool {link.name}",
             )
 
