@@ -20,7 +20,7 @@ from medley.host.facts.gpu import value
 from medley.host.health.gpu import POWER
 from medley.host.kind import Kind, recognise
 from medley.planner import devices
-from medley.planner.device_history import Record, findings, history, keep, speed_of
+from medley.planner.device_history import FILE, Record, findings, history, keep, speed_of
 from medley.planner.devices import DeviceSpeed
 from medley.transcript import NO_ANSWER, lines, number, readings
 
@@ -87,7 +87,7 @@ def probe(launch: Command, *, starts: bool = False) -> list[Finding]:
     Nothing is measured within ten minutes of the last time, beside another probe, in an image, or on a CPU
     whose server `starts`.
     """
-    with storage.lock(storage.state() / "device-probe.lock") as alone:
+    with storage.lock((storage.state() / FILE).with_suffix(".probing")) as alone:
         late = _age(history()) >= timedelta(seconds=_AGAIN_S)
         return _probe(launch, starts=starts) if alone and late else []
 
