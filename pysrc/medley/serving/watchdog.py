@@ -28,6 +28,10 @@ _HERE = "this host"
 _ACTIVE_CORES = 0.1
 _SPINS = 5
 """Limits that an engine may be active without progress."""
+_UNKNOWN = 2
+"""Limits that it may be idle while a host does not say what its ranks do."""
+_REST = 4
+"""Times of what a look at other hosts took until the next: each costs every host the start of a process or two."""
 _ASK_AFTER_S, _SAMPLE_S = 30.0, 3.0
 _EXEC_LIMIT_S, _GPU_LIMIT_S, _REPORT_LIMIT_S = 15, 3, 90
 _FIGURES = ("generated_tokens_total", "prompt_tokens_total", "kv_cache", "running", "waiting")
@@ -56,10 +60,10 @@ class Clock:
         return now - self.progress_at >= min(self.limit_s / 4, _ASK_AFTER_S)
 
     def stuck(self, now: float, *, known: bool) -> bool:
-        """`known`: it is known what all ranks do, so that there was no activity but this."""
-        quiet_s = now - self.progress_at
-        idle = known and now - self.active_at >= self.limit_s
-        return quiet_s >= self.limit_s * (1 if idle else _SPINS)
+        """`known`: all ranks were looked at since it was active; else twice the limit is enough."""
+        idle_s = now - max(self.progress_at, self.active_at)
+        spins = now - self.progress_at >= self.limit_s * _SPINS
+        return spins or idle_s >= self.limit_s * (1 if known else _UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,7 @@ class Watchdog:
     _figures: Mapping[str, float] = field(default_factory=dict)
     _looks: dict[str, list[Look]] = field(default_factory=dict)
     """The last two of this host, and of the others."""
+    _rests_until: float = 0
     _asks: threading.Thread | None = None
     _idle_w: float = float("inf")
     _watts: float | None = None
@@ -150,7 +155,7 @@ class Watchdog:
         clock = Clock(self.limit_s, time.monotonic())
         while not self._ended.wait(min(self.limit_s / 20, _SAMPLE_S)):
             self._sample(clock, engine)
-            known = self._known(time.monotonic() - clock.progress_at)
+            known = self._known(clock.active_at)
             if clock.stuck(time.monotonic(), known=known) and not self._ended.is_set():
                 self._naming = True
                 self._problem = self._named(clock, engine)
@@ -162,7 +167,7 @@ class Watchdog:
         closed = serving.gate_file(self.port).exists() and not self._figures.get("running")
         if (figures and figures != self._figures) or self._answer or closed:
             clock.progress_at, self._answer, self._asked_at = now, "", None
-            self._looks, self._figures = {}, figures or self._figures
+            self._looks, self._figures, self._rests_until = {}, figures or self._figures, 0
         if not clock.suspects(now):
             return
         if self._asked_at is None:
@@ -170,7 +175,8 @@ class Watchdog:
             self._asked_at = now
             threading.Thread(target=self._ask, args=(now,), daemon=True).start()
         self._keep(_HERE, Look(now, {_HERE: _here(engine)}))
-        if now - clock.progress_at >= self.limit_s / 2 and not (self._asks and self._asks.is_alive()):
+        asking = now < self._rests_until or (self._asks and self._asks.is_alive())
+        if now - clock.progress_at >= self.limit_s / 2 and not asking:
             self._asks = threading.Thread(target=self._ask_hosts, daemon=True)
             self._asks.start()
         clock.active_at = max(clock.active_at, self._active_at(now))
@@ -192,18 +198,19 @@ class Watchdog:
             self._asked_at = None  # it was refused; it is asked again
 
     def _ask_hosts(self) -> None:
+        began = time.monotonic()
         with suppress(Problem):
             found = self.hosts(stacks=False)
             self._keep("others", Look(time.monotonic(), found))  # a busy host takes long to answer
+        now, compared = time.monotonic(), len(self._looks.get("others", [])) > 1
+        if compared:  # else it takes another to tell what its ranks do
+            self._rests_until = now + min(_REST * (now - began), self.limit_s / 2)
 
-    def _known(self, quiet_s: float) -> bool:
-        """Whether a rank is stopped, or all other hosts have said twice what each rank has used.
-
-        Where one does not answer, as where it is busy, twice the limit is enough.
-        """
+    def _known(self, active_at: float) -> bool:
+        """Whether a rank is stopped, or all other hosts have said twice, and since then, what each has used."""
         stopped = any(each.stopped() for looks in self._looks.values() for each in looks)
         answered = [look for look in self._looks.get("others", []) if not look.silent]
-        return stopped or len(answered) > 1 or quiet_s >= 2 * self.limit_s
+        return stopped or (len(answered) > 1 and answered[-1].at > active_at)
 
     def _keep(self, where: str, look: Look) -> None:
         self._looks[where] = [*self._looks.get(where, [])[-1:], look]
