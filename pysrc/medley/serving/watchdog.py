@@ -31,7 +31,7 @@ _SPINS = 5
 _UNKNOWN = 2
 """Limits that it may be idle while a host does not say what its ranks do."""
 _REST = 4
-"""Times of what a look at other hosts took until the next: each costs every host the start of a process or two."""
+"""Times that a look at other hosts took, until the next: each look starts processes on every host."""
 _ASK_AFTER_S, _SAMPLE_S = 30.0, 3.0
 _EXEC_LIMIT_S, _GPU_LIMIT_S, _REPORT_LIMIT_S = 15, 3, 90
 _FIGURES = ("generated_tokens_total", "prompt_tokens_total", "kv_cache", "running", "waiting")
@@ -207,7 +207,7 @@ class Watchdog:
             self._rests_until = now + min(_REST * (now - began), self.limit_s / 2)
 
     def _known(self, active_at: float) -> bool:
-        """Whether a rank is stopped, or all other hosts have said twice, and since then, what each has used."""
+        """Whether a rank is stopped, or all other hosts said twice what each has used: last, since then."""
         stopped = any(each.stopped() for looks in self._looks.values() for each in looks)
         answered = [look for look in self._looks.get("others", []) if not look.silent]
         return stopped or (len(answered) > 1 and answered[-1].at > active_at)
