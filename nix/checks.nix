@@ -13,6 +13,7 @@ let
     ++ [
       python.hypothesis
       python.pytest
+      python.pytest-xdist
       python.uv
       (python.toPythonModule medley)
     ]
@@ -39,7 +40,7 @@ in
         cd tree
         export HOME=$TMPDIR
         left_out=$(printf -- '--ignore=tests/%s ' cluster doctor explain host measurement model planner reference)
-        PYTHONPATH=$PWD/pysrc python3 -m pytest -q -p no:cacheprovider $left_out tests | tee $out
+        PYTHONPATH=$PWD/pysrc python3 -m pytest -q -n logical --maxprocesses 8 -p no:cacheprovider $left_out tests | tee $out
       '';
 
   # Every TOML that the package carries.

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from medley import storage
 from tests.nix import standin
 
 SCRIPT = Path(__file__).with_name("standin.py")
@@ -89,12 +90,13 @@ def _virtualenv() -> Path:
         return Path(sys.prefix)
     digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
     folder = Path.home() / ".cache" / "medley-tests" / f"python-3.13-{digest}"
-    if not (folder / "whole").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([python, "-m", "venv", folder], check=True)
-        pip = [str(folder / "bin" / "pip"), "install", "--quiet", "--requirement", str(LOCK)]
-        subprocess.run(pip, check=True, capture_output=True)
-        (folder / "whole").touch()
+    with storage.lock(folder.with_suffix(".lock"), waits=lambda: None):
+        if not (folder / "whole").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            subprocess.run([python, "-m", "venv", folder], check=True)
+            pip = [str(folder / "bin" / "pip"), "install", "--quiet", "--requirement", str(LOCK)]
+            subprocess.run(pip, check=True, capture_output=True)
+            (folder / "whole").touch()
     return folder
 
 

@@ -91,8 +91,9 @@ def test_a_request_that_takes_twice_the_limit_is_no_alarm(free_port: int) -> Non
 
 def test_work_on_a_host_that_answers_slowly_is_no_alarm(free_port: int) -> None:
     def busy(**_: bool) -> Mapping[str, Any]:
+        found = {"far": there(time.monotonic(), row(1, time.monotonic()))}
         time.sleep(0.7 * LIMIT_S)
-        return {"far": {"processes": [row(1, time.monotonic())]}}
+        return found
 
     with pytest.raises(Enough):
         watch(free_port, f"waits-{2.4 * LIMIT_S}", for_s=4 * LIMIT_S, hosts=busy)
@@ -105,7 +106,7 @@ def test_other_hosts_are_asked_less_often_while_they_work(free_port: int) -> Non
     def busy(**_: bool) -> Mapping[str, Any]:
         asked.append(time.monotonic())
         time.sleep(0.1 * LIMIT_S)
-        return {"far": {"processes": [row(1, time.monotonic())]}}
+        return {"far": there(time.monotonic(), row(1, time.monotonic()))}
 
     with pytest.raises(Enough):
         watch(free_port, f"waits-{4.5 * LIMIT_S}", for_s=5 * LIMIT_S, hosts=busy)
@@ -149,11 +150,23 @@ def row(pid: int, cpu_s: float, state: str = "S") -> dict[str, object]:
     return {"pid": pid, "name": f"rank{pid}", "state": state, "cpu_s": cpu_s, "wchan": ""}
 
 
-def test_cores_are_counted_per_process_and_host() -> None:
-    first = Look(10, {"a": {"processes": [row(1, 5)]}, "b": {"processes": [row(1, 7)]}})
-    last = Look(12, {"a": {"processes": [row(1, 6), row(2, 9)]}, "b": {"processes": [row(1, 7, "T")]}})
+def there(at_s: float, *rows: Mapping[str, object]) -> Mapping[str, object]:
+    return {"at_s": at_s, "processes": rows}
+
+
+def test_cores_are_counted_per_process_and_by_the_clock_of_its_host() -> None:
+    first = Look(10, {"a": there(100, row(1, 5)), "b": there(0, row(1, 7))})
+    last = Look(30, {"a": there(102, row(1, 6), row(2, 9)), "b": there(20, row(1, 7, "T"))})
     assert last.cores(first) == {"rank1 (process 1) on a": 0.5, "rank1 (process 1) on b": 0}
     assert last.stopped() == ["rank1 (process 1) on b"]
+
+
+def test_a_process_that_waits_for_a_core_both_times_works() -> None:
+    """On a busy host: its main thread is runnable, and has hardly any CPU time."""
+    sleeps, runs = there(0, row(1, 5)), [there(at_s, row(1, 5, "R"), row(2, 5)) for at_s in (0, 10)]
+    assert Look(10, {"a": runs[1]}).works(Look(0, {"a": runs[0]}))
+    assert not Look(10, {"a": runs[1]}).works(Look(0, {"a": sleeps}))
+    assert not Look(10, {"a": sleeps}).works(Look(0, {"a": runs[0]}))
 
 
 def test_the_last_five_reports_are_kept() -> None:

@@ -68,9 +68,10 @@ class Clock:
 
 @dataclass(frozen=True)
 class Look:
-    """The processes of an engine at one moment, by host."""
+    """The processes of an engine, by host."""
 
     at: float
+    """When all hosts had answered, by time.monotonic()."""
     hosts: Mapping[str, Any]
 
     def rows(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -88,12 +89,20 @@ class Look:
     def cores(self, before: "Look") -> dict[str, float]:
         """Return the cores that each process used since then."""
         last = {(host, row["pid"]): row["cpu_s"] for host, row in before.rows()}
-        passed_s = max(self.at - before.at, 0.01)
         return {
-            _named(host, row): (row["cpu_s"] - last[host, row["pid"]]) / passed_s
+            _named(host, row): (row["cpu_s"] - last[host, row["pid"]]) / self._passed_s(before, host)
             for host, row in self.rows()
             if (host, row["pid"]) in last
         }
+
+    def _passed_s(self, before: "Look", host: str) -> float:
+        """By the host's own clock, because a busy one may answer long after it looked."""
+        return float(max(self.hosts[host]["at_s"] - before.hosts[host]["at_s"], 0.01))
+
+    def works(self, before: "Look") -> bool:
+        """Whether a process used CPU time since then, or waited for a core both times, as on a busy host."""
+        waits = all(any(row["state"] == "R" for _, row in look.rows()) for look in (before, self))
+        return waits or any(used >= _ACTIVE_CORES for used in self.cores(before).values())
 
 
 def _named(host: str, row: Mapping[str, Any]) -> str:
@@ -220,12 +229,7 @@ class Watchdog:
         looks, never = list(self._looks.values()), float("-inf")
         if any(found[-1].stopped() for found in looks):
             return never
-        busy = [
-            last.at
-            for first, *rest in looks
-            for last in rest
-            if any(used >= _ACTIVE_CORES for used in last.cores(first).values())
-        ]
+        busy = [last.at for first, *rest in looks for last in rest if last.works(first)]
         if not busy:
             self._watts = _power()
         return max([*busy, *([now] if self._gpus_work else [])], default=never)
@@ -244,7 +248,8 @@ class Watchdog:
         last = _end_of(self.log)  # before it hears of ranks that are killed
         self._keep(_HERE, Look(now, found))
         try:
-            look = Look(time.monotonic(), self.hosts(stacks=True))
+            there = self.hosts(stacks=True)
+            look = Look(time.monotonic(), there)
             self._keep("others", look)
             found |= {host: those for host, those in look.hosts.items() if those}
             silent = f"{', '.join(look.silent)} did not answer" if look.silent else ""
@@ -283,11 +288,12 @@ def _here(engine: Process, *, stacks: bool = False) -> Mapping[str, Any]:
     undo = engine.command.undo
     if not undo:
         return process_stacks.look([engine.pid], stacks=stacks)
+    nothing: Mapping[str, Any] = {"at_s": time.monotonic(), "processes": []}
     script, verb = payload.FOLDER / "process_stacks.py", "stacks" if stacks else "look"
     command = Command((undo[0], "exec", undo[-1], "python3", str(script), verb, "all"))
     with suppress(Problem):
-        return json_shape.last_table(process.run(command, limit_s=_EXEC_LIMIT_S).lines) or {"processes": []}
-    return {"processes": []}
+        return json_shape.last_table(process.run(command, limit_s=_EXEC_LIMIT_S).lines) or nothing
+    return nothing
 
 
 def _power() -> float | None:

@@ -29,15 +29,18 @@ _GPU = ("nvidia-smi", "-q", "-d", "UTILIZATION,POWER,MEMORY,TEMPERATURE,PERFORMA
 
 
 def look(roots: Iterable[int] | None, *, stacks: bool = False) -> dict[str, Any]:
-    """Describe the processes below and with these (None: all), in the order of their numbers."""
-    found = [row for pid in sorted(_family(roots)) if (row := _described(pid))]
+    """Describe the processes below and with these (None: all), in the order of their numbers.
+
+    `at_s`: when, by this host's monotonic clock.
+    """
+    at_s, found = time.monotonic(), [row for pid in sorted(_family(roots)) if (row := _described(pid))]
     if not stacks:
-        return {"processes": found}
+        return {"at_s": at_s, "processes": found}
     deadline, left = time.monotonic() + _LIMIT_S, _MOST_BYTES
     for row in found:
         row["stack"] = _stack(row, deadline)[: min(left, _MOST_OF_ONE)]
         left -= len(row["stack"])
-    return {"processes": found, "host": host()}
+    return {"at_s": at_s, "processes": found, "host": host()}
 
 
 def of_raylet(*, stacks: bool, end: bool) -> dict[str, Any]:

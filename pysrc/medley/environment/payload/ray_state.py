@@ -13,6 +13,7 @@ It uses the head's own store, so that nothing of medley needs to listen.
 """
 
 import json
+import os
 import signal
 import socket
 import sys
@@ -36,6 +37,7 @@ LACKING_LIMIT_S = 20
 HOLD_LIMIT_S = 20
 REACH_LIMIT_S = 15
 LOOK_LIMIT_S = 15
+RANK_NICENESS = 15  # Ray's own, RAY_worker_niceness
 
 # A worker on another host has no such module.
 ray.cloudpickle.register_pickle_by_value(process_stacks)
@@ -146,6 +148,8 @@ def lacking(client: Any, address: str, own: str, path: str) -> list[str]:  # noq
 
 def look(client: Any, address: str, own: str, *stacks: str) -> dict[str, Any]:  # noqa: ANN401 - the same
     """Look at the ranks on each host; `silent` are the hosts that do not answer."""
+    if not stacks:
+        os.nice(RANK_NICENESS)  # else what looks takes the cores of what it looks at
     living = [node for node in nodes(client, address) if node["alive"]]
     connect(address, own)
     words = {"stacks": bool(stacks), "end": bool(stacks)}
