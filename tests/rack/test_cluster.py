@@ -95,6 +95,7 @@ def printed(host: Host, *words: str) -> Any:
     return json.loads(host.says(*MEDLEY, *words).splitlines()[-1])
 
 
+@pytest.mark.slow  # CI cuts the power of a host in test_desk, and ends an engine in test_matrix
 def test_the_loss_of_a_host_is_named_and_ends_it(rack: Up) -> None:
     """Its power is cut: its kernel still says that the connections are gone."""
     hosts = rack(2).hosts
