@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.errors import Problem
 from tests.servers import alive
+from tests.wall_clock import WallClock
 
 LIMIT_S = 20
 SLEEPS = ("sh", "-c", "echo begun; exec sleep 600")
@@ -95,6 +97,22 @@ def test_killed_it_starts_anew_later_each_time() -> None:
     noted = [(each.kind, each.text) for each in events.events()]
     assert noted[0] == ("restart", "restart 1 in 0 s: it ended with 137: begun")
     assert noted[-1] == ("fault", "given up after restart 2: it ended with 137: begun")
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc, to set a clock")
+def test_a_clock_that_is_set_back_delays_no_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = WallClock(tmp_path)
+    for name, value in clock.variables.items():
+        monkeypatch.setenv(name, value)
+    units.start(unit(*SLEEPS, restart=Restart(first_s=1)))
+    assert within(running)
+    pid = running()
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    assert within(lambda: (units.state("medley-x") or none()).next_s)
+    clock.set_ahead(-3600)
+    assert within(lambda: running() not in {None, pid})
+    assert (units.state("medley-x") or none()).since_s < time.time() - 3000, "its clock was not set"
 
 
 def none() -> units.State:

@@ -19,6 +19,7 @@ from tests.rack.rack import up
 from tests.rack.signs import Signs
 from tests.rack.spec import Spec
 from tests.rack.streams import Request, Streams
+from tests.wall_clock import WallClock
 
 CLIENTS = 4
 CORES = {"host1": "0", "host2": "1"}
@@ -108,6 +109,8 @@ class Scene:
     streams: Streams = field(init=False)
     signs: Signs = field(init=False)
     started: list[Process] = field(default_factory=list)
+    clock: WallClock | None = None
+    """That of medley's processes on the head, if it can be set."""
     fresh: bool = True
     """Whether nothing is wrong with it, and the next fault may come."""
 
@@ -156,7 +159,8 @@ class Scene:
             self._serve_apart(more)
             return
         words = (*SERVE, "--detach", "--restart", *more, *FLOAT32)
-        _require(self.desk.head.run(Command((*MEDLEY, *words)), limit_s=SERVE_LIMIT_S))
+        serve = Command((*MEDLEY, *words)).with_env(self.clock.variables if self.clock else {})
+        _require(self.desk.head.run(serve, limit_s=SERVE_LIMIT_S))
 
     def _serve_apart(self, more: tuple[str, ...]) -> None:
         lines: list[str] = []

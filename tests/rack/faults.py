@@ -1,5 +1,6 @@
 """The faults that happen to a cluster that serves, each with what must be said of it."""
 
+import json
 import time
 from collections.abc import Callable
 
@@ -8,7 +9,9 @@ from medley.process import Process
 from tests.rack.chaos import SERVE, SERVE_LIMIT_S, STALL_LIMIT_S, Fault, Scene
 from tests.rack.cluster import MEDLEY, STATE
 from tests.rack.desk import process
+from tests.rack.init import HOME
 from tests.rack.patience import within
+from tests.wall_clock import WallClock
 
 RANK, CORE, API = "RayWorkerProc", "VLLM::EngineCore", "api_guard.py"
 APART = "VLLM::Worker"
@@ -28,6 +31,7 @@ for _ in range(60):
 time.sleep(20)
 """
 MEMORY_LEFT = 192 << 20
+HOUR_S = 3600
 
 
 def _signal(word: str, number: str, host: str | None = None) -> Callable[[Scene], None]:
@@ -154,6 +158,32 @@ def _interrupt(on: Scene, serve: Process, lines: list[str]) -> None:
     on.signs.add(*lines[-6:], f"exit code {finished and finished.status} after: {before}")
 
 
+def _own_clock(on: Scene) -> None:
+    on.clock = WallClock(on.desk.head.path(HOME), HOME)
+
+
+def _set_clock(on: Scene, seconds: int) -> None:
+    assert on.clock
+    on.clock.set_ahead(seconds)
+
+
+def _jump(on: Scene) -> None:
+    """An hour ahead, and then an hour behind."""
+    on.host = "host1"
+    _set_clock(on, HOUR_S)
+    time.sleep(5)
+    _set_clock(on, -HOUR_S)
+
+
+def _jump_in_a_restart(on: Scene) -> None:
+    """The supervisor waits for the restart while its clock is set back."""
+    on.host = "host1"
+    on.kill("medley serve", "KILL")
+    state = on.victim.path(f"{STATE}/units/medley-serve-8000.state")
+    assert within(10, lambda: not json.loads(state.read_text())["running"]), state.read_text()
+    _set_clock(on, -HOUR_S)
+
+
 HOST, RANK_NAMED = "{host}", "rank.{{0,2}}{rank}"
 STOPPED = r"Worker\S* \(process \d+\) on {host}.* (?:is|was) stopped"
 STALLED = r"(?i)stall|stuck|no sign of work|stopped"
@@ -203,6 +233,14 @@ FAULTS = (
     Fault("one-way link", _one_way, ("host2|10[.]78[.]1[.]2", "(?i)link|reach|one way"), _both_ways),
     Fault("slow link", _slow, (), _fast, breaks=False, lasts_s=30),
     Fault("no memory", _exhaust, (HOST, "(?i)memory|rank"), _relieve, lasts_s=20, own_hosts=True),
+    Fault("clock jump", _jump, breaks=False, lasts_s=30, prepare=_own_clock, own_hosts=True),
+    Fault(
+        "clock jump in a restart",
+        _jump_in_a_restart,
+        ("(?i)signal 9|SIGKILL|killed|137",),
+        prepare=_own_clock,
+        own_hosts=True,
+    ),
     Fault("no names", _no_names, ("host[12]", "(?i)resolve|name"), _names, breaks=False, lasts_s=15),
     Fault("power loss", _power_cut, (HOST,), _power, own_hosts=True),
     Fault("two operators", _two_operators, ("is in use|is started already",), breaks=False),

@@ -206,11 +206,12 @@ class _Keeper:
         while True:
             began = time.monotonic()
             finished = self._once()
-            self._note_end(finished, time.monotonic() - began)
+            waits_s = self._note_end(finished, time.monotonic() - began)
             if self.unit.restart is None:
                 return finished.status
-            # Where it gave up: until this process is stopped.
-            while self.state.next_s is None or time.time() < self.state.next_s:
+            # Where it gave up: until this process is stopped. A clock that is set back delays nothing.
+            ended = time.monotonic()
+            while waits_s is None or time.monotonic() < ended + waits_s:
                 time.sleep(_LOOK_EVERY_S)
 
     def _once(self) -> Finished:
@@ -255,7 +256,8 @@ class _Keeper:
         below = descendants(self.state.keeper)
         return {each: name for each in below if (name := each.name) in self.unit.vital}
 
-    def _note_end(self, finished: Finished, lasted_s: float) -> None:
+    def _note_end(self, finished: Finished, lasted_s: float) -> float | None:
+        """Return the seconds until the restart; None: there is none."""
         rule = self.unit.restart
         restarts, waits_s = (rule and rule.due(self.state.restarts, lasted_s)) or (self.state.restarts, None)
         said = f"it ended with {finished.status}: {' '.join(finished.lines[-1:])}"
@@ -271,6 +273,7 @@ class _Keeper:
             said="\n".join(finished.lines[-_LAST_LINES:]),
             next_s=time.time() + waits_s if waits_s is not None else None,
         )
+        return waits_s
 
     def _write(self, **changed: Any) -> None:  # noqa: ANN401 - each field by its name
         self.state = replace(self.state, **changed)
