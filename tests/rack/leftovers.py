@@ -11,8 +11,8 @@ RAY_WORKERS = 24_100
 """From here on are the ports of idle workers that Ray itself keeps for a while."""
 _OWN = re.compile(r"^\[?ray::IDLE|^sh -c|medley agent|^find |^ss |^ls |^nsenter")
 _KEPT = (
-    *(".lock", ".starting", "events.jsonl", "events.counts", "gathered.json", "device-history.jsonl"),
-    "file token",
+    *(".lock", ".starting", ".probing", "events.jsonl", "events.counts", "gathered.json"),
+    *("device-history.jsonl", "file token"),
 )
 """The ends of names that medley keeps on purpose."""
 
