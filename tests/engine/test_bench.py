@@ -53,6 +53,7 @@ def clients(word: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_what_is_served_is_measured_and_kept_and_ctrl_c_leaves_nothing(
     start: Start, free_port: int, tmp_path: Path
 ) -> None:

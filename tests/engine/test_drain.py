@@ -130,12 +130,13 @@ def test_stop_lets_a_running_answer_end_whole(start: Start, free_port: int, tmp_
     assert kinds == ["start", "ready", "end"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "status"),
     [
         pytest.param(("--drain", "1"), 143, id="past its limit"),
-        pytest.param((), 143, id="a second SIGTERM", marks=pytest.mark.slow),
-        pytest.param((), 130, id="stop --now", marks=pytest.mark.slow),
+        pytest.param((), 143, id="a second SIGTERM"),
+        pytest.param((), 130, id="stop --now"),
     ],
 )
 def test_an_answer_is_cut_off(

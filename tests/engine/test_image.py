@@ -72,6 +72,7 @@ def until_gone(settings: Mapping[str, str], limit_s: float = 30) -> list[str]:
     return left
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("state")
 def test_the_demo_answers_out_of_an_image_and_ctrl_c_leaves_no_container(
     start: Start, free_port: int, image: str, settings: Mapping[str, str]
@@ -84,6 +85,7 @@ def test_the_demo_answers_out_of_an_image_and_ctrl_c_leaves_no_container(
     assert ours(settings) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("state")
 def test_when_medley_is_killed_its_container_ends_and_when_both_are_the_next_start_ends_it(
     start: Start, free_port: int, image: str, settings: Mapping[str, str]

@@ -33,6 +33,7 @@ DOZEN = (
 )
 
 
+@pytest.mark.slow
 def test_a_dozen_architectures(tmp_path: Path) -> None:
     tiny, out = tmp_path / "tiny", tmp_path / "all"
     kv_table.tiny_models(tiny, [name for name in DOZEN if name not in kv_configs.WRITTEN])

@@ -80,6 +80,7 @@ def test_ray_runs_on_both_libcs_at_once(python: Python) -> None:
     assert all(path.startswith("/usr/lib/") for paths in found["binaries"].values() for path in paths)
 
 
+@pytest.mark.slow
 def test_vllm_serves(python: Python, start: Start, free_port: int) -> None:
     words = (sys.executable, "-m", "medley", "serve", "demo", "--port", str(free_port))
     served = start(Command(words, python.variables))

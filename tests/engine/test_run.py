@@ -45,7 +45,7 @@ def test_every_argument_is_one_of_its_class(engine: EngineName) -> None:
             assert set(offered(engine, plan, kind)) <= set(takes), plan
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ["vllm", pytest.param("sglang", marks=pytest.mark.slow)])
 def test_the_page_itself(engine: EngineName, tmp_path: Path) -> None:
     (text,) = (
         each
@@ -66,6 +66,7 @@ def test_the_page_itself(engine: EngineName, tmp_path: Path) -> None:
     assert all(len(each["text"]) > 16 for each in answers), "sixteen tokens of more than a letter each"
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_an_engine_that_a_script_made(start: Start, tmp_path: Path) -> None:
     waits = '    print("made", flush=True)\n    __import__("time").sleep(600)\n    mine = '
     (tmp_path / "waits.py").write_text(programs("how-to/python-scripts.md")[0].replace("    mine = ", waits))

@@ -56,6 +56,7 @@ def test_demo_answers_twice_alike_and_ctrl_c_leaves_nothing(
     assert (gone.returncode, "no server answers" in gone.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_model_of_the_hub_is_here_before_the_engine_starts(
     start: Start, free_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ MEDLEY = (sys.executable, "-m", "medley")
 ASKED = 3
 
 
+@pytest.mark.slow
 def test_running_requests_and_tokens_are_seen(start: Start, free_port: int, tmp_path: Path) -> None:
     """Alone, because a cluster.toml of the user's would say otherwise."""
     url = start(Command((*MEDLEY, "serve", "demo", "--port", str(free_port)))).ready()

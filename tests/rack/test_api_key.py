@@ -101,7 +101,7 @@ def rows(
         yield f"| `{path}` | {' '.join(methods) or 'mount or websocket'} | {without} | {with_it} |"
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("engine", ["vllm", pytest.param("sglang", marks=pytest.mark.slow)])
 def test_only_health_answers_another_host_without_the_key(engine: str, rack: Up, tmp_path: Path) -> None:
     head, other = rack(2).hosts
     run = served(head, "--engine", engine, "--host", "0.0.0.0")

@@ -39,6 +39,7 @@ def answer(host: Host, *words: str) -> tuple[Answer, dict[str, str]]:
         run.process.stop()
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_tokens_of_one_host(rack: Up, alone: Alone) -> None:
     """A pipeline over four; over two, and for SGLang, it is the matrix that says so."""
     one = alone("vllm")
@@ -63,6 +64,7 @@ def test_a_cluster_gives_the_tokens_of_one_host(rack: Up, alone: Alone) -> None:
     )
 
 
+@pytest.mark.slow
 def test_serve_does_what_plan_says(rack: Up) -> None:
     """The same command, whichever of both prints it; small as the model is, it is best off alone."""
     hosts = rack(3).hosts

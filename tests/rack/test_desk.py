@@ -23,6 +23,7 @@ SEES = (
 ASK = ("chat", "--max-tokens", "8", "Hello")
 
 
+@pytest.mark.slow
 def test_two_commands_a_reboot_and_an_end(rack: Up) -> None:
     own = {"host2": 'environment = { VLLM_LOGGING_PREFIX = "of host2 " }'}
     desk = Desk.of(rack(Spec(4, LINKS)), own)

@@ -29,6 +29,7 @@ def test_some_give_the_tokens_of_one_host_and_name_a_rank_that_is_killed(rack: U
             named_for_loss(matrix, run)
 
 
+@pytest.mark.slow
 def test_a_host_that_is_cut_off_is_named_and_ends_its_own(rack: Up) -> None:
     matrix = Matrix(rack(2))
     head, worker = matrix.rack.hosts

@@ -9,11 +9,12 @@ from tests.rack.placement import Case, environment, placed
 pytestmark = pytest.mark.rack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [
         pytest.param(Case((("rtx", 1),) * 3, 1, 3), id="a pipeline of three hosts"),
-        pytest.param(Case((("rtx", 2),) * 2, 2, 2), id="two stages of two GPUs", marks=pytest.mark.slow),
+        pytest.param(Case((("rtx", 2),) * 2, 2, 2), id="two stages of two GPUs"),
     ],
 )
 def test_ranks_are_where_they_were_planned(case: Case) -> None:

@@ -201,9 +201,8 @@ def run(count: int, seed: int, tell: Callable[[str], None]) -> Counter[str]:
         return cuts.fixes
 
 
-@pytest.mark.parametrize(
-    "count", [pytest.param(3, id="3"), pytest.param(50, id="50", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [3, 50])
 def test_what_is_typed_after_a_power_cut_works(count: int) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root: it makes namespaces and mounts")

@@ -14,7 +14,7 @@ from tests.rack.patience import within
 from tests.rack.rack import Rack, up
 from tests.rack.spec import Spec
 
-pytestmark = pytest.mark.rack
+pytestmark = [pytest.mark.rack, pytest.mark.slow]
 
 SCRIPT = "/tmp/home/answers.py"
 LIMIT_S = 300
@@ -87,7 +87,6 @@ def test_torchrun_has_a_rank_on_each_host(pair: Rack, alone: Texts) -> None:
     assert left(pair.hosts) == []
 
 
-@pytest.mark.slow
 def test_replicas_share_the_prompts(pair: Rack, alone: Texts) -> None:
     head, worker = together(pair, "--dp", "2")
     mine, others = texts(head), texts(worker)

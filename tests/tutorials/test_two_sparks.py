@@ -15,6 +15,7 @@ AGAIN = "\n\nshow all output: python -m tests.tutorials two-sparks"
 STATUS_LIMIT_S = 90
 
 
+@pytest.mark.slow
 def test_every_command_prints_what_the_page_shows() -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root: it makes namespaces and mounts")
