@@ -44,7 +44,6 @@ def own(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_it_runs_where_it_is_trusted_and_nowhere_else(
     own: Path, start: Start, free_port: int, tmp_path: Path
 ) -> None:

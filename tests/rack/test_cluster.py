@@ -97,7 +97,7 @@ def printed(host: Host, *words: str) -> Any:
     return json.loads(host.says(*MEDLEY, *words).splitlines()[-1])
 
 
-@pytest.mark.slow  # CI cuts the power of a host in test_desk, and ends an engine in test_matrix
+@pytest.mark.slow  # CI reboots a worker in test_up, and ends a rank in test_matrix
 def test_the_loss_of_a_host_is_named_and_ends_it(rack: Up) -> None:
     """Its power is cut: its kernel still says that the connections are gone."""
     hosts = rack(2).hosts
@@ -110,7 +110,7 @@ def test_the_loss_of_a_host_is_named_and_ends_it(rack: Up) -> None:
     assert "raylet" not in head.says("ps", "-eo", "comm")
 
 
-@pytest.mark.slow  # CI cuts a host off in test_matrix, and a wire in test_up
+@pytest.mark.slow  # CI cuts a link under load in test_chaos
 def test_a_cut_link_is_named_and_ends_it_under_load(rack: Up) -> None:
     """Nothing says that the host is gone, and the engine waits for its answer to a request."""
     made = rack(2)
