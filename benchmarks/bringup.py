@@ -20,14 +20,15 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from medley.process import Finished
 from tests.rack.cluster import STATE
 from tests.rack.desk import LINKS, Desk, busy
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.rack import up
 from tests.rack.spec import Spec
+from tests.waiting import wait_for
 
 ROUNDS = 5
 COUNTS = (1, 2, 4, 8)
@@ -102,12 +103,8 @@ def clear(desk: Desk, name: str) -> None:
     if name == "ours":
         desk.done("down")
     for host in desk.rack.hosts:
-        assert emptied(host), busy(host)
+        wait_for(f"nothing runs on {host.name}", partial(ended, host), state=partial(busy, host))
         host.says("rm", "-rf", STATE)
-
-
-def emptied(host: Host) -> bool:
-    return within(20, lambda: ended(host))
 
 
 def ended(host: Host) -> bool:

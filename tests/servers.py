@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from medley import process
 from medley.command import Command
 from medley.process_identity import descendants
+from tests.waiting import wait_for
 
 READY_LIMIT_S = 600
 
@@ -26,13 +26,19 @@ class Served:
 
     def ready(self) -> str:
         """Wait for the line that says so; returns the server's base URL."""
-        deadline = time.monotonic() + READY_LIMIT_S
-        while time.monotonic() < deadline:
-            for line in list(self.lines):
-                if match := re.search(r"^ready after \d+ s: .* at (\S+), and it answered", line):
-                    return match[1]
-            assert self.process.wait(0.2) is None, self.tail()
-        raise AssertionError(self.tail())
+        wait_for(
+            "the server is ready, or ends",
+            lambda: self._url() or self.process.poll() is not None,
+            READY_LIMIT_S,
+            state=self.tail,
+        )
+        url = self._url()
+        assert url, self.tail()
+        return url
+
+    def _url(self) -> str | None:
+        pattern = re.compile(r"^ready after \d+ s: .* at (\S+), and it answered")
+        return next((match[1] for line in self.lines if (match := pattern.search(line))), None)
 
     def interrupt(self, number: signal.Signals = signal.SIGINT) -> int:
         """Ctrl-C; returns the exit status, and checks that nothing it started is left."""

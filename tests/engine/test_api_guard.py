@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from medley.environment.payload import api_guard as guard
-from tests.rack.patience import within
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 KEY = "sk-of-this-test"
@@ -32,7 +32,7 @@ class Guarded:
 
     def status(self, path: str = "/v1/models", given: dict[str, str] = GIVEN, **more: object) -> int | None:
         """What it answers, or None where it closes the connection."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=8)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
             try:
                 connection.request("POST" if more else "GET", path, headers=given, **more)  # type: ignore[arg-type] # body alone
                 return connection.getresponse().status
@@ -40,7 +40,7 @@ class Guarded:
                 return None
 
     def connected(self, source: str = "127.0.0.1") -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=8, source_address=(source, 0))
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20, source_address=(source, 0))
 
     @property
     def rss_bytes(self) -> int:
@@ -57,7 +57,7 @@ def server(request: pytest.FixtureRequest, free_port: int) -> Iterator[Guarded]:
     with subprocess.Popen(program, env=env) as process:
         found = Guarded(free_port, process.pid)
         try:
-            assert within(20, lambda: found.status("/health", {}) == 200)
+            wait_for("the server answers", lambda: found.status("/health", {}) == 200, 60, state=process.poll)
             yield found
         finally:
             process.terminate()
@@ -89,7 +89,7 @@ def test_headers_without_end_are_cut_off(server: Guarded, head: bytes) -> None:
             while sent < 64 * MIB:
                 sent += peer.send(piece)
                 time.sleep(0.001)
-    assert sent < 8 * MIB
+    assert sent < 32 * MIB, "it is cut off long before all is sent; the kernel takes some"
     assert server.rss_bytes < before + 16 * MIB
     assert server.status() == 200
 
@@ -98,12 +98,9 @@ def test_a_slow_client_is_cut_off(server: Guarded) -> None:
     with server.connected() as idle, server.connected() as dribbling, server.connected() as body:
         body.sendall(b"POST /v1/models HTTP/1.1\r\nHost: a\r\n")
         body.sendall(f"Authorization: Bearer {KEY}\r\nContent-Length: 9\r\n\r\nx".encode())
-        began = time.monotonic()
-        with contextlib.suppress(ConnectionError):
-            for letter in b"GET / HTTP/1.1\r\nA: " + b"x" * 200:
-                dribbling.sendall(bytes([letter]))
-                time.sleep(0.1)
-        assert time.monotonic() - began < 8
+        # Two seconds are allowed, and all of it takes 40.
+        with pytest.raises(ConnectionError):
+            dribble(dribbling, b"GET / HTTP/1.1\r\nA: " + b"x" * 400)
         assert ended(idle)
         assert b" 408 " in body.recv(100)
 
@@ -125,12 +122,16 @@ def test_who_never_gives_the_key_does_not_stay(server: Guarded, said: bytes) -> 
     """Each of these was no request that waits for its headers, and stayed for good."""
     with server.connected() as peer:
         peer.sendall(said)
-        peer.settimeout(10)
-        began = time.monotonic()
+        peer.settimeout(20)  # for four seconds it may stay
         with contextlib.suppress(ConnectionError):
             while peer.recv(4096):
                 pass
-        assert time.monotonic() - began < 8
+
+
+def dribble(peer: socket.socket, said: bytes) -> None:
+    for letter in said:
+        peer.sendall(bytes([letter]))
+        time.sleep(0.1)
 
 
 def ended(peer: socket.socket) -> bool:
@@ -147,8 +148,9 @@ def test_a_flood_of_connections_keeps_nobody_out_and_ends(server: Guarded) -> No
             peer = server.connected(f"127.0.1.{number % 8 + 1}")
             flood.enter_context(peer)
         assert server.status() in {200, None}
-        assert within(10, lambda: server.status() == 200), "they have two seconds for their headers"
-    assert within(5, lambda: [server.status() for _ in range(20)] == [200] * 20)
+        # They have two seconds for their headers.
+        wait_for("the server answers beside the flood", lambda: server.status() == 200)
+    wait_for("it answers 20 times", lambda: [server.status() for _ in range(20)] == [200] * 20)
     assert server.rss_bytes < before + 32 * MIB
 
 
@@ -164,8 +166,11 @@ def test_who_reads_slowly_or_not_at_all_costs_little(server: Guarded) -> None:
         readers[0].close()  # one vanishes
         assert server.status() == 200
         assert server.rss_bytes < before + 32 * MIB
-        time.sleep(4)
-        assert within(5, lambda: connections(server.port) <= 1)
+        wait_for(
+            "those who take nothing are cut off",
+            lambda: connections(server.port) <= 1,
+            state=lambda: connections(server.port),
+        )
     assert server.status() == 200
 
 

@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.rack.patience import within
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -47,13 +47,21 @@ def test_each_line_is_answered_once_through_two_kills(tmp_path: Path) -> None:
     for stop_at in (100, 300):
         before = count(answers)
         with subprocess.Popen((sys.executable, "-m", "medley", *words), stderr=subprocess.DEVNULL) as run:
-            deadline = time.monotonic() + LIMIT_S
-            while count(answers) < before + stop_at and time.monotonic() < deadline:
-                assert run.poll() is None
-                time.sleep(0.02)
+            wait_for(
+                f"{stop_at} more lines are answered",
+                partial(answered_or_ended, answers, before + stop_at, run),
+                LIMIT_S,
+                state=partial(count, answers),
+            )
+            assert run.poll() is None
             run.send_signal(signal.SIGKILL)
         assert before + stop_at <= count(answers) < LINES - WRONG
-        assert within(30, lambda: not mentioning(str(answers))), "its engine ends too"
+        wait_for(
+            "its engine ends too",
+            lambda: not mentioning(str(answers)),
+            60,
+            state=lambda: mentioning(str(answers)),
+        )
     # As a run that was cut off in the middle of a line leaves it.
     with answers.open("ab") as file:
         file.write(b'{"id": "batch_req_9", "custom_id": "9')
@@ -72,6 +80,10 @@ def test_each_line_is_answered_once_through_two_kills(tmp_path: Path) -> None:
     assert all(each["response"]["body"]["usage"]["completion_tokens"] for each in found)
     errors = [json.loads(each) for each in Path(said["errors"]).read_text().splitlines()]
     assert [each["line"] for each in errors] == list(range(50, LINES + 1, 50))
+
+
+def answered_or_ended(answers: Path, lines: int, run: "subprocess.Popen[bytes]") -> bool:
+    return count(answers) >= lines or run.poll() is not None
 
 
 def mentioning(text: str) -> list[int]:

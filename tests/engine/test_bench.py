@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from medley.command import Command
 from tests.servers import Start
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -87,10 +87,7 @@ def test_what_is_served_is_measured_and_kept_and_ctrl_c_leaves_nothing(
         stderr=subprocess.DEVNULL,
     )
     address = url.removesuffix("/v1")
-    deadline = time.monotonic() + 60
-    while not (found := clients(f"--base-url\0{address}")) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert found
+    found = wait_for("the engine's client runs", lambda: clients(f"--base-url\0{address}"), 120)
     assert all(b"sk-bench-key" not in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in found)
     stopped.send_signal(signal.SIGINT)
     assert stopped.wait(30) == 128 + signal.SIGINT

@@ -19,7 +19,7 @@ from medley.environment import tools, virtualenv
 from medley.host.kind import recognise
 from medley.planner import device_history
 from tests.rack import cgroup
-from tests.rack.patience import within
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -78,10 +78,10 @@ def test_daily_it_waits_until_the_processes_are_quiet(
         idle = device_probe.quiet(lambda: [busy.pid])
         try:
             with device_probe.probed_daily(Command((str(found.programs / "vllm"),)), idle, said.append):
-                time.sleep(4)
+                time.sleep(4)  # eight looks, none of which finds it quiet
                 assert device_history.history() == ()
                 busy.send_signal(signal.SIGSTOP)
-                assert within(60, lambda: bool(device_history.history()))
+                wait_for("it has probed", device_history.history, 120)
         finally:
             busy.kill()
     assert said == []

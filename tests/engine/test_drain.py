@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Container
 from http import HTTPStatus
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 from medley.command import Command
 from medley.process_identity import descendants
 from tests.servers import Served, Start, chat
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -62,10 +64,7 @@ class Stream:
                     self.lines.append(text)
 
     def begun(self) -> "Stream":
-        deadline = time.monotonic() + 60
-        while len(self.lines) < 5:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for("the answer has begun", lambda: len(self.lines) >= 5, 60, state=lambda: self.lines)
         return self
 
     def text(self) -> str:
@@ -88,8 +87,20 @@ def refused(url: str) -> tuple[int, str | None, str]:
     return 200, None, ""
 
 
+def until(statuses: Container[int], served: Served, url: str) -> tuple[int, str | None, str]:
+    """What a new request is told once its status is one of these."""
+    told: list[tuple[int, str | None, str]] = []
+
+    def is_one() -> bool:
+        told.append(refused(url))
+        return told[-1][0] in statuses
+
+    wait_for(f"a request is answered with {statuses}", is_one, 60, state=lambda: (told[-1], served.tail()))
+    return told[-1]
+
+
 def health(url: str) -> int:
-    with urllib.request.urlopen(f"{url.removesuffix('/v1')}/health", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url.removesuffix('/v1')}/health", timeout=20) as answer:
         return int(answer.status)
 
 
@@ -112,10 +123,8 @@ def test_stop_lets_a_running_answer_end_whole(start: Start, free_port: int, tmp_
     running = Stream(url, 4 * TOKENS).begun()
     family = descendants(served.process.pid)
     stop = subprocess.Popen(STOP, env=state(tmp_path), stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 10
-    while (found := refused(url))[0] == HTTPStatus.OK and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert found[:2] == (HTTPStatus.SERVICE_UNAVAILABLE, "30"), served.tail()
+    found = until({HTTPStatus.SERVICE_UNAVAILABLE}, served, url)
+    assert found[1] == "30"
     assert "the server is ending" in found[2]
     assert health(url) == HTTPStatus.OK
     assert running.thread.is_alive(), "the answer was over before the server took its signal"
@@ -143,7 +152,7 @@ def test_an_answer_is_cut_off(
     start: Start, free_port: int, tmp_path: Path, words: tuple[str, ...], status: int
 ) -> None:
     served = start(serve("--port", str(free_port), *words))
-    running = Stream(served.ready(), 1_800).begun()
+    running = Stream(url := served.ready(), 1_800).begun()
     began = time.monotonic()
     if status == 128 + signal.SIGINT:
         stop = subprocess.run(
@@ -153,7 +162,7 @@ def test_an_answer_is_cut_off(
     else:
         os.kill(served.process.pid, signal.SIGTERM)
         if not words:
-            time.sleep(1)
+            until({HTTPStatus.SERVICE_UNAVAILABLE}, served, url)
             assert served.process.poll() is None
             os.kill(served.process.pid, signal.SIGTERM)
     assert ended(served, 30) == status, served.tail()

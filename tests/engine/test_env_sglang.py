@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from medley.command import Command
 from medley.model import demo
 from medley.process import Process
 from medley.process_identity import descendants
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -150,10 +150,13 @@ def served(programs: Path, free_port: int, tmp_path: Path) -> Iterator[str]:
     process = Process(Command((str(programs / "sglang"), *words, *bounds), SGLANG), lines.append)
     url = f"http://127.0.0.1:{free_port}"
     try:
-        deadline = time.monotonic() + READY_LIMIT_S
-        while not healthy(url):
-            assert process.wait(0.5) is None, "\n".join(lines[-40:])
-            assert time.monotonic() < deadline, "\n".join(lines[-40:])
+        wait_for(
+            "SGLang answers, or ends",
+            lambda: healthy(url) or process.poll() is not None,
+            READY_LIMIT_S,
+            state=lambda: lines[-40:],
+        )
+        assert process.poll() is None, "\n".join(lines[-40:])
         yield url
     finally:
         family = descendants(process.pid)

@@ -3,7 +3,6 @@
 import os
 import shutil
 import socket
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from medley.environment import virtualenv
 from medley.explain.diagnosis import explained
 from medley.explain.findings import Log
 from medley.process import Process
+from tests.waiting import becomes_true
 
 pytestmark = pytest.mark.engine
 
@@ -82,12 +82,12 @@ def _head(cluster: Cluster) -> Process:
 
 def _is_up(head: Process) -> bool:
     """Whether it started; False as soon as it ended."""
-    deadline = time.monotonic() + _READY_LIMIT_S
-    while head.poll() is None and time.monotonic() < deadline:
-        if any("Ray runtime started" in line for line in head.last):
-            return True
-        time.sleep(0.1)
-    return False
+
+    def started() -> bool:
+        return any("Ray runtime started" in line for line in list(head.last))
+
+    becomes_true(lambda: started() or head.poll() is not None, _READY_LIMIT_S)
+    return started() and head.poll() is None
 
 
 def _free() -> int:

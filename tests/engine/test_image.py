@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from medley.serving.drain import gated
 from tests.engine import imaging
 from tests.engine.imaging import podman
 from tests.servers import Served, Start, chat
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -65,11 +65,8 @@ def serve(image: str, port: int) -> Command:
     return Command((sys.executable, "-m", "medley", "serve", "demo", "--port", str(port), "--image", image))
 
 
-def until_gone(settings: Mapping[str, str], limit_s: float = 30) -> list[str]:
-    deadline = time.monotonic() + limit_s
-    while (left := ours(settings)) and time.monotonic() < deadline:
-        time.sleep(0.3)
-    return left
+def until_gone(settings: Mapping[str, str]) -> None:
+    wait_for("no container is left", lambda: not ours(settings), 60, state=lambda: ours(settings))
 
 
 @pytest.mark.slow
@@ -93,7 +90,7 @@ def test_when_medley_is_killed_its_container_ends_and_when_both_are_the_next_sta
     served = start(serve(image, free_port))
     served.ready()
     os.kill(served.process.pid, signal.SIGKILL)  # its client gets SIGTERM from the kernel, and passes it on
-    assert until_gone(settings) == []
+    until_gone(settings)
 
     name = container.name(f"serve-{free_port}")
     limits = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "host")
@@ -129,8 +126,15 @@ def test_ray_and_the_model_on_it_run_out_of_the_image(
         up = medley("up")
         assert up.returncode == 0, up.stderr
         ray = next(name for name in ours(settings) if name.startswith("medley-ray-"))
+        before = container_id(ray, settings)
         podman("kill", ray, settings=settings)  # what keeps it starts it anew
-        until_alive(time.monotonic() + 90)
+        wait_for(
+            "Ray runs in another container",
+            lambda: container_id(ray, settings) not in {"", before},
+            90,
+            state=lambda: podman("ps", "--all", settings=settings),
+        )
+        until_alive()
         served_on_ray(free_port, settings)
     finally:
         down = medley("down")
@@ -139,11 +143,20 @@ def test_ray_and_the_model_on_it_run_out_of_the_image(
     assert "not in the cluster" in medley("status").stdout
 
 
-def until_alive(deadline: float) -> None:
+def container_id(name: str, settings: Mapping[str, str]) -> str:
+    """Of the running container with this name; empty where none runs."""
+    return podman("ps", "--quiet", "--no-trunc", "--filter", f"name=^{name}$", settings=settings)
+
+
+def until_alive() -> None:
     """Ray is up, and so not only the container."""
-    while (said := medley("status").stdout).count(" up ") != 1 or "0 of 1 taken" not in said:
-        assert time.monotonic() < deadline, said
-        time.sleep(1)
+    said: list[str] = []
+
+    def alive() -> bool:
+        said[:] = [medley("status").stdout]
+        return said[0].count(" up ") == 1 and "0 of 1 taken" in said[0]
+
+    wait_for("status shows this host up and free", alive, 90, state=lambda: said)
 
 
 def served_on_ray(port: int, settings: Mapping[str, str]) -> None:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -14,7 +13,7 @@ import pytest
 from medley.command import Command
 from medley.host.memory_pressure import GIB
 from medley.process_identity import descendants
-from tests.engine.test_drain import health, refused
+from tests.engine.test_drain import health, until
 from tests.memory_group import killed, limited
 from tests.servers import Start, chat
 
@@ -45,13 +44,6 @@ def filled(group: Path, left_mib: int) -> Iterator[None]:
             filler.kill()
 
 
-def until(status: int, url: str, limit_s: float = 10) -> tuple[int, str | None, str]:
-    deadline = time.monotonic() + limit_s
-    while (found := refused(url))[0] != status and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return found
-
-
 def test_low_memory_closes_the_gate_and_critical_memory_ends_the_engine(
     start: Start, free_port: int, tmp_path: Path
 ) -> None:
@@ -60,12 +52,12 @@ def test_low_memory_closes_the_gate_and_critical_memory_ends_the_engine(
         served = start(Command(("sh", "-c", f'echo 0 > {group}/cgroup.procs; exec "$@"', "sh", *serve)))
         url = served.ready()
         with filled(group, 400):  # of 6 GiB 512 MiB are low, 256 MiB are critical
-            status, retry, reason = until(HTTPStatus.SERVICE_UNAVAILABLE, url)
-            assert (status, retry) == (HTTPStatus.SERVICE_UNAVAILABLE, "10"), served.tail()
+            _, retry, reason = until({HTTPStatus.SERVICE_UNAVAILABLE}, served, url)
+            assert retry == "10"
             assert "memory is low: " in reason
             assert "MiB of 6.0 GiB available on control group /medley-test-" in reason
             assert health(url) == HTTPStatus.OK
-        assert until(HTTPStatus.OK, url)[0] == HTTPStatus.OK, served.tail()
+        until({HTTPStatus.OK}, served, url)
         assert chat(url)["usage"]["completion_tokens"] == 16
 
         family = descendants(served.process.pid)

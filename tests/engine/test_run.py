@@ -13,7 +13,8 @@ from medley.environment import virtualenv
 from medley.schema import EngineName
 from tests.documents import programs
 from tests.engine.plans import KINDS, PLANS, offered
-from tests.servers import Start
+from tests.servers import READY_LIMIT_S, Start
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -71,6 +72,11 @@ def test_ctrl_c_ends_an_engine_that_a_script_made(start: Start, tmp_path: Path) 
     waits = '    print("made", flush=True)\n    __import__("time").sleep(600)\n    mine = '
     (tmp_path / "waits.py").write_text(programs("how-to/python-scripts.md")[0].replace("    mine = ", waits))
     run = start(Command((sys.executable, "-m", "medley", "run", "demo", str(tmp_path / "waits.py"))))
-    while "made" not in run.lines:
-        assert run.process.wait(0.2) is None, run.tail()
+    wait_for(
+        "the script has made its engine, or ends",
+        lambda: "made" in run.lines or run.process.poll() is not None,
+        READY_LIMIT_S,
+        state=run.tail,
+    )
+    assert run.process.poll() is None, run.tail()
     assert run.interrupt() == 130

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from medley.command import Command
 from medley.model import demo
 from tests.model.hub_server import serving
 from tests.servers import Start, chat
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -116,7 +116,9 @@ def test_when_medley_itself_is_killed_the_engine_ends(start: Start, free_port: i
     served.ready()
     family = descendants(served.process.pid)
     os.kill(served.process.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while (left := [each for each in family if each.alive]) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert left == []
+    wait_for(
+        "the engine ends",
+        lambda: not any(each.alive for each in family),
+        60,
+        state=lambda: [each for each in family if each.alive],
+    )

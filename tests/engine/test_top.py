@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from medley import process
 from medley.command import Command
 from tests.servers import Start, chat
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -28,13 +28,13 @@ def test_running_requests_and_tokens_are_seen(start: Start, free_port: int, tmp_
     top = process.Process(Command((*MEDLEY, "top", "--json", "--every", "1"), env), looks.append)
     try:
         with ThreadPoolExecutor(ASKED) as pool:
-            deadline = time.monotonic() + 60
-            while not (
-                busy := [each for each in map(engine, list(looks)) if each["generated"] and each["running"]]
-            ):
-                assert time.monotonic() < deadline, looks[-1:]
+
+            def seen() -> list[dict[str, float]]:
                 for answer in [pool.submit(chat, url, f"Count from {nth}", 400) for nth in range(ASKED)]:
                     answer.result()
+                return [each for each in map(engine, list(looks)) if each["generated"] and each["running"]]
+
+            busy = wait_for("top prints requests that run", seen, 120, state=lambda: looks[-1:])
         assert 1 <= busy[0]["running"] <= ASKED
         assert busy[0]["generated"] > 10
         assert max(each["kv_cache"] or 0 for each in map(engine, list(looks))) > 0

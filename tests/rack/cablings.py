@@ -16,9 +16,9 @@ from medley.transcript import parse
 from tests.network.networks import port
 from tests.rack.cluster import MEDLEY
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.rack import Rack, up
 from tests.rack.spec import Link, Spec
+from tests.waiting import wait_for
 
 GATEWAY = "10.78.0.254"
 LIMIT_S = 180
@@ -121,8 +121,12 @@ def all_reduced(rack: Rack, found: Fabric, hosts: Mapping[str, Facts]) -> dict[s
         variables = {each.name: each.value for each in of_host(found, host.name, hosts[host.name])}
         command = Command((python, "-c", ALL_REDUCE, *words), {**variables, "OMP_NUM_THREADS": "1"})
         started.append(host.start(command, outputs[host.name].append))
-    ended = within(LIMIT_S, lambda: all(each.poll() is not None for each in started))
-    assert ended, outputs
+    wait_for(
+        "the all-reduce ends on every host",
+        lambda: all(each.poll() is not None for each in started),
+        LIMIT_S,
+        state=lambda: outputs,
+    )
     return {
         name: next((line for line in lines if line.startswith("sum")), str(lines))
         for name, lines in outputs.items()

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from medley.errors import Problem
-from tests.rack.patience import within
+from tests.waiting import becomes_true, wait_for
 
 PREFIX = "medley-rack"
 PERIOD_US = 100_000
@@ -70,7 +70,7 @@ def memory(keeper: int, host: str, more_bytes: int | None) -> None:
     limit.write_text(unlimited if more_bytes is None else str(int(used.read_text()) + more_bytes))
 
 
-def freeze(keeper: int, host: str, *, frozen: bool, limit_s: float = 5) -> None:
+def freeze(keeper: int, host: str, *, frozen: bool, limit_s: float = 20) -> None:
     """Stop the time of every process of a host, or let it go on; returns when it is so."""
     folder = folders(keeper, host)[-1]
     if not folder.exists():
@@ -81,16 +81,20 @@ def freeze(keeper: int, host: str, *, frozen: bool, limit_s: float = 5) -> None:
     else:
         wanted, where = "FROZEN" if frozen else "THAWED", folder / "freezer.state"
         where.write_text(wanted)
-    reached = within(limit_s, lambda: wanted in where.read_text().splitlines())
-    assert reached, f"{host} is not {wanted} after {limit_s} s"
+    wait_for(
+        f"{host} is {wanted}",
+        lambda: wanted in where.read_text().splitlines(),
+        limit_s,
+        state=where.read_text,
+    )
 
 
-def remove(keeper: int, host: str, limit_s: float = 5) -> None:
-    """End what still runs in a host's groups, then the groups."""
+def remove(keeper: int, host: str, limit_s: float = 10) -> None:
+    """End what still runs in a host's groups, then the groups; the next start removes those that stay."""
     with contextlib.suppress(FileNotFoundError):
         freeze(keeper, host, frozen=False)
     for folder in folders(keeper, host):
-        within(limit_s, partial(_removed, folder))
+        becomes_true(partial(_removed, folder), limit_s)
 
 
 def _removed(folder: Path) -> bool:

@@ -14,11 +14,11 @@ from tests.rack.cluster import MEDLEY, STATE, token_of
 from tests.rack.desk import LINKS, Desk, process
 from tests.rack.host import Host
 from tests.rack.leftovers import inventory, left
-from tests.rack.patience import within
 from tests.rack.rack import up
 from tests.rack.signs import Signs
 from tests.rack.spec import Spec
 from tests.rack.streams import Request, Streams
+from tests.waiting import becomes_true, wait_for
 from tests.wall_clock import WallClock
 
 CLIENTS = 4
@@ -144,7 +144,7 @@ class Scene:
             found.extend(f"{name}: {row}" for name, row in self._slots())
             return not found
 
-        within(_CLEAN_LIMIT_S, clean)
+        becomes_true(clean, _CLEAN_LIMIT_S)
         return found
 
     def _slots(self) -> Iterator[tuple[str, str]]:
@@ -178,7 +178,12 @@ class Scene:
             *FLOAT32,
         )
         serve = self.desk.head.start(Command((*MEDLEY, *words)), lines.append)
-        assert within(60, lambda: any("medley join" in line for line in lines)), lines
+        wait_for(
+            "serve prints the command to join",
+            lambda: any("medley join" in line for line in lines),
+            60,
+            state=lambda: lines,
+        )
         worker = self.desk.rack["host2"]
         worker.says("mkdir", "-p", f"{STATE}/logs")
         worker.path("/tmp/home/brought").write_text(token_of(self.desk.head))
@@ -245,7 +250,7 @@ def happen(on: Scene, fault: Fault, seed: int) -> Outcome:
     try:
         fault.strike(on)
         words = on.words
-        within(fault.name_limit_s if words else 0, lambda: on.signs.named(words) is not None)
+        becomes_true(lambda: on.signs.named(words) is not None, fault.name_limit_s if words else 0)
         time.sleep(max(0, began + fault.lasts_s - time.monotonic()))
         allowed = began
         if fault.mend:
@@ -267,7 +272,7 @@ def _back(on: Scene, allowed: float) -> float | None:
         whole = sum(each.fate == "whole" for each in after)
         return whole >= CLIENTS and time.monotonic() > max(failed, allowed) + _CALM_S
 
-    if not within(BACK_LIMIT_S, calm):
+    if not becomes_true(calm, BACK_LIMIT_S):
         return None
     failed = max((each.ended for each in on.streams.failed()), default=None)
     if failed is None:

@@ -9,6 +9,7 @@ from medley import process
 from medley.command import Command
 from medley.process import Process
 from tests.rack.host import Host
+from tests.waiting import wait_for
 
 MEDLEY = (sys.executable, "-m", "medley")
 STATE = "/tmp/home/.local/state/medley"
@@ -75,10 +76,13 @@ def served(
 ) -> Served:
     lines: list[str] = []
     process = host.start(by("serve", "-v", model, *words).with_env(env or {}), lines.append)
-    deadline = time.monotonic() + READY_LIMIT_S
-    while not any(line.startswith("ready after") for line in lines):
-        assert process.wait(0.2) is None, "\n".join(lines[-20:])
-        assert time.monotonic() < deadline, "\n".join(lines[-20:])
+    wait_for(
+        f"serve has {model} ready, or ends",
+        lambda: any(line.startswith("ready after") for line in lines) or process.poll() is not None,
+        READY_LIMIT_S,
+        state=lambda: lines[-20:],
+    )
+    assert process.poll() is None, "\n".join(lines[-20:])
     return Served(host, process, lines)
 
 

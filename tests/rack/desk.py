@@ -8,9 +8,9 @@ from medley.process import Finished, Process
 from tests.rack import ssh
 from tests.rack.cluster import MEDLEY, STATE
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.rack import Rack
 from tests.rack.spec import Link
+from tests.waiting import wait_for
 
 LINKS = (Link("lan"), Link("fast", mtu=9000))
 """ssh goes over the first, the cluster over the second."""
@@ -59,7 +59,12 @@ class Desk:
         """Type it, and wait until it says something."""
         lines: list[str] = []
         process = self.rack[self.typed_at].start(Command((*MEDLEY, *words)), lines.append)
-        assert within(60, lambda: any(until in line for line in list(lines)) or process.poll() is not None)
+        wait_for(
+            f"medley {words[0]} prints {until!r} or ends",
+            lambda: any(until in line for line in list(lines)) or process.poll() is not None,
+            60,
+            state=lambda: lines,
+        )
         assert any(until in line for line in lines), lines
         return process
 
@@ -70,8 +75,10 @@ class Desk:
         names = {host.name for host in self.rack.hosts}
         return {row[0].strip(): " ".join(filter(None, row[1:])) for row in rows if row[0].strip() in names}
 
-    def become(self, true: Callable[[dict[str, str]], bool], limit_s: float = 120) -> dict[str, str]:
-        """The first `status` of which that is true."""
+    def become(
+        self, description: str, true: Callable[[dict[str, str]], bool], limit_s: float = 120
+    ) -> dict[str, str]:
+        """Return the first `status` of which `true` holds; it must be one that stays."""
         found: dict[str, str] = {}
 
         def is_true() -> bool:
@@ -79,14 +86,30 @@ class Desk:
             found.update(self.states())
             return true(found)
 
-        assert within(limit_s, is_true), found
+        wait_for(description, is_true, limit_s, state=lambda: found)
         return found
 
     def all_up(self, limit_s: float = 120) -> None:
         names = {host.name for host in self.rack.hosts}
         self.become(
-            lambda said: set(said) == names and all(" up " in f" {row}" for row in said.values()), limit_s
+            "every host is up",
+            lambda said: set(said) == names and all(" up " in f" {row}" for row in said.values()),
+            limit_s,
         )
+
+    def all_up_without(self, name: str, word: str, before: set[int], limit_s: float = 120) -> None:
+        """Wait until one host has processes with that word which it did not have before, and all are up.
+
+        What `status` shows from the end of one process to the start of the next may pass between two looks.
+        """
+        host = self.rack[name]
+        wait_for(
+            f"{name} has started {word} again",
+            lambda: set(processes(host, word)) - before,
+            limit_s,
+            state=lambda: busy(host),
+        )
+        self.all_up(limit_s)
 
 
 def busy(host: Host) -> list[str]:
@@ -96,9 +119,13 @@ def busy(host: Host) -> list[str]:
     return [line for line in lines if not any(word in line for word in words) and " sh -c" not in line]
 
 
-def still(host: Host, limit_s: float = 10) -> bool:
-    """Whether nothing but the rack's own runs there, at the latest after so long."""
-    return within(limit_s, lambda: busy(host) == [])
+def falls_still(host: Host) -> None:
+    """Wait until nothing but the rack's own runs there."""
+    wait_for(
+        f"nothing but the rack's own runs on {host.name}",
+        lambda: busy(host) == [],
+        state=lambda: busy(host),
+    )
 
 
 def kept(host: Host) -> set[str]:
@@ -110,5 +137,10 @@ def kept(host: Host) -> set[str]:
 
 def process(host: Host, word: str) -> int:
     """A process of the host's by a word of its command, with its number there."""
+    return processes(host, word)[0]
+
+
+def processes(host: Host, word: str) -> list[int]:
+    """All of them, none where no command has the word."""
     lines = host.says("ps", "-eo", "pid,args").splitlines()[1:]
-    return next(int(line.split()[0]) for line in lines if word in line and "ps -eo" not in line)
+    return [int(line.split()[0]) for line in lines if word in line and "ps -eo" not in line]

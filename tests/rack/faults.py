@@ -10,7 +10,7 @@ from tests.rack.chaos import SERVE, SERVE_LIMIT_S, STALL_LIMIT_S, Fault, Scene
 from tests.rack.cluster import MEDLEY, STATE
 from tests.rack.desk import process
 from tests.rack.init import HOME
-from tests.rack.patience import within
+from tests.waiting import wait_for
 from tests.wall_clock import WallClock
 
 RANK, CORE, API = "RayWorkerProc", "VLLM::EngineCore", "api_guard.py"
@@ -153,9 +153,9 @@ def _interrupt(on: Scene, serve: Process, lines: list[str]) -> None:
     before = " / ".join(lines[-1:])
     if serve.poll() is None:
         on.desk.head.says("kill", "-INT", str(process(on.desk.head, "medley serve demo")))
-    assert within(60, lambda: serve.poll() is not None), lines[-20:]
-    finished = serve.poll()
-    on.signs.add(*lines[-6:], f"exit code {finished and finished.status} after: {before}")
+    finished = serve.wait(60)
+    assert finished is not None, lines[-20:]
+    on.signs.add(*lines[-6:], f"exit code {finished.status} after: {before}")
 
 
 def _own_clock(on: Scene) -> None:
@@ -180,7 +180,11 @@ def _jump_in_a_restart(on: Scene) -> None:
     on.host = "host1"
     on.kill("medley serve", "KILL")
     state = on.victim.path(f"{STATE}/units/medley-serve-8000.state")
-    assert within(10, lambda: not json.loads(state.read_text())["running"]), state.read_text()
+    wait_for(
+        "the supervisor has seen the end of serve",
+        lambda: not json.loads(state.read_text())["running"],
+        state=state.read_text,
+    )
     _set_clock(on, -HOUR_S)
 
 

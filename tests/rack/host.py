@@ -15,8 +15,8 @@ from medley.errors import Problem
 from medley.process import Process
 from tests.rack import cgroup
 from tests.rack.init import HOME
-from tests.rack.patience import within
 from tests.rack.spec import Port
+from tests.waiting import wait_for
 
 CLONE_NEWNET = 0x40000000
 LIMIT_S = 120
@@ -94,13 +94,13 @@ class Host:
     def alive(self) -> bool:
         return running(self.first_process)
 
-    def kill(self, limit_s: float = 10) -> None:
+    def kill(self) -> None:
         """Cut its power: no process of it hears of it, and none is left."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.first_process, signal.SIGKILL)
         with contextlib.suppress(FileNotFoundError):
             cgroup.freeze(self.keeper, self.name, frozen=False)
-        assert within(limit_s, lambda: not self.alive), f"{self.name} still runs"
+        wait_for(f"{self.name} is off", lambda: not self.alive)
 
     def pause(self) -> None:
         """Stop its time; the wires stay plugged in and its kernel still answers a ping."""

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
@@ -19,13 +18,14 @@ from typing import NoReturn
 from tests.rack import census, cgroup
 from tests.rack.init import mount
 from tests.rack.spec import Port, Spec
+from tests.waiting import becomes_true
 
 INIT = Path(__file__).with_name("init.py")
 SPACES = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--net")
 SHM_BYTES = 4 << 30
 READY = "the rack is up, kept by "
 DISKS = Path("/dev/shm")
-_HEAR_LIMIT_S = 5
+_HEAR_LIMIT_S = 20
 
 
 def main() -> None:
@@ -148,27 +148,26 @@ def keep(spec: Spec, hosts: "dict[str, subprocess.Popen[str]]") -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, heard)
     dead: set[str] = set()
     while True:
-        dead |= bury(spec, hosts, dead)
+        buried(spec, hosts, dead)
         number = signal.sigwait(heard)
         if number in ends:
             return
         if number == signal.SIGUSR1:
-            # Who cut the power saw the host end, and we may hear of it a moment later.
-            end = time.monotonic() + _HEAR_LIMIT_S
-            while not (dead := dead | bury(spec, hosts, dead)) and time.monotonic() < end:
-                time.sleep(0.02)
+            # The test saw the end of the host whose power it cut; this process may see it a moment later.
+            becomes_true(lambda: buried(spec, hosts, dead), _HEAR_LIMIT_S)
             boot(spec, sorted(dead), hosts)
             dead.clear()
 
 
-def bury(spec: Spec, hosts: "dict[str, subprocess.Popen[str]]", dead: set[str]) -> set[str]:
-    """Those that died since, whose cables lose their carrier at the other end."""
+def buried(spec: Spec, hosts: "dict[str, subprocess.Popen[str]]", dead: set[str]) -> set[str]:
+    """Add to the dead those that died since; their cables lose their carrier at the other end."""
     new = {host for host, process in hosts.items() if host not in dead and process.poll() is not None}
     for host in new:
         cgroup.remove(os.getpid(), host)
         for port in other_ends(spec, host):
             subprocess.run(["ip", "link", "set", port.switch_port, "down"], check=False)
-    return new
+    dead |= new
+    return dead
 
 
 def other_ends(spec: Spec, host: str) -> list[Port]:

@@ -9,7 +9,7 @@ from shutil import which
 import pytest
 
 from tests.rack.host import Host
-from tests.rack.patience import within
+from tests.waiting import wait_for
 
 PROGRAM = Path("/lib/systemd/systemd")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -38,12 +38,16 @@ def manager(host: Host) -> Iterator[None]:
     said: list[str] = []
     process = host.start(["sh", "-c", _BEGIN, "sh", str(group), str(PROGRAM)], said.append)
     try:
-        up = within(20, lambda: host.run(["systemctl", "--user", "is-system-running"]).status == 0)
-        assert up, "\n".join(said)
+        wait_for(
+            f"the user manager of {host.name} runs",
+            lambda: host.run(["systemctl", "--user", "is-system-running"]).status == 0,
+            60,
+            state=lambda: said,
+        )
         yield
     finally:
         process.stop(10)
-        assert within(10, lambda: _removed(group)), f"{group} stays"
+        wait_for(f"{group} is removed", lambda: _removed(group))
 
 
 def _removed(group: Path) -> bool:

@@ -10,9 +10,9 @@ from medley.process import Process
 from medley.schema import EngineName
 from tests.rack.cluster import READY_LIMIT_S, cluster, medley, token_of, typed
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.rack import Rack
 from tests.rack.tokens import MODEL, Answer, asked, bring, spoil
+from tests.waiting import becomes_true, wait_for
 
 # The same for all cells of an engine, but what a pipeline on a CPU needs.
 FLAGS: dict[EngineName, tuple[str, ...]] = {
@@ -101,8 +101,11 @@ class Matrix:
             yield run
         finally:
             run.stop()
-            left = within(20, lambda: not any(map(of_engine, self.rack.hosts)))
-            assert left, [of_engine(host) for host in self.rack.hosts]
+            wait_for(
+                "no process of the engine is left",
+                lambda: not any(map(of_engine, self.rack.hosts)),
+                state=lambda: [of_engine(host) for host in self.rack.hosts],
+            )
 
     def _prepared(self, cell: Cell) -> None:
         """Ray of this engine's environment, or none."""
@@ -130,9 +133,9 @@ class Matrix:
         run = Running(head.start(command, lines.append), lines, 0.0)
         if cell.launcher == "mp":
             self._join(run)
-        ready = within(
-            READY_LIMIT_S,
+        ready = becomes_true(
             lambda: run.head.poll() is not None or any(line.startswith("ready after") for line in lines),
+            READY_LIMIT_S,
         )
         if not ready or run.head.poll() is not None:
             run.head.stop()
@@ -142,7 +145,12 @@ class Matrix:
 
     def _join(self, run: Running) -> None:
         head, worker = self.rack.hosts
-        assert within(60, lambda: any("medley join" in line for line in run.lines)), run.lines
+        wait_for(
+            "serve prints the command to join",
+            lambda: any("medley join" in line for line in run.lines),
+            60,
+            state=lambda: run.lines,
+        )
         worker.path("/tmp/home/brought").write_text(token_of(head))
         command = typed("join", head.name, "--token-file", "/tmp/home/brought")
         run.worker = worker.start(command, run.joined.append)

@@ -24,9 +24,9 @@ from medley.planner.placement import PlacementOptions, placement
 from medley.planner.topology import Topology
 from tests.planner.test_placement import shape, site
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.rack import up
 from tests.rack.spec import Spec
+from tests.waiting import wait_for
 
 PROGRAM = Path(__file__).with_name("placed_ranks.py")
 MODEL = "qwen3-32b"
@@ -168,7 +168,12 @@ def held(head: Host, engine: Environment, spare: Any) -> Iterator[None]:
     lines: list[str] = []
     words = (f"{address}={count}" for address, count in spare.items())
     process = head.start(asked(engine, "hold", head.address, *words), lines.append)
-    assert within(START_LIMIT_S, lambda: any('"held"' in line for line in lines)), lines
+    wait_for(
+        "Ray holds the slots that take no part",
+        lambda: any('"held"' in line for line in lines),
+        START_LIMIT_S,
+        state=lambda: lines,
+    )
     yield
     process.stop()
 

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import sys
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -17,8 +16,8 @@ from medley.process import Process
 from tests.rack import census
 from tests.rack.host import Host, running
 from tests.rack.keeper import READY, shape
-from tests.rack.patience import within
 from tests.rack.spec import Port, Spec
+from tests.waiting import becomes_true, wait_for
 
 TREE = Path(__file__).parents[2]
 UP_LIMIT_S = 60
@@ -65,9 +64,19 @@ class Rack:
         """Switch killed hosts on again: with their disks, and nothing that ran. Returns the rack anew."""
         os.kill(self.keeper, signal.SIGUSR1)
         keeper = census.Keeper(self.keeper, self.spec)
-        assert within(BOOT_LIMIT_S, lambda: set(names) <= set(keeper.first_processes())), "they do not boot"
+        booted = "a first process runs on " + ", ".join(names)
+        wait_for(
+            booted,
+            lambda: set(names) <= set(keeper.first_processes()),
+            BOOT_LIMIT_S,
+            state=keeper.first_processes,
+        )
         again = found(keeper, self.process)
-        assert within(BOOT_LIMIT_S, lambda: all(map(_wired, map(again.__getitem__, names)))), "no wires"
+        wait_for(
+            "each has the routes of its links",
+            lambda: all(map(_wired, map(again.__getitem__, names))),
+            BOOT_LIMIT_S,
+        )
         # What is started on them is ended with the rack, by whoever holds it.
         hosts = tuple(replace(host, started=self[host.name].started) for host in again.hosts)
         return replace(self, hosts=hosts)
@@ -81,7 +90,7 @@ class Rack:
             self._outside("tc", "qdisc", "replace", "dev", port.switch_port, *words)
             self[port.host].says("tc", "qdisc", "replace", "dev", port.interface, *words)
 
-    def down(self, limit_s: float = 20) -> None:
+    def down(self, limit_s: float = 60) -> None:
         """End the keeper, and with it everything."""
         if self.process is not None:
             self.process.stop(limit_s)
@@ -146,7 +155,7 @@ def _with_tree(spec: Spec) -> Spec:
 def _end(keeper: int, limit_s: float) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(keeper, signal.SIGTERM)
-    assert within(limit_s, lambda: not running(keeper)), f"the keeper {keeper} does not end"
+    wait_for(f"the keeper {keeper} ends", lambda: not running(keeper), limit_s)
 
 
 def _keeper(spec: Spec, *, detached: bool) -> Command:
@@ -158,13 +167,13 @@ def _keeper(spec: Spec, *, detached: bool) -> Command:
 
 def _await_ready(process: Process, lines: list[str]) -> int:
     """The keeper's pid, which it says when all is done."""
-    deadline = time.monotonic() + UP_LIMIT_S
-    while True:
-        for line in list(lines):
-            if line.startswith(READY):
-                return int(line.removeprefix(READY))
-        # A detached one is the child of a child that has ended: what it says is all there is to see.
-        if any(line.startswith("Traceback") for line in lines) or time.monotonic() > deadline:
-            process.wait(1)
-            raise Problem("the rack does not come up", cause="\n".join(lines), fix=str(process.command))
-        time.sleep(0.01)
+
+    def pid() -> int | None:
+        return next((int(line.removeprefix(READY)) for line in lines if line.startswith(READY)), None)
+
+    # A detached one is the child of a child that has ended: what it says is all there is to see.
+    becomes_true(lambda: pid() or any(line.startswith("Traceback") for line in lines), UP_LIMIT_S)
+    if said := pid():
+        return said
+    process.wait(20)  # for the last line of the traceback
+    raise Problem("the rack does not come up", cause="\n".join(lines), fix=str(process.command))

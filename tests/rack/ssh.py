@@ -9,10 +9,10 @@ from medley.command import Command
 from medley.errors import Problem
 from tests.rack.host import Host, environment
 from tests.rack.init import HOME
-from tests.rack.patience import within
 from tests.rack.rack import Rack
+from tests.waiting import wait_for
 
-LIMIT_S = 15
+LIMIT_S = 30
 # The program insists on its full path: it starts itself anew for each connection.
 PLACES = ("/usr/sbin/sshd", "/usr/local/sbin/sshd", "/run/current-system/sw/bin/sshd")
 CONFIG = """\
@@ -64,8 +64,12 @@ def _start(host: Host) -> process.Process:
 
 
 def _await_answer(host: Host, process: process.Process) -> None:
-    listens = within(LIMIT_S, lambda: any("Server listening" in line for line in list(process.last)))
-    assert listens, f"{host.name}: sshd does not listen: {process.poll()}"
+    wait_for(
+        f"sshd of {host.name} listens",
+        lambda: any("Server listening" in line for line in list(process.last)),
+        LIMIT_S,
+        state=lambda: (process.poll(), list(process.last)),
+    )
 
 
 def _key(file: Path) -> str:

@@ -12,14 +12,16 @@ from typing import Literal
 import httpx
 
 from tests.rack.host import Host
+from tests.waiting import wait_for
 
 URL = "http://127.0.0.1:8000/v1/completions"
 PROMPTS = tuple(f"Tell me about {word}" for word in ("rain", "a copper kettle", "the sea", "three owls"))
 LENGTHS = (12, 40)
-CONNECT_LIMIT_S = 3
+CONNECT_LIMIT_S = 10
 SILENT_LIMIT_S = 60
 """Without a byte for so long, a client gives up: its request hung."""
 PAUSE_S = 0.5
+RECORD_LIMIT_S = 300
 Fate = Literal["whole", "refused", "broken", "hung"]
 Question = tuple[str, int]
 """A prompt and how many tokens to answer with."""
@@ -54,7 +56,12 @@ class Streams:
         assert all(each.fate == "whole" for each in alone.values()), alone
         self.right = {question: found.text for question, found in alone.items()}
         self.start()
-        time.sleep(4)
+        wait_for(
+            "every question was answered beside others",
+            lambda: {each.question for each in list(self.done)} == set(questions),
+            RECORD_LIMIT_S,
+            state=lambda: [(each.question, each.fate, each.why) for each in self.done],
+        )
         self.stop()
         odd = {each.question for each in self.done if each.text != self.right[each.question]}
         for question in odd:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.rack.host import Host
+from tests.waiting import wait_for
 
 LIMIT_S = 40
 
@@ -20,10 +21,14 @@ class Terminal:
 
     def sees(self, text: str, limit_s: float = LIMIT_S) -> str:
         """Wait until it is shown, behind what was waited for before; all that came until then."""
-        deadline = time.monotonic() + limit_s
-        while (at := self.shown.find(text, self._read_to)) < 0:
-            assert time.monotonic() < deadline, f"{text!r} is not shown:\n{self.shown}"
-            assert self._take(), f"it ended without {text!r}:\n{self.shown}"
+        wait_for(
+            f"the terminal shows {text!r}, or the program ends",
+            lambda: text in self.shown[self._read_to :] or not self._take(),
+            limit_s,
+            state=lambda: self.shown,
+        )
+        at = self.shown.find(text, self._read_to)
+        assert at >= 0, f"it ended without {text!r}:\n{self.shown}"
         begun, self._read_to = self._read_to, at + len(text)
         return self.shown[begun : self._read_to]
 
@@ -34,10 +39,8 @@ class Terminal:
 
     def ends(self, limit_s: float = LIMIT_S) -> int:
         """Its exit status."""
-        deadline = time.monotonic() + limit_s
-        while self._take():
-            assert time.monotonic() < deadline, f"it does not end:\n{self.shown}"
-        return self._process.wait(5)
+        wait_for("the program ends", lambda: not self._take(), limit_s, state=lambda: self.shown)
+        return self._process.wait(20)
 
     def _take(self) -> bool:
         """Read what there is; false when the program has ended."""

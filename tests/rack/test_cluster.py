@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,21 @@ from medley.serving.engine_release import PROMPTS
 from tests.rack.cluster import MEDLEY, Served, cluster, medley, served
 from tests.rack.conftest import Alone, Up
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.tokens import MODEL, Answer, asked, bring, spoil
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
 LOAD = """
 import json, urllib.request
-body = {"model": "demo", "prompt": "Hello", "max_tokens": 1900, "temperature": 0}
+body = {"model": "demo", "prompt": "Hello", "max_tokens": 1900, "temperature": 0, "stream": True}
 while True:
     request = urllib.request.Request("http://127.0.0.1:8000/v1/completions", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
-    urllib.request.urlopen(request, timeout=120).read()
+    answer = urllib.request.urlopen(request, timeout=120)
+    answer.readline()
+    print("an answer has begun", flush=True)
+    answer.read()
 """
 
 
@@ -118,11 +120,21 @@ def test_a_cut_link_is_named_and_ends_it_under_load(rack: Up) -> None:
     cluster(made.hosts)
     run = served(head, "--hosts", "2", "--pp", "2")
     asking = head.start(Command((sys.executable, "-c", LOAD)))
-    time.sleep(2)
+    wait_for(
+        "the engine answers",
+        lambda: "an answer has begun" in list(asking.last),
+        60,
+        state=lambda: list(asking.last),
+    )
     made.cut("lan", worker.name)
     ended_for_loss_of(worker, run, limit_s=60)
     asking.stop()
-    assert within(60, lambda: not of_engine(worker)), worker.says("ps", "-eo", "pid,args")
+    wait_for(
+        f"no process of the engine is left on {worker.name}",
+        lambda: not of_engine(worker),
+        60,
+        state=lambda: worker.says("ps", "-eo", "pid,args"),
+    )
     assert medley(worker, "ray-stop").status == 0
 
 
@@ -134,7 +146,11 @@ def ended_for_loss_of(lost: Host, run: Served, limit_s: float) -> None:
     assert any(line.startswith((f"{host}, rank 1, is lost", f"{host} is gone")) for line in finished.lines), (
         "\n".join(finished.lines[-40:])
     )
-    assert within(10, lambda: not of_engine(run.host)), run.host.says("ps", "-eo", "pid,args")
+    wait_for(
+        f"no process of the engine is left on {run.host.name}",
+        lambda: not of_engine(run.host),
+        state=lambda: run.host.says("ps", "-eo", "pid,args"),
+    )
 
 
 def of_engine(host: Host) -> list[str]:

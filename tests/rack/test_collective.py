@@ -15,9 +15,9 @@ from medley import process
 from medley.command import Command
 from tests.rack.cluster import MEDLEY, cluster
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.rack import Rack, up
 from tests.rack.spec import Link, Spec
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
@@ -61,6 +61,10 @@ def ranks(rack: Rack) -> list[str]:
     return [line for line in lines if line.startswith("ray::Rank")]
 
 
+def assert_no_rank_stays(rack: Rack) -> None:
+    wait_for("no rank is left", lambda: not ranks(rack), state=lambda: ranks(rack))
+
+
 @pytest.mark.parametrize("hosts", [2, 3, 4])
 def test_right_sums_and_the_speed_of_the_wire(made: Rack, hosts: int) -> None:
     found = outcome(made.hosts[0], "--hosts", str(hosts), "--sizes", "8,1M,4M")
@@ -76,7 +80,7 @@ def test_right_sums_and_the_speed_of_the_wire(made: Rack, hosts: int) -> None:
     assert set(addresses) <= {host.address for host in made.hosts}
     assert len(set(addresses)) == hosts
     assert {member["mbit"] for member in found.table["members"]} == {None}, "nobody knows what a veth gives"
-    assert within(5, lambda: not ranks(made)), ranks(made)
+    assert_no_rank_stays(made)
 
 
 def test_a_host_whose_link_is_a_tenth_is_named(made: Rack) -> None:
@@ -98,17 +102,17 @@ def test_a_firewall_is_laid_to_the_host_that_has_it(made: Rack) -> None:
         made["host3"].says("nft", "delete table inet wall")
     assert found.finished.status == 1
     assert "medley: host3 (10.78.0.3) is cut off" in found.said
-    assert within(5, lambda: not ranks(made)), ranks(made)
+    assert_no_rank_stays(made)
 
 
 def test_a_run_that_is_told_to_end_leaves_no_rank(made: Rack) -> None:
     process, lines = started(made.hosts[0], "compare sums")
     assert len(ranks(made)) == 4, "what is looked for below is found while it is there"
     told_to_end(made.hosts[0])
-    finished = process.wait(15)
+    finished = process.wait(30)
     assert finished is not None
     assert finished.status == 143, lines
-    assert within(10, lambda: not ranks(made)), ranks(made)
+    assert_no_rank_stays(made)
 
 
 @pytest.mark.parametrize("step", ["all-reduce 67108864 bytes", "start the ranks"])
@@ -118,21 +122,26 @@ def test_a_host_that_freezes_is_named_in_time(made: Rack, step: str) -> None:
     host.pause()
     began = time.monotonic()
     try:
-        finished = process.wait(60)
+        finished = process.wait(90)
     finally:
         host.resume()
     assert finished is not None
     assert finished.status == 1
-    assert time.monotonic() - began < 35, "the step's limit, a question whether it lives, and the end"
+    assert time.monotonic() - began < 60, "the step's limit, a question whether it lives, and the end"
     assert f"medley: {host.name} ({host.address}) does not answer" in lines, "\n".join(lines)
-    assert within(10, lambda: not ranks(made)), ranks(made)
+    assert_no_rank_stays(made)
 
 
 def started(host: Host, step: str, *words: str) -> tuple[process.Process, list[str]]:
     """A run that has come to this step."""
     lines: list[str] = []
     process = host.start(Command((*MEDLEY, "collective-test", "--only", "network", *words)), lines.append)
-    assert within(60, lambda: any(line.startswith(step) for line in list(lines))), lines
+    wait_for(
+        f"the test has come to: {step}",
+        lambda: any(line.startswith(step) for line in lines),
+        60,
+        state=lambda: lines,
+    )
     return process, lines
 
 

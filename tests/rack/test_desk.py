@@ -7,7 +7,7 @@ import pytest
 
 from tests.rack import ssh
 from tests.rack.conftest import Up
-from tests.rack.desk import LINKS, Desk, busy, kept, process, still
+from tests.rack.desk import LINKS, Desk, falls_still, kept, process
 from tests.rack.host import Host
 from tests.rack.spec import Spec
 
@@ -43,19 +43,21 @@ def test_two_commands_a_reboot_and_an_end(rack: Up) -> None:
     assert {name for name, text in texts.items() for secret in secrets if secret in text} == set()
 
     desk.rack["host3"].kill()
-    desk.become(lambda said: "restarting, attempt 1" in said["host1"], limit_s=90)
+    desk.become(
+        "the model waits for host3", lambda said: "restarting, attempt 1" in said["host1"], limit_s=90
+    )
     assert "does not answer" in desk.states()["host3"]
     desk.rack = desk.rack.boot("host3")
     ssh.serve(desk.rack, desk.rack["host3"])
     desk.done("service", "start", at="host3")
-    desk.become(lambda said: "(ready)" in said["host1"], limit_s=400)
+    desk.become("the model is ready", lambda said: "(ready)" in said["host1"], limit_s=400)
     assert answer(desk) == first
 
     desk.done("stop", at="host2")
     assert "(ready)" not in desk.states()["host1"]
     desk.done("down")
     for host in desk.rack.hosts:
-        assert still(host), busy(host)
+        falls_still(host)
         assert kept(host) <= {"api-key"}, "clients have it"
 
 

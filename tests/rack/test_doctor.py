@@ -19,16 +19,16 @@ import pytest
 from medley.network.ports import RayPorts
 from tests.rack.cluster import MEDLEY, STATE
 from tests.rack.desk import LINKS, Desk, process
-from tests.rack.patience import within
 from tests.rack.rack import up
 from tests.rack.spec import Spec
 from tests.rack.terminal import terminal
 from tests.rack.test_ports import listen
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
 BUDGET_S = 5.0
-ROOM = 2.0
+ROOM = 4.0
 """For a machine that does other things too: seen are 3.4 s on two cores under a load of 5."""
 HUB_TOKEN = "/tmp/home/.cache/huggingface/token"
 Check = dict[str, Any]
@@ -156,7 +156,7 @@ def test_hosts_that_cannot_take_part_are_named(desk: Desk) -> None:
     Desk.with_table(desk.rack, {"host2": other, "host3": late})
     four.says("kill", str(process(four, "sshd")))
     try:
-        assert within(10, lambda: "sshd" not in four.says("ps", "-eo", "args"))
+        wait_for("sshd of host4 has ended", lambda: "sshd" not in four.says("ps", "-eo", "args"))
         status, found = examined(desk)
     finally:
         Desk.with_table(desk.rack, {})

@@ -11,7 +11,7 @@ from benchmarks import field_report, published, support
 from medley.host import facts
 from medley.host.kind import answers
 from tests.rack.conftest import Up
-from tests.rack.desk import LINKS, Desk, busy, process, still
+from tests.rack.desk import LINKS, Desk, falls_still, process
 from tests.rack.spec import Spec
 
 # CI has its parts without a cluster: tests/measurement/field_report, tests/cli/test_field_report.py.
@@ -30,12 +30,12 @@ def test_a_report_of_two_hosts_becomes_recordings_and_rows(rack: Up, tmp_path: P
     assert finished
     assert finished.status == 128 + signal.SIGINT, finished.lines
     for host in desk.rack.hosts:
-        assert still(host), busy(host)
+        falls_still(host)
     assert not field_report.read(Path(shutil.copy(there, sent))).whole
 
     said = desk.done("bench", "--field-report", "report.json", *LOAD, limit_s=600)
     for host in desk.rack.hosts:
-        assert still(host), busy(host)
+        falls_still(host)
     found = field_report.read(Path(shutil.copy(there, sent)))
     assert found.whole, said
     assert found.skipped == (), said

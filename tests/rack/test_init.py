@@ -10,8 +10,8 @@ from tests.rack import ssh
 from tests.rack.cluster import MEDLEY
 from tests.rack.conftest import Up
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.terminal import terminal
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
@@ -197,7 +197,12 @@ def let_passwords_in(host: Host, port: int) -> None:
     host.path("/run/sshd/passwords").write_text(f"Port {port}\n{config}")
     program = next(place for place in ssh.PLACES if Path(place).exists())
     process = host.start((program, "-D", "-e", "-f", "/run/sshd/passwords"))
-    assert within(ssh.LIMIT_S, lambda: any("Server listening" in line for line in list(process.last)))
+    wait_for(
+        "the second sshd listens",
+        lambda: any("Server listening" in line for line in list(process.last)),
+        ssh.LIMIT_S,
+        state=lambda: list(process.last),
+    )
 
 
 def test_a_password_is_typed_once(rack: Up) -> None:

@@ -8,8 +8,8 @@ import pytest
 from medley import process
 from tests.rack.conftest import Up
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.spec import Link, Spec
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
@@ -21,12 +21,17 @@ def started(host: Host, *words: str) -> process.Process:
     return host.start(["sh", "-c", 'echo $$ >/tmp/pid; exec "$@"', "sh", *MEDLEY, *words])
 
 
+def serves(server: process.Process, address: str) -> None:
+    line = f"on the other host: medley link test {address}"
+    wait_for(f"it prints: {line}", lambda: line in list(server.last), state=lambda: list(server.last))
+
+
 def test_a_link_is_measured_at_what_it_carries(rack: Up) -> None:
     made = rack(Spec(2, (Link("lan"), Link.cable("cx7", "host1", "host2", mbit=200))))
     one, two = made.hosts
     there = two.port("cx7")
     server = started(two, "link", "test", "--serve", "--link", there.interface)
-    assert within(20, lambda: f"on the other host: medley link test {there.address}" in server.last)
+    serves(server, there.address)
     ended = one.run([*MEDLEY, "link", "test", there.address, "--seconds", "2", "--json"])
     found = json.loads(ended.lines[-1])
     assert found["interface"] == "eth1"
@@ -37,7 +42,7 @@ def test_a_link_is_measured_at_what_it_carries(rack: Up) -> None:
     assert ended.status == 1
     assert [each["what"] for each in found["problems"]] == ["eth1 carries less than half of what it should"]
     two.says("sh", "-c", "kill -INT $(cat /tmp/pid)")
-    finished = server.wait(10)
+    finished = server.wait(20)
     assert finished is not None
     assert finished.status == 130
     assert "iperf3" not in two.says("sh", "-c", "cat /proc/[0-9]*/comm")
@@ -48,7 +53,7 @@ def test_a_switch_with_a_smaller_mtu_is_found(rack: Up) -> None:
     for host in (one, two):
         host.says("ip", "link", "set", "dev", "eth0", "mtu", "4000")
     server = started(two, "link", "test", "--serve")
-    assert within(20, lambda: f"on the other host: medley link test {two.address}" in server.last)
+    serves(server, two.address)
     ended = one.run([*MEDLEY, "link", "test", "host2", "--seconds", "1", "--streams", "1"])
     assert ended.status == 1
     assert "medley: packets of 4000 bytes do not get through to host2" in ended.lines
@@ -65,7 +70,7 @@ def test_who_does_not_serve_is_named(rack: Up) -> None:
 def test_a_taken_port_is_said(rack: Up) -> None:
     (host,) = rack(1).hosts
     host.start(["iperf3", "-s", "-B", host.address])
-    assert within(5, lambda: "5201" in host.says("ss", "-Hltn"))
+    wait_for("iperf3 listens", lambda: "5201" in host.says("ss", "-Hltn"))
     ended = host.run([*MEDLEY, "link", "test", "--serve"])
     assert ended.status == 1
     assert f"medley: iperf3 does not serve at {host.address}:5201" in ended.lines
@@ -88,9 +93,9 @@ def test_traffic_is_seen_on_its_own_link(rack: Up) -> None:
 def test_watching_ends_quietly_with_ctrl_c(rack: Up) -> None:
     (host,) = rack(1).hosts
     process = started(host, "link", "watch", "--interval", "1")
-    assert within(20, lambda: len(process.last) >= 2)
+    wait_for("two lines are printed", lambda: len(process.last) >= 2, state=lambda: list(process.last))
     host.says("sh", "-c", "kill -INT $(cat /tmp/pid)")
-    finished = process.wait(10)
+    finished = process.wait(20)
     assert finished is not None
     assert finished.status == 130
     assert not [line for line in finished.lines if "Traceback" in line or "Interrupt" in line]

@@ -19,7 +19,7 @@ def test_the_command(rack: Up) -> None:
 
     def say(*more: str, status: int = 0) -> str:
         done = subprocess.run(
-            [*words, *more], cwd=TREE, capture_output=True, text=True, check=False, timeout=30
+            [*words, *more], cwd=TREE, capture_output=True, text=True, check=False, timeout=60
         )
         assert done.returncode == status, done.stderr
         return done.stdout + done.stderr

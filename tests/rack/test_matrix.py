@@ -7,7 +7,6 @@ import pytest
 from medley.serving.engine_release import PROMPTS, TOKENS
 from tests.rack.conftest import Alone, Up
 from tests.rack.matrix import CELLS, Cell, Matrix, Running, rows
-from tests.rack.patience import within
 from tests.rack.tokens import CLEAR_NATS, asked
 
 pytestmark = pytest.mark.rack
@@ -37,7 +36,7 @@ def test_a_host_that_is_cut_off_is_named_and_ends_its_own(rack: Up) -> None:
         matrix.rack.cut("lan", worker.name)
         named_for_loss(matrix, run)
         assert run.worker
-        assert within(LOSS_LIMIT_S, lambda: run.worker is not None and run.worker.poll() is not None)
+        assert run.worker.wait(LOSS_LIMIT_S) is not None, run.joined[-20:]
         assert any(line.startswith("medley: the head is gone") for line in run.joined), run.joined[-20:]
         assert head.alive
 

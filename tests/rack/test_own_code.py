@@ -11,7 +11,7 @@ from medley.model import demo
 from tests.rack.cluster import READY_LIMIT_S, Served, assert_problem, cluster, medley, served, token_of, typed
 from tests.rack.conftest import Up
 from tests.rack.host import Host
-from tests.rack.patience import within
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
@@ -77,7 +77,12 @@ def test_without_ray_a_host_with_other_code_cannot_join(rack: Up, tmp_path: Path
     lines: list[str] = []
     words = (MODEL, "--launcher", "mp", "--hosts", "2", "--wait", "200", *TRUSTED)
     run = Served(head, head.start(typed("serve", "-v", *words), lines.append), lines)
-    assert within(60, lambda: any("medley join" in line for line in lines)), lines
+    wait_for(
+        "serve prints the command to join",
+        lambda: any("medley join" in line for line in lines),
+        60,
+        state=lambda: lines,
+    )
     token = token_of(head)
     refused = medley(worker, "join", head.name, stdin=token)
     assert_problem(refused, f"the model's code in {MODEL} differs from the head")
@@ -85,9 +90,12 @@ def test_without_ray_a_host_with_other_code_cannot_join(rack: Up, tmp_path: Path
     worker.path("/tmp/home/brought").write_text(token)
     joined = worker.start(typed("join", head.name, "--token-file", "/tmp/home/brought"))
     try:
-        assert within(READY_LIMIT_S, lambda: any(line.startswith("ready after") for line in lines)), lines[
-            -30:
-        ]
+        wait_for(
+            "the model is ready",
+            lambda: any(line.startswith("ready after") for line in lines),
+            READY_LIMIT_S,
+            state=lambda: lines[-30:],
+        )
         assert all(host.path(RAN).exists() for host in hosts)
     finally:
         run.process.stop()

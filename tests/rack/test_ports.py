@@ -17,10 +17,10 @@ from medley.environment import virtualenv
 from tests.rack import cluster
 from tests.rack.conftest import Up
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.rack import Rack
 from tests.rack.scan import scan
 from tests.rack.spec import Link, Spec
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
@@ -47,7 +47,7 @@ def listen(host: Host, *ports: int) -> None:
     )
     said: list[str] = []
     host.start([sys.executable, "-c", program, *map(str, ports)], said.append)
-    assert within(20, lambda: "ready" in said), said
+    wait_for(f"{host.name} listens", lambda: "ready" in said, state=lambda: said)
 
 
 def apply(host: Host, program: str, *words: str) -> None:
@@ -82,7 +82,11 @@ def test_rules_close_ours_to_all_but_the_wire(rack: Up, program: str) -> None:
         assert found(one, "127.0.0.1", ports) == set(ports)
         if program != "ufw":  # to which a session from before it was on is a new one
             session.sendall(b"still here")
-            assert within(5, lambda: _unsent(session) == 0)
+            wait_for(
+                "the other end has taken what was sent",
+                lambda: _unsent(session) == 0,
+                state=lambda: _unsent(session),
+            )
     if program == "ufw":
         one.says("ufw", "--force", "disable")
     apply(one, program, "--undo")

@@ -28,9 +28,9 @@ from tests.rack import ssh
 from tests.rack.cluster import MEDLEY
 from tests.rack.desk import LINKS, Desk
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.rack import up
 from tests.rack.spec import Spec
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
@@ -94,7 +94,7 @@ class Cuts:
         crowd = f"for i in $(seq {_BYSTANDERS}); do sleep 86400 & done; echo there; wait"
         lines: list[str] = []
         self.bystanders[victim].append(host.start(Command(("sh", "-c", crowd)), lines.append))
-        assert within(30, lambda: "there" in lines)
+        wait_for("all bystanders run", lambda: "there" in lines, 60, state=lambda: lines)
         ssh.serve(self.desk.rack, host)
         resumed = self.desk.type("service", "start", at=victim)
         assert resumed.status == 0, resumed.lines

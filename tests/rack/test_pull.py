@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.rack.conftest import Up
-from tests.rack.desk import LINKS, Desk, busy, process
-from tests.rack.patience import within
+from tests.rack.desk import LINKS, Desk, falls_still, process
 from tests.rack.spec import Spec
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
@@ -30,13 +30,18 @@ def model(desk: Desk, host: str) -> Path:
 def test_a_model_to_all_hosts_and_what_happens_to_it(rack: Up) -> None:
     desk = Desk.of(rack(Spec(3, LINKS)))
     folder = model(desk, "host2")
-    desk.rack.shape("fast", 200)
+    desk.rack.shape("fast", 50)  # the rest takes 6 s, and is under way when the pull is killed
     pulling = desk.begin("pull", MODEL, until="host3: ")
     third = desk.rack["host3"].path(MODEL)
-    assert within(30, lambda: sum(each.stat().st_size for each in third.glob("*")) > SIZE // 4)
+    wait_for(
+        "host3 has a quarter of it",
+        lambda: sum(each.stat().st_size for each in third.glob("*")) > SIZE // 4,
+        60,
+        state=lambda: [(each.name, each.stat().st_size) for each in third.glob("*")],
+    )
     desk.head.says("kill", "-KILL", str(process(desk.head, "medley pull")))
     pulling.wait(20)
-    assert within(10, lambda: busy(desk.rack["host3"]) == []), "what it began there ends with it"
+    falls_still(desk.rack["host3"])  # what it began there ends with it
     assert not (third / "config.json").exists(), "no engine takes it for a model yet"
 
     desk.rack.shape("fast", 2000)

@@ -15,9 +15,9 @@ from medley.process_identity import descendants
 from tests.rack import census
 from tests.rack.conftest import Up
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.rack import Rack
 from tests.rack.spec import Link, Spec
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
@@ -52,21 +52,25 @@ def test_a_host_has_its_own_home_state_and_processes(rack: Up) -> None:
 
 def test_an_orphan_is_reaped(rack: Up) -> None:
     (host,) = rack(1).hosts
-    host.says("sh", "-c", "setsid sh -c 'sleep 0.2 & exit' & sleep 0.5")
-    states = "cat /proc/[0-9]*/stat | sed 's/.*) //' | cut -c1"
-    assert "Z" not in host.says("sh", "-c", states).split()
+    orphan = host.says("sh", "-c", "setsid sh -c 'sleep 0.2 >/dev/null & echo $!'")
+    state = f"cat /proc/{orphan}/stat || true"
+    wait_for(
+        "the orphan is reaped",
+        lambda: host.run(["test", "-e", f"/proc/{orphan}"]).status == 1,
+        state=lambda: host.says("sh", "-c", state),
+    )
 
 
 def test_kill_takes_everything_and_the_others_stay(rack: Up) -> None:
     made = rack(2)
     one, two = made.hosts
     busy = two.start(["sh", "-c", "trap '' TERM HUP; setsid sleep 600 & echo up; wait"])
-    assert within(5, lambda: "up" in busy.last)
+    wait_for("the program runs", lambda: "up" in list(busy.last), state=lambda: list(busy.last))
     family = descendants(two.first_process) | descendants(busy.pid)
     assert len(family) >= 2
     two.kill()
     assert [each for each in family if each.alive] == []
-    finished = busy.wait(5)
+    finished = busy.wait(20)
     assert finished is not None
     assert finished.status == 137
     assert not reaches(one, "host2")
@@ -83,7 +87,7 @@ def test_a_cut_link_stops_traffic_until_it_is_mended(rack: Up) -> None:
     assert reaches(one, "host3")
     assert reaches(one, "host2.back")
     made.mend("lan", "host2")
-    assert within(5, lambda: reaches(one, "host2"))
+    wait_for("host1 reaches host2", lambda: reaches(one, "host2"))
 
 
 def test_a_cable_joins_two_and_its_dead_end_is_seen(rack: Up) -> None:
@@ -95,9 +99,9 @@ def test_a_cable_joins_two_and_its_dead_end_is_seen(rack: Up) -> None:
     made.cut("cx7")
     assert (one.says("cat", carrier), two.says("cat", carrier)) == ("0", "0")
     made.mend("cx7")
-    assert within(5, lambda: reaches(one, "host2"))
+    wait_for("host1 reaches host2", lambda: reaches(one, "host2"))
     two.kill()
-    assert within(5, lambda: one.says("cat", carrier) == "0")
+    wait_for("host1 has no carrier", lambda: one.says("cat", carrier) == "0")
 
 
 def mbit(made: Rack, size: int) -> float:
@@ -144,21 +148,22 @@ def test_a_firewall_swallows_a_range(rack: Up) -> None:
         with one.network(), pytest.raises(TimeoutError):
             socket.create_connection((two.address, 6379), timeout=0.5)
         two.allow()
-        with one.network(), socket.create_connection((two.address, 6379), timeout=5):
+        with one.network(), socket.create_connection((two.address, 6379), timeout=20):
             pass
 
 
 def test_a_paused_host_says_nothing_until_it_goes_on(rack: Up) -> None:
     (host,) = rack(1).hosts
-    ticks = host.start(["sh", "-c", "while echo tick; do sleep 0.05; done"])
-    assert within(5, lambda: len(ticks.last) > 2)
+    ticks = host.path("/tmp/ticks")
+    ticks.touch()
+    host.start(["sh", "-c", "while echo tick >>/tmp/ticks; do sleep 0.05; done"])
+    wait_for("it ticks", lambda: ticks.stat().st_size)
     host.pause()
-    time.sleep(0.1)
-    seen = len(ticks.last)
-    time.sleep(0.5)
-    assert len(ticks.last) == seen
+    seen = ticks.stat().st_size
+    time.sleep(0.5)  # in which it would tick ten times
+    assert ticks.stat().st_size == seen
     host.resume()
-    assert within(5, lambda: len(ticks.last) > seen)
+    wait_for("it ticks again", lambda: ticks.stat().st_size > seen)
     host.pause()  # and is taken down like any other
 
 
@@ -174,7 +179,11 @@ def test_what_cannot_come_up_says_why(rack: Up) -> None:
     with pytest.raises(Problem, match="the rack does not come up") as problem:
         rack(Spec(1, (Link("lan", mtu=1),)))
     assert "mtu" in problem.value.cause
-    assert within(5, lambda: all(keeper.spec.links[0].mtu != 1 for keeper in census.keepers()))
+    wait_for(
+        "the keeper of that rack has ended",
+        lambda: all(keeper.spec.links[0].mtu != 1 for keeper in census.keepers()),
+        state=census.keepers,
+    )
 
 
 def test_a_host_boots_again(rack: Up) -> None:

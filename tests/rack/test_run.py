@@ -10,9 +10,9 @@ from medley import process
 from tests.documents import programs
 from tests.rack.cluster import cluster, token_of, typed
 from tests.rack.host import Host
-from tests.rack.patience import within
 from tests.rack.rack import Rack, up
 from tests.rack.spec import Spec
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.rack, pytest.mark.slow]
 
@@ -66,7 +66,12 @@ def together(rack: Rack, *words: str) -> tuple[process.Finished, process.Finishe
     lines: list[str] = []
     command = typed("run", "--hosts", "2", "--launcher", "mp", *words, "demo", SCRIPT)
     process = head.start(command, lines.append)
-    assert within(60, lambda: any("medley join" in line for line in lines)), lines
+    wait_for(
+        "run prints the command to join",
+        lambda: any("medley join" in line for line in lines),
+        60,
+        state=lambda: lines,
+    )
     worker.path("/tmp/home/brought").write_text(token_of(head))
     joined = worker.start(typed("join", head.name, "--token-file", "/tmp/home/brought"))
     ended = process.wait(LIMIT_S), joined.wait(30)
@@ -102,4 +107,8 @@ def test_a_pipeline_over_ray(pair: Rack, alone: Texts) -> None:
     assert texts(spread) == alone
     places = [line for line in spread.lines if line.startswith("medley: stage ")]
     assert len(places) == 2, spread.lines[-40:]
-    assert within(20, lambda: left(pair.hosts) == []), left(pair.hosts)
+    wait_for(
+        "no process of the script is left",
+        lambda: left(pair.hosts) == [],
+        state=lambda: left(pair.hosts),
+    )

@@ -13,7 +13,7 @@ from tests.rack import cluster
 from tests.rack.conftest import Up
 from tests.rack.host import Host
 from tests.rack.manager import manager
-from tests.rack.patience import within
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
@@ -41,13 +41,23 @@ def state(host: Host, name: str) -> Shown:
     return found
 
 
-def joined(host: Host) -> bool:
-    """Whether it takes part in a cluster, which is noted once Ray is up."""
-    return within(UP_LIMIT_S, lambda: host.path(f"{cluster.STATE}/ray.json").exists() and bool(of_ray(host)))
+def joins(host: Host) -> None:
+    """Wait until it takes part in a cluster, which is noted once Ray is up."""
+    wait_for(
+        f"{host.name} takes part in the cluster",
+        lambda: host.path(f"{cluster.STATE}/ray.json").exists() and of_ray(host),
+        UP_LIMIT_S,
+        state=lambda: host.says("ps", "-eo", "pid,args"),
+    )
 
 
-def begun_anew(host: Host, name: str, times: int) -> bool:
-    return within(UP_LIMIT_S, lambda: state(host, name).restarts > times)
+def begins_again(host: Host, name: str, times: int) -> None:
+    wait_for(
+        f"{name} on {host.name} has restarted more than {times} times",
+        lambda: state(host, name).restarts > times,
+        UP_LIMIT_S,
+        state=lambda: state(host, name),
+    )
 
 
 def of_ray(host: Host) -> set[str]:
@@ -62,21 +72,21 @@ def test_a_worker_waits_for_its_head_and_a_head_that_ends_begins_anew(rack: Up) 
     one, two = rack(2).hosts
     with manager(one), manager(two):
         begin(two, Service("worker", ("host1", "--kind", "cpu"), "root", (MEDLEY,), ENV))
-        assert begun_anew(two, "medley-worker", 0), "its head is not there yet"
+        begins_again(two, "medley-worker", 0)  # its head is not there yet
         begin(one, Service("head", ("--kind", "cpu"), "root", (MEDLEY,), ENV))
-        assert joined(one)
+        joins(one)
         token = one.path(f"{cluster.STATE}/token").read_text()
         two.path(cluster.STATE).mkdir(parents=True, exist_ok=True)
         two.path(f"{cluster.STATE}/token").write_text(token)
-        assert joined(two)
+        joins(two)
 
         before, tries = of_ray(one), state(two, "medley-worker").restarts
         one.says("pkill", "-9", "gcs_server")
-        assert begun_anew(one, "medley-head", 0)
-        assert joined(one)
+        begins_again(one, "medley-head", 0)
+        joins(one)
         assert not of_ray(one) & before
-        assert begun_anew(two, "medley-worker", tries), "it has lost its head"
-        assert joined(two)
+        begins_again(two, "medley-worker", tries)  # it has lost its head
+        joins(two)
 
         one.says("systemctl", "--user", "stop", "medley-head.service")
         assert of_ray(one) == set()

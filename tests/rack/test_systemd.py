@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,12 +13,15 @@ from medley.command import Command
 from tests.rack.conftest import Up
 from tests.rack.host import Host
 from tests.rack.manager import manager
-from tests.rack.patience import within
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
 NAME = "medley-x"
-TELL = "import json, os, sys; json.dump([sys.argv[1:], dict(os.environ)], open('/tmp/told', 'w'))"
+TELL = (
+    "import json, os, sys; json.dump([sys.argv[1:], dict(os.environ)], open('/tmp/told.new', 'w'));"
+    " os.rename('/tmp/told.new', '/tmp/told')"
+)
 ODD = (
     "a \"b\" 'c'",
     "%h 100%",
@@ -69,8 +71,7 @@ def test_every_argument_and_variable_arrives_as_it_was(host: Host) -> None:
     stays = f"{TELL}; import time; time.sleep(600)"
     start(host, Unit(NAME, "odd", Command(python(stays, *ODD), env)))
     told = host.path("/tmp/told")
-    assert within(20, told.exists)
-    time.sleep(0.2)
+    wait_for("the unit has written what it was given", told.exists, 60)
     words, seen = json.loads(told.read_text())
     assert tuple(words) == ODD
     assert {name: seen.get(name) for name in env} == env
@@ -82,7 +83,7 @@ def test_it_runs_and_is_ended_with_all_it_started(host: Host) -> None:
     start(host, Unit(NAME, "x", Command(("/bin/sh", "-c", "sleep 601 & sleep 602; :")), Restart()))
     found = call(host, "state", NAME)
     assert (found["active"], found["restarts"]) == ("active", 0)
-    assert host.run(["pgrep", "-f", "sleep 601"]).status == 0
+    wait_for("its child runs", lambda: host.run(["pgrep", "-f", "sleep 601"]).status == 0)
     for _ in range(2):
         call(host, "stop", NAME)
     assert call(host, "state", NAME) is None
@@ -98,7 +99,7 @@ def test_it_starts_anew_and_again_when_it_is_started_again(host: Host) -> None:
         found = call(host, "state", NAME)  # between two starts: while it runs there is no status yet
         return bool(found["status"] == 3 and found["restarts"] > 3)
 
-    assert within(30, failed_often)
+    wait_for("it was started four times", failed_often, 60, state=lambda: call(host, "state", NAME))
     start(host, Unit(NAME, "x", Command(("/bin/sleep", "600")), rule))
     assert call(host, "state", NAME)["active"] == "active"
 
@@ -134,11 +135,15 @@ def test_a_keeper_of_medleys_is_kept_by_it(host: Host) -> None:
 
     python("units.start(Unit.from_json(sys.argv[1]))")
     assert host.says("systemctl", "--user", "is-active", "medley-x") == "active"
-    assert within(10, lambda: "begun" in python("print(units.said('medley-x'))"))
+    wait_for("the unit has begun", lambda: "begun" in python("print(units.said('medley-x'))"))
     keeper = python("print(units.state('medley-x').keeper)")
     host.says("kill", "-KILL", keeper)
-    assert within(
-        30, lambda: python("s = units.state('medley-x'); print(s.kept and s.keeper)") not in {keeper, "False"}
+    asked = "s = units.state('medley-x'); print(s.kept and s.keeper)"
+    wait_for(
+        "another supervisor keeps it",
+        lambda: python(asked) not in {keeper, "False"},
+        60,
+        state=lambda: python(asked),
     )
     assert python("print(units.stop('medley-x'))") == "True"
     assert "sleep 600" not in host.says("ps", "-eo", "args")

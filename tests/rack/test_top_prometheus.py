@@ -1,7 +1,6 @@
 """A real Prometheus scrapes a cluster, and knows every expression of the dashboard."""
 
 import json
-import time
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -17,6 +16,7 @@ from medley.network.tcp import free_port
 from medley.process import Process
 from tests.measurement.monitor.hosts import Replayed, cluster
 from tests.measurement.monitor.test_metrics import EXPRESSIONS, everything
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.rack,
@@ -43,10 +43,12 @@ def test_it_scrapes_and_every_expression_means_something(tmp_path: Path) -> None
         words = (f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data")
         process = Process(Command(("prometheus", *words, f"--web.listen-address={at}")), lambda _: None)
         try:
-            deadline = time.monotonic() + 40
-            while len(asked(at, "count_over_time(medley_host_up[1m]) > 2")) < 4:
-                assert time.monotonic() < deadline, list(process.last)[-5:]
-                time.sleep(0.3)
+            wait_for(
+                "Prometheus has scraped each host three times",
+                lambda: len(asked(at, "count_over_time(medley_host_up[1m]) > 2")) >= 4,
+                60,
+                state=lambda: list(process.last)[-5:],
+            )
             assert [each["value"][1] for each in asked(at, 'up{job="medley"}')] == ["1"]
             for expression in EXPRESSIONS:
                 meant = expression.replace("$host", ".*").replace("$__rate_interval", "1m")

@@ -14,8 +14,8 @@ from medley.process_identity import descendants
 from tests.rack import cgroup
 from tests.rack.conftest import Up
 from tests.rack.host import running
-from tests.rack.patience import within
 from tests.rack.rack import TREE
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
@@ -46,7 +46,15 @@ def test_whoever_is_killed_nothing_is_left(rack: Up, victim: str) -> None:
         family = {keeper, *(each.pid for each in descendants(keeper))}
         assert len(family) == 5
         os.kill(keeper if victim == "keeper" else owner.pid, signal.SIGKILL)
-        assert within(5, lambda: not any(map(running, family)))
+        wait_for(
+            "no process of the rack is left",
+            lambda: not any(map(running, family)),
+            state=lambda: list(filter(running, family)),
+        )
         owner.kill()
     rack(1)  # sweeps
-    assert within(5, lambda: all(pid != keeper for pid, _ in cgroup.left({0})))
+    wait_for(
+        "no control group of the rack is left",
+        lambda: all(pid != keeper for pid, _ in cgroup.left({0})),
+        state=lambda: cgroup.left({0}),
+    )

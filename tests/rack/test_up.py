@@ -10,10 +10,11 @@ import pytest
 
 from tests.rack import ssh
 from tests.rack.conftest import Up
-from tests.rack.desk import LINKS, Desk, busy, kept, process, still
+from tests.rack.desk import LINKS, Desk, falls_still, kept, process, processes
 from tests.rack.rack import up
 from tests.rack.spec import Spec
 from tests.rack.test_joining import other
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
 
@@ -45,7 +46,7 @@ def test_up_again_changes_nothing(desk: Desk) -> None:
 def test_a_host_that_left_is_brought_back_alone(desk: Desk) -> None:
     desk.done("ray-stop", at="host2")
     head = process(desk.head, "gcs_server")
-    found = desk.become(lambda said: "up" not in said["host2"].split())
+    found = desk.become("host2 is not up", lambda said: "up" not in said["host2"].split())
     assert "not in the cluster" in found["host2"]
     desk.done("up")
     desk.all_up()
@@ -54,32 +55,41 @@ def test_a_host_that_left_is_brought_back_alone(desk: Desk) -> None:
 
 def test_a_worker_that_is_killed_comes_back_by_itself(desk: Desk) -> None:
     worker = desk.rack["host2"]
+    before = set(processes(worker, "raylet/raylet"))
     worker.says("kill", "-KILL", str(process(worker, "raylet/raylet")))
-    desk.become(lambda said: "up" not in said["host2"].split(), limit_s=30)
-    desk.all_up()
+    desk.all_up_without("host2", "raylet/raylet", before)
 
 
 def test_a_cut_is_told_from_an_end_and_mends_itself(desk: Desk) -> None:
     desk.rack.cut("fast", "host3")
-    desk.become(lambda said: "up" not in said["host3"].split(), limit_s=60)
-    assert any("host3: it cannot reach host1" in line for line in desk.type("status").lines)
+    desk.become("host3 is not up", lambda said: "up" not in said["host3"].split(), limit_s=60)
+    wait_for(
+        "status says that host3 cannot reach host1",
+        lambda: any("host3: it cannot reach host1" in line for line in desk.type("status").lines),
+        60,
+        state=lambda: desk.type("status").lines,
+    )
     desk.rack.mend("fast", "host3")
     desk.all_up()
 
 
 def test_a_head_that_is_killed_comes_back_with_all(desk: Desk) -> None:
+    before = set(processes(desk.head, "gcs_server"))
     desk.head.says("kill", "-KILL", str(process(desk.head, "gcs_server")))
-    said = desk.become(lambda said: "up" not in said["host1"].split(), limit_s=30)
-    assert "Ray" in said["host1"]
-    desk.all_up(limit_s=180)
-    note = desk.type("serve", "demo", "--hosts", "9", at="host1").lines
+    desk.all_up_without("host1", "gcs_server", before, limit_s=180)
     wanted = "9 hosts are needed, and 3 are available"
-    assert any(wanted in line for line in note), "what they told is known again"
+    refused: list[str] = []
+
+    def counts_three() -> bool:
+        refused[:] = desk.type("serve", "demo", "--hosts", "9", at="host1").lines
+        return any(wanted in line for line in refused)
+
+    wait_for("the head counts three hosts again", counts_three, 60, state=lambda: refused)
 
 
 def test_a_rebooted_worker_joins_by_itself(desk: Desk) -> None:
     desk.rack["host3"].kill()
-    found = desk.become(lambda said: "does not answer" in said["host3"], limit_s=60)
+    found = desk.become("host3 does not answer", lambda said: "does not answer" in said["host3"], limit_s=60)
     assert "up" in found["host2"].split()
     desk.rack = desk.rack.boot("host3")
     ssh.serve(desk.rack, desk.rack["host3"])
@@ -112,7 +122,7 @@ def test_logs_of_all_hosts_by_time(desk: Desk) -> None:
 def test_down_leaves_nothing_but_logs(desk: Desk) -> None:
     desk.done("down", at="host2")
     for host in desk.rack.hosts:
-        assert still(host, 5), busy(host)
+        falls_still(host)
         assert kept(host) == set()
         assert host.says("ss", "-Hltn").count(":24") == 0
     again = json.loads(desk.done("down", "--json")[-1])
@@ -171,7 +181,7 @@ def test_ctrl_c_leaves_nothing(rack: Up, phase: str) -> None:
     assert finished
     assert finished.status == 128 + signal.SIGINT, finished.lines
     for host in desk.rack.hosts:
-        assert still(host), busy(host)
+        falls_still(host)
 
 
 def test_after_a_crash_of_medley_itself_down_sets_it_right(rack: Up) -> None:
@@ -180,5 +190,5 @@ def test_after_a_crash_of_medley_itself_down_sets_it_right(rack: Up) -> None:
     desk.head.says("kill", "-KILL", str(process(desk.head, "medley up")))
     desk.done("down")
     for host in desk.rack.hosts:
-        assert still(host), busy(host)
+        falls_still(host)
         assert kept(host) == set()

@@ -1,11 +1,9 @@
 """A real terminal on a host, by tmux: what is typed into it, and the screen as a person sees it."""
 
-import time
 from collections.abc import Callable
 
 from tests.rack.host import Host
-
-_LOOK_EVERY_S = 0.1
+from tests.waiting import LIMIT_S, wait_for
 
 
 class Tmux:
@@ -17,7 +15,7 @@ class Tmux:
         self._tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "env", "PS1=> ", "sh")
         self._tmux("set-option", "-g", "status", "off")
         self.resize(80, 24)
-        self.shows(lambda lines: bool(lines and lines[0]))
+        self.shows("a prompt", lambda lines: bool(lines and lines[0]))
 
     def types(self, line: str) -> None:
         self._tmux("send-keys", "-l", line)
@@ -40,13 +38,15 @@ class Tmux:
     def says(self, form: str) -> str:
         return self._tmux("display-message", "-p", form).strip()
 
-    def shows(self, true: Callable[[list[str]], bool], limit_s: float = 30) -> list[str]:
+    def shows(
+        self, description: str, true: Callable[[list[str]], bool], limit_s: float = LIMIT_S
+    ) -> list[str]:
         """The screen, as soon as that is true of it."""
-        deadline = time.monotonic() + limit_s
-        while not true(found := self.lines()):
-            assert time.monotonic() < deadline, "\n".join(found)
-            time.sleep(_LOOK_EVERY_S)
-        return found
+
+        def look() -> list[str] | None:
+            return lines if true(lines := self.lines()) else None
+
+        return wait_for(f"the screen shows {description}", look, limit_s, state=self.lines)
 
     def _tmux(self, *words: str) -> str:
         return self._host.says("tmux", "-L", "test", *words)

@@ -17,8 +17,11 @@ from medley.model.transfer.download import Fetching, Source
 from medley.model.transfer.inventory import offered
 from medley.model.transfer.pieces import Held, damage
 from medley.progress import SilentProgress
+from tests.waiting import wait_for
 
 HERE = Path.home() / "transfer"
+STAYS_S = 600
+"""For so long it offers what it has, unless the test ends it before."""
 
 
 class Said(SilentProgress):
@@ -40,7 +43,7 @@ def offer(root: Path, address: str) -> None:
     (HERE / "manifest.json").write_text(json.dumps(manifest.table))
     with connection.serve(Held(manifest, root, whole=True), address, secret()) as port:
         say("port", port)
-        time.sleep(600)
+        time.sleep(STAYS_S)
 
 
 def fetch(root: Path, address: str) -> None:
@@ -51,7 +54,7 @@ def fetch(root: Path, address: str) -> None:
         run = Fetching(held, sources, secret(), on_progress=lambda *each: say("progress", each), watch=Said())
         run.run()
         say("done", run.received_bytes)
-        time.sleep(600)
+        time.sleep(STAYS_S)
 
 
 def check(root: Path, address: str) -> None:
@@ -68,8 +71,7 @@ def secret() -> str:
 
 
 def awaited(name: str) -> Any:
-    while not (HERE / name).is_file():
-        time.sleep(0.02)
+    wait_for(f"the test has written {name}", (HERE / name).is_file, STAYS_S)
     return json.loads((HERE / name).read_text())
 
 

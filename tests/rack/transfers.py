@@ -15,8 +15,8 @@ from medley.process import Process
 from medley.process_identity import descendants
 from tests.rack.host import Host
 from tests.rack.init import HOME
-from tests.rack.patience import within
 from tests.rack.rack import TREE
+from tests.waiting import wait_for
 
 HERE = f"{HOME}/transfer"
 ROOT = "/tmp/model"
@@ -36,8 +36,12 @@ class Run:
 
     def await_(self, kind: str, limit_s: float = LIMIT_S) -> Any:
         """What it says of this kind at last."""
-        heard = within(limit_s, lambda: self.all(kind) != [] or self.process.poll() is not None)
-        assert heard, f"{self.host.name} does not say {kind}: {list(self.process.last)[-5:]}"
+        wait_for(
+            f"{self.host.name} prints {kind} or ends",
+            lambda: self.all(kind) != [] or self.process.poll() is not None,
+            limit_s,
+            state=lambda: list(self.process.last)[-5:],
+        )
         assert self.all(kind), f"{self.host.name} ended: {list(self.process.last)}"
         return self.all(kind)[-1]
 
@@ -46,8 +50,12 @@ class Run:
         return float(next(each["at"] for each in reversed(self.said) if kind in each))
 
     def await_bytes(self, least: int) -> None:
-        reached = within(LIMIT_S, lambda: any(done >= least for done, _ in self.all("progress")))
-        assert reached, f"{self.host.name}: {list(self.process.last)[-5:]}"
+        wait_for(
+            f"{self.host.name} has {least} bytes",
+            lambda: any(done >= least for done, _ in self.all("progress")),
+            LIMIT_S,
+            state=lambda: list(self.process.last)[-5:],
+        )
 
     def kill(self) -> None:
         """As `kill -9` does; nsenter, which started it, sees it die, and leaves no zombie on the host."""

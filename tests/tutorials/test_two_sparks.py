@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from tests.rack.patience import within
 from tests.rack.rack import Rack
 from tests.tutorials.pages import Step, difference, steps
 from tests.tutorials.two_sparks import BY_HAND, PAGE, sparks, typed
+from tests.waiting import becomes_true
 
 pytestmark = pytest.mark.rack
 
@@ -35,5 +35,5 @@ def _difference(rack: Rack, step: Step) -> str | None:
         found.append(difference(step.shown, typed(rack, step)))
         return found[-1] is None
 
-    within(STATUS_LIMIT_S if step.command == "medley status" else 0, agrees)
+    becomes_true(agrees, STATUS_LIMIT_S if step.command == "medley status" else 0)
     return found[-1]
