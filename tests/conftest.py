@@ -15,12 +15,19 @@ from medley.process import Process
 from medley.serving import api
 from medley.transcript import Transcript
 from tests.servers import Served, Start
+from tools import test_times
 
 PROGRAM = Path(__file__).parent / "engine_program.py"
 
 # Many tests start medley: without bytecode each of its processes takes half a second to compile all modules.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    file = os.environ.get(test_times.VARIABLE)
+    if file and not hasattr(config, "workerinput"):  # a worker's results reach the main process
+        config.pluginmanager.register(test_times.Recorder(Path(file)))
 
 
 def pytest_collection_finish() -> None:

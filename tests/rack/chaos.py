@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 from medley.command import Command
@@ -222,9 +223,9 @@ def _require(finished: Finished) -> None:
 
 
 @contextmanager
-def scene(fault: Fault, name: str) -> Iterator[Scene]:
-    """Hosts for a fault, and for others that need no hosts of their own."""
-    with up(Spec(2, LINKS, cores=CORES, name=name)) as rack:
+def scene(fault: Fault, name: str, cache: Path | None = None) -> Iterator[Scene]:
+    """Hosts for a fault, and for others that need no hosts of their own; `cache` has their engine."""
+    with up(Spec(2, LINKS, cores=CORES, name=name, cache=str(cache) if cache else None)) as rack:
         made = Scene(Desk.of(rack), fault)
         fault.prepare(made)
         if fault.family == "ray":

@@ -35,11 +35,23 @@ class Host:
     first_process: int
     ports: tuple[Port, ...]
     cores: str | None = None
+    cache: str | None = None
     started: list[Process] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def address(self) -> str:
         return self.ports[0].address
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of every process: its own home and state, and the engine environments of its rack."""
+        # A cache is shared and only read: environments are large, and take minutes to build.
+        return {
+            "HOME": HOME,
+            "MEDLEY_CACHE": self.cache or str(shared_cache()),
+            "MEDLEY_STATE": f"{HOME}/.local/state/medley",
+            "XDG_RUNTIME_DIR": "/run/user/0",
+        }
 
     def port(self, link: str) -> Port:
         return next(port for port in self.ports if port.link.name == link)
@@ -56,7 +68,7 @@ class Host:
         private = tuple(name for name in os.environ if name.startswith(PRIVATE))
         return Command(
             (*enter, *spaces, "sh", "-c", join, "sh", *run),
-            env={**environment(), **inner.env},
+            env={**self.environment, **inner.env},
             unset=(*private, *inner.unset),
         )
 
@@ -141,17 +153,6 @@ class Host:
                 yield
             finally:
                 _enter(here.fileno())
-
-
-def environment() -> dict[str, str]:
-    """What every process of a host has: its own home and state, and the machine's engine environments."""
-    # Its own cache, or a shared one read by all: environments are large, and take minutes to build.
-    return {
-        "HOME": HOME,
-        "MEDLEY_CACHE": str(shared_cache()),
-        "MEDLEY_STATE": f"{HOME}/.local/state/medley",
-        "XDG_RUNTIME_DIR": "/run/user/0",
-    }
 
 
 def shared_cache() -> Path:

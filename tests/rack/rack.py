@@ -133,7 +133,7 @@ def found(keeper: census.Keeper, process: Process | None = None) -> Rack:
     spec = keeper.spec
     firsts = keeper.first_processes()
     hosts = (
-        Host(name, keeper.pid, firsts[name], spec.ports_of(name), spec.cores.get(name))
+        Host(name, keeper.pid, firsts[name], spec.ports_of(name), spec.cores.get(name), spec.cache)
         for name in spec.names
         if name in firsts
     )

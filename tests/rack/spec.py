@@ -57,6 +57,8 @@ class Spec:
     cores: Mapping[str, str] = field(default_factory=dict)
     share: tuple[str, ...] = ()
     name: str = "rack"
+    cache: str | None = None
+    """The hosts' MEDLEY_CACHE, where it is not the machine's."""
 
     def __post_init__(self) -> None:
         names = [link.name for link in self.links]

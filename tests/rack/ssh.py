@@ -7,7 +7,7 @@ from shutil import which
 from medley import process
 from medley.command import Command
 from medley.errors import Problem
-from tests.rack.host import Host, environment
+from tests.rack.host import Host
 from tests.rack.init import HOME
 from tests.rack.rack import Rack
 from tests.waiting import wait_for
@@ -57,7 +57,7 @@ def _start(host: Host) -> process.Process:
     if program is None:
         raise Problem("no sshd for the rack", cause="it is not here", fix="apt-get install openssh-server")
     # And PATH: the Python that it finds first makes the engine environment what it is.
-    given = {**environment(), "PATH": os.environ["PATH"]}
+    given = {**host.environment, "PATH": os.environ["PATH"]}
     variables = " ".join(f'"{k}={v}"' for k, v in given.items() if k.startswith(("MEDLEY_", "PATH")))
     _write(host.path("/run/sshd/config"), CONFIG.format(variables=variables))
     return host.start((program, "-D", "-e", "-f", "/run/sshd/config"))

@@ -7,6 +7,7 @@ import pytest
 
 from tests.rack.chaos import Scene, happen, scene
 from tests.rack.faults import FAULTS
+from tests.small_engine import environment
 
 pytestmark = pytest.mark.rack
 
@@ -21,7 +22,7 @@ def hosts() -> Iterator[Scene]:
     """Two hosts that are up; each fault leaves them as they were."""
     if os.geteuid() != 0:
         pytest.skip("needs root: it makes namespaces and mounts")
-    with scene(BY_NAME[SOME[0]], f"pytest-{os.getpid()}-chaos") as made:
+    with scene(BY_NAME[SOME[0]], f"pytest-{os.getpid()}-chaos", environment.cache()) as made:
         yield made
 
 
