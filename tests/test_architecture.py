@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture import AREAS, PACKAGE, PAGE, page, plain
+from tools.architecture import AREAS, PACKAGE, PAGE, page, plain
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 400
@@ -12,7 +12,7 @@ LONGEST = 400
 
 
 def test_the_page_shows_it() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.architecture writes it again"
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tools.architecture writes it again"
 
 
 def test_the_top_has_the_areas_and_few_modules() -> None:

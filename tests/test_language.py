@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.language import READ, faults, found, paths, prose, texts
+from tools.language import READ, faults, found, paths, prose, texts
 
 
 @pytest.mark.parametrize("place", READ)

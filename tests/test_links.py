@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.links import faults, links, pages, slugified, titled
+from tools.links import faults, links, pages, slugified, titled
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.screenshots import PICTURES, picture, public, screen
-from tests.site import faults
+from tools.screenshots import PICTURES, picture, public, screen
+from tools.site import faults
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""What a page of the site must not fetch; `python -m tests.site` builds all pages and looks."""
+"""What a page of the site must not fetch; `python -m tools.site` builds all pages and looks."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.site import faults
+from tools.site import faults
 
 
 @pytest.mark.parametrize(

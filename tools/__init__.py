@@ -1,1 +1,1 @@
-"""Programs for those who work on medley: they write recorded files, and measure and check the tests."""
+"""Programs for those who work on medley: they write documents and recorded outputs, and check the tests."""

@@ -3,7 +3,7 @@
 import re
 
 from medley.doctor.registry import RULES
-from tests.documents import DOCS
+from tools.documents import DOCS
 
 NAMES = {rule.name for rule in RULES}
 

@@ -19,7 +19,7 @@ from medley.environment import virtualenv
 from medley.errors import Problem
 from medley.model import demo
 from medley.planner.host_order import VARIABLE
-from tests.engine.dry_runs import FAMILIES, DryRun, cases, last_step
+from tools.dry_runs import FAMILIES, DryRun, cases, last_step
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 PROGRAM = Path(__file__).with_name("configured.py")

@@ -11,9 +11,9 @@ from medley.errors import Problem
 from medley.progress import SILENT
 from medley.schema import EngineName
 from medley.serving.engine_release import parse
-from tests.engine.dry_runs import CLUSTERS, FAMILIES, REFUSED, TABLE, cases, last_step, line, models
+from tools.dry_runs import CLUSTERS, FAMILIES, REFUSED, TABLE, cases, last_step, line, models
 
-AGAIN = "python -m tests.engine.dry_runs, then review git diff tests/engine/dry_runs.txt"
+AGAIN = "python -m tools.dry_runs, then review git diff tests/engine/dry_runs.txt"
 ENVIRONMENTS: Mapping[str, EngineName] = {"vllm-cuda": "vllm", "vllm-cpu": "vllm", "sglang-cpu": "sglang"}
 
 

@@ -11,10 +11,10 @@ from medley.command import Command
 from medley.engine.launch import ENGINES
 from medley.environment import virtualenv
 from medley.schema import EngineName
-from tests.documents import programs
 from tests.engine.plans import KINDS, PLANS, offered
 from tests.servers import READY_LIMIT_S, Start
 from tests.waiting import wait_for
+from tools.documents import programs
 
 pytestmark = pytest.mark.engine
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from medley.explain import diagnosis
-from tests.documents import DOCS
 from tests.explain.test_explain import FAILURES
+from tools.documents import DOCS
 
 PAGE = (DOCS / "how-to" / "add-a-known-failure.md").read_text(encoding="utf-8")
 

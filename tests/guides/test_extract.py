@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guides import extract
-from tests.guides.extract import Fact, facts_of
+from tools.guides import extract
+from tools.guides.extract import Fact, facts_of
 
 PAGE = """\
 # A guide

@@ -5,14 +5,14 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from tests.documents import DOCS
-from tests.guides import compare, extract
-from tests.guides.extract import Fact
-from tests.guides.page import PAGE, Compared, compared, page
-from tests.guides.scenarios import place, scenarios, table
-from tests.planner.outputs import HOME
+from tools.documents import DOCS
+from tools.guides import compare, extract
+from tools.guides.extract import Fact
+from tools.guides.page import PAGE, Compared, compared, page
+from tools.guides.scenarios import place, scenarios, table
+from tools.plan_outputs import HOME
 
-AGAIN = "python -m tests.guides, then review git diff docs/explanation/published-guides.md"
+AGAIN = "python -m tools.guides, then review git diff docs/explanation/published-guides.md"
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.nix import options
+from tools import nixos_options
 
 pytestmark = pytest.mark.nix
 
@@ -130,7 +130,7 @@ def test_the_virtual_machines_evaluate(real: Real) -> None:
 
 def test_the_option_reference_is_what_nixos_makes_of_the_module(real: Real) -> None:
     found = {option["name"]: option for option in real.eval("real.options")}
-    written = {str(option["name"]): option for option in options.options()}
+    written = {str(option["name"]): option for option in nixos_options.options()}
     assert found.keys() == written.keys()
     for name, option in found.items():
         assert option["type"] == written[name]["type"], name

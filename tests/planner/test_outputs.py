@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.planner.outputs import CLUSTERS, FOLDER, HOME, TABLE, WHOLE, cases, line, printed
+from tools.plan_outputs import CLUSTERS, FOLDER, HOME, TABLE, WHOLE, cases, line, printed
 
-AGAIN = "python -m tests.planner.outputs, then review git diff tests/planner/outputs"
+AGAIN = "python -m tools.plan_outputs, then review git diff tests/planner/outputs"
 
 
 @pytest.fixture(autouse=True)

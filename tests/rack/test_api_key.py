@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import DOCS
 from tests.rack.cluster import MEDLEY, Served, served
 from tests.rack.conftest import Up
 from tests.rack.host import Host
+from tools.documents import DOCS
 
 pytestmark = pytest.mark.rack
 PAGE = DOCS / "contributing" / "routes.md"

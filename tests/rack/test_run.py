@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from medley import process
-from tests.documents import programs
 from tests.rack.cluster import cluster, token_of, typed
 from tests.rack.host import Host
 from tests.rack.rack import Rack, up
 from tests.rack.spec import Spec
 from tests.waiting import wait_for
+from tools.documents import programs
 
 pytestmark = [pytest.mark.rack, pytest.mark.slow]
 

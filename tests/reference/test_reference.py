@@ -8,12 +8,12 @@ from plumbum import cli
 from medley.cli import GROUPS, Medley, Verb
 from medley.doctor.registry import RULES
 from medley.schema import Model
-from tests.documents import DOCS
-from tests.reference import checks, keys, navigation, verbs
-from tests.reference.pages import BLOCKS, CLI, blocks, stale, written
-from tests.reference.table import cell, table
+from tools.documents import DOCS
+from tools.reference import checks, keys, navigation, verbs
+from tools.reference.pages import BLOCKS, CLI, blocks, stale, written
+from tools.reference.table import cell, table
 
-AGAIN = "python -m tests.reference writes it again"
+AGAIN = "python -m tools.reference writes it again"
 WRITTEN = dict(written())
 
 

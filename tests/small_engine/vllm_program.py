@@ -68,7 +68,9 @@ def start_ranks(options: argparse.Namespace) -> list[Any]:
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level=logging.ERROR)
     own = ray.util.get_node_ip_address()
-    slots = Counter({n["NodeManagerAddress"]: int(n["Resources"].get("GPU", 0)) for n in ray.nodes() if n["Alive"]})
+    slots = Counter(
+        {n["NodeManagerAddress"]: int(n["Resources"].get("GPU", 0)) for n in ray.nodes() if n["Alive"]}
+    )
     order = [own, *sorted((each for each in slots if each != own), key=address_numbers)]
     hosts = [host for host in order for _ in range(slots[host])]
     places = list(product(range(options.pipeline_parallel_size), range(options.tensor_parallel_size)))
@@ -157,14 +159,29 @@ class Application:
                 return
             text = "".join([token async for token in self.tokens(prompt, count)])
             choice = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
-            await respond_json(send, {"choices": [{"index": 0, "finish_reason": "length", **choice}], "usage": usage})
+            await respond_json(
+                send, {"choices": [{"index": 0, "finish_reason": "length", **choice}], "usage": usage}
+            )
         finally:
             self.running -= 1
 
     async def stream(
-        self, request: dict[str, Any], prompt: str, count: int, usage: dict[str, int], send: Send, *, chat: bool
+        self,
+        request: dict[str, Any],
+        prompt: str,
+        count: int,
+        usage: dict[str, int],
+        send: Send,
+        *,
+        chat: bool,
     ) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-type", b"text/event-stream")],
+            }
+        )
         number = 0
         async for token in self.tokens(prompt, count):
             number += 1

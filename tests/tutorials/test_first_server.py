@@ -9,7 +9,7 @@ import pytest
 
 from medley.command import Command
 from tests.servers import Start
-from tests.tutorials.pages import CHAT, TUTORIALS, difference, steps
+from tools.tutorials.pages import CHAT, TUTORIALS, difference, steps
 
 pytestmark = pytest.mark.engine
 

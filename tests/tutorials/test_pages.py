@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tutorials.pages import Step, difference, steps
+from tools.tutorials.pages import Step, difference, steps
 
 PAGE = """\
 ```sh

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.planner.outputs import HOME
-from tests.tutorials.pages import ROOT, steps
-from tests.tutorials.plans import PAGES, recorded
+from tools.plan_outputs import HOME
+from tools.tutorials.pages import ROOT, steps
+from tools.tutorials.plans import PAGES, recorded
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
@@ -14,7 +14,7 @@ def test_a_page_shows_what_is_printed(page: Path, monkeypatch: pytest.MonkeyPatc
     for name, value in HOME.items():
         monkeypatch.setenv(name, value)
     text = page.read_text()
-    assert recorded(text) == text, "python -m tests.tutorials, then review git diff"
+    assert recorded(text) == text, "python -m tools.tutorials, then review git diff"
     assert "medley plan" not in text or any(step.shown for step in steps(text)), "a plan in no console block"
 
 

@@ -5,13 +5,13 @@ import os
 import pytest
 
 from tests.rack.rack import Rack
-from tests.tutorials.pages import Step, difference, steps
-from tests.tutorials.two_sparks import BY_HAND, PAGE, sparks, typed
 from tests.waiting import becomes_true
+from tools.tutorials.pages import Step, difference, steps
+from tools.tutorials.two_sparks import BY_HAND, PAGE, sparks, typed
 
 pytestmark = pytest.mark.rack
 
-AGAIN = "\n\nshow all output: python -m tests.tutorials two-sparks"
+AGAIN = "\n\nshow all output: python -m tools.tutorials two-sparks"
 STATUS_LIMIT_S = 90
 
 

@@ -1,8 +1,8 @@
 """The series that `medley top` gives Prometheus."""
 
 from medley.measurement.monitor.metrics import HELP
-from tests.reference.table import cell
-from tests.reference.table import table as markdown
+from tools.reference.table import cell
+from tools.reference.table import table as markdown
 
 
 def table(_before: str = "") -> str:

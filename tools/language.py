@@ -1,4 +1,4 @@
-"""The words that a reader must not meet, each with what to write instead: `python -m tests.language [PATH…]`.
+"""The words that a reader must not meet, each with what to write instead: `python -m tools.language [PATH…]`.
 
 The search covers the prose of the documentation, without code, the texts of the program (help and messages:
 string literals with a space), and the texts of TOML tables. The rules are in docs/contributing/style.md.

@@ -1,6 +1,6 @@
 """Record what `medley plan` answers: two dozen whole outputs, and a table with one line for every case.
 
-python -m tests.planner.outputs   write all of them again; then review: git diff tests/planner/outputs
+python -m tools.plan_outputs   write all of them again; then review: git diff tests/planner/outputs
 """
 
 import io
@@ -17,7 +17,7 @@ from medley import config
 from medley.cli.plan import PlanVerb
 from medley.errors import Problem
 
-FOLDER = Path(__file__).parents[1] / "planner" / "outputs"
+FOLDER = Path(__file__).parents[1] / "tests" / "planner" / "outputs"
 TABLE = FOLDER / "table.txt"
 CLUSTERS = (
     *("spark:1", "spark:2", "spark:2,thor:2", "thor:2", "orin:1", "orin:2", "orin-r39:2", "spark:2,orin:1"),

@@ -1,7 +1,7 @@
-"""Write the generated reference again: `python -m tests.reference`."""
+"""Write the generated reference again: `python -m tools.reference`."""
 
-from tests.documents import DOCS
-from tests.reference.pages import stale, written
+from tools.documents import DOCS
+from tools.reference.pages import stale, written
 
 if __name__ == "__main__":
     for each in stale():

@@ -1,6 +1,6 @@
 """Draw the areas of `medley` from its code, and list its modules.
 
-python -m tests.architecture   write both into docs/contributing/architecture.md again
+python -m tools.architecture   write both into docs/contributing/architecture.md again
 """
 
 import ast

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from medley.cli import GROUPS, VERBS, Medley, Verb
-from tests.reference.table import cell, code, prose, table
+from tools.reference.table import cell, code, prose, table
 
-NOTE = "<!-- Written by `python -m tests.reference` from the verb. Do not edit it. -->"
+NOTE = "<!-- Written by `python -m tools.reference` from the verb. Do not edit it. -->"
 
 
 def pages() -> dict[str, str]:

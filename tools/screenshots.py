@@ -1,4 +1,4 @@
-"""Pictures of medley in a terminal, for README.md and docs/: `python -m tests.screenshots [NAME…]`.
+"""Pictures of medley in a terminal, for README.md and docs/: `python -m tools.screenshots [NAME…]`.
 
 Each command really runs, on a terminal of 100 columns, and what it shows becomes docs/pictures/NAME.svg. The
 host is named desk there, the home is `~`, and the hosts of `doctor` are recorded. `serve` and `status` run
@@ -27,7 +27,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from tests.documents import DOCS
+from tools.documents import DOCS
 
 ROOT = DOCS.parent
 PICTURES = DOCS / "pictures"

@@ -1,7 +1,7 @@
 # The options of nix/nixos.nix as a list, without nixpkgs: each type is its description, in nixpkgs' words.
 let
   text = words: { inherit words; };
-  nixos = import ../../nix/nixos.nix { self.lib = import ../../nix/tables.nix; } {
+  nixos = import ../nix/nixos.nix { self.lib = import ../nix/tables.nix; } {
     config = { };
     pkgs = throw "no default is computed";
     utils = { };

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from medley.cluster import Cluster
 from medley.explain.patterns import Failure
 from medley.schema import HostTable, Model, Recipe, StrictTable
-from tests.reference.table import cell, table
+from tools.reference.table import cell, table
 
 Shape = type[StrictTable]
 FILES: Mapping[str, Shape] = {

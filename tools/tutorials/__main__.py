@@ -1,13 +1,13 @@
 """Record again what `medley plan` prints on the pages, or show what every command of a tutorial prints.
 
-python -m tests.tutorials              write the plans of all pages again; then review git diff
-python -m tests.tutorials two-sparks   type that page on two simulated hosts, as root, and show all output
+python -m tools.tutorials              write the plans of all pages again; then review git diff
+python -m tools.tutorials two-sparks   type that page on two simulated hosts, as root, and show all output
 """
 
 import sys
 
-from tests.tutorials import plans, two_sparks
-from tests.tutorials.pages import difference, steps
+from tools.tutorials import plans, two_sparks
+from tools.tutorials.pages import difference, steps
 
 
 def main() -> None:

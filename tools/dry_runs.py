@@ -1,6 +1,6 @@
 """Record the commands that this autumn's models start on Sparks, Thors and mixed groups, with both engines.
 
-python -m tests.engine.dry_runs   write them all again; then review: git diff tests/engine/dry_runs.txt
+python -m tools.dry_runs   write them all again; then review: git diff tests/engine/dry_runs.txt
 
 Each line is the command of the first rank, less the variables of network and toolchain, or what lacks.
 """
@@ -20,7 +20,7 @@ from medley.serving.steps import Step
 from tests.planner.test_placement import site
 from tests.serving.test_steps import recipe
 
-TABLE = Path(__file__).with_name("dry_runs.txt")
+TABLE = Path(__file__).parents[1] / "tests" / "engine" / "dry_runs.txt"
 FAMILIES = (
     *("glm-5.3-flash", "glm-5.3", "deepseek-v4-flash", "deepseek-v4.1-flash", "qwen3.8-27b"),
     *("qwen3.8-flash-next", "qwen3-coder-next", "minimax-m2.7", "minimax-m3", "mimo-v2-flash", "kimi-k3"),

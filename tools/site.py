@@ -1,4 +1,4 @@
-"""Build the documentation site, strictly: `python -m tests.site` (docs/.site).
+"""Build the documentation site, strictly: `python -m tools.site` (docs/.site).
 
 The builder is not among the project's packages. It comes from locks/docs.txt into a virtualenv that is kept
 in ~/.cache between runs. A warning fails the build, and so does a page that fetches from another server.
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.documents import DOCS
+from tools.documents import DOCS
 
 LOCK = DOCS.parent / "locks" / "docs.txt"
 SITE = DOCS / ".site"

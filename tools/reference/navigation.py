@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from medley.cli import GROUPS
-from tests.documents import DOCS
+from tools.documents import DOCS
 
 CONFIG = DOCS / "mkdocs.yml"
 KINDS: Mapping[str, str] = {

@@ -17,7 +17,7 @@ from tests.rack.cluster import MEDLEY
 from tests.rack.host import Host
 from tests.rack.rack import Rack, up
 from tests.rack.spec import Link, Spec
-from tests.tutorials.pages import CHAT, TUTORIALS, Step
+from tools.tutorials.pages import CHAT, TUTORIALS, Step
 
 PAGE = TUTORIALS / "two-sparks.md"
 HOSTS = {"spark-1": "host1", "spark-2": "host2"}

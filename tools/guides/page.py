@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tests.documents import DOCS
-from tests.guides import compare
-from tests.guides.compare import NOT_REACHED, Row
-from tests.guides.dry_run import ENGINE, ENVIRONMENT, DryRun, dry_run
-from tests.guides.extract import Fact
-from tests.guides.programs import PASSED_OVER
-from tests.guides.scenarios import Scenario, scenarios, table
+from tools.documents import DOCS
+from tools.guides import compare
+from tools.guides.compare import NOT_REACHED, Row
+from tools.guides.dry_run import ENGINE, ENVIRONMENT, DryRun, dry_run
+from tools.guides.extract import Fact
+from tools.guides.programs import PASSED_OVER
+from tools.guides.scenarios import Scenario, scenarios, table
 
 PAGE = DOCS / "explanation" / "published-guides.md"
 _HEAD = """\
@@ -17,8 +17,8 @@ _HEAD = """\
 
 This page compares Medley with published guides, setting by setting. Each row is a flag or an environment
 variable of a guide, with the value that Medley gives on each host, and a reason where they differ.
-`tests/guides/extract.py` reads the guides. Medley's values are those of its dry run (`medley plan`,
-`serve --dry-run`). `python -m tests.guides` writes this page; a test compares it. **Not run on hardware**.
+`tools/guides/extract.py` reads the guides. Medley's values are those of its dry run (`medley plan`,
+`serve --dry-run`). `python -m tools.guides` writes this page; a test compares it. **Not run on hardware**.
 
 {counts}
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.guides import shell
-from tests.guides.dry_run import (
+from tools.guides import shell
+from tools.guides.dry_run import (
     BENCH,
     CONTAINER,
     ENGINE,
@@ -17,8 +17,8 @@ from tests.guides.dry_run import (
     RAY,
     DryRun,
 )
-from tests.guides.extract import Fact
-from tests.guides.scenarios import Scenario
+from tools.guides.extract import Fact
+from tools.guides.scenarios import Scenario
 
 REASONS = Path(__file__).with_name("reasons.toml")
 NOT_REACHED = "Not reached: "

@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
-from tests.guides import shell
-from tests.guides.programs import ALONE, ENGINES, ENTRYPOINTS, PASSED_OVER, PROGRAMS, program_of
-from tests.guides.shell import Line
+from tools.guides import shell
+from tools.guides.programs import ALONE, ENGINES, ENTRYPOINTS, PASSED_OVER, PROGRAMS, program_of
+from tools.guides.shell import Line
 
 FACTS = Path(__file__).with_name("facts.csv")
 _FENCE = re.compile(r"^\s*```\s*(\w*)\s*$")

@@ -1,17 +1,17 @@
 """Prints the reference of the NixOS module's options, from nix/nixos.nix.
 
-.venv/bin/python tests/nix/options.py > docs/reference/nixos-options.md      (needs nix, and no nixpkgs)
+.venv/bin/python -m tools.nixos_options > docs/reference/nixos-options.md      (needs nix, and no nixpkgs)
 """
 
 import json
 import subprocess
 from pathlib import Path
 
-OPTIONS = Path(__file__).with_name("options.nix")
+OPTIONS = Path(__file__).with_suffix(".nix")
 HEAD = """\
 # Options of the NixOS module
 
-`.venv/bin/python tests/nix/options.py > docs/reference/nixos-options.md` writes this page from
+`.venv/bin/python -m tools.nixos_options > docs/reference/nixos-options.md` writes this page from
 `nix/nixos.nix`.
 [Start at boot](../how-to/start-at-boot.md#nixos) explains how to use the module.
 """

@@ -3,7 +3,7 @@
 import re
 
 from medley.doctor.registry import RULES
-from tests.reference.table import table as markdown
+from tools.reference.table import table as markdown
 
 HEADS = ("check", "looks at", "fails when", "fix")
 

@@ -1,7 +1,7 @@
-"""Check the links of README.md and docs/: `python -m tests.links` lists those that lead nowhere.
+"""Check the links of README.md and docs/: `python -m tools.links` lists those that lead nowhere.
 
 A page of docs/ links to pages of docs/ only, because a site has nothing else; a path of the repository is a
-code span. `python -m tests.links --write` gives a link the title of its target where its text is a file name.
+code span. `python -m tools.links --write` gives a link the title of its target where its text is a file name.
 """
 
 import os
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.documents import DOCS
+from tools.documents import DOCS
 
 ROOT = DOCS.parent
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)

@@ -11,7 +11,7 @@ from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import KvType, Launcher
 from medley.schema import EngineName
-from tests.guides.extract import Fact
+from tools.guides.extract import Fact
 
 FILE = Path(__file__).with_name("scenarios.toml")
 

@@ -1,15 +1,15 @@
 """Compare Medley with published guides, setting by setting; see docs/explanation/published-guides.md.
 
-python -m tests.guides                    write the page again; then review: git diff docs/explanation
-python -m tests.guides extract FILE...    read guides again into facts.csv; then review: git diff tests/guides
+python -m tools.guides                    write the page again; then review: git diff docs/explanation
+python -m tools.guides extract FILE...    read guides again into facts.csv; then review: git diff tools/guides
 """
 
 import os
 import sys
 from pathlib import Path
 
-from tests.guides import extract, page
-from tests.planner.outputs import HOME
+from tools.guides import extract, page
+from tools.plan_outputs import HOME
 
 
 def main(words: list[str]) -> None:

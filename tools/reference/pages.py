@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from tests.documents import DOCS
-from tests.reference import checks, failures, keys, metrics, navigation, verbs
+from tools.documents import DOCS
+from tools.reference import checks, failures, keys, metrics, navigation, verbs
 
 CLI = DOCS / "reference" / "cli"
 _BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)

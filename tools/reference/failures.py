@@ -5,9 +5,9 @@ import tomllib
 from pathlib import Path
 
 from medley.explain.patterns import Failure, File
-from tests.documents import DOCS
-from tests.reference.table import cell, code
-from tests.reference.table import table as markdown
+from tools.documents import DOCS
+from tools.reference.table import cell, code
+from tools.reference.table import table as markdown
 
 FAILURES = DOCS.parent / "failures"
 

@@ -3,8 +3,8 @@
 import os
 import re
 
-from tests.planner.outputs import HOME, Case, printed
-from tests.tutorials.pages import ROOT, TUTORIALS
+from tools.plan_outputs import HOME, Case, printed
+from tools.tutorials.pages import ROOT, TUTORIALS
 
 PAGES = (
     ROOT / "README.md",

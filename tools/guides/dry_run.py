@@ -22,9 +22,9 @@ from medley.network.link_setup import RING, LinkRequest, settings
 from medley.planner.placement import placement
 from medley.planner.topology import Topology
 from medley.serving.steps import Step, joining, steps
-from tests.guides.scenarios import Scenario, table
-from tests.guides.sites import site
 from tests.planner.test_placement import shape
+from tools.guides.scenarios import Scenario, table
+from tools.guides.sites import site
 
 ENVIRONMENT, ENGINE, RAY, CONTAINER, LINK = "environment", "engine", "ray start", "container", "link"
 PYTHON, BENCH = "python", "bench"

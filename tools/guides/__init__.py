@@ -1,0 +1,1 @@
+"""The comparison with published guides: docs/explanation/published-guides.md."""

@@ -1,0 +1,1 @@
+"""The generated pages and blocks of docs/reference, and the navigation of the site."""

@@ -1,0 +1,1 @@
+"""The tutorials: their commands, and the output that they show."""
