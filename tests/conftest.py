@@ -15,7 +15,7 @@ from medley.process import Process
 from medley.serving import api
 from medley.transcript import Transcript
 from tests.servers import Served, Start
-from tools import test_times
+from tools import durations
 
 PROGRAM = Path(__file__).parent / "engine_program.py"
 
@@ -25,9 +25,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    file = os.environ.get(test_times.VARIABLE)
-    if file and not hasattr(config, "workerinput"):  # a worker's results reach the main process
-        config.pluginmanager.register(test_times.Recorder(Path(file)))
+    if file := os.environ.get(durations.VARIABLE):
+        config.pluginmanager.register(durations.Recorder(Path(file), hasattr(config, "workerinput")))
 
 
 def pytest_collection_finish() -> None:

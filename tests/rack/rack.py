@@ -14,7 +14,8 @@ from medley.command import Command
 from medley.errors import Problem
 from medley.process import Process
 from tests.rack import census
-from tests.rack.host import Host, running
+from tests.rack.host import Host, running, shared_cache
+from tests.rack.init import HOME
 from tests.rack.keeper import READY, shape
 from tests.rack.spec import Port, Spec
 from tests.waiting import becomes_true, wait_for
@@ -122,10 +123,13 @@ def up(spec: Spec | int = 2, *, detached: bool = False) -> Rack:
     process = Process(_keeper(spec, detached=detached), lines.append)
     try:
         pid = _await_ready(process, lines)
-        return found(census.Keeper(pid, spec), None if detached else process)
+        rack = found(census.Keeper(pid, spec), None if detached else process)
+        for host in rack.hosts:
+            _share_vllm_cache(host)
     except BaseException:
         process.stop()
         raise
+    return rack
 
 
 def found(keeper: census.Keeper, process: Process | None = None) -> Rack:
@@ -143,6 +147,15 @@ def found(keeper: census.Keeper, process: Process | None = None) -> Rack:
 def _wired(host: Host) -> bool:
     said = host.run(["ip", "route"])
     return said.status == 0 and len(said.lines) == len(host.ports)
+
+
+def _share_vllm_cache(host: Host) -> None:
+    """Link the machine's cache of vLLM 0.32, which else inspects the model's class for 8 s at each start."""
+    shared = shared_cache().parent / "vllm"
+    if not shared.is_relative_to("/tmp"):  # where a host has files of its own
+        shared.mkdir(parents=True, exist_ok=True)
+        (caches := host.path(f"{HOME}/.cache")).mkdir()
+        (caches / "vllm").symlink_to(shared)
 
 
 def _with_tree(spec: Spec) -> Spec:

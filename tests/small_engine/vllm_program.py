@@ -1,9 +1,9 @@
-"""A small engine in vLLM's place: it starts in seconds, has real ranks under Ray, and answers without a model.
+"""A small engine in vLLM's place, which starts in seconds and has ranks under Ray but no model.
 
-It is the console script `vllm` of the environment that `tests.small_engine.environment` makes. It takes the
-flags of `vllm serve` that it needs, and ignores the others. For medley it is vLLM where the two meet: actors
-named vllm_Worker_ID_TP0_PP1 that hold the plan's slots, the line that reports a dead rank and the silence
-after it, vLLM's metrics, and OpenAI's routes behind uvicorn. Each token goes through all ranks in turn.
+It is the console script `vllm` of the environment that `tests.small_engine.environment` makes, and takes the
+flags of `vllm serve` that it needs. It does what medley meets of vLLM 0.32: actors named
+vllm_Worker_ID_TP0_PP1 on the slots of the plan, the line that reports a dead rank and the silence after it,
+metrics, and OpenAI's routes behind uvicorn. Each token goes through all ranks in turn.
 """
 
 import argparse
@@ -14,7 +14,6 @@ import os
 import secrets
 import sys
 import threading
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from hashlib import sha256
 from itertools import product
@@ -68,9 +67,8 @@ def start_ranks(options: argparse.Namespace) -> list[Any]:
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level=logging.ERROR)
     own = ray.util.get_node_ip_address()
-    slots = Counter(
-        {n["NodeManagerAddress"]: int(n["Resources"].get("GPU", 0)) for n in ray.nodes() if n["Alive"]}
-    )
+    living = [node for node in ray.nodes() if node["Alive"]]
+    slots = {node["NodeManagerAddress"]: int(node["Resources"].get("GPU", 0)) for node in living}
     order = [own, *sorted((each for each in slots if each != own), key=address_numbers)]
     hosts = [host for host in order for _ in range(slots[host])]
     places = list(product(range(options.pipeline_parallel_size), range(options.tensor_parallel_size)))
@@ -222,12 +220,12 @@ async def acknowledge_lifespan(receive: Callable[[], Awaitable[Message]], send: 
 
 
 async def read_body(receive: Callable[[], Awaitable[Message]]) -> bytes:
-    body = b""
+    body = bytearray()
     while True:
         message = await receive()
         body += message.get("body", b"")
         if not message.get("more_body"):
-            return body
+            return bytes(body)
 
 
 async def respond(send: Send, body: bytes, status: int = 200, kind: str = "text/plain") -> None:

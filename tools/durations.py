@@ -1,10 +1,11 @@
 """Record how long tests take and what they wait for, and print where the time of a check goes.
 
     MEDLEY_TEST_TIMES=FILE .venv/bin/pytest -m rack     adds lines of JSON to FILE
-    python -m tools.test_times FILE…                    prints what `.ci/run` prints at its end
+    python -m tools.durations FILE…                    prints what `.ci/run` prints at its end
 
 What a test waits for is sampled: ten times a second the stack of the main thread is read, and the first rule
-that fits one of its frames, from the outside in, names it. Workers of pytest-xdist are not sampled.
+that fits one of its frames, from the outside in, names it. With pytest-xdist the workers are sampled, whose
+seconds add up.
 """
 
 import json
@@ -43,11 +44,13 @@ FUNCTIONS = {
 POLL, FIXED_TIME, OWN = "a state that is polled", "a fixed time", "the test's own Python"
 
 
-@dataclass
+@dataclass(eq=False)  # pytest-xdist keeps plugins in a set
 class Recorder:
     """A plugin of pytest: writes the phases of each test, and at the end what all of them waited for."""
 
     file: Path
+    is_worker: bool = False
+    """Of pytest-xdist: the main process gets its reports, and writes them."""
     waits: Counter[str] = field(default_factory=Counter)
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -55,6 +58,8 @@ class Recorder:
         threading.Thread(target=self._sample, args=(threading.main_thread().ident,), daemon=True).start()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self.is_worker:
+            return
         seconds = round(report.duration, 3)
         self._write({"test": report.nodeid, "phase": report.when, "s": seconds, "outcome": report.outcome})
 
