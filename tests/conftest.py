@@ -15,6 +15,7 @@ from medley.process import Process
 from medley.serving import api
 from medley.transcript import Transcript
 from tests.servers import Served, Start
+from tests.small_engine import environment
 from tools import durations
 
 PROGRAM = Path(__file__).parent / "engine_program.py"
@@ -99,6 +100,12 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
         yield url
     finally:
         engine.stop()
+
+
+@pytest.fixture
+def small_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let medley start the small engine as vLLM, in tests of what medley does around an engine."""
+    monkeypatch.setenv("MEDLEY_CACHE", str(environment.cache()))
 
 
 @pytest.fixture

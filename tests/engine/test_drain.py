@@ -22,9 +22,9 @@ from medley.process_identity import descendants
 from tests.servers import Served, Start, chat
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("small_engine")]
 
-TOKENS = 400
+TOKENS = 200
 STOP = (sys.executable, "-m", "medley", "stop")
 
 
@@ -139,7 +139,6 @@ def test_stop_lets_a_running_answer_end_whole(start: Start, free_port: int, tmp_
     assert kinds == ["start", "ready", "end"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "status"),
     [

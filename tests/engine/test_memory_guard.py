@@ -17,7 +17,7 @@ from tests.engine.test_drain import health, until
 from tests.memory_group import killed, limited
 from tests.servers import Start, chat
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("small_engine")]
 
 FILL = """
 import sys, time
@@ -48,14 +48,14 @@ def test_low_memory_closes_the_gate_and_critical_memory_ends_the_engine(
     start: Start, free_port: int, tmp_path: Path
 ) -> None:
     serve = (sys.executable, "-m", "medley", "serve", "demo", "--port", str(free_port))
-    with limited(6 * GIB) as group:
+    with limited(4 * GIB) as group:
         served = start(Command(("sh", "-c", f'echo 0 > {group}/cgroup.procs; exec "$@"', "sh", *serve)))
         url = served.ready()
-        with filled(group, 400):  # of 6 GiB 512 MiB are low, 256 MiB are critical
+        with filled(group, 400):  # of 4 GiB 512 MiB are low, 256 MiB are critical
             _, retry, reason = until({HTTPStatus.SERVICE_UNAVAILABLE}, served, url)
             assert retry == "10"
             assert "memory is low: " in reason
-            assert "MiB of 6.0 GiB available on control group /medley-test-" in reason
+            assert "MiB of 4.0 GiB available on control group /medley-test-" in reason
             assert health(url) == HTTPStatus.OK
         until({HTTPStatus.OK}, served, url)
         assert chat(url)["usage"]["completion_tokens"] == 16

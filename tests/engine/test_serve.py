@@ -109,6 +109,7 @@ def test_an_engine_killed_while_it_serves_is_a_problem_with_its_code(start: Star
     assert "exit code 137" in served.tail()
 
 
+@pytest.mark.usefixtures("small_engine")
 def test_when_medley_itself_is_killed_the_engine_ends(start: Start, free_port: int) -> None:
     from medley.process_identity import descendants
 

@@ -17,7 +17,7 @@ from medley.process import Finished
 from medley.serving import upgrade
 from tests.servers import chat
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("small_engine")]
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 WORDS = ("ba", "cu", "di", "fo", "ge", "hu", "ja", "ki", "lo", "mu", "na", "pe", "qi", "ro", "su", "te")
 CONTEXT = 2048
-TOKEN_S = 0.02
+TOKEN_S = 0.01
 """How long a token takes besides its way through the ranks."""
 EXECUTOR = "multiproc_executor.py:999"
 
