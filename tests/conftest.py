@@ -16,6 +16,7 @@ from medley.serving import api
 from medley.transcript import Transcript
 from tests.servers import Served, Start
 from tests.small_engine import environment
+from tests.waiting import wait_for
 from tools import durations
 
 PROGRAM = Path(__file__).parent / "engine_program.py"
@@ -95,8 +96,13 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
     engine = Process(Command((sys.executable, str(PROGRAM), str(port), behaviour)), lambda _: None)
     url = f"http://127.0.0.1:{port}/v1"
     try:
-        while not api.answered(url, "tiny"):
-            assert engine.wait(0.05) is None
+        wait_for(
+            "the small server answers, or ends",
+            lambda: api.answered(url, "tiny") or engine.poll() is not None,
+            60,
+            state=lambda: list(engine.last),
+        )
+        assert engine.poll() is None, list(engine.last)
         yield url
     finally:
         engine.stop()

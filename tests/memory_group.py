@@ -2,11 +2,12 @@
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import wait_for
 
 ROOT = Path("/sys/fs/cgroup")
 
@@ -31,12 +32,13 @@ def limited(limit_bytes: int) -> Iterator[Path]:
         _remove(folder)
 
 
-def _remove(folder: Path, limit_s: float = 5) -> None:
-    deadline = time.monotonic() + limit_s
-    while folder.exists() and time.monotonic() < deadline:
+def _remove(folder: Path) -> None:
+    def removed() -> bool:
         with contextlib.suppress(OSError):  # a process that has ended takes a moment to leave
             folder.rmdir()
-        time.sleep(0.05)
+        return not folder.exists()
+
+    wait_for(f"{folder} is removed", removed, state=(folder / "cgroup.procs").read_text)
 
 
 def killed(group: Path) -> int:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from medley.model import trust
 from medley.process import Finished, Process
 from medley.process_identity import Identity, SharedMemory, of, own_identity, reap_orphans
 from tests.odd_input import COUNTS, hold, json_texts
+from tests.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +113,7 @@ def test_a_process_of_our_cluster_has_its_mark(state: Path) -> None:
 def test_a_command_that_ended_is_not_told_from_its_number() -> None:
     """The kernel gives its number to a shell of somebody else's, whose child must be left alone."""
     ended = Process(Command(("sh", "-c", "exit 3")), lambda _: None)
-    assert ended.wait(10)
+    assert ended.wait(30)
     stranger = ("sh", "-c", "sleep 60 & echo $!; wait")
     with subprocess.Popen(stranger, stdout=subprocess.PIPE, process_group=0) as other:
         assert other.stdout
@@ -133,9 +133,8 @@ def test_a_child_that_a_dead_command_left_is_ended(*, reaped: bool) -> None:
     lines: list[str] = []
     process = Process(Command(("sh", "-c", "trap '' TERM; sleep 60 & echo $!")), lines.append)
     leader = of(process.pid)
-    assert process.wait(10) if reaped else leader and leader.ends_within(10)
-    while not lines:
-        time.sleep(0.01)
+    assert process.wait(30) if reaped else leader and leader.ends_within(30)
+    wait_for("it prints the number of its child", lambda: lines)
     left = of(int(lines[0]))
     assert left
     assert left.alive
@@ -273,13 +272,13 @@ def test_shared_memory_of_processes_that_were_killed_is_removed_once_nobody_has_
 def test_an_orphan_that_was_adopted_is_reaped_and_a_child_of_ours_is_not() -> None:
     lines: list[str] = []
     parent = Process(Command(("sh", "-c", "sleep 0.3 & echo $!; exit 7")), lines.append)
-    assert parent.wait(10) is not None
+    assert parent.wait(30) is not None
     orphan = of(int(lines[0]))
     assert orphan
-    assert orphan.ends_within(10)
+    assert orphan.ends_within(30)
     child = Process(Command(("sh", "-c", "exit 3")), lines.append)
     assert Path(f"/proc/{orphan.pid}").exists()
-    time.sleep(0.3)
+    assert process_identity.present(child.pid).ends_within(30)
     reap_orphans()
     assert not Path(f"/proc/{orphan.pid}").exists()
     assert child.poll() == Finished(3, ())

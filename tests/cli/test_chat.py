@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from medley import serving
+from medley import process_identity, serving
+from tests.waiting import wait_for
 from tests.web_server import answering
 
 Run = Callable[..., tuple[int, str, str]]
@@ -69,11 +70,11 @@ class Terminal:
 
     def until(self, text: str) -> str:
         """Return what was printed up to this text, and forget it."""
-        end = time.monotonic() + LIMIT_S
-        while text not in self._seen:
-            assert time.monotonic() < end, self._seen
-            if select.select([self._handle], [], [], 1)[0]:
-                self._seen += os.read(self._handle, 4096).decode()
+        wait_for(
+            f"the terminal shows {text!r}",
+            lambda: text in self._seen or text in self._read(),
+            state=lambda: self._seen,
+        )
         before, _, self._seen = self._seen.partition(text)
         return before
 
@@ -82,12 +83,16 @@ class Terminal:
 
     def status(self) -> int:
         """Return its exit code; it ends soon."""
-        end = time.monotonic() + LIMIT_S
-        while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
-            assert time.monotonic() < end, self._seen
-            time.sleep(0.02)
+        assert process_identity.present(self.pid).ends_within(LIMIT_S), self._seen
+        _, status = os.waitpid(self.pid, 0)
         self.pid = 0
-        return os.waitstatus_to_exitcode(ended[1])
+        return os.waitstatus_to_exitcode(status)
+
+    def _read(self) -> str:
+        """Return what was printed since it was forgotten; wait a moment for more."""
+        if select.select([self._handle], [], [], 1)[0]:
+            self._seen += os.read(self._handle, 4096).decode()
+        return self._seen
 
     def close(self) -> None:
         if self.pid:
@@ -175,9 +180,8 @@ def test_ctrl_c_stops_an_answer_and_ctrl_d_ends_the_chat(terminal: Terminal) -> 
 def test_ctrl_c_at_the_prompt_ends_the_chat(terminal: Terminal) -> None:
     terminal.type("half a")
     terminal.until("half a")  # its echo: the prompt reads by now
-    time.sleep(
-        0.5
-    )  # a signal between the echo and the next read is seen only at the next key (CPython's readline)
+    # A signal between the echo and the next read is seen only at the next key (CPython's readline).
+    time.sleep(0.5)
     terminal.type("\x03")
     assert terminal.status() == 0
 

@@ -4,17 +4,18 @@ import json
 import os
 import signal
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from medley.cluster import Cluster, ClusterHost, remote, self_command
+from medley import storage
+from medley.cluster import Cluster, ClusterHost, remote, self_command, units
 from medley.cluster.fleet import Fleet, is_here
 from medley.cluster.remote import Remote
 from medley.command import Command
 from medley.errors import Problem
+from tests.waiting import wait_for
 
 
 def made(at: Path, holds: Mapping[str, Sequence[str]]) -> str:
@@ -97,15 +98,13 @@ def test_it_says_what_it_is_and_answers_and_a_verb_is_typed_there() -> None:
     assert said[0].startswith("2medley plan: ")
 
 
-def test_when_we_hang_up_it_ends_what_it_is_at(tmp_path: Path) -> None:
-    file = tmp_path / "pid"
-    program = tmp_path / "medley"
-    program.write_text(f"#!/bin/sh\necho $$ >{file}\nexec sleep 600\n")
-    program.chmod(0o755)
+def test_when_we_hang_up_it_ends_what_it_is_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    storage.write(units.log("medley-ray"), "2026-01-01T00:00:01 a line\n")
     there = remote.local_remote("me")
     there.greeted()
-    there._process.say(json.dumps({"do": "log", "with": {"lines": 0, "follow": True}}))  # noqa: SLF001 - without waiting for it
-    time.sleep(0.5)
+    there._process.say(json.dumps({"do": "log", "with": {"lines": 1, "follow": True}}))  # noqa: SLF001 - without waiting for it
+    wait_for("it follows the log", lambda: any("a line" in line for line in list(there._process.last)))  # noqa: SLF001 - the same
     there.close()
     assert there._process.poll()  # noqa: SLF001 - the same
 

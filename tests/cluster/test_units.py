@@ -18,9 +18,9 @@ from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.errors import Problem
 from tests.servers import alive
+from tests.waiting import wait_for
 from tests.wall_clock import WallClock
 
-LIMIT_S = 20
 SLEEPS = ("sh", "-c", "echo begun; exec sleep 600")
 HALF = '{"name": "medl'
 
@@ -31,15 +31,6 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     yield
     for file in units.folder().glob("*.json"):
         units.stop(file.stem)
-
-
-def within(true: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
-        if true():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def unit(*argv: str, restart: Restart | None = None, after: Command | None = None) -> Unit:
@@ -53,14 +44,23 @@ def running(name: str = "medley-x") -> int | None:
     return min((each.pid for each in children), default=None)
 
 
+def runs(description: str = "the unit runs") -> int:
+    """Wait until the keeper has started a process; return its number."""
+    return wait_for(description, running, state=units.states)
+
+
+def becomes(description: str, true: Callable[[units.State], object]) -> None:
+    """Wait until that is true of the unit's state; a unit that is not there has an empty one."""
+    wait_for(description, lambda: true(units.state("medley-x") or none()), state=units.states)
+
+
 def test_it_outlives_who_started_it_and_ends_when_told() -> None:
     units.start(unit(*SLEEPS))
-    assert within(running)
-    found, pid = units.state("medley-x"), running()
+    pid = runs()
+    found = units.state("medley-x")
     assert found
-    assert pid
     assert os.getsid(found.keeper) == found.keeper
-    assert within(lambda: units.said("medley-x") == ["begun"])
+    wait_for("it prints", lambda: units.said("medley-x") == ["begun"], state=lambda: units.said("medley-x"))
     assert units.stop("medley-x")
     assert not alive(pid)
     assert not alive(found.keeper)
@@ -71,11 +71,9 @@ def test_it_outlives_who_started_it_and_ends_when_told() -> None:
 
 def test_started_again_it_takes_the_place_of_the_first() -> None:
     units.start(unit(*SLEEPS))
-    assert within(running)
-    first = running()
+    first = runs()
     units.start(unit(*SLEEPS))
-    assert within(running)
-    assert first
+    runs("the second runs")
     assert not alive(first)
     assert [state.name for state in units.states()] == ["medley-x"]
 
@@ -83,13 +81,11 @@ def test_started_again_it_takes_the_place_of_the_first() -> None:
 def test_killed_it_starts_anew_later_each_time() -> None:
     units.start(unit(*SLEEPS, restart=Restart(first_s=0.1, longest_s=0.2, limit=2)))
     for restarts in (1, 2, 2):
-        assert within(running)
-        pid = running()
-        assert pid
+        pid = runs()
         os.kill(pid, signal.SIGKILL)
-        assert within(lambda: not alive(pid))  # noqa: B023 - used before the next one
-        assert within(lambda: (units.state("medley-x") or none()).restarts == restarts)  # noqa: B023 - the same
-    assert within(lambda: not (units.state("medley-x") or none()).running)
+        wait_for("it has ended", lambda: not alive(pid))  # noqa: B023 - used before the next one
+        becomes(f"it has restarted {restarts} times", lambda state: state.restarts == restarts)  # noqa: B023 - the same
+    becomes("it is given up", lambda state: not state.running)
     found = units.state("medley-x")
     assert found
     assert (found.running, found.next_s, found.status) == (False, None, 137)
@@ -104,14 +100,12 @@ def test_a_clock_that_is_set_back_delays_no_restart(tmp_path: Path, monkeypatch:
     clock = WallClock(tmp_path)
     for name, value in clock.variables.items():
         monkeypatch.setenv(name, value)
-    units.start(unit(*SLEEPS, restart=Restart(first_s=1)))
-    assert within(running)
-    pid = running()
-    assert pid
+    units.start(unit(*SLEEPS, restart=Restart(first_s=5)))
+    pid = runs()
     os.kill(pid, signal.SIGKILL)
-    assert within(lambda: (units.state("medley-x") or none()).next_s)
+    becomes("it waits for its restart", lambda state: state.next_s)
     clock.set_ahead(-3600)
-    assert within(lambda: running() not in {None, pid})
+    wait_for("it runs again", lambda: running() not in {None, pid}, state=units.states)
     assert (units.state("medley-x") or none()).since_s < time.time() - 3000, "its clock was not set"
 
 
@@ -121,8 +115,8 @@ def none() -> units.State:
 
 def test_one_that_runs_once_says_how_it_ended() -> None:
     units.start(unit("sh", "-c", "echo out of luck; exit 7"))
-    assert within(lambda: (units.state("medley-x") or none()).status == 7)
-    assert within(lambda: not (units.state("medley-x") or none()).kept)
+    becomes("it has ended", lambda state: state.status == 7)
+    becomes("its keeper has ended", lambda state: not state.kept)
     found = units.state("medley-x")
     assert found
     assert (found.running, found.said, found.next_s) == (False, "out of luck", None)
@@ -130,30 +124,31 @@ def test_one_that_runs_once_says_how_it_ended() -> None:
 
 def test_a_keeper_that_is_killed_takes_it_along_and_a_boot_brings_it_back() -> None:
     units.start(unit(*SLEEPS, restart=Restart()))
-    assert within(running)
-    found, pid = units.state("medley-x"), running()
+    pid = runs()
+    found = units.state("medley-x")
     assert found
-    assert pid
     os.kill(found.keeper, signal.SIGKILL)
-    assert within(lambda: not alive(pid))
+    wait_for("it has ended", lambda: not alive(pid))
     assert (units.state("medley-x") or none()).kept is False
     assert units.resume() == ["medley-x"]
-    assert within(running)
+    runs("it runs again")
     assert units.resume() == []
 
 
 def test_it_has_its_variables_and_after_it_has_started_something_is_run() -> None:
     says = ("sh", "-c", 'echo "$WHO"; exec sleep 600')
     units.start(unit(*says, after=Command(("sh", "-c", "sleep 0.1; echo after"))))
-    assert within(lambda: units.said("medley-x") == ["é x", "after"])
+    wait_for(
+        "both have printed",
+        lambda: units.said("medley-x") == ["é x", "after"],
+        state=lambda: units.said("medley-x"),
+    )
 
 
 @pytest.mark.parametrize(("suffix", "texts"), [("state", (HALF, "")), ("json", ("", HALF))])
 def test_a_file_that_lost_a_part_keeps_nothing_from_ending(suffix: str, texts: tuple[str, str]) -> None:
     units.start(unit(*SLEEPS))
-    assert within(running)
-    pid = running()
-    assert pid
+    pid = runs()
     for text in texts:
         (units.folder() / f"medley-x.{suffix}").write_text(text)
         assert (units.state("medley-x") or none()).running
@@ -196,12 +191,10 @@ def test_a_unit_ends_with_its_vital_part_and_starts_anew() -> None:
         below = process_identity.descendants(state.keeper) if state else set()
         return next((each.pid for each in below if each.name == "vitalpart"), None)
 
-    assert within(lambda: vital() is not None)
-    first = vital()
-    assert first
-    time.sleep(1.5)  # until its keeper has seen it
+    first = wait_for("the vital part runs", vital)
+    time.sleep(3)  # its keeper looks every second, and nothing tells of a look
     os.kill(first, signal.SIGKILL)
-    assert within(lambda: vital() not in {None, first})
+    wait_for("another vital part runs", lambda: vital() not in {None, first}, state=units.states)
     assert any("vitalpart is gone" in line for line in units.log("medley-x").read_text().splitlines())
     state = units.state("medley-x")
     assert state
@@ -216,8 +209,7 @@ def test_what_is_started_already_is_not_replaced_unseen() -> None:
         with pytest.raises(Problem, match="medley-x is started already"), units.alone("medley-x"):
             pass
         units.start(unit(*SLEEPS))
-    assert within(running)
-    pid = running()
+    pid = runs()
     with pytest.raises(Problem, match="medley-x is started already"), units.alone("medley-x"):
         pass
     assert running() == pid
@@ -231,14 +223,11 @@ def test_one_of_the_same_name_in_another_state_is_left_alone(
 ) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "other"))
     units.start(unit(*SLEEPS))
-    assert within(running)
-    other = running()
-    assert other
+    other = runs()
     try:
         monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
         units.start(unit(*SLEEPS))
-        assert within(running)
-        assert running() != other
+        assert runs() != other
         assert units.stop("medley-x")
         assert alive(other)
     finally:
@@ -290,7 +279,7 @@ def test_each_line_has_its_time_and_the_status_is_the_keepers(keep: Keep) -> Non
 
 def test_a_second_keeper_of_a_unit_leaves_the_first_alone(keep: Keep) -> None:
     first = keep("echo up; exec sleep 600")
-    assert within(lambda: len(lines()) == 2)
+    wait_for("it has begun and printed", lambda: len(lines()) == 2, state=lines)
     assert keep.again().wait(20) == 1  # type: ignore[attr-defined] # as above
     assert first.poll() is None
     found = units.state(NAME)
@@ -301,12 +290,12 @@ def test_a_second_keeper_of_a_unit_leaves_the_first_alone(keep: Keep) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_told_to_end_it_leaves_nothing_behind(keep: Keep, number: signal.Signals) -> None:
     keeper = keep("trap '' TERM; setsid sleep 600 & echo $!; wait")
-    assert within(lambda: len(lines()) == 2)
+    wait_for("it has begun and printed", lambda: len(lines()) == 2, state=lines)
     grandchild = process_identity.of(int(lines()[1].partition(" ")[2]))
     assert grandchild
     keeper.send_signal(number)
     assert keeper.wait(60) != 0
-    assert within(lambda: not grandchild.alive)
+    wait_for("the grandchild ends", lambda: not grandchild.alive)
 
 
 def test_what_a_killed_keeper_may_have_left_is_undone_before_each_start(keep: Keep, tmp_path: Path) -> None:
@@ -328,8 +317,12 @@ def test_a_log_that_is_too_long_is_put_aside(keep: Keep) -> None:
 
 def test_it_waits_longer_each_time_and_then_gives_up(keep: Keep) -> None:
     keeper = keep("echo out of luck; exit 3", Restart(first_s=0.1, longest_s=0.2, limit=2, lasting_s=60))
-    assert within(lambda: sum(line.endswith(" out of luck") and "keeps" not in line for line in lines()) == 3)
-    assert within(lambda: (found := units.state(NAME)) and not found.running)
+    wait_for(
+        "it has run three times",
+        lambda: sum(line.endswith(" out of luck") and "keeps" not in line for line in lines()) == 3,
+        state=lines,
+    )
+    wait_for("it is given up", lambda: (found := units.state(NAME)) and not found.running, state=units.states)
     found = units.state(NAME)
     assert found
     assert (found.restarts, found.next_s, found.kept) == (2, None, True)

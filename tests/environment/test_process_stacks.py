@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from medley.environment import payload
 from medley.environment.payload import process_stacks
+from tests.waiting import wait_for
 
 STACKS = payload.FOLDER / "stacks"
 FORKS = """
@@ -31,9 +31,14 @@ def start() -> Iterator[Start]:
 
     def begin(*words: str, **env: str) -> "subprocess.Popen[str]":
         started.append(subprocess.Popen(words, env={**os.environ, **env}, text=True, process_group=0))
-        deadline = time.monotonic() + 30
-        while words[0] == sys.executable and not _both_wait(started[-1].pid) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        if words[0] == sys.executable:
+            pid = started[-1].pid
+            wait_for(
+                "parent and child sleep",
+                lambda: _both_wait(pid),
+                60,
+                state=lambda: process_stacks.look([pid]),
+            )
         return started[-1]
 
     yield begin

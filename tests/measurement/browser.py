@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import wait_for
+
 LIMIT_S = 30
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
@@ -41,10 +43,12 @@ class Browser:
         return self._page("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
 
     def waits(self, script: str, limit_s: float = LIMIT_S) -> None:
-        deadline = time.monotonic() + limit_s
-        while not self.says(script):
-            assert time.monotonic() < deadline, self.says("document.documentElement.outerHTML")
-            time.sleep(0.1)
+        wait_for(
+            f"on the page it is true: {script}",
+            lambda: self.says(script),
+            limit_s,
+            state=lambda: self.says("document.documentElement.outerHTML"),
+        )
 
     def picture(self, file: Path) -> Path:
         said = self._page("Page.captureScreenshot", format="png", captureBeyondViewport=True)
@@ -115,4 +119,4 @@ def browser(folder: Path, *flags: str) -> Iterator[Browser]:
             process.wait(5)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
-            process.wait(5)
+            process.wait(20)

@@ -13,6 +13,7 @@ import pytest
 from medley.errors import Problem
 from medley.network.secure_channel import Channel, ChannelRefused, Closed, connect
 from tests.odd_input import COUNTS, blobs, hold, json_texts
+from tests.waiting import wait_for
 
 TOKEN, OTHER = "0123456789abcdef", "fedcba9876543210"
 
@@ -38,9 +39,9 @@ def test_what_is_said_is_heard_in_order(pair: tuple[socket.socket, socket.socket
     server, client = both(pair)
     for number in range(3):
         client.send({"number": number, "text": "ä\n"})
-    assert [server.receive(5) for _ in range(3)] == [{"number": each, "text": "ä\n"} for each in range(3)]
+    assert [server.receive(20) for _ in range(3)] == [{"number": each, "text": "ä\n"} for each in range(3)]
     server.send({"large": "x" * 200_000})
-    assert len((client.receive(5) or {})["large"]) == 200_000
+    assert len((client.receive(20) or {})["large"]) == 200_000
 
 
 def test_a_part_of_a_file_goes_beside_the_messages(
@@ -54,31 +55,31 @@ def test_a_part_of_a_file_goes_beside_the_messages(
     with ThreadPoolExecutor() as pool, (tmp_path / "x").open("rb") as file:
         server.send({"comes": len(into)})
         given = pool.submit(server.give, file, 1000, len(into), 20)
-        assert client.receive(5) == {"comes": len(into)}
+        assert client.receive(20) == {"comes": len(into)}
         at = 0
         while at < len(into):
-            at += client.take(into[at:], 5)
+            at += client.take(into[at:], 20)
         given.result(20)
         assert bytes(into) == content[1000:]
         with pytest.raises(Closed, match="ended 1 bytes too soon"):
             server.give(file, len(content) - 1, 2, 20)
         server.send({"next": 1})
-    assert client.take(into[:1], 5) == 1
-    assert client.receive(5) == {"next": 1}
+    assert client.take(into[:1], 20) == 1
+    assert client.receive(20) == {"next": 1}
 
 
 def test_a_part_ends_with_its_channel(pair: tuple[socket.socket, socket.socket]) -> None:
     server, client = both(pair)
     server.close()
     with pytest.raises(Closed):
-        client.take(memoryview(bytearray(10)), 5)
+        client.take(memoryview(bytearray(10)), 20)
 
 
 def test_nothing_said_is_none_in_time(pair: tuple[socket.socket, socket.socket]) -> None:
     server, _ = both(pair)
     began = time.monotonic()
     assert server.receive(0.2) is None
-    assert 0.1 < time.monotonic() - began < 5
+    assert 0.1 < time.monotonic() - began < 20
 
 
 def test_another_token_is_refused_on_both_ends(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -105,13 +106,12 @@ def test_the_token_is_not_on_the_wire() -> None:
         thread = threading.Thread(target=listen)
         thread.start()
         connection = socket.create_connection(server.getsockname())
-        connection.settimeout(1)
         with ThreadPoolExecutor() as pool:
             end = pool.submit(Channel, connection, TOKEN, server=False)
-            time.sleep(0.3)
+            wait_for("it has sent its challenge and its answer", lambda: b"".join(said).count(b"\n") == 2)
             connection.shutdown(socket.SHUT_RDWR)
             assert isinstance(end.exception(20), Closed | ChannelRefused)
-        thread.join(5)
+        thread.join(20)
     assert said
     assert TOKEN.encode() not in b"".join(said)
 
@@ -130,7 +130,7 @@ def test_whoever_sends_ones_own_words_back_is_refused(pair: tuple[socket.socket,
     thread.start()
     with pytest.raises(ChannelRefused):
         Channel(pair[0], TOKEN, server=True)
-    thread.join(5)
+    thread.join(20)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,8 @@ def test_a_message_that_is_not_as_it_was_sent_is_refused(spoiled: object) -> Non
             server, client = both((server_end, client_end))
             client.send({"pay": 1})
             with pytest.raises(ChannelRefused):
-                [server.receive(5) for _ in range(2)]
-            thread.join(5)
+                [server.receive(20) for _ in range(2)]
+            thread.join(20)
 
 
 def _line(source: socket.socket) -> bytes:
@@ -176,7 +176,7 @@ def test_an_end_that_is_gone_is_closed(pair: tuple[socket.socket, socket.socket]
     server, client = both(pair)
     client.close()
     with pytest.raises(Closed):
-        server.receive(5)
+        server.receive(20)
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
     with pytest.raises(Problem) as caught:
         connect("127.0.0.1", port, token, 1)
     assert f"no model waits for hosts at 127.0.0.1:{port} after 1 s" in caught.value.what
-    assert 1 <= time.monotonic() - began < 10
+    assert 1 <= time.monotonic() - began < 30
 
 
 def test_a_server_says_nothing_made_of_the_token_to_who_has_not_shown_it(
@@ -221,7 +221,7 @@ def test_what_is_no_table_is_no_message(pair: tuple[socket.socket, socket.socket
     listening, speaking = both(pair)
     speaking.send_text(odd)
     with pytest.raises(ChannelRefused, match="invalid message"):
-        listening.receive(5)
+        listening.receive(20)
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -255,7 +255,7 @@ def test_odd_input_of_messages(count: int, pair: tuple[socket.socket, socket.soc
         with ThreadPoolExecutor(1) as pool:
             sending = pool.submit(client.send_text, raw)
             try:
-                assert isinstance(server.receive(5), dict)
+                assert isinstance(server.receive(20), dict)
             finally:
                 sending.result(5)
 

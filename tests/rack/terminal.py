@@ -76,4 +76,4 @@ def terminal(host: Host, argv: Sequence[str]) -> Iterator[Terminal]:
             process.wait(5)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(5)
+            process.wait(20)

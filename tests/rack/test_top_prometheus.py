@@ -61,7 +61,7 @@ def test_it_scrapes_and_every_expression_means_something(tmp_path: Path) -> None
 def asked(at: str, query: str) -> list[dict[str, Any]]:
     url = f"http://{at}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=20) as answer:
             found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
             return found
     except ConnectionError:

@@ -2,7 +2,6 @@
 
 import importlib
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from medley.cluster import membership, units
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.errors import Problem
+from tests.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -45,20 +45,17 @@ def test_lines_that_come_while_it_follows() -> None:
     log = units.log("medley-ray")
     storage.write(log, "2026-01-01T00:00:01 old\n")
     noted: list[str] = []
-    follow = {"lines": 0, "follow": True}
+    follow = {"lines": 1, "follow": True}
     threading.Thread(target=agent.answer, args=("log", follow, noted.append), daemon=True).start()
-    time.sleep(0.3)
+    wait_for("it prints the last line", lambda: noted)
     with log.open("a") as file:
         file.write("2026-01-01T00:00:02 new\n2026-01-01T00:00:03 ha")
         file.flush()
-        deadline = time.monotonic() + 10
-        while not noted and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert noted == ["2026-01-01T00:00:02 ray new"]
+        wait_for("it prints the new line", lambda: noted[1:])
+        assert noted[1:] == ["2026-01-01T00:00:02 ray new"]
         file.write("lf\n")
-    while len(noted) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert noted[1:] == ["2026-01-01T00:00:03 ray half"]
+    wait_for("it prints the rest", lambda: noted[2:])
+    assert noted[2:] == ["2026-01-01T00:00:03 ray half"]
 
 
 def test_ports_that_listen_are_reached_and_others_are_not() -> None:

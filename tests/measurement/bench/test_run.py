@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from medley.measurement.bench.target import BenchTarget, require_room
 from medley.process_identity import descendants
 from medley.progress import SILENT, SilentProgress
 from tests.measurement.bench.benches import FILES
+from tests.waiting import wait_for
 
 RUN = BenchRun(4, 8, 32, 16, 7, 1)
 LOAD = BenchLoad((1, 4), repeats=1, input_tokens=32, output_tokens=16, seed=7, requests=8)
@@ -112,10 +112,11 @@ def test_what_was_measured_before_a_failure_is_kept_and_named() -> None:
 
 def test_ctrl_c_leaves_no_process_and_keeps_what_is_done() -> None:
     def interrupt() -> None:
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline and not any(record.every()):
-            time.sleep(0.05)
-        time.sleep(0.5)
+        wait_for(
+            "the second run hangs",
+            lambda: any(each.name == "sleep" for each in descendants(os.getpid()) - others),
+            60,
+        )
         os.kill(os.getpid(), signal.SIGINT)
 
     others = descendants(os.getpid())

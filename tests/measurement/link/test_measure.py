@@ -47,11 +47,11 @@ def test_it_serves_for_its_time_and_a_server_for_one_client_again(tools: Path) -
     link.serve(
         link.endpoint(networks.spark(1), None),
         ROCE,
-        limit_s=1.2,
+        limit_s=3,
         ready=lambda: ready.append(time.monotonic() - began),
         progress=notes,
     )
-    assert 1 < time.monotonic() - began < 6
+    assert 3 <= time.monotonic() - began < 40, "its programs would go on for a minute"
     assert len(ready) == 1
     assert notes.notes == ["ib_write_bw ended with 3: no memory"]
     said = (tools / "log").read_text().split()

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -14,6 +13,7 @@ from medley.measurement.monitor import GpuSample, Sample, gpu
 from medley.measurement.monitor.gpu import GpuSampler
 from medley.measurement.monitor.sampler import HostSampler, retransmits
 from tests.measurement.monitor.hosts import METRICS
+from tests.waiting import wait_for
 from tests.web_server import answering
 
 PORT = "class/infiniband/rocep1s0f0/ports/1"
@@ -102,9 +102,8 @@ def test_nvidia_smi_goes_on_telling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     looking = GpuSampler(1, tmp_path)
     try:
-        deadline = time.monotonic() + 10
-        while len(found := looking.seen()[0]) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for("two GPUs are seen", lambda: len(looking.seen()[0]) == 2, state=looking.seen)
+        found = looking.seen()[0]
     finally:
         looking.end()
     assert [gpu.index for gpu in found] == [0, 1]

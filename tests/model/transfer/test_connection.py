@@ -14,6 +14,7 @@ from medley.model.transfer.inventory import offered
 from medley.model.transfer.pieces import Held
 from medley.network.secure_channel import Channel, ChannelRefused, Closed
 from tests.model.transfer.models import COUNT, PIECE, SECRET, model
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -106,9 +107,10 @@ def test_at_the_end_nothing_is_left(source: Held, tmp_path: Path) -> None:
     with connection.serve(held, "127.0.0.1", SECRET) as port, channel(port), channel(port) as waiting:
         waiting.send({"piece": 0})
         silent = socket.create_connection(("127.0.0.1", port))
-        time.sleep(0.1)
+        # The listener has a thread, and one for each of the three.
+        wait_for("all three are attended", lambda: threading.active_count() == before + 4)
         begun = time.monotonic()
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 8, "and not the ten that a stranger has"
     assert threading.active_count() == before
     silent.close()
     with pytest.raises(ConnectionRefusedError):

@@ -23,6 +23,7 @@ from medley.model.transfer.pieces import Held
 from medley.network.secure_channel import Channel, Closed
 from medley.progress import SilentProgress
 from tests.model.transfer.models import COUNT, PIECE, SECRET, SIZES, files, flip, model, repository
+from tests.waiting import wait_for
 
 TOTAL = sum(SIZES.values())
 Serve = Callable[[Held], Source]
@@ -69,14 +70,14 @@ def test_from_one_to_another(source: Held, held: Held, serve: Serve) -> None:
 def test_a_chain_passes_on_what_it_does_not_have_yet(source: Held, tmp_path: Path, serve: Serve) -> None:
     all_held = [Held(source.manifest, tmp_path / f"to{number}") for number in range(4)]
     sources = [serve(held) for held in all_held]
-    notes = Notes()
+    notes, count = Notes(), threading.active_count()
     with ThreadPoolExecutor(4) as pool:
         # The last begins first: each waits for the one before it.
         runs = [
             pool.submit(Fetching(held, [before], SECRET, watch=notes).run)
             for held, before in zip(all_held[:0:-1], sources[-2::-1], strict=True)
         ]
-        time.sleep(0.2)
+        wait_for("each asks the one before it", lambda: threading.active_count() >= count + 6)
         Fetching(all_held[0], [serve(source)], SECRET).run()
         for run in runs:
             run.result(20)
@@ -240,16 +241,23 @@ def test_a_source_that_fails_midway(
 
 
 @pytest.mark.parametrize("behave", [silent, waits], ids=["silent", "waiting"])
-def test_it_stops_when_it_is_told(held: Held, behave: Callable[[Channel, socket.socket], None]) -> None:
-    before = threading.active_count()
-    with odd(behave) as source_, ThreadPoolExecutor() as pool:
+def test_it_stops_when_it_is_told(
+    held: Held, behave: Callable[[Channel, socket.socket], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("SILENT_LIMIT_S", "WAIT_LIMIT_S"):
+        monkeypatch.setattr(connection, limit, 600)
+    before, asked = threading.active_count(), threading.Event()
+
+    def noted(channel: Channel, theirs: socket.socket) -> None:
+        asked.set()
+        behave(channel, theirs)
+
+    with odd(noted) as source_, ThreadPoolExecutor() as pool:
         run = Fetching(held, [source_], SECRET)
         result = pool.submit(run.run)
-        time.sleep(0.5)
-        begun = time.monotonic()
+        assert asked.wait(30)
         run.stop()
-        assert isinstance(result.exception(10), Stopped)
-        assert time.monotonic() - begun < 1
+        assert isinstance(result.exception(30), Stopped)
     assert held.ended, "and who waits for us is let go"
     assert threading.active_count() == before
 
