@@ -65,10 +65,10 @@ def test_it_serves_until_ctrl_c() -> None:
     try:
         assert come.wait(20)
         url = process.last[0].split()[0]
-        with urllib.request.urlopen(f"{url}metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}metrics", timeout=20) as answer:
             assert b"medley_host_up" in answer.read()
         os.kill(process.pid, signal.SIGINT)
-        finished = process.wait(15)
+        finished = process.wait(30)
         assert finished is not None
         assert finished.status == 130
     finally:

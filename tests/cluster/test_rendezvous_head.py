@@ -185,7 +185,7 @@ def test_who_is_not_needed_is_sent_away(met: Meeting, come: Come) -> None:
     with ThreadPoolExecutor() as pool:
         order = pool.submit(rendezvous_worker.receive_order, channel)
         met.members[0].send({"end": True})
-        assert order.result(10) is None
+        assert order.result(30) is None
     channel.close()
 
 

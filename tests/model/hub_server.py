@@ -27,6 +27,8 @@ MADE = Made(
 )
 SECRET = "hf_notToBeShown"
 COMMIT = "c" * 40
+SLOW_S = 4
+"""So long after the request come the weights of org/slow."""
 
 
 class Hub(ThreadingHTTPServer):
@@ -62,7 +64,7 @@ class Answer(BaseHTTPRequestHandler):
         if about in known:
             return self._tree(about) if tree else self._about(about)  # anybody may know of a gated one
         if f"{repository}/{name}" == "org/slow/model.safetensors":
-            time.sleep(0.5)
+            time.sleep(SLOW_S)
         content = self.server.files.get(f"{repository}/{name}")
         if "gated" in repository and self.headers.get("authorization") != f"Bearer {SECRET}":
             return self._short(403, "GatedRepo")

@@ -12,7 +12,7 @@ from medley.model.checkpoint import Tensor, stored
 from medley.model.resolve import Weights
 from medley.model.shape import of_made, shape
 from medley.progress import SilentProgress
-from tests.model.hub_server import COMMIT, MADE, SECRET, Hub, demo_repositories, serving
+from tests.model.hub_server import COMMIT, MADE, SECRET, SLOW_S, Hub, demo_repositories, serving
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +103,13 @@ def test_a_hub_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_hub_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "_ALL_S", 0.2)
+    monkeypatch.setattr(hub, "_ALL_S", SLOW_S / 2)
     with pytest.raises(Problem, match="cannot be fetched") as caught:
         hub_checkpoint.look("org/slow")
-    assert "no answer in 0.2 s" in caught.value.cause
+    assert f"no answer in {SLOW_S / 2} s" in caught.value.cause
     notes = Notes()
     shape(Weights("org/slow", "org/slow", None), notes)
-    assert "no answer in 0.2 s" in notes.notes[0], "its config.json came before that, and is enough"
+    assert f"no answer in {SLOW_S / 2} s" in notes.notes[0], "its config.json came before that, and is enough"
 
 
 @pytest.mark.parametrize("offline", [pytest.param(True, id="offline"), pytest.param(False, id="no network")])

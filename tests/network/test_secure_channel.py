@@ -257,6 +257,6 @@ def test_odd_input_of_messages(count: int, pair: tuple[socket.socket, socket.soc
             try:
                 assert isinstance(server.receive(20), dict)
             finally:
-                sending.result(5)
+                sending.result(20)
 
     hold(say, json_texts([{"order": {"words": ["vllm"]}, "alive": True}]), count, (ChannelRefused,))
