@@ -13,6 +13,7 @@ let
     ++ [
       python.hypothesis
       python.pytest
+      python.pytest-timeout
       python.pytest-xdist
       python.uv
       (python.toPythonModule medley)

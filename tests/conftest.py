@@ -14,6 +14,7 @@ from medley.command import Command
 from medley.process import Process
 from medley.serving import api
 from medley.transcript import Transcript
+from tests import time_limit
 from tests.servers import Served, Start
 from tests.small_engine import environment
 from tests.waiting import wait_for
@@ -27,6 +28,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(time_limit, "time_limit")
     if file := os.environ.get(durations.VARIABLE):
         config.pluginmanager.register(durations.Recorder(Path(file), hasattr(config, "workerinput")))
 

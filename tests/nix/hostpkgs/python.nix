@@ -25,6 +25,7 @@ let
     psutil = null;
     pydantic = null;
     pytest = null;
+    pytest-timeout = null;
     pytest-xdist = null;
     pyyaml = null;
     rich = null;
