@@ -1,4 +1,7 @@
-"""A cluster of hosts that have nothing but Nix and the flake: `nix run .#ray-head` and its like on each."""
+"""A cluster of hosts that have nothing but Nix and the flake: `nix run .#ray-head` and its like on each.
+
+It is also where CI sees that a real vLLM over Ray reports a dead rank, which the small engine imitates.
+"""
 
 import os
 import sys
@@ -42,7 +45,13 @@ def test_some_hosts_through_the_apps(tree: "Tree", count: int) -> None:
         run = served(head, "--hosts", str(count), "--pp", str(count), by=app)
         assert sorted(run.places.values()) == sorted(host.address for host in rack.hosts)
         assert head.says(sys.executable, "-c", ASK).lstrip().startswith(BEGINS)
-        run.process.stop()
+        *_, worker = rack.hosts
+        worker.says("pkill", "-KILL", "-f", "RayWorkerProc")
+        finished = run.process.wait(60)
+        assert finished is not None, run.lines[-40:]
+        assert finished.status not in {0, 130}
+        lost = f"medley: {worker.name} ({worker.address}), rank {count - 1}, is lost"
+        assert any(line.startswith(lost) for line in run.lines), run.lines[-40:]
         for host in rack.hosts:
             assert medley(host, "ray-stop", by=app).status == 0
             assert "raylet" not in host.says("ps", "-eo", "comm")
