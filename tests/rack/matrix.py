@@ -1,5 +1,6 @@
 """The matrix: each engine by each launcher, over two hosts, and its tokens beside the same engine's alone."""
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,8 +11,8 @@ from medley.process import Process
 from medley.schema import EngineName
 from tests.rack.cluster import READY_LIMIT_S, cluster, medley, token_of, typed
 from tests.rack.host import Host
-from tests.rack.rack import Rack
-from tests.rack.tokens import MODEL, Answer, asked, bring, spoil
+from tests.rack.rack import Rack, up
+from tests.rack.tokens import CLEAR_NATS, MODEL, RECORD, Answer, asked, bring, spoil
 from tests.waiting import becomes_true, wait_for
 
 # The same for all cells of an engine, but what a pipeline on a CPU needs.
@@ -205,3 +206,20 @@ def of_engine(host: Host) -> list[str]:
         "api_guard.py",
     )
     return [line for line in lines if any(mark in line for mark in marks)]
+
+
+def record() -> None:
+    """Record what both engines answer alone in float32, with no choice that rounding decides."""
+    found = []
+    for engine in FLAGS:
+        with up(1) as rack:
+            answer, _ = Matrix(rack).answer(Cell(engine, "solo"))
+        assert answer.margin > CLEAR_NATS, (engine, answer.margin)
+        found.append(answer.tokens)
+    first, *others = found
+    assert all(each == first for each in others), found
+    RECORD.write_text(json.dumps(first) + "\n")
+
+
+if __name__ == "__main__":
+    record()

@@ -12,8 +12,8 @@ from tests.small_engine import environment
 pytestmark = pytest.mark.rack
 
 BY_NAME = {each.name: each for each in FAULTS}
-SOME = ("cut link", "Ctrl-C of serve", "slow link", "kill medley serve")
-SLOW = ("kill rank", "stop rank", "kill gcs_server", "kill Ray's agent", "two operators")
+SOME = ("cut link", "Ctrl-C of serve", "kill medley serve")
+SLOW = ("slow link", "kill rank", "stop rank", "kill gcs_server", "kill Ray's agent", "two operators")
 NAME_LIMIT_S = 30
 
 

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from medley.serving.engine_release import PROMPTS, TOKENS
-from tests.rack.conftest import Alone, Up
+from tests.rack.conftest import Up
 from tests.rack.matrix import CELLS, Cell, Matrix, Running, rows
-from tests.rack.tokens import CLEAR_NATS, asked
+from tests.rack.tokens import CLEAR_NATS, asked, recorded
 
 pytestmark = pytest.mark.rack
 LOSS_LIMIT_S = 30
@@ -18,12 +18,11 @@ SOME = (
 )
 
 
-def test_some_give_the_tokens_of_one_host_and_name_a_rank_that_is_killed(rack: Up, alone: Alone) -> None:
-    tokens = {cell.engine: alone(cell.engine).tokens for cell, _ in SOME}
+def test_some_give_the_tokens_of_one_host_and_name_a_rank_that_is_killed(rack: Up) -> None:
     matrix = Matrix(rack(2))
     for cell, rank in SOME:
         with matrix.running(cell) as run:
-            assert asked(matrix.rack.hosts[0]).tokens == tokens[cell.engine], cell.name
+            assert asked(matrix.rack.hosts[0]).tokens == recorded(), cell.name
             matrix.rack.hosts[1].says("pkill", "-KILL", "-f", rank)
             named_for_loss(matrix, run)
 
@@ -56,6 +55,7 @@ def test_each_gives_the_tokens_of_its_engine_alone(rack: Up) -> None:
         assert row.answer is not None, (row.cell.name, row.why_not)
         assert [len(each) for each in row.answer.tokens] == [TOKENS] * len(PROMPTS)
         if row.cell.launcher == "solo":
+            assert row.answer.tokens == recorded(), row.cell.name
             assert row.answer.margin > CLEAR_NATS, "else rounding could decide, and equal tokens say little"
         assert row.equal != row.cell.spoiled, row.cell.name
 

@@ -1,8 +1,12 @@
-"""The greedy tokens of a served model, and how clear its choices are: equal ones are the same model."""
+"""The greedy tokens of a served model, and how clear its choices are: equal ones are the same model.
+
+`python -m tests.rack.matrix` records those of the demo model in float32, which both engines give alone.
+"""
 
 import json
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from medley import config
 from medley.model import demo
@@ -11,6 +15,7 @@ from medley.serving.engine_release import PROMPTS, TOKENS
 from tests.rack.host import Host
 
 MODEL = "/tmp/home/model"
+RECORD = Path(__file__).with_name("tokens.json")
 CLEAR_NATS = 0.02  # rounding in float32 moves a logprob by some 0.00001
 ASK = f"""
 import json, urllib.request
@@ -28,6 +33,12 @@ class Answer:
     tokens: list[list[int]]
     margin: float
     """The smallest distance between first and second choice, in nats."""
+
+
+def recorded() -> list[list[int]]:
+    """The tokens of each prompt, as one host gives them."""
+    found: list[list[int]] = json.loads(RECORD.read_text())
+    return found
 
 
 def asked(host: Host) -> Answer:
