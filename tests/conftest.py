@@ -1,3 +1,6 @@
+# First, because it changes what other modules see when they are imported.
+from tests import caller  # isort: split
+
 import gc
 import os
 import signal
@@ -22,12 +25,9 @@ from tools import durations
 
 PROGRAM = Path(__file__).parent / "engine_program.py"
 
-# Many tests start medley: without bytecode each of its processes takes half a second to compile all modules.
-sys.dont_write_bytecode = False
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(caller, "caller")
     config.pluginmanager.register(time_limit, "time_limit")
     if file := os.environ.get(durations.VARIABLE):
         config.pluginmanager.register(durations.Recorder(Path(file), hasattr(config, "workerinput")))

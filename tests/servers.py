@@ -58,8 +58,11 @@ Start = Callable[[Command], Served]
 
 
 def alive(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # the second where it ends between open and read
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def chat(url: str, text: str = "Hello", tokens: int = 16) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def reason(innermost: FrameType) -> str:
             return POLL
         if name in {("medley.process", "run"), ("subprocess", "run")}:
             return _purpose(frame)
-    here = linecache.getline(innermost.f_code.co_filename, innermost.f_lineno)
+    here = linecache.getline(innermost.f_code.co_filename, innermost.f_lineno or 0)
     return FIXED_TIME if "sleep(" in here else OWN
 
 

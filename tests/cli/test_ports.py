@@ -21,15 +21,15 @@ def run(*words: str) -> None:
     PortsVerb.run(["medley ports", *words], exit=False)
 
 
-def test_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    run()
+def test_all_of_them(capsys: pytest.CaptureFixture[str], free_port: int) -> None:
+    run("--port", str(free_port))
     said = capsys.readouterr().out.splitlines()
     assert said[0].split() == ["PORT", "BIND", "PROTOCOL", "WHO", "AUTH", "USE", "LISTENING", "NOW"]
     (head,) = (line for line in said if line.startswith("24000 "))
     assert "  TCP " in head
     assert " token " in head
     assert " Ray's head " in head
-    (api,) = (line for line in said if line.startswith("8000 "))
+    (api,) = (line for line in said if line.startswith(f"{free_port} "))
     assert " none " in api
 
 

@@ -100,9 +100,8 @@ def test_its_exit_code_is_ours(environment: Path, typed: Typed) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ending_it_ends_what_it_started(environment: Path, number: signal.Signals) -> None:
-    # A shell ignores SIGINT in what it starts with &: this test may be part of that.
     run = subprocess.Popen(
-        ["env", "--default-signal=INT", *command(environment, WAITS)],
+        command(environment, WAITS),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -1,5 +1,7 @@
 """`medley service` as typed."""
 
+import os
+import subprocess
 import sys
 
 import pytest
@@ -32,8 +34,15 @@ def test_who_typed_sudo_is_who_it_runs_as(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SUDO_USER", "ann")
-    run("install", "head", "--dry-run")
-    assert "User=ann\n" in capsys.readouterr().out
+    env, pipe = {**os.environ, "HF_HOME": "/of/sudo"}, subprocess.PIPE
+    with subprocess.Popen(["sh", "-c", "echo; read end"], env=env, stdin=pipe, stdout=pipe) as sudo:
+        assert sudo.stdout
+        assert sudo.stdout.readline()  # it has its environment
+        monkeypatch.setattr(os, "getppid", lambda: sudo.pid)
+        run("install", "head", "--dry-run")
+    said = capsys.readouterr().out
+    assert "User=ann\n" in said
+    assert "Environment=HF_HOME=/of/sudo\n" in said
 
 
 @pytest.mark.parametrize(

@@ -167,11 +167,19 @@ def test_the_version_is_medley_s_own(run: Run, words: tuple[str, ...]) -> None:
         pytest.param("chat x --url http://127.0.0.1:9/v1", "cause: Connection refused\n", id="no server"),
         pytest.param("serve demo 8000", "one model too many", id="a flag without its dashes"),
         pytest.param(
-            "serve demo --gpus 0 --kind cpu", "--gpus 0 is not available", id="a GPU that is not there"
+            "serve demo --port FREE --gpus 0 --kind cpu",
+            "--gpus 0 is not available",
+            id="a GPU that is not there",
         ),
-        pytest.param("serve demo --kind toaster", "there is no kind of host 'toaster'", id="an unknown kind"),
         pytest.param(
-            "serve demo --kind cpu --env nowhere", "no engine environment", id="an unknown environment"
+            "serve demo --port FREE --kind toaster",
+            "there is no kind of host 'toaster'",
+            id="an unknown kind",
+        ),
+        pytest.param(
+            "serve demo --port FREE --kind cpu --env nowhere",
+            "no engine environment",
+            id="an unknown environment",
         ),
         pytest.param("serve demo --port 0 --kind cpu", "port 0 does not exist", id="no port"),
         pytest.param("env clean vllm-cpu --all", "cannot both be meant", id="one and all"),
@@ -180,8 +188,8 @@ def test_the_version_is_medley_s_own(run: Run, words: tuple[str, ...]) -> None:
         pytest.param("link setup --address 10.0.0.1/24", "needs a link", id="no link"),
     ],
 )
-def test_a_problem_is_said_on_stderr_and_exits_1(run: Run, words: str, said: str) -> None:
-    status, out, err = run(*words.split())
+def test_a_problem_is_said_on_stderr_and_exits_1(run: Run, free_port: int, words: str, said: str) -> None:
+    status, out, err = run(*words.replace("FREE", str(free_port)).split())
     assert (status, out) == (1, "")
     assert err.startswith("medley: ")
     assert said in err

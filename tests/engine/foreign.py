@@ -13,6 +13,8 @@ from pathlib import Path
 
 import uv
 
+from medley import storage
+
 LIBRARIES = Path("/opt/nix-deb/usr/lib/x86_64-linux-gnu")
 PATCHELF = Path("/opt/nix-deb/usr/bin/patchelf")
 LOADER = "ld-linux-x86-64.so.2"
@@ -31,10 +33,11 @@ HOST = Path("/usr/lib/x86_64-linux-gnu")
 def toolkit(folder: Path, python: Path) -> Path:
     """A toolkit for the CPU as Nix realises it, made of `python`; returns its folder, for MEDLEY_TOOLKIT."""
     home = folder / "python"
-    if not (home / "done").exists():
-        shutil.rmtree(home, ignore_errors=True)
-        _make(home, python)
-        (home / "done").touch()
+    with storage.lock(folder / "making", waits=lambda: None):
+        if not (home / "done").exists():
+            shutil.rmtree(home, ignore_errors=True)
+            _make(home, python)
+            (home / "done").touch()
     contents = {
         "kind": "cpu",
         "variables": {},
@@ -48,7 +51,7 @@ def toolkit(folder: Path, python: Path) -> Path:
             "libraries": [str(home / "lib"), str(home / "expected")],
         },
     }
-    (folder / "toolkit.json").write_text(json.dumps(contents))
+    storage.write(folder / "toolkit.json", json.dumps(contents))
     return folder
 
 

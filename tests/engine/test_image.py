@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from medley import storage
 from medley.command import Command
 from medley.environment import container, container_image, container_runtime
 from medley.environment.container import Image
@@ -50,9 +51,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Mapping[str
 
 
 def ours(settings: Mapping[str, str]) -> list[str]:
-    return podman(
-        "ps", "--all", "--format", "{{.Names}}", "--filter", "name=^medley-", settings=settings
-    ).split()
+    """The containers of this test's state: another run on this machine has its own."""
+    only = f"name=^{container.name('.*')}$"
+    return podman("ps", "--all", "--format", "{{.Names}}", "--filter", only, settings=settings).split()
 
 
 def medley(*words: str, limit_s: float = 300) -> subprocess.CompletedProcess[str]:
@@ -101,8 +102,15 @@ def test_when_medley_is_killed_its_container_ends_and_when_both_are_the_next_sta
     assert ours(settings) == []
 
 
+@pytest.fixture
+def ray_s_ports() -> Iterator[None]:
+    """Those on this machine, which are the same for all: another run waits."""
+    with storage.lock(storage.cache().parent / "medley-tests" / "ray-ports.lock", waits=lambda: None):
+        yield
+
+
 @pytest.mark.slow  # CI runs a model out of an image, and Ray over several hosts, each by itself
-@pytest.mark.usefixtures("state")
+@pytest.mark.usefixtures("ray_s_ports", "state")
 def test_ray_and_the_model_on_it_run_out_of_the_image(
     free_port: int,
     image: str,
@@ -174,7 +182,7 @@ def served_on_ray(port: int, settings: Mapping[str, str]) -> None:
 
 @pytest.mark.usefixtures("state")
 def test_an_image_without_an_engine_is_a_problem(tmp_path: Path, settings: Mapping[str, str]) -> None:
-    name = "localhost/medley-empty:test"
+    name = f"localhost/medley-empty:{os.getpid()}"
     for each in ("proc", "sys", "dev", "etc", "tmp"):
         (tmp_path / "root" / each).mkdir(parents=True)
     archive = tmp_path / "empty.tar"
@@ -197,17 +205,18 @@ def look(image: str) -> ContainerEnvironment:
 def test_torch_in_the_image_maps_the_host_s_own_nccl(
     tmp_path: Path, image: str, settings: Mapping[str, str]
 ) -> None:
-    found = look(imaging.with_stand_in(image, tmp_path, settings))
-    (before,) = container_image.asked(found, "nccl")["nccl"]
-    assert before["version"] == 22907
-    file = imaging.nccl(tmp_path / "host", 22707)
-    (after,) = container_image.asked(container_image.mount_own_nccl(found, str(file)), "nccl")["nccl"]
-    assert after["version"] == 22707
-    assert after["path"] == before["path"] == "/standin/nvidia/nccl/lib/libnccl.so.2"
-
     (tmp_path / "broken.so").write_text("no library")
-    with pytest.raises(Problem, match="torch cannot be loaded") as caught:
-        container_image.mount_own_nccl(found, str(tmp_path / "broken.so"))
+    file = imaging.nccl(tmp_path / "host", 22707)
+    with imaging.with_stand_in(image, tmp_path, settings) as name:
+        found = look(name)
+        (before,) = container_image.asked(found, "nccl")["nccl"]
+        assert before["version"] == 22907
+        (after,) = container_image.asked(container_image.mount_own_nccl(found, str(file)), "nccl")["nccl"]
+        assert after["version"] == 22707
+        assert after["path"] == before["path"] == "/standin/nvidia/nccl/lib/libnccl.so.2"
+
+        with pytest.raises(Problem, match="torch cannot be loaded") as caught:
+            container_image.mount_own_nccl(found, str(tmp_path / "broken.so"))
     assert "libnccl.so.2" in caught.value.cause
 
 

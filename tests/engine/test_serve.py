@@ -95,6 +95,7 @@ def test_flags_after_two_dashes_reach_the_engine_and_its_death_is_a_problem(
     assert "read its whole output: less " in said
 
 
+@pytest.mark.usefixtures("small_engine")
 def test_an_engine_killed_while_it_serves_is_a_problem_with_its_code(start: Start, free_port: int) -> None:
     served = start(serve("demo", "--port", str(free_port), "--served-model-name", "demo"))
     served.ready()

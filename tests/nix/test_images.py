@@ -126,11 +126,12 @@ def loaded(tree: "Tree", kind: str, settings: dict[str, str], folder: Path) -> I
     archive = folder / f"{kind}.tar"
     with archive.open("wb") as file:
         subprocess.run([tree.build(f"image-{kind}")], stdout=file, check=True, timeout=60)
-    said = podman("load", "--quiet", "--input", str(archive), settings=settings)
-    loaded = said.removeprefix("Loaded image: ")
     name = f"localhost/medley-{uuid.uuid4().hex[:12]}:{kind}"
-    podman("tag", loaded, name, settings=settings)
-    podman("untag", loaded, loaded, settings=settings)
+    with storage.lock(storage.cache().parent / "medley-tests" / "image.lock", waits=lambda: None):
+        said = podman("load", "--quiet", "--input", str(archive), settings=settings)
+        loaded = said.removeprefix("Loaded image: ")
+        podman("tag", loaded, name, settings=settings)
+        podman("untag", loaded, loaded, settings=settings)
     yield name
     podman("rmi", "--force", name, settings=settings)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from medley import process
+from medley import process, storage
 from medley.command import Command
 from medley.errors import Problem
 from medley.process import Process
@@ -118,14 +118,14 @@ def up(spec: Spec | int = 2, *, detached: bool = False) -> Rack:
     """Bring a rack up. It goes when the thread that called this ends, unless it is `detached`."""
     if os.geteuid() != 0:
         raise Problem("no rack without root", cause="it makes namespaces and mounts", fix="sudo the same")
-    spec = _with_tree(Spec(spec) if isinstance(spec, int) else spec)
+    spec = with_needed(Spec(spec) if isinstance(spec, int) else spec)
     lines: list[str] = []
     process = Process(_keeper(spec, detached=detached), lines.append)
     try:
         pid = _await_ready(process, lines)
         rack = found(census.Keeper(pid, spec), None if detached else process)
         for host in rack.hosts:
-            _share_vllm_cache(host)
+            _link_vllm_cache(host)
     except BaseException:
         process.stop()
         raise
@@ -149,20 +149,31 @@ def _wired(host: Host) -> bool:
     return said.status == 0 and len(said.lines) == len(host.ports)
 
 
-def _share_vllm_cache(host: Host) -> None:
-    """Link the machine's cache of vLLM 0.32, which else inspects the model's class for 8 s at each start."""
-    shared = shared_cache().parent / "vllm"
-    if not shared.is_relative_to("/tmp"):  # where a host has files of its own
-        shared.mkdir(parents=True, exist_ok=True)
-        (caches := host.path(f"{HOME}/.cache")).mkdir()
-        (caches / "vllm").symlink_to(shared)
+def _link_vllm_cache(host: Host) -> None:
+    """Use the machine's cache of vLLM 0.32, which else inspects the model's class for 8 s at each start."""
+    (caches := host.path(f"{HOME}/.cache")).mkdir()
+    (caches / "vllm").symlink_to(_vllm_cache())
 
 
-def _with_tree(spec: Spec) -> Spec:
-    """A host has its own /tmp; a source tree that lies in there is still seen."""
-    if not TREE.is_relative_to("/tmp") or str(TREE) in spec.share:
-        return spec
-    return replace(spec, share=(*spec.share, str(TREE)))
+def _vllm_cache() -> Path:
+    return storage.make(shared_cache().parent / "vllm")
+
+
+def with_needed(spec: Spec) -> Spec:
+    """Share what every host needs of the machine's /tmp, of which it has its own; the rest it sees anyway."""
+    cache = shared_cache()
+    needed = (
+        TREE,
+        Path(sys.prefix),
+        Path(sys.base_prefix),
+        cache,
+        cache.parent / "medley-tests",
+        _vllm_cache(),
+    )
+    folders = dict.fromkeys((*map(Path, spec.share), *needed))
+    return replace(
+        spec, share=tuple(str(storage.make(each)) for each in folders if each.is_relative_to("/tmp"))
+    )
 
 
 def _end(keeper: int, limit_s: float) -> None:

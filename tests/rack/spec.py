@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 NETWORK = "10.78"  # of the private ranges; the third number is the link's, the fourth the host's
 
@@ -111,9 +111,16 @@ class Spec:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        table = json.loads(text)
-        links = tuple(Link(**{**link, "hosts": tuple(link["hosts"])}) for link in table["links"])
-        return cls(**{**table, "links": links, "share": tuple(table["share"])})
+        """A rack of another checkout, whose keeper is seen too, may have settings that are not known here."""
+        table = _known(cls, json.loads(text))
+        links = (_known(Link, link) for link in table["links"])
+        made = tuple(Link(**{**link, "hosts": tuple(link["hosts"])}) for link in links)
+        return cls(**{**table, "links": made, "share": tuple(table["share"])})
+
+
+def _known(kind: type[Spec | Link], table: dict[str, Any]) -> dict[str, Any]:
+    names = {each.name for each in fields(kind)}
+    return {name: value for name, value in table.items() if name in names}
 
 
 def _expect(true: bool, otherwise: str) -> None:  # noqa: FBT001 - as assert, which -O would drop

@@ -4,6 +4,7 @@ One cluster serves all of it; the last tests take hosts from it.
 """
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ FIREWALL = (
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[Rack]:
-    with up(Spec(4, (Link("lan", mbit=MBIT),), name="pytest-collective")) as rack:
+    with up(Spec(4, (Link("lan", mbit=MBIT),), name=f"pytest-{os.getpid()}-collective")) as rack:
         cluster(rack.hosts)
         yield rack
 
@@ -65,7 +66,7 @@ def assert_no_rank_stays(rack: Rack) -> None:
     wait_for("no rank is left", lambda: not ranks(rack), state=lambda: ranks(rack))
 
 
-@pytest.mark.parametrize("hosts", [2, 3, 4])
+@pytest.mark.parametrize("hosts", [2, pytest.param(3, marks=pytest.mark.slow), 4])
 def test_right_sums_and_the_speed_of_the_wire(made: Rack, hosts: int) -> None:
     found = outcome(made.hosts[0], "--hosts", str(hosts), "--sizes", "8,1M,4M")
     assert found.finished.status == 0, found.said

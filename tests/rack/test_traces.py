@@ -30,7 +30,13 @@ def test_twenty_racks_leave_nothing() -> None:
     assert [name for name, things in said["left"].items() if things] == [], said["left"]
 
 
-OWNER = "import sys, time\nfrom tests.rack.rack import up\nprint(up(2).keeper, flush=True)\ntime.sleep(60)"
+OWNER = """
+import time
+from tests.rack.rack import up
+from tests.rack.spec import Spec
+print(up(Spec(2, name="owned")).keeper, flush=True)
+time.sleep(60)
+"""
 
 
 @pytest.mark.parametrize("victim", ["owner", "keeper"])

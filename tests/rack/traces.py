@@ -12,15 +12,16 @@ from pathlib import Path
 
 from tests.rack import cgroup
 from tests.rack.init import mount
-from tests.rack.rack import Rack, up
+from tests.rack.rack import TREE, Rack, up
 from tests.rack.spec import Link, Spec
 
-SPEC = Spec(2, (Link(), Link.cable("fast", "host1", "host2", mbit=400)), cpus={"host2": 0.5})
+SPEC = Spec(2, (Link(), Link.cable("fast", "host1", "host2", mbit=400)), cpus={"host2": 0.5}, name="traces")
 KINDS = ("net", "mnt", "uts", "ipc", "pid")
 
 
 def main() -> None:
-    for folder in ("/run", "/dev/shm"):
+    # In the machine's own /tmp others make and remove files; the tree is needed, wherever it lies.
+    for folder in ("/run", "/dev/shm", *(() if TREE.is_relative_to("/tmp") else ("/tmp",))):
         mount("empty", folder, kind="tmpfs")
     before = traces()
     made: set[str] = set()
@@ -50,10 +51,11 @@ def traces() -> dict[str, set[str]]:
 
 def own(group: Path) -> bool:
     """Whether a group is of a rack of this program; those of others come and go."""
-    keeper = Path("/proc") / group.name.split(".")[1] / "stat"
-    return not keeper.exists() or keeper.read_text().rpartition(")")[2].split()[1] == str(
-        Path("/proc/self").readlink()
-    )
+    try:
+        stat = (Path("/proc") / group.name.split(".")[1] / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return stat.rpartition(")")[2].split()[1] == str(Path("/proc/self").readlink())
 
 
 def children() -> set[str]:

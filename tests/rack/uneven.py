@@ -1,6 +1,7 @@
 """Two hosts of unlike speed, and how fast a model is on them with its layers cut one way or another."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -104,7 +105,7 @@ class Uneven:
 def uneven(folder: Path) -> Iterator[Uneven]:
     """Their cluster, and the model, written to `folder`."""
     demo.write(MADE, folder)
-    spec = Spec(2, cores={"host1": "0", "host2": "1"}, share=(str(folder),), name="uneven")
+    spec = Spec(2, cores={"host1": "0", "host2": "1"}, share=(str(folder),), name=f"uneven-{os.getpid()}")
     with up(spec) as rack:
         cluster(rack.hosts)
         yield Uneven(rack, str(folder))
