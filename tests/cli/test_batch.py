@@ -7,7 +7,7 @@ import pytest
 
 from medley.cli import Usage
 from medley.cli.batch import BatchVerb
-from medley.errors import Problem
+from tests.problems import raises_problem
 
 LINES = [
     {"custom_id": "a", "url": "/v1/completions", "body": {"prompt": "x"}},
@@ -43,7 +43,7 @@ def test_answers_and_wrong_lines_are_counted_and_a_second_run_asks_nothing(
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(Problem, match="cannot be read"):
+    with raises_problem(str(tmp_path / "absent"), cause="No such file"):
         run("tiny", str(tmp_path / "absent"), str(tmp_path / "out"), "--url", "http://127.0.0.1:9/v1")
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from medley.cli import Usage
 from medley.cli.bench import BenchVerb
-from medley.errors import Problem
 from medley.measurement.bench import record
 from tests.measurement.bench.benches import bench
+from tests.problems import raises_problem
 
 pytestmark = pytest.mark.usefixtures("asked_once")
 
@@ -37,15 +37,13 @@ def run(*words: str) -> int:
 
 
 def test_nothing_is_served() -> None:
-    with pytest.raises(Problem, match="nothing is served here") as raised:
+    with raises_problem(fix=("medley serve demo", "medley bench --url http://HOST:8000/v1")):
         run()
-    assert "medley serve demo" in raised.value.fix
 
 
 def test_a_model_is_not_served_by_it() -> None:
-    with pytest.raises(Problem, match="bench takes no model") as raised:
+    with raises_problem("'demo'", fix=("medley serve demo", "medley bench", "medley bench demo --offline")):
         run("demo")
-    assert raised.value.fix.startswith("medley serve demo")
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
@@ -65,14 +63,17 @@ def test_a_dry_run_prints_each_command(
 
 
 def test_a_server_that_is_not_there() -> None:
-    with pytest.raises(Problem, match="no server answers at"):
+    with raises_problem(
+        "http://127.0.0.1:9/v1",
+        cause="Connection refused",
+        fix=("medley serve demo", "--url http://HOST:PORT/v1"),
+    ):
         run("--url", "http://127.0.0.1:9/v1", "--env", "/x")
 
 
 def test_a_model_that_it_does_not_serve(server: str) -> None:
-    with pytest.raises(Problem, match="does not serve other") as raised:
+    with raises_problem(server, "other", cause="tiny", fix="--model tiny"):
         run("--url", server, "--model", "other")
-    assert raised.value.fix == "--model tiny"
 
 
 @pytest.mark.parametrize("words", [("--repeats", "0"), ("--input-len", "x"), ("--engine", "other")])
@@ -84,7 +85,7 @@ def test_wrong_usage(words: tuple[str, ...]) -> None:
 def test_nothing_is_kept_here(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("history") == 0
     assert "no bench is kept here" in capsys.readouterr().out
-    with pytest.raises(Problem, match="there is no bench 'last'"):
+    with raises_problem("'last'", fix="medley bench"):
         run("show")
 
 
@@ -128,12 +129,12 @@ def test_a_picture_and_a_page_are_written(words: tuple[str, ...], tmp_path: Path
     assert page.read_text().startswith("<!doctype html>\n<html")
     assert plots.read_text().startswith("<svg ")
     assert ("20261121-1" in page.read_text()) is (words[0] == "compare")
-    with pytest.raises(Problem, match="cannot be written"):
+    with raises_problem(str(tmp_path / "absent" / "b.html"), cause=str(tmp_path / "absent")):
         run(*words, "--html", str(tmp_path / "absent" / "b.html"))
 
 
 def test_without_a_server_a_model_must_be_named() -> None:
-    with pytest.raises(Problem, match="nothing says what is to be measured"):
+    with raises_problem(fix="medley bench demo --offline"):
         run("--offline")
 
 
@@ -147,5 +148,5 @@ def test_without_a_server_a_dry_run_prints_each_start(
         f" bench {mode} " in line
         for mode, line in zip(("latency",) * 2 + ("throughput",) * 2, said, strict=True)
     ] == [True] * 4
-    with pytest.raises(Problem, match="more than demo takes"):
+    with raises_problem("4000", "128", "demo", cause="2048", fix="--input-len 1920"):
         run("demo", "--offline", "--dry-run", "--input-len", "4000", *words)

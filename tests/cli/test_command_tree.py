@@ -10,8 +10,8 @@ import pytest
 from medley.cli import VERBS, Medley, command_tree
 from medley.cli.command_tree import FILES, HOSTS, NOTHING, Offer, Switch, VerbEntry
 from medley.cli.info import CompletionVerb
-from medley.errors import Problem
 from medley.network import ports
+from tests.problems import raises_problem
 
 KNOWN = {
     "FILE": FILES,
@@ -86,7 +86,7 @@ def test_a_switch_is_as_it_is_typed() -> None:
 
 
 def test_an_unknown_shell_is_a_problem() -> None:
-    with pytest.raises(Problem, match="no completion for tcsh"):
+    with raises_problem("tcsh", cause="bash, zsh, fish, man", fix="medley completion --help"):
         CompletionVerb.run(["medley completion", "tcsh"], exit=False)
 
 

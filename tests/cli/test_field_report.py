@@ -9,9 +9,9 @@ import pytest
 from benchmarks.field_report import read
 from medley.cli import field_report
 from medley.cli.field_report import FieldReportOptions, make
-from medley.errors import Problem
 from medley.measurement.bench import BenchLoad
 from medley.progress import SILENT
+from tests.problems import assert_problem, problem_in, raises_problem
 
 Run = Callable[..., tuple[int, str, str]]
 REPORT = ("bench", "--field-report")
@@ -61,7 +61,7 @@ def test_what_does_not_go_with_it(run: Run, word: str) -> None:
 def test_one_model_too_many(run: Run) -> None:
     status, _, said = run("bench", "demo", "qwen3-8b", "--field-report", "r.json")
     assert status == 1
-    assert "'qwen3-8b' is one model too many" in said
+    assert_problem(problem_in(said), "'qwen3-8b'", fix="medley bench demo --field-report r.json")
 
 
 def options(file: str = "r.json", model: str | None = None) -> FieldReportOptions:
@@ -69,13 +69,13 @@ def options(file: str = "r.json", model: str | None = None) -> FieldReportOption
 
 
 def test_a_model_that_is_none_is_said_before_anything_is_measured() -> None:
-    with pytest.raises(Problem, match="there is no model 'gtp'"):
+    with raises_problem("'gtp'", fix="medley models"):
         make(options(model="gtp"), SILENT)
     assert not Path("r.json").exists()
 
 
 def test_a_file_that_cannot_be_written() -> None:
-    with pytest.raises(Problem, match="cannot be written"):
+    with raises_problem("none/r.json", cause="/none", fix="--field-report report.json"):
         make(options("none/r.json"), SILENT)
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from medley import process
 from medley.cli.info import CheckVerb, FactsVerb
-from medley.errors import Problem
 from medley.host.facts import QUESTIONS, facts
 from medley.transcript import parse
+from tests.problems import raises_problem
 
 
 def run(*words: str) -> int:
@@ -109,13 +109,13 @@ def test_summary_of_two_hosts(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_transcript_is_of_one_host() -> None:
-    with pytest.raises(Problem, match="of one host"):
+    with raises_problem(cause="2 files", fix=f"medley facts --transcript --from {PAIR[0]}"):
         facts_cli_run("--transcript", "--from", *PAIR)
 
 
 @pytest.mark.parametrize("name", ["nowhere.txt", "."])
 def test_a_file_that_cannot_be_read(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Problem, match="cannot be read"):
+    with raises_problem(str(tmp_path / name), fix="name a file that medley facts --transcript wrote"):
         facts_cli_run("--from", str(tmp_path / name))
 
 

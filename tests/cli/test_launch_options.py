@@ -8,7 +8,7 @@ import pytest
 from medley.cli import Usage
 from medley.cli.plan import PlanVerb
 from medley.cli.serve import ServeVerb
-from medley.errors import Problem
+from tests.problems import raises_problem
 
 NEMOTRON = "nemotron-3-super-120b-a12b-nvfp4"
 SPARKS = ("--hosts", "spark:2")
@@ -51,7 +51,10 @@ def test_a_plan_needs_no_trust_and_says_that_serve_does(capsys: pytest.CaptureFi
     assert "\nwarning: " in said
     assert "serve runs it only with --trust-remote-code" in said
     assert " --trust-remote-code\n" not in said.replace("with --trust-remote-code\n", "")
-    with pytest.raises(Problem, match="not trusted"):
+    with raises_problem(
+        NEMOTRON,
+        fix=(f"medley serve {NEMOTRON} --trust-remote-code", f"medley serve {NEMOTRON} --no-remote-code"),
+    ):
         serve(NEMOTRON, "--dry-run", *SPARKS)
 
 
@@ -64,13 +67,15 @@ def test_without_its_code_there_is_no_flag(capsys: pytest.CaptureFixture[str]) -
 
 def test_a_dry_run_shows_what_is_pinned(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = (str(own), "--dry-run", "--kind", "cpu")
-    with pytest.raises(Problem, match="not trusted"):
+    with raises_problem(
+        str(own), cause=("1 Python file", "SHA-256 "), fix=f"medley serve {own} --no-remote-code"
+    ):
         serve(*words)
     assert serve(*words, "--trust-remote-code") == 0
     said = capsys.readouterr()
     assert " --trust-remote-code" in said.out
     assert f"medley: --trust-remote-code: as you chose: 1 Python file of {own}, SHA-256 " in said.err
-    with pytest.raises(Problem, match="not the one that you named"):
+    with raises_problem(str(own), cause="000000000000"):
         serve(*words, "--trust-remote-code", "--code-revision", "0" * 12)
 
 

@@ -11,12 +11,12 @@ from rich.console import Console
 
 from medley.cli import Usage, link, link_setup
 from medley.cli.link import LinkShowVerb, LinkVerb
-from medley.errors import Problem
 from medley.host.kind import facts_by_host
 from medley.measurement.link import LinkMeasurement, Rdma
 from medley.measurement.link.tools import Ping, Throughput
 from medley.measurement.monitor import CpuSample, MemorySample, Sample
 from medley.measurement.monitor.rates import Flow, Rates, rates
+from tests.problems import raises_problem
 
 BUSY = Flow(
     "enP2p1s0f1np1",
@@ -211,20 +211,34 @@ def test_it_is_a_verb_of_link(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "problem"),
+    ("words", "names", "cause", "fix"),
     [
-        (("--from", "nowhere.txt"), "nowhere.txt cannot be read"),
-        (("--from", PAIR[0], PAIR[0]), "spark-pair-a, spark-pair-a-2 have no network in common"),
-        (("--link", "eth9", "--from", *PAIR), "spark-pair-a has no link eth9"),
+        (("--from", "nowhere.txt"), ("nowhere.txt",), "No such file", ()),
+        (
+            ("--from", PAIR[0], PAIR[0]),
+            ("spark-pair-a, spark-pair-a-2",),
+            "192.168.101.10/24",
+            "sudo ip address add 192.168.100.1/24 dev INTERFACE",
+        ),
+        (
+            ("--link", "eth9", "--from", *PAIR),
+            ("spark-pair-a ", "eth9"),
+            "enp1s0f1np1 192.168.100.10/24",
+            "ip -brief address",
+        ),
         (
             ("--transport", "rdma", "--from", PAIR[0], str(HOSTS / "thor-mgbe-a.txt")),
-            "not every host can do RDMA",
+            ("RDMA", "192.168.1.0/24"),
+            ("spark-pair-a: enP7s7", "thor-mgbe-a: enP2p1s0"),
+            ("rdma link", "ibv_devinfo -v on these hosts", "--transport tcp"),
         ),
     ],
     ids=["no file", "one host twice", "no link", "no RDMA"],
 )
-def test_a_problem(words: tuple[str, ...], problem: str) -> None:
-    with pytest.raises(Problem, match=problem):
+def test_a_problem(
+    words: tuple[str, ...], names: tuple[str, ...], cause: str | tuple[str, ...], fix: str | tuple[str, ...]
+) -> None:
+    with raises_problem(*names, cause=cause, fix=fix):
         run(*words)
 
 

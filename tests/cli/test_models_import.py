@@ -13,6 +13,7 @@ from medley.cli.plan import PlanVerb
 from medley.cli.serve import ServeVerb
 from medley.errors import Problem
 from medley.serving.community_recipe.document import MOST_BYTES
+from tests.problems import raises_problem
 from tests.web_server import answering
 
 RECIPE = (
@@ -110,7 +111,7 @@ def test_a_table_is_a_model_that_medley_serves(
     assert (shown.out.splitlines()[0], shown.err) == ("medley serve mine --tp 2", "")
     assert config.models()["mine"].args == {"vllm": ("--enforce-eager",)}
     assert config.models()["mine"].env == {"vllm": {"NCCL_DEBUG": "INFO"}}
-    with pytest.raises(Problem, match="no table is written"):
+    with raises_problem(str(table), cause=str(table), fix=f"--output {table.with_name('mine-2.toml')}"):
         run(str(tmp_path / "r.yaml"), "--output", str(table))
 
 
@@ -118,9 +119,8 @@ def test_a_table_elsewhere_says_where_it_is_found(tmp_path: Path, capsys: pytest
     (tmp_path / "r.yaml").write_text(RECIPE, encoding="utf-8")
     assert run(str(tmp_path / "r.yaml"), "--output", str(tmp_path / "mine.toml")) == 0
     assert "medley finds mine.toml once it is in " in capsys.readouterr().err
-    with pytest.raises(Problem, match="no table is written") as caught:
+    with raises_problem(str(tmp_path / "mine"), cause="NAME.toml", fix=f"--output {tmp_path}/mine.toml"):
         run(str(tmp_path / "r.yaml"), "--output", str(tmp_path / "mine"))
-    assert "NAME.toml" in caught.value.cause
 
 
 def test_an_address_is_fetched(capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,5 +145,5 @@ def test_what_an_address_gives_instead_is_named(path: str, cause: str) -> None:
 
 
 def test_a_file_that_is_not_there_is_a_problem() -> None:
-    with pytest.raises(Problem, match=r"/none/r\.yaml cannot be read"):
+    with raises_problem("/none/r.yaml", cause="No such file", fix="medley models import RECIPE.yaml"):
         run("/none/r.yaml")

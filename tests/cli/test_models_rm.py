@@ -10,6 +10,7 @@ import pytest
 
 from medley import serving
 from tests.cli.test_chat import Terminal
+from tests.problems import assert_problem, problem_in
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -35,7 +36,7 @@ def test_it_removes_the_files_and_prints_what_is_free(run: Run, hub: Path, name:
     assert not hub.exists()
     status, _, err = run("models", "rm", name, "--yes")
     assert status == 1
-    assert "is not on this host" in err
+    assert_problem(problem_in(err), "gpt-oss-20b", cause=str(hub), fix="medley models")
 
 
 def test_a_dry_run_removes_nothing(run: Run, hub: Path) -> None:
@@ -61,7 +62,7 @@ def test_without_a_terminal_it_needs_yes(hub: Path) -> None:
         timeout=30,
     )
     assert done.returncode == 1
-    assert "fix:   medley models rm gpt-oss-20b --yes" in done.stderr
+    assert_problem(problem_in(done.stderr), "gpt-oss-20b", fix="medley models rm gpt-oss-20b --yes")
     assert hub.exists()
 
 
@@ -84,7 +85,7 @@ def test_a_served_model_stays(run: Run, hub: Path) -> None:
         assert status == 1, "by its other name"
         status, _, err = run("models", "rm", "gpt-oss-20b", "--yes")
     assert status == 1
-    assert "fix:   medley stop --port 8123" in err
+    assert_problem(problem_in(err), "gpt-oss-20b", fix="medley stop --port 8123")
     assert hub.exists()
 
 
@@ -94,5 +95,5 @@ def test_a_folder_of_the_user_s_own_stays(run: Run, tmp_path: Path) -> None:
     (own / "config.json").write_text("{}")
     status, _, err = run("models", "rm", str(own), "--yes")
     assert status == 1
-    assert "a folder of your own" in err
+    assert_problem(problem_in(err), str(own))
     assert own.exists()

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from medley.cli.plan import HINTS, PlanVerb
-from medley.errors import Problem
 from tests.model.published import PUBLISHED
+from tests.problems import raises_problem
 
 
 def run(*words: str) -> int:
@@ -145,23 +145,30 @@ def test_what_is_forced_is_priced(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "problem"),
+    ("words", "name", "cause", "fix"),
     [
-        pytest.param(("qwen2.5-72b-instruct", "--hosts", "rtx-5090"), "does not fit", id="too large"),
-        pytest.param(("qwen2.5-72b-instruct", "--hosts", "toaster"), "names no hosts", id="no such kind"),
-        pytest.param(("demo", "other"), "one model too many", id="two models"),
+        pytest.param(
+            ("qwen2.5-72b-instruct", "--hosts", "rtx-5090"),
+            "1 stream of 8,192 tokens",
+            "112.0 GiB short",
+            "medley plan qwen2.5-72b-instruct --hosts rtx-5090:6",
+            id="too large",
+        ),
+        pytest.param(
+            ("qwen2.5-72b-instruct", "--hosts", "toaster"),
+            "--hosts toaster ",
+            "'toaster'",
+            "--hosts spark:2,thor:2",
+            id="no such kind",
+        ),
+        pytest.param(
+            ("demo", "other"), "'other'", "--from", "medley plan MODEL --from FILE FILE", id="two models"
+        ),
     ],
 )
-def test_problems(words: tuple[str, ...], problem: str) -> None:
-    with pytest.raises(Problem) as caught:
+def test_problems(words: tuple[str, ...], name: str, cause: str, fix: str) -> None:
+    with raises_problem(name, cause=cause, fix=fix):
         run(*words)
-    assert problem in caught.value.what
-
-
-def test_what_does_not_fit_says_by_how_much() -> None:
-    with pytest.raises(Problem) as caught:
-        run("qwen2.5-72b-instruct", "--hosts", "rtx-5090")
-    assert "GiB short" in caught.value.cause
 
 
 def test_this_host_plans_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
@@ -290,8 +297,8 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
-        pytest.param("absent/plan.svg", "there is no folder ", id="no folder"),
-        pytest.param("file/plan.svg", "there is no folder ", id="a file for a folder"),
+        pytest.param("absent/plan.svg", "/absent", id="no folder"),
+        pytest.param("file/plan.svg", "/file", id="a file for a folder"),
         pytest.param("folder", "not a file", id="a folder"),
         pytest.param("pipe", "not a file", id="a pipe, as a device"),
         pytest.param("", "not a file", id="no name"),
@@ -306,10 +313,8 @@ def test_what_cannot_be_written(
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(Problem) as caught:
+    with raises_problem(name, cause=cause, fix="--svg plan.svg"):
         run(*WORDS, "--svg", name)
-    assert cause in caught.value.cause
-    assert "--svg" in caught.value.fix
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder", "pipe"]
 
 

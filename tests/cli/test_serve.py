@@ -11,6 +11,7 @@ from medley.cli.serve import ServeVerb, quiet, ready
 from medley.engine import Serving
 from medley.errors import Problem
 from medley.progress import SilentProgress
+from tests.problems import raises_problem
 
 HOSTS = Path(__file__).parents[1] / "host" / "recorded"
 PAIR = ("--from", str(HOSTS / "spark-pair-a.txt"), "--from", str(HOSTS / "spark-pair-b.txt"))
@@ -110,14 +111,16 @@ def test_a_variable_that_the_lock_ignores_is_refused_before_it_is_built(
 ) -> None:
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path))
     monkeypatch.setenv("VLLM_ATTENTION_BACKEND", "FLASHINFER")
-    with pytest.raises(Problem, match="VLLM_ATTENTION_BACKEND"):
+    with raises_problem("0.32.0", "VLLM_ATTENTION_BACKEND", cause="0.15", fix="unset VLLM_ATTENTION_BACKEND"):
         serve("demo", "--dry-run", "--kind", "cpu")
 
 
 def test_a_plan_that_refuses_is_no_cage(capsys: pytest.CaptureFixture[str]) -> None:
     """235B do not fit one host, by the plan; who wants to try it may."""
     words = ("qwen3-235b-a22b-instruct-2507", "--hosts", "cpu:1", "--dry-run")
-    with pytest.raises(Problem, match="does not fit"):
+    with raises_problem(
+        "1 stream", "8,192", cause="336.3 GiB", fix="medley plan qwen3-235b-a22b-instruct-2507 --hosts cpu:5"
+    ):
         serve(*words)
     assert serve(*words, "--unplanned") == 0
     said = capsys.readouterr().out
@@ -141,7 +144,7 @@ def test_a_model_that_cannot_be_planned_is_served_as_it_is_cut(
 @pytest.mark.parametrize("where", [(), ("--hosts", "spark:1"), ("--hosts", "spark:2")], ids=str)
 def test_a_folder_without_weights_is_refused_dry_too(where: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
-    with pytest.raises(Problem, match="holds no weights"):
+    with raises_problem(str(tmp_path), cause="*.safetensors", fix=f"medley plan {tmp_path}"):
         serve(str(tmp_path), "--dry-run", *where)
 
 

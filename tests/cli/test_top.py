@@ -14,6 +14,7 @@ import pytest
 
 from medley.command import Command
 from medley.process import Process
+from tests.problems import assert_problem, problem_in
 
 Run = Callable[..., tuple[int, str, str]]
 MEDLEY = (sys.executable, "-m", "medley", "top")
@@ -41,21 +42,36 @@ def test_the_dashboard_is_json(run: Run) -> None:
     assert json.loads(run("top", "--dashboard")[1])["title"] == "Medley"
 
 
+PLACE = "medley top --web 127.0.0.1:9180"
+
+
 @pytest.mark.parametrize(
-    ("words", "status", "what"),
+    ("words", "name", "fix"),
     [
-        pytest.param(("--web", "0.0.0.0:0"), 1, "others would reach 0.0.0.0", id="beyond this host"),
-        pytest.param(("127.0.0.1:0",), 1, "says nothing here", id="a place without --web"),
-        pytest.param(("--web", "127.0.0.1:0", "spark-1"), 1, "'spark-1' says nothing here", id="two places"),
-        pytest.param(("--open",), 2, "--open needs --web", id="open what"),
-        pytest.param(("--web", "--once"), 2, "once", id="once, and for ever"),
+        pytest.param(
+            ("--web", "0.0.0.0:0"), "0.0.0.0", "medley top --web 0.0.0.0:0 --open", id="beyond this host"
+        ),
+        pytest.param(("127.0.0.1:0",), "'127.0.0.1:0'", PLACE, id="a place without --web"),
+        pytest.param(("--web", "127.0.0.1:0", "spark-1"), "'spark-1'", PLACE, id="two places"),
     ],
 )
-def test_what_cannot_be_meant(run: Run, words: tuple[str, ...], status: int, what: str) -> None:
-    found, out, err = run("top", *words)
-    assert found == status
+def test_a_place_that_is_refused(run: Run, words: tuple[str, ...], name: str, fix: str) -> None:
+    status, out, err = run("top", *words)
+    assert (status, out) == (1, "")
+    assert_problem(problem_in(err), name, fix=fix)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        pytest.param(("--open",), "--open needs --web", id="open what"),
+        pytest.param(("--web", "--once"), "once", id="once, and for ever"),
+    ],
+)
+def test_what_cannot_be_meant(run: Run, words: tuple[str, ...], what: str) -> None:
+    status, out, err = run("top", *words)
+    assert (status, out) == (2, "")
     assert what in err
-    assert out == ""
 
 
 def test_it_serves_until_ctrl_c() -> None:

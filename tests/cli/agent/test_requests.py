@@ -12,7 +12,7 @@ from medley.cli.agent import ray
 from medley.cluster import membership, units
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
-from medley.errors import Problem
+from tests.problems import raises_problem
 from tests.waiting import wait_for
 
 
@@ -72,30 +72,36 @@ def test_what_a_head_that_started_says() -> None:
     lines = ["welcome", '{"nodes": [1], "missing": []}']
     assert ray.answer(lines) == {"nodes": [1], "missing": []}
     for wrong in (['{"error": "RpcError", "said": "deadline exceeded"}'], ["oops"]):
-        with pytest.raises(Problem, match="the head's Ray does not answer"):
+        with raises_problem(fix=("medley down", "medley up")):
             ray.answer(wrong)
 
 
 @pytest.mark.parametrize(
-    ("said", "cause"),
+    ("said", "cause", "fix"),
     [
         pytest.param(
-            "ray.exceptions.AuthenticationError: InvalidAuthToken", "authentication token", id="known"
+            "ray.exceptions.AuthenticationError: InvalidAuthToken",
+            "InvalidAuthToken",
+            "medley ray-worker HEAD --token-file FILE",
+            id="known",
         ),
-        pytest.param("the moon is in the wrong house", "the moon", id="unknown"),
+        pytest.param(
+            "the moon is in the wrong house",
+            "the moon is in the wrong house",
+            "medley explain {}/medley-ray.log",
+            id="unknown",
+        ),
     ],
 )
-def test_a_ray_that_ends_says_why(said: str, cause: str) -> None:
+def test_a_ray_that_ends_says_why(said: str, cause: str, fix: str, tmp_path: Path) -> None:
     script = f"echo '{said}' >&2; exit 1"
     unit = Unit(membership.UNIT, "Ray", Command(("sh", "-c", script)), Restart(longest_s=30))
     units.start(unit)
     try:
-        with pytest.raises(Problem, match="Ray did not start") as caught:
+        with raises_problem("Ray", cause=cause, fix=fix.format(f"{tmp_path}/logs")):
             agent.answer("settle", {"role": "worker"}, print)
     finally:
         units.stop(membership.UNIT)
-    assert cause in caught.value.cause
-    assert ("medley ray-worker" in caught.value.fix) == (cause == "authentication token")
 
 
 def test_an_end_where_nothing_runs_ends_nothing() -> None:
