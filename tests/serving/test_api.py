@@ -1,7 +1,7 @@
 import pytest
 
-from medley.errors import Problem
 from medley.serving import api
+from tests.problems import raises_problem
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -27,16 +27,15 @@ def test_a_chat_comes_in_pieces_and_ends_with_its_speed(server: str) -> None:
 
 @pytest.mark.parametrize("server", ["breaks-off"], indirect=True)
 def test_an_answer_that_breaks_off_is_a_problem(server: str) -> None:
-    with pytest.raises(Problem, match="aborted") as caught:
+    with raises_problem("aborted", cause="engine is gone"):
         list(api.chat(server, "tiny", HELLO, max_tokens=None))
-    assert "engine is gone" in caught.value.cause
 
 
 def test_another_models_name_is_a_problem(server: str) -> None:
-    with pytest.raises(Problem, match="refused") as caught:
+    cause, fix = "404: The model `huge` does not exist.", f"curl {server}/models"
+    with raises_problem("'huge'", cause=cause, fix=fix):
         list(api.chat(server, "huge", HELLO, max_tokens=None))
-    assert "404: The model `huge` does not exist." in caught.value.cause
-    with pytest.raises(Problem, match="refused"):
+    with raises_problem("'huge'", cause=cause, fix=fix):
         api.answered(server, "huge")
 
 
@@ -58,9 +57,11 @@ def test_models(server: str) -> None:
 
 
 def test_no_server_is_a_problem(free_port: int) -> None:
-    with pytest.raises(Problem, match="no server answers") as caught:
-        api.models(f"http://127.0.0.1:{free_port}/v1")
-    assert "medley serve demo" in caught.value.fix
+    url = f"http://127.0.0.1:{free_port}/v1"
+    with raises_problem(
+        url, cause="Connection refused", fix=("medley serve demo", "--url http://HOST:PORT/v1")
+    ):
+        api.models(url)
 
 
 def test_one_token_has_no_rate() -> None:

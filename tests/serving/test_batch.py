@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medley.errors import Problem
 from medley.serving.batch import Bad, Book, Request, lines, opened
+from tests.problems import raises_problem
 
 BAD = [Bad(2, None, "it is not valid JSON")]
 
@@ -56,18 +56,20 @@ def test_another_batchs_answers_are_left_alone(
 ) -> None:
     before = answers.read_bytes()
     with (
-        pytest.raises(Problem, match="answers of another batch") as caught,
+        raises_problem(str(answers), cause=changed, fix=f"rm {answers} {answers.parent}/.out.jsonl.batch"),
         opened(answers, source, model, []),
     ):
         pass
-    assert changed in caught.value.cause
     assert answers.read_bytes() == before
 
 
 def test_a_file_that_is_no_batchs_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "thesis.txt"
     path.write_text("chapter one")
-    with pytest.raises(Problem, match="is not empty and not of medley batch"), opened(path, b"", "demo", []):
+    with (
+        raises_problem(str(path), cause=f".{path.name}.batch", fix="medley batch MODEL IN.jsonl OUT.jsonl"),
+        opened(path, b"", "demo", []),
+    ):
         pass
     assert path.read_text() == "chapter one"
 
@@ -75,7 +77,7 @@ def test_a_file_that_is_no_batchs_is_left_alone(tmp_path: Path) -> None:
 def test_two_runs_do_not_write_one_file(answers: Path) -> None:
     with (
         opened(answers, b"requests", "demo", BAD),
-        pytest.raises(Problem, match="another medley batch"),
+        raises_problem("out.jsonl", cause="lock"),
         opened(answers, b"requests", "demo", BAD),
     ):
         pass

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from medley.cluster.membership import Membership
-from medley.errors import Problem
 from medley.planner.placement import PlacementOptions
 from medley.serving.prepare import Options, ranks_nccl
+from tests.problems import raises_problem
 
 
 def member(nccl: str | None) -> Membership:
@@ -28,9 +28,8 @@ def test_the_same_file_may_be_written_in_another_way(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("has", ["/other/libnccl.so.2", None])
 def test_another_file_is_a_problem(has: str | None) -> None:
-    with pytest.raises(Problem, match="NCCL of this host's Ray") as caught:
+    with raises_problem("--nccl", fix=("medley ray-stop", "medley ray-head --nccl /n/libnccl.so.2")):
         ranks_nccl(options("/n/libnccl.so.2"), member(has))
-    assert "medley ray-head --nccl /n/libnccl.so.2" in caught.value.fix
 
 
 def test_without_ray_it_is_as_asked() -> None:

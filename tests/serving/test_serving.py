@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,11 @@ import pytest
 from medley import config, serving
 from medley.engine import Serving
 from medley.engine.launch import Order, launch
-from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.planner import Device, HostLink, Layout, Stage
 from medley.planner.plan import Plan
 from medley.serving import Description
+from tests.problems import raises_problem
 
 LAYOUT = Layout((Stage((Device("vm", 0, "cpu", 1 << 30, 20.0, 0.5),), 6),), HostLink(1000, 50.0))
 
@@ -73,7 +74,8 @@ def test_the_note_of_a_process_that_is_gone_does_not_count(state: Path) -> None:
 def test_a_port_of_another_serve_is_a_problem() -> None:
     serving.require_none(1)
     with serving.note_server("http://127.0.0.1:1/v1", "a", 1):
-        with pytest.raises(Problem, match="in use by another medley serve") as caught:
+        with raises_problem(
+            "port 1 ", cause=f"process {os.getpid()} serves a ", fix=("medley stop --port 1", "--port 2")
+        ):
             serving.require_none(1)
         serving.require_none(2)
-    assert "--port 2" in caught.value.fix

@@ -16,6 +16,7 @@ from medley.model.remote_code import Code
 from medley.model.resolve import Weights
 from medley.progress import SILENT
 from medley.serving import weights
+from tests.problems import raises_problem
 
 COMMIT = "ab" * 20
 CODE = ModelExtras(Code("org/one", {}, COMMIT))
@@ -54,9 +55,8 @@ def test_a_warning_after_the_answer_is_no_failure(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_failure_names_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Problem, match="spark-2 could not download org/one") as caught:
+    with raises_problem("spark-2", "org/one", cause="OSError: no room", fix="medley pull org/one"):
         fetched(['{"failed": {"spark-2": "OSError: no room"}}', "a warning"], monkeypatch)
-    assert caught.value.cause == "OSError: no room"
 
 
 def test_an_end_without_an_answer_reports_its_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
-from medley.errors import Problem
 from medley.serving.community_recipe.document import MOST_BYTES, document, tables
+from tests.problems import raises_problem
 
 
 def test_the_table_of_a_recipe_has_plain_values() -> None:
@@ -35,11 +35,10 @@ def test_the_table_of_a_recipe_has_plain_values() -> None:
     ],
 )
 def test_what_is_not_a_recipe_is_refused(raw: bytes, cause: str) -> None:
-    with pytest.raises(Problem, match=r"r\.yaml is not a recipe") as caught:
+    with raises_problem("r.yaml", cause=cause, fix="medley models import RECIPE.yaml"):
         document(raw, "r.yaml")
-    assert cause in caught.value.cause
 
 
 def test_a_list_where_a_table_should_be_is_named() -> None:
-    with pytest.raises(Problem, match="'env' is wrong"):
+    with raises_problem("r.yaml", "'env'", cause="list"):
         tables({"env": ["A=1"]}, "env", "r.yaml")

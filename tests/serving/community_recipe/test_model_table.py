@@ -3,10 +3,10 @@ import tomllib
 import pytest
 
 from medley import config
-from medley.errors import Problem
 from medley.schema import Model
 from medley.serving.community_recipe.model_table import model_table
 from medley.serving.community_recipe.recipe import imported
+from tests.problems import raises_problem
 
 RECIPE = """
 model: a/b
@@ -31,7 +31,7 @@ def test_a_table_has_the_engine_s_flags_and_variables() -> None:
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "PATH", "PYTHONPATH", "HF_TOKEN", "vllm_a"])
 def test_a_table_s_variables_load_no_other_code(name: str) -> None:
-    with pytest.raises(Problem, match="is wrong"):
+    with raises_problem("m.toml", f"'env.vllm.{name}.[key]'"):
         config.build({"title": "x", "repository": "a/b", "env": {"vllm": {name: "1"}}}, Model, "m.toml")
 
 

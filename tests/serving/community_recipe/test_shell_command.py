@@ -2,8 +2,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from medley.errors import Problem
 from medley.serving.community_recipe.shell_command import EngineFlag, engine_command, filled, used
+from tests.problems import raises_problem
 
 if TYPE_CHECKING:
     from medley.serving.community_recipe.document import Value
@@ -24,7 +24,7 @@ def test_doubled_braces_are_one_each() -> None:
 
 @pytest.mark.parametrize("value", ["{a} {a}", "{b}" * 1000])
 def test_placeholders_that_hold_themselves_are_refused(value: str) -> None:
-    with pytest.raises(Problem, match="cannot be filled in"):
+    with raises_problem("r.yaml", cause=("8,", "32 KiB")):
         filled("{a}", {"a": value, "b": "{a}" * 1000}, "r.yaml")
 
 
@@ -78,10 +78,10 @@ def test_variables_and_other_commands_are_kept_apart() -> None:
     ],
 )
 def test_no_engine_of_ours_is_a_problem(text: str) -> None:
-    with pytest.raises(Problem, match="does not start an engine"):
+    with raises_problem("r.yaml", cause=("vllm serve, sglang serve", "it begins"), fix="medley models"):
         engine_command(text, "r.yaml")
 
 
 def test_an_open_quote_is_a_problem() -> None:
-    with pytest.raises(Problem, match="not valid shell text"):
+    with raises_problem("r.yaml", cause='No closing quotation in "vllm serve \'a/b"'):
         engine_command("vllm serve 'a/b", "r.yaml")
