@@ -19,11 +19,11 @@ from medley.cluster.bringup import Bringup
 from medley.cluster.fleet import Fleet
 from medley.cluster.remote import Remote
 from medley.command import Command
-from medley.errors import Problem
 from medley.network import ports
 from medley.progress import SILENT
 from medley.schema import EngineName
 from tests.network.fabric.groups import RING
+from tests.problems import raises_problem
 
 HERE = Path(__file__).parent
 RACK = (HERE.parent / "host/recorded/cpu-rack.txt").read_text()
@@ -202,7 +202,7 @@ def test_a_host_with_another_medley_is_left_out(desk: Desk, monkeypatch: pytest.
 def test_without_its_head_there_is_no_cluster(desk: Desk) -> None:
     with bringing_up(one=desk.host(7, env=str(desk.folder / "none")), two=desk.host(8)) as bringup:
         wired(bringup)
-        with pytest.raises(Problem, match="one: "):
+        with raises_problem("one: ", "/none", fix="--env vllm-cpu"):
             bringup.prepare()
 
 

@@ -10,6 +10,7 @@ from medley.errors import Problem
 from medley.host.facts.gpu import NvidiaDriver
 from medley.host.kind import Kind, kind_of
 from tests.host.recordings import recorded
+from tests.problems import raises_problem
 
 
 @pytest.mark.parametrize(
@@ -214,15 +215,12 @@ def test_these_can_share_a_cluster(changes: dict[str, str], versions: dict[str, 
 )
 def test_a_difference_names_both_sides(changes: dict[str, str], versions: dict[str, str], cause: str) -> None:
     ours = terms({**PARTS, **changes}, {"ray": "2.60.0", "engine": "vLLM 0.32.0", **versions}, "spark-2")
-    with pytest.raises(Problem) as caught:
+    with raises_problem("spark-1", "spark-2", cause=cause):
         require_alike(ours, HEAD, "10.0.0.1:24000")
-    assert cause in caught.value.cause
-    assert "spark-2" in caught.value.what
-    assert "spark-1" in caught.value.what
 
 
 def test_a_cluster_of_another_hand_is_a_problem() -> None:
-    with pytest.raises(Problem, match="is not medley's"):
+    with raises_problem("10.0.0.1:6379", fix=("ray stop", "medley ray-head")):
         require_alike(HEAD, None, "10.0.0.1:6379")
 
 
@@ -248,11 +246,9 @@ def test_an_image_is_the_head_s(changes: dict[str, str], machine: str, *, alike:
     if alike:
         require_alike(ours, head, "10.0.0.1:24000")
         return
-    with pytest.raises(Problem) as caught:
+    copy = "ssh spark-1 podman save maker/vllm:1 | podman load"
+    with raises_problem("spark-1", "spark-2", cause=("a" * 12, "b" * 12), fix=copy):
         require_alike(ours, head, "10.0.0.1:24000")
-    assert "b" * 12 in caught.value.cause
-    assert "a" * 12 in caught.value.cause
-    assert "ssh spark-1 podman save maker/vllm:1 | podman load" in caught.value.fix
 
 
 def test_between_an_image_and_an_environment_the_fix_is_no_build() -> None:

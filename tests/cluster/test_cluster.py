@@ -6,6 +6,7 @@ from medley import cluster
 from medley.cluster import fleet
 from medley.cluster.discovery.table import read_back
 from medley.errors import Problem
+from tests.problems import raises_problem
 
 TWO = """\
 link = "192.168.100.0/24"
@@ -85,7 +86,7 @@ def test_what_is_wrong_is_named_with_its_line(
 
 def test_two_heads(tmp_path: Path) -> None:
     text = '[hosts.a]\nrole = "head"\n[hosts.b]\nrole = "head"\n'
-    with pytest.raises(Problem, match="a cluster has only one head"):
+    with raises_problem("cluster.toml", cause=('role = "head"', "a and b")):
         cluster.read(written(tmp_path, text))
 
 
@@ -94,7 +95,7 @@ def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path / "own"))
     monkeypatch.chdir(tmp_path)
     assert cluster.file() is None
-    with pytest.raises(Problem, match=r"cluster\.toml not found"):
+    with raises_problem("cluster.toml", cause="/own", fix=("medley init", "--cluster FILE")):
         cluster.read()
     (tmp_path / "own").mkdir()
     written(tmp_path / "own", TWO)
@@ -109,9 +110,9 @@ def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_hosts_are_left_out(tmp_path: Path) -> None:
     found = cluster.read(written(tmp_path, TWO))
     assert list(cluster.only(found, ("thor-1",)).hosts) == ["spark-1"]
-    with pytest.raises(Problem, match="spark-1 cannot be left out"):
+    with raises_problem("spark-1", cause="head"):
         cluster.only(found, ("spark-1",))
-    with pytest.raises(Problem, match="the cluster has no host spark-9"):
+    with raises_problem("spark-9", cause="spark-1, thor-1", fix="--without HOST"):
         cluster.only(found, ("spark-9",))
 
 

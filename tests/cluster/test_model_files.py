@@ -6,12 +6,12 @@ import pytest
 from medley import storage
 from medley.cluster import model_files
 from medley.cluster.model_files import reference
-from medley.errors import Problem
 from medley.model import extra_files
 from medley.model.extra_files import ModelExtras
 from medley.model.remote_code import Code
 from medley.progress import SILENT
 from medley.schema import ExtraFile
+from tests.problems import raises_problem
 
 HERE, THERE = "a" * 64, "b" * 64
 CODE = Code("/m", {"a.py": HERE})
@@ -31,9 +31,8 @@ def test_the_same_code_on_all_hosts_is_well() -> None:
     ],
 )
 def test_a_host_with_other_code_is_named(files: dict[str, str], said: str) -> None:
-    with pytest.raises(Problem, match="the model's code in /m differs between two") as caught:
+    with raises_problem("/m ", "two", cause=said, fix="rsync -a /m/ HOST:/m/"):
         model_files.require_same(CODE, {"one": {"a.py": HERE}, "two": files})
-    assert caught.value.cause == said
 
 
 @pytest.mark.parametrize(
@@ -45,9 +44,8 @@ def test_a_host_with_other_code_is_named(files: dict[str, str], said: str) -> No
     ],
 )
 def test_a_file_that_did_not_arrive_is_a_problem(said: dict[str, str], cause: str) -> None:
-    with pytest.raises(Problem, match="could not be copied to two") as caught:
+    with raises_problem("x.tiktoken", "two", cause=cause, fix="df -h ~"):
         model_files.require_there("two", NEED, said)
-    assert cause in caught.value.cause
 
 
 def test_one_that_arrived_is_well() -> None:
@@ -65,8 +63,11 @@ def test_a_host_that_joins_has_it_in_its_own_cache(monkeypatch: pytest.MonkeyPat
     found = extra_files.extras_from_table(table)
     ((_, path),) = found.files
     assert path.is_relative_to(tmp_path)
-    with pytest.raises(Problem, match="cannot be fetched"):
+    with raises_problem("x.tiktoken", cause="http://127.0.0.1:9/x: ") as caught:
         model_files.prepare_files(found, "head", SILENT)
+    assert [
+        each in caught.value.fix for each in ("http://127.0.0.1:9/x", str(path), storage.hash_bytes(content))
+    ] == [True] * 3
     path.write_bytes(content)
     model_files.prepare_files(found, "head", SILENT)
     assert storage.cache() == tmp_path
@@ -78,7 +79,7 @@ def test_a_host_that_joins_with_other_code_is_refused(tmp_path: Path) -> None:
     table = json.loads(json.dumps(ModelExtras(own).table()))
     model_files.prepare_files(extra_files.extras_from_table(table), "head", SILENT)
     (tmp_path / "a.py").write_text("2")
-    with pytest.raises(Problem, match="differs from the head's"):
+    with raises_problem(str(tmp_path), cause="a.py: SHA-256 ", fix=f"rsync -a head:{tmp_path}/ {tmp_path}/"):
         model_files.prepare_files(extra_files.extras_from_table(table), "head", SILENT)
 
 

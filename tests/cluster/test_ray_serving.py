@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 
 from medley.cluster import ray_serving
-from medley.errors import Problem
 from medley.planner.placement import PlacementOptions, placement
 from tests.planner.test_placement import shape, site
+from tests.problems import raises_problem
 
 
 def test_what_takes_part_and_what_is_left_alone() -> None:
@@ -38,14 +38,13 @@ def test_ranks_where_they_were_planned_are_no_problem() -> None:
     ],
 )
 def test_ranks_elsewhere_are_a_problem_that_says_where(seen: list[tuple[int, int, str]]) -> None:
-    with pytest.raises(Problem, match="do not run where the plan has them") as caught:
+    with raises_problem(cause="planned: stage 0 rank 0 on a, stage 1 rank 0 on b"):
         ray_serving.require_order(seen, {"a": 1, "b": 1}, 1)
-    assert "planned: stage 0 rank 0 on a, stage 1 rank 0 on b" in caught.value.cause
 
 
 def test_serving_over_hosts_needs_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     assert ray_serving.cluster(None) is None
     assert ray_serving.cluster(1) is None
-    with pytest.raises(Problem, match="not in a cluster of 2 hosts"):
+    with raises_problem("2 hosts", fix=("medley ray-head", "medley ray-worker HEAD")):
         ray_serving.cluster(2)

@@ -6,7 +6,7 @@ import pytest
 
 from medley import credentials, process
 from medley.command import Command
-from medley.errors import Problem
+from tests.problems import raises_problem
 
 
 @pytest.fixture(autouse=True)
@@ -71,19 +71,19 @@ def test_a_credential_of_systemd_stays_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("text", "cause", "fix"),
     [
-        pytest.param(None, "cannot be read", id="no file"),
-        pytest.param("", "is not an API key", id="empty"),
-        pytest.param("two words here", "is not an API key", id="words"),
-        pytest.param("short", "is not an API key", id="too short"),
+        pytest.param(None, "No such file", "leave --api-key out to make one", id="no file"),
+        pytest.param("", "", "openssl rand -hex 24 > {}", id="empty"),
+        pytest.param("two words here", ("14 ", "8 to 512"), "openssl rand -hex 24 > {}", id="words"),
+        pytest.param("short", ("5 ", "8 to 512"), "openssl rand -hex 24 > {}", id="too short"),
     ],
 )
-def test_what_is_no_key(tmp_path: Path, text: str | None, what: str) -> None:
+def test_what_is_no_key(tmp_path: Path, text: str | None, cause: str | tuple[str, ...], fix: str) -> None:
     own = tmp_path / "key"
     if text is not None:
         own.write_text(text)
-    with pytest.raises(Problem, match=what):
+    with raises_problem(str(own), cause=cause, fix=fix.format(own)):
         credentials.chosen_api_key(str(own), "127.0.0.1", make=True)
 
 
@@ -108,7 +108,7 @@ def test_a_configuration_of_the_key_is_for_its_owner(tmp_path: Path, monkeypatch
 def test_a_configuration_of_the_users_own_would_take_its_place() -> None:
     credentials.require_no_other_config(("--dtype", "float32", "--config-format", "hf"))
     for words in (("--config", "x.yaml"), ("--config=x.yaml",)):
-        with pytest.raises(Problem, match="one --config"):
+        with raises_problem("SGLang", "--config", fix="--api-key none"):
             credentials.require_no_other_config(words)
 
 
@@ -149,11 +149,10 @@ def test_a_brought_one_takes_its_place_only_when_it_is_kept() -> None:
 
 @pytest.mark.parametrize("text", ["", "short", "two words of a sentence", "x" * 300])
 def test_what_is_no_token_is_a_problem(text: str) -> None:
-    with pytest.raises(Problem, match="is not a token"):
+    with raises_problem("standard input", fix="--token-file FILE"):
         credentials.given_token(text, "standard input")
 
 
 def test_none_is_a_problem() -> None:
-    with pytest.raises(Problem, match="does not have the cluster's token") as caught:
+    with raises_problem(cause="/token", fix="medley ray-worker HEAD --token-file FILE"):
         credentials.present_token()
-    assert "--token-file" in caught.value.fix

@@ -16,7 +16,7 @@ from medley import process_identity, storage
 from medley.cluster import events, units
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
-from medley.errors import Problem
+from tests.problems import raises_problem
 from tests.servers import alive
 from tests.waiting import wait_for
 from tests.wall_clock import WallClock
@@ -206,11 +206,11 @@ def test_what_is_started_already_is_not_replaced_unseen() -> None:
     """A second `serve --detach` took the place of the first while that one began, and both said that all
     was well."""
     with units.alone("medley-x"):
-        with pytest.raises(Problem, match="medley-x is started already"), units.alone("medley-x"):
+        with raises_problem("medley-x", fix=("medley stop", "--port 8001")), units.alone("medley-x"):
             pass
         units.start(unit(*SLEEPS))
     pid = runs()
-    with pytest.raises(Problem, match="medley-x is started already"), units.alone("medley-x"):
+    with raises_problem("medley-x", fix=("medley stop", "--port 8001")), units.alone("medley-x"):
         pass
     assert running() == pid
     units.stop("medley-x")

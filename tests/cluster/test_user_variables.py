@@ -4,6 +4,7 @@ import pytest
 
 from medley import cluster
 from medley.errors import Problem
+from tests.problems import raises_problem
 
 TABLE = """
 [environment]
@@ -52,10 +53,14 @@ def test_some_are_refused_with_a_reason(tmp_path: Path, table: str, why: str) ->
 
 
 @pytest.mark.parametrize(
-    "table", ['[environment]\n"A B" = "1"\n[hosts.a]', '[environment]\nA = "1\\n2"\n[hosts.a]']
+    ("table", "key"),
+    [
+        ('[environment]\n"A B" = "1"\n[hosts.a]', "'environment.A B.[key]'"),
+        ('[environment]\nA = "1\\n2"\n[hosts.a]', "'environment.A'"),
+    ],
 )
-def test_what_is_no_variable_is_refused(tmp_path: Path, table: str) -> None:
+def test_what_is_no_variable_is_refused(tmp_path: Path, table: str, key: str) -> None:
     file = tmp_path / "cluster.toml"
     file.write_text(table)
-    with pytest.raises(Problem, match="is wrong"):
+    with raises_problem(f"{file}:2", key):
         cluster.read(str(file))

@@ -12,6 +12,7 @@ from medley.cluster.discovery import (
     typed_host,
 )
 from medley.errors import Problem
+from tests.problems import raises_problem
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,9 @@ BAD = [
 
 @pytest.mark.parametrize("word", [*BAD, "$(x)@host", "ssh://host:x", "a@b@c"])
 def test_what_is_no_host_is_refused(word: str) -> None:
-    with pytest.raises(Problem, match="is not a host"):
+    with raises_problem(
+        repr(word[:60]), cause="ssh://USER@HOST:PORT", fix="medley init spark-1 nvidia@192.168.100.11"
+    ):
         typed_host(word)
 
 
@@ -159,12 +162,12 @@ def test_an_answer_names_hosts(answer: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "what"),
-    [("4", "4 is not in the list"), ("0", "0 is not in the list"), ("1 $(x)", "is not a host")],
+    ("answer", "name", "cause"),
+    [("4", "4 ", "1 to 3"), ("0", "0 ", "1 to 3"), ("1 $(x)", "'$(x)'", "ssh://USER@HOST:PORT")],
 )
-def test_an_answer_that_cannot_be_meant(answer: str, what: str) -> None:
+def test_an_answer_that_cannot_be_meant(answer: str, name: str, cause: str) -> None:
     found, _ = host_candidates([ALIAS, NAS], "spark-1", [])
-    with pytest.raises(Problem, match=what):
+    with raises_problem(name, cause=cause):
         chosen_hosts(answer, found)
 
 

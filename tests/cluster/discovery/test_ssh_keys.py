@@ -20,6 +20,7 @@ from medley.cluster.discovery.ssh_keys import (
     with_aliases,
 )
 from medley.errors import Problem
+from tests.problems import raises_problem
 
 ED25519 = "spark-2 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHFfG9qciHDp/YYD4AhFtj3J2UuMBATvJLCkzVajZOA7"
 ECDSA = (
@@ -166,7 +167,7 @@ def test_a_config_that_is_kept_elsewhere_stays_there(home: Path) -> None:
 def test_a_config_in_other_letters_is_a_problem(home: Path) -> None:
     (home / ".ssh").mkdir()
     (home / ".ssh" / "config").write_bytes(b"# B\xfcro\n")
-    with pytest.raises(Problem, match="config cannot be read"):
+    with raises_problem(".ssh/config", cause=("byte 3", "0xfc")):
         name_in_config(TWO, manner([]))
 
 
@@ -215,5 +216,5 @@ def test_a_name_that_is_not_plain_is_not_written() -> None:
 
 
 def test_half_a_block_is_a_problem() -> None:
-    with pytest.raises(Problem, match="only a part of medley's block"):
+    with raises_problem(cause=("# medley: begin", "# medley: end")):
         with_aliases(f"{OWN}# medley: begin\nHost a\n", TWO)
