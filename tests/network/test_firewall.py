@@ -2,10 +2,10 @@
 
 import pytest
 
-from medley.errors import Problem
 from medley.host.facts.network import Net
 from medley.network.firewall import ClusterInterface, Rules, notes, ssh_ports, text, wires
 from tests.network.networks import LO, default, link
+from tests.problems import raises_problem
 
 CLOSED = ((8000, 8000), (24000, 24999), (32768, 60999))
 FAST = ClusterInterface("eth0", ("10.78.0.0/24",))
@@ -39,9 +39,8 @@ def test_a_wire_as_it_is_named(asked: str, expected: tuple[ClusterInterface, ...
 
 
 def test_what_is_no_wire_is_a_problem_that_names_one() -> None:
-    with pytest.raises(Problem, match="eht0 is not a link") as caught:
+    with raises_problem("eht0", fix="--link eth0"):
         wires(["eht0"], NET)
-    assert caught.value.fix == "--link eth0"
 
 
 def test_nftables() -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from medley.errors import Problem
 from medley.network import link_apply, link_backends
 from medley.network.link_apply import Managers
 from medley.network.link_backends import Change, FileChange
 from medley.network.link_setup import Setting
+from tests.problems import raises_problem
 
 ONE = Setting("enp1s0f1np1", "ethernet", "192.168.100.10/24", 9000, 1500, has_address=False)
 TWIN = Setting("enP2p1s0f1np1", "ethernet", "192.168.101.10/24", 9000, 9000, has_address=False)
@@ -166,8 +166,21 @@ def test_ip(setting: Setting, up: bool, commands: list[str], undo: list[str]) ->
     assert "this does not survive a reboot" in change.notes[0]
 
 
-@pytest.mark.parametrize("manager", ["netplan", "networkmanager"])
-def test_a_bond_is_left_to_its_owner(manager: str) -> None:
+NMCLI = "nmcli connection modify NAME ipv4.method manual"
+
+
+@pytest.mark.parametrize(
+    ("manager", "cause", "fix"),
+    [
+        ("netplan", "netplan", "addresses: [192.168.100.10/24]"),
+        (
+            "networkmanager",
+            "NetworkManager",
+            "nmcli connection modify NAME ipv4.method manual ipv4.addresses 192.168.100.10/24",
+        ),
+    ],
+)
+def test_a_bond_is_left_to_its_owner(manager: str, cause: str, fix: str) -> None:
     bond = replace(ONE, interface="bond0", kind="bond")
-    with pytest.raises(Problem, match="bond0 is configured elsewhere"):
+    with raises_problem("bond0", cause=cause, fix=fix):
         link_apply.change((bond,), Managers(chosen=manager))

@@ -11,6 +11,7 @@ from medley.network.link_setup import LinkRequest, Setting, held, settings
 from tests.host.recordings import recorded
 from tests.network import networks
 from tests.network.networks import default, host, link
+from tests.problems import raises_problem
 
 BARE = replace(networks.spark(10, first=None, second=None), gpus=())
 
@@ -168,7 +169,11 @@ def test_what_is_held() -> None:
 
 def test_every_network_taken_is_a_problem() -> None:
     wide = replace(ETH, addresses=(Address("192.168.0.1", 16),))
-    with pytest.raises(Problem, match="no free network for eth1"):
+    with raises_problem(
+        "eth1",
+        cause=("192.168.100.0/24", "192.168.199.0/24"),
+        fix="medley link setup --interface eth1 --address 10.99.0.1/24",
+    ):
         suggested(replace(BARE, net=Net((wide, FAST))), LinkRequest("eth1"))
 
 
@@ -195,7 +200,7 @@ def test_addresses_of_a_plain_set_up_leave_a_ring() -> None:
 
 
 def test_a_ring_needs_two_ports_and_names_no_interface() -> None:
-    with pytest.raises(Problem, match="two ports with cables"):
+    with raises_problem(cause=("1 ", "enp1s0f0np0, enP2p1s0f0np0"), fix="ip -brief link"):
         suggested(BARE, LinkRequest(ring=1))
-    with pytest.raises(Problem, match="all cables"):
+    with raises_problem("--ring", cause="--interface enp1s0f0np0", fix="medley link setup --ring 1"):
         suggested(BARE, LinkRequest(interface="enp1s0f0np0", ring=1))
