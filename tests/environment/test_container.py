@@ -16,9 +16,9 @@ from medley.environment.container import (
     removal,
     spoken,
 )
-from medley.errors import Problem
 from medley.host.kind import match_kind
 from tests.host.recordings import recorded
+from tests.problems import raises_problem
 
 ID = "0f66cc578fb7" + "0" * 52
 BOX = ContainerSpec(
@@ -181,7 +181,13 @@ def test_podman_gives_no_more_than_the_host_has() -> None:
 def test_rdma_without_the_right_to_lock_memory_is_a_problem_for_podman_alone() -> None:
     assert RDMA[0] in words("docker", "spark-pair-a", PERSON)  # its daemon is root
     assert RDMA[0] not in words("podman", "rtx-4090", PERSON)
-    with pytest.raises(Problem) as caught:
+    with raises_problem(
+        "RDMA",
+        "podman",
+        cause="8192 KiB",
+        fix=(
+            "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/memlock.conf",
+            "--container docker",
+        ),
+    ):
         words("podman", "spark-pair-a", PERSON)
-    assert "8192 KiB" in caught.value.cause
-    assert "memlock unlimited" in caught.value.fix

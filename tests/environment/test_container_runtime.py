@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley.environment import container_runtime
-from medley.errors import Problem
+from tests.problems import raises_problem
 
 IMAGE = {
     "Id": "sha256:" + "a" * 64,
@@ -42,10 +42,8 @@ def runtime(path: Path, name: str, *, answers: bool = True, images: tuple[str, .
 
 def test_neither_is_here(path: Path) -> None:
     del path
-    with pytest.raises(Problem) as caught:
+    with raises_problem("docker", "podman", cause="PATH", fix="sudo apt install podman catatonit"):
         container_runtime.runtime(None, "maker/vllm")
-    assert "no docker or podman" in caught.value.what
-    assert "apt install podman" in caught.value.fix
 
 
 def test_the_one_that_has_the_image(path: Path) -> None:
@@ -58,9 +56,10 @@ def test_the_one_that_has_the_image(path: Path) -> None:
 
 def test_a_daemon_that_does_not_answer(path: Path) -> None:
     runtime(path, "docker", answers=False)
-    with pytest.raises(Problem) as caught:
+    with raises_problem(
+        "docker", cause="docker: Cannot connect to the daemon", fix="sudo systemctl start docker"
+    ):
         container_runtime.runtime(None, "maker/vllm")
-    assert "docker: Cannot connect to the daemon" in caught.value.cause
     runtime(path, "podman")
     assert container_runtime.runtime(None, "maker/vllm") == "podman"
 
@@ -77,18 +76,18 @@ def test_what_an_image_is(path: Path) -> None:
 def test_an_image_for_another_architecture(path: Path) -> None:
     runtime(path, "podman", images=("maker/vllm",))
     assert container_runtime.ready("podman", "maker/vllm", "aarch64-linux").short == "a" * 12
-    with pytest.raises(Problem, match="cannot run on this host") as caught:
+    with raises_problem("maker/vllm", cause=("arm64", "x86_64-linux"), fix="podman image rm maker/vllm"):
         container_runtime.ready("podman", "maker/vllm", "x86_64-linux")
-    assert "arm64" in caught.value.cause
 
 
 def test_an_image_that_cannot_be_fetched_names_the_way_from_a_host_that_has_it(path: Path) -> None:
     runtime(path, "podman")
-    with pytest.raises(Problem) as caught:
+    with raises_problem(
+        "maker/other",
+        cause="connection refused",
+        fix=("podman pull maker/other", "ssh HOST podman save maker/other | podman load"),
+    ):
         container_runtime.ready("podman", "maker/other", "x86_64-linux")
-    assert "connection refused" in caught.value.cause
-    assert "podman pull maker/other" in caught.value.fix
-    assert "podman save maker/other | podman load" in caught.value.fix
 
 
 @pytest.mark.parametrize(

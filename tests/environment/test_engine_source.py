@@ -7,11 +7,11 @@ import pytest
 from medley import config
 from medley.environment import engine_source
 from medley.environment.engine_source import EngineRequest, EngineSource
-from medley.errors import Problem
 from medley.planner import topology
 from medley.planner.placement import PlacementOptions
 from medley.serving import alternatives
 from tests.planner.test_placement import MODELS, site
+from tests.problems import raises_problem
 
 IMAGE = config.hosts()["orin"].container.image
 ONE = EngineRequest(image="maker/vllm:1")
@@ -105,5 +105,5 @@ def test_images_without_ray_make_no_cluster() -> None:
 
 
 def test_a_kind_without_an_image_has_no_default() -> None:
-    with pytest.raises(Problem, match="no image for hosts of the kind cpu"):
+    with raises_problem(" cpu", cause="hosts/cpu.toml", fix="--image NAME"):
         of("cpu", EngineRequest(image="default"))

