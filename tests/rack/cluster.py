@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from medley import process
 from medley.command import Command
 from medley.process import Process
+from tests.problems import problems_in
 from tests.rack.host import Host
 from tests.waiting import wait_for
 
@@ -86,6 +87,8 @@ def served(
     return Served(host, process, lines)
 
 
-def assert_problem(finished: process.Finished, what: str) -> None:
+def assert_problem(finished: process.Finished, *names: str) -> None:
+    """Fail unless a command ended with a Problem whose `what` has all of these."""
     assert finished.status == 1, finished.lines
-    assert any(what in line for line in finished.lines), finished.lines
+    found = [each.what for each in problems_in(finished.lines)]
+    assert any(all(name in what for name in names) for what in found), finished.lines
