@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from medley import cluster
-from medley.errors import Problem
 from tests.problems import raises_problem
 
 TABLE = """
@@ -47,9 +46,9 @@ def test_a_hosts_own_win(tmp_path: Path) -> None:
 def test_some_are_refused_with_a_reason(tmp_path: Path, table: str, why: str) -> None:
     file = tmp_path / "cluster.toml"
     file.write_text(table)
-    with pytest.raises(Problem) as problem:
+    variable = table.splitlines()[1].partition(" ")[0]
+    with raises_problem(str(file), variable, cause=why):
         cluster.read(str(file))
-    assert why in problem.value.cause
 
 
 @pytest.mark.parametrize(

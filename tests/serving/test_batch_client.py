@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from medley.errors import Problem
 from medley.serving import batch_client
 from medley.serving.batch import Request, opened
 from medley.serving.batch_client import Answering, BatchProgress, send
+from tests.problems import raises_problem
 
 
 class Server(ThreadingHTTPServer):
@@ -89,9 +89,8 @@ def test_each_is_answered_once_and_what_is_refused_is_kept_apart(server: Server,
 def test_a_server_that_does_not_answer_is_a_problem(
     server: Server, tmp_path: Path, prompt: str, key: str | None, cause: str
 ) -> None:
-    with opened(tmp_path / "out", b"", "tiny", []) as book, pytest.raises(Problem) as caught:
+    with opened(tmp_path / "out", b"", "tiny", []) as book, raises_problem(cause=cause, fix="medley status"):
         send(requests("good", prompt), book, BatchProgress(2), at(server, key), at_once=1)
-    assert cause in caught.value.cause
     assert book.errors.read_text() == "", "it is asked again in the next run"
 
 
@@ -99,6 +98,8 @@ def test_a_server_that_is_gone_is_a_problem(server: Server, tmp_path: Path) -> N
     where = at(server)
     server.shutdown()
     server.server_close()
-    with opened(tmp_path / "out", b"", "tiny", []) as book, pytest.raises(Problem) as caught:
+    with (
+        opened(tmp_path / "out", b"", "tiny", []) as book,
+        raises_problem(cause=("line 1: ", "ConnectError"), fix="medley status"),
+    ):
         send(requests("a", "b"), book, BatchProgress(2), where, at_once=2)
-    assert "ConnectError" in caught.value.cause
