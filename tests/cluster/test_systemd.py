@@ -16,7 +16,7 @@ from medley.cluster.systemd import (
     shown,
     systemctl,
 )
-from medley.errors import Problem
+from tests.problems import raises_problem
 
 HEAD = Service("head", ("--link", "eth0"), "ann", ("/opt/medley",), {"MEDLEY_CACHE": "/data"})
 
@@ -65,17 +65,16 @@ def test_a_server_is_called_after_its_port(words: tuple[str, ...], name: str) ->
 
 
 @pytest.mark.parametrize(
-    ("role", "words", "what"),
+    ("role", "words", "names"),
     [
-        pytest.param("haed", (), "'haed' is not a role", id="no role"),
-        pytest.param("worker", (), "a worker needs its HEAD", id="no head"),
-        pytest.param("serve", ("--port", "9000"), "a server needs its MODEL", id="no model"),
+        pytest.param("haed", (), ("'haed'",), id="no role"),
+        pytest.param("worker", (), ("worker", "HEAD"), id="no head"),
+        pytest.param("serve", ("--port", "9000"), ("server", "MODEL"), id="no model"),
     ],
 )
-def test_what_is_missing(role: str, words: tuple[str, ...], what: str) -> None:
-    with pytest.raises(Problem) as caught:
+def test_what_is_missing(role: str, words: tuple[str, ...], names: tuple[str, ...]) -> None:
+    with raises_problem(*names):
         require_complete(role, words)
-    assert caught.value.what == what
 
 
 def test_a_head_needs_no_words() -> None:
