@@ -8,7 +8,7 @@ right where the ratio of the medians lies within the spread of the runs by hand.
 
 import sys
 
-from tests.rack.benched import AT_ONCE, INPUT, OUTPUT, REQUESTS, benched
+from tests.rack.bench_pairs import AT_ONCE, INPUT, OUTPUT, REQUESTS, benched
 
 PAIRS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
 

@@ -24,10 +24,10 @@ from functools import partial
 
 from medley.process import Finished
 from tests.rack.cluster import STATE
-from tests.rack.desk import LINKS, Desk, busy
 from tests.rack.host import Host
 from tests.rack.rack import up
 from tests.rack.spec import Spec
+from tests.rack.ssh_cluster import LINKS, SshCluster, busy
 from tests.waiting import wait_for
 
 ROUNDS = 5
@@ -47,7 +47,7 @@ def main() -> None:
 
 def measured(count: int, rounds: int) -> str:
     with up(Spec(count, LINKS, name=f"bringup-{os.getpid()}")) as rack:
-        desk = Desk.of(rack)
+        desk = SshCluster.of(rack)
         commands = printed(desk)
         ways: dict[str, Callable[[], object]] = {
             "ours": lambda: desk.done("up"),
@@ -67,7 +67,7 @@ def rotated(ways: list[str], number: int) -> list[str]:
     return ways[number % len(ways) :] + ways[: number % len(ways)]
 
 
-def timed(way: Callable[[], object], desk: Desk, name: str) -> float:
+def timed(way: Callable[[], object], desk: SshCluster, name: str) -> float:
     if name != "ours":
         for host in desk.rack.hosts:
             host.says("mkdir", "-p", f"{STATE}/ray")
@@ -79,26 +79,26 @@ def timed(way: Callable[[], object], desk: Desk, name: str) -> float:
     return took
 
 
-def printed(desk: Desk) -> dict[str, str]:
+def printed(desk: SshCluster) -> dict[str, str]:
     """The command of each host, less what makes it stay."""
     told = json.loads(desk.done("up", "--dry-run", "--json")[-1])
     return {name: re.sub(r" --block\b", "", each["command"]) for name, each in told.items()}
 
 
-def by_hand(desk: Desk, commands: dict[str, str]) -> None:
+def by_hand(desk: SshCluster, commands: dict[str, str]) -> None:
     for name, command in commands.items():
         said = desk.head.run(["ssh", "-o", "BatchMode=yes", name, command], limit_s=LIMIT_S)
         assert said.status == 0, said.lines
 
 
-def at_once(desk: Desk, commands: dict[str, str]) -> None:
+def at_once(desk: SshCluster, commands: dict[str, str]) -> None:
     running = [desk.rack[name].start(["sh", "-c", command]) for name, command in commands.items()]
     for process in running:
         finished = process.wait(LIMIT_S)
         assert finished == Finished(0, finished.lines if finished else ()), finished
 
 
-def clear(desk: Desk, name: str) -> None:
+def clear(desk: SshCluster, name: str) -> None:
     """As if nothing had been: the next way starts from nothing too."""
     if name == "ours":
         desk.done("down")

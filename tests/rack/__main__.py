@@ -10,7 +10,7 @@ from plumbum import cli
 
 from medley.cli import Usage, Verb
 from medley.errors import Problem
-from tests.rack import census, ssh
+from tests.rack import running_racks, ssh
 from tests.rack.init import HOME
 from tests.rack.rack import Rack, found
 from tests.rack.rack import up as bring_up
@@ -121,7 +121,7 @@ class Down(Named):
 
 
 def racks(name: str | None = None) -> list[Rack]:
-    return [found(keeper) for keeper in census.keepers() if name in {None, keeper.spec.name}]
+    return [found(keeper) for keeper in running_racks.keepers() if name in {None, keeper.spec.name}]
 
 
 def show(rack: Rack) -> None:

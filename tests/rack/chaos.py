@@ -12,13 +12,13 @@ from medley.command import Command
 from medley.process import Finished, Process
 from tests.rack import ssh
 from tests.rack.cluster import MEDLEY, STATE, token_of
-from tests.rack.desk import LINKS, Desk, process
+from tests.rack.fault_reports import Signs
 from tests.rack.host import Host
 from tests.rack.leftovers import inventory, left
 from tests.rack.rack import up
-from tests.rack.signs import Signs
 from tests.rack.spec import Spec
-from tests.rack.streams import Request, Streams
+from tests.rack.ssh_cluster import LINKS, SshCluster, process
+from tests.rack.stream_clients import Request, Streams
 from tests.waiting import becomes_true, wait_for
 from tests.wall_clock import WallClock
 
@@ -102,7 +102,7 @@ class Outcome:
 class Scene:
     """Two hosts with a cluster, on which faults happen one after another."""
 
-    desk: Desk
+    desk: SshCluster
     fault: Fault
     random: Random = field(default_factory=Random)
     host: str = "host2"
@@ -226,7 +226,7 @@ def _require(finished: Finished) -> None:
 def scene(fault: Fault, name: str, cache: Path | None = None) -> Iterator[Scene]:
     """Hosts for a fault, and for others that need no hosts of their own; `cache` has their engine."""
     with up(Spec(2, LINKS, cores=CORES, name=name, cache=str(cache) if cache else None)) as rack:
-        made = Scene(Desk.of(rack), fault)
+        made = Scene(SshCluster.of(rack), fault)
         fault.prepare(made)
         if fault.family == "ray":
             made.desk.done("up")

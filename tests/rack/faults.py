@@ -8,8 +8,8 @@ from medley.command import Command
 from medley.process import Process
 from tests.rack.chaos import SERVE, SERVE_LIMIT_S, STALL_LIMIT_S, Fault, Scene
 from tests.rack.cluster import MEDLEY, STATE
-from tests.rack.desk import process
 from tests.rack.init import HOME
+from tests.rack.ssh_cluster import process
 from tests.waiting import wait_for
 from tests.wall_clock import WallClock
 

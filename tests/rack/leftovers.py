@@ -4,8 +4,8 @@ import re
 from collections import Counter
 
 from tests.rack.cluster import STATE
-from tests.rack.desk import busy
 from tests.rack.host import Host
+from tests.rack.ssh_cluster import busy
 
 RAY_WORKERS = 24_100
 """From here on are the ports of idle workers that Ray itself keeps for a while."""

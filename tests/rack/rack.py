@@ -13,11 +13,11 @@ from medley import process, storage
 from medley.command import Command
 from medley.errors import Problem
 from medley.process import Process
-from tests.rack import census
+from tests.rack import running_racks
 from tests.rack.host import Host, running, shared_cache
 from tests.rack.init import HOME
-from tests.rack.keeper import READY, shape
 from tests.rack.spec import Port, Spec
+from tests.rack.supervisor import READY, shape
 from tests.waiting import becomes_true, wait_for
 
 TREE = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ class Rack:
     def boot(self, *names: str) -> Self:
         """Switch killed hosts on again: with their disks, and nothing that ran. Returns the rack anew."""
         os.kill(self.keeper, signal.SIGUSR1)
-        keeper = census.Keeper(self.keeper, self.spec)
+        keeper = running_racks.Keeper(self.keeper, self.spec)
         booted = "a first process runs on " + ", ".join(names)
         wait_for(
             booted,
@@ -123,7 +123,7 @@ def up(spec: Spec | int = 2, *, detached: bool = False) -> Rack:
     process = Process(_keeper(spec, detached=detached), lines.append)
     try:
         pid = _await_ready(process, lines)
-        rack = found(census.Keeper(pid, spec), None if detached else process)
+        rack = found(running_racks.Keeper(pid, spec), None if detached else process)
         for host in rack.hosts:
             _link_vllm_cache(host)
     except BaseException:
@@ -132,7 +132,7 @@ def up(spec: Spec | int = 2, *, detached: bool = False) -> Rack:
     return rack
 
 
-def found(keeper: census.Keeper, process: Process | None = None) -> Rack:
+def found(keeper: running_racks.Keeper, process: Process | None = None) -> Rack:
     """The rack that a keeper holds; its killed hosts are left out."""
     spec = keeper.spec
     firsts = keeper.first_processes()
@@ -185,7 +185,7 @@ def _end(keeper: int, limit_s: float) -> None:
 def _keeper(spec: Spec, *, detached: bool) -> Command:
     apart = ("setsid", "--fork") if detached else ()
     alone = ("unshare", "--mount", "--net", "--propagation", "slave")
-    argv = (*apart, *alone, sys.executable, "-m", census.KEEPER, spec.to_json())
+    argv = (*apart, *alone, sys.executable, "-m", running_racks.KEEPER, spec.to_json())
     return Command(argv, env={"PYTHONPATH": str(TREE)})
 
 

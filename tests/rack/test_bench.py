@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.rack.benched import benched
+from tests.rack.bench_pairs import benched
 
 pytestmark = [pytest.mark.rack, pytest.mark.slow]
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.rack import ssh
 from tests.rack.conftest import Up
-from tests.rack.desk import LINKS, Desk, falls_still, kept, process
 from tests.rack.host import Host
 from tests.rack.spec import Spec
+from tests.rack.ssh_cluster import LINKS, SshCluster, falls_still, kept, process
 
 pytestmark = pytest.mark.rack
 
@@ -26,7 +26,7 @@ ASK = ("chat", "--max-tokens", "8", "Hello")
 @pytest.mark.slow
 def test_two_commands_a_reboot_and_an_end(rack: Up) -> None:
     own = {"host2": 'environment = { VLLM_LOGGING_PREFIX = "of host2 " }'}
-    desk = Desk.of(rack(Spec(4, LINKS)), own)
+    desk = SshCluster.of(rack(Spec(4, LINKS)), own)
     desk.done("up")
     # Open to others, so that it has a key; typed on a worker, so that it goes to the head.
     said = desk.done(
@@ -61,7 +61,7 @@ def test_two_commands_a_reboot_and_an_end(rack: Up) -> None:
         assert kept(host) <= {"api-key"}, "clients have it"
 
 
-def answer(desk: Desk) -> str:
+def answer(desk: SshCluster) -> str:
     words = (*ASK, "--json", "--api-key", f"{HOME}/.local/state/medley/api-key")
     return str(json.loads(desk.done(*words)[-1])["answer"])
 
@@ -72,7 +72,7 @@ def rank_environment(host: Host) -> str:
     return host.says("sh", "-c", f"tr '\\0' '\\n' </proc/{pid}/environ")
 
 
-def views(desk: Desk) -> dict[str, str]:
+def views(desk: SshCluster) -> dict[str, str]:
     """What others see, or are shown: command lines, what a log or a report holds, what a dry run prints."""
     found = {}
     for host in desk.rack.hosts:

@@ -18,9 +18,9 @@ import pytest
 
 from medley.network.ports import RayPorts
 from tests.rack.cluster import MEDLEY, STATE
-from tests.rack.desk import LINKS, Desk, process
 from tests.rack.rack import up
 from tests.rack.spec import Spec
+from tests.rack.ssh_cluster import LINKS, SshCluster, process
 from tests.rack.terminal import terminal
 from tests.rack.test_ports import listen
 from tests.waiting import wait_for
@@ -35,14 +35,14 @@ Check = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[Desk]:
+def desk() -> Iterator[SshCluster]:
     if os.geteuid() != 0:
         pytest.skip("needs root: it makes namespaces and mounts")
     with up(Spec(4, LINKS, name=f"pytest-{os.getpid()}-doctor")) as rack:
-        yield Desk.of(rack)
+        yield SshCluster.of(rack)
 
 
-def examined(desk: Desk, *words: str) -> tuple[int, list[Check]]:
+def examined(desk: SshCluster, *words: str) -> tuple[int, list[Check]]:
     finished = desk.type("doctor", "--json", *words, limit_s=60)
     table = next(line for line in reversed(finished.lines) if line.startswith("{"))
     return finished.status, json.loads(table)["checks"]
@@ -59,7 +59,7 @@ def states(checks: list[Check], rule: str) -> set[str]:
     return {each["state"] for each in checks if each["rule"] == rule}
 
 
-def follow(desk: Desk, check: Check, *more: str) -> str:
+def follow(desk: SshCluster, check: Check, *more: str) -> str:
     """Type what is printed, on the host that it names."""
     place = re.fullmatch(r"on (host\d): (.*)", check["problem"]["fix"], re.DOTALL)
     assert place, check
@@ -68,7 +68,7 @@ def follow(desk: Desk, check: Check, *more: str) -> str:
     return desk.rack[place[1]].says("sh", "-c", shlex.join(("eval", typed, *more)))
 
 
-def test_all_is_well_in_time(desk: Desk) -> None:
+def test_all_is_well_in_time(desk: SshCluster) -> None:
     took = []
     for _ in range(2):
         began = time.monotonic()
@@ -81,7 +81,7 @@ def test_all_is_well_in_time(desk: Desk) -> None:
     assert min(took) < BUDGET_S * ROOM, took
 
 
-def test_faults_are_named_and_what_is_printed_mends_them(desk: Desk) -> None:
+def test_faults_are_named_and_what_is_printed_mends_them(desk: SshCluster) -> None:
     one, two, three, four = desk.rack.hosts
     four.says("ip", "address", "add", "10.78.1.104/24", "dev", "eth0")
     two.says("sed", "-i", "s/^[0-9.]*\\(.*host2\\b\\)/10.9.9.9\\1/", "/etc/hosts")
@@ -118,7 +118,7 @@ def test_faults_are_named_and_what_is_printed_mends_them(desk: Desk) -> None:
     assert status == 0
 
 
-def test_fix_makes_the_safe_changes_and_looks_again(desk: Desk) -> None:
+def test_fix_makes_the_safe_changes_and_looks_again(desk: SshCluster) -> None:
     one, two, three, _ = desk.rack.hosts
     two.says("ip", "link", "set", "eth1", "mtu", "1400")
     for host in (one, three):
@@ -145,7 +145,7 @@ def test_fix_makes_the_safe_changes_and_looks_again(desk: Desk) -> None:
     assert one.path(f"{STATE}/token").stat().st_mode & 0o777 == 0o600
 
 
-def test_hosts_that_cannot_take_part_are_named(desk: Desk) -> None:
+def test_hosts_that_cannot_take_part_are_named(desk: SshCluster) -> None:
     _, two, three, four = desk.rack.hosts
     source = "/tmp/home/other"
     tree = Path(__file__).parents[2]
@@ -153,13 +153,13 @@ def test_hosts_that_cannot_take_part_are_named(desk: Desk) -> None:
     two.says("sh", "-c", f"echo '# another' >>{source}/pysrc/medley/errors.py; touch {source}/pyproject.toml")
     other = f'medley = ["env", "PYTHONPATH={source}/pysrc", "{sys.executable}", "-m", "medley"]'
     late = f'medley = ["faketime", "-f", "-1h", "{sys.executable}", "-m", "medley"]'
-    Desk.with_table(desk.rack, {"host2": other, "host3": late})
+    SshCluster.with_table(desk.rack, {"host2": other, "host3": late})
     four.says("kill", str(process(four, "sshd")))
     try:
         wait_for("sshd of host4 has ended", lambda: "sshd" not in four.says("ps", "-eo", "args"))
         status, found = examined(desk)
     finally:
-        Desk.with_table(desk.rack, {})
+        SshCluster.with_table(desk.rack, {})
     assert status == 1
     assert "run different versions of medley" in of(found, "medley", "host2")["found"]
     assert "git pull" in of(found, "medley", "host2")["problem"]["fix"]
@@ -171,7 +171,7 @@ def test_hosts_that_cannot_take_part_are_named(desk: Desk) -> None:
     del three
 
 
-def test_a_link_that_is_down_is_set_up_again(desk: Desk) -> None:
+def test_a_link_that_is_down_is_set_up_again(desk: SshCluster) -> None:
     two = desk.rack["host2"]
     two.says("ip", "link", "set", "eth1", "down")
     status, found = examined(desk, "--without", "host4")
@@ -183,7 +183,7 @@ def test_a_link_that_is_down_is_set_up_again(desk: Desk) -> None:
     assert status == 0
 
 
-def test_a_transcript_of_a_host_is_examined_elsewhere(desk: Desk) -> None:
+def test_a_transcript_of_a_host_is_examined_elsewhere(desk: SshCluster) -> None:
     two = desk.rack["host2"]
     two.path("/tmp/home/host2.txt").write_text(two.says(*MEDLEY, "facts", "--transcript"))
     finished = two.run([*MEDLEY, "doctor", "--from", "host2.txt"])

@@ -11,8 +11,8 @@ from benchmarks import field_report, published, support
 from medley.host import facts
 from medley.host.kind import answers
 from tests.rack.conftest import Up
-from tests.rack.desk import LINKS, Desk, falls_still, process
 from tests.rack.spec import Spec
+from tests.rack.ssh_cluster import LINKS, SshCluster, falls_still, process
 
 # CI has its parts without a cluster: tests/measurement/field_report, tests/cli/test_field_report.py.
 pytestmark = [pytest.mark.rack, pytest.mark.slow]
@@ -21,7 +21,7 @@ LOAD = ("--concurrency", "1", "--repeats", "1", "--requests", "2", "--input-len"
 
 
 def test_a_report_of_two_hosts_becomes_recordings_and_rows(rack: Up, tmp_path: Path) -> None:
-    desk = Desk.of(rack(Spec(2, LINKS)))
+    desk = SshCluster.of(rack(Spec(2, LINKS)))
     sent = tmp_path / "report.json"
     there = desk.head.path("/tmp/home/report.json")
     stopped = desk.begin("bench", "--field-report", "report.json", *LOAD, until="TCP, there")

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.rack import census
+from tests.rack import running_racks
 from tests.rack.conftest import Up
 from tests.rack.rack import TREE
 
@@ -36,6 +36,6 @@ def test_the_command(rack: Up) -> None:
         assert say("x", "--name", name, "host2", "sh", "-c", "exit 3", status=3) == ""
     finally:
         assert say("down", "--name", name) == f"{name} is down\n"
-    assert all(keeper.spec.name != name for keeper in census.keepers())
+    assert all(keeper.spec.name != name for keeper in running_racks.keepers())
     assert "is not up" in say("x", "--name", name, "host1", "true", status=1)
     assert "has not two ends" in say("up", "2", "--name", name, "--cable", "fast:host1", status=2)

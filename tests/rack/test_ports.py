@@ -17,8 +17,8 @@ from medley.environment import virtualenv
 from tests.rack import cluster
 from tests.rack.conftest import Up
 from tests.rack.host import Host
+from tests.rack.port_scan import scan
 from tests.rack.rack import Rack
-from tests.rack.scan import scan
 from tests.rack.spec import Link, Spec
 from tests.waiting import wait_for
 

@@ -26,10 +26,10 @@ from medley import process
 from medley.command import Command
 from tests.rack import ssh
 from tests.rack.cluster import MEDLEY
-from tests.rack.desk import LINKS, Desk
 from tests.rack.host import Host
 from tests.rack.rack import up
 from tests.rack.spec import Spec
+from tests.rack.ssh_cluster import LINKS, SshCluster
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
@@ -47,7 +47,7 @@ _FIX = re.compile(r"medley ((?:up|down|stop|pull|serve|env|ray-stop|service)\b[^
 
 @dataclass
 class Cuts:
-    desk: Desk
+    desk: SshCluster
     random: random.Random
     bystanders: dict[str, list[process.Process]] = field(default_factory=dict)
     fixes: Counter[str] = field(default_factory=Counter)
@@ -153,10 +153,10 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def desk(name: str) -> Iterator[Desk]:
+def desk(name: str) -> Iterator[SshCluster]:
     """Two hosts, a model on the first, and the lock of a small environment on the second."""
     with up(Spec(2, LINKS, name=name)) as rack:
-        made = Desk.of(rack)
+        made = SshCluster.of(rack)
         folder = rack["host1"].path(MODEL)
         folder.mkdir(parents=True)
         for number in (1, 2):

@@ -1,4 +1,4 @@
-"""`medley pull` over ssh: a model of random bytes to every host of a desk, killed, resumed, damaged."""
+"""`medley pull` over ssh: a model of random bytes to every host of a cluster, killed, resumed, damaged."""
 
 import json
 import os
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.rack.conftest import Up
-from tests.rack.desk import LINKS, Desk, falls_still, process
 from tests.rack.spec import Spec
+from tests.rack.ssh_cluster import LINKS, SshCluster, falls_still, process
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack
@@ -17,7 +17,7 @@ MODEL = "/tmp/home/models/random"
 SIZE = 48 << 20
 
 
-def model(desk: Desk, host: str) -> Path:
+def model(desk: SshCluster, host: str) -> Path:
     """Two files of weights and what else an engine looks for, on one host."""
     folder = desk.rack[host].path(MODEL)
     folder.mkdir(parents=True)
@@ -28,7 +28,7 @@ def model(desk: Desk, host: str) -> Path:
 
 
 def test_a_model_to_all_hosts_and_what_happens_to_it(rack: Up) -> None:
-    desk = Desk.of(rack(Spec(3, LINKS)))
+    desk = SshCluster.of(rack(Spec(3, LINKS)))
     folder = model(desk, "host2")
     desk.rack.shape("fast", 50)  # the rest takes 6 s, and is under way when the pull is killed
     pulling = desk.begin("pull", MODEL, until="host3: ")

@@ -12,7 +12,7 @@ from medley import process
 from medley.command import Command
 from medley.errors import Problem
 from medley.process_identity import descendants
-from tests.rack import census
+from tests.rack import running_racks
 from tests.rack.conftest import Up
 from tests.rack.host import Host
 from tests.rack.rack import Rack
@@ -181,8 +181,8 @@ def test_what_cannot_come_up_says_why(rack: Up) -> None:
     assert "mtu" in problem.value.cause
     wait_for(
         "the keeper of that rack has ended",
-        lambda: all(keeper.spec.links[0].mtu != 1 for keeper in census.keepers()),
-        state=census.keepers,
+        lambda: all(keeper.spec.links[0].mtu != 1 for keeper in running_racks.keepers()),
+        state=running_racks.keepers,
     )
 
 

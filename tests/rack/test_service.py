@@ -12,7 +12,7 @@ from medley.environment import virtualenv
 from tests.rack import cluster
 from tests.rack.conftest import Up
 from tests.rack.host import Host
-from tests.rack.manager import manager
+from tests.rack.systemd_manager import manager
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack

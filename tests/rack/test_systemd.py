@@ -12,7 +12,7 @@ from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from tests.rack.conftest import Up
 from tests.rack.host import Host
-from tests.rack.manager import manager
+from tests.rack.systemd_manager import manager
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack

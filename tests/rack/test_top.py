@@ -13,9 +13,9 @@ from medley.command import Command
 from tests.rack import ssh
 from tests.rack.cluster import MEDLEY
 from tests.rack.conftest import Up
-from tests.rack.desk import LINKS, Desk, falls_still
-from tests.rack.desk import process as desk_process
 from tests.rack.spec import Spec
+from tests.rack.ssh_cluster import LINKS, SshCluster, falls_still
+from tests.rack.ssh_cluster import process as desk_process
 from tests.rack.tmux import Tmux
 from tests.waiting import LIMIT_S, wait_for
 
@@ -55,7 +55,7 @@ def mbit(look: dict[str, Look], host: str, way: str) -> float:
 
 
 def test_what_is_sent_is_seen_and_a_host_that_dies_comes_back(rack: Up) -> None:
-    desk = Desk.of(rack(Spec(3, LINKS)))
+    desk = SshCluster.of(rack(Spec(3, LINKS)))
     lines: list[str] = []
     top = desk.head.start(Command((*MEDLEY, "top", "--json", "--every", "1")), lines.append)
     first = seen(
@@ -107,7 +107,7 @@ def test_what_is_sent_is_seen_and_a_host_that_dies_comes_back(rack: Up) -> None:
     ended(desk, top)
 
 
-def ended(desk: Desk, top: process.Process) -> None:
+def ended(desk: SshCluster, top: process.Process) -> None:
     """By Ctrl-C, and nothing is left anywhere."""
     desk.head.says("kill", "-INT", str(desk_process(desk.head, "top --json")))
     finished = top.wait(20)
@@ -118,7 +118,7 @@ def ended(desk: Desk, top: process.Process) -> None:
 
 
 def test_a_real_terminal(rack: Up) -> None:
-    desk = Desk.of(rack(Spec(3, LINKS)))
+    desk = SshCluster.of(rack(Spec(3, LINKS)))
     tmux = Tmux(desk.head)
     tmux.types('echo "$(stty -g | cksum)"; echo before')
     told = tmux.shows("a prompt behind it", lambda lines: "before" in lines[:-1])

@@ -10,9 +10,9 @@ import pytest
 
 from tests.rack import ssh
 from tests.rack.conftest import Up
-from tests.rack.desk import LINKS, Desk, falls_still, kept, process, processes
 from tests.rack.rack import up
 from tests.rack.spec import Spec
+from tests.rack.ssh_cluster import LINKS, SshCluster, falls_still, kept, process, processes
 from tests.rack.test_joining import other
 from tests.waiting import wait_for
 
@@ -22,18 +22,18 @@ HANGS = "import socket; s = socket.create_server(('0.0.0.0', 22)); input() or 1"
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[Desk]:
+def desk() -> Iterator[SshCluster]:
     """Three hosts that were brought up once; each test leaves them up."""
     if os.geteuid() != 0:
         pytest.skip("needs root: it makes namespaces and mounts")
     with up(Spec(3, LINKS, name=f"pytest-{os.getpid()}-desk")) as rack:
-        made = Desk.of(rack)
+        made = SshCluster.of(rack)
         lines = made.done("up")
         assert [line.split()[-1] for line in lines if line.startswith("host")] == ["up"] * 3, lines
         yield made
 
 
-def test_up_again_changes_nothing(desk: Desk) -> None:
+def test_up_again_changes_nothing(desk: SshCluster) -> None:
     before = [process(host, "raylet/raylet") for host in desk.rack.hosts]
     lines = desk.done("up", at="host3")
     assert sum("was up" in line for line in lines) == 3, lines
@@ -43,7 +43,7 @@ def test_up_again_changes_nothing(desk: Desk) -> None:
         assert host.path("/tmp/home/.local/state/medley/token").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_host_that_left_is_brought_back_alone(desk: Desk) -> None:
+def test_a_host_that_left_is_brought_back_alone(desk: SshCluster) -> None:
     desk.done("ray-stop", at="host2")
     head = process(desk.head, "gcs_server")
     found = desk.become("host2 is not up", lambda said: "up" not in said["host2"].split())
@@ -53,14 +53,14 @@ def test_a_host_that_left_is_brought_back_alone(desk: Desk) -> None:
     assert process(desk.head, "gcs_server") == head
 
 
-def test_a_worker_that_is_killed_comes_back_by_itself(desk: Desk) -> None:
+def test_a_worker_that_is_killed_comes_back_by_itself(desk: SshCluster) -> None:
     worker = desk.rack["host2"]
     before = set(processes(worker, "raylet/raylet"))
     worker.says("kill", "-KILL", str(process(worker, "raylet/raylet")))
     desk.all_up_without("host2", "raylet/raylet", before)
 
 
-def test_a_cut_is_told_from_an_end_and_mends_itself(desk: Desk) -> None:
+def test_a_cut_is_told_from_an_end_and_mends_itself(desk: SshCluster) -> None:
     desk.rack.cut("fast", "host3")
     desk.become("host3 is not up", lambda said: "up" not in said["host3"].split(), limit_s=60)
     wait_for(
@@ -73,7 +73,7 @@ def test_a_cut_is_told_from_an_end_and_mends_itself(desk: Desk) -> None:
     desk.all_up()
 
 
-def test_a_head_that_is_killed_comes_back_with_all(desk: Desk) -> None:
+def test_a_head_that_is_killed_comes_back_with_all(desk: SshCluster) -> None:
     before = set(processes(desk.head, "gcs_server"))
     desk.head.says("kill", "-KILL", str(process(desk.head, "gcs_server")))
     desk.all_up_without("host1", "gcs_server", before, limit_s=180)
@@ -87,7 +87,7 @@ def test_a_head_that_is_killed_comes_back_with_all(desk: Desk) -> None:
     wait_for("the head counts three hosts again", counts_three, 60, state=lambda: refused)
 
 
-def test_a_rebooted_worker_joins_by_itself(desk: Desk) -> None:
+def test_a_rebooted_worker_joins_by_itself(desk: SshCluster) -> None:
     desk.rack["host3"].kill()
     found = desk.become("host3 does not answer", lambda said: "does not answer" in said["host3"], limit_s=60)
     assert "up" in found["host2"].split()
@@ -99,14 +99,14 @@ def test_a_rebooted_worker_joins_by_itself(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("file", ["ray.json", "units/medley-ray.json", "units/medley-ray.state"])
-def test_a_half_written_file_is_set_right(desk: Desk, file: str) -> None:
+def test_a_half_written_file_is_set_right(desk: SshCluster, file: str) -> None:
     there = desk.rack["host2"].path(f"/tmp/home/.local/state/medley/{file}")
     there.write_text(there.read_text()[:20])
     desk.done("up")
     desk.all_up()
 
 
-def test_logs_of_all_hosts_by_time(desk: Desk) -> None:
+def test_logs_of_all_hosts_by_time(desk: SshCluster) -> None:
     lines = desk.done("logs", "-n", "5")
     assert {line.split()[0] for line in lines} == {"host1", "host2", "host3"}
     times = [line.split()[1] for line in lines]
@@ -119,7 +119,7 @@ def test_logs_of_all_hosts_by_time(desk: Desk) -> None:
     assert finished.status == 128 + signal.SIGINT
 
 
-def test_down_leaves_nothing_but_logs(desk: Desk) -> None:
+def test_down_leaves_nothing_but_logs(desk: SshCluster) -> None:
     desk.done("down", at="host2")
     for host in desk.rack.hosts:
         falls_still(host)
@@ -135,7 +135,7 @@ def test_one_bad_host_hides_no_other(rack: Up) -> None:
     made = rack(Spec(9, LINKS))
     us = f'"{sys.executable}", "-m", "medley"'
     env = other("2.58.1", "3.11")
-    desk = Desk.of(
+    desk = SshCluster.of(
         made,
         {
             "host5": f'medley = ["faketime", "-f", "+1h", {us}]',
@@ -173,7 +173,7 @@ def test_one_bad_host_hides_no_other(rack: Up) -> None:
 
 @pytest.mark.parametrize("phase", ["check", "engine environments", "check ports", "Ray on"])
 def test_ctrl_c_leaves_nothing(rack: Up, phase: str) -> None:
-    desk = Desk.of(rack(Spec(2, LINKS)))
+    desk = SshCluster.of(rack(Spec(2, LINKS)))
     running = desk.begin("up", until=phase)
     # The process that we hold is nsenter's; medley is below it, as it is below a terminal's shell.
     desk.head.says("kill", "-INT", str(process(desk.head, "medley up")))
@@ -185,7 +185,7 @@ def test_ctrl_c_leaves_nothing(rack: Up, phase: str) -> None:
 
 
 def test_after_a_crash_of_medley_itself_down_sets_it_right(rack: Up) -> None:
-    desk = Desk.of(rack(Spec(2, LINKS)))
+    desk = SshCluster.of(rack(Spec(2, LINKS)))
     desk.begin("up", until="Ray on")
     desk.head.says("kill", "-KILL", str(process(desk.head, "medley up")))
     desk.done("down")

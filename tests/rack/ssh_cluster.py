@@ -1,4 +1,4 @@
-"""A desk is a rack whose hosts let one another in by ssh, and a cluster.toml that names them."""
+"""Hosts of a rack that let one another in by ssh, with a cluster.toml that names them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,18 +24,18 @@ LIMIT_S = 240
 
 
 @dataclass
-class Desk:
+class SshCluster:
     rack: Rack
     typed_at: str = "host1"
 
     @classmethod
-    def of(cls, rack: Rack, more: Mapping[str, str] | None = None) -> "Desk":
+    def of(cls, rack: Rack, more: Mapping[str, str] | None = None) -> "SshCluster":
         """`more` is what a host's table has besides its name."""
         ssh.serve(rack)
         return cls.with_table(rack, more or {})
 
     @classmethod
-    def with_table(cls, rack: Rack, more: Mapping[str, str]) -> "Desk":
+    def with_table(cls, rack: Rack, more: Mapping[str, str]) -> "SshCluster":
         others = "".join(f"\n[hosts.{host.name}]\n{more.get(host.name, '')}\n" for host in rack.hosts[1:])
         for host in rack.hosts:
             host.path("/tmp/home/cluster.toml").write_text(TABLE + others)

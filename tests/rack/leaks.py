@@ -1,6 +1,6 @@
 """What a rack could leave behind, and a program that makes many and says what they left.
 
-    unshare --mount --net python -m tests.rack.traces 20
+    unshare --mount --net python -m tests.rack.leaks 20
 
 In a network and mounts of its own it sees what itself does, and nothing of the machine's other business.
 """

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.rack
 
 @pytest.mark.usefixtures("rack")
 def test_twenty_racks_leave_nothing() -> None:
-    world = ("unshare", "--mount", "--net", sys.executable, "-m", "tests.rack.traces", "20")
+    world = ("unshare", "--mount", "--net", sys.executable, "-m", "tests.rack.leaks", "20")
     finished = process.run(Command(world, env={"PYTHONPATH": str(TREE)}), limit_s=60)
     said = json.loads(finished.lines[-1])
     assert said["made"] >= 5

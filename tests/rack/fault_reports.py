@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.rack.cluster import STATE
-from tests.rack.desk import Desk
 from tests.rack.host import Host
+from tests.rack.ssh_cluster import SshCluster
 
 LOGS = ("logs/medley-serve-8000.log", "logs/medley-ray.log", "logs/join.log", "events.jsonl")
 STATUS_EVERY_S = 3
@@ -29,7 +29,7 @@ class Sign:
 class Signs:
     """Follows what is said, from `start` on."""
 
-    desk: Callable[[], Desk]
+    desk: Callable[[], SshCluster]
     heard: list[Sign] = field(default_factory=list)
     _calm: set[str] = field(default_factory=set)
     _read: dict[tuple[str, str], int] = field(default_factory=dict)

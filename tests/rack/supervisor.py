@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from tests.rack import census, cgroup
+from tests.rack import cgroup, running_racks
 from tests.rack.init import mount
 from tests.rack.spec import Port, Spec
 from tests.waiting import becomes_true
@@ -51,7 +51,7 @@ def boot(spec: Spec, names: Iterable[str], hosts: "dict[str, subprocess.Popen[st
         hosts[host] = start(spec, host)
     for host in names:
         _hear(hosts[host], "here")
-        first = census.first_process(hosts[host].pid)
+        first = running_racks.first_process(hosts[host].pid)
         cgroup.make(os.getpid(), host, first, spec.cpus.get(host))
         wire(spec, host, first)
     for host in names:
@@ -62,7 +62,7 @@ def boot(spec: Spec, names: Iterable[str], hosts: "dict[str, subprocess.Popen[st
 
 def end(host: str, process: "subprocess.Popen[str]") -> None:
     """Kill process 1, which takes the others with it; unshare(1) then reaps it, so nobody else has to."""
-    for pid in census.children(process.pid) or [process.pid]:
+    for pid in running_racks.children(process.pid) or [process.pid]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     cgroup.remove(os.getpid(), host)
@@ -177,7 +177,7 @@ def other_ends(spec: Spec, host: str) -> list[Port]:
 
 def sweep() -> None:
     """Remove the control groups of keepers that were killed."""
-    alive = {keeper.pid for keeper in census.keepers()}
+    alive = {keeper.pid for keeper in running_racks.keepers()}
     for keeper, host in cgroup.left(alive):
         cgroup.remove(keeper, host)
 

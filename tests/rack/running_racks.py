@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.rack.spec import Spec
 
 PROC = Path("/proc")
-KEEPER = "tests.rack.keeper"
+KEEPER = "tests.rack.supervisor"
 
 
 @dataclass(frozen=True)
