@@ -116,7 +116,7 @@ def test_what_is_no_file_stays_as_it_is(run: Run, tmp_path: Path) -> None:
     os.mkfifo(pipe)
     status, _, err = run("models", "add", "org/two", "--output", str(pipe))
     assert (status, pipe.is_fifo()) == (1, True)
-    assert_problem(problem_in(err), str(pipe))
+    assert_problem(problem_in(err), str(pipe), fix="--output pipe.toml")
 
 
 @pytest.mark.parametrize("name", ["../x", "A B", "-x"])

@@ -95,5 +95,5 @@ def test_a_folder_of_the_user_s_own_stays(run: Run, tmp_path: Path) -> None:
     (own / "config.json").write_text("{}")
     status, _, err = run("models", "rm", str(own), "--yes")
     assert status == 1
-    assert_problem(problem_in(err), str(own))
+    assert_problem(problem_in(err), str(own), fix=f"rm -r {own}")
     assert own.exists()

@@ -73,6 +73,7 @@ def test_the_command_asks_nobody_and_trusts_no_unknown_key() -> None:
 def test_why_a_host_cannot_be_reached(said: str, cause: str, fix: str) -> None:
     found = ssh.problem("spark-2", "me@10.0.0.2", said.splitlines(), 255)
     assert_problem(found, "spark-2", cause=cause, fix=fix)
+    assert ("ssh-keygen" in found.fix) == ("ssh-keygen" in fix)
 
 
 def test_one_that_says_nothing() -> None:

@@ -79,8 +79,9 @@ def test_the_command() -> None:
 
 @needs_hosts_program
 def test_a_patch_that_fails(environment: Path) -> None:
-    with raises_problem("raylet"):
+    with raises_problem("raylet") as caught:
         patches.patch_loader(environment, FAKE.model_copy(update={"patchelf": "false"}))
+    assert "false --set-interpreter /nix/store/x/ld.so " in caught.value.fix
 
 
 @pytest.fixture
