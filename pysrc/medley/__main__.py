@@ -29,7 +29,10 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminated)
     try:
-        return _verb()
+        status = _verb()
+        if sys.stdout:  # else a reader that has left is noticed at exit, with a line on stderr
+            sys.stdout.flush()
+        return status  # noqa: TRY300 - a pipe may break while the last lines leave
     except Problem as problem:
         from medley.cli.output import say  # noqa: PLC0415 - only a failure needs it
 

@@ -1,4 +1,6 @@
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -234,3 +236,19 @@ def test_light_verbs_import_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_reader_that_has_left_costs_no_line_on_stderr() -> None:
+    """As in `medley version | true`, where what is printed leaves at the end of the program only."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-m", "medley", "version"],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
