@@ -9,6 +9,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -108,6 +109,10 @@ def print_line(text: str) -> None:
 
 
 def _error(text: str) -> None:
+    """Print it after what is on stdout already: both streams may be one pipe."""
+    if sys.stdout:
+        with suppress(BrokenPipeError):
+            sys.stdout.flush()
     print(f"{text}\n", end="", file=sys.stderr, flush=True)
 
 
