@@ -14,7 +14,7 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -29,9 +29,9 @@ CALLS_SHOWN = 10
 COMMANDS = (
     (re.compile(r"\bmedley['\"]?,? .*\bserve\b|#serve\b"), "start of an engine"),
     (re.compile(r"\b(ray-head|ray-worker|ray start)\b|medley up\b"), "start of Ray"),
-    (re.compile(r"\benv build\b|\bpip install\b|\buv\b|\bvenv\b"), "build of an environment"),
+    (re.compile(r"\benv build\b|\bpip install\b|\buv pip\b|-m venv\b"), "build of an environment"),
     (re.compile(r"\bnix(-\w+)? "), "Nix"),
-    (re.compile(r"\bmedley\b"), "another command of medley"),
+    (re.compile(r"-m medley\b|/bin/medley\b"), "another command of medley"),
     (re.compile(r""), "another program"),
 )
 # What a function of the tests waits for, by its name and its module.
@@ -41,6 +41,7 @@ FUNCTIONS = {
     ("tests.rack.matrix", "_started"): "start of an engine",
     ("tests.rack.cluster", "cluster"): "start of Ray",
 }
+RUNS = {("medley.process", "run"), ("medley.process", "wait"), ("subprocess", "run")}
 POLL, FIXED_TIME, OWN = "a state that is polled", "a fixed time", "the test's own Python"
 
 
@@ -52,10 +53,20 @@ class Recorder:
     is_worker: bool = False
     """Of pytest-xdist: the main process gets its reports, and writes them."""
     waits: Counter[str] = field(default_factory=Counter)
+    running: bool = False
+    """Whether a test runs, or is set up or torn down."""
     ended: threading.Event = field(default_factory=threading.Event)
 
     def pytest_sessionstart(self) -> None:
         threading.Thread(target=self._sample, args=(threading.main_thread().ident,), daemon=True).start()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+        self.running = True
+        try:
+            return (yield)
+        finally:
+            self.running = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if self.is_worker:
@@ -69,7 +80,8 @@ class Recorder:
 
     def _sample(self, thread: int) -> None:
         while not self.ended.wait(SAMPLE_S):
-            if frame := sys._current_frames().get(thread):  # noqa: SLF001 - the documented way to sample
+            frame = sys._current_frames().get(thread)  # noqa: SLF001 - the documented way to sample
+            if frame and self.running:
                 self.waits[reason(frame)] += 1
 
     def _write(self, table: object) -> None:
@@ -86,7 +98,7 @@ def reason(innermost: FrameType) -> str:
             return FUNCTIONS[name]
         if name == ("tests.waiting", "wait_for"):
             return POLL
-        if name in {("medley.process", "run"), ("subprocess", "run")}:
+        if name in RUNS:
             return _purpose(frame)
     here = linecache.getline(innermost.f_code.co_filename, innermost.f_lineno or 0)
     return FIXED_TIME if "sleep(" in here else OWN
@@ -99,7 +111,10 @@ def _stack(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _purpose(frame: FrameType) -> str:
-    command = frame.f_locals.get("command") or frame.f_locals.get("popenargs")
+    process = frame.f_locals.get("self")
+    command = (
+        frame.f_locals.get("command") or frame.f_locals.get("popenargs") or getattr(process, "command", "")
+    )
     return next(name for pattern, name in COMMANDS if pattern.search(str(command)))
 
 
