@@ -24,7 +24,8 @@ import pytest
 
 def test_a_child_ignores_and_blocks_no_signal():
     lines = subprocess.check_output(["grep", "Sig[IB]", "/proc/self/status"], text=True).splitlines()
-    assert [line.split()[1] for line in lines] == ["0" * 16] * 2, lines
+    known = sum(1 << number - 1 for number in signal.valid_signals())  # 32 and 33 are glibc's own
+    assert [int(line.split()[1], 16) & known for line in lines] == [0, 0], lines
 
 def test_ctrl_c():
     with pytest.raises(KeyboardInterrupt):
