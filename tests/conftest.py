@@ -30,7 +30,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(caller, "caller")
     config.pluginmanager.register(time_limit, "time_limit")
     if file := os.environ.get(durations.VARIABLE):
-        config.pluginmanager.register(durations.Recorder(Path(file), hasattr(config, "workerinput")))
+        is_worker = hasattr(config, "workerinput")
+        config.pluginmanager.register(durations.Recorder(Path(file), is_worker))
+        if is_worker or not config.getoption("numprocesses", None):
+            del os.environ[durations.VARIABLE]  # a test may start a run of its own
 
 
 def pytest_collection_finish() -> None:
