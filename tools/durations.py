@@ -27,7 +27,7 @@ SETUPS_SHOWN = 10
 CALLS_SHOWN = 10
 # What a command is for, by its words; the first that fits.
 COMMANDS = (
-    (re.compile(r"\bmedley['\"]?,? .*\bserve\b|#serve\b"), "start of an engine"),
+    (re.compile(r"\bmedley .*\bserve\b|#serve\b"), "start of an engine"),
     (re.compile(r"\b(ray-head|ray-worker|ray start)\b|medley up\b"), "start of Ray"),
     (re.compile(r"\benv build\b|\bpip install\b|\buv pip\b|-m venv\b"), "build of an environment"),
     (re.compile(r"\bnix(-\w+)? "), "Nix"),
@@ -112,9 +112,9 @@ def _stack(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _purpose(frame: FrameType) -> str:
     process = frame.f_locals.get("self")
-    command = (
-        frame.f_locals.get("command") or frame.f_locals.get("popenargs") or getattr(process, "command", "")
-    )
+    command = frame.f_locals.get("command") or getattr(process, "command", "")
+    if arguments := frame.f_locals.get("popenargs"):  # of subprocess.run: a text or words
+        command = arguments[0] if isinstance(arguments[0], str) else " ".join(map(str, arguments[0]))
     return next(name for pattern, name in COMMANDS if pattern.search(str(command)))
 
 
