@@ -32,7 +32,6 @@ def main() -> int:
         status = _verb()
         if sys.stdout:  # else a reader that has left is noticed at exit, with a line on stderr
             sys.stdout.flush()
-        return status  # noqa: TRY300 - a pipe may break while the last lines leave
     except Problem as problem:
         from medley.cli.output import say  # noqa: PLC0415 - only a failure needs it
 
@@ -47,6 +46,7 @@ def main() -> int:
     except BrokenPipeError:  # `medley facts | head`: print nothing, not even at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    return status
 
 
 def _verb() -> int:
