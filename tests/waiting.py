@@ -1,5 +1,6 @@
 """Wait for an event in a test, and show the state where it does not come."""
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -50,6 +51,19 @@ def becomes_true(condition: Callable[[], object], limit_s: float) -> bool:
         if began >= deadline:
             return False
         time.sleep(max(_LEAST_REST_S, time.monotonic() - began))
+
+
+class NewThreads:
+    """The threads that begin after this object is made; a thread of an earlier test may end meanwhile."""
+
+    def __init__(self) -> None:
+        self._before = set(threading.enumerate())
+
+    def alive(self) -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread not in self._before]
+
+    def wait_until_ended(self, limit_s: float = LIMIT_S) -> None:
+        wait_for("the new threads end", lambda: not self.alive(), limit_s, state=self.alive)
 
 
 def _shown(state: Callable[[], object]) -> str:

@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +19,7 @@ from medley.model import extra_files
 from medley.network.secure_channel import Channel, ChannelRefused, Closed, connect
 from tests.odd_input import COUNTS, hold, values
 from tests.problems import assert_problem, raises_problem
-from tests.waiting import wait_for
+from tests.waiting import NewThreads, wait_for
 
 TOKEN = "0123456789abcdef"
 ORDER: dict[str, object] = {"words": ["x"], "flags": [], "variables": [], "extra": [], "files": {}}
@@ -265,13 +264,9 @@ def test_odd_input_of_a_host_with_the_token(met: Meeting, tmp_path: Path, count:
                 channel.send(text)  # type: ignore[arg-type] # odd input
         channel.close()
 
-    before = threading.active_count()
+    new_threads = NewThreads()
     hold(come, values([INTRODUCTION]), count)
-    wait_for(
-        "the threads for these hosts end",
-        lambda: threading.active_count() <= before,
-        state=threading.enumerate,
-    )
+    new_threads.wait_until_ended()
     channel = connect("127.0.0.1", met.port, tmp_path / "token", 20)
     assert channel.receive(10) == {"terms": {"engine": "vLLM 0.32.0"}}
     channel.close()

@@ -5,7 +5,6 @@ import resource
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from medley.model.transfer.pieces import Held
 from medley.network.secure_channel import Channel, connect
 from medley.network.tcp import Guest, Listener, ListenLimits
 from tests.model.transfer.models import PIECE, SECRET, model
-from tests.waiting import wait_for
+from tests.waiting import NewThreads, wait_for
 
 TOKEN = "0123456789abcdef" * 2
 SAFE_S = ListenLimits.safe_s + 0.2
@@ -127,7 +126,7 @@ def listening(limits: ListenLimits, *, admits: bool = False) -> Iterator[tuple[i
                 pass
         return False
 
-    before = threading.active_count()
+    new_threads = NewThreads()
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
     listener = Listener(server, attend, limits)
@@ -135,7 +134,7 @@ def listening(limits: ListenLimits, *, admits: bool = False) -> Iterator[tuple[i
         yield port, guests
     finally:
         listener.close()
-        wait_for("its threads end", lambda: threading.active_count() == before, state=threading.enumerate)
+        new_threads.wait_until_ended()
 
 
 def attended(guests: list[Guest], count: int) -> None:

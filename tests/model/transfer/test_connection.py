@@ -1,6 +1,5 @@
 import hashlib
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from medley.model.transfer.inventory import offered
 from medley.model.transfer.pieces import Held
 from medley.network.secure_channel import Channel, ChannelRefused, Closed
 from tests.model.transfer.models import COUNT, PIECE, SECRET, model
-from tests.waiting import wait_for
+from tests.waiting import NewThreads, wait_for
 
 
 @pytest.fixture
@@ -102,16 +101,16 @@ def test_who_asks_in_vain_is_told(source: Held, tmp_path: Path) -> None:
 
 def test_at_the_end_nothing_is_left(source: Held, tmp_path: Path) -> None:
     """Neither with one who only listens, nor one who waits for a piece, nor one who says nothing at all."""
-    before = threading.active_count()
+    new_threads = NewThreads()
     held = Held(source.manifest, tmp_path / "to")
     with connection.serve(held, "127.0.0.1", SECRET) as port, channel(port), channel(port) as waiting:
         waiting.send({"piece": 0})
         silent = socket.create_connection(("127.0.0.1", port))
         # The listener has a thread, and one for each of the three.
-        wait_for("all three are attended", lambda: threading.active_count() == before + 4)
+        wait_for("all three are attended", lambda: len(new_threads.alive()) == 4)
         begun = time.monotonic()
     assert time.monotonic() - begun < 8, "and not the ten that a stranger has"
-    assert threading.active_count() == before
+    assert new_threads.alive() == []
     silent.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))

@@ -23,7 +23,7 @@ from medley.model.transfer.pieces import Held
 from medley.network.secure_channel import Channel, Closed
 from medley.progress import SilentProgress
 from tests.model.transfer.models import COUNT, PIECE, SECRET, SIZES, files, flip, model, repository
-from tests.waiting import wait_for
+from tests.waiting import NewThreads, wait_for
 
 TOTAL = sum(SIZES.values())
 Serve = Callable[[Held], Source]
@@ -67,17 +67,29 @@ def test_from_one_to_another(source: Held, held: Held, serve: Serve) -> None:
     assert said[-1] == (TOTAL, TOTAL)
 
 
+class AskedHeld(Held):
+    """Pieces of a model, with an event: a receiver waits for one of them."""
+
+    def __init__(self, manifest: Manifest, root: Path) -> None:
+        super().__init__(manifest, root)
+        self.asked = threading.Event()
+
+    def wait(self, number: int, limit_s: float) -> bool:
+        self.asked.set()
+        return super().wait(number, limit_s)
+
+
 def test_a_chain_passes_on_what_it_does_not_have_yet(source: Held, tmp_path: Path, serve: Serve) -> None:
-    all_held = [Held(source.manifest, tmp_path / f"to{number}") for number in range(4)]
+    all_held = [AskedHeld(source.manifest, tmp_path / f"to{number}") for number in range(4)]
     sources = [serve(held) for held in all_held]
-    notes, count = Notes(), threading.active_count()
+    notes = Notes()
     with ThreadPoolExecutor(4) as pool:
         # The last begins first: each waits for the one before it.
         runs = [
             pool.submit(Fetching(held, [before], SECRET, watch=notes).run)
             for held, before in zip(all_held[:0:-1], sources[-2::-1], strict=True)
         ]
-        wait_for("each asks the one before it", lambda: threading.active_count() >= count + 6)
+        wait_for("each asks the one before it", lambda: all(held.asked.is_set() for held in all_held[:-1]))
         Fetching(all_held[0], [serve(source)], SECRET).run()
         for run in runs:
             run.result(20)
@@ -246,7 +258,7 @@ def test_it_stops_when_it_is_told(
 ) -> None:
     for limit in ("SILENT_LIMIT_S", "WAIT_LIMIT_S"):
         monkeypatch.setattr(connection, limit, 600)
-    before, asked = threading.active_count(), threading.Event()
+    new_threads, asked = NewThreads(), threading.Event()
 
     def noted(channel: Channel, theirs: socket.socket) -> None:
         asked.set()
@@ -259,7 +271,7 @@ def test_it_stops_when_it_is_told(
         run.stop()
         assert isinstance(result.exception(30), Stopped)
     assert held.ended, "and who waits for us is let go"
-    assert threading.active_count() == before
+    assert new_threads.alive() == []
 
 
 def test_it_stops_while_it_still_hashes(source: Held, serve: Serve) -> None:
