@@ -17,8 +17,7 @@ from medley.planner.host_order import VARIABLE
 from medley.planner.placement import PlacementOptions
 from medley.schema import EngineName
 from medley.serving.steps import Step
-from tests.planner.test_placement import site
-from tests.serving.test_steps import recipe
+from tests.planner.imagined import launch_steps, site
 
 TABLE = Path(__file__).parents[1] / "tests" / "engine" / "dry_runs.txt"
 FAMILIES = (
@@ -55,7 +54,7 @@ def last_step(case: DryRun) -> Step:
     """Return what is started last, on the first host; raise the Problem of a model that cannot run there."""
     if config.models()[case.model].shape is None:
         raise Problem("its table has no shape", cause="it is planned once its files are there", fix="")
-    return recipe(case.model, site(case.cluster), PlacementOptions(engine=case.engine))[-1]
+    return launch_steps(case.model, site(case.cluster), PlacementOptions(engine=case.engine))[-1]
 
 
 def line(case: DryRun) -> str:

@@ -9,8 +9,7 @@ import pytest
 from medley import config
 from medley.cli.plan import PlanVerb
 from medley.errors import Problem
-from tests.planner.test_placement import site
-from tests.serving.test_steps import recipe
+from tests.planner.imagined import launch_steps, site
 
 TYPED = "gpt-oss-120b --hosts spark:1,orin:1 --tp 1 --pp 2"
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "jetson-orin.md").read_text(encoding="utf-8")
@@ -24,7 +23,7 @@ def test_the_problem_is_the_one_that_is_printed() -> None:
 
 
 def test_the_image_is_typed_as_the_plan_prints_it() -> None:
-    head, worker, serve = (step.typed for step in recipe("gpt-oss-120b", site("orin:2")))
+    head, worker, serve = (step.typed for step in launch_steps("gpt-oss-120b", site("orin:2")))
     for typed in (head, re.sub(r"10\.0\.10\.\d+", "HEAD", worker), serve):
         assert f"    {typed}" in TEXT
 

@@ -4,7 +4,7 @@ import pytest
 
 from medley.cluster import ray_serving
 from medley.planner.placement import PlacementOptions, placement
-from tests.planner.test_placement import shape, site
+from tests.planner.imagined import shape, site
 from tests.problems import raises_problem
 
 

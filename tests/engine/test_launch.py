@@ -14,7 +14,7 @@ from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions, placement
 from medley.planner.plan import Launcher, Nodes, Plan, plan
 from medley.schema import EngineName, Model
-from tests.planner.test_placement import MODELS, shape, site
+from tests.planner.imagined import MODELS, shape, site
 
 HOSTS = config.hosts()
 

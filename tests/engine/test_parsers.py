@@ -10,8 +10,7 @@ from medley.planner.placement import PlacementOptions
 from medley.progress import SILENT
 from medley.schema import EngineName
 from medley.serving.engine_release import parse
-from tests.planner.test_placement import site
-from tests.serving.test_steps import recipe
+from tests.planner.imagined import launch_steps, site
 
 pytestmark = pytest.mark.engine
 ENVIRONMENTS: dict[EngineName, str] = {"vllm": "vllm-cpu", "sglang": "sglang-cpu"}
@@ -33,7 +32,7 @@ def commands(engine: EngineName) -> list[list[str]]:
             continue
         for spec, wanted in ON:
             try:
-                made = recipe(name, site(spec), wanted_by(wanted, engine))
+                made = launch_steps(name, site(spec), wanted_by(wanted, engine))
             except Problem:  # it does not fit there, or this engine has no such launcher
                 continue
             programs = [each.starts.command.argv for each in made]

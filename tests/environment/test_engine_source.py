@@ -10,7 +10,7 @@ from medley.environment.engine_source import EngineRequest, EngineSource
 from medley.planner import topology
 from medley.planner.placement import PlacementOptions
 from medley.serving import alternatives
-from tests.planner.test_placement import MODELS, site
+from tests.planner.imagined import MODELS, site
 from tests.problems import raises_problem
 
 IMAGE = config.hosts()["orin"].container.image

@@ -4,39 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from medley import config
-from medley.environment import engine_source
 from medley.errors import Problem
 from medley.host.hypothetical import imagined
 from medley.host.kind import kind_of
-from medley.model.shape import of_made
 from medley.planner import hosts_of, layers, named, pipelines, sizes
 from medley.planner.candidates import Sizes
 from medley.planner.memory import SNUG_BYTES
 from medley.planner.placement import PlacementOptions, placement, unplaced
 from medley.planner.report import reasons, summary
 from medley.planner.topology import Topology
-from medley.schema import Shape
-from medley.serving import alternatives
 from tests.network.networks import wired
-
-MODELS = config.models()
-
-
-def shape(model: str) -> Shape:
-    found = MODELS[model]
-    if found.made:
-        return of_made(found.made)
-    assert found.shape
-    return found.shape
-
-
-def site(kinds: str, *order: str) -> Topology:
-    """Imagined hosts; with an order they are a cluster, each with a slot."""
-    found = Topology({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
-    if order:
-        return replace(found, order=order, slots=dict.fromkeys(order, 1))
-    return alternatives.with_engine_sources(found, PlacementOptions(), engine_source.EngineRequest())
+from tests.planner.imagined import shape, site
 
 
 def test_a_pipeline_is_cut_for_the_order_that_ray_has() -> None:

@@ -15,7 +15,7 @@ from medley.planner.placement import PlacementOptions, placement, unplaced
 from medley.planner.plan import Launcher, Plan, balanced, plan, understood, unplanned
 from medley.planner.topology import Topology
 from medley.schema import EngineName
-from tests.planner.test_placement import MODELS, shape, site
+from tests.planner.imagined import MODELS, shape, site
 
 KINDS = config.hosts()
 NEMOTRON = "nemotron-3-super-120b-a12b-nvfp4"

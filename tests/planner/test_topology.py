@@ -19,8 +19,7 @@ from medley.planner.placement import PlacementOptions, placement
 from medley.planner.topology import Topology
 from medley.serving import alternatives
 from medley.serving.alternatives import placed
-from tests.planner import test_placement
-from tests.planner.test_placement import MODELS, shape
+from tests.planner.imagined import MODELS, shape, site
 
 IMAGE = config.hosts()["orin"].container.image
 ONE = EngineRequest(image="maker/vllm:1")
@@ -32,7 +31,7 @@ def order(name: str, wanted: PlacementOptions | None = None) -> Order:
 
 
 def test_an_orin_on_jetpack_6_is_in_no_cluster_with_the_lock_of_others() -> None:
-    mixed = test_placement.site("spark:2,orin:2")
+    mixed = site("spark:2,orin:2")
     found = placement(shape("qwen2.5-72b-instruct"), mixed, PlacementOptions())
     assert set(hosts_of(found.layout)) <= {"spark-1", "spark-2"}
     (warning,) = found.warnings
@@ -47,19 +46,15 @@ def test_an_orin_on_jetpack_6_is_in_no_cluster_with_the_lock_of_others() -> None
 
 def test_a_model_that_an_image_is_too_old_for_is_placed_elsewhere() -> None:
     model = MODELS["nemotron-3-super-120b-a12b-nvfp4"]
-    there = alternatives.with_engine_sources(
-        test_placement.site("spark,orin:2"), PlacementOptions(), EngineRequest(), model
-    )
+    there = alternatives.with_engine_sources(site("spark,orin:2"), PlacementOptions(), EngineRequest(), model)
     found = placement(shape("nemotron-3-super-120b-a12b-nvfp4"), there, PlacementOptions())
     assert hosts_of(found.layout) == ("spark-1",)
     assert any("0.17.1 is the first that does" in each.because for each in found.rejected)
-    alone = alternatives.with_engine_sources(
-        test_placement.site("orin:2"), PlacementOptions(), EngineRequest(), model
-    )
+    alone = alternatives.with_engine_sources(site("orin:2"), PlacementOptions(), EngineRequest(), model)
     with pytest.raises(Problem) as caught:
         placed(order("nemotron-3-super-120b-a12b-nvfp4"), shape("nemotron-3-super-120b-a12b-nvfp4"), alone)
     assert "on orin-1, orin-2: JetPack 7.2, or --image NAME of a newer one" in caught.value.fix
-    own = alternatives.with_engine_sources(test_placement.site("orin:2"), PlacementOptions(), ONE, model)
+    own = alternatives.with_engine_sources(site("orin:2"), PlacementOptions(), ONE, model)
     assert placement(shape("nemotron-3-super-120b-a12b-nvfp4"), own, PlacementOptions()).layout
 
 
@@ -68,7 +63,7 @@ def test_who_asks_for_both_is_told_the_way() -> None:
         placed(
             order("qwen3-8b", PlacementOptions(sizes=Sizes(1, 2, 1))),
             shape("qwen3-8b"),
-            test_placement.site("spark,orin"),
+            site("spark,orin"),
         )
     assert "vLLM 0.12.0 and 0.33.0, Python 3.10 and 3.12" in caught.value.cause
     assert "orin-1 with spark-1: JetPack 7.2 on orin-1 or one image on all" in caught.value.fix
@@ -86,7 +81,7 @@ def test_who_asks_for_both_is_told_the_way() -> None:
 )
 def test_they_come_together(kinds: str, asked: EngineRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_FLAKE", "/flake")
-    there = alternatives.with_engine_sources(test_placement.site(kinds), PlacementOptions(), asked)
+    there = alternatives.with_engine_sources(site(kinds), PlacementOptions(), asked)
     assert list(topology.incompatible_warnings(there.origins, ())) == []
     if "cpu" not in kinds:
         found = placement(shape("qwen3-8b"), there, PlacementOptions(sizes=Sizes(1, 2, 1)))
@@ -94,7 +89,7 @@ def test_they_come_together(kinds: str, asked: EngineRequest, monkeypatch: pytes
 
 
 def test_a_plan_says_who_knows_what_is_in_an_image() -> None:
-    found = placement(shape("qwen3-8b"), test_placement.site("orin"), PlacementOptions())
+    found = placement(shape("qwen3-8b"), site("orin"), PlacementOptions())
     assert found.why[-1] == (
         f"orin-1: container image {IMAGE}: vLLM 0.12.0, Python 3.10, CUDA 12.6, by its tag; "
         "its Ray version is not documented"
@@ -105,14 +100,14 @@ def test_without_lock_and_image_it_is_the_users_own() -> None:
     wanted = PlacementOptions(engine="sglang")
     found = placement(
         shape("qwen3-8b"),
-        alternatives.with_engine_sources(test_placement.site("orin-r39"), wanted, EngineRequest()),
+        alternatives.with_engine_sources(site("orin-r39"), wanted, EngineRequest()),
         wanted,
     )
     assert "orin-r39-1: no lock has this engine" in found.why[-1]
 
 
 def test_hosts_that_have_joined_agree() -> None:
-    running = test_placement.site("spark,orin", "spark-1", "orin-1")
+    running = site("spark,orin", "spark-1", "orin-1")
     assert alternatives.with_engine_sources(running, PlacementOptions(), EngineRequest()).origins == {}
     found = placement(shape("qwen3-8b"), running, PlacementOptions(sizes=Sizes(1, 2, 1)))
     assert not any("one cluster" in each for each in found.warnings)
@@ -120,9 +115,7 @@ def test_hosts_that_have_joined_agree() -> None:
 
 def test_without_nix_the_nccl_of_an_orin_starts_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MEDLEY_FLAKE", raising=False)
-    there = alternatives.with_engine_sources(
-        test_placement.site("orin-r39:2"), PlacementOptions(), EngineRequest()
-    )
+    there = alternatives.with_engine_sources(site("orin-r39:2"), PlacementOptions(), EngineRequest())
     alone = placement(shape("qwen3-8b"), there, PlacementOptions())
     assert len(hosts_of(alone.layout)) == 1
     assert any("one cluster. Reason: the NCCL that PyPI has" in each for each in alone.warnings)
@@ -143,7 +136,7 @@ def recorded(name: str) -> Facts:
     )
 
 
-def site(*names: str) -> Topology:
+def recorded_site(*names: str) -> Topology:
     found = {name: recorded(name) for name in names}
     return Topology({name: (each, kind_of(each)) for name, each in found.items()})
 
@@ -158,7 +151,7 @@ def site(*names: str) -> Topology:
     ],
 )
 def test_gpus(asked: str | None, indexes: list[int]) -> None:
-    assert [device.index for device in site("rtx-two").devices(asked)] == indexes
+    assert [device.index for device in recorded_site("rtx-two").devices(asked)] == indexes
 
 
 @pytest.mark.parametrize(
@@ -173,27 +166,31 @@ def test_gpus(asked: str | None, indexes: list[int]) -> None:
 )
 def test_gpus_that_cannot_be(hosts: list[str], asked: str, what: str) -> None:
     with pytest.raises(Problem) as caught:
-        site(*hosts).devices(asked)
+        recorded_site(*hosts).devices(asked)
     assert what in caught.value.what
 
 
 def test_a_cluster_has_the_slots_that_are_free() -> None:
-    joined = replace(site("rtx-two", "spark"), order=("spark", "rtx-two"), slots={"spark": 0, "rtx-two": 1})
+    joined = replace(
+        recorded_site("rtx-two", "spark"), order=("spark", "rtx-two"), slots={"spark": 0, "rtx-two": 1}
+    )
     assert [(device.host, device.index) for device in joined.devices()] == [("rtx-two", 0)]
     assert joined.head == "spark"
 
 
 def test_a_gpu_that_runs_a_model_is_not_given_again() -> None:
-    joined = replace(site("rtx-two"), order=("rtx-two",), slots={"rtx-two": 1}, busy={"rtx-two": 1})
+    joined = replace(recorded_site("rtx-two"), order=("rtx-two",), slots={"rtx-two": 1}, busy={"rtx-two": 1})
     assert [device.index for device in joined.devices()] == [1]
-    shared = replace(site("debian-vm"), order=("debian-vm",), slots={"debian-vm": 1}, busy={"debian-vm": 1})
+    shared = replace(
+        recorded_site("debian-vm"), order=("debian-vm",), slots={"debian-vm": 1}, busy={"debian-vm": 1}
+    )
     assert len(shared.devices()) == 1, "a CPU has as many slots as it was given"
     assert joined.only(["rtx-two"]).busy == {"rtx-two": 1}
 
 
 def test_a_part_of_a_cluster() -> None:
     joined = replace(
-        site("rtx-two", "spark"),
+        recorded_site("rtx-two", "spark"),
         order=("spark", "rtx-two"),
         slots={"spark": 1, "rtx-two": 2},
         addresses={"spark": "10.0.0.1", "rtx-two": "10.0.0.2"},

@@ -22,7 +22,7 @@ from medley.planner import devices_of, sizes
 from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions, placement
 from medley.planner.topology import Topology
-from tests.planner.test_placement import shape, site
+from tests.planner.imagined import shape, site
 from tests.rack.host import Host
 from tests.rack.rack import up
 from tests.rack.spec import Spec

@@ -16,7 +16,7 @@ from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions
 from medley.serving.alternatives import placed
 from tests.host.recordings import HOSTS
-from tests.planner.test_placement import shape, site
+from tests.planner.imagined import shape, site
 
 
 @pytest.fixture(autouse=True)

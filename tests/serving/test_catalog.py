@@ -3,7 +3,7 @@
 from medley import config
 from medley.planner.placement import PlacementOptions, placement
 from medley.serving.catalog import entries
-from tests.planner.test_placement import shape, site
+from tests.planner.imagined import shape, site
 
 
 def test_each_is_what_plan_says() -> None:

@@ -23,14 +23,7 @@ from medley.serving import alternatives
 from medley.serving.steps import Step, steps
 from tests.host.recordings import recorded
 from tests.network.fabric.groups import RING
-from tests.planner.test_placement import MODELS, shape, site
-
-
-def recipe(model: str, on: Topology, wanted: PlacementOptions | None = None, *extra: str) -> list[Step]:
-    found = Weights(model, str(MODELS[model].repository or "/models/demo"), MODELS[model])
-    order = Order(found, Serving(found.target, model), wanted or PlacementOptions(), extra)
-    made = shape(model)
-    return list(steps(order, placement(made, on, order.wanted), on))
+from tests.planner.imagined import launch_steps, shape, site
 
 
 def of(step: Step) -> tuple[str, list[str]]:
@@ -38,14 +31,14 @@ def of(step: Step) -> tuple[str, list[str]]:
 
 
 def test_one_host_serves_by_one_command() -> None:
-    (one,) = recipe("qwen3-8b", site("rtx"))
+    (one,) = launch_steps("qwen3-8b", site("rtx"))
     assert of(one) == ("rtx-1", ["medley", "serve", "qwen3-8b"])
     assert one.starts.command.argv[:3] == ("vllm", "serve", "Qwen/Qwen3-8B")
     assert "PATH" not in one.starts.command.env
 
 
 def test_a_cluster_is_made_first() -> None:
-    head, worker, serve = recipe("gpt-oss-120b", site("spark:2"))
+    head, worker, serve = launch_steps("gpt-oss-120b", site("spark:2"))
     assert of(head) == ("spark-1", ["medley", "ray-head"])
     assert worker.host == "spark-2"
     address = head.starts.command.env["VLLM_HOST_IP"]
@@ -62,7 +55,9 @@ def pairs(step: Step) -> set[tuple[str, str]]:
 
 
 def test_all_hosts_meet_on_one_wire() -> None:
-    found = recipe("qwen2.5-72b-instruct", site("spark:2,thor:2"), PlacementOptions(sizes=Sizes(1, 4, 1)))
+    found = launch_steps(
+        "qwen2.5-72b-instruct", site("spark:2,thor:2"), PlacementOptions(sizes=Sizes(1, 4, 1))
+    )
     names = {step.starts.command.env["VLLM_HOST_IP"].rpartition(".")[0] for step in found}
     assert len(found) == 5
     assert len(names) == 1, "all addresses are in one network"
@@ -81,7 +76,7 @@ def test_a_head_is_told_its_wire_where_it_would_take_another(
     kinds: str, typed_link: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEDLEY_FLAKE", "/flake")  # which has an NCCL for an Orin
-    head, worker, serve = recipe("qwen3-8b", site(kinds), PlacementOptions(sizes=Sizes(1, 2, 1)))
+    head, worker, serve = launch_steps("qwen3-8b", site(kinds), PlacementOptions(sizes=Sizes(1, 2, 1)))
     assert of(head)[1] == ["medley", "ray-head", *typed_link]
     assert head.starts.command.env["VLLM_HOST_IP"] == serve.starts.command.env["VLLM_HOST_IP"]
     assert worker.starts.command.env["VLLM_HOST_IP"] != serve.starts.command.env["VLLM_HOST_IP"]
@@ -89,7 +84,7 @@ def test_a_head_is_told_its_wire_where_it_would_take_another(
 
 def test_a_wire_that_was_asked_for_is_typed_too() -> None:
     """By itself the head would take its fast port again."""
-    head, worker, serve = recipe(
+    head, worker, serve = launch_steps(
         "gpt-oss-120b", site("spark:2"), PlacementOptions(sizes=Sizes(2), wishes=NetworkOptions("enP7s7"))
     )
     assert of(head)[1] == ["medley", "ray-head", "--link", "enP7s7"]
@@ -112,7 +107,7 @@ def test_a_folder_is_typed_by_its_path() -> None:
 
 def test_replicas_are_servers_of_their_own() -> None:
     wanted = PlacementOptions(goal="throughput", concurrency=64, context=2048, sizes=Sizes(1, 1, 2))
-    found = recipe("qwen3-4b-instruct-2507", site("rtx:2"), wanted)
+    found = launch_steps("qwen3-4b-instruct-2507", site("rtx:2"), wanted)
     assert [step.host for step in found] == ["rtx-1", "rtx-2"]
     for step in found:
         assert of(step)[1][3:] == [
@@ -129,10 +124,10 @@ def test_a_cluster_that_runs_is_only_served_over() -> None:
         slots={"cpu-1": 1, "cpu-2": 1, "cpu-3": 1},
         addresses={f"cpu-{n}": f"10.40.0.{9 + n}" for n in (1, 2, 3)},
     )
-    (serve,) = recipe("demo", on, PlacementOptions(hosts=2, sizes=Sizes(stages=2)))
+    (serve,) = launch_steps("demo", on, PlacementOptions(hosts=2, sizes=Sizes(stages=2)))
     assert of(serve)[1][:5] == ["medley", "serve", "demo", "--hosts", "2"]
     assert serve.starts.command.env["VLLM_HOST_IP"] == "10.40.0.10"
-    (alone,) = recipe("demo", on, PlacementOptions(hosts=1))
+    (alone,) = launch_steps("demo", on, PlacementOptions(hosts=1))
     assert of(alone)[1] == ["medley", "serve", "demo", "--hosts", "1"]
 
 
@@ -141,10 +136,10 @@ def test_a_part_of_a_hosts_gpus_is_named() -> None:
     facts, kind = one.hosts["rtx-1"]
     second = replace(facts.gpus[0], index=1)
     two = Topology({"rtx-1": (replace(facts, gpus=(*facts.gpus, second)), kind)})
-    (alone,) = recipe("qwen3-8b", two, PlacementOptions(sizes=Sizes(1, 1, 1)))
+    (alone,) = launch_steps("qwen3-8b", two, PlacementOptions(sizes=Sizes(1, 1, 1)))
     assert of(alone)[1] == ["medley", "serve", "qwen3-8b", "--gpus", "0", "--tp", "1", "--pp", "1"]
     assert alone.starts.command.env["CUDA_VISIBLE_DEVICES"] == "0"
-    found = recipe("qwen3-8b", two, PlacementOptions(sizes=Sizes(1, 1, 2)))
+    found = launch_steps("qwen3-8b", two, PlacementOptions(sizes=Sizes(1, 1, 2)))
     assert [of(step)[1][3:5] for step in found] == [["--gpus", "0"], ["--gpus", "1"]]
     assert [("--port", "8000") in pairs(step) for step in found] == [True, False]
     assert of(found[1])[1][-2:] == ["--port", "8001"]
@@ -152,14 +147,14 @@ def test_a_part_of_a_hosts_gpus_is_named() -> None:
 
 def test_a_kind_without_an_environment_runs_out_of_its_image() -> None:
     """PyPI has no build for an Orin on L4T r36."""
-    head, worker, serve = recipe("gpt-oss-120b", site("orin:2"))
+    head, worker, serve = launch_steps("gpt-oss-120b", site("orin:2"))
     assert of(head)[1] == ["medley", "ray-head", "--image", "default"]
     assert worker.typed.endswith("--token-file - --image default")
     assert "--image" not in serve.typed, "name the image of the running Ray"
     assert {step.image for step in (head, worker, serve)} == {config.hosts()["orin"].container.image}
-    (alone,) = recipe("qwen3-8b", site("orin"))
+    (alone,) = launch_steps("qwen3-8b", site("orin"))
     assert of(alone)[1] == ["medley", "serve", "qwen3-8b", "--image", "default"]
-    there = recipe("gpt-oss-120b", site("spark:2"))
+    there = launch_steps("gpt-oss-120b", site("spark:2"))
     assert [step.image for step in there] == [None] * 3
     assert not any("--image" in step.typed for step in there)
 
@@ -167,7 +162,7 @@ def test_a_kind_without_an_environment_runs_out_of_its_image() -> None:
 def test_no_image_is_started_without_ray() -> None:
     wanted = PlacementOptions(sizes=Sizes(1, 2, 1), launcher="mp", one_server=True)
     bare = site("orin:2")
-    found = recipe(
+    found = launch_steps(
         "gpt-oss-120b", alternatives.with_engine_sources(bare, wanted, engine_source.EngineRequest()), wanted
     )
     assert all(step.typed.endswith("--env VENV") for step in found)
@@ -181,18 +176,18 @@ def test_no_image_is_started_without_ray() -> None:
     ],
 )
 def test_an_older_engine_is_told_the_length(kinds: str, length: str) -> None:
-    (one,) = recipe("qwen3-8b", site(kinds))
+    (one,) = launch_steps("qwen3-8b", site(kinds))
     assert ("--max-model-len", length) in pairs(one)
 
 
 def test_the_plans_reasons_go_with_what_serves() -> None:
-    *_, serve = recipe("gpt-oss-120b", site("spark:2"))
+    *_, serve = launch_steps("gpt-oss-120b", site("spark:2"))
     assert any(line.startswith("tensor parallel 2 on spark-1, spark-2") for line in serve.why)
     assert any("of each GPU's memory" in line or "KV cache" in line for line in serve.why)
 
 
 def test_the_engines_own_flags_go_along() -> None:
-    (one,) = recipe("qwen3-8b", site("rtx"), PlacementOptions(), "--seed", "7 8")
+    (one,) = launch_steps("qwen3-8b", site("rtx"), PlacementOptions(), "--seed", "7 8")
     assert one.typed.endswith("-- --seed '7 8'")
     assert one.starts.command.argv[-2:] == ("--seed", "7 8")
 
@@ -200,7 +195,7 @@ def test_the_engines_own_flags_go_along() -> None:
 @pytest.mark.parametrize("kinds", ["spark:2", "rtx", "spark:2,thor:2"])
 def test_what_is_printed_is_what_is_started(kinds: str) -> None:
     """Lines broken for people are one command to a shell."""
-    found = recipe("gpt-oss-120b", site(kinds))
+    found = launch_steps("gpt-oss-120b", site(kinds))
     text = "\n".join(typed(found)) + "\non "
     for step in found:
         block = text.split(f"on {step.host}: {step.typed}\n", 1)[1].split("\non ", 1)[0]
@@ -216,7 +211,7 @@ def test_what_is_printed_is_what_is_started(kinds: str) -> None:
 
 def test_without_ray_each_host_has_a_process_of_its_own() -> None:
     wanted = PlacementOptions(sizes=Sizes(1, 2, 1), launcher="mp", one_server=True)
-    serve, join = recipe("qwen3-32b", site("spark:2"), wanted)
+    serve, join = launch_steps("qwen3-32b", site("spark:2"), wanted)
     assert of(serve)[1][:7] == ["medley", "serve", "qwen3-32b", "--hosts", "2", "--launcher", "mp"]
     address = serve.starts.command.env["VLLM_HOST_IP"]
     assert join.host == "spark-2"
@@ -233,7 +228,7 @@ def test_without_ray_each_host_has_a_process_of_its_own() -> None:
 
 
 def test_sglang_over_ray_is_started_rank_by_rank() -> None:
-    head, worker, serve = recipe(
+    head, worker, serve = launch_steps(
         "qwen3-32b", site("spark:2"), PlacementOptions(sizes=Sizes(2, 1, 1), engine="sglang")
     )
     assert "--engine sglang" in head.typed
@@ -258,7 +253,7 @@ def test_a_ring_of_cables_is_used_where_the_nccl_of_the_engine_knows_it(
     on = Topology({name: (found, kind_of(found)) for name, found in hosts.items()})
     wanted = PlacementOptions(engine=engine, sizes=Sizes(1, 3, 1))
     on = alternatives.with_engine_sources(on, wanted, engine_source.EngineRequest())
-    *_, serve = recipe("qwen3-8b", replace(on, nccl=nccl) if nccl else on, wanted)
+    *_, serve = launch_steps("qwen3-8b", replace(on, nccl=nccl) if nccl else on, wanted)
     assert (serve.starts.command.env.get("NCCL_IB_SUBNET_AWARE_ROUTING") == "1") is ring
 
 

@@ -22,7 +22,7 @@ from medley.network.link_setup import RING, LinkRequest, settings
 from medley.planner.placement import placement
 from medley.planner.topology import Topology
 from medley.serving.steps import Step, joining, steps
-from tests.planner.test_placement import shape
+from tests.planner.imagined import shape
 from tools.guides.scenarios import Scenario, table
 from tools.guides.sites import site
 

@@ -17,7 +17,7 @@ from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.serving.alternatives import placed
 from tests.host.recordings import recorded
-from tests.planner.test_placement import shape, site
+from tests.planner.imagined import shape, site
 
 FAST = 100_000
 

@@ -1,0 +1,44 @@
+"""Plan and start the models of the tables on imagined hosts."""
+
+from dataclasses import replace
+
+from medley import config
+from medley.engine import Serving
+from medley.engine.launch import Order
+from medley.environment import engine_source
+from medley.host.hypothetical import imagined
+from medley.host.kind import kind_of
+from medley.model.resolve import Weights
+from medley.model.shape import of_made
+from medley.planner.placement import PlacementOptions, placement
+from medley.planner.topology import Topology
+from medley.schema import Shape
+from medley.serving import alternatives
+from medley.serving.steps import Step, steps
+
+MODELS = config.models()
+
+
+def shape(model: str) -> Shape:
+    table = MODELS[model]
+    if table.made:
+        return of_made(table.made)
+    assert table.shape
+    return table.shape
+
+
+def site(kinds: str, *order: str) -> Topology:
+    """Return imagined hosts; with an order they are a cluster, each with a slot."""
+    hosts = Topology({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
+    if order:
+        return replace(hosts, order=order, slots=dict.fromkeys(order, 1))
+    return alternatives.with_engine_sources(hosts, PlacementOptions(), engine_source.EngineRequest())
+
+
+def launch_steps(
+    model: str, hosts: Topology, options: PlacementOptions | None = None, *engine_arguments: str
+) -> list[Step]:
+    """Return what is started to serve the model, in order and with the host of each step."""
+    weights = Weights(model, str(MODELS[model].repository or "/models/demo"), MODELS[model])
+    order = Order(weights, Serving(weights.target, model), options or PlacementOptions(), engine_arguments)
+    return list(steps(order, placement(shape(model), hosts, order.wanted), hosts))
