@@ -78,7 +78,10 @@ from medley.cli.progress import watch
 with watch().stage("slow"):
     try:
         print("begun", flush=True)
-        time.sleep(60)
+        # Python 3.11 sleeps on if a signal comes after its last look at signals and before its system call;
+        # the thread of the spinner makes that gap wide.
+        while True:
+            time.sleep(0.1)
     except KeyboardInterrupt:
         time.sleep(1.5)
         print("ended", flush=True)
