@@ -4,7 +4,7 @@ from medley.host.facts import GIB
 from medley.planner import Device, HostLink, hosts_of, named, sizes
 from medley.planner.candidates import Request, candidates
 from medley.planner.fit import fit
-from medley.planner.host_order import host_groups
+from medley.planner.host_order import host_groups, near_first
 from medley.planner.partition import Timed, Workload, refusals
 from medley.schema import Shape
 from tests.planner.layouts import (
@@ -91,6 +91,30 @@ def test_limits(shape: Shape, tensor: int, *, way: bool, because: tuple[str, ...
 )
 def test_host_groups(devices: tuple[Device, ...], expected: list[list[str]]) -> None:
     assert [[host[0].host for host in one.hosts] for one in host_groups(devices)] == expected
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        pytest.param(None, ["spark-1", "spark-3", "spark-2", "spark-4"], id="no head"),
+        pytest.param("spark-4", ["spark-4", "spark-2", "spark-1", "spark-3"], id="a head among them"),
+        pytest.param("thor-1", ["spark-2", "spark-4", "spark-1", "spark-3"], id="a head of another kind"),
+    ],
+)
+def test_hosts_with_a_cable_of_their_own_are_next_to_each_other(
+    head: str | None, expected: list[str]
+) -> None:
+    cables = {
+        frozenset(("spark-1", "spark-3")),
+        frozenset(("spark-2", "spark-4")),
+        frozenset(("thor-1", "spark-2")),
+    }
+
+    def link_of(one: str, other: str) -> HostLink:
+        return HostLink(200_000 if {one, other} in cables else 1_000, 20)
+
+    (group,) = host_groups([spark(number) for number in (1, 2, 3, 4)])
+    assert [host[0].host for host in near_first(group, head, link_of).hosts] == expected
 
 
 def test_the_largest_of_equal_hosts_is_tried_alone() -> None:

@@ -21,7 +21,7 @@ from medley.planner import (
 )
 from medley.planner import sizes as sizes_of
 from medley.planner.fit import Fit
-from medley.planner.host_order import HostGroup, counts, host_groups
+from medley.planner.host_order import HostGroup, counts, host_groups, near_first
 from medley.planner.partition import Workload, refusals, split, too_many_stages
 from medley.planner.prediction import Prediction
 from medley.schema import Shape
@@ -149,7 +149,7 @@ _Between = Callable[[Iterable[str]], HostLink | str | None]
 
 def _arranged(request: Request, between: _Between) -> Iterator[Uncut | Rejected]:
     work, shape, sizes, head = request.work, request.work.shape, request.sizes, request.head
-    groups = host_groups(request.devices)
+    groups = [near_first(group, head, request.link_of) for group in host_groups(request.devices)]
     for tensor in _tensors(groups) if sizes.tensor is None else [sizes.tensor]:
         if not (able := expert_ways(shape, tensor)):
             yield Rejected(f"tensor parallel {tensor}", "; ".join(refusals(shape, tensor)))

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, product
-from math import prod
+from math import inf, prod
 from operator import attrgetter
 
 from medley.errors import Problem
-from medley.planner import Device, Layout, by_host, listed, pipeline
+from medley.planner import Device, HostLink, Layout, LinkOf, by_host, listed, pipeline
 from medley.schema import EngineName
 
 VARIABLE: Mapping[EngineName, str] = {
@@ -47,6 +47,27 @@ def host_groups(devices: Iterable[Device]) -> tuple[HostGroup, ...]:
         for group in _by_count(speed)
     ]
     return tuple(sorted(found, key=lambda group: _fastest_first(group.hosts[0][0])))
+
+
+def near_first(group: HostGroup, head: str | None, link_of: LinkOf) -> HostGroup:
+    """Order equal hosts so that each has the fastest link to the one before it, the first to the head.
+
+    Stages and pipelines take hosts in this order, so hosts with a cable of their own stay together.
+    """
+    left, ordered, last = list(group.hosts), [], head
+    while left:
+        speeds = [_mbit(last, host[0].host, link_of) for host in left]
+        following = left.pop(speeds.index(max(speeds)))
+        ordered.append(following)
+        last = following[0].host
+    return HostGroup(tuple(ordered))
+
+
+def _mbit(one: str | None, other: str, link_of: LinkOf) -> float:
+    if one is None or one == other:
+        return inf if one == other else 0
+    link = link_of(one, other)
+    return link.mbit if isinstance(link, HostLink) else -1
 
 
 def _fastest_first(device: Device) -> tuple[float, float, int, str, int]:
