@@ -19,6 +19,7 @@ class Link:
     mtu: int | None = None
     interface: str | None = None  # its name on the hosts; eth0, eth1, … otherwise
     direct: bool = False  # a cable: when one end goes, the other has no carrier
+    shows_speed: bool = False  # its hosts read `mbit` as the interface's speed, as of a real port
 
     @classmethod
     def cable(
@@ -28,8 +29,9 @@ class Link:
         mbit: int | None = None,
         mtu: int | None = None,
         interface: str | None = None,
+        shows_speed: bool = False,
     ) -> Self:
-        return cls(name, hosts, mbit=mbit, mtu=mtu, interface=interface, direct=True)
+        return cls(name, hosts, mbit=mbit, mtu=mtu, interface=interface, direct=True, shows_speed=shows_speed)
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,13 @@ def start(spec: Spec, host: str) -> "subprocess.Popen[str]":
         "shm_bytes": SHM_BYTES,
         "etc_hosts": spec.etc_hosts,
         "ports": [
-            {"interface": p.interface, "address": p.address, "mtu": p.link.mtu, "shape": shape(p.link.mbit)}
+            {
+                "interface": p.interface,
+                "address": p.address,
+                "mtu": p.link.mtu,
+                "shape": shape(p.link.mbit),
+                "speed": p.link.mbit if p.link.shows_speed else None,
+            }
             for p in spec.ports_of(host)
         ],
     }

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from medley import process
@@ -15,8 +15,9 @@ from medley.host.kind import facts_by_host
 from medley.measurement import link as link_test
 from medley.measurement.link import LinkMeasurement, shown_mbit
 from medley.network.fabric import fabric, report
-from medley.network.fabric.per_host import LoneHost, alone
-from medley.network.fabric.types import Fabric, NetworkOptions, speed_text
+from medley.network.fabric.per_host import alone
+from medley.network.fabric.subgroups import faster_subgroups
+from medley.network.fabric.types import NetworkOptions, speed_text
 
 
 class LinkVerb(VerbOfVerbs):
@@ -36,24 +37,26 @@ class LinkShowVerb(Verb):
         options = NetworkOptions(self.link, frozenset(self.exclude), self.transport)
         hosts = facts_by_host((*self.replayed, *more))
         one = None if len(hosts) > 1 else alone(*next(iter(hosts.items())), options)
+        group = fabric(hosts, options)
+        subgroups, _ = faster_subgroups(hosts, group, options)
         if self.as_json:
             # The loopback is what one host uses by itself; what it would bring to a group was asked for.
-            group = report.table(fabric(hosts, options), hosts)
-            print(json.dumps({**group, **(report.table_of_one(one) if one else {})}))
+            shown = {**report.table(group, hosts), "subgroups": [each.table for each in subgroups]}
+            print(json.dumps({**shown, **(report.table_of_one(one) if one else {})}))
+        elif one:
+            columns = ("INTERFACE", "KIND", "ADDRESS")
+            _print(columns, report.rows_of_one(one), list(report.lines_of_one(one)))
         else:
-            _print(one or fabric(hosts, options))
+            columns = ("HOST", "INTERFACE", "ADDRESS")
+            _print(columns, report.rows(group), list(report.lines(group, subgroups)))
 
 
-def _print(found: LoneHost | Fabric) -> None:
-    """The links as a table; below it each heading once. Nothing is folded, because a fix is to be copied."""
-    if isinstance(found, Fabric):
-        of, columns = "HOST", ("INTERFACE", "ADDRESS")
-        links, rows = report.rows(found), list(report.lines(found))
-    else:
-        of, columns = "INTERFACE", ("KIND", "ADDRESS")
-        links, rows = report.rows_of_one(found), list(report.lines_of_one(found))
+def _print(
+    columns: tuple[str, ...], links: Iterable[tuple[str, ...]], rows: Sequence[tuple[str, str]]
+) -> None:
+    """Print the links as a table; below it each heading once. A fix is to be copied, so nothing is folded."""
     if drawn := list(links):
-        print("\n".join([*table((of, *columns, "SPEED", "MTU", "RDMA"), drawn), ""]))
+        print("\n".join([*table((*columns, "SPEED", "MTU", "RDMA"), drawn), ""]))
     width = max(len(heading) for heading, _ in rows)
     before = ("", *(heading for heading, _ in rows))
     for (heading, text), last in zip(rows, before, strict=False):

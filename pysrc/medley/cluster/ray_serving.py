@@ -1,8 +1,9 @@
 """Serve over a Ray cluster: wait for its hosts, choose slots, and check where the ranks are."""
 
+import json
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -168,12 +169,19 @@ def settings(
     yield from over_ray(wanted.engine, found.head, Path(found.token), wired)
 
 
-def over_ray(engine: EngineName, head: str, secret: Path, wired: Iterable[Variable]) -> Iterator[Variable]:
+def over_ray(engine: EngineName, head: str, secret: Path, wired: Collection[Variable]) -> Iterator[Variable]:
     """Yield an engine's variables for this cluster; `wired` are those of the network."""
     yield from ray.variables(secret)
     yield Variable("RAY_ADDRESS", head, "use this cluster instead of starting another")
     yield from wired
     yield variable(engine)
+    shared = {each.name: each.value for each in wired if each.everywhere}
+    if engine == "vllm" and shared:
+        # vLLM's second Ray executor fills in what a host lacks and leaves what its `ray start` has
+        # (v1/executor/ray_executor_v2.py of vLLM 0.32.0); the environment of a job wins over both
+        # (ray/_private/worker.py of Ray 2.60.0).
+        job = json.dumps({"runtime_env": {"env_vars": shared}})
+        yield Variable("RAY_JOB_CONFIG_JSON_ENV_VAR", job, "ranks use these instead of those of `ray start`")
     if engine == "sglang":
         own = head.partition(":")[0]
         yield Variable("SGLANG_HOST_IP", own, "ranks find this host at the address registered with Ray")

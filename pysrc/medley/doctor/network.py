@@ -8,6 +8,7 @@ from medley.doctor.checks import ExaminedHost as Host
 from medley.errors import Finding
 from medley.host.facts.network import Interface
 from medley.network.fabric.per_host import alone
+from medley.network.fabric.subgroups import Subgroup, faster_subgroups
 from medley.network.fabric.types import speed_text
 
 _TRANSPORTS = {"tcp": "TCP", "rdma": "RDMA", "none": "none needed"}
@@ -33,6 +34,7 @@ def common(case: Case) -> Iterator[Check]:
         rdma = f", RDMA by {' and '.join(port.device for port in end.ports)}{gid}" if end.ports else ""
         yield Subject(name).ok(f"{end.interface} {end.address}, {speed}{rdma}")
     yield ALL.ok(f"{_TRANSPORTS[case.fabric.transport]}: {'; '.join(case.fabric.why)}")
+    yield from (ALL.ok(str(part)) for part in _subgroups(case)[0])
 
 
 @case_check("down", "links that are down")
@@ -116,9 +118,17 @@ def _fabric_check(
     return Rule(name, looks_at, found)
 
 
+def _subgroups(case: Case) -> tuple[tuple[Subgroup, ...], tuple[Finding, ...]]:
+    if case.fabric is None:
+        return (), ()
+    facts = {name: case.hosts[name].facts for name in case.fabric.ends}
+    return faster_subgroups(facts, case.fabric, case.wishes)
+
+
 def _findings(case: Case) -> Iterator[Finding]:
     if case.fabric:
         yield from case.fabric.findings
+        yield from _subgroups(case)[1]
     elif len(case.hosts) == 1 and not case.apart:
         for name, host in case.hosts.items():
             yield from alone(name, host.facts, case.wishes).findings
@@ -140,7 +150,7 @@ order = _fabric_check(
 ring = _fabric_check("ring", "ring cabling", "ring", fine="every cable is in the right port", rdma=True)
 pcie = _fabric_check("pcie", "PCIe lanes", "width", fine="every port has all its lanes", rdma=True)
 way = _fabric_check("way", "route to other hosts", "kind", "gateway", fine="direct")
-idle_port = _fabric_check("idle-port", "unused fast ports", "idle", fine="none")
+idle_port = _fabric_check("idle-port", "unused fast ports", "idle", "names", fine="none")
 
 
 @case_check("mtu", "MTU")

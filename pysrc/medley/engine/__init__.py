@@ -181,8 +181,9 @@ def stays(names: Iterable[str], everywhere: Iterable[str] = (), local: Iterable[
 
     `everywhere`: names of one host whose value works on all this time; `local`: the reverse.
     """
-    own = _OF_ONE_HOST.difference(everywhere).union(local)
-    return sorted(name for name in names if name in own or not name.startswith(_FOR_ALL))
+    shared = set(everywhere)
+    own = _OF_ONE_HOST.difference(shared).union(local)
+    return sorted(name for name in names if name in own or not (name in shared or name.startswith(_FOR_ALL)))
 
 
 def _file() -> Path:

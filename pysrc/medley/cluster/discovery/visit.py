@@ -14,7 +14,8 @@ from medley.host.facts import GIB, Facts
 from medley.host.kind import Kind
 from medley.network.fabric import fabric
 from medley.network.fabric.per_host import alone
-from medley.network.fabric.types import NetworkOptions, speed_text
+from medley.network.fabric.subgroups import faster_subgroups
+from medley.network.fabric.types import NetworkOptions, least_mbit, speed_text
 from medley.progress import Progress
 
 _LOOK_LIMIT_S = 90
@@ -120,13 +121,18 @@ def shared_network(made: Mapping[str, HostSurvey]) -> tuple[tuple[str, ...], str
     except Problem as problem:
         return (f"No shared network: {problem.what}: {problem.cause}.", f"To fix it: {problem.fix}"), None
     ends = ", ".join(f"{name} {end.interface} {end.address}" for name, end in best.ends.items())
-    mbit = min(end.mbit or 0 for end in best.ends.values())
     how = {"rdma": "RDMA", "tcp": "TCP", "none": ""}[best.transport]
     where = best.networks[0] if best.networks else "no network"
     missing = [name for name, each in made.items() if not each.facts]
     but = f" Without {', '.join(missing)}: not reached." if missing else ""
-    noted = (f"But {each.what}: {each.cause}. To fix it: {each.fix}" for each in best.findings)
-    return (f"Now that is {where}, {how} at {speed_text(mbit)}: {ends}.{but}", *noted), where
+    subgroups, idle = faster_subgroups(found, best, NetworkOptions())
+    faster = (f"{str(part)[0].upper()}{str(part)[1:]}." for part in subgroups)
+    noted = (f"But {each.what}: {each.cause}. To fix it: {each.fix}" for each in (*best.findings, *idle))
+    return (
+        f"Now that is {where}, {how} at {speed_text(least_mbit(best))}: {ends}.{but}",
+        *faster,
+        *noted,
+    ), where
 
 
 def _addresses(visit: HostSurvey) -> set[str]:

@@ -21,9 +21,8 @@ class Rank:
     """One host's part; `pulse` answers beside a step that hangs."""
 
     def __init__(self, life_s: float, env: dict[str, str]) -> None:
-        # As vLLM carries a driver's variables: what this host's `ray start` set stays.
-        for name, value in env.items():
-            os.environ.setdefault(name, value)
+        # The group's variables win over those of this host's `ray start`, as in serve.
+        os.environ.update(env)
         # Should nobody be left to end this process, it does so itself.
         timer = threading.Timer(life_s, os._exit, (1,))
         timer.daemon = True

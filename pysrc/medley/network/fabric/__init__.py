@@ -159,13 +159,13 @@ def _alone(group: Group, unfit: tuple[RejectedLink, ...]) -> Fabric:
 
 
 def _over_cable(hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
-    """Choose the fabric at the hosts' addresses in Ray, with RDMA on another network if that is faster.
+    """Choose the fabric at the hosts' addresses in Ray, with the ranks on another network if that is faster.
 
-    Sockets stay on Ray's network, because vLLM waits for a host at its address in Ray.
+    Ray stays on its network, because vLLM waits for a host at its address in Ray.
     """
     at = replace(options, link=options.joined, joined=None)
     if options.transport == "tcp":
-        return fabric(hosts, at)
+        return _with_faster_sockets(fabric(hosts, at), hosts, options)
     base = fabric(hosts, replace(at, transport=None))
     if base.transport != "tcp":
         return base
@@ -173,15 +173,66 @@ def _over_cable(hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
         cable = fabric(hosts, replace(options, joined=None, transport="rdma"))
     except Problem:
         # Raises the reason against RDMA on this network, where the user asked for it.
-        return _with_cables_noted(fabric(hosts, at), hosts, options)
+        found = _with_cables_noted(fabric(hosts, at), hosts, options)
+        return _with_faster_sockets(found, hosts, options)
     hca = _hca(hosts, cable)
     if hca is None and (bits := ring.pair_bits(hosts, cable.ends, options.nccl)):
         cable = replace(cable, ring=True, subnet_bits=bits)
         hca = ",".join(_ports(cable))
-    faster = all((cable.ends[host].mbit or 0) > (base.ends[host].mbit or 0) for host in hosts)
-    if hca and (faster or options.transport == "rdma"):
+    if hca and (_is_faster(cable, base) or options.transport == "rdma"):
         return _with_rdma(base, cable, hca)
-    return fabric(hosts, at)
+    return _with_faster_sockets(fabric(hosts, at), hosts, options)
+
+
+def _is_faster(one: Fabric, other: Fabric) -> bool:
+    """Whether every host has a faster end in `one`; an unknown speed is the slowest."""
+    return all((end.mbit or 0) > (other.ends[host].mbit or 0) for host, end in one.ends.items())
+
+
+def _with_faster_sockets(found: Fabric, hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
+    """Move the ranks' sockets to a faster network of these hosts; where its names do not allow it, say so."""
+    if found.transport != "tcp":
+        return found
+    try:
+        free = fabric(hosts, replace(options, joined=None, transport="tcp"))
+    except Problem:  # two links in one subnet, of which Ray's address names one
+        return found
+    if not _is_faster(free, found):
+        return found
+    if finding := _socket_obstacle(hosts, free, found):
+        return replace(found, findings=(*found.findings, finding))
+    ends = {host: replace(end, mbit=free.ends[host].mbit) for host, end in found.ends.items()}
+    why = f"sockets of the ranks use {', '.join(free.networks)}; Ray stays in {', '.join(found.networks)}"
+    return replace(
+        found,
+        ends=ends,
+        networks=tuple(dict.fromkeys((*found.networks, *free.networks))),
+        rank_ends=free.ends,
+        why=(why, *free.why),
+        findings=free.findings,
+        rejected=free.rejected,
+    )
+
+
+def _socket_obstacle(hosts: Mapping[str, Facts], free: Fabric, now: Fabric) -> Finding | None:
+    """Report why one list of interfaces cannot name those of all hosts; variables of ranks are equal."""
+    cause, first = "", sorted({end.interface for end in free.ends.values()})
+    interfaces = {lane for end in free.ends.values() for lane in end.lanes}
+    for host, facts in hosts.items():
+        there = {link.name for link in facts.net.links if link.up and link.addresses}
+        if other := (there & interfaces) - set(free.ends[host].lanes):
+            cause = f"{', '.join(sorted(other))} of {host} has another host's name and leads elsewhere"
+    if not cause and len(first) > 1 and not any(types.nccl_speaks(facts) for facts in hosts.values()):
+        cause = f"Gloo takes one name, and theirs differ: {', '.join(first)}"
+    if not cause:
+        return None
+    speeds = [types.speed_text(types.least_mbit(each)) for each in (free, now)]
+    return Finding(
+        f"{' and '.join(hosts)} have a faster network that Ray's variables cannot name ({speeds[0]})",
+        f"their ranks use {speeds[1]}: {cause}",
+        f'a cluster of only these hosts can use it: link = "{free.networks[0]}" in its cluster.toml',
+        topic="names",
+    )
 
 
 def _with_cables_noted(found: Fabric, hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:

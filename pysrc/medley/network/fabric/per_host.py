@@ -14,6 +14,7 @@ from medley.host.facts import Facts
 from medley.host.hypothetical import readdressed
 from medley.network.fabric import fabric, findings, subnets, types
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, endpoint_candidates
+from medley.network.fabric.subgroups import faster_subgroups
 from medley.network.fabric.subnets import Shared
 from medley.network.fabric.transport import muddles, unmuddled
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions, RejectedLink
@@ -170,7 +171,8 @@ def new_cluster_network(
         return {name: alone.end}, {name: alone.variables}, tuple(alone.said())
     found = _by_version(fabric(hosts, options))
     variables = {name: settled(of_host(found, name, facts), {}) for name, facts in hosts.items()}
-    return found.ends, variables, (*found.why, *map(str, found.findings))
+    subgroups, idle = faster_subgroups(hosts, found, options)
+    return found.ends, variables, (*found.why, *map(str, (*subgroups, *found.findings, *idle)))
 
 
 def _by_version(found: Fabric) -> Fabric:

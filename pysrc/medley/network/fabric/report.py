@@ -8,6 +8,7 @@ from medley.errors import Finding
 from medley.host.facts import Facts
 from medley.network.fabric.endpoints import EndpointCandidate
 from medley.network.fabric.per_host import LoneHost
+from medley.network.fabric.subgroups import Subgroup
 from medley.network.fabric.types import Fabric, RejectedLink, speed_text
 from medley.network.fabric.variables import of_group, of_host
 
@@ -15,8 +16,8 @@ _PAIR = 2
 _TRANSPORTS = {"rdma": "RDMA", "tcp": "TCP", "none": "none"}
 
 
-def lines(fabric: Fabric) -> Iterator[tuple[str, str]]:
-    """List the choice and its reasons, the findings, and the rejected links."""
+def lines(fabric: Fabric, subgroups: Iterable[Subgroup] = ()) -> Iterator[tuple[str, str]]:
+    """List the choice and its reasons, faster subgroups, the findings, and the rejected links."""
     yield (
         "transport",
         _TRANSPORTS[fabric.transport]
@@ -27,6 +28,7 @@ def lines(fabric: Fabric) -> Iterator[tuple[str, str]]:
     if fabric.networks:
         yield "networks" if len(fabric.networks) > 1 else "network", ", ".join(fabric.networks)
     yield from (("because", why) for why in fabric.why)
+    yield from (("faster", str(each)) for each in subgroups)
     yield from _findings(fabric.findings)
     yield from _rejected(fabric.rejected)
 

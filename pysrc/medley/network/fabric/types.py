@@ -37,7 +37,7 @@ class NetworkOptions:
     exclude: frozenset[str] = frozenset()
     transport: Literal["tcp", "rdma"] | None = None
     joined: Mapping[str, str] | None = None
-    """The hosts' addresses in Ray: sockets stay there, and RDMA uses the best network."""
+    """The hosts' addresses in Ray: it stays there, and the ranks use the best network."""
     nccl: tuple[int, ...] = LOCKED_NCCL
     """The oldest version in the engine environments of these hosts."""
 
@@ -48,7 +48,7 @@ class NetworkOptions:
 @dataclass(frozen=True)
 class Endpoint:
     interface: str
-    """Sockets use it: Ray, Gloo, and NCCL's bootstrap."""
+    """Ray's sockets use it, and those of Gloo and NCCL unless the fabric has `rank_ends`."""
     address: str
     mbit: int | None
     """The speed of all its lanes or ports; in a ring, to one neighbor."""
@@ -81,6 +81,8 @@ class Fabric:
     """Whether RDMA uses a cable for each pair of hosts, and sockets the shared network."""
     hca: str | None = None
     """One list of RDMA ports for all hosts, where sockets use another network."""
+    rank_ends: Mapping[str, Endpoint] = field(default_factory=dict)
+    """The ends of the ranks' sockets, where Ray uses another network; else empty."""
     subnet_bits: int | None = None
     """The prefix length by which NCCL separates the networks of a ring."""
     cabling: Cabling = field(default_factory=Cabling)
@@ -92,6 +94,11 @@ class Fabric:
     def gid_index(self) -> int | None:
         found = {end.gid_index for end in self.ends.values()}
         return found.pop() if len(found) == 1 else None
+
+
+def least_mbit(fabric: Fabric) -> int:
+    """Return the speed of the slowest end; 0 where one is unknown."""
+    return min(end.mbit or 0 for end in fabric.ends.values())
 
 
 def pcie_mbit(port: RdmaPort) -> int | None:

@@ -4,7 +4,7 @@ Variables of a host differ from host to host: `ray start` sets them, and a drive
 others. Variables of the group are equal everywhere.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from medley.command import Variable, users
@@ -45,7 +45,9 @@ def of_host(fabric: Fabric, name: str, facts: Facts) -> Iterator[Variable]:
 
 
 def of_group(fabric: Fabric, hosts: Mapping[str, Facts]) -> Iterator[Variable]:
-    """Yield the variables that are equal on all hosts; none without a GPU."""
+    """Yield the variables that are equal on all hosts; without a GPU only those of faster sockets."""
+    if fabric.rank_ends:
+        yield from _sockets_of_ranks(fabric.rank_ends.values())
     if fabric.transport == "none" or not any(types.nccl_speaks(facts) for facts in hosts.values()):
         return
     if fabric.transport == "tcp":
@@ -99,6 +101,17 @@ def _of_nccl(fabric: Fabric, end: Endpoint) -> Iterator[Variable]:
     if fabric.gid_index is not None:
         why = "the RoCE v2 GID of the IPv4 address, at one index on all hosts"
         yield Variable("NCCL_IB_GID_INDEX", str(fabric.gid_index), why)
+
+
+def _sockets_of_ranks(ends: Collection[Endpoint]) -> Iterator[Variable]:
+    """Yield what moves the ranks from the sockets of `ray start` to a faster network."""
+    why = "a faster network of these hosts than Ray's"
+    lanes = ",".join(dict.fromkeys(lane for end in ends for lane in end.lanes))
+    yield Variable("NCCL_SOCKET_IFNAME", f"={lanes}", f"{why}; = for exact names", everywhere=True)
+    first = {end.interface for end in ends}
+    if len(first) > 1:
+        return  # Gloo takes one name, which every host must have: it stays in Ray's network
+    yield Variable("GLOO_SOCKET_IFNAME", first.pop(), f"{why} (Gloo takes a bare name)", everywhere=True)
 
 
 def _rails(fabric: Fabric) -> Iterator[Variable]:
