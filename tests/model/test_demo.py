@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.errors import Problem
 from medley.model import demo
 from medley.schema import Made
+from tests.problems import raises_problem
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_it_is_made_once_and_whole(made: Made, tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_a_problem(made: Made, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Problem, match="cannot be made"):
+    with raises_problem(str(tmp_path / "file" / "models"), fix="export MEDLEY_CACHE=/path"):
         demo.make(made, tmp_path / "file" / "models" / "demo")
 
 

@@ -15,6 +15,7 @@ from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Plan
 from medley.progress import SILENT
 from medley.schema import EngineName, ExtraFile, Model
+from tests.problems import raises_problem
 from tests.web_server import Answering, answering
 
 COMMIT, HASH = "1" * 40, "a" * 64
@@ -71,9 +72,9 @@ def test_files_become_flags_and_variables() -> None:
 
 def test_a_parser_is_code() -> None:
     parser = (need("reasoning-parser-plugin", "p.py"),)
-    with pytest.raises(Problem, match="not trusted"):
+    with raises_problem("p.py", cause="http://example.org/x", fix="--trust-remote-code"):
         extra_files.extra_paths(parser, "vllm", trusted=False)
-    with pytest.raises(Problem, match="a parser for vLLM"):
+    with raises_problem("p.py", "sglang", fix="--engine vllm"):
         extra_files.extra_paths(parser, "sglang", trusted=True)
 
 
@@ -171,7 +172,7 @@ def test_a_wrong_file_is_refused_and_not_kept(server: Answering) -> None:
 
 def test_what_was_cut_off_goes_on_from_there(server: Answering) -> None:
     server.cut = 4000
-    with pytest.raises(Problem, match="cannot be fetched"):
+    with raises_problem("a.tiktoken", cause=(f"{server.url}/a.tiktoken: ", " 4000 ")):
         fetched(needs_need(server))
     (path,) = fetched(needs_need(server))
     assert path.read_bytes() == CONTENT
@@ -180,7 +181,7 @@ def test_what_was_cut_off_goes_on_from_there(server: Answering) -> None:
 
 def test_a_server_that_knows_no_ranges_gives_it_whole(server: Answering) -> None:
     server.cut, server.ranges = 4000, False
-    with pytest.raises(Problem, match="cannot be fetched"):
+    with raises_problem("a.tiktoken", cause=(f"{server.url}/a.tiktoken: ", " 4000 ")):
         fetched(needs_need(server))
     (path,) = fetched(needs_need(server))
     assert path.read_bytes() == CONTENT

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from medley.errors import Problem
 from medley.model import hub, hub_download
 from tests.model.hub_server import demo_repositories, serving
+from tests.problems import raises_problem
 
 
 def test_what_is_missing_is_fetched_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +27,6 @@ def test_what_is_missing_is_fetched_and_counted(tmp_path: Path, monkeypatch: pyt
 def test_what_cannot_be_fetched_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         serving(demo_repositories(tmp_path), monkeypatch, tmp_path),
-        pytest.raises(Problem, match="org/none"),
+        raises_problem("org/none", cause=("401", str(tmp_path))),
     ):
         hub_download.download("org/none")

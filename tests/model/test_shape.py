@@ -19,6 +19,7 @@ from medley.schema import Made, Model, Shape
 from tests.model.checkpoints import checkpoint
 from tests.model.published import PUBLISHED
 from tests.model.weight_formats import Headers, bf16, nvfp4, plain
+from tests.problems import raises_problem
 
 MADE = Made(
     layers=2,
@@ -54,30 +55,39 @@ def tensor_size(size: tuple[int, ...]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("broken", "what"),
+    ("broken", "file", "cause"),
     [
-        pytest.param({"config.json": "{"}, "is not JSON", id="config is no JSON"),
-        pytest.param({"config.json": "[" * 100_000}, "is not JSON", id="a deep config"),
-        pytest.param({"config.json": "[]"}, "is not a table", id="config is a list"),
-        pytest.param({"model.safetensors.index.json": "{}"}, "names no files", id="an empty index"),
+        pytest.param({"config.json": "{"}, "config.json", "line 1 column 2", id="config is no JSON"),
+        pytest.param({"config.json": "[" * 100_000}, "config.json", "recursion", id="a deep config"),
+        pytest.param({"config.json": "[]"}, "config.json", "something else", id="config is a list"),
+        pytest.param(
+            {"model.safetensors.index.json": "{}"},
+            "model.safetensors.index.json",
+            "'weight_map'",
+            id="an empty index",
+        ),
         pytest.param(
             {"model.safetensors.index.json": json.dumps({"weight_map": {"a": "a.safetensors"}})},
-            "does not hold the whole model",
+            "",
+            "1 of 1 files are missing: a.safetensors",
             id="a file is missing",
         ),
-        pytest.param({"config.json": None}, "cannot be read", id="no config"),
+        pytest.param({"config.json": None}, "config.json", "No such file", id="no config"),
         pytest.param(
             {"model.safetensors": None, "pytorch_model.bin": ""},
-            "does not hold the whole model",
+            "",
+            "*.safetensors",
             id="weights of another form",
         ),
     ],
 )
-def test_a_broken_folder_is_a_problem(tmp_path: Path, broken: dict[str, str | None], what: str) -> None:
+def test_a_broken_folder_is_a_problem(
+    tmp_path: Path, broken: dict[str, str | None], file: str, cause: str
+) -> None:
     demo.write(MADE, tmp_path)
     for name, text in broken.items():
         (tmp_path / name).write_text(text) if text is not None else (tmp_path / name).unlink()
-    with pytest.raises(Problem, match=what):
+    with raises_problem(f"{tmp_path / file} ", cause=cause):
         shape(Weights("x", str(tmp_path), None))
 
 
@@ -346,11 +356,11 @@ def test_a_config_that_does_not_tell_is_a_problem_that_names_the_entry(
 
 def test_weights_without_an_embedding_or_with_unannounced_experts() -> None:
     held = dict(checkpoint(SMALL).tensors)
-    with pytest.raises(Problem, match="num_experts"):
+    with raises_problem("'num_experts'", cause="experts"):
         of(held | bf16("model.layers.0.mlp.experts.0.down_proj", 8, 8))
-    with pytest.raises(Problem, match="vocab_size"):
+    with raises_problem("'vocab_size'", cause="embedding"):
         of({name: tensor for name, tensor in held.items() if ".layers." in name})
-    with pytest.raises(Problem, match="num_hidden_layers"):
+    with raises_problem("'num_hidden_layers'", cause=" 0 layers"):
         of({})
 
 

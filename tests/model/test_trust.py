@@ -11,6 +11,7 @@ from medley.model.remote_code import Code
 from medley.model.resolve import Weights
 from medley.model.trust import Trust
 from medley.schema import Model, RemoteCode
+from tests.problems import raises_problem
 
 ONE, TWO = storage.hash_bytes(b"1"), storage.hash_bytes(b"2")
 FOLDER = Code("/models/x", {"a.py": ONE, "b.py": TWO})
@@ -42,12 +43,12 @@ def test_first_use_is_trusted_and_kept() -> None:
 def test_what_has_changed_is_a_problem_that_names_both() -> None:
     trust.keep_pin(FOLDER)
     now = replace(FOLDER, files={"a.py": ONE, "c.py": TWO})
-    with pytest.raises(Problem, match="has changed since you trusted it") as caught:
+    with raises_problem(
+        FOLDER.where,
+        cause=(FOLDER.fingerprint, now.fingerprint, ": b.py, c.py"),
+        fix=f"--trust-remote-code --code-revision {now.fingerprint}",
+    ):
         require(now)
-    assert FOLDER.fingerprint in caught.value.cause
-    assert now.fingerprint in caught.value.cause
-    assert "what differs: b.py, c.py" in caught.value.cause
-    assert caught.value.fix.endswith(f"--trust-remote-code --code-revision {now.fingerprint}")
 
 
 def test_naming_the_new_one_trusts_it() -> None:
@@ -61,9 +62,8 @@ def test_naming_the_new_one_trusts_it() -> None:
 
 
 def test_another_than_the_named_one_is_a_problem() -> None:
-    with pytest.raises(Problem, match="not the one that you named") as caught:
+    with raises_problem(FOLDER.where, cause=(f"--code-revision says {'0' * 64}", FOLDER.fingerprint)):
         require(FOLDER, asked="0" * 64)
-    assert FOLDER.fingerprint in caught.value.cause
 
 
 def test_one_commit_has_one_content() -> None:
@@ -71,18 +71,16 @@ def test_one_commit_has_one_content() -> None:
     trust.keep_pin(HUB)
     spoiled = replace(HUB, files={"a.py": TWO})
     for asked in (None, COMMIT):
-        with pytest.raises(Problem, match="has changed"):
+        with raises_problem(HUB.where, cause=(HUB.fingerprint, spoiled.fingerprint, ": a.py")):
             require(spoiled, asked=asked)
     require(replace(spoiled, commit="2" * 40), asked="2" * 40)
 
 
 def test_what_a_table_lists_must_be_so() -> None:
     require(HUB, listed=RemoteCode(needed=True, files={"a.py": ONE}))
-    for files, said in (({"a.py": TWO}, ONE), ({"z.py": TWO}, "missing")):
-        with pytest.raises(Problem, match="not the file that the model's table knows") as caught:
-            require(HUB, asked=COMMIT, listed=RemoteCode(needed=True, files=files))
-        assert TWO in caught.value.cause
-        assert said in caught.value.cause
+    for file, has in (("a.py", ONE), ("z.py", "missing")):
+        with raises_problem(f"{file} of {HUB.where}", cause=(TWO, has)):
+            require(HUB, asked=COMMIT, listed=RemoteCode(needed=True, files={file: TWO}))
 
 
 GIVEN = Trust(given=True)
@@ -111,21 +109,26 @@ def test_code_that_nobody_trusts_is_shown_and_not_run(own: Weights) -> None:
     code = remote_code.folder_code(Path(own.target))
     assert code is not None
     for starts in (True, False):
-        with pytest.raises(Problem, match="not trusted") as caught:
+        with raises_problem(
+            own.target,
+            cause=f"{code.files['configuration_x.py']}  configuration_x.py",
+            fix=(
+                f"medley serve {own.target} --trust-remote-code --code-revision {code.fingerprint}",
+                f"medley serve {own.target} --no-remote-code",
+            ),
+        ):
             trust.trusted(own, Trust(), starts=starts)
-        assert f"{code.files['configuration_x.py']}  configuration_x.py" in caught.value.cause
-        assert f"--trust-remote-code --code-revision {code.fingerprint}" in caught.value.fix
-        assert f"medley serve {own.target} --no-remote-code" in caught.value.fix
     assert trust.read_pin(own.target) is None
 
 
 def test_first_use_pins_it_and_a_change_is_a_problem(own: Weights) -> None:
     seen = trust.trusted(own, GIVEN, starts=False)
+    assert seen is not None
     assert trust.read_pin(own.target) is None, "a dry run trusts nothing"
     assert trust.trusted(own, GIVEN, starts=True) == seen
     assert trust.trusted(own, GIVEN, starts=True) == seen
     (Path(own.target) / "configuration_x.py").write_text("print('other code')\n")
-    with pytest.raises(Problem, match="has changed since you trusted it"):
+    with raises_problem(own.target, cause=(seen.fingerprint, ": configuration_x.py")):
         trust.trusted(own, GIVEN, starts=True)
     now = remote_code.folder_code(Path(own.target))
     assert now is not None
@@ -146,8 +149,8 @@ def test_trust_where_there_is_no_code_is_nothing(own: Weights) -> None:
 
 @pytest.mark.parametrize("word", ["abc", "main", "0123456789A"])
 def test_a_pin_that_pins_nothing(own: Weights, word: str) -> None:
-    for found in (own, Weights("org/x", "org/x", None)):
-        with pytest.raises(Problem, match="pins nothing"):
+    for found, length in ((own, "12 digits"), (Weights("org/x", "org/x", None), "40 digits")):
+        with raises_problem(f"--code-revision {word} ", cause=length):
             trust.trusted(found, Trust(given=True, pin=word), starts=True)
 
 
@@ -158,7 +161,9 @@ def table(*, needed: bool) -> Weights:
 
 def test_a_table_that_says_so_is_enough_without_a_hub() -> None:
     for starts in (True, False):
-        with pytest.raises(Problem, match="x has extra model code"):
+        with raises_problem(
+            "x ", fix=("medley serve x --trust-remote-code", "medley serve x --no-remote-code")
+        ):
             trust.trusted(table(needed=True), Trust(), starts=starts)
     assert trust.trusted(table(needed=False), Trust(), starts=True) is None
     assert list(trust.warning(table(needed=True), Trust())) == [
@@ -190,7 +195,10 @@ def test_it_is_said_to_medley_and_not_to_the_engine(words: tuple[str, ...], tmp_
     (tmp_path / "flags.yaml").write_text("trust_remote_code: true\n")
     typed = tuple(word.replace("FILE", str(tmp_path / "flags.yaml")) for word in words)
     for said in (Trust(), GIVEN, Trust(refused=True)):
-        with pytest.raises(Problem, match=r"whatever code the model has now|cannot go with"):
+        with raises_problem(
+            next(word for word in reversed(typed) if word.startswith("--")),
+            fix="medley serve MODEL --trust-remote-code",
+        ):
             trust.require_through_us(said, typed)
 
 
@@ -206,7 +214,7 @@ def test_it_is_said_to_medley_and_not_to_the_engine(words: tuple[str, ...], tmp_
     ],
 )
 def test_nothing_that_reads_code_from_elsewhere_goes_with_it(word: str) -> None:
-    with pytest.raises(Problem, match="cannot go with --trust-remote-code"):
+    with raises_problem(f"{word} ", "--trust-remote-code", fix="--code-revision COMMIT"):
         trust.require_through_us(GIVEN, (word, "x"))
     trust.require_through_us(Trust(), (word, "x"))
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from medley.errors import Problem
 from medley.model.transfer import connection
 from medley.model.transfer.inventory import offered
 from medley.model.transfer.pieces import Held
 from medley.network.secure_channel import Channel, ChannelRefused, Closed
 from tests.model.transfer.models import COUNT, PIECE, SECRET, model
+from tests.problems import raises_problem
 from tests.waiting import NewThreads, wait_for
 
 
@@ -127,13 +127,16 @@ def test_several_at_once_have_ports_of_their_own(source: Held) -> None:
 def test_no_port_is_left(source: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     with connection.serve(source, "127.0.0.1", SECRET) as port:
         monkeypatch.setattr(connection, "TRANSFER_PORTS", range(port, port + 1))
-        with pytest.raises(Problem, match="no port is free"), connection.serve(source, "127.0.0.1", SECRET):
+        with (
+            raises_problem("127.0.0.1", cause=f"{port} to {port} ", fix="ss -ltnp"),
+            connection.serve(source, "127.0.0.1", SECRET),
+        ):
             pass
 
 
 def test_an_address_of_another_host(source: Held) -> None:
     with (
-        pytest.raises(Problem, match=r"handed out at 192\.0\.2\.1"),
+        raises_problem("192.0.2.1", fix="ip -brief address"),
         connection.serve(source, "192.0.2.1", SECRET),
     ):
         pass

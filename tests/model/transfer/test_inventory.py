@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from medley.errors import Problem
 from medley.model.transfer import ManifestLink, inventory
 from medley.model.transfer.inventory import offered, root
 from tests.model.transfer.models import PIECE, SIZES, flip, model
+from tests.problems import raises_problem
 
 CONTENT = bytes(range(256)) * 20
 
@@ -110,14 +110,14 @@ def test_a_file_that_is_being_written_is_a_problem(path: Path) -> None:
         with path.open("ab") as file:
             file.write(b"x")
 
-    with pytest.raises(Problem, match="changes while it is read"):
+    with raises_problem(str(path)):
         inventory.file_hashes(path, 2048, on_bytes=write)
 
 
 def test_what_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
-    with pytest.raises(Problem, match="cannot be read"):
+    with raises_problem(str(tmp_path), fix=f"ls -l {tmp_path}"):
         inventory.read_hashes(tmp_path, 2048)
-    with pytest.raises(Problem, match="cannot be read"):
+    with raises_problem(f"{tmp_path}/none", fix=f"ls -l {tmp_path}/none"):
         inventory.file_hashes(tmp_path / "none", 2048)
 
 
@@ -177,12 +177,12 @@ def test_a_link_out_of_the_folder_is_a_file(tmp_path: Path) -> None:
 def test_a_link_to_no_file_is_a_problem(tmp_path: Path, target: str) -> None:
     top = model(tmp_path / "m")
     (top / "c.safetensors").symlink_to(target)
-    with pytest.raises(Problem, match=r"c\.safetensors is not a file of the model"):
+    with raises_problem("c.safetensors", cause=f" {target}", fix=f"cp -rL {top}/c.safetensors COPY"):
         offered(str(top))
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(Problem, match="there is no folder"):
+    with raises_problem(f"{tmp_path}/none", fix=f"ls {tmp_path}"):
         offered(str(tmp_path / "none"))
 
 
@@ -234,7 +234,7 @@ def test_a_cache_without_links(hub: Path) -> None:
 
 
 def test_a_repository_that_is_not_here() -> None:
-    with pytest.raises(Problem, match="org/name is not on this host"):
+    with raises_problem("org/name", cause="models--org--name", fix="hf download org/name"):
         offered("org/name")
 
 
@@ -242,5 +242,6 @@ def test_blobs_elsewhere_are_a_problem(hub: Path, tmp_path: Path) -> None:
     top = snapshot(hub, COMMIT, {"config.json": "1", "model.safetensors": "2"})
     (top / "blobs").rename(tmp_path / "blobs")
     (top / "blobs").symlink_to(tmp_path / "blobs")
-    with pytest.raises(Problem, match="out of the hub's cache"):
+    inside = f"{top}/snapshots/{COMMIT}"
+    with raises_problem(f"{inside}/model.safetensors", cause=f"{tmp_path}/blobs/2", fix=inside):
         offered("org/name")

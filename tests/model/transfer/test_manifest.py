@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from medley.errors import Problem
 from medley.model.transfer import Manifest, ManifestFile, ManifestLink, chain, last
+from tests.problems import raises_problem
 
 
 def test_each_takes_it_from_the_one_before() -> None:
@@ -31,7 +31,7 @@ def test_where_all_have_it_nobody_asks() -> None:
 
 
 def test_where_none_has_it_is_a_problem() -> None:
-    with pytest.raises(Problem, match="no host has the model"):
+    with raises_problem(cause=" a, b", fix="hf download ORG/NAME"):
         chain(("a", "b"), {"c"})
 
 
@@ -110,9 +110,9 @@ def test_its_digest_is_over_all_of_it(other: Manifest) -> None:
     ],
 )
 def test_paths_that_are_refused(path: str) -> None:
-    with pytest.raises(Problem, match="list of the model's files"):
+    with raises_problem(repr(path)):
         Manifest((ManifestFile(path, 0, ()),))
-    with pytest.raises(Problem, match="list of the model's files"):
+    with raises_problem(repr(path)):
         Manifest((), (ManifestLink(path, "x"),))
 
 
@@ -122,7 +122,7 @@ def test_paths_that_are_refused(path: str) -> None:
 )
 def test_links_that_lead_out_are_refused(target: str) -> None:
     """Also those that come back after a name, which may be a link itself: its `..` is another."""
-    with pytest.raises(Problem, match="list of the model's files"):
+    with raises_problem("'a/b'", cause=repr(target)):
         Manifest((), (ManifestLink("a/b", target),))
 
 
@@ -132,37 +132,49 @@ def test_links_that_stay_inside(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "links"),
+    ("files", "links", "named", "cause"),
     [
-        pytest.param(["a", "a"], [], id="twice"),
-        pytest.param(["a"], [ManifestLink("a", "b")], id="a file and a link"),
-        pytest.param(["a", "a/b"], [], id="through a file"),
-        pytest.param(["a/b/c"], [ManifestLink("a", "d")], id="through a link"),
+        pytest.param(["a", "a"], [], "a", "twice", id="twice"),
+        pytest.param(["a"], [ManifestLink("a", "b")], "a", "twice", id="a file and a link"),
+        pytest.param(["a", "a/b"], [], "a/b", "a ", id="through a file"),
+        pytest.param(["a/b/c"], [ManifestLink("a", "d")], "a/b/c", "a ", id="through a link"),
     ],
 )
-def test_no_path_is_in_the_way_of_another(files: list[str], links: list[ManifestLink]) -> None:
-    with pytest.raises(Problem, match="list of the model's files"):
+def test_no_path_is_in_the_way_of_another(
+    files: list[str], links: list[ManifestLink], named: str, cause: str
+) -> None:
+    with raises_problem(repr(named), cause=cause):
         Manifest(tuple(ManifestFile(path, 0, ()) for path in files), tuple(links))
 
 
 @pytest.mark.parametrize(
-    "table",
+    ("table", "cause"),
     [
-        pytest.param({}, id="nothing"),
-        pytest.param({"piece_bytes": 4096, "files": 3, "links": []}, id="no list"),
-        pytest.param({"piece_bytes": 4096, "files": [["x", 5, "ab"]], "links": []}, id="half a hash"),
-        pytest.param({"piece_bytes": 4096, "files": [["x", 5, "Z" * 64]], "links": []}, id="no hash"),
-        pytest.param({"piece_bytes": 4096, "files": [["x", 5000, ONE]], "links": []}, id="a hash too few"),
-        pytest.param({"piece_bytes": 4096, "files": [["x", 5, ONE + TWO]], "links": []}, id="one too many"),
-        pytest.param({"piece_bytes": 4096, "files": [["x", -5, ""]], "links": []}, id="less than nothing"),
-        pytest.param({"piece_bytes": 4096, "files": [["x", "5", ONE]], "links": []}, id="text for a size"),
-        pytest.param({"piece_bytes": 4096, "files": [], "links": [["x"]]}, id="a link to nowhere"),
-        pytest.param({"piece_bytes": 1 << 40, "files": [], "links": []}, id="pieces beyond memory"),
-        pytest.param({"piece_bytes": 0, "files": [], "links": []}, id="pieces of nothing"),
+        pytest.param({}, "piece_bytes, files", id="nothing"),
+        pytest.param({"piece_bytes": 4096, "files": 3, "links": []}, "piece_bytes, files", id="no list"),
+        pytest.param({"piece_bytes": 4096, "files": [["x", 5, "ab"]], "links": []}, "'ab'", id="half a hash"),
+        pytest.param({"piece_bytes": 4096, "files": [["x", 5, "Z" * 64]], "links": []}, "'Z", id="no hash"),
+        pytest.param(
+            {"piece_bytes": 4096, "files": [["x", 5000, ONE]], "links": []}, "5000 bytes", id="a hash too few"
+        ),
+        pytest.param(
+            {"piece_bytes": 4096, "files": [["x", 5, ONE + TWO]], "links": []}, "2 hashes", id="one too many"
+        ),
+        pytest.param(
+            {"piece_bytes": 4096, "files": [["x", -5, ""]], "links": []}, "-5 bytes", id="less than nothing"
+        ),
+        pytest.param(
+            {"piece_bytes": 4096, "files": [["x", "5", ONE]], "links": []}, "'5'", id="text for a size"
+        ),
+        pytest.param({"piece_bytes": 4096, "files": [], "links": [["x"]]}, "['x']", id="a link to nowhere"),
+        pytest.param(
+            {"piece_bytes": 1 << 40, "files": [], "links": []}, "67108864", id="pieces beyond memory"
+        ),
+        pytest.param({"piece_bytes": 0, "files": [], "links": []}, "67108864", id="pieces of nothing"),
     ],
 )
-def test_what_is_no_manifest_is_a_problem(table: dict[str, Any]) -> None:
-    with pytest.raises(Problem, match="list of the model's files"):
+def test_what_is_no_manifest_is_a_problem(table: dict[str, Any], cause: str) -> None:
+    with raises_problem(cause=cause):
         Manifest.parsed(table)
 
 

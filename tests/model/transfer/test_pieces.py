@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from medley.errors import Problem
 from medley.model.transfer import Manifest, ManifestFile, ManifestLink
 from medley.model.transfer.inventory import offered
 from medley.model.transfer.pieces import Held
 from tests.model.transfer.models import COUNT, PIECE, files, model
+from tests.problems import raises_problem
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_nothing_is_written_through_a_link(source: Held, held: Held, tmp_path: P
     held.root.mkdir()
     (tmp_path / "mine").write_text("precious")
     (held.root / "a.safetensors.medley-part").symlink_to(tmp_path / "mine")
-    with pytest.raises(Problem, match=r"a\.safetensors cannot be written"):
+    with raises_problem("a.safetensors", fix=f"df -h {held.root}"):
         held.keep(0, piece(source, 0))
     assert (tmp_path / "mine").read_text() == "precious"
 
@@ -109,8 +109,7 @@ def test_a_disk_that_is_full_is_a_problem() -> None:
     """/dev/full says what a full disk does."""
     held = Held(Manifest((ManifestFile("x", 0, ()),)), Path("/dev"))
     with (
-        pytest.raises(Problem, match="/dev/x cannot be written") as caught,
+        raises_problem("/dev/x", cause="No space left on device", fix="df -h /dev"),
         held.writing(held.manifest.files[0]),
     ):
         Path("/dev/full").write_text("x")
-    assert "No space left on device" in caught.value.cause
