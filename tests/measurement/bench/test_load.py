@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from medley.errors import Problem
 from medley.measurement.bench import BenchLoad, Figures, Spread, concurrencies, result_table, spreads
 from tests.measurement.bench.benches import FILES
+from tests.problems import raises_problem
 
 
 def test_lists_tables_and_infinity_are_left_out() -> None:
@@ -67,7 +67,7 @@ def test_a_list_of_concurrencies() -> None:
 
 @pytest.mark.parametrize("words", ["", "0", "1,", "4097", "x", "-1", "1.5"])
 def test_what_is_no_list_of_concurrencies(words: str) -> None:
-    with pytest.raises(Problem, match="--concurrency"):
+    with raises_problem(f"--concurrency {words} ", cause=" 4096", fix="--concurrency 1,4,16"):
         concurrencies(words)
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from medley import serving
-from medley.errors import Problem
 from medley.measurement.bench import BenchLoad
 from medley.measurement.bench.target import TargetOptions, find_target
 from medley.planner import Device, Layout, Stage
 from medley.progress import SILENT, SilentProgress
 from medley.serving import Description
+from tests.problems import raises_problem
 
 LOAD = BenchLoad((1, 4))
 pytestmark = pytest.mark.usefixtures("asked_once")
@@ -88,14 +88,12 @@ def test_what_is_not_known_is_not_predicted_and_said(server: str, tmp_path: Path
 def test_a_server_that_is_not_ready_is_waited_for_by_its_user(server: str, tmp_path: Path) -> None:
     with (
         served(server, tmp_path, state="starting"),
-        pytest.raises(Problem, match="nothing is served") as raised,
+        raises_problem(cause=("tiny ", "starting")),
     ):
         find_target(TargetOptions(), SILENT)
-    assert raised.value.cause == "tiny is not ready yet: starting"
 
 
 def test_another_servers_folder_is_no_tokenizer_here(server: str) -> None:
     """What it says of its model is a name, which is no folder of this host."""
-    with pytest.raises(Problem, match="the prompts cannot be made here") as raised:
+    with raises_problem(cause="/absent/models/m", fix="--tokenizer Qwen/Qwen3-8B"):
         find_target(TargetOptions(url=server, tokenizer="/absent/models/m"), SILENT)
-    assert "--tokenizer" in raised.value.fix

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from medley import transcript
-from medley.errors import Problem
 from medley.host.facts import facts
 from medley.measurement import collective
 from medley.measurement.collective import AllReduceRate, Participant, Result, StepFailure
+from tests.problems import raises_problem
 
 HOSTS = Path(__file__).parents[2] / "host" / "recorded"
 
@@ -41,7 +41,7 @@ def test_sizes(text: str, sizes: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("text", ["3", "0", "-8", "17G", "x", "1.5M", "8 9", "9" * 30])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(Problem, match="is not a message size"):
+    with raises_problem(repr(text), cause="16G", fix="medley collective-test --sizes 8,64K,1M,16M"):
         collective.sizes(text)
 
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from medley.errors import Problem
 from medley.measurement.collective import run
 from medley.network.fabric.types import NetworkOptions
+from tests.problems import raises_problem
 
 HOSTS = Path(__file__).parents[2] / "host" / "recorded"
 ADDRESSES = {
@@ -41,5 +41,5 @@ def test_ranks_have_the_group_s_variables(names: list[str], variables: dict[str,
 
 def test_without_a_cluster_there_is_nothing_to_try(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
-    with pytest.raises(Problem, match="in no cluster"):
+    with raises_problem(fix=("medley ray-head", "medley ray-worker on each other host")):
         run.current_cluster()

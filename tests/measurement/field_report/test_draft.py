@@ -13,6 +13,7 @@ from medley.network.fabric.types import NetworkOptions
 from medley.progress import SILENT
 from medley.transcript import Answer
 from tests.measurement.field_report.reports import draft
+from tests.problems import raises_problem
 
 PLANTED = {
     "hub-token": "hf_abcdefghijklmnopqrstuvwxyz0123",
@@ -108,9 +109,8 @@ def test_nothing_is_written_before_a_host_is_known() -> None:
 
 
 def test_a_verb_that_fails_says_why() -> None:
-    with pytest.raises(Problem, match="medley serve failed") as raised:
+    with raises_problem("medley serve ", cause="'no-such-model'", fix="medley serve no-such-model --dry-run"):
         verb(("serve", "no-such-model", "--dry-run"), 60, SILENT)
-    assert "there is no model 'no-such-model'" in raised.value.cause
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from benchmarks.field_report import intake, read
 from medley.errors import Problem
 from medley.measurement.field_report import contents
 from tests.measurement.field_report.reports import report, save
+from tests.problems import raises_problem
 
 
 @pytest.fixture(scope="module")
@@ -77,25 +78,34 @@ def test_what_is_wrong_is_a_problem(tmp_path: Path, good: dict[str, Any], name: 
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"\xff\xfe", b"[]", b"null", b"{", b'{"a":' * 100_000, b'{"format": 1e999}', b"\0" * (33 << 20)],
+    ("content", "cause"),
+    [
+        (b"", "32 MiB"),
+        (b"\xff\xfe", "32 MiB"),
+        (b"[]", "32 MiB"),
+        (b"null", "32 MiB"),
+        (b"{", "32 MiB"),
+        (b'{"a":' * 100_000, "32 MiB"),
+        (b'{"format": 1e999}', " inf"),
+        (b"\0" * (33 << 20), "32 MiB"),
+    ],
     ids=["empty", "no-text", "list", "null", "cut", "nested", "endless", "large"],
 )
-def test_any_other_file_is_a_problem(tmp_path: Path, content: bytes) -> None:
+def test_any_other_file_is_a_problem(tmp_path: Path, content: bytes, cause: str) -> None:
     path = tmp_path / "report.json"
     path.write_bytes(content)
-    with pytest.raises(Problem, match="is no field report"):
+    with raises_problem(str(path), cause=cause):
         read(path)
 
 
 def test_no_file_and_a_folder(tmp_path: Path) -> None:
-    for path in (tmp_path / "none", tmp_path):
-        with pytest.raises(Problem, match="cannot be read"):
+    for path, cause in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
+        with raises_problem(str(path), cause=cause):
             read(path)
 
 
 def test_a_transcript_that_is_none(tmp_path: Path, good: dict[str, Any]) -> None:
     table = json.loads(json.dumps(good))
     table["hosts"][1]["transcript"] = "hello"
-    with pytest.raises(Problem, match="the transcript of host-2"):
+    with raises_problem("host-2", cause="line 1 is 'hello'"):
         intake(save(tmp_path, table))

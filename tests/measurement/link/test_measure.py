@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from medley import process
-from medley.errors import Problem
 from medley.measurement import link
 from medley.measurement.link.tools import Adapter
 from medley.progress import SilentProgress
 from tests.measurement.link.test_tools import BANDWIDTH, LATENCY
 from tests.network import networks
+from tests.problems import raises_problem
 
 ROCE = Adapter("rocep1s0f0", 1, 3)
 
@@ -62,11 +62,12 @@ def test_it_serves_for_its_time_and_a_server_for_one_client_again(tools: Path) -
 
 def test_a_server_that_ends_is_a_problem(tools: Path) -> None:
     put(tools, "iperf3", "echo unable to start listener: Address already in use; exit 1")
-    with pytest.raises(Problem, match=r"iperf3 does not serve at 192\.168\.100\.1:5201") as raised:
+    with raises_problem(
+        "iperf3", "192.168.100.1:5201", cause="Address already in use", fix="sudo ss -ltnp 'sport = :5201'"
+    ):
         link.serve(
             link.endpoint(networks.spark(1), None), None, limit_s=5, ready=lambda: pytest.fail("ready")
         )
-    assert "Address already in use" in raised.value.cause
 
 
 def test_rdma_is_measured(tools: Path) -> None:
@@ -81,6 +82,6 @@ def test_rdma_is_measured(tools: Path) -> None:
 def test_what_is_missing_is_said_before_anything_runs(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tools))
     put(tools, "ping", "")
-    with pytest.raises(Problem, match="iperf3 and ib_write_bw are not installed"):
+    with raises_problem("iperf3", "ib_write_bw", fix="sudo apt-get install iperf3 perftest"):
         link.require(("ping", "iperf3", "ib_write_bw"))
     assert process.program("ping") == str(tools / "ping")

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from medley.errors import Problem
 from medley.measurement import link
 from medley.measurement.link import LinkMeasurement, Rdma, tools
 from medley.measurement.link.tools import Ping, Throughput, ping, ping_command
 from tests.network import networks
+from tests.problems import raises_problem
 
 ANSWERED = """\
 PING 10.78.0.2 (10.78.0.2) 56(84) bytes of data.
@@ -128,9 +128,9 @@ def test_a_half_of_a_spark_promises_half_of_what_it_reports() -> None:
 
 def test_the_end_that_was_asked_for_is_taken() -> None:
     assert str(link.endpoint(networks.spark(1), "enP2p1s0f0np0").ip) == "192.168.101.1"
-    with pytest.raises(Problem, match="eth7"):
+    with raises_problem("eth7", cause="enP2p1s0f0np0 192.168.101.1/24", fix="ip -brief address"):
         link.endpoint(networks.spark(1), "eth7")
-    with pytest.raises(Problem, match="no link that others could reach"):
+    with raises_problem(cause="lo: ", fix=("ip -brief link", "medley link setup")):
         link.endpoint(networks.host(()), None)
 
 

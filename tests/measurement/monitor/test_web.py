@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from medley.errors import Problem
 from medley.measurement.monitor import metrics, web
 from tests.measurement.monitor.hosts import EVIL, Replayed, cluster
 from tests.network.test_listeners import flood
 from tests.odd_input import COUNTS, blobs, hold
+from tests.problems import raises_problem
 
 
 @pytest.fixture(scope="module")
@@ -148,24 +148,26 @@ def test_a_place(text: str | None, expected: web.ListenAddress) -> None:
     "text", ["9180", "localhost", "127.0.0.1:", "127.0.0.1:99999", "a b:1", "<script>:1", "1.2.3:80"]
 )
 def test_no_place(text: str) -> None:
-    with pytest.raises(Problem, match="is not an address to listen on"):
+    with raises_problem(repr(text), fix="medley top --web 127.0.0.1:9180"):
         web.place(text)
 
 
 def test_beyond_this_host_only_for_who_means_it() -> None:
     for text in ("0.0.0.0:9180", "192.0.2.1:9180", "[::]:9180"):
         where = web.place(text)
-        with pytest.raises(Problem, match="others would reach") as told:
+        with raises_problem(
+            where.address,
+            cause=("port 9180 ", "without a key and unencrypted"),
+            fix=f"medley top --web {where.address}:9180 --open",
+        ):
             web.require_meant(where, opened=False)
-        assert "without a key and unencrypted" in told.value.cause
-        assert "--open" in told.value.fix
         web.require_meant(where, opened=True)
     web.require_meant(web.place("127.0.0.1:1"), opened=False)
 
 
 def test_a_port_that_is_taken_is_a_problem(place: web.ListenAddress) -> None:
     with (
-        pytest.raises(Problem, match="cannot be listened at"),
+        raises_problem(f"127.0.0.1:{place.port}", cause="Address already in use"),
         web.served(web.place(f"127.0.0.1:{place.port}"), Replayed({}), 2),
     ):
         pass
