@@ -7,8 +7,8 @@ import pytest
 
 from medley import process
 from medley.command import Command
-from medley.errors import Problem
 from medley.process import Process
+from tests.problems import raises_problem
 from tests.waiting import wait_for
 
 # A parent that starts a child in a session of its own, writes both pids and outlives SIGTERM.
@@ -57,13 +57,15 @@ def test_lines_come_as_they_are_said() -> None:
 
 
 def test_a_missing_program_is_a_problem() -> None:
-    with pytest.raises(Problem, match="did not start"):
+    with raises_problem(
+        "medley-has-no-such-program", cause="No such file", fix="command -v medley-has-no-such-program"
+    ):
         process.run(Command(("medley-has-no-such-program",)))
 
 
 def test_past_its_limit_a_command_is_ended() -> None:
     began = time.monotonic()
-    with pytest.raises(Problem, match="did not finish"):
+    with raises_problem("sleep", cause=" 0 s", fix="sleep 60"):
         process.run(Command(("sleep", "60")), limit_s=0.2)
     assert time.monotonic() - began < 50
 

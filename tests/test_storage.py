@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from medley import storage
-from medley.errors import Problem
+from tests.problems import raises_problem
 
 
 def test_it_is_what_sha256sum_says(tmp_path: Path) -> None:
@@ -89,7 +89,9 @@ def test_a_write_that_fails_leaves_what_was(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Problem, match="cannot be made"):
+    with raises_problem(
+        str(tmp_path / "file" / "below"), cause="Not a directory", fix="export MEDLEY_CACHE=/path"
+    ):
         storage.make(tmp_path / "file" / "below")
 
 

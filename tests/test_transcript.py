@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medley.errors import Problem
 from medley.transcript import Answer, parse, script, text
+from tests.problems import raises_problem
 
 # What a shell's line may hold; a question is one line, and an answer never ends in blank lines.
 _LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"))
@@ -41,9 +41,17 @@ def test_parse(said: str, answers: dict[str, Answer]) -> None:
     assert parse(said) == answers
 
 
-@pytest.mark.parametrize("said", ["hello\n", "  an answer first\n", "$ a\nhello\n", "$ a\n? many\n"])
-def test_what_is_no_transcript_is_a_problem(said: str) -> None:
-    with pytest.raises(Problem, match="not a transcript"):
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("hello\n", "line 1 is 'hello'"),
+        ("  an answer first\n", "line 1 is '  an answer first'"),
+        ("$ a\nhello\n", "line 2 is 'hello'"),
+        ("$ a\n? many\n", "line 2 is '? many'"),
+    ],
+)
+def test_what_is_no_transcript_is_a_problem(said: str, cause: str) -> None:
+    with raises_problem(cause=cause, fix="medley facts --transcript > HOST.txt"):
         parse(said)
 
 

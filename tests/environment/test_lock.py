@@ -139,7 +139,7 @@ def test_what_fails_after_it_leaves_what_was(own: Path, before: str | None) -> N
             assert lock.read_text() != before
             raise Problem("x", cause="y", fix="z")
 
-    with pytest.raises(Problem, match="x"):
+    with raises_problem("x", cause="y", fix="z"):
         fails()
     assert (lock.read_text() if lock.exists() else None) == before
     assert not (own / "locks" / "jp6.toml").exists()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from medley.errors import Problem
 from medley.host.memory_pressure import GIB, MIB, Level, Memory, kernel_kills, killer, read, reserve
 from tests.memory_group import killed, limited
+from tests.problems import raises_problem
 
 MEMINFO = "MemTotal: {} kB\nMemAvailable: {} kB\nSwapTotal: {} kB\nSwapFree: {} kB\n"
 
@@ -43,7 +43,7 @@ def test_levels(available: int, swap_free: int, stalled: float | None, level: Le
 def test_a_reserve_of_the_user_replaces_the_bound() -> None:
     assert reserve({}) is None
     assert Memory("here", 128 * GIB, 3 * GIB).level(reserve({"MEDLEY_MEMORY_RESERVE_MIB": "4096"})) == "low"
-    with pytest.raises(Problem, match="MEDLEY_MEMORY_RESERVE_MIB is '4G'"):
+    with raises_problem("MEDLEY_MEMORY_RESERVE_MIB", "'4G'", fix="export MEDLEY_MEMORY_RESERVE_MIB=2048"):
         reserve({"MEDLEY_MEMORY_RESERVE_MIB": "4G"})
 
 

@@ -11,7 +11,6 @@ from medley.cluster.discovery import (
     refusal,
     typed_host,
 )
-from medley.errors import Problem
 from tests.problems import raises_problem
 
 
@@ -174,5 +173,5 @@ def test_an_answer_that_cannot_be_meant(answer: str, name: str, cause: str) -> N
 def test_nothing_to_take_is_asked_again() -> None:
     found, _ = host_candidates([NAS], "no name", [])
     assert [each.name for each in found] == ["nas"]
-    with pytest.raises(Problem, match="no host is selected"):
+    with raises_problem(cause="no default"):
         chosen_hosts("", found)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import pytest
 
-from medley.errors import Problem
 from medley.host.facts import (
     CORES,
     KIND,
@@ -23,6 +22,7 @@ from medley.host.facts import (
     system,
 )
 from medley.transcript import Answer, parse
+from tests.problems import raises_problem
 
 HOSTS = Path(__file__).parents[2] / "host" / "recorded"
 KIB, MIB = 1 << 10, 1 << 20
@@ -174,10 +174,15 @@ def test_absent_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "$ uname -m\n", "$ uname -m\n  x86_64\n"], ids=["empty", "unanswered", "cut"]
+    ("text", "lacks"),
+    [
+        pytest.param("", "uname -m", id="empty"),
+        pytest.param("$ uname -m\n", "uname -m", id="unanswered"),
+        pytest.param("$ uname -m\n  x86_64\n", "nproc || ", id="cut"),
+    ],
 )
-def test_half_a_transcript_is_a_problem(text: str) -> None:
-    with pytest.raises(Problem, match="incomplete"):
+def test_half_a_transcript_is_a_problem(text: str, lacks: str) -> None:
+    with raises_problem(cause=lacks, fix="medley facts --transcript > HOST.txt"):
         facts(parse(text))
 
 
