@@ -2,13 +2,13 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from medley import process
 from medley.command import Command
 from medley.process import Process
-from tests.problems import problems_in
+from tests import problems
 from tests.rack.host import Host
 from tests.waiting import wait_for
 
@@ -87,8 +87,13 @@ def served(
     return Served(host, process, lines)
 
 
-def assert_problem(finished: process.Finished, *names: str) -> None:
-    """Fail unless a command ended with a Problem whose `what` has all of these."""
+def assert_problem(
+    finished: process.Finished, *names: str, cause: str | Iterable[str] = (), fix: str | Iterable[str] = ()
+) -> None:
+    """Fail unless a command ended with a Problem whose fields have all of these."""
     assert finished.status == 1, finished.lines
-    found = [each.what for each in problems_in(finished.lines)]
-    assert any(all(name in what for name in names) for what in found), finished.lines
+    found = [
+        each for each in problems.problems_in(finished.lines) if all(name in each.what for name in names)
+    ]
+    assert found, finished.lines
+    problems.assert_problem(found[-1], cause=cause, fix=fix)

@@ -10,8 +10,8 @@ import pytest
 
 from medley import process
 from medley.command import Command
-from medley.errors import Problem
 from medley.process_identity import descendants
+from tests.problems import raises_problem
 from tests.rack import running_racks
 from tests.rack.conftest import Up
 from tests.rack.host import Host
@@ -176,9 +176,8 @@ def test_two_racks_at_once_do_not_meet(rack: Up) -> None:
 
 
 def test_what_cannot_come_up_says_why(rack: Up) -> None:
-    with pytest.raises(Problem, match="the rack does not come up") as problem:
+    with raises_problem(cause="mtu"):
         rack(Spec(1, (Link("lan", mtu=1),)))
-    assert "mtu" in problem.value.cause
     wait_for(
         "the keeper of that rack has ended",
         lambda: all(keeper.spec.links[0].mtu != 1 for keeper in running_racks.keepers()),

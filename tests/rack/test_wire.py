@@ -74,7 +74,8 @@ def test_a_link_that_is_asked_for_is_taken(cluttered: Rack) -> None:
     for wish in ("eth0", head.port("slow").address, "10.78.0.0/24"):
         assert planned(head, "--link", wish)["env"]["GLOO_SOCKET_IFNAME"] == "eth0"
     assert planned(head, "--exclude", "eth1")["env"]["GLOO_SOCKET_IFNAME"] == "eth0"
-    assert_problem(medley(head, "ray-head", "--dry-run", "--link", "eth7"), "eth7")
+    asked = medley(head, "ray-head", "--dry-run", "--link", "eth7")
+    assert_problem(asked, "eth7", cause=f"eth1 {head.port('fast').address}/24", fix="ip -brief address")
 
 
 def test_what_the_user_has_set_wins_and_is_shown(cluttered: Rack) -> None:
@@ -91,13 +92,16 @@ def test_hosts_without_a_common_subnet_say_so(rack: Up) -> None:
     head, worker = made.hosts
     assert medley(head, "ray-head").status == 0
     token = token_of(head)
+    fix = "sudo ip address add 192.168.100.1/24 dev INTERFACE"
     worker.says("ip", "address", "flush", "dev", "eth0")
     worker.says("ip", "address", "add", "10.99.0.2/24", "dev", "eth0")
-    assert_problem(medley(worker, "ray-worker", head.name, stdin=token), "no network in common")
+    refused = medley(worker, "ray-worker", head.name, stdin=token)
+    assert_problem(refused, cause=(f"{head.address}:24000", "10.99.0.2/24 (eth0)"), fix=fix)
     # A way leads there and back, and yet they are no neighbours.
     worker.says("ip", "route", "add", "10.78.0.0/24", "dev", "eth0")
     head.says("ip", "route", "add", "10.99.0.0/24", "dev", "eth0")
-    assert_problem(medley(worker, "ray-worker", head.name, stdin=token), "no network in common")
+    refused = medley(worker, "ray-worker", head.name, stdin=token)
+    assert_problem(refused, cause=(f"{head.address}/24 (eth0)", "10.99.0.2/24 (eth0)"), fix=fix)
 
 
 def planned(host: Host, *words: str) -> dict[str, dict[str, str]]:
