@@ -15,7 +15,7 @@ from typing import Any
 
 from medley import process, storage
 from medley.command import Command
-from medley.environment import patches, uv
+from medley.environment import cuda_folder, patches, uv
 from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
 from medley.environment.toolkit import Loader
@@ -148,6 +148,7 @@ def _install_all(plan: Blueprint, watch: Progress) -> None:
         _require_success(plan, install(plan, settings, backend=backend), shown.line)
     patches.write_aliases(plan.site_packages, plan.recipe.alias, plan.recipe.device)
     patches.write_plugins(plan.site_packages, plan.recipe.plugins)
+    cuda_folder.complete(plan.site_packages, watch)
     if plan.preload:
         plan.preload.write(plan.site_packages)
     if plan.loader:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley import config
-from medley.command import Variable
-from medley.environment import driver, interpreter, own_nccl, toolkit, virtualenv
+from medley.command import Variable, users
+from medley.environment import cuda_folder, driver, interpreter, own_nccl, toolkit, virtualenv
+from medley.environment.cuda_folder import CUDA_HOME
 from medley.environment.engine_source import OWN_NCCL, needs_nccl, no_nccl
 from medley.environment.own_nccl import OwnNccl
 from medley.environment.patches import Preload
@@ -33,10 +34,15 @@ class Tools:
     """The environment's Python loads what MEDLEY_PRELOAD names; another virtualenv's does not."""
     table: Mapping[str, str] = field(default_factory=dict)
     """This host's variables of cluster.toml."""
+    cuda_home: Path | None = None
+    """The CUDA toolkit in the environment's wheels, where neither Nix nor the host's table names another."""
 
     def variables(self, inherited: str) -> Iterator[Variable]:
         """Yield what every process of the engine needs; `inherited` is the PATH before."""
         yield from of_toolkit(self.settings, self.programs, inherited)
+        if self.cuda_home and CUDA_HOME not in {**self.settings, **self.table}:
+            why = "the compiler and headers of the environment's own CUDA version"
+            yield users(Variable(CUDA_HOME, str(self.cuda_home), why), os.environ)
         if self.binary.parts and os.environ.get("PYTHONDONTWRITEBYTECODE"):
             why = "the first start keeps the bytecode of all it imports"
             yield Variable("PYTHONDONTWRITEBYTECODE", "", why)
@@ -73,12 +79,14 @@ def ready(
         watch.note(f"this shell's toolchain is for {chain.kind}, and the host is {kind.name}")
     if chain is None and os.environ.get("MEDLEY_FLAKE"):
         watch.note(f"Nix would realize toolkit-{kind.name} first, and its variables would be added")
+    cuda_home = None
     if own:
         binary, loader = own / "bin", interpreter.elf_loader(own / "bin" / "python")
     else:
         name = environment(kind, named, engine)
         wanted = virtualenv.blueprint(name, chain, driver=kind.host.driver)
         binary, loader = wanted.path / "bin", wanted.interpreter.loader
+        cuda_home = cuda_folder.cuda_home(wanted.lock.read_text(encoding="utf-8"), wanted.site_packages)
         brought = chosen or os.environ.get(OWN_NCCL)
         if joins and needs_nccl(kind) and interpreter.is_hosts(loader) and not brought:
             raise no_nccl(kind)
@@ -92,7 +100,8 @@ def ready(
     flake_can = loader is not None and not interpreter.is_hosts(loader)
     if joins and needs_nccl(kind) and flake_can and chosen is None:
         settings |= _flake_nccl(kind.name, make=not dry_run, watch=watch)
-    return Tools(binary, settings, chain.path if chain else (), chosen, own is None)
+    path = chain.path if chain else ()
+    return Tools(binary, settings, path, chosen, own is None, cuda_home=cuda_home)
 
 
 def _flake_nccl(kind: str, *, make: bool, watch: Progress) -> dict[str, str]:
