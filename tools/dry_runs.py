@@ -54,7 +54,8 @@ def last_step(case: DryRun) -> Step:
     """Return what is started last, on the first host; raise the Problem of a model that cannot run there."""
     if config.models()[case.model].shape is None:
         raise Problem("its table has no shape", cause="it is planned once its files are there", fix="")
-    return launch_steps(case.model, site(case.cluster), PlacementOptions(engine=case.engine))[-1]
+    hosts = site(case.cluster, engine=case.engine)
+    return launch_steps(case.model, hosts, PlacementOptions(engine=case.engine))[-1]
 
 
 def line(case: DryRun) -> str:

@@ -113,13 +113,46 @@ class Container(StrictTable):
     nvidia_runtime: bool = False  # only NVIDIA's own runtime passes its GPU to a container
 
 
-class Arguments(StrictTable):
-    """Flags of an engine on a kind of host, for models whose experts are stored in these formats."""
+class _Rule(StrictTable):
+    """The models on a kind of host that a rule is for: all conditions must hold, and an empty one does."""
 
     engine: EngineName
-    experts: Annotated[tuple[Weights, ...], Field(min_length=1)]
-    flags: Annotated[tuple[str, ...], Field(min_length=1)]
+    experts: tuple[Weights, ...] = ()
+    """How the model's experts are stored; with any format, models without experts are left out."""
+    architectures: tuple[str, ...] = ()
+    """`model_type` of the model's config.json."""
+    gpus: tuple[Major, ...] = ()
+    """Major compute capabilities of the host's GPUs."""
+    source: str
+    """Where the reason was seen or read."""
+
+
+class Arguments(_Rule):
+    """Flags and variables of an engine on a kind of host."""
+
+    flags: tuple[str, ...] = ()
+    variables: Mapping[Annotated[str, Field(pattern=ENGINE_VARIABLE)], str] = {}
+    hosts: Literal["any", "all", "several"] = "any"
+    """`any`: one such host in the layout is enough; `all`: every host must have this rule; `several`: as
+    `any`, in layouts over several hosts only."""
+    unless: tuple[str, ...] = ()
+    """Flags of the user's that exclude it."""
     why: str
+
+    @model_validator(mode="after")
+    def _has_effect(self) -> "Arguments":
+        if not (self.flags or self.variables):
+            raise ValueError("it needs flags or variables")
+        return self
+
+
+class Incompatible(_Rule):
+    """Models that an engine cannot run in a layout with such a host."""
+
+    because: str
+    """The reason, after the engine's name: `SGLang 0.5.23 has no ...`."""
+    before: Version | None = None
+    """The first version of the engine without the fault [default: no release yet]."""
 
 
 class Power(StrictTable):
@@ -162,7 +195,9 @@ class HostTable(StrictTable):
     container: Container = Container()
     loading: Loading = Loading()
     arguments: tuple[Arguments, ...] = ()
-    """Flags of every rank of a layout with such a host, because the first rank chooses kernels for all."""
+    """Flags and variables of every rank of a layout, because the first rank chooses kernels for all."""
+    incompatible: tuple[Incompatible, ...] = ()
+    """Engine and model that do not run here; read in the engines of the locks, and in the default image."""
     capability: Capability | None = None  # where the driver does not report it: Jetson's on r36
 
 
@@ -232,6 +267,8 @@ class Shape(StrictTable):
     """Recurrent state of one sequence, over all layers."""
     weights: Weights = "bf16"
     """The format of most weights."""
+    architecture: str | None = None
+    """`model_type` of its config.json [default: that of the model's table]."""
     draft_bytes: int = 0
     """Layers that predict further tokens (MTP), which an engine loads only if used."""
     one_stage: tuple[EngineName, ...] = ()
@@ -305,6 +342,14 @@ class Model(StrictTable):
     """Whether compiling costs this model more than it gains."""
     remote_code: RemoteCode | None = None
     needs: tuple[ExtraFile, ...] = ()
+
+    @model_validator(mode="after")
+    def _name_architecture(self) -> "Model":
+        """Give the shape the table's architecture, because rules of hosts/ see only the shape."""
+        if self.shape and self.shape.architecture is None:
+            shape = self.shape.model_copy(update={"architecture": self.architecture})
+            object.__setattr__(self, "shape", shape)  # a frozen model is complete only after its validators
+        return self
 
     @model_validator(mode="after")
     def _trusts_nothing(self) -> "Model":

@@ -4,10 +4,9 @@ import pytest
 
 from medley import config
 from medley.model.hub_checkpoint import Look, merged
-from medley.model.shape import shape_of_config
+from medley.model.shape import architecture, shape_of_config
 from medley.model.table import (
     Proposal,
-    architecture,
     base_name,
     model_of,
     proposal,
@@ -109,7 +108,7 @@ def test_flags_and_versions_are_proposed_too() -> None:
 @pytest.mark.parametrize("kind", ["strange_new", None])
 def test_an_architecture_that_nobody_knows(kind: str | None) -> None:
     seen = look("qwen3-8b", model_type=kind, auto_map={"AutoModel": "m.M"})
-    assert architecture(seen) == kind
+    assert architecture(seen.config) == kind
     found = proposal("new", kind, {**config.models(), "mine": Model(title="x", repository="a/b")})
     assert found == Proposal()
     text = table_text(seen, found)

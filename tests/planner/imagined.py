@@ -12,7 +12,7 @@ from medley.model.resolve import Weights
 from medley.model.shape import of_made
 from medley.planner.placement import PlacementOptions, placement
 from medley.planner.topology import Topology
-from medley.schema import Shape
+from medley.schema import EngineName, Shape
 from medley.serving import alternatives
 from medley.serving.steps import Step, steps
 
@@ -27,12 +27,13 @@ def shape(model: str) -> Shape:
     return table.shape
 
 
-def site(kinds: str, *order: str) -> Topology:
-    """Return imagined hosts; with an order they are a cluster, each with a slot."""
+def site(kinds: str, *order: str, engine: EngineName = "vllm") -> Topology:
+    """Return imagined hosts with this engine; with an order they are a cluster, each with a slot."""
     hosts = Topology({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
     if order:
         return replace(hosts, order=order, slots=dict.fromkeys(order, 1))
-    return alternatives.with_engine_sources(hosts, PlacementOptions(), engine_source.EngineRequest())
+    wanted = PlacementOptions(engine=engine)
+    return alternatives.with_engine_sources(hosts, wanted, engine_source.EngineRequest())
 
 
 def launch_steps(

@@ -6,7 +6,6 @@ import pytest
 
 from medley import config
 from medley.engine import Serving, vllm
-from medley.engine.launch import ENGINES
 from medley.errors import Problem
 from medley.host.facts import GIB
 from medley.planner import Device
@@ -14,7 +13,6 @@ from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions, placement, unplaced
 from medley.planner.plan import Launcher, Plan, balanced, plan, understood, unplanned
 from medley.planner.topology import Topology
-from medley.schema import EngineName
 from tests.planner.imagined import MODELS, shape, site
 
 KINDS = config.hosts()
@@ -206,33 +204,6 @@ def test_an_older_vllm_is_not_told_of_parsers_it_lacks(
     assert any("has no parser" in each for each in found.why) is bool(unread)
     flags = {flag.names[0] for flag in vllm.flags(SERVING, found, KINDS["spark"], MODELS[model])}
     assert ("--tool-call-parser" in flags) is not bool(unread)
-
-
-@pytest.mark.parametrize(
-    ("engine", "model", "kinds", "told"),
-    [
-        pytest.param("vllm", "gpt-oss-120b", "thor", {"--moe-backend": "marlin"}, id="MXFP4 on a Thor"),
-        pytest.param("vllm", "gpt-oss-120b", "spark", {}, id="MXFP4 on a Spark"),
-        pytest.param("vllm", "gpt-oss-120b", "spark,thor", {"--moe-backend": "marlin"}, id="any rank on one"),
-        pytest.param(
-            "sglang",
-            "nemotron-3-super-120b-a12b-nvfp4",
-            "thor",
-            {"--moe-runner-backend": "marlin"},
-            id="NVFP4, SGLang",
-        ),
-        pytest.param("vllm", "qwen3-32b", "thor", {}, id="no experts"),
-    ],
-)
-def test_a_kind_of_host_may_need_arguments(
-    engine: EngineName, model: str, kinds: str, told: dict[str, str]
-) -> None:
-    on = site(kinds)
-    needed = on.arguments(on.hosts, engine, shape(model))
-    made = ENGINES[engine].flags(SERVING, Plan(arguments=needed), KINDS["thor"], MODELS[model])
-    found = {flag.names[0]: flag for flag in made if "backend" in flag.names[0]}
-    assert {name: flag.value for name, flag in found.items() if "moe" in name} == told
-    assert all("Thor" in flag.why for name, flag in found.items() if "moe" in name)
 
 
 @pytest.mark.parametrize(

@@ -96,16 +96,6 @@ def test_a_plan_says_who_knows_what_is_in_an_image() -> None:
     )
 
 
-def test_without_lock_and_image_it_is_the_users_own() -> None:
-    wanted = PlacementOptions(engine="sglang")
-    found = placement(
-        shape("qwen3-8b"),
-        alternatives.with_engine_sources(site("orin-r39"), wanted, EngineRequest()),
-        wanted,
-    )
-    assert "orin-r39-1: no lock has this engine" in found.why[-1]
-
-
 def test_hosts_that_have_joined_agree() -> None:
     running = site("spark,orin", "spark-1", "orin-1")
     assert alternatives.with_engine_sources(running, PlacementOptions(), EngineRequest()).origins == {}

@@ -24,6 +24,7 @@ from medley.serving.steps import Step, steps
 from tests.host.recordings import recorded
 from tests.network.fabric.groups import RING
 from tests.planner.imagined import launch_steps, shape, site
+from tests.problems import raises_problem
 
 
 def of(step: Step) -> tuple[str, list[str]]:
@@ -161,11 +162,13 @@ def test_a_kind_without_an_environment_runs_out_of_its_image() -> None:
 
 def test_no_image_is_started_without_ray() -> None:
     wanted = PlacementOptions(sizes=Sizes(1, 2, 1), launcher="mp", one_server=True)
-    bare = site("orin:2")
-    found = launch_steps(
-        "gpt-oss-120b", alternatives.with_engine_sources(bare, wanted, engine_source.EngineRequest()), wanted
-    )
-    assert all(step.typed.endswith("--env VENV") for step in found)
+    request = engine_source.EngineRequest()
+    with raises_problem(cause="vLLM in an image only, and images need Ray"):
+        launch_steps(
+            "gpt-oss-120b", alternatives.with_engine_sources(site("orin:2"), wanted, request), wanted
+        )
+    own = alternatives.with_engine_sources(site("orin:2"), wanted, replace(request, environment="VENV"))
+    assert all(step.typed.endswith("--env VENV") for step in launch_steps("gpt-oss-120b", own, wanted))
 
 
 @pytest.mark.parametrize(

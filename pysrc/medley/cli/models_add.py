@@ -13,6 +13,7 @@ from medley.cli.progress import watch
 from medley.errors import Problem
 from medley.model import hub, hub_checkpoint, resolve, table
 from medley.model.hub_checkpoint import Look
+from medley.model.shape import architecture
 from medley.model.table import Proposal
 from medley.schema import Model
 
@@ -50,7 +51,7 @@ class ModelsAddVerb(Verb):
         self._require_free(name, repository, known)
         look = _look(repository, name)
         others = {each: model for each, model in known.items() if model.repository != repository}
-        proposed = table.proposal(name, table.architecture(look), others)
+        proposed = table.proposal(name, architecture(look.config), others)
         text = table.table_text(look, proposed)
         model = table.model_of(text, str(path))
         written = not self.dry_run and self._write(path, text, model)

@@ -112,9 +112,11 @@ def table_flags(engine: EngineName, plan: Plan, model: Model | None) -> Iterator
 
 
 def table_variables(
-    engine: EngineName, model: Model | None, environ: Mapping[str, str]
+    engine: EngineName, plan: Plan, model: Model | None, environ: Mapping[str, str]
 ) -> Iterator[Variable]:
-    """Yield the variables of the model's table; the user's own values win."""
+    """Yield the variables of the kinds of hosts, and of the model's table; the user's own values win."""
+    for name, value, why in plan.variables:
+        yield users(Variable(name, value, why), environ)
     for name, value in (model.env.get(engine, {}) if model else {}).items():
         yield users(Variable(name, value, "set in its table in models/"), environ)
 

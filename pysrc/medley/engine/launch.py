@@ -69,7 +69,7 @@ def launch(
     engine, weights, serving = ENGINES[order.wanted.engine], order.weights, order.serving
     ours = merged(
         (
-            *table_variables(order.wanted.engine, weights.model, environ),
+            *table_variables(order.wanted.engine, plan, weights.model, environ),
             *tools.variables(environ.get("PATH", "")),
             *variables(plan, host, environ, local=weights.local),
             *cluster,

@@ -47,6 +47,8 @@ class EngineSource:
     """How it could be."""
     lacks: str | None = None
     """Why its engine cannot serve the model that is asked for."""
+    absent: str | None = None
+    """Why its host has no engine at all."""
 
     def __str__(self) -> str:
         shown = ", ".join(f"{_SHOWN[key]} {value}" for key, value in self.versions.items() if key in _SHOWN)
@@ -93,7 +95,10 @@ def engine_source(
         lone = no_nccl(kind) if needs_nccl(kind) and not pinned else None
         alone, able = (lone.cause, lone.fix) if lone else (None, None)
         return EngineSource(typed, found, locked.get(found, {}), device=host.device, alone=alone, able=able)
-    return EngineSource(("--env", OWN), device=host.device, upgrade=host.upgrade)
+    absent = f"there is neither an engine environment nor an image of {TITLES[engine]} for {host.title}"
+    if host.container.image and has_engine and not images:
+        absent = f"{host.title} has {TITLES[engine]} in an image only, and images need Ray"
+    return EngineSource(("--env", OWN), device=host.device, upgrade=host.upgrade, absent=absent)
 
 
 def needs_nccl(kind: Kind) -> bool:

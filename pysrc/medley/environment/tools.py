@@ -131,6 +131,8 @@ def environment(kind: Kind, named: str | None, engine: EngineName = "vllm") -> s
     if offered is None:
         known, held = " and ".join(TITLES[other] for other in kind.host.environments), kind.host.container
         own = f"medley serve MODEL --env /path/to/a/virtualenv/with/{engine}"
+        if other := next(iter(kind.host.environments), None):
+            own = f"medley serve MODEL --engine {other}   # or: {own}"
         has_image = held.image and (not held.holds or engine in held.holds)
         raise Problem(
             f"there is no engine environment with {title} for {kind.host.title}",

@@ -1,5 +1,6 @@
 """Find the layers, heads, experts and bytes of a model; bytes of each weight format."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -66,11 +67,18 @@ def shape_of_config(found: Checkpoint) -> Shape:
                 "hidden": fields.whole(*NAMES["hidden"]),
                 "vocabulary": fields.whole("vocab_size"),
                 "context": context_length(fields),
+                "architecture": architecture(found.config),
                 **_engine_limits(found.config),
             }
         )
     except ValidationError as error:
         raise fields.problem(str(error.errors()[0]["loc"][-1]), error.errors()[0]["msg"]) from error
+
+
+def architecture(config: Mapping[str, Any]) -> str | None:
+    """Return the `model_type` of a config.json, if it has a sound one."""
+    found = config.get("model_type")
+    return found if isinstance(found, str) and re.fullmatch(r"[\w.-]+", found) else None
 
 
 def _engine_limits(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from medley import config
 from medley.model.checkpoint import CONFIG
 from medley.model.hub_checkpoint import Look
-from medley.model.shape import shape_of_config
+from medley.model.shape import architecture, shape_of_config
 from medley.schema import Model, Shape, Weights
 
 _CONFIG_KEYS = (
@@ -72,18 +72,13 @@ def _shown(value: object) -> str:
     return json.dumps(value) if value else "none"
 
 
-def architecture(look: Look) -> str | None:
-    found = look.config.get("model_type")
-    return found if isinstance(found, str) and re.fullmatch(r"[\w.-]+", found) else None
-
-
 def model_of(text: str, where: str) -> Model:
     return config.build(tomllib.loads(text), Model, where, text)
 
 
 def table_text(look: Look, proposed: Proposal) -> str:
     """The text of the table, with the source of each number; the same for the same commit."""
-    family = architecture(look)
+    family = architecture(look.config)
     lines = [f"title = {_quoted(look.repository.rpartition('/')[2])}"]
     lines += [f'repository = "{look.repository}"']
     lines += [f'architecture = "{family}"'] if family else []
@@ -122,7 +117,8 @@ def _code(look: Look, proposed: Proposal) -> Iterator[str]:
 
 
 def _shape(look: Look, shape: Shape) -> Iterator[str]:
-    said = shape.model_dump(exclude_defaults=True) | {"weights": shape.weights}
+    # The architecture is an entry of the model.
+    said = shape.model_dump(exclude_defaults=True, exclude={"architecture"}) | {"weights": shape.weights}
     at = f"commit {look.commit}" if look.commit else f"what the hub had on {look.date}"
     yield from _comment(f"source: {CONFIG} of {look.repository} at {at}")
     yield from _entries(said, _CONFIG_KEYS)

@@ -13,6 +13,7 @@ from medley.planner import (
     Load,
     Stage,
     by_host,
+    compatibility,
     devices,
     devices_of,
     hosts_of,
@@ -74,6 +75,7 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
             cause=f"it was made for {shape.context} tokens",
             fix=f"--context {shape.context}, or less",
         )
+    compatibility.require_host(site, wanted.engine, shape)
     work, found = _workload(shape, wanted), site.devices(wanted.gpus)
     links = site.link_of(wanted.wishes, wanted.engine)
     _require_memory(found)
@@ -139,8 +141,8 @@ def _refusal(
 ) -> str | None:
     """Why this layout is not what was asked for."""
     used = hosts_of(layout)
-    if lacks := site.lacks(used) or site.unsupported(used, wanted.engine, shape):
-        return lacks
+    if because := compatibility.refusal(site, used, wanted.engine, shape):
+        return because
     if site.head is not None and site.head not in used:
         return f"the engine starts on {site.head} and needs a rank there; from that host: --hosts 1"
     if wanted.hosts and len(used) != wanted.hosts:

@@ -43,6 +43,8 @@ Launcher = Literal["solo", "ray", "mp"]
 KvType = Literal["auto", "fp8"]
 Arguments = tuple[tuple[tuple[str, ...], str], ...]
 """Flags, and why they are given."""
+Variables = tuple[tuple[str, str, str], ...]
+"""Names, values, and why they are set."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Plan:
     batch_tokens: int | None = None
     eager: bool = False
     arguments: Arguments = ()
+    variables: Variables = ()
     unread: tuple[str, ...] = ()
     """Parsers of the model that this version of the engine does not have."""
     compile_jobs: int | None = None
@@ -119,6 +122,7 @@ def plan(
     context: int | None = None,
     launcher: Launcher = "solo",
     arguments: Arguments = (),
+    variables: Variables = (),
 ) -> Plan:
     """How an engine runs this choice; `facts`: its hosts', `context`: as asked for."""
     shape, layout, fit, cpu = choice.work.shape, choice.layout, choice.fit, on_cpu(choice.layout)
@@ -139,6 +143,7 @@ def plan(
         sequences=fit.sequences,
         batch_tokens=fit.batch_tokens,
         arguments=arguments,
+        variables=variables,
         compile_jobs=None if cpu else compile_jobs(fit.ranks, facts),
         why=(*choice.why, *choice.warnings, reason, *bare.why),
     )

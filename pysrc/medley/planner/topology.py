@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Interface
 from itertools import combinations
 
-from medley.environment.engine_source import OWN, EngineSource, nccl
+from medley.environment.engine_source import EngineSource, locked, nccl
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Address, Interface
@@ -18,8 +18,7 @@ from medley.network.fabric.types import NetworkOptions
 from medley.network.link_setup import LinkRequest, Setting, settings
 from medley.planner import Device, GroupLink, HostLink, LinkOf, by_host, devices, listed
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
-from medley.planner.plan import Arguments
-from medley.schema import TITLES, EngineName, Loading, Shape
+from medley.schema import EngineName, Loading
 
 _JOINED = EngineSource(())
 
@@ -69,32 +68,17 @@ class Topology:
         found = self.origins.get(host)
         return not self.own if found is None else not found.image and bool(found.versions)
 
-    def lacks(self, hosts: Iterable[str]) -> str | None:
-        """Why the engine of one of these cannot serve the model that is asked for."""
-        why = ((host, self.origin(host).lacks) for host in hosts)
-        return next((f"{host}: {lacks}" for host, lacks in why if lacks), None)
+    def engine_version(self, host: str, engine: EngineName) -> str | None:
+        """The version of its engine; None of a user's own image or environment, which nobody has read."""
+        if host in self.origins:
+            return self.origins[host].versions.get(engine)
+        lock = self.hosts[host][1].host.environments.get(engine)
+        return None if self.own or lock is None else locked().get(lock, {}).get(engine)
 
-    def unsupported(self, hosts: Iterable[str], engine: EngineName, shape: Shape) -> str | None:
-        """Why the engine has no attention of this model for the GPU of one of these."""
-        known = getattr(shape.capabilities, engine)
-        for host in hosts if known else ():
-            facts, kind = self.hosts[host]
-            capability = next((gpu.capability for gpu in facts.gpus if gpu.capability), kind.host.capability)
-            if capability and capability.partition(".")[0] not in known:
-                takes = listed(f"{major}.x" for major in known)
-                return (
-                    f"{host}: {TITLES[engine]} has no attention backend of this model for compute "
-                    f"capability {capability}, only for {takes}"
-                )
-        return None
-
-    def arguments(self, hosts: Iterable[str], engine: EngineName, shape: Shape) -> Arguments:
-        """Flags of an engine that the kinds of these hosts need for a model of this shape, and why."""
-        if not shape.experts:
-            return ()
-        of_kinds = (each for host in hosts for each in self.hosts[host][1].host.arguments)
-        fit = (each for each in of_kinds if each.engine == engine and shape.weights in each.experts)
-        return tuple(dict.fromkeys((each.flags, each.why) for each in fit))
+    def capability(self, host: str) -> str | None:
+        """The compute capability of its GPUs."""
+        facts, kind = self.hosts[host]
+        return next((gpu.capability for gpu in facts.gpus if gpu.capability), kind.host.capability)
 
     def wishes(self, asked: NetworkOptions, engine: EngineName) -> NetworkOptions:
         """With the NCCL of its engine; hosts that have joined keep the addresses they joined by."""
@@ -246,9 +230,12 @@ def incompatible_remedies(of: Mapping[str, EngineSource]) -> Iterator[str]:
     yield from (
         f"{listed(one)} with {listed(other)}: {_way(of, one, other)}" for one, other, _ in _parted(of)
     )
-    for names in groups({name: each for name, each in of.items() if each.lacks}):
-        upgrade = of[names[0]].upgrade
-        yield f"on {listed(names)}: {f'{upgrade}, or ' if upgrade else ''}--image NAME of a newer one"
+    for names in groups({name: each for name, each in of.items() if each.absent or each.lacks}):
+        ways = (
+            of[names[0]].upgrade,
+            "--image NAME" if of[names[0]].absent else "--image NAME of a newer one",
+        )
+        yield f"on {listed(names)}: {', or '.join(filter(None, ways))}"
 
 
 def _parted(of: Mapping[str, EngineSource]) -> Iterator[tuple[list[str], list[str], list[str]]]:
@@ -287,5 +274,3 @@ def source_reasons(of: Mapping[str, EngineSource], used: Iterable[str]) -> Itera
             source = f", by {found.source}" if found.source else ""
             unsaid = f"; its {' and '.join(found.unsaid)} version is not documented" if found.unsaid else ""
             yield f"{listed(names)}: container image {found}{source}{unsaid}"
-        elif found.name == OWN:
-            yield f"{listed(names)}: no lock has this engine for it: VENV is your own virtualenv"

@@ -8,13 +8,13 @@ from shlex import join
 
 from medley import cluster, config
 from medley.command import renamed, switched, without
-from medley.engine.launch import Order
+from medley.engine.launch import ENGINES, Order
 from medley.environment import engine_source
 from medley.errors import Problem
 from medley.host.hypothetical import imagined
 from medley.host.kind import kind_of
 from medley.model.table import base_name
-from medley.planner import Device, topology
+from medley.planner import Device, compatibility, topology
 from medley.planner.candidates import FREE, Sizes
 from medley.planner.choose import Choice
 from medley.planner.fit import gib
@@ -47,7 +47,7 @@ def with_engine_sources(
         name: engine_source.engine_source(kind, engine, asked, locked, images=images, pinned=pinned)
         for name, (_, kind) in site.hosts.items()
     }
-    return _of_model(replace(site, origins=origins), engine, model)
+    return of_model(replace(site, origins=origins), engine, model)
 
 
 def placed(order: Order, shape: Shape, site: Topology) -> Choice:
@@ -57,7 +57,8 @@ def placed(order: Order, shape: Shape, site: Topology) -> Choice:
     except NoLayout as problem:
         changed = _changes(order, shape, site, problem)
         others = topology.incompatible_remedies(site.origins)
-        found = (*_missing_hosts(site), *changed, *others, *_other_gpus(order, shape, site))
+        engines = _other_engines(order, shape, site)
+        found = (*_missing_hosts(site), *changed, *engines, *others, *_other_gpus(order, shape, site))
         problem.fix = "\n".join(found) or problem.fix
         raise
     gained = idle_ports_gain(shape, site, order.wanted, choice)
@@ -72,8 +73,22 @@ def _missing_hosts(site: Topology) -> Iterator[str]:
         yield f"medley up  # {here} of the {wanted} hosts of cluster.toml have joined; then run this again"
 
 
+def _other_engines(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
+    """Yield the command with another engine where this one cannot run the model on one of these hosts."""
+    refused = compatibility.refusal(site, site.hosts, order.wanted.engine, shape)
+    if refused is None or site.order or any(each.image for each in site.origins.values()):
+        return
+    for engine in ENGINES:
+        wanted = replace(order.wanted, engine=engine, partition=None)
+        if engine != order.wanted.engine:
+            there = with_engine_sources(site, wanted, engine_source.EngineRequest(), order.weights.model)
+            if _fits(shape, there, wanted):
+                yield join(switched(_typed(order), "--engine", engine))
+
+
 def _other_gpus(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
-    if any(site.unsupported((host,), order.wanted.engine, shape) for host in site.hosts):
+    hosts = [host for host in site.hosts if not site.origin(host).absent and not site.origin(host).lacks]
+    if any(compatibility.refusal(site, (host,), order.wanted.engine, shape) for host in hosts):
         yield "medley models  # this model needs other GPUs: choose another model or other hosts"
 
 
@@ -144,7 +159,7 @@ def builds(order: Order, shape: Shape, site: Topology) -> Iterator[Build]:
         if model.shape and model.shape.weights_bytes < shape.weights_bytes:
             with suppress(Problem):
                 engine = order.wanted.engine
-                choice = placement(model.shape, _of_model(site, engine, model), order.wanted)
+                choice = placement(model.shape, of_model(site, engine, model), order.wanted)
                 yield Build(name, choice, join(renamed(_typed(order), order.weights.name, name)))
 
 
@@ -175,7 +190,8 @@ def four_bit_rate(order: Order, site: Topology, choice: Choice) -> float | None:
     return None
 
 
-def _of_model(site: Topology, engine: EngineName, model: Model | None) -> Topology:
+def of_model(site: Topology, engine: EngineName, model: Model | None) -> Topology:
+    """Return the site with what its engines lack for this model."""
     origins = {
         name: replace(each, lacks=engine_source.unknown(model, engine, each.versions.get(engine)))
         for name, each in site.origins.items()

@@ -15,6 +15,7 @@ from medley.planner.choose import Choice
 from medley.planner.placement import PlacementOptions, placement
 from medley.planner.topology import Topology
 from medley.schema import Model, Shape
+from medley.serving.alternatives import of_model
 
 _LEAST_BYTES = 1_000_000
 
@@ -78,6 +79,7 @@ def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) ->
         made = shape.shape(weights(name, {name: model}, storage.cache()))
     else:
         return Entry(name, model, None, None, f"size unknown; to read it from the hub: medley plan {name}")
+    site = of_model(site, wanted.engine, model)
     try:
         choice, lacks = placement(made, site, wanted), None
     except Problem as problem:

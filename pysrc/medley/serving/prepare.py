@@ -15,6 +15,7 @@ from medley.engine import Serving, flags, unread_variables
 from medley.engine.launch import ENGINES, Launch, Order, in_no_image, launch, launcher, not_shown, out_of
 from medley.environment import container_image, container_runtime, engine_source, own_nccl, tools, virtualenv
 from medley.environment.container_image import ContainerEnvironment, ImageRequest, ImageSelection
+from medley.environment.engine_source import EngineRequest
 from medley.environment.tools import BARE, Tools
 from medley.errors import Problem
 from medley.host import facts
@@ -26,7 +27,7 @@ from medley.model.resolve import Weights
 from medley.model.trust import Trust, require_through_us, trusted, warning
 from medley.network import tcp
 from medley.network.ports import RENDEZVOUS_PORT
-from medley.planner import Layout, devices, devices_of, hosts_of, loading, pipelines
+from medley.planner import Layout, compatibility, devices, devices_of, hosts_of, loading, pipelines
 from medley.planner.choose import Choice
 from medley.planner.host_order import VARIABLE
 from medley.planner.placement import PlacementOptions, unplaced
@@ -34,7 +35,7 @@ from medley.planner.plan import Launcher, Plan, balanced, plan, understood, unpl
 from medley.planner.topology import Topology
 from medley.progress import SILENT, Output, Progress
 from medley.schema import EngineName, Shape
-from medley.serving.alternatives import placed
+from medley.serving.alternatives import placed, with_engine_sources
 from medley.serving.script import Script, in_image, placeable
 
 _MOST_HOSTS = 64
@@ -242,6 +243,10 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     """Return layout and plan; where it is unplanned or its shape unknown, as the user cuts it."""
     order, found, wanted = job.order, job.order.weights, job.order.wanted
     site = replace(site, own=_is_own(job))
+    image = job.options.image.image if job.options.image else None
+    if job.options.elsewhere or image == "default":
+        asked = EngineRequest(image, job.options.environment)
+        site = with_engine_sources(site, wanted, asked, found.model)
     try:
         made = None if job.options.unplanned else shape_of(found, output.watch)
     except Problem as problem:
@@ -276,9 +281,13 @@ def _is_own(job: Job) -> bool:
 def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
     """Return the plan of a choice on these hosts; `by` starts its ranks."""
     wanted, model, shape = order.wanted, order.weights.model, choice.work.shape
-    of_kinds = site.arguments(hosts_of(choice.layout), wanted.engine, shape)
+    hosts = hosts_of(choice.layout)
+    of_kinds, variables = compatibility.engine_settings(site, hosts, wanted.engine, shape, order.extra)
     needed = (*of_kinds, *loading.loader_arguments(choice, site, wanted.engine))
-    found = plan(choice, site.facts, model, context=wanted.context, launcher=by, arguments=needed)
+    context = wanted.context
+    found = plan(
+        choice, site.facts, model, context=context, launcher=by, arguments=needed, variables=variables
+    )
     return balanced(found, shape) if wanted.balanced else found
 
 

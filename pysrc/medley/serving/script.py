@@ -68,7 +68,7 @@ class Script:
             words = (str(tools.binary / "python"), *words)
         merged_variables = merged(
             (
-                *table_variables(name, weights.model, environ),
+                *table_variables(name, plan, weights.model, environ),
                 *tools.variables(environ.get("PATH", "")),
                 *variables(plan, host, environ, local=weights.local),
                 *cluster,

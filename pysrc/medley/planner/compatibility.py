@@ -1,0 +1,106 @@
+"""Decide which engine, kind of host, weight format and architecture go together, by the tables in hosts/."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from medley.environment.engine_source import numbers
+from medley.planner import listed
+from medley.planner.plan import Arguments, Variables
+from medley.planner.remedies import NoLayout
+from medley.planner.topology import Topology
+from medley.schema import TITLES, EngineName, Shape
+from medley.schema import Arguments as ArgumentsRule
+from medley.schema import Incompatible as IncompatibleRule
+
+
+def refusal(site: Topology, hosts: Iterable[str], engine: EngineName, shape: Shape) -> str | None:
+    """Return why one of these hosts cannot have a rank of this model with this engine, with its name."""
+    found = ((host, _reason(site, host, engine, shape)) for host in hosts)
+    return next((f"{host}: {because}" for host, because in found if because), None)
+
+
+def require_host(site: Topology, engine: EngineName, shape: Shape) -> None:
+    """Raise a Problem with each reason once if no host can have a rank of this model with this engine."""
+    hosts: dict[str | None, list[str]] = {}
+    for host in site.hosts:
+        hosts.setdefault(_reason(site, host, engine, shape), []).append(host)
+    if hosts and None not in hosts:
+        raise NoLayout(
+            f"{TITLES[engine]} cannot run this model on {listed(site.hosts)}",
+            cause="\n".join(f"{listed(names)}: {because}" for because, names in hosts.items()),
+            fix="medley models  # choose another model, or other hosts",
+        )
+
+
+def _reason(site: Topology, host: str, engine: EngineName, shape: Shape) -> str | None:
+    origin = site.origin(host)
+    return origin.absent or origin.lacks or _fault(site, host, engine, shape)
+
+
+def _fault(site: Topology, host: str, engine: EngineName, shape: Shape) -> str | None:
+    """Return what is known against the model in the engine of a lock or of the default image.
+
+    An image or environment of the user's own may have a fix, so nothing is known against it.
+    """
+    capability, known = site.capability(host) or "", getattr(shape.capabilities, engine)
+    unsupported = bool(known) and capability != "" and _major(capability) not in known
+    rules = [
+        each for each in site.hosts[host][1].host.incompatible if _concerns(site, host, each, engine, shape)
+    ]
+    if not (unsupported or rules) or (version := site.engine_version(host, engine)) is None:
+        return None
+    if unsupported:
+        takes = listed(f"{major}.x" for major in known)
+        return (
+            f"{TITLES[engine]} has no attention backend of this model for compute capability {capability}, "
+            f"only for {takes}"
+        )
+    faults = (each for each in rules if each.before is None or numbers(version) < numbers(each.before))
+    return next((f"{TITLES[engine]} {version} {each.because} ({each.source})" for each in faults), None)
+
+
+def engine_settings(
+    site: Topology, hosts: Collection[str], engine: EngineName, shape: Shape, user_flags: Iterable[str] = ()
+) -> tuple[Arguments, Variables]:
+    """Return the flags and variables that these hosts need for this model, each with its reason."""
+    given = {word.partition("=")[0] for word in user_flags}
+    rules = [
+        each
+        for each in _arguments(site, hosts, engine, shape)
+        if given.isdisjoint(each.unless) and (each.hosts != "several" or len(hosts) > 1)
+    ]
+    flags = tuple(dict.fromkeys((each.flags, each.why) for each in rules if each.flags))
+    variables = ((name, value, each.why) for each in rules for name, value in each.variables.items())
+    return flags, tuple(dict.fromkeys(variables))
+
+
+def _arguments(
+    site: Topology, hosts: Collection[str], engine: EngineName, shape: Shape
+) -> Iterator[ArgumentsRule]:
+    of_hosts = [
+        [each for each in site.hosts[host][1].host.arguments if _concerns(site, host, each, engine, shape)]
+        for host in hosts
+    ]
+    for rules in of_hosts:
+        for rule in rules:
+            shared = all(any(_alike(rule, each) for each in others) for others in of_hosts)
+            if shared or rule.hosts != "all":
+                yield rule
+
+
+def _alike(one: ArgumentsRule, other: ArgumentsRule) -> bool:
+    return (one.flags, one.variables) == (other.flags, other.variables)
+
+
+def _concerns(
+    site: Topology, host: str, rule: ArgumentsRule | IncompatibleRule, engine: EngineName, shape: Shape
+) -> bool:
+    return (
+        rule.engine == engine
+        and (not rule.experts or (shape.experts > 0 and shape.weights in rule.experts))
+        and (not rule.architectures or shape.architecture in rule.architectures)
+        and (not rule.gpus or _major(site.capability(host) or "") in rule.gpus)
+    )
+
+
+def _major(capability: str) -> str:
+    return capability.partition(".")[0]

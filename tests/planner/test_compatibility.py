@@ -1,0 +1,186 @@
+"""Which engine, kind of host, weight format and architecture go together."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medley import config
+from medley.cli.models import ModelsVerb
+from medley.cli.plan import PlanVerb
+from medley.cli.serve import ServeVerb
+from medley.engine import table_flags
+from medley.environment.engine_source import EngineRequest
+from medley.errors import Problem
+from medley.model.shape import shape_of_config
+from medley.planner import hosts_of
+from medley.planner.compatibility import engine_settings, refusal
+from medley.planner.placement import PlacementOptions, placement
+from medley.planner.plan import Plan
+from medley.schema import EngineName
+from medley.serving.alternatives import with_engine_sources
+from tests.model.checkpoints import checkpoint
+from tests.model.published import PUBLISHED
+from tests.planner.imagined import MODELS, launch_steps, shape, site
+from tests.problems import assert_problem
+
+KINDS = config.hosts()
+FLASH = "qwen3.8-flash-next-nvfp4"
+SUPER = "nemotron-3-super-120b-a12b-nvfp4"
+CUTLASS = {"--moe-runner-backend": "flashinfer_cutlass"}
+MARLIN = {"--moe-runner-backend": "marlin"}
+OFFLOADED, RESIDENT = {"--ple-offload-embedding": None}, {"--no-ple-offload-embedding": None}
+FLASH_FLAGS = CUTLASS | {"--fp4-gemm-backend": "flashinfer_cutlass", "--page-size": "64"}
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+
+
+def settings(engine: EngineName, model: str, kinds: str, *user: str) -> dict[str, str | None]:
+    """Return the flags that these hosts need for this model."""
+    on = site(kinds, engine=engine)
+    needed, _ = engine_settings(on, tuple(on.hosts), engine, shape(model), user)
+    return {flag.names[0]: flag.value for flag in table_flags(engine, Plan(arguments=needed), None)}
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "kinds", "expected"),
+    [
+        pytest.param("vllm", "gpt-oss-120b", "thor", {"--moe-backend": "marlin"}, id="MXFP4 on a Thor"),
+        pytest.param("vllm", "gpt-oss-120b", "spark,thor", {"--moe-backend": "marlin"}, id="any rank on one"),
+        pytest.param("vllm", "gpt-oss-120b", "spark", {}, id="MXFP4 on a Spark"),
+        pytest.param("vllm", "qwen3-32b", "thor", {}, id="no experts"),
+        pytest.param("sglang", SUPER, "thor", MARLIN, id="NVFP4 on a Thor"),
+        pytest.param("sglang", SUPER, "spark,thor", MARLIN, id="what runs on a Thor runs on a Spark"),
+        pytest.param("sglang", SUPER, "spark", CUTLASS, id="NVFP4 on a Spark"),
+        pytest.param("sglang", "minimax-m3-nvfp4", "spark,rtx", CUTLASS, id="NVFP4 on Spark and RTX"),
+        pytest.param("sglang", "gpt-oss-120b", "spark", {}, id="MXFP4, SGLang, Spark"),
+        pytest.param("sglang", FLASH, "spark:2", FLASH_FLAGS | RESIDENT, id="n-grams in unified memory"),
+        pytest.param("sglang", FLASH, "rtx", FLASH_FLAGS | OFFLOADED, id="n-grams beside a GPU"),
+        pytest.param("sglang", FLASH, "spark,rtx", FLASH_FLAGS, id="unlike hosts keep SGLang's default"),
+        pytest.param("sglang", FLASH, "thor:2", MARLIN | RESIDENT, id="n-grams, Thor"),
+        pytest.param(
+            "sglang",
+            "nemotron-3-nano-30b-a3b",
+            "thor",
+            {"--moe-runner-backend": "triton"},
+            id="Nemotron in 16 bits on a Thor",
+        ),
+        pytest.param("sglang", "nemotron-3-nano-30b-a3b", "spark", {}, id="Nemotron in 16 bits on a Spark"),
+        pytest.param("sglang", "qwen3-30b-a3b-thinking-2507", "thor", {}, id="other experts in 16 bits"),
+    ],
+)
+def test_a_kind_of_host_needs_flags(
+    engine: EngineName, model: str, kinds: str, expected: dict[str, str]
+) -> None:
+    assert settings(engine, model, kinds) == expected
+
+
+def test_a_generic_gpu_needs_them_by_its_capability() -> None:
+    """hosts/cuda.toml is of every other GPU, and only those of 12.x have these kernels."""
+    rules = [each for each in KINDS["cuda"].arguments if "--moe-runner-backend" in each.flags]
+    assert [each.gpus for each in rules] == [("12",)]
+
+
+def test_rules_follow_the_architecture_of_a_repository_without_a_table() -> None:
+    known = checkpoint(PUBLISHED["qwen3-8b"].config)
+    found = shape_of_config(replace(known, config={**known.config, "model_type": "qwen4_exp"}))
+    on = site("thor")
+    assert "cooperative_topk" in (refusal(on, on.hosts, "vllm", found) or "")
+
+
+@pytest.mark.parametrize(
+    ("typed", "cause", "fix"),
+    [
+        pytest.param(
+            "gpt-oss-120b --hosts thor:2 --engine sglang",
+            ("thor-1, thor-2: SGLang", "MXFP4 Marlin requires SM90+."),
+            "medley VERB gpt-oss-120b --hosts thor:2 --engine vllm",
+            id="SGLang and MXFP4 on a Thor",
+        ),
+        pytest.param(
+            "qwen3.8-flash-next-nvfp4 --hosts thor:2",
+            ("thor-1, thor-2: vLLM", "cooperative_topk", "vLLM issue 56083"),
+            "medley VERB qwen3.8-flash-next-nvfp4 --hosts thor:2 --engine sglang",
+            id="Flash-Next on Thors",
+        ),
+        pytest.param(
+            "qwen3.8-flash-next-fp8 --hosts thor:2",
+            ("thor-1, thor-2: vLLM", "cooperative_topk"),
+            "medley models",
+            id="Flash-Next in FP8 on Thors",
+        ),
+        pytest.param(
+            "qwen3-8b --hosts orin-r39:1 --engine sglang",
+            ("orin-r39-1", "neither an engine environment nor an image of SGLang"),
+            "medley VERB qwen3-8b --hosts orin-r39:1 --engine vllm",
+            id="SGLang on an Orin",
+        ),
+        pytest.param(
+            "qwen3-8b --hosts orin:2 --engine sglang",
+            ("orin-1", "neither an engine environment nor an image of SGLang"),
+            "medley VERB qwen3-8b --hosts orin:2 --engine vllm",
+            id="SGLang on an Orin of JetPack 6",
+        ),
+    ],
+)
+@pytest.mark.parametrize("verb", [PlanVerb, ServeVerb])
+def test_what_does_not_go_together_is_refused(
+    verb: type[PlanVerb | ServeVerb], typed: str, cause: tuple[str, ...], fix: str
+) -> None:
+    name, dry = ("plan", ()) if verb is PlanVerb else ("serve", ("--dry-run",))
+    with pytest.raises(Problem) as caught:
+        verb.run([f"medley {name}", *typed.split(), *dry], exit=False)
+    assert_problem(caught.value, cause=cause)
+    assert fix.replace("VERB", name) in caught.value.fix.replace(" --dry-run", "")
+
+
+def test_the_list_of_models_agrees(capsys: pytest.CaptureFixture[str]) -> None:
+    ModelsVerb.run(["medley models", "--hosts", "thor:2", "--engine", "sglang", "--json"], exit=False)
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert found["gpt-oss-20b"]["layout"] is None
+    assert "MXFP4 Marlin" in found["gpt-oss-20b"]["lacks"]
+    ModelsVerb.run(["medley models", "--hosts", "orin", "--json"], exit=False)
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert "is the first that does" in found["qwen3.8-27b-nvfp4"]["lacks"], "vLLM 0.12 of the image"
+
+
+def test_more_hosts_are_advised_only_where_the_engine_runs() -> None:
+    with pytest.raises(Problem) as caught:
+        PlanVerb.run(["medley plan", "qwen2.5-72b-instruct", "--hosts", "orin-r39", "--engine", "sglang"])
+    assert "--hosts orin" not in caught.value.fix.replace("--hosts orin-r39 --engine vllm", "")
+
+
+def test_other_hosts_of_a_group_take_the_model() -> None:
+    on = site("spark,thor", engine="sglang")
+    found = placement(shape("gpt-oss-120b"), on, PlacementOptions(engine="sglang"))
+    assert hosts_of(found.layout) == ("spark-1",)
+    assert any("MXFP4 Marlin" in each.because for each in found.rejected)
+
+
+def test_an_image_of_the_users_own_may_have_the_fix() -> None:
+    request = EngineRequest(image="ghcr.io/nvidia-ai-iot/vllm:qwen3.8-next-jetson-thor")
+    on = with_engine_sources(site("thor:2"), PlacementOptions(), request, MODELS[FLASH])
+    assert launch_steps(FLASH, on)
+    same = with_engine_sources(site("thor:2"), PlacementOptions(), EngineRequest(image="default"))
+    assert refusal(same, same.hosts, "vllm", shape(FLASH))
+
+
+@pytest.mark.parametrize(("version", "refused"), [("0.33.0", True), ("0.34.0", False), ("1.0", False)])
+def test_a_later_engine_has_the_fix(version: str, refused: bool) -> None:  # noqa: FBT001 - a case
+    on = site("thor")
+    facts, kind = on.hosts["thor-1"]
+    (rule,) = (each for each in kind.host.incompatible if each.engine == "vllm")
+    table = kind.host.model_copy(update={"incompatible": (rule.model_copy(update={"before": "0.34.0"}),)})
+    origin = replace(on.origins["thor-1"], versions={"vllm": version})
+    newer = replace(on, hosts={"thor-1": (facts, replace(kind, host=table))}, origins={"thor-1": origin})
+    assert bool(refusal(newer, newer.hosts, "vllm", shape(FLASH))) is refused
+
+
+def test_every_rule_names_its_source() -> None:
+    for name, host in KINDS.items():
+        for rule in (*host.arguments, *host.incompatible):
+            assert rule.source.strip(), name
