@@ -222,6 +222,17 @@ class Capabilities(StrictTable):
     sglang: tuple[Major, ...] = ()
 
 
+class StateCopies(StrictTable):
+    """States that each engine reserves for a sequence, where it must be given their number."""
+
+    vllm: Annotated[int, Field(ge=1)] = 1
+    sglang: Annotated[int, Field(ge=1)] = 1
+
+    @property
+    def most(self) -> int:
+        return max(self.vllm, self.sglang)
+
+
 class Shape(StrictTable):
     """The size of a model as stored, with all scales, in bytes."""
 
@@ -265,6 +276,9 @@ class Shape(StrictTable):
     """Bits of a number in the KV cache."""
     state_bytes: int = 0
     """Recurrent state of one sequence, over all layers."""
+    state_copies: StateCopies = StateCopies()
+    host_table_bytes: int = 0
+    """The part of embedding_bytes that engines keep in the host's memory next to a GPU with its own."""
     weights: Weights = "bf16"
     """The format of most weights."""
     architecture: str | None = None

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from medley.errors import Problem
+from medley.host.facts import GIB
 from medley.host.hypothetical import imagined
 from medley.host.kind import kind_of
 from medley.planner import hosts_of, layers, named, pipelines, sizes
@@ -63,6 +64,23 @@ def test_a_gpu_without_the_attention_of_a_model_takes_none_of_it() -> None:
         placement(sparse, site("thor:2"), PlacementOptions())
     other = placement(sparse, site("thor:2"), PlacementOptions(engine="sglang"))
     assert hosts_of(other.layout) == ("thor-1", "thor-2"), "nothing is known of SGLang's"
+
+
+def test_tables_stay_in_the_memory_of_a_host_with_its_own_gpu() -> None:
+    """SGLang's cookbook has this model, with 47.7 GiB of n-grams, on one RTX PRO 6000 and on two Sparks."""
+    model = shape("qwen3.8-flash-next-nvfp4")
+    for engine in ("vllm", "sglang"):
+        on = site("rtx", engine=engine)
+        found = placement(model, on, PlacementOptions(engine=engine))
+        (rank,) = found.fit.ranks
+        assert rank.weights_bytes == model.weights_bytes - model.host_table_bytes
+        assert "rtx-1: 47.7 GiB of the model's tables are in its own memory, not on its GPUs" in found.why
+    facts, kind = on.hosts["rtx-1"]
+    full = replace(facts, memory=replace(facts.memory, available_bytes=40 * GIB))
+    with raises_problem(cause=("rtx-1: its memory has 40.0 GiB available", "need 47.7 GiB")):
+        placement(model, replace(on, hosts={"rtx-1": (full, kind)}), PlacementOptions(engine="sglang"))
+    with raises_problem("does not fit", cause="spark-1 0: weights 121.0"):
+        placement(model, site("spark"), PlacementOptions())
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])

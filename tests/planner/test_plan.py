@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from medley import config
-from medley.engine import Serving, vllm
+from medley.engine import Serving, sglang, vllm
 from medley.errors import Problem
 from medley.host.facts import GIB
 from medley.planner import Device
@@ -72,9 +72,9 @@ def test_unlike_hosts_are_told_one_cache_for_all() -> None:
 
 
 def test_states_leave_the_tokens_that_were_asked_for() -> None:
-    """64 states of 76 MiB are more than an RTX PRO 6000 has left beside half of the model."""
-    wanted = PlacementOptions(sizes=Sizes(1, 2, 1), context=4096, concurrency=2, engine="sglang")
-    found = planned("qwen3.8-flash-next-fp8", site("spark,rtx"), wanted, launcher="ray")
+    """64 states are more than an RTX 5090 has left beside the model."""
+    wanted = PlacementOptions(context=4096, concurrency=2, engine="sglang")
+    found = planned("qwen3.8-27b-nvfp4", site("rtx-5090", engine="sglang"), wanted)
     assert found.kv_cache_tokens == 2 * 4096
 
 
@@ -223,6 +223,24 @@ def test_compilers_are_bounded_by_the_memory_beside_the_weights(
         "gpt-oss-120b", available(on, gib) if gib else on, PlacementOptions(sizes=Sizes(len(on.hosts)))
     )
     assert made.compile_jobs == jobs
+
+
+@pytest.mark.parametrize(
+    ("kinds", "streams", "sequences"),
+    [
+        pytest.param("spark:2", 1, 64, id="there is room for 64 requests"),
+        pytest.param("rtx", 1, 10, id="half of what is left"),
+        pytest.param("rtx", 12, 12, id="never fewer than were asked for"),
+    ],
+)
+def test_sglang_gets_states_for_its_requests(kinds: str, streams: int, sequences: int) -> None:
+    """Each request of Qwen3.8 Flash-Next has 5 states; with fewer SGLang runs fewer requests at once."""
+    wanted = PlacementOptions(engine="sglang", concurrency=streams)
+    found = planned("qwen3.8-flash-next-nvfp4", site(kinds, engine="sglang"), wanted)
+    assert (found.sequences, found.states) == (sequences, 5 * sequences)
+    flags = {each.names[0]: each.value for each in sglang.flags(SERVING, found, KINDS["rtx"], None)}
+    assert flags["--max-mamba-cache-size"] == str(5 * sequences)
+    assert planned("qwen3.8-flash-next-nvfp4", site(kinds), PlacementOptions()).states is None, "vLLM"
 
 
 def test_a_cpu_bounds_no_compilers() -> None:

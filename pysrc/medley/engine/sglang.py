@@ -121,6 +121,9 @@ def _memory(plan: Plan, host: HostTable) -> Iterator[Flag]:
     if plan.kv_type != "auto":
         yield flag("--kv-cache-dtype", "fp8_e4m3", Why.FP8_CACHE)
     yield from given("--max-running-requests", plan.sequences, Why.AT_ONCE)
+    yield from given(
+        "--max-mamba-cache-size", plan.states, "recurrent states; with fewer, fewer requests run"
+    )
     yield from given("--chunked-prefill-size", plan.batch_tokens, Why.PER_BATCH)
     yield from given("--context-length", plan.context, "as requested")
 

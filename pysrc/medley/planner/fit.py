@@ -8,6 +8,7 @@ from medley.host.facts import GIB
 from medley.planner import Device, Layout, pipelines
 from medley.planner.memory import BLOCK_TOKENS, SEQUENCES, MemoryNeed, PipelinePosition, batch_tokens, need
 from medley.planner.partition import Workload
+from medley.schema import Shape
 
 MOST_SEQUENCES = 1024
 """Of one replica: vLLM's own largest default."""
@@ -108,9 +109,21 @@ def fit(work: Workload, layout: Layout) -> Fit:
         utilization=share,
         utilization_does=share is not None
         and all(rank.total_bytes <= share * (rank.device.total_bytes or 0) for rank in ranks),
-        sequences=max(SEQUENCES, each),
+        sequences=_sequences(shape, ranks, each),
         batch_tokens=batch_tokens(shape),
     )
+
+
+def _sequences(shape: Shape, ranks: Sequence[Rank], each: int) -> int:
+    """Return how many may run at once; where an engine reserves their states, half of the memory left."""
+    if shape.state_copies.most == 1:
+        return max(SEQUENCES, each)
+    rooms = (
+        (rank.device.memory_bytes - rank.weights_bytes - rank.overhead_bytes) // 2 // rank.need.state_bytes
+        for rank in ranks
+        if rank.need.state_bytes
+    )
+    return max(each, min((SEQUENCES, *rooms)))
 
 
 def _ranks(work: Workload, layout: Layout, sequences: int) -> tuple[Rank, ...]:

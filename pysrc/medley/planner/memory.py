@@ -72,6 +72,8 @@ class PipelinePosition:
 @dataclass(frozen=True)
 class MemoryNeed:
     weights_bytes: int
+    host_table_bytes: int
+    """Weights in the host's memory, next to a GPU with its own."""
     fixed_bytes: int
     """Engine, graphs and activations."""
     sampler_bytes: int
@@ -117,10 +119,13 @@ def need(shape: Shape, place: PipelinePosition, kind: str) -> MemoryNeed:
     """Of one rank on a host of this kind; the API server runs beside the first of a pipeline."""
     growing, windowed, recurrent = _layers(shape, place.layers)
     all_recurrent = _layers(shape, shape.layers)[2]
-    graphs = 0 if kind == "cpu" or is_unified(kind) else _GPU_GRAPHS
+    shared = kind == "cpu" or is_unified(kind)
+    graphs = 0 if shared else _GPU_GRAPHS
     api_server = _CPU_API_SERVER if place.first and kind == "cpu" else 0
+    table = 0 if shared or not place.first else _up(shape.host_table_bytes, place.tensor)
     return MemoryNeed(
-        weights_bytes=weights_bytes(shape, place),
+        weights_bytes=weights_bytes(shape, place) - table,
+        host_table_bytes=table,
         fixed_bytes=_RANK + graphs + api_server + activation_bytes(shape, place.tensor),
         # Every rank of the last stage holds all words.
         sampler_bytes=_SAMPLER_BYTES * shape.vocabulary if place.last else 0,
@@ -128,7 +133,7 @@ def need(shape: Shape, place: PipelinePosition, kind: str) -> MemoryNeed:
         windowed_bytes=_whole(windowed * token_layer_bytes(shape, place.tensor, windowed=True)),
         window=(_up((shape.window or 0) + batch_tokens(shape), BLOCK_TOKENS) + 1) * BLOCK_TOKENS,
         state_bytes=_up(
-            _up(shape.state_bytes * recurrent, max(1, all_recurrent)),
+            _up(_states_bytes(shape) * recurrent, max(1, all_recurrent)),
             # What is open of compressed keys and values is on every rank, as they are.
             1 if is_latent(shape) and not recurs(shape) else place.tensor,
         ),
@@ -170,6 +175,11 @@ def padded_vocabulary(shape: Shape) -> int:
 def recurs(shape: Shape) -> bool:
     """Whether layers recur; a state beside windows is of the last few tokens (DeepSeek V4, Inkling)."""
     return shape.state_bytes > 0 and not shape.windowed_layers
+
+
+def _states_bytes(shape: Shape) -> int:
+    """All states that the planned engine keeps of one sequence."""
+    return shape.state_bytes * shape.state_copies.most
 
 
 def batch_tokens(shape: Shape) -> int:

@@ -28,12 +28,13 @@ from medley.planner.candidates import Request, Sizes
 from medley.planner.choose import CONTEXT, Choice, choose, figures, score
 from medley.planner.fit import fit, gib
 from medley.planner.host_order import VARIABLE, landing
+from medley.planner.memory import PipelinePosition, need
 from medley.planner.partition import Workload, recut
 from medley.planner.plan import KvType, Launcher
 from medley.planner.prediction import predict, timed
 from medley.planner.remedies import NoLayout
 from medley.planner.topology import Topology
-from medley.schema import EngineName, Shape
+from medley.schema import EngineName, Shape, StateCopies
 
 _ANY_ORDER = 2
 """Stages: the head's is the first, so there is only one order."""
@@ -87,6 +88,10 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
     why = [
         *chosen.why,
         *devices.reasons(site.hosts, site.measured),
+        *(
+            f"{host}: {gib(size)} GiB of the model's tables are in its own memory, not on its GPUs"
+            for host, size in _host_tables(shape, layout).items()
+        ),
         *topology.source_reasons(site.origins, hosts_of(layout)),
     ]
     # Before there is a cluster nobody knows in which order Ray takes its workers.
@@ -109,9 +114,9 @@ def _workload(shape: Shape, wanted: PlacementOptions) -> Workload:
     """The model with the KV cache that was asked for, and what it is to carry."""
     if wanted.kv_type == "fp8":
         shape = shape.model_copy(update={"kv_bits": 8})
-    if shape.one_stage:
-        here = tuple(engine for engine in shape.one_stage if engine == wanted.engine)
-        shape = shape.model_copy(update={"one_stage": here})
+    here = tuple(engine for engine in shape.one_stage if engine == wanted.engine)
+    copies = StateCopies.model_validate({wanted.engine: getattr(shape.state_copies, wanted.engine)})
+    shape = shape.model_copy(update={"one_stage": here, "state_copies": copies})
     load = Load(wanted.concurrency, context_tokens=min(wanted.context or _USUAL_CONTEXT, shape.context))
     context = wanted.context or min(shape.context, CONTEXT)
     return Workload(shape, context, load, wanted.goal, timed(shape, load))
@@ -151,7 +156,30 @@ def _refusal(
         return f"not all of --gpus {wanted.gpus}"
     if site.order and layout.replicas and len(used) > len(pipelines(layout)):
         return "a second pipeline over several hosts needs a cluster of its own"
-    return _of_one_server(layout, wanted) if wanted.one_server else None
+    of_one_server = _of_one_server(layout, wanted) if wanted.one_server else None
+    return of_one_server or _short_of_host_memory(site, shape, layout)
+
+
+def _short_of_host_memory(site: Topology, shape: Shape, layout: Layout) -> str | None:
+    """Why a host's memory does not hold the tables that its GPUs leave there."""
+    for host, needed in _host_tables(shape, layout).items():
+        if needed > (available := site.facts[host].memory.available_bytes):
+            return (
+                f"{host}: its memory has {gib(available)} GiB available, and the model's tables next to its "
+                f"GPUs need {gib(needed)} GiB"
+            )
+    return None
+
+
+def _host_tables(shape: Shape, layout: Layout) -> dict[str, int]:
+    """Bytes of tables in the memory of each host, next to the GPUs of its first stages."""
+    tables: dict[str, int] = {}
+    for stages in pipelines(layout) if shape.host_table_bytes else ():
+        place = PipelinePosition(stages[0].layers, len(stages[0].devices))
+        for device in stages[0].devices:
+            if each := need(shape, place, device.kind).host_table_bytes:
+                tables[device.host] = tables.get(device.host, 0) + each
+    return tables
 
 
 def _of_one_server(layout: Layout, wanted: PlacementOptions) -> str | None:

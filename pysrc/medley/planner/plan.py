@@ -104,6 +104,8 @@ class Plan:
     """Whether the engine finds it by itself."""
     sequences: int | None = None
     batch_tokens: int | None = None
+    states: int | None = None
+    """Recurrent states of all sequences, where the engine must be given their number."""
     eager: bool = False
     arguments: Arguments = ()
     variables: Variables = ()
@@ -142,6 +144,7 @@ def plan(
         longest=shape.context if fit.context >= shape.context else fit.context * 7 // 8,
         sequences=fit.sequences,
         batch_tokens=fit.batch_tokens,
+        states=fit.sequences * copies if (copies := shape.state_copies.most) > 1 else None,
         arguments=arguments,
         variables=variables,
         compile_jobs=None if cpu else compile_jobs(fit.ranks, facts),
