@@ -97,6 +97,8 @@ class Driver(StrictTable):
 class MemoryTable(StrictTable):
     unified: bool
     """Whether CPU and GPU share memory, so that /proc/meminfo has the GPU's memory too."""
+    cache_in_bytes: tuple[EngineName, ...] = ()
+    """Engines that get the size of the KV cache in bytes here, because they count page cache as their own."""
 
 
 class Container(StrictTable):

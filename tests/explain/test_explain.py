@@ -1,5 +1,6 @@
 """Each known failure is found in its own examples, and not in what looks like it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from medley.explain import patterns
 from medley.explain.diagnosis import explained
 from medley.explain.findings import Explained, Log
+from medley.planner.memory import UNIFIED_LIMIT
 
 FAILURES = {each.name: each for each in patterns.load(user=False).failures}
 HEALTHY = sorted((Path(__file__).parents[1] / "logs" / "healthy").glob("*.txt"))
@@ -48,6 +50,19 @@ def test_is_named(name: str, log: str) -> None:
     assert all(table[key] for key in ("what", "cause", "fix", "line", "confidence", "file", "line_number"))
     said = f"{table['what']} {table['cause']} {table['fix']}"
     assert "?" not in said
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_no_advice_exceeds_what_medley_gives_unified_memory(name: str) -> None:
+    shares = re.findall(r"(?:--gpu-memory-utilization|--mem-fraction-static) ([0-9.]+)", FAILURES[name].fix)
+    assert all(float(share) <= UNIFIED_LIMIT for share in shares)
+
+
+def test_a_page_cache_may_be_why_no_memory_is_left() -> None:
+    fix = FAILURES["kv-cache-none"].fix
+    assert "page cache" in FAILURES["kv-cache-none"].cause
+    assert "sudo sysctl vm.drop_caches=3" in fix
+    assert "--kv-cache-memory-bytes 4G" in fix
 
 
 @pytest.mark.parametrize("name", FAILURES)

@@ -10,6 +10,7 @@ from medley import config
 from medley.cli.models import ModelsVerb
 from medley.cli.plan import PlanVerb
 from medley.cli.serve import ServeVerb
+from medley.command import AnnotatedCommand
 from medley.engine import table_flags
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
@@ -50,7 +51,13 @@ def settings(engine: EngineName, model: str, kinds: str, *user: str) -> dict[str
     ("engine", "model", "kinds", "expected"),
     [
         pytest.param("vllm", "gpt-oss-120b", "thor", {"--moe-backend": "marlin"}, id="MXFP4 on a Thor"),
-        pytest.param("vllm", "gpt-oss-120b", "spark,thor", {"--moe-backend": "marlin"}, id="any rank on one"),
+        pytest.param(
+            "vllm",
+            "gpt-oss-120b",
+            "spark,thor",
+            {"--moe-backend": "marlin", "--no-enable-flashinfer-autotune": None},
+            id="any rank on one",
+        ),
         pytest.param("vllm", "gpt-oss-120b", "spark", {}, id="MXFP4 on a Spark"),
         pytest.param("vllm", "qwen3-32b", "thor", {}, id="no experts"),
         pytest.param("sglang", SUPER, "thor", MARLIN, id="NVFP4 on a Thor"),
@@ -178,6 +185,78 @@ def test_a_later_engine_has_the_fix(version: str, refused: bool) -> None:  # noq
     origin = replace(on.origins["thor-1"], versions={"vllm": version})
     newer = replace(on, hosts={"thor-1": (facts, replace(kind, host=table))}, origins={"thor-1": origin})
     assert bool(refusal(newer, newer.hosts, "vllm", shape(FLASH))) is refused
+
+
+def step(model: str, kinds: str, engine: EngineName = "vllm", *user: str) -> AnnotatedCommand:
+    """Return the command of the first rank."""
+    wanted = PlacementOptions(engine=engine)
+    return launch_steps(model, site(kinds, engine=engine), wanted, *user)[-1].starts
+
+
+@pytest.mark.parametrize(
+    ("model", "kinds", "logits", "allocator"),
+    [
+        pytest.param("glm-5.3-flash-nvfp4", "spark:2", "64", "expandable_segments:True", id="GLM"),
+        pytest.param(FLASH, "spark:2", "64", "expandable_segments:True", id="Flash-Next"),
+        pytest.param("deepseek-v4-flash", "spark:2", "64", None, id="DeepSeek V4: its weights did not load"),
+        pytest.param("qwen3-32b", "spark:2", None, None, id="no sparse attention"),
+        pytest.param(FLASH, "rtx", None, None, id="a GPU with its own memory"),
+    ],
+)
+def test_long_prompts_of_sparse_attention_leave_unified_memory(
+    model: str, kinds: str, logits: str | None, allocator: str | None
+) -> None:
+    env = step(model, kinds).command.env
+    assert env.get("VLLM_SPARSE_INDEXER_MAX_LOGITS_MB") == logits
+    assert env.get("PYTORCH_CUDA_ALLOC_CONF") == allocator
+
+
+def test_vllm_starts_with_a_kv_connector() -> None:
+    made = step("glm-5.3-flash-nvfp4", "spark:2", "vllm", "--kv-transfer-config", "{}").command
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in made.env
+    assert made.env["VLLM_SPARSE_INDEXER_MAX_LOGITS_MB"] == "64"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "tuned"),
+    [
+        pytest.param("spark:2", False, id="two Sparks"),
+        pytest.param("spark,rtx", False, id="a Spark in the group"),
+        pytest.param("spark", True, id="one host"),
+        pytest.param("rtx:2", True, id="GPUs that nobody reported"),
+    ],
+)
+def test_flashinfer_tunes_on_one_host(kinds: str, tuned: bool) -> None:  # noqa: FBT001 - a case
+    model = "qwen2.5-72b-instruct" if kinds != "spark" else "qwen3-8b"
+    wanted = PlacementOptions(hosts=len(site(kinds).hosts))
+    made = launch_steps(model, site(kinds), wanted)[-1].starts.command
+    assert ("--no-enable-flashinfer-autotune" not in made.argv) is tuned
+
+
+@pytest.mark.parametrize(
+    ("kinds", "engine", "in_bytes"),
+    [
+        pytest.param("spark", "vllm", True, id="Spark"),
+        pytest.param("thor", "vllm", True, id="Thor"),
+        pytest.param("orin-r39", "vllm", True, id="Orin"),
+        pytest.param("rtx", "vllm", False, id="a GPU with its own memory"),
+        pytest.param("spark", "sglang", False, id="SGLang measures free memory"),
+    ],
+)
+def test_the_page_cache_is_not_taken_for_use(
+    kinds: str,
+    engine: EngineName,
+    in_bytes: bool,  # noqa: FBT001 - a case
+) -> None:
+    """vLLM measures the host's memory, where a first load leaves the weights in the page cache."""
+    made = step("qwen3-8b", kinds, engine).command.argv
+    assert ("--kv-cache-memory-bytes" in made or "--max-total-tokens" in made) is in_bytes
+
+
+def test_a_share_of_the_users_own_decides_the_cache() -> None:
+    made = step("qwen3-8b", "spark", "vllm", "--gpu-memory-utilization", "0.7").command.argv
+    assert "--kv-cache-memory-bytes" not in made
+    assert made.count("--gpu-memory-utilization") == 1
 
 
 def test_every_rule_names_its_source() -> None:

@@ -62,7 +62,7 @@ def engine_settings(
     site: Topology, hosts: Collection[str], engine: EngineName, shape: Shape, user_flags: Iterable[str] = ()
 ) -> tuple[Arguments, Variables]:
     """Return the flags and variables that these hosts need for this model, each with its reason."""
-    given = {word.partition("=")[0] for word in user_flags}
+    given = _names(user_flags)
     rules = [
         each
         for each in _arguments(site, hosts, engine, shape)
@@ -71,6 +71,19 @@ def engine_settings(
     flags = tuple(dict.fromkeys((each.flags, each.why) for each in rules if each.flags))
     variables = ((name, value, each.why) for each in rules for name, value in each.variables.items())
     return flags, tuple(dict.fromkeys(variables))
+
+
+def needs_cache_bytes(
+    site: Topology, hosts: Iterable[str], engine: EngineName, user_flags: Iterable[str] = ()
+) -> bool:
+    """Return whether the engine must get the size of its KV cache, as the user gave no share of memory."""
+    if "--gpu-memory-utilization" in _names(user_flags):
+        return False
+    return any(engine in site.hosts[host][1].host.memory.cache_in_bytes for host in hosts)
+
+
+def _names(user_flags: Iterable[str]) -> set[str]:
+    return {word.partition("=")[0] for word in user_flags}
 
 
 def _arguments(

@@ -26,7 +26,7 @@ _WIDE = 6
 # wedge (vllm issues 46307, 56824). About 5.6 GiB of an engine on GB10 lie outside of its own accounting: its
 # processes on the host's side and its graphs (MiaAI-Lab's two-Spark kit, issue 118); with the system itself
 # that makes 8. Boards with less memory run less beside it: an eighth, and no less than 2 (judgement).
-_UNIFIED_LIMIT = 0.85
+UNIFIED_LIMIT = 0.85
 _UNIFIED_SYSTEM = 8 * GIB
 _LEAST_SYSTEM = 2 * GIB
 _SYSTEM_PART = 8
@@ -107,7 +107,7 @@ def usable_bytes(kind: str, total_bytes: int, available_bytes: int) -> int:
     """What a rank may take of a device of this kind of host: `Device.memory_bytes`."""
     if is_unified(kind):
         system = min(_UNIFIED_SYSTEM, max(_LEAST_SYSTEM, total_bytes // _SYSTEM_PART))
-        most = min(_UNIFIED_LIMIT * total_bytes, available_bytes - system)
+        most = min(UNIFIED_LIMIT * total_bytes, available_bytes - system)
     elif kind == "cpu":
         most = min(_CPU_LIMIT * total_bytes, available_bytes - _CPU_SYSTEM)
     else:

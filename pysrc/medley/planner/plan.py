@@ -125,11 +125,16 @@ def plan(
     launcher: Launcher = "solo",
     arguments: Arguments = (),
     variables: Variables = (),
+    cache_in_bytes: bool = False,
 ) -> Plan:
-    """How an engine runs this choice; `facts`: its hosts', `context`: as asked for."""
+    """How an engine runs this choice; `facts`: its hosts', `context`: as asked for.
+
+    `cache_in_bytes`: the engine gets the size of its KV cache, even where a share of memory says the same.
+    """
     shape, layout, fit, cpu = choice.work.shape, choice.layout, choice.fit, on_cpu(choice.layout)
     bare = unplanned(layout, facts, model, launcher=launcher)
-    cached, reason = _cpu_cache(shape, fit, _cpu_share(layout, facts)) if cpu else _gpu_cache(fit)
+    in_bytes = cache_in_bytes or not fit.utilization_does
+    cached, reason = _cpu_cache(shape, fit, _cpu_share(layout, facts)) if cpu else _gpu_cache(fit, in_bytes)
     return replace(
         bare,
         partition=layers(layout) if len(layout.stages) > 1 else None,
@@ -239,9 +244,9 @@ def _static_share(fit: Fit) -> float | None:
     return max(0.01, math.floor((fit.utilization - max(parts)) * 100) / 100)
 
 
-def _gpu_cache(fit: Fit) -> tuple[int | None, str]:
+def _gpu_cache(fit: Fit, in_bytes: bool) -> tuple[int | None, str]:  # noqa: FBT001 - computed by its caller
     """Each rank's KV cache, or None where a share of its memory says the same."""
-    if fit.utilization_does:
+    if not in_bytes:
         why = f"{fit.utilization:.0%} of each GPU's memory: weights, engine, and KV cache with the rest"
         return None, why
     words = gib(fit.kv_cache_bytes or 0)

@@ -284,9 +284,15 @@ def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
     hosts = hosts_of(choice.layout)
     of_kinds, variables = compatibility.engine_settings(site, hosts, wanted.engine, shape, order.extra)
     needed = (*of_kinds, *loading.loader_arguments(choice, site, wanted.engine))
-    context = wanted.context
     found = plan(
-        choice, site.facts, model, context=context, launcher=by, arguments=needed, variables=variables
+        choice,
+        site.facts,
+        model,
+        context=wanted.context,
+        launcher=by,
+        arguments=needed,
+        variables=variables,
+        cache_in_bytes=compatibility.needs_cache_bytes(site, hosts, wanted.engine, order.extra),
     )
     return balanced(found, shape) if wanted.balanced else found
 
