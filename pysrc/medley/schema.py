@@ -101,18 +101,29 @@ class MemoryTable(StrictTable):
     """Engines that get the size of the KV cache in bytes here, because they count page cache as their own."""
 
 
-class Container(StrictTable):
-    """How this kind of host runs an engine in a container."""
+class Image(StrictTable):
+    """An image of an engine, which nobody has run for this project unless its source says so."""
 
     image: str | None = None
     """The image of `--image default`."""
     holds: Mapping[Literal[EngineName, "ray", "python", "cuda"], Version] = {}
     """Versions in that image, as far as documented."""
-    lacks: tuple[Literal["ray"], ...] = ()
+    lacks: tuple[Literal["ray", "nvcc"], ...] = ()
     """Programs that are known to be missing in it."""
     source: str | None = None
     """The source of these versions: its tag, or its release notes."""
+    l4t: Version | None = None
+    """The oldest release of L4T that runs it, such as 36.4."""
+    not_locked: str | None = None
+    """Why its engine is of another version than the lock's."""
+
+
+class Container(Image):
+    """How this kind of host runs an engine in a container."""
+
     nvidia_runtime: bool = False  # only NVIDIA's own runtime passes its GPU to a container
+    older: tuple[Image, ...] = ()
+    """Images for hosts with an older L4T, the newest first."""
 
 
 class _Rule(StrictTable):

@@ -661,6 +661,13 @@ FAULTS = (
     ),
     Fault("kernels", "No engine environment can be built", with_("orin-r36"), "better", "--image default"),
     Fault(
+        "kernels",
+        "no image runs on this orin",
+        with_("orin-r36", said={system.L4T_RELEASE: "# R36 (release), REVISION: 3.0, GCID: 36923193\n"}),
+        "better",
+        "upgrade to JetPack 7.2",
+    ),
+    Fault(
         "kernels", "has no kernels", with_("spark", said={software.PACKAGES: packages("torch-2.13.0+cpu")})
     ),
     Fault(

@@ -46,11 +46,12 @@ def test_nccl_counts_its_versions(number: int, said: str) -> None:
 @pytest.mark.parametrize("name", ["spark", "thor", "rtx", "orin"])
 def test_a_kind_of_host_names_an_image_with_its_registry_and_tag(name: str) -> None:
     """Podman takes no short name, and a tag that moves is not the same tomorrow."""
-    named = config.hosts()[name].container.image or ""
-    registry, _, rest = named.partition("/")
-    assert "." in registry
-    assert ":" in rest
-    assert not rest.endswith(":latest")
+    container = config.hosts()[name].container
+    for named in (container.image or "", *(each.image or "" for each in container.older)):
+        registry, _, rest = named.partition("/")
+        assert "." in registry
+        assert ":" in rest
+        assert not rest.endswith(":latest")
 
 
 @pytest.mark.parametrize(

