@@ -132,8 +132,14 @@ class _Rule(StrictTable):
     engine: EngineName
     experts: tuple[Weights, ...] = ()
     """How the model's experts are stored; with any format, models without experts are left out."""
+    weights: tuple[Weights, ...] = ()
+    """The format of most weights."""
     architectures: tuple[str, ...] = ()
     """`model_type` of the model's config.json."""
+    cache: Literal["fp8"] | None = None
+    """The format of its KV heads in the cache; a latent is not one."""
+    without_nvcc: bool = False
+    """Only where neither the engine's environment or image nor the host has a compiler for CUDA."""
     gpus: tuple[Major, ...] = ()
     """Major compute capabilities of the host's GPUs."""
     source: str
@@ -166,6 +172,8 @@ class Incompatible(_Rule):
     """The reason, after the engine's name: `SGLang 0.5.23 has no ...`."""
     before: Version | None = None
     """The first version of the engine without the fault [default: no release yet]."""
+    fix: str | None = None
+    """A command for the host, after which the model runs."""
 
 
 class Power(StrictTable):

@@ -42,6 +42,7 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
     "orin-r39": BARE
     | {"kernels": "an engine out of our lock cannot talk to other hosts here; one host can serve"},
 }
+OWN_RTX = {"rtx-two": ClusterHost(env="/opt/own")}
 AARCH64 = "/usr/lib/aarch64-linux-gnu"
 GREETING = {"medley": "0123456789abcdef", "host": "x", "epoch_s": 0.0, "ahead_s": 0.1}
 PAIR: Mapping[str, None] = {"spark-pair-a": None, "spark-pair-b": None}
@@ -657,6 +658,13 @@ FAULTS = (
         "CUDA toolkit is not installed",
         with_("orin-r39", members={"orin-r39": ClusterHost(env="/opt/own")}),
         "better",
+        "cuda-toolkit-13-0",
+    ),
+    Fault(
+        "compiler",
+        "CUDA toolkit is not installed",
+        lambda: replace(case_of({"rtx-two": None}, members=OWN_RTX), engine="sglang"),
+        "wrong",
         "cuda-toolkit-13-0",
     ),
     Fault("kernels", "No engine environment can be built", with_("orin-r36"), "better", "--image default"),

@@ -68,7 +68,7 @@ def test_a_default_image_has_the_versions_of_the_lock_or_says_why_not(name: str)
     host = config.hosts()[name]
     for image in (host.container, *host.container.older):
         assert image.holds
-        for engine in set(image.holds).intersection(TITLES):
+        for engine in (each for each in TITLES if each in image.holds):
             lock = engine_source.locked()[host.environments.get(engine, f"{engine}-cuda")]
             assert (image.holds[engine] == lock[engine]) is (image.not_locked is None), image.image
             assert image.holds[engine] in (image.image or ""), "the tag is where the version was read"

@@ -1,7 +1,9 @@
 """Which engine, kind of host, weight format and architecture go together."""
 
 import json
+import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,20 +13,23 @@ from medley.cli.models import ModelsVerb
 from medley.cli.plan import PlanVerb
 from medley.cli.serve import ServeVerb
 from medley.command import AnnotatedCommand
-from medley.engine import table_flags
-from medley.environment.engine_source import EngineRequest
+from medley.engine import Serving, table_flags
+from medley.engine.launch import Order
+from medley.environment.engine_source import EngineRequest, brings_nvcc
 from medley.errors import Problem
+from medley.model.resolve import Weights
 from medley.model.shape import shape_of_config
 from medley.planner import hosts_of
 from medley.planner.compatibility import engine_settings, refusal
 from medley.planner.placement import PlacementOptions, placement
-from medley.planner.plan import Plan
+from medley.planner.plan import KvType, Plan
+from medley.planner.topology import Topology
 from medley.schema import EngineName
-from medley.serving.alternatives import with_engine_sources
+from medley.serving.alternatives import placed, with_engine_sources
 from tests.model.checkpoints import checkpoint
 from tests.model.published import PUBLISHED
 from tests.planner.imagined import MODELS, launch_steps, shape, site
-from tests.problems import assert_problem
+from tests.problems import assert_problem, raises_problem
 
 KINDS = config.hosts()
 FLASH = "qwen3.8-flash-next-nvfp4"
@@ -257,6 +262,85 @@ def test_a_share_of_the_users_own_decides_the_cache() -> None:
     made = step("qwen3-8b", "spark", "vllm", "--gpu-memory-utilization", "0.7").command.argv
     assert "--kv-cache-memory-bytes" not in made
     assert made.count("--gpu-memory-utilization") == 1
+
+
+def bare(kinds: str, *, image: bool = False) -> Topology:
+    """Return hosts without a CUDA toolkit; the environment has no compiler either, or the image has none."""
+    asked = EngineRequest(image="default") if image else EngineRequest()
+    on = with_engine_sources(site(kinds), PlacementOptions(), asked)
+    hosts = {}
+    for name, (facts, kind) in on.hosts.items():
+        programs = {each: path for each, path in facts.software.programs.items() if each != "nvcc"}
+        software = replace(facts.software, programs=programs, cuda=None)
+        container = kind.host.container.model_copy(update={"lacks": ("ray", "nvcc")})
+        table = kind.host.model_copy(update={"container": container})
+        hosts[name] = (replace(facts, software=software), replace(kind, host=table))
+    return replace(on, hosts=hosts)
+
+
+@pytest.fixture
+def lock_without_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock of the user's own, whose nvcc is newer than its headers, as in those of November 2026."""
+    text = config.files("locks", ".txt")["vllm-cuda"].read_text(encoding="utf-8")
+    (tmp_path / "config" / "locks").mkdir(parents=True)
+    own = re.sub(r"^nvidia-cuda-nvcc==\S+", "nvidia-cuda-nvcc==13.5.37", text, flags=re.MULTILINE)
+    (tmp_path / "config" / "locks" / "vllm-cuda.txt").write_text(own, encoding="utf-8")
+    monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path / "config"))
+
+
+@pytest.mark.usefixtures("lock_without_nvcc")
+@pytest.mark.parametrize("image", [False, True], ids=["environment", "image"])
+@pytest.mark.parametrize(
+    ("kinds", "model", "cache", "deep_gemm", "attention"),
+    [
+        pytest.param("rtx", "qwen3-30b-a3b-thinking-2507-fp8", "auto", "0", None, id="FP8 on 12.0"),
+        pytest.param("spark", "qwen3-4b-instruct-2507-fp8", "auto", "0", None, id="FP8 on 12.1"),
+        pytest.param("thor", "qwen3-4b-instruct-2507-fp8", "auto", None, None, id="CUTLASS on 11.0"),
+        pytest.param("thor", "qwen3-8b", "fp8", None, "TRITON_ATTN", id="a cache in FP8"),
+        pytest.param("rtx", "qwen3-8b", "auto", None, None, id="16 bits"),
+    ],
+)
+def test_a_plan_avoids_what_has_to_be_compiled(  # noqa: PLR0917 - a case
+    kinds: str,
+    model: str,
+    cache: KvType,
+    deep_gemm: str | None,
+    attention: str | None,
+    image: bool,  # noqa: FBT001
+) -> None:
+    wanted = PlacementOptions(kv_type=cache)
+    made = launch_steps(model, bare(kinds, image=image), wanted)[-1].starts.command
+    assert made.env.get("VLLM_USE_DEEP_GEMM") == deep_gemm
+    assert dict(pairwise(made.argv)).get("--attention-backend") == attention
+    for known in (site(kinds), replace(bare(kinds), pinned=True)):
+        if known.pinned or any(facts.software.cuda for facts, _ in known.hosts.values()):
+            made = launch_steps(model, known, wanted)[-1].starts.command
+            assert "VLLM_USE_DEEP_GEMM" not in made.env
+            assert "--attention-backend" not in made.argv
+
+
+@pytest.mark.usefixtures("lock_without_nvcc")
+@pytest.mark.parametrize("image", [False, True], ids=["environment", "image"])
+def test_sparse_attention_that_cannot_be_compiled_is_refused(image: bool) -> None:  # noqa: FBT001 - a case
+    model = "glm-5.3-flash-nvfp4"
+    with raises_problem("spark-1, spark-2", cause="FLASHINFER_MLA_SPARSE_SM120"):
+        placement(shape(model), bare("spark:2", image=image), PlacementOptions())
+    weights = Weights(model, str(MODELS[model].repository), MODELS[model])
+    order = Order(weights, Serving(weights.target, model))
+    with raises_problem(fix="sudo apt-get install -y cuda-toolkit-13-0"):
+        placed(order, shape(model), bare("spark:2", image=image))
+    assert placement(shape(model), replace(bare("spark:2"), pinned=True), PlacementOptions())
+
+
+def test_a_lock_whose_nvcc_fits_its_headers_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path))
+    (tmp_path / "locks").mkdir()
+    for name, nvcc in (("fits", "13.0.88"), ("newer", "13.5.37")):
+        pins = f"nvidia-cuda-nvcc=={nvcc} \\\nnvidia-cuda-runtime==13.0.96 \\\n"
+        (tmp_path / "locks" / f"{name}.txt").write_text(pins)
+    assert brings_nvcc("fits")
+    assert not brings_nvcc("newer")
+    assert not brings_nvcc("absent")
 
 
 def test_every_rule_names_its_source() -> None:

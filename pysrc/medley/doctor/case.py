@@ -196,7 +196,8 @@ def fits_model(
         wanted = PlacementOptions(wishes=case.wishes, engine=case.engine)
         plan = ("medley", "plan", model, *(("--from", *files) if files else ()))
         order = Order(found, Serving(found.target, found.name), wanted, typed=plan)
-        chosen = placed(order, shape_of(found, watch), Topology(hosts))
+        pinned = all(host.pinned for host in case.hosts.values())
+        chosen = placed(order, shape_of(found, watch), Topology(hosts, pinned=pinned))
     except Problem as problem:
         return "", problem
     free = min(rank.free_bytes for rank in chosen.fit.ranks)

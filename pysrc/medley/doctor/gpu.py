@@ -3,13 +3,23 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from medley.doctor.checks import UNASKED, Check, ExaminedHost, State, health_check, host_check
+from medley.doctor.checks import (
+    UNASKED,
+    Case,
+    Check,
+    ExaminedHost,
+    State,
+    case_check,
+    health_check,
+    host_check,
+)
 from medley.environment import driver
-from medley.environment.engine_source import needs_nccl, no_nccl
+from medley.environment.engine_source import brings_nvcc, needs_nccl, no_nccl
 from medley.host.driver_libraries import Seen
 from medley.host.health.access import Access, low_limits
 from medley.host.health.gpu import FOLDERS, Compilers, GpuState, GpuStates
 from medley.host.kind import Kind
+from medley.schema import EngineName
 
 _SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
 _FIRST_CUDA = {"8.7": "11.4", "8.9": "11.8", "9.0": "11.8", "10.0": "12.8", "10.3": "12.9"} | {
@@ -204,40 +214,64 @@ def _at_least(cuda: str, needs: str) -> bool:
     return ours >= theirs
 
 
-@host_check("compiler", "gcc, Python headers, CUDA toolkit")
-def compiler(host: ExaminedHost) -> Iterator[Check]:
+@case_check("compiler", "gcc, Python headers, CUDA toolkit")
+def compiler(case: Case) -> Iterator[Check]:
     """Gcc for what Triton and torch compile while they run, nvcc for kernels that are compiled then."""
-    if host.gpu_kind is None:
-        return
-    programs, cuda = host.facts.software.programs, host.facts.software.cuda
+    for host in case.hosts.values():
+        if host.gpu_kind is not None:
+            yield _compiler(host, host.gpu_kind, case.engine)
+
+
+def _compiler(host: ExaminedHost, kind: Kind, engine: EngineName) -> Check:
     if host.pinned:
-        yield host.ok("gcc and nvcc are part of Nix's toolkit for this host")
-    elif "gcc" not in programs:
-        yield host.wrong(
+        return host.ok("gcc and nvcc are part of Nix's toolkit for this host")
+    return _c_compiler(host, kind) or _cuda_compiler(host, kind, engine)
+
+
+def _c_compiler(host: ExaminedHost, kind: Kind) -> Check | None:
+    """What is wrong with gcc or Python's headers, if anything."""
+    if "gcc" not in host.facts.software.programs:
+        return host.wrong(
             "gcc is not installed",
             cause="Triton compiles a small C program for every kernel it starts: 'Failed to find C compiler'",
             fix="sudo apt-get install -y build-essential",
         )
-    elif headless := _headless(host, host.gpu_kind):
-        yield host.wrong(
+    if headless := _headless(host, kind):
+        return host.wrong(
             f"Python of {headless} has no headers",
             cause="Triton compiles a C file with them for every kernel: 'Python.h: No such file'",
             fix="sudo apt-get install -y python3-dev",
         )
-    elif host.member.image:
-        yield host.ok(f"gcc; nvcc is the image's own ({host.member.image})")
-    elif "nvcc" not in programs and not cuda:
-        # Read in the wheels of both locks: vLLM's has_flashinfer looks in CUDA_HOME, CUDA_PATH, PATH and
-        # /usr/local/cuda; the wheel's nvcc is of 13.5, the headers beside it are of 13.0.
-        yield host.better(
-            "CUDA toolkit is not installed",
-            cause="FlashInfer compiles its kernels with the nvcc of CUDA_HOME, PATH or /usr/local/cuda. The "
-            "one in an environment's wheels is in none of these, and newer than its headers. vLLM "
-            "runs without FlashInfer, SGLang fails",
-            fix="sudo apt-get install -y cuda-toolkit-13-0  # cuda-nvcc-13-0 lacks the headers",
-        )
-    else:
-        yield host.ok(f"gcc; nvcc of CUDA {cuda or 'no known version'}")
+    return None
+
+
+def _cuda_compiler(host: ExaminedHost, kind: Kind, engine: EngineName) -> Check:
+    cuda = host.facts.software.cuda
+    if host.member.image:
+        return host.ok(f"gcc; nvcc is the image's own ({host.member.image})")
+    if "nvcc" in host.facts.software.programs or cuda:
+        return host.ok(f"gcc; nvcc of CUDA {cuda or 'no known version'}")
+    if not host.member.env and brings_nvcc(kind.host.environments.get(engine, "")):
+        return host.ok("gcc; nvcc is the engine environment's own")
+    return _without_toolkit(host, engine)
+
+
+def _without_toolkit(host: ExaminedHost, engine: EngineName) -> Check:
+    # Read in the wheels of both locks: has_flashinfer looks in CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda.
+    # SGLang 0.5.23 compiles FlashInfer's and its own kernels (jit_kernel) for every model.
+    fails = (
+        "SGLang compiles kernels for every model, and fails without it"
+        if engine == "sglang"
+        else "vLLM runs without FlashInfer and DeepGEMM, as medley plans it, and cannot run the sparse "
+        "attention of GLM-5 and DeepSeek; SGLang fails"
+    )
+    return host.report(
+        "wrong" if engine == "sglang" else "better",
+        "CUDA toolkit is not installed",
+        cause="kernels are compiled with the nvcc of CUDA_HOME, PATH or /usr/local/cuda. The one in an "
+        f"environment's wheels is in none of these, and newer than its headers. {fails}",
+        fix="sudo apt-get install -y cuda-toolkit-13-0  # cuda-nvcc-13-0 lacks the headers",
+    )
 
 
 def _headless(host: ExaminedHost, kind: Kind) -> str:

@@ -1,5 +1,6 @@
 """Decide where a host's engine comes from: a lock, an image or the user's own; and its versions."""
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -171,6 +172,19 @@ def _pinned(lock: str, alias: Mapping[str, str]) -> dict[str, str]:
 def pins(lock: str) -> Mapping[str, str]:
     """Every version in a lock, read once per process, because each hypothetical host asks for some."""
     return dict(_PIN.findall(lock))
+
+
+def is_pinned() -> bool:
+    """Return whether Nix brings the CUDA toolkit of this process."""
+    return any(os.environ.get(name) for name in ("MEDLEY_FLAKE", "MEDLEY_TOOLKIT"))
+
+
+def brings_nvcc(lock: str) -> bool:
+    """Return whether the nvcc of this lock accepts its CUDA headers: both of one minor version."""
+    files = config.files("locks", ".txt")
+    found = pins(files[lock].read_text(encoding="utf-8")) if lock in files else {}
+    nvcc, headers = (numbers(found.get(f"nvidia-cuda-{name}", ""))[:2] for name in ("nvcc", "runtime"))
+    return bool(nvcc) and nvcc == headers
 
 
 def nccl(engine: EngineName, sources: Iterable[EngineSource] = ()) -> tuple[int, ...]:

@@ -2,14 +2,17 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from medley.environment.engine_source import numbers
+from medley.environment.engine_source import brings_nvcc, numbers
 from medley.planner import listed
+from medley.planner.memory import is_latent
 from medley.planner.plan import Arguments, Variables
 from medley.planner.remedies import NoLayout
 from medley.planner.topology import Topology
 from medley.schema import TITLES, EngineName, Shape
 from medley.schema import Arguments as ArgumentsRule
 from medley.schema import Incompatible as IncompatibleRule
+
+_FP8_BITS = 8
 
 
 def refusal(site: Topology, hosts: Iterable[str], engine: EngineName, shape: Shape) -> str | None:
@@ -43,19 +46,48 @@ def _fault(site: Topology, host: str, engine: EngineName, shape: Shape) -> str |
     """
     capability, known = site.capability(host) or "", getattr(shape.capabilities, engine)
     unsupported = bool(known) and capability != "" and _major(capability) not in known
-    rules = [
-        each for each in site.hosts[host][1].host.incompatible if _concerns(site, host, each, engine, shape)
-    ]
-    if not (unsupported or rules) or (version := site.engine_version(host, engine)) is None:
-        return None
-    if unsupported:
+    if unsupported and site.engine_version(host, engine):
         takes = listed(f"{major}.x" for major in known)
         return (
             f"{TITLES[engine]} has no attention backend of this model for compute capability {capability}, "
             f"only for {takes}"
         )
-    faults = (each for each in rules if each.before is None or numbers(version) < numbers(each.before))
-    return next((f"{TITLES[engine]} {version} {each.because} ({each.source})" for each in faults), None)
+    for version, rule in _faults(site, host, engine, shape):
+        return f"{TITLES[engine]} {version} {rule.because} ({rule.source})"
+    return None
+
+
+def _faults(
+    site: Topology, host: str, engine: EngineName, shape: Shape
+) -> Iterator[tuple[str, IncompatibleRule]]:
+    """Yield the rules against the model, each with the version of the host's engine."""
+    rules = site.hosts[host][1].host.incompatible
+    against = [each for each in rules if _concerns(site, host, each, engine, shape)]
+    if against and (version := site.engine_version(host, engine)):
+        found = (each for each in against if each.before is None or numbers(version) < numbers(each.before))
+        yield from ((version, each) for each in found)
+
+
+def fixes(site: Topology, engine: EngineName, shape: Shape) -> Iterator[str]:
+    """Yield a command for each fault of a host that has one, with the hosts that need it."""
+    hosts: dict[str, list[str]] = {}
+    for host in site.hosts:
+        for _, rule in _faults(site, host, engine, shape):
+            if rule.fix:
+                hosts.setdefault(rule.fix, []).append(host)
+    yield from (f"{fix}  # on {listed(names)}" for fix, names in hosts.items())
+
+
+def has_compiler(site: Topology, host: str, engine: EngineName) -> bool:
+    """Return whether CUDA code can be compiled where the engine runs; also where nobody knows."""
+    facts, kind = site.hosts[host]
+    origin, image = site.origin(host), kind.host.container
+    if origin.image:
+        return origin.name != image.image or "nvcc" not in image.lacks
+    lock = origin.name if host in site.origins else kind.host.environments.get(engine, "")
+    if site.pinned or site.engine_version(host, engine) is None or brings_nvcc(lock):
+        return True
+    return "nvcc" in facts.software.programs or facts.software.cuda is not None
 
 
 def engine_settings(
@@ -110,8 +142,11 @@ def _concerns(
     return (
         rule.engine == engine
         and (not rule.experts or (shape.experts > 0 and shape.weights in rule.experts))
+        and (not rule.weights or shape.weights in rule.weights)
         and (not rule.architectures or shape.architecture in rule.architectures)
+        and (rule.cache is None or (shape.kv_bits == _FP8_BITS and not is_latent(shape)))
         and (not rule.gpus or _major(site.capability(host) or "") in rule.gpus)
+        and not (rule.without_nvcc and has_compiler(site, host, engine))
     )
 
 

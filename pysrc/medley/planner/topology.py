@@ -40,6 +40,8 @@ class Topology:
     """Where each has its engine from, where that is still to be chosen: hosts that have joined agree."""
     own: bool = False
     """Whether its hosts' engine is of an image or of a user's own virtualenv, where `origins` has none."""
+    pinned: bool = False
+    """Whether Nix brings the CUDA toolkit of its hosts."""
     nccl: tuple[int, ...] | None = None
     """In the engine environment of the running cluster, where that says so."""
 

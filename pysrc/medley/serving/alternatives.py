@@ -42,12 +42,13 @@ def with_engine_sources(
         return site
     images, engine = wanted.launcher != "mp", wanted.engine
     locked = engine_source.locked()
-    pinned = any(os.environ.get(name) for name in ("MEDLEY_FLAKE", "MEDLEY_TOOLKIT", engine_source.OWN_NCCL))
+    has_toolkit = site.pinned or engine_source.is_pinned()
+    pinned = has_toolkit or bool(os.environ.get(engine_source.OWN_NCCL))
     origins = {
         name: engine_source.engine_source(kind, engine, asked, locked, images=images, pinned=pinned)
         for name, (_, kind) in site.hosts.items()
     }
-    return of_model(replace(site, origins=origins), engine, model)
+    return of_model(replace(site, origins=origins, pinned=has_toolkit), engine, model)
 
 
 def placed(order: Order, shape: Shape, site: Topology) -> Choice:
@@ -58,7 +59,9 @@ def placed(order: Order, shape: Shape, site: Topology) -> Choice:
         changed = _changes(order, shape, site, problem)
         others = topology.incompatible_remedies(site.origins)
         engines = _other_engines(order, shape, site)
-        found = (*_missing_hosts(site), *changed, *engines, *others, *_other_gpus(order, shape, site))
+        fixes = compatibility.fixes(site, order.wanted.engine, shape)
+        found = (*_missing_hosts(site), *changed, *fixes, *engines, *others)
+        found = (*found, *_other_gpus(order, shape, site))
         problem.fix = "\n".join(found) or problem.fix
         raise
     gained = idle_ports_gain(shape, site, order.wanted, choice)

@@ -242,7 +242,7 @@ def ranks_nccl(options: Options, over_ray: Membership | None) -> str | None:
 def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     """Return layout and plan; where it is unplanned or its shape unknown, as the user cuts it."""
     order, found, wanted = job.order, job.order.weights, job.order.wanted
-    site = replace(site, own=_is_own(job))
+    site = replace(site, own=_is_own(job), pinned=engine_source.is_pinned())
     image = job.options.image.image if job.options.image else None
     if job.options.elsewhere or image == "default":
         asked = EngineRequest(image, job.options.environment)
