@@ -264,7 +264,9 @@ class Shape(StrictTable):
     head_dim: Annotated[int, Field(ge=1)]
     vocabulary: Annotated[int, Field(ge=1)]
     context: Annotated[int, Field(ge=1)]
-    """The longest sequence, in tokens."""
+    """The longest sequence, in tokens, as config.json has it."""
+    extended_context: int | None = None
+    """The longest that its makers name, where config.json has less; engines need a variable for it."""
     parameters: int
     active_parameters: int
     """Parameters used per token; all of them without experts."""

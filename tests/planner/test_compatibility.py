@@ -343,6 +343,21 @@ def test_a_lock_whose_nvcc_fits_its_headers_compiles(tmp_path: Path, monkeypatch
     assert not brings_nvcc("absent")
 
 
+@pytest.mark.parametrize(
+    ("engine", "variable"),
+    [("vllm", "VLLM_ALLOW_LONG_MAX_MODEL_LEN"), ("sglang", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")],
+)
+def test_a_context_that_the_makers_name_is_allowed(engine: EngineName, variable: str) -> None:
+    """NVIDIA's guide for two Sparks has 1,000,000 tokens, and config.json 262,144."""
+    for context, value in ((1_000_000, "1"), (262_144, None)):
+        wanted = PlacementOptions(engine=engine, context=context)
+        made = launch_steps(SUPER, site("spark:2", engine=engine), wanted)[-1].starts.command
+        assert made.env.get(variable) == value
+        assert str(context) in made.argv
+    with raises_problem("--context 1100000", cause="1048576"):
+        placement(shape(SUPER), site("spark:2"), PlacementOptions(context=1_100_000))
+
+
 def test_every_rule_names_its_source() -> None:
     for name, host in KINDS.items():
         for rule in (*host.arguments, *host.incompatible):

@@ -1,6 +1,7 @@
 """What is said to type instead of what does not fit is really a plan that fits."""
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +67,16 @@ def fixes(*words: str) -> list[str]:
             id="too few hosts for that",
         ),
         pytest.param(
+            "deepseek-v4.1-flash --hosts spark:4",
+            ["medley plan deepseek-v4.1-flash --hosts spark:8"],
+            id="more hosts, where no pipeline can be cut",
+        ),
+        pytest.param(
+            "nemotron-3-super-120b-a12b-nvfp4 --hosts spark:2 --context 2000000",
+            ["medley plan nemotron-3-super-120b-a12b-nvfp4 --hosts spark:2 --context 1048576"],
+            id="longer than its makers name",
+        ),
+        pytest.param(
             "qwen3-8b --hosts spark --context 1000000",
             ["medley plan qwen3-8b --hosts spark --context 40960"],
             id="longer than the model can",
@@ -95,6 +106,17 @@ def test_hosts_that_cannot_share_a_model_are_not_multiplied() -> None:
     """Orins with JetPack 7.2 form no cluster with PyPI's NCCL."""
     spark = "medley plan gpt-oss-120b --hosts spark:1  # plan it for 1 host like a DGX Spark"
     assert spark in fixes("gpt-oss-120b", "--hosts", "orin-r39:2")
+
+
+def test_hosts_of_another_size_are_not_alike(tmp_path: Path) -> None:
+    """The driver names the GPU of an Orin Nano of 8 GB as that of an AGX Orin of 64 GB."""
+    text = (HOSTS / "orin-r36.txt").read_text(encoding="utf-8")
+    small = tmp_path / "nano.txt"
+    text = re.sub(r"MemTotal: +\d+ kB", "MemTotal: 7800000 kB", text)
+    small.write_text(re.sub(r"MemAvailable: +\d+ kB", "MemAvailable: 6400000 kB", text), encoding="utf-8")
+    found = fixes("qwen3-8b", "--from", str(small))
+    assert not any("--hosts orin" in line for line in found)
+    assert any("--hosts spark:1" in line for line in found)
 
 
 def test_only_builds_of_the_same_model_are_named() -> None:

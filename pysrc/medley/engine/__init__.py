@@ -59,6 +59,8 @@ class Engine(Protocol):
 
     TITLE: str
     PROGRAM: str
+    LONG_CONTEXT: str
+    """The variable that allows a longer context than config.json has."""
     HELP: tuple[str, ...]
     """The words after it that print all flags of its server."""
 

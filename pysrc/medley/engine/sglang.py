@@ -18,6 +18,7 @@ from medley.schema import TITLES, HostTable, Model
 
 TITLE = TITLES["sglang"]
 PROGRAM = "sglang"
+LONG_CONTEXT = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 HELP: tuple[str, ...] = ("serve", "--help")
 # For example: [2026-11-22 08:01:33 PP1 TP0] message
 _PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d [\d:]+[^\]]*\] ?")

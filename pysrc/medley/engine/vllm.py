@@ -15,6 +15,7 @@ from medley.schema import TITLES, HostTable, Model
 
 TITLE = TITLES["vllm"]
 PROGRAM = "vllm"
+LONG_CONTEXT = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 HELP: tuple[str, ...] = ("serve", "--help=all")
 # "(EngineCore pid=12) ERROR 11-21 08:01:33 [core.py:1109] ValueError: …"; each part is optional
 _PREFIX = re.compile(r"^(?:\(\S+ pid=\d+\) ?)?(?:ERROR [\d-]+ [\d:]+ \[[^\]]+\] ?)?")

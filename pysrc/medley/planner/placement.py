@@ -70,11 +70,12 @@ class PlacementOptions:
 
 def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
     """The best layout, landed where Ray puts its ranks; a Problem with the numbers where none fits."""
-    if wanted.context and wanted.context > shape.context:
+    longest = max(shape.context, shape.extended_context or 0)
+    if wanted.context and wanted.context > longest:
         raise NoLayout(
             f"--context {wanted.context} is more than this model can do",
-            cause=f"it was made for {shape.context} tokens",
-            fix=f"--context {shape.context}, or less",
+            cause=f"it was made for {longest} tokens",
+            fix=f"--context {longest}, or less",
         )
     compatibility.require_host(site, wanted.engine, shape)
     work, found = _workload(shape, wanted), site.devices(wanted.gpus)
@@ -111,7 +112,9 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
 
 
 def _workload(shape: Shape, wanted: PlacementOptions) -> Workload:
-    """The model with the KV cache that was asked for, and what it is to carry."""
+    """The model with the context and KV cache that were asked for, and what it is to carry."""
+    if wanted.context and wanted.context > shape.context:
+        shape = shape.model_copy(update={"context": shape.extended_context})
     if wanted.kv_type == "fp8":
         shape = shape.model_copy(update={"kv_bits": 8})
     here = tuple(engine for engine in shape.one_stage if engine == wanted.engine)

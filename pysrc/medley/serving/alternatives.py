@@ -28,10 +28,11 @@ _GRAIN = 1024
 _LEAST_CONTEXT = 16
 _MOST_HOSTS = 64
 _TRIED = 3
+_COUNTS = (1, 2, 4, 8)
 _MUCH = 1.5
 """A build must be faster by this factor to be suggested."""
 _NEAR = 1.25
-"""Hosts without a GPU count as the same kind if their memory differs by less than this factor."""
+"""Hosts count as alike if their memory differs by less than this factor."""
 
 
 def with_engine_sources(
@@ -114,8 +115,9 @@ def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> I
     stages = sizes.stages or sizes.tensor
     if sizes.tensor and holds(Sizes(stages=stages)):
         yield join(switched(free, "--pp", str(stages)))
-    if wanted.context and wanted.context > shape.context:
-        yield join(switched(typed, "--context", str(shape.context)))
+    longest = max(shape.context, shape.extended_context or 0)
+    if wanted.context and wanted.context > longest:
+        yield join(switched(typed, "--context", str(longest)))
     if (remedies := problem.remedies) is None:
         return
     # Rows of the table hold both, by their own arithmetic.
@@ -222,13 +224,14 @@ def _smaller(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> 
 
 def _more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
     """Yield a plan with enough hosts like the largest, else with Sparks."""
-    if not remedies.hosts:
-        return
     kind = _typical(next(each for each in site.devices() if each.host == remedies.host))
     free = replace(order.wanted, sizes=Sizes(), hosts=None, gpus=None, partition=None)
     request, model = engine_source.EngineRequest(), order.weights.model
-    alike = range(remedies.hosts, min(remedies.hosts + _TRIED, _MOST_HOSTS + 1)) if kind else ()
-    sparks = [("spark", number, "a DGX Spark") for number in (1, 2, 4, 8)]
+    # Where a pipeline is not possible its fewest hosts are no guide.
+    fewest = remedies.hosts
+    numbers = range(fewest, min(fewest + _TRIED, _MOST_HOSTS + 1)) if fewest else _COUNTS
+    alike = numbers if kind else ()
+    sparks = [("spark", number, "a DGX Spark") for number in _COUNTS]
     for name, number, like in [*((kind, number, remedies.host) for number in alike), *sparks]:
         hosts = f"{name}:{number}"
         larger = with_engine_sources(_site(hosts), order.wanted, request, model)
@@ -241,8 +244,10 @@ def _typical(device: Device) -> str | None:
     """Return the name in --hosts of a host with this device."""
     for kind in config.files("hosts/typical", ".txt"):
         (other, *_) = _site(kind).devices()
-        less, more = sorted((other.memory_bytes, device.memory_bytes))
-        alike = more <= _NEAR * less if device.kind == "cpu" else other.name == device.name
+        # The memory tells a Jetson Orin Nano from an AGX Orin, which the driver names alike.
+        sizes = (each.total_bytes or each.memory_bytes for each in (other, device))
+        less, more = sorted(sizes)
+        alike = more <= _NEAR * less and (device.kind == "cpu" or other.name == device.name)
         if other.kind == device.kind and alike:
             return kind
     return None

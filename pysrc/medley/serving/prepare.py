@@ -283,6 +283,9 @@ def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
     wanted, model, shape = order.wanted, order.weights.model, choice.work.shape
     hosts = hosts_of(choice.layout)
     of_kinds, variables = compatibility.engine_settings(site, hosts, wanted.engine, shape, order.extra)
+    if wanted.context and model and model.shape and wanted.context > model.shape.context:
+        why = "config.json has less than its makers name"
+        variables = (*variables, (ENGINES[wanted.engine].LONG_CONTEXT, "1", why))
     needed = (*of_kinds, *loading.loader_arguments(choice, site, wanted.engine))
     found = plan(
         choice,
