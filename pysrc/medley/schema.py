@@ -81,6 +81,8 @@ class ToolkitTable(StrictTable):
     """The compute capability that nixpkgs builds for [default: nixpkgs' own]."""
     arch_list: Annotated[str, Field(pattern=r"^\d+\.\d[af]?$")] | None = None
     """TORCH_CUDA_ARCH_LIST [default: torch asks the GPU]."""
+    least_nvcc: Version | None = None
+    """The oldest nvcc with which engines compile for this GPU [default: any]."""
     nccl: bool = False
     """Whether it needs the flake's NCCL between hosts, because the wheels' does not start here."""
 

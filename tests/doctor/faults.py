@@ -668,6 +668,12 @@ FAULTS = (
         "wrong",
         "cuda-toolkit-13-0",
     ),
+    Fault(
+        "compiler",
+        "CUDA toolkit 12.8.1 is too old",
+        with_("rtx-two", said={system.CUDA: '"cuda" : {\n "name" : "CUDA SDK",\n "version" : "12.8.1"\n'}),
+        fix="cuda-toolkit-13-0",
+    ),
     Fault("kernels", "No engine environment can be built", with_("orin-r36"), "better", "--image default"),
     Fault(
         "kernels",

@@ -332,6 +332,18 @@ def test_sparse_attention_that_cannot_be_compiled_is_refused(image: bool) -> Non
     assert placement(shape(model), replace(bare("spark:2"), pinned=True), PlacementOptions())
 
 
+@pytest.mark.usefixtures("lock_without_nvcc")
+def test_an_nvcc_that_is_too_old_is_none() -> None:
+    """FlashInfer compiles for 12.x with CUDA 12.9, and else says that it requires sm75."""
+    for cuda, sampler in (("12.8.1", "0"), ("12.9.0", None), ("13.0.2", None)):
+        on = bare("rtx")
+        facts, kind = on.hosts["rtx-1"]
+        software = replace(facts.software, cuda=cuda)
+        found = replace(on, hosts={"rtx-1": (replace(facts, software=software), kind)})
+        made = launch_steps("qwen3-8b", found)[-1].starts.command
+        assert made.env.get("VLLM_USE_FLASHINFER_SAMPLER") == sampler
+
+
 def test_a_lock_whose_nvcc_fits_its_headers_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path))
     (tmp_path / "locks").mkdir()

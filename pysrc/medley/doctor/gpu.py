@@ -19,6 +19,7 @@ from medley.host.driver_libraries import Seen
 from medley.host.health.access import Access, low_limits
 from medley.host.health.gpu import FOLDERS, Compilers, GpuState, GpuStates
 from medley.host.kind import Kind
+from medley.planner.compatibility import has_toolkit
 from medley.schema import EngineName
 
 _SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
@@ -249,8 +250,15 @@ def _cuda_compiler(host: ExaminedHost, kind: Kind, engine: EngineName) -> Check:
     cuda = host.facts.software.cuda
     if host.member.image:
         return host.ok(f"gcc; nvcc is the image's own ({host.member.image})")
-    if "nvcc" in host.facts.software.programs or cuda:
+    if has_toolkit(host.facts, kind.host):
         return host.ok(f"gcc; nvcc of CUDA {cuda or 'no known version'}")
+    if cuda and (toolkit := kind.host.toolkit):
+        return host.wrong(
+            f"CUDA toolkit {cuda} is too old for this GPU",
+            cause=f"/usr/local/cuda is of {cuda}, and engines compile for it with {toolkit.least_nvcc} or "
+            "later; FlashInfer then reports that it requires sm75 or higher",
+            fix="sudo apt-get install -y cuda-toolkit-13-0  # or: export VLLM_USE_FLASHINFER_SAMPLER=0",
+        )
     if not host.member.env and brings_nvcc(kind.host.environments.get(engine, "")):
         return host.ok("gcc; nvcc is the engine environment's own")
     return _without_toolkit(host, engine)

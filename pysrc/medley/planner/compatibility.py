@@ -3,12 +3,13 @@
 from collections.abc import Collection, Iterable, Iterator
 
 from medley.environment.engine_source import brings_nvcc, numbers
+from medley.host.facts import Facts
 from medley.planner import listed
 from medley.planner.memory import is_latent
 from medley.planner.plan import Arguments, Variables
 from medley.planner.remedies import NoLayout
 from medley.planner.topology import Topology
-from medley.schema import TITLES, EngineName, Shape
+from medley.schema import TITLES, EngineName, HostTable, Shape
 from medley.schema import Arguments as ArgumentsRule
 from medley.schema import Incompatible as IncompatibleRule
 
@@ -87,7 +88,15 @@ def has_compiler(site: Topology, host: str, engine: EngineName) -> bool:
     lock = origin.name if host in site.origins else kind.host.environments.get(engine, "")
     if site.pinned or site.engine_version(host, engine) is None or brings_nvcc(lock):
         return True
-    return "nvcc" in facts.software.programs or facts.software.cuda is not None
+    return has_toolkit(facts, kind.host)
+
+
+def has_toolkit(facts: Facts, host: HostTable) -> bool:
+    """Return whether the host has an nvcc, of no version that is known to be too old for its GPU."""
+    cuda, least = facts.software.cuda, host.toolkit.least_nvcc if host.toolkit else None
+    if cuda is None:
+        return "nvcc" in facts.software.programs
+    return least is None or numbers(cuda) >= numbers(least)
 
 
 def engine_settings(
