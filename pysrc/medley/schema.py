@@ -132,6 +132,7 @@ class _Rule(StrictTable):
     """The models on a kind of host that a rule is for: all conditions must hold, and an empty one does."""
 
     engine: EngineName
+    """The engine that it is for."""
     experts: tuple[Weights, ...] = ()
     """How the model's experts are stored; with any format, models without experts are left out."""
     weights: tuple[Weights, ...] = ()
@@ -152,13 +153,16 @@ class Arguments(_Rule):
     """Flags and variables of an engine on a kind of host."""
 
     flags: tuple[str, ...] = ()
+    """The flags; the user's own win."""
     variables: Mapping[Annotated[str, Field(pattern=ENGINE_VARIABLE)], str] = {}
+    """The variables; the user's own win."""
     hosts: Literal["any", "all", "several"] = "any"
     """`any`: one such host in the layout is enough; `all`: every host must have this rule; `several`: as
     `any`, in layouts over several hosts only."""
     unless: tuple[str, ...] = ()
     """Flags of the user's that exclude it."""
     why: str
+    """The reason, which a plan prints."""
 
     @model_validator(mode="after")
     def _has_effect(self) -> "Arguments":
@@ -249,10 +253,13 @@ class StateCopies(StrictTable):
     """States that each engine reserves for a sequence, where it must be given their number."""
 
     vllm: Annotated[int, Field(ge=1)] = 1
+    """vLLM's."""
     sglang: Annotated[int, Field(ge=1)] = 1
+    """SGLang's."""
 
     @property
     def most(self) -> int:
+        """The number of the planned engine, as the planner leaves 1 for the other."""
         return max(self.vllm, self.sglang)
 
 

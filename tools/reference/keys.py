@@ -85,18 +85,22 @@ def _below(annotation: Any) -> tuple[str, Shape] | None:
 @cache
 def meanings(shape: Shape) -> Mapping[str, str]:
     """What each key means: the docstring below its field, or the comment at the end of its line."""
+    bases = [base for base in reversed(shape.__mro__) if issubclass(base, StrictTable)]
+    return {name: text for base in bases for name, text in _own_meanings(base)}
+
+
+def _own_meanings(shape: Shape) -> Iterator[tuple[str, str]]:
     source = textwrap.dedent(inspect.getsource(shape))
     (body,) = ast.parse(source).body
     assert isinstance(body, ast.ClassDef)
-    lines, found = source.splitlines(), {}
+    lines = source.splitlines()
     for node, after in zip(body.body, [*body.body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             comment = re.search(r"  # (?!noqa|type:)(.+)", lines[(node.end_lineno or 1) - 1])
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                found[node.target.id] = str(after.value.value)
+                yield node.target.id, str(after.value.value)
             elif comment:
-                found[node.target.id] = comment[1]
-    return found
+                yield node.target.id, comment[1]
 
 
 def _default(field: FieldInfo) -> str:
