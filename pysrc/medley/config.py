@@ -23,7 +23,8 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from medley.errors import Problem, in_words
-from medley.schema import HostTable, Model, Recipe, StrictTable
+from medley.lock_schema import Recipe
+from medley.schema import HostTable, Model, StrictTable
 
 _T = TypeVar("_T", bound=StrictTable)
 _KINDS: dict[str, type[StrictTable]] = {"hosts": HostTable, "models": Model, "locks": Recipe}

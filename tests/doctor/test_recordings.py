@@ -27,7 +27,7 @@ EXPECTED: Mapping[tuple[str, ...], Found] = {
     ("rtx-peers",): NOTHING,
     ("rtx-peers-iommu",): {"rtx-peers-iommu": ("peer-access",)},
     ("rtx-no-peers",): NOTHING,
-    ("rtx-two",): {"rtx-two": ("compiler",)},
+    ("rtx-two",): NOTHING,
     ("spark-aer",): {"spark-aer": ("pcie-errors",)},
     ("spark-aer", "spark-pair-b"): {"spark-aer": ("pcie-errors",)},
     ("spark-kernel-7",): {"spark-kernel-7": ("rdma-kernel",)},
@@ -55,7 +55,7 @@ EXPECTED: Mapping[tuple[str, ...], Found] = {
     ("spark-slow",): {"spark-slow": ("clocks",)},
     ("thor-120w",): {"thor-120w": ("power", "power")},
     ("thor-mgbe-a", "thor-mgbe-b"): NOTHING,
-    ("thor-no-toolkit",): {"thor-no-toolkit": ("compiler",)},
+    ("thor-no-toolkit",): NOTHING,
 }
 # How cables of a ring, and a host beside it, are judged.
 RINGS: Mapping[tuple[str, ...], Found] = {

@@ -349,7 +349,9 @@ PUBLISHED = {
     "gpt-oss-120b": Published(_gpt_oss(36, 128), routed=mxfp4, total_bytes=65_248_815_744),
     "glm-4.5-air": Published(_GLM_AIR),
     "glm-4.5-air-awq-fp16mix": Published(_GLM_AIR | _AWQ, routed=awq, total_bytes=73_100_000_000),
-    "nemotron-3-super-120b-a12b-nvfp4": Published(_NEMOTRON, routed=nvfp4, total_bytes=80_530_000_000),
+    "nemotron-3-super-120b-a12b-nvfp4": Published(
+        _NEMOTRON, routed=nvfp4, total_bytes=80_530_000_000, otherwise={"extended_context": 1_048_576}
+    ),
     "qwen3.5-122b-a10b": Published(_QWEN3_5_122B),
     "qwen3.5-122b-a10b-fp8": Published(_QWEN3_5_122B | _FP8, fp8_blocks),
     "deepseek-v3": Published(_DEEPSEEK | _FP8, fp8_blocks_f32),

@@ -19,7 +19,8 @@ from pydantic.fields import FieldInfo
 
 from medley.cluster import Cluster
 from medley.explain.patterns import Failure
-from medley.schema import HostTable, Model, Recipe, StrictTable
+from medley.lock_schema import Recipe
+from medley.schema import HostTable, Model, StrictTable
 from tools.reference.table import cell, table
 
 Shape = type[StrictTable]

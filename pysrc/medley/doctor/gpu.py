@@ -250,6 +250,8 @@ def _cuda_compiler(host: ExaminedHost, kind: Kind, engine: EngineName) -> Check:
     cuda = host.facts.software.cuda
     if host.member.image:
         return host.ok(f"gcc; nvcc is the image's own ({host.member.image})")
+    if not host.member.env and brings_nvcc(kind.host.environments.get(engine, "")):
+        return host.ok("gcc; nvcc is the engine environment's own")
     if has_toolkit(host.facts, kind.host):
         return host.ok(f"gcc; nvcc of CUDA {cuda or 'no known version'}")
     if cuda and (toolkit := kind.host.toolkit):
@@ -259,8 +261,6 @@ def _cuda_compiler(host: ExaminedHost, kind: Kind, engine: EngineName) -> Check:
             "later; FlashInfer then reports that it requires sm75 or higher",
             fix="sudo apt-get install -y cuda-toolkit-13-0  # or: export VLLM_USE_FLASHINFER_SAMPLER=0",
         )
-    if not host.member.env and brings_nvcc(kind.host.environments.get(engine, "")):
-        return host.ok("gcc; nvcc is the engine environment's own")
     return _without_toolkit(host, engine)
 
 
@@ -276,8 +276,8 @@ def _without_toolkit(host: ExaminedHost, engine: EngineName) -> Check:
     return host.report(
         "wrong" if engine == "sglang" else "better",
         "CUDA toolkit is not installed",
-        cause="kernels are compiled with the nvcc of CUDA_HOME, PATH or /usr/local/cuda. The one in an "
-        f"environment's wheels is in none of these, and newer than its headers. {fails}",
+        cause="kernels are compiled with the nvcc of CUDA_HOME, PATH or /usr/local/cuda, and "
+        f"{host.member.env or 'the engine environment'} brings none that fits its headers. {fails}",
         fix="sudo apt-get install -y cuda-toolkit-13-0  # cuda-nvcc-13-0 lacks the headers",
     )
 

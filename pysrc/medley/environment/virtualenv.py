@@ -19,8 +19,9 @@ from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
 from medley.environment.toolkit import Toolkit
 from medley.errors import Problem
+from medley.lock_schema import Recipe
 from medley.progress import SILENT, Progress
-from medley.schema import TITLES, Driver, EngineName, Recipe
+from medley.schema import TITLES, Driver, EngineName
 
 # Raised when medley itself builds the same parts into something else.
 _FORMAT = 2

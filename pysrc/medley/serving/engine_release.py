@@ -20,9 +20,10 @@ from medley.environment.toolkit import with_libcuda
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.host.kind import recognise
+from medley.lock_schema import Recipe
 from medley.planner.plan import Nodes, Plan
 from medley.progress import Progress
-from medley.schema import EngineName, Recipe
+from medley.schema import EngineName
 
 PROMPTS = (
     "seven north question The wire",
