@@ -241,8 +241,8 @@ class Capabilities(StrictTable):
 class StateCopies(StrictTable):
     """States that each engine reserves for a sequence, where it must be given their number."""
 
-    vllm: Annotated[int, Field(ge=1)] = 1
-    sglang: Annotated[int, Field(ge=1)] = 1
+    vllm: Annotated[int, Field(ge=1)] = 1  # those of vLLM
+    sglang: Annotated[int, Field(ge=1)] = 1  # those of SGLang
 
     @property
     def most(self) -> int:
