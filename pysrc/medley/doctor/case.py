@@ -197,7 +197,8 @@ def fits_model(
         plan = ("medley", "plan", model, *(("--from", *files) if files else ()))
         order = Order(found, Serving(found.target, found.name), wanted, typed=plan)
         pinned = all(host.pinned for host in case.hosts.values())
-        chosen = placed(order, shape_of(found, watch), Topology(hosts, pinned=pinned))
+        own = any(host.member.env or host.member.image for host in case.hosts.values())
+        chosen = placed(order, shape_of(found, watch), Topology(hosts, own=own, pinned=pinned))
     except Problem as problem:
         return "", problem
     free = min(rank.free_bytes for rank in chosen.fit.ranks)
