@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from medley import config
-from medley.cluster import Cluster, checks
+from medley.cluster import Cluster, ClusterHost, checks
 from medley.cluster.checks import require_alike
 from medley.errors import Problem
 from medley.host.facts.gpu import NvidiaDriver
@@ -28,6 +28,17 @@ def test_another_medley() -> None:
     problem = checks.other_medley("b", "bbbb", "aaaa")
     assert problem
     assert_problem(problem, "b ", cause=("bbbb", "aaaa"))
+
+
+def test_a_host_without_an_engine_is_left_out_before_anything_is_built() -> None:
+    """No environment and no image has SGLang for an Orin; its user may have an image."""
+    orin, thor = kind_of(recorded("orin-r39")), kind_of(recorded("thor-r38"))
+    members = {"orin": (orin, ClusterHost()), "thor": (thor, ClusterHost())}
+    ((name, problem),) = checks.origins(members, "sglang", "thor")
+    assert name == "orin"
+    assert_problem(problem, "orin", cause="neither an engine environment nor an image of SGLang")
+    own = {**members, "orin": (orin, ClusterHost(image="maker/sglang:1"))}
+    assert not list(checks.origins(own, "sglang", "thor"))
 
 
 @pytest.mark.parametrize(("free_mib", "full"), [(511, True), (512, False)])

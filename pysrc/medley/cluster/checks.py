@@ -131,6 +131,10 @@ def origins(members: Members, engine: EngineName, head: str) -> Iterator[tuple[s
     """Yield the hosts whose engine is known to differ from the head's."""
     of = sources_of_members(members, engine)
     for name, found in of.items():
+        if found.absent:
+            fix = f"in cluster.toml, for {name}: image = or env = with this engine; or: --without {name}"
+            yield name, Problem(f"{name} has no engine", cause=found.absent, fix=fix)
+            continue
         if found.alone:
             yield name, Problem(f"{name} cannot be in a cluster", cause=found.alone, fix=found.able or "")
             continue
