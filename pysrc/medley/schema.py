@@ -302,6 +302,14 @@ class Shape(StrictTable):
     """The format of most weights."""
     architecture: str | None = None
     """`model_type` of its config.json [default: that of the model's table]."""
+    feed_forward: int | None = None
+    """Inner width of a routed expert, else of the dense feed-forward part, by config.json; None where layers
+    differ or config.json has no width. Then medley guesses it from bytes, and refuses nothing."""
+    block: int | None = None
+    """Weights along that width that share a scale, as config.json gives it [default: the format's own]."""
+    weights_source: Literal["headers", "index", "config"] = "headers"
+    """Where the bytes come from: the headers of the weights, or an estimate from config.json, with or without
+    the total of the index."""
     draft_bytes: int = 0
     """Layers that predict further tokens (MTP), which an engine loads only if used."""
     one_stage: tuple[EngineName, ...] = ()

@@ -140,7 +140,7 @@ def test_without_a_look_a_config_in_the_hubs_cache_is_enough(
     assert (found.layers, found.hidden, found.kv_heads) == (exact.layers, exact.hidden, exact.kv_heads)
     assert found.parameters == pytest.approx(exact.parameters, rel=0.01)
     assert notes.notes[0].endswith(f"{datetime.now(UTC).date()}")
-    assert "estimated from config.json" in notes.notes[1]
+    assert found.weights_source == "config"
 
 
 def test_a_commit_that_was_looked_at_is_asked_for_once(served: Hub) -> None:

@@ -14,7 +14,7 @@ from medley.errors import Problem
 from medley.model import demo
 from medley.model.checkpoint import Checkpoint, Tensor
 from medley.model.resolve import Weights, weights
-from medley.model.shape import shape, shape_of_config
+from medley.model.shape import feed_forward, shape, shape_of_config
 from medley.schema import Made, Model, Shape
 from tests.model.checkpoints import checkpoint
 from tests.model.published import PUBLISHED
@@ -320,6 +320,44 @@ def test_what_lies_beside_and_what_guesses_ahead() -> None:
 )
 def test_how_weights_are_stored(quantised: dict[str, Any], format_: str) -> None:
     assert of(quantization_config=quantised).weights == format_
+
+
+def test_the_width_is_that_of_config_not_of_the_bytes() -> None:
+    """Gates and states of recurrent layers take bytes that no attention of this size has."""
+    hybrid = of(**HYBRID, full_attention_interval=2)
+    assert (hybrid.feed_forward, feed_forward(hybrid)) == (128, 128)
+    assert of(intermediate_size=None).feed_forward is None
+    assert of(intermediate_size=[128, 256]).feed_forward is None
+
+
+@pytest.mark.parametrize(
+    ("quantised", "block"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 128),
+        ({"quant_method": "fp8"}, None),
+        ({"quant_method": "fbgemm_fp8"}, None),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 64}, 64),
+        ({"quant_method": "gptq", "bits": 4, "group_size": -1}, None),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "a": {"weights": {"num_bits": 8, "type": "float", "block_structure": [128, 128]}}
+                },
+            },
+            128,
+        ),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"a": {"weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}},
+            },
+            None,
+        ),
+    ],
+)
+def test_which_weights_share_a_scale(quantised: dict[str, Any], block: int | None) -> None:
+    assert of(quantization_config=quantised).block == block
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ QWEN_30B = Shape(
 QWEN_30B_FP8 = QWEN_30B.model_copy(
     update={
         "weights": "fp8",
+        "feed_forward": 768,
+        "block": 128,
         "layer_bytes": 19_140_864 + 128 * 4_718_592,
         "active_layer_bytes": 19_140_864 + 8 * 4_718_592,
         "expert_bytes": 4_718_592,

@@ -55,6 +55,12 @@ def found(
             id="fp8 blocks",
         ),
         pytest.param(QWEN_30B_FP8, 4, True, (), id="fp8 blocks, whole experts"),
+        pytest.param(
+            QWEN_30B_FP8.model_copy(update={"feed_forward": None}), 4, False, (), id="a width that is a guess"
+        ),
+        pytest.param(
+            QWEN_30B_FP8.model_copy(update={"block": None}), 4, False, (), id="fp8 with scales for channels"
+        ),
         pytest.param(QWEN_30B_FP8, 2, False, (), id="384 = 3 blocks"),
         pytest.param(GPT_OSS_120B, 4, False, (), id="the engine pads mxfp4"),
         # 128 000 + 1 words are padded to 128 064 = 64 · 2001, an odd number of times 64

@@ -266,3 +266,23 @@ def test_a_plan_names_the_cabling_and_what_keeps_its_cables_idle(
     assert f"  cabling: {cabling}" in [line.plain for line in reasons(chosen)]
     warned = [each for each in chosen.warnings if "two ports of one number" in each or "is missing" in each]
     assert len(warned) == (not rdma)
+
+
+@pytest.mark.parametrize("hosts", ["spark:2", "rtx:2"])
+def test_a_width_that_config_gives_splits_a_hybrid(hosts: str) -> None:
+    """Qwen3.8 27B in FP8 has 17,408 rows, 68 blocks a rank of two; by its bytes they would be 20,032."""
+    found = placement(shape("qwen3.8-27b-fp8"), site(hosts), PlacementOptions(sizes=Sizes(tensor=2)))
+    assert sizes(found.layout) == (2, 1, 1)
+    assert not any("unchecked" in each for each in found.warnings)
+
+
+def test_a_guess_warns_and_refuses_nothing() -> None:
+    known = shape("qwen3.8-27b-fp8")
+    gaps = {"feed_forward": None, "weights_source": "config"}
+    wanted = PlacementOptions(sizes=Sizes(tensor=2))
+    guessed = placement(known.model_copy(update=gaps), site("spark:2"), wanted)
+    estimate, width = guessed.warnings[-2:]
+    assert "estimate from config.json" in estimate
+    assert "blocks of 128 is unchecked" in width
+    alone = placement(known.model_copy(update=gaps), site("spark"), PlacementOptions())
+    assert not any("unchecked" in each for each in alone.warnings), "one rank has all blocks"

@@ -169,6 +169,18 @@ def _feed_forward(fields: Fields, layer: int, kind: str) -> tuple[int, int]:
     return matrices * hidden * shared + around, count * matrices * (narrow or hidden) * wide
 
 
+def feed_forward_width(fields: Fields) -> int | None:
+    """Return the inner width of a routed expert, else of the dense feed-forward; None where layers differ."""
+    if fields.optional(*NAMES["experts"], least=0):
+        return fields.optional(*NAMES["expert_width"])
+    if (
+        isinstance(fields.table.get("intermediate_size"), list)
+        or fields.optional(*NAMES["dense_width"]) is None
+    ):
+        return None
+    return _dense_width(fields, 0, fields.whole(*NAMES["hidden"]))
+
+
 def _dense_width(fields: Fields, layer: int, hidden: int) -> int:
     """Return a dense feed-forward's inner width; by default four times the model's (GPT-2)."""
     listed = fields.table.get("intermediate_size")
@@ -209,13 +221,12 @@ def _corrected(
     found: dict[str, Tensor], names: tuple[str, ...], index: Mapping[str, Any], parts: Collection[str]
 ) -> dict[str, Tensor]:
     """Match the index's total: the rest goes to a vision tower or a draft, else to the layers."""
-    told = index.get("metadata")
-    total = told.get("total_size") if isinstance(told, dict) else None
-    if isinstance(total, bool) or not isinstance(total, int | float) or not 0 < total < _LARGEST_BYTES:
+    total = total_bytes(index)
+    if total is None:
         return found
     layers = {name: tensor for name, tensor in found.items() if ".layers." in name}
     layer_bytes = sum(tensor.size_bytes for tensor in layers.values())
-    rest = int(total) - sum(tensor.size_bytes for tensor in found.values())
+    rest = total - sum(tensor.size_bytes for tensor in found.values())
     beside = {"model.visual.weight": any("vis" in name for name in names), "mtp.weight": "draft" in parts}
     taker = next((name for name, there in beside.items() if there), None)
     if rest > 0 and taker:
@@ -228,6 +239,15 @@ def _corrected(
         for name, tensor in layers.items()
     }
     return found | scaled
+
+
+def total_bytes(index: Mapping[str, Any]) -> int | None:
+    """Return the bytes of all weights by the index; None if it gives no sensible number."""
+    told = index.get("metadata")
+    total = told.get("total_size") if isinstance(told, dict) else None
+    if isinstance(total, bool) or not isinstance(total, int | float) or not 0 < total < _LARGEST_BYTES:
+        return None
+    return int(total)
 
 
 def _tensor(weights: int, bytes_each: float) -> Tensor:

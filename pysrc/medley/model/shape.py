@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import ValidationError
 
@@ -14,7 +14,7 @@ from medley import config
 from medley.model import checkpoint, demo, hub_checkpoint
 from medley.model.checkpoint import Checkpoint, Stored, Tensor, stored
 from medley.model.config_fields import NAMES, Fields, context_length, layer_count, of_text
-from medley.model.estimate import estimated
+from medley.model.estimate import estimated, feed_forward_width, total_bytes
 from medley.model.kv_cache import cache_fields
 from medley.model.resolve import Weights
 from medley.progress import SILENT, Progress
@@ -25,10 +25,8 @@ _FORMATS: Mapping[Format, Mapping[str, Any]] = cast("Any", config.beside(__file_
 _LIMITS = config.beside(__file__, "engine_limits.toml")
 BYTES: Mapping[str, float] = {name: each["bytes"] for name, each in _FORMATS.items()}
 BLOCK: Mapping[str, int] = {name: each["block"] for name, each in _FORMATS.items() if "block" in each}
+"""Weights that share a scale where the format itself fixes their number."""
 ONE_STAGE = frozenset(_LIMITS["one_stage"])
-# The published sizes of feed-forward layers are multiples of it.
-_GRAIN = 32
-_CLOSE = 0.01
 
 
 def shape(weights: Weights, watch: Progress = SILENT) -> Shape:
@@ -41,9 +39,6 @@ def shape(weights: Weights, watch: Progress = SILENT) -> Shape:
         found = checkpoint.read_checkpoint(Path(weights.target))
     else:
         found = hub_checkpoint.checkpoint(weights.target, watch)
-    if found.index is not None:
-        total = "the index has their total" if found.index else "there is no index with their total either"
-        watch.note(f"{found.where} holds no weights: their bytes are estimated from config.json; {total}")
     return shape_of_config(found)
 
 
@@ -105,7 +100,16 @@ def weight_fields(found: Checkpoint) -> dict[str, Any]:
         "head_bytes": 0 if tied else held.head.size_bytes,
         "draft_bytes": held.draft.size_bytes,
         "weights": weights,
+        "weights_source": _source(found),
+        "feed_forward": feed_forward_width(fields),
+        "block": _block(fields),
     }
+
+
+def _source(found: Checkpoint) -> Literal["headers", "index", "config"]:
+    if found.index is None:
+        return "headers"
+    return "config" if total_bytes(found.index) is None else "index"
 
 
 def held_by(found: Checkpoint) -> tuple[Stored, Format]:
@@ -163,7 +167,7 @@ def _experts(fields: Fields, held: Stored, layers: int) -> dict[str, int]:
 
 def _format(fields: Fields) -> Format | None:
     """The format of most weights, if config.json names it."""
-    quantised = fields.inner("quantization_config") or fields.inner("compression_config")
+    quantised = _quantization(fields)
     if quantised is None:
         return None
     method = quantised.word("quant_method") or "modelopt"
@@ -182,18 +186,26 @@ def _format(fields: Fields) -> Format | None:
     return found
 
 
+def _quantization(fields: Fields) -> Fields | None:
+    return fields.inner("quantization_config") or fields.inner("compression_config")
+
+
 def _named(by: str, name: str) -> Format | None:
     return next((each for each, known in _FORMATS.items() if name in known.get(by, ())), None)
 
 
 def _of_groups(quantised: Fields) -> Format | None:
     """The narrowest format of the groups: the experts' or the feed-forward's, which are most of a model."""
+    formats = [_of_weights(each) for each in _group_weights(quantised)]
+    order: tuple[Format, ...] = ("nvfp4", "mxfp4", "int4", "fp8", "int8")
+    return next((each for each in order if each in formats), None)
+
+
+def _group_weights(quantised: Fields) -> list[Mapping[str, Any]]:
     groups = quantised.table.get("config_groups")
     tables = groups.values() if isinstance(groups, dict) else ()
     weights = [group.get("weights") for group in tables if isinstance(group, dict)]
-    formats = [_of_weights(each) for each in weights if isinstance(each, dict)]
-    order: tuple[Format, ...] = ("nvfp4", "mxfp4", "int4", "fp8", "int8")
-    return next((each for each in order if each in formats), None)
+    return [each for each in weights if isinstance(each, dict)]
 
 
 def _of_weights(weights: Mapping[str, Any]) -> Format | None:
@@ -210,17 +222,28 @@ def _of_weights(weights: Mapping[str, Any]) -> Format | None:
             return None
 
 
+def _block(fields: Fields) -> int | None:
+    """Return the weights that share a scale; None where scales are of whole rows, channels or tensors."""
+    quantised = _quantization(fields)
+    if quantised is None:
+        return None
+    sizes = [*quantised.numbers("weight_block_size"), quantised.optional("group_size", least=-1) or 0]
+    for weights in _group_weights(quantised):
+        each = Fields(weights, quantised.where)
+        sizes += [*each.numbers("block_structure"), each.optional("group_size", least=-1) or 0]
+    return max((size for size in sizes if size > 0), default=None)
+
+
 def feed_forward(shape: Shape) -> int:
-    """Compute the inner size of an expert, else of the feed-forward part, from its bytes."""
+    """Return the inner width of an expert, else of the feed-forward part; guess from bytes if it is unknown.
+
+    The guess takes every layer's mixer for an attention with as many queries as outputs. It is too large for
+    layers with gates or recurrent states, so it may fill buffers and may not refuse a layout.
+    """
+    if shape.feed_forward is not None:
+        return shape.feed_forward
     per_row = 3 * shape.hidden * BYTES[shape.weights]
     if shape.experts:
         return round(shape.expert_bytes / per_row)
     attention = 2 * shape.hidden * shape.head_dim * (shape.heads + shape.kv_heads)
     return max(0, round((shape.layer_bytes - attention * BYTES[shape.weights]) / per_row))
-
-
-def known_feed_forward(shape: Shape) -> int | None:
-    """Round it to a multiple of 32 if it is within 1%; else return None."""
-    told = feed_forward(shape)
-    rounded = round(told / _GRAIN) * _GRAIN
-    return rounded if rounded and abs(told - rounded) <= _CLOSE * rounded else None

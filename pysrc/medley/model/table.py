@@ -15,8 +15,8 @@ from medley.model.shape import architecture, shape_of_config
 from medley.schema import Model, Shape, Weights
 
 _CONFIG_KEYS = (
-    *("layers", "hidden", "heads", "kv_heads", "head_dim", "vocabulary", "context", "experts"),
-    *("experts_per_token", "attention_layers", "window", "windowed_layers", "weights"),
+    *("layers", "hidden", "heads", "kv_heads", "head_dim", "feed_forward", "block", "vocabulary", "context"),
+    *("experts", "experts_per_token", "attention_layers", "window", "windowed_layers", "weights"),
 )
 _ENGINE_KEYS = ("one_stage", "capabilities")
 _COMPUTED_KEYS = (

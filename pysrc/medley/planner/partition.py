@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
-from medley.model.shape import BLOCK, known_feed_forward
+from medley.model.shape import BLOCK
 from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, listed, pipeline, pipelines
 from medley.planner.memory import MemoryNeed, PipelinePosition, is_latent, need, padded_vocabulary
 from medley.schema import TITLES, Shape
@@ -156,6 +156,17 @@ def too_many_stages(shape: Shape, stages: int) -> str | None:
     return f"{stages} stages are more than its {shape.layers} layers" if stages > shape.layers else None
 
 
+def unchecked(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> str | None:
+    """Return what `refusals` cannot compare because config.json does not give it; None without such a gap."""
+    block = shape.block or BLOCK.get(shape.weights)
+    if tensor == 1 or expert_parallel or not block or shape.feed_forward is not None:
+        return None
+    return (
+        f"the feed-forward width is unknown: whether {tensor} ranks get whole blocks of {block} is "
+        "unchecked. config.json does not give it, and the engine refuses the model at its start if they do not"
+    )
+
+
 def refusals(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> tuple[str, ...]:
     """Why its layers cannot be spread over so many devices; none where they can."""
     found = []
@@ -166,7 +177,8 @@ def refusals(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> tup
         found.append(f"{shape.kv_heads} KV heads neither divide by {tensor} nor divide it")
     if (vocabulary := padded_vocabulary(shape)) % tensor:
         found.append(f"a vocabulary of {vocabulary} (padded to 64) is not a multiple of {tensor}")
-    block, inner = BLOCK.get(shape.weights), known_feed_forward(shape)
+    # Only what config.json gives refuses a layout: the width may be unknown, and with it this question.
+    block, inner = shape.block or BLOCK.get(shape.weights), shape.feed_forward
     if expert_parallel and shape.experts % tensor:
         found.append(f"{shape.experts} experts are not a multiple of {tensor}")
     elif not expert_parallel and block and inner and inner % (tensor * block):

@@ -22,6 +22,7 @@ from medley.planner import (
     on_cpu,
     pipeline,
     pipelines,
+    sizes,
     topology,
 )
 from medley.planner.candidates import Request, Sizes
@@ -29,7 +30,7 @@ from medley.planner.choose import CONTEXT, Choice, choose, figures, score
 from medley.planner.fit import fit, gib
 from medley.planner.host_order import VARIABLE, landing
 from medley.planner.memory import PipelinePosition, need
-from medley.planner.partition import Workload, recut
+from medley.planner.partition import Workload, recut, unchecked
 from medley.planner.plan import KvType, Launcher
 from medley.planner.prediction import predict, timed
 from medley.planner.remedies import NoLayout
@@ -102,6 +103,7 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
         *chosen.warnings,
         *topology.incompatible_warnings(site.origins, hosts_of(layout)),
         *site.cabling_warnings(wanted.wishes, wanted.engine),
+        *_guesses(shape, layout),
     ]
     if shape.weights != "bf16" and on_cpu(layout):
         untried = f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
@@ -109,6 +111,19 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
     cabling = site.cabling(hosts_of(layout), wanted.wishes, wanted.engine)
     chosen = replace(chosen, why=tuple(why), warnings=tuple(warnings), cabling=cabling)
     return _landed(chosen, site, wanted)
+
+
+def _guesses(shape: Shape, layout: Layout) -> Iterator[str]:
+    """Yield a warning for each number of the shape that nobody published."""
+    if shape.weights_source != "headers":
+        total = {
+            "index": "only their total is in model.safetensors.index.json",
+            "config": "no index gives their total either",
+        }[shape.weights_source]
+        yield f"the weights' bytes are an estimate from config.json. Their headers were not read; {total}"
+    tensor, _, _ = sizes(layout)
+    if gap := unchecked(shape, tensor, expert_parallel=layout.expert_parallel):
+        yield gap
 
 
 def _workload(shape: Shape, wanted: PlacementOptions) -> Workload:

@@ -105,7 +105,7 @@ def quantized(shape: Shape, weights: Weights) -> Shape | None:
     ratio = BYTES[weights] / BYTES[shape.weights]
     names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
     scaled = {name: round(getattr(shape, name) * ratio) for name in names}
-    return shape.model_copy(update=scaled | {"weights": weights}) if ratio < 1 else None
+    return shape.model_copy(update=scaled | {"weights": weights, "block": None}) if ratio < 1 else None
 
 
 def impossible(table: Evaluation) -> NoLayout:
