@@ -143,6 +143,35 @@ def test_a_model_that_cannot_be_planned_is_served_as_it_is_cut(
     assert "--kv-cache-memory-bytes" in said.out, "else vLLM would take 92 % of the memory"
 
 
+@pytest.mark.parametrize(
+    ("engine", "expected"),
+    [
+        ("vllm", ["--max-model-len 262144", "--kv-cache-dtype fp8", "--max-num-seqs 100"]),
+        ("sglang", ["--context-length 262144", "--kv-cache-dtype fp8_e4m3", "--max-running-requests 100"]),
+    ],
+)
+def test_options_reach_an_engine_whose_model_cannot_be_planned(
+    engine: str, expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    words = (
+        "org/unknown",
+        "--context",
+        "262144",
+        "--kv-type",
+        "fp8",
+        "--concurrency",
+        "100",
+        "--for",
+        "throughput",
+    )
+    assert serve(*words, "--engine", engine, "--hosts", "spark:1", "--dry-run") == 0
+    told = capsys.readouterr()
+    assert all(each in told.out for each in expected)
+    assert "medley: not planned: " in told.err
+    assert "--for throughput" in told.err
+
+
 @pytest.mark.parametrize("where", [(), ("--hosts", "spark:1"), ("--hosts", "spark:2")], ids=str)
 def test_a_folder_without_weights_is_refused_dry_too(where: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "whisper"}')

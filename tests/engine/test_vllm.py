@@ -54,7 +54,7 @@ BASE = "/env/bin/vllm serve /m --served-model-name demo --host 127.0.0.1 --port 
         ),
         pytest.param(Plan(eager=True), (), f"{BASE} --enforce-eager", id="eager"),
         pytest.param(
-            Plan(sequences=64, batch_tokens=4096),
+            Plan(sequences=64, batch_tokens=4096, longest=40_960),
             (),
             f"{BASE} --max-num-seqs 64 --max-num-batched-tokens 4096 --max-model-len auto",
             id="what the memory counts on, and the longest that fits",

@@ -176,6 +176,18 @@ def test_so_many_hosts_of_a_model_of_which_nothing_is_known() -> None:
         unplaced(site("spark:2"), PlacementOptions(hosts=2))
 
 
+def test_replicas_of_a_model_of_which_nothing_is_known() -> None:
+    two_gpus = site("rtx")
+    (facts, kind) = two_gpus.hosts["rtx-1"]
+    gpus = (facts.gpus[0], replace(facts.gpus[0], index=1))
+    two_gpus = replace(two_gpus, hosts={"rtx-1": (replace(facts, gpus=gpus), kind)})
+    found = unplaced(two_gpus, PlacementOptions(sizes=Sizes(replicas=2)))
+    assert sizes(found) == (1, 1, 2)
+    assert sizes(unplaced(two_gpus, PlacementOptions(gpus="all", sizes=Sizes(replicas=2)))) == (1, 1, 2)
+    with pytest.raises(Problem, match="--dp 2"):
+        unplaced(site("spark:2"), PlacementOptions(sizes=Sizes(replicas=2)))
+
+
 def test_the_users_own_split_is_that_of_every_replica() -> None:
     wanted = PlacementOptions(sizes=Sizes(1, 2, 2), partition="10,54")
     found = placement(shape("qwen3-32b"), site("spark:4"), wanted).layout

@@ -11,7 +11,7 @@ from medley.host.facts import GIB
 from medley.planner import Device
 from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions, placement, unplaced
-from medley.planner.plan import Launcher, Plan, balanced, plan, understood, unplanned
+from medley.planner.plan import Asked, Launcher, Plan, balanced, plan, understood, unplanned
 from medley.planner.topology import Topology
 from tests.planner.imagined import MODELS, shape, site
 
@@ -128,6 +128,18 @@ def test_a_model_of_which_nothing_is_known_is_cut_as_the_user_says() -> None:
     assert found == Plan(stages=2, launcher="ray", hosts=2, memory_utilization=0.85)
 
 
+def test_what_was_asked_reaches_an_engine_without_a_plan() -> None:
+    two = site("spark:2")
+    layout = unplaced(two, PlacementOptions(sizes=Sizes(tensor=2)))
+    asked = Asked(context=262_144, concurrency=100, kv_type="fp8", balanced=True)
+    found = unplanned(layout, two.facts, launcher="ray", asked=asked)
+    assert (found.context, found.sequences, found.kv_type) == (262_144, 100, "fp8")
+    assert (found.expert_parallel, found.balanced) == (True, True)
+    alone = unplaced(two, PlacementOptions())
+    with pytest.raises(Problem, match="no experts"):
+        unplanned(alone, two.facts, asked=Asked(balanced=True))
+
+
 def test_gpus_of_one_host() -> None:
     device = Device("rtx", 3, "rtx", 90 * GIB, 1792, 500)
     layout = replace(unplaced(site("rtx"), PlacementOptions()))
@@ -138,7 +150,7 @@ def test_gpus_of_one_host() -> None:
 def test_experts_are_balanced_where_there_are_some_to_balance() -> None:
     two = site("spark:2")
     moe = planned("qwen3.5-122b-a10b-fp8", two, PlacementOptions(sizes=Sizes(tensor=2)), launcher="ray")
-    found = balanced(moe, shape("qwen3.5-122b-a10b-fp8"))
+    found = balanced(moe, shape("qwen3.5-122b-a10b-fp8").experts)
     assert (found.expert_parallel, found.balanced) == (True, True)
     assert any("256 experts of a layer" in line for line in found.why)
     for model, plan_, why in (
@@ -146,7 +158,7 @@ def test_experts_are_balanced_where_there_are_some_to_balance() -> None:
         ("gpt-oss-20b", Plan(), "all of them are on one rank"),
     ):
         with pytest.raises(Problem) as caught:
-            balanced(plan_, shape(model))
+            balanced(plan_, shape(model).experts)
         assert caught.value.cause == why
 
 

@@ -128,7 +128,7 @@ def _memory(plan: Plan, host: HostTable) -> Iterator[Flag]:
         yield flag("--kv-cache-dtype", plan.kv_type, Why.FP8_CACHE)
     yield from given("--max-num-seqs", plan.sequences, Why.AT_ONCE)
     yield from given("--max-num-batched-tokens", plan.batch_tokens, Why.PER_BATCH)
-    if plan.context is not None or plan.sequences is not None:
+    if plan.context is not None or plan.longest is not None:
         why = "as requested" if plan.context else "the longest that fits the memory, up to the model's own"
         yield flag("--max-model-len", plan.context or ("auto" if plan.finds_longest else plan.longest), why)
 

@@ -163,7 +163,7 @@ def unchecked(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> st
         return None
     return (
         f"the feed-forward width is unknown: whether {tensor} ranks get whole blocks of {block} is "
-        "unchecked. config.json does not give it, and the engine refuses the model at its start if they do not"
+        "unchecked. config.json does not give it; the engine refuses the model at its start if they do not"
     )
 
 

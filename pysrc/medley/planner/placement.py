@@ -257,22 +257,36 @@ def _partitioned(shape: Shape, layout: Layout, partition: str, variable: str) ->
 
 
 def unplaced(site: Topology, wanted: PlacementOptions) -> Layout:
-    """So many ranks as were asked for, on the first hosts, of a model of which no more is known."""
-    found, sizes = site.devices(wanted.gpus), wanted.sizes
-    count = len(found) if wanted.gpus else (sizes.tensor or 1) * (sizes.stages or 1)
-    wide = sizes.tensor or count // (sizes.stages or 1)
+    """So many ranks as were asked for, on the first hosts, of a model of which no more is known.
+
+    Replicas are copies on one host; a Problem where they need more, because only a plan places them there.
+    """
+    found, forced, copies = site.devices(wanted.gpus), wanted.sizes, wanted.sizes.replicas or 1
+    count = len(found) // copies if wanted.gpus else (forced.tensor or 1) * (forced.stages or 1)
+    wide = forced.tensor or count // (forced.stages or 1)
     largest = sorted(found, key=lambda device: -device.memory_bytes)
     ranks = [device for host in site.order or site.hosts for device in largest if device.host == host]
-    if count > len(ranks) or not wide or count % wide or (sizes.stages or count // wide) * wide != count:
+    cut = bool(wide) and count % wide == 0 and (forced.stages or count // wide) * wide == count
+    if not cut or count * copies > len(ranks) or (wanted.gpus and count * copies != len(found)):
         raise Problem(
-            f"{count} ranks cannot be made of the {len(ranks)} GPUs or CPUs there are",
-            cause=f"each takes one; tensor parallel {wide}, {sizes.stages or 1} stages",
-            fix="other --tp and --pp, or join more hosts: medley ray-head",
+            f"{count * copies} ranks cannot be made of the {len(ranks)} GPUs or CPUs there are",
+            cause=f"each takes one; tensor parallel {wide}, {forced.stages or 1} stages, {copies} replicas",
+            fix="other --tp, --pp and --dp, or join more hosts: medley ray-head",
         )
-    made = Layout(tuple(Stage(tuple(ranks[at : at + wide]), 0) for at in range(0, count, wide)))
+    first, *others = (
+        tuple(Stage(tuple(ranks[at : at + wide]), 0) for at in range(copy * count, (copy + 1) * count, wide))
+        for copy in range(copies)
+    )
+    made = Layout(first, replicas=tuple(others))
+    if others and len(hosts_of(made)) > 1:
+        raise Problem(
+            f"--dp {copies} needs a plan on several hosts",
+            cause=f"{count * copies} ranks would run on {listed(hosts_of(made))}; only a plan places them",
+            fix="leave --dp out, or write the model's [shape] down: docs/reference/tables.md",
+        )
     if wanted.hosts and len(hosts_of(made)) != wanted.hosts:
         raise Problem(
-            f"{count} ranks cannot run on {wanted.hosts} hosts",
+            f"{count * copies} ranks cannot run on {wanted.hosts} hosts",
             cause=f"they would run on {listed(hosts_of(made))}: without its shape the model has one split",
             fix="--tp and --pp, together as many ranks as these hosts have GPUs, or CPUs",
         )

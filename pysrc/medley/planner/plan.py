@@ -17,7 +17,7 @@ from medley.host.facts import GIB, Facts
 from medley.planner import Layout, devices_of, hosts_of, layers, on_cpu, sizes
 from medley.planner.choose import Choice
 from medley.planner.fit import Fit, Rank, gib, utilization
-from medley.planner.memory import is_unified
+from medley.planner.memory import SEQUENCES, is_unified
 from medley.schema import EngineName, Model, Shape
 
 _EXPERTS_JOB = 8 * GIB
@@ -157,14 +157,32 @@ def plan(
     )
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a user asked of an engine; it reaches the engine with and without a plan."""
+
+    context: int | None = None
+    """Tokens of a stream; None: the engine's default."""
+    concurrency: int = 1
+    kv_type: KvType = "auto"
+    balanced: bool = False
+    """--eplb."""
+
+
 def unplanned(
-    layout: Layout, facts: Mapping[str, Facts], model: Model | None = None, *, launcher: Launcher = "solo"
+    layout: Layout,
+    facts: Mapping[str, Facts],
+    model: Model | None = None,
+    *,
+    launcher: Launcher = "solo",
+    asked: Asked | None = None,
 ) -> Plan:
-    """The ranks of a model of which no more is known: cut and fitted as the engine does by itself."""
+    """Return the ranks of a model whose shape is unknown, with what was asked; nothing is checked to fit."""
+    asked = asked or Asked()
     (tensor, stages, replicas), hosts, cpu = sizes(layout), hosts_of(layout), on_cpu(layout)
     # Code for a CPU is compiled with the host's own compiler.
     bare = [host for host in hosts if cpu and "g++" not in facts[host].software.programs]
-    return Plan(
+    found = Plan(
         gpus=tuple(device.index for device in devices_of(layout)) if launcher == "solo" and not cpu else (),
         tensor_parallel=tensor,
         stages=stages,
@@ -174,9 +192,14 @@ def unplanned(
         kv_cache_bytes=_cpu_share(layout, facts) if cpu else None,
         memory_utilization=(None if cpu else utilization(devices_of(layout))) or None,
         threads=min(facts[host].cpu.threads for host in hosts) if cpu else 1,
+        context=asked.context,
+        kv_type=asked.kv_type,
+        # One stream fits into any engine's own limit.
+        sequences=max(SEQUENCES, asked.concurrency) if asked.concurrency > 1 else None,
         eager=bool(bare or (model and model.eager)),
         why=(f"not compiled: {', '.join(bare)} has no C++ compiler",) if bare else (),
     )
+    return balanced(found, None) if asked.balanced else found
 
 
 def understood(plan: Plan, engine: EngineName, version: str | None, model: Model | None) -> Plan:
@@ -193,16 +216,20 @@ def understood(plan: Plan, engine: EngineName, version: str | None, model: Model
     return replace(plan, unread=tuple(unread), why=(*plan.why, *why))
 
 
-def balanced(plan: Plan, shape: Shape) -> Plan:
-    """The same with whole experts on each rank, and the load balancer that moves them; a Problem without."""
+def balanced(plan: Plan, experts: int | None) -> Plan:
+    """The same with whole experts on each rank, and the load balancer that moves them; a Problem without.
+
+    `experts`: of a layer; None where the shape is unknown.
+    """
     ranks = plan.tensor_parallel * plan.replicas
-    if not shape.experts or ranks == 1:
+    if experts == 0 or ranks == 1:
         raise Problem(
             "there are no experts to balance",
-            cause="this model has none" if not shape.experts else "all of them are on one rank",
-            fix="leave --eplb out" if not shape.experts else "--tp 2, or more: experts are spread over ranks",
+            cause="this model has none" if experts == 0 else "all of them are on one rank",
+            fix="leave --eplb out" if experts == 0 else "--tp 2, or more: experts are spread over ranks",
         )
-    why = f"--eplb, as asked: {shape.experts} experts of a layer, whole, over {ranks} ranks"
+    count = "the" if experts is None else experts
+    why = f"--eplb, as asked: {count} experts of a layer, whole, over {ranks} ranks"
     return replace(plan, expert_parallel=True, balanced=True, why=(*plan.why, why))
 
 

@@ -31,7 +31,7 @@ from medley.planner import Layout, compatibility, devices, devices_of, hosts_of,
 from medley.planner.choose import Choice
 from medley.planner.host_order import VARIABLE
 from medley.planner.placement import PlacementOptions, unplaced
-from medley.planner.plan import Launcher, Plan, balanced, plan, understood, unplanned
+from medley.planner.plan import Asked, Launcher, Plan, balanced, plan, understood, unplanned
 from medley.planner.topology import Topology
 from medley.progress import SILENT, Output, Progress
 from medley.schema import EngineName, Shape
@@ -258,11 +258,14 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
             output.say(warning_)
     layout = choice.layout if choice else unplaced(site, wanted)
     by: Launcher = "solo" if len(hosts_of(layout)) == 1 else wanted.launcher or "ray"
-    if choice is None:
-        return layout, unplanned(layout, site.facts, found.model, launcher=by)
-    told = plan_of(order, choice, site, by)
-    if by != "solo":
-        told = replace(told, why=(*told.why, job.why))
+    if choice:
+        told = plan_of(order, choice, site, by)
+        told = told if by == "solo" else replace(told, why=(*told.why, job.why))
+    else:
+        if wanted.goal != "latency":
+            output.say(f"--for {wanted.goal} chooses a layout, and without a plan it has no effect")
+        options = Asked(wanted.context, wanted.concurrency, wanted.kv_type, wanted.balanced)
+        told = unplanned(layout, site.facts, found.model, launcher=by, asked=options)
     if by != "ray":
         return layout, told
     places = tuple(site.addresses.get(device.host, device.host) for device in devices_of(layout))
@@ -297,7 +300,7 @@ def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
         variables=variables,
         cache_in_bytes=compatibility.needs_cache_bytes(site, hosts, wanted.engine, order.extra),
     )
-    return balanced(found, shape) if wanted.balanced else found
+    return balanced(found, shape.experts) if wanted.balanced else found
 
 
 def shape_of(found: Weights, watch: Progress) -> Shape:
