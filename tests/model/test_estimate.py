@@ -158,3 +158,96 @@ def test_a_folder_of_two_small_files_has_a_shape(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     assert not read_checkpoint(tmp_path).tensors
     assert total_bytes(shape(Weights("x", str(tmp_path), None))) == pytest.approx(16_381_470_720, abs=99)
+
+
+# deepseek-ai/DeepSeek-V4-Flash, config.json (ai-dynamo/aiconfigurator's copy). It has one ratio more than
+# layers, that of the draft.
+DEEPSEEK_V4: dict[str, Any] = {
+    "architectures": ["DeepseekV4ForCausalLM"],
+    "model_type": "deepseek_v4",
+    "compress_ratios": [0, 0, *(4, 128) * 20, 4, 0],
+    "expert_dtype": "fp4",
+    "head_dim": 512,
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "index_head_dim": 128,
+    "index_n_heads": 64,
+    "max_position_embeddings": 1_048_576,
+    "moe_intermediate_size": 2048,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 6,
+    "num_hidden_layers": 43,
+    "num_key_value_heads": 1,
+    "o_groups": 8,
+    "o_lora_rank": 1024,
+    "q_lora_rank": 1024,
+    "qk_rope_head_dim": 64,
+    "sliding_window": 128,
+    "tie_word_embeddings": False,
+    "vocab_size": 129_280,
+}
+FP8_BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+
+
+def test_deepseek_v4_from_its_own_config() -> None:
+    """As its table, which comes from the headers; that counts the weights of what routes, too."""
+    told = DEEPSEEK_V4 | {"quantization_config": FP8_BLOCKS}
+    found, exact = shape_of_config(Checkpoint("x", told, {}, {})), known("deepseek-v4-flash")
+    assert (found.weights, found.block, found.kv_bits) == ("mxfp4", None, 8)
+    assert total_bytes(found) == pytest.approx(exact.weights_bytes, rel=0.005)
+    assert found.active_layer_bytes == pytest.approx(exact.active_layer_bytes, rel=0.03)
+    kept = ("attention_layers", "windowed_layers", "window", "kv_bytes_per_token", "state_bytes")
+    assert {name: getattr(found, name) for name in kept} == {name: getattr(exact, name) for name in kept}
+
+
+_BLOCKS = {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}
+_FOUR_BITS = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param(
+            {"quantization": {"quant_algo": "MIXED_PRECISION", "group_size": 16}},
+            id="NVIDIA, ModelOpt's own file",
+        ),
+        pytest.param(
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"a": {"weights": _BLOCKS}, "b": {"weights": _FOUR_BITS}},
+            },
+            id="Red Hat, its experts' blocks are not those of attention",
+        ),
+    ],
+)
+def test_builds_of_deepseek_v4_with_experts_in_nvfp4(told: dict[str, Any]) -> None:
+    """NVIDIA's takes 175.5 GB with its draft layer (T0mSIlver/working-set, research/nvfp4_2026-09.md)."""
+    found = shape_of_config(Checkpoint("x", DEEPSEEK_V4 | {"quantization_config": told}, {}, {}))
+    assert (found.weights, found.block) == ("nvfp4", 16)
+    assert total_bytes(found) == pytest.approx(165e9, rel=0.01)
+
+
+@pytest.mark.parametrize("told", [{"q_lora_rank": None}, {"compress_ratios": [0, 4]}])
+def test_deepseek_v4_without_a_size_names_it(told: dict[str, Any]) -> None:
+    with pytest.raises(Problem) as caught:
+        shape_of_config(Checkpoint("x", DEEPSEEK_V4 | told, {}, {}))
+    assert next(iter(told)) in caught.value.what
+
+
+def test_modelopts_own_file_says_the_format(tmp_path: Path) -> None:
+    """Nemotron 3 in NVFP4 without it counts as 16 bits, three and a half times as much."""
+    told = dict(PUBLISHED["nemotron-3-super-120b-a12b-nvfp4"].config)
+    beside = {"producer": {"name": "modelopt"}, "quantization": told.pop("quantization_config")}
+    (tmp_path / "config.json").write_text(json.dumps(told))
+    wide = shape(Weights("x", str(tmp_path), None))
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(beside))
+    found = shape(Weights("x", str(tmp_path), None))
+    assert (wide.weights, found.weights) == ("bf16", "nvfp4")
+    assert found == shape_of_config(
+        Checkpoint("x", PUBLISHED["nemotron-3-super-120b-a12b-nvfp4"].config, {}, {})
+    )
+    assert found.weights_bytes < 0.4 * wide.weights_bytes
+    (tmp_path / "config.json").write_text(json.dumps(told | {"quantization_config": {"quant_method": "fp8"}}))
+    assert shape(Weights("x", str(tmp_path), None)).weights == "fp8", "what config.json says comes first"

@@ -48,6 +48,14 @@ def test_a_repository_has_the_shape_of_its_model(repository: str) -> None:
     assert shape_of(repository) == of_made(MADE)
 
 
+def test_the_hub_is_asked_for_modelopts_file(served: Hub) -> None:
+    served.files["org/one/hf_quant_config.json"] = (
+        b'{"quantization": {"quant_algo": "NVFP4", "group_size": 16}}'
+    )
+    found = shape(Weights("org/one", "org/one", None))
+    assert (found.weights, found.block) == ("nvfp4", 16)
+
+
 def test_the_weights_are_not_fetched(served: Hub) -> None:
     hub_checkpoint.checkpoint("org/one")
     fetched = [length for _, name, length in served.asked if name == "model.safetensors"]

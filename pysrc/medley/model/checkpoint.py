@@ -14,6 +14,9 @@ from typing import Any, Literal
 from medley.errors import Problem, in_words
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+QUANTIZATION = "hf_quant_config.json"
+"""How ModelOpt before 0.31 says what it quantized, where config.json says nothing: vLLM 0.33 reads it too
+(transformers_utils/config.py, get_config)."""
 _WEIGHTS = {".safetensors", ".bin", ".gguf", ".pt"}
 # The format's own limit; a longer one is no header.
 _LONGEST_BYTES = 100_000_000
@@ -134,18 +137,36 @@ class Checkpoint:
 def read_config(folder: Path) -> Checkpoint:
     """Read config.json and the index, if it is there, of a folder without weights."""
     index = table(folder / INDEX) if (folder / INDEX).is_file() else {}
-    return Checkpoint(str(folder), table(folder / CONFIG), {}, index)
+    return Checkpoint(str(folder), _configuration(folder), {}, index)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """Read config.json and all headers of a folder, or its index if it has no weights."""
     if not has_weights(folder):
         return read_config(folder)
-    config = table(folder / CONFIG)
+    config = _configuration(folder)
     tensors: dict[str, Tensor] = {}
     for path in _files(folder):
         tensors |= read_tensors(path)
     return Checkpoint(str(folder), config, tensors)
+
+
+def _configuration(folder: Path) -> Mapping[str, Any]:
+    config = table(folder / CONFIG)
+    if names_quantization(config) or not (folder / QUANTIZATION).is_file():
+        return config
+    return with_quantization(config, table(folder / QUANTIZATION))
+
+
+def names_quantization(config: Mapping[str, Any]) -> bool:
+    """Whether config.json says how its weights are stored, for the whole or for a part of the model."""
+    parts = (config, *(each for each in config.values() if isinstance(each, dict)))
+    return any(each.get(name) for each in parts for name in ("quantization_config", "compression_config"))
+
+
+def with_quantization(config: Mapping[str, Any], quantization: Mapping[str, Any]) -> dict[str, Any]:
+    """Return config.json with what hf_quant_config.json says."""
+    return {**config, "quantization_config": dict(quantization)}
 
 
 def has_weights(folder: Path) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from medley.model.checkpoint import Tensor, part_of
+from medley.model.compressed_attention import ATTENTION_BYTES, attention_weights, compressor_weights
 from medley.model.config_fields import (
     NAMES,
     NEITHER,
@@ -14,7 +15,7 @@ from medley.model.config_fields import (
     layer_count,
     layer_kinds,
 )
-from medley.model.kv_cache import head_dim, kv_heads, query_heads
+from medley.model.kv_cache import compression_ratios, head_dim, kv_heads, query_heads
 from medley.model.recurrent_state import FIRST_MAMBA
 
 _EMBEDDING_BYTES = 2.0
@@ -48,6 +49,9 @@ def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> di
     if beside:
         words = fields.optional("vocab_size_per_layer_input") or fields.whole("vocab_size")
         found["model.embed_tokens_per_layer.weight"] = _tensor(words * layers * beside, _EMBEDDING_BYTES)
+    if fields.word("model_type") == "deepseek_v4":
+        found |= _compressed_layers(fields, layers, bytes_each)
+        return _corrected(found, names, index, parts)
     kinds = layer_kinds(fields, layers)
     # Nemotron-H counts a bare feed-forward as a layer: then attention has none of its own.
     apart = bool(NEITHER & set(kinds))
@@ -61,6 +65,18 @@ def estimated(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> di
         if routed:
             found[f"{at}.mlp.experts.weight"] = _tensor(routed, bytes_each)
     return _corrected(found, names, index, parts)
+
+
+def _compressed_layers(fields: Fields, layers: int, bytes_each: float) -> dict[str, Tensor]:
+    """Return DeepSeek V4's layers, whose kinds are their compression ratios."""
+    found = {}
+    for layer, ratio in enumerate(compression_ratios(fields, layers)):
+        at = f"model.layers.{layer}"
+        plain, routed = _feed_forward(fields, layer, "full_attention")
+        found[f"{at}.weight"] = _tensor(attention_weights(fields, ratio) + plain, ATTENTION_BYTES)
+        found[f"{at}.compressor.weight"] = _tensor(compressor_weights(fields, ratio), _EMBEDDING_BYTES)
+        found[f"{at}.mlp.experts.weight"] = _tensor(routed, bytes_each)
+    return found
 
 
 def _layer(fields: Fields, layer: int, kind: str, *, apart: bool) -> tuple[int, int]:

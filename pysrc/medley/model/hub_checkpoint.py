@@ -17,13 +17,16 @@ from medley.model import hub
 from medley.model.checkpoint import (
     CONFIG,
     INDEX,
+    QUANTIZATION,
     SINGLE,
     Checkpoint,
     Tensor,
+    names_quantization,
     parsed,
     read_checkpoint,
     read_config,
     weight_files,
+    with_quantization,
 )
 from medley.progress import SILENT, Progress
 
@@ -127,6 +130,10 @@ def _asked(api: "HfApi", repository: str, about: hub.About, watch: Progress) -> 
 
     at = about.commit
     config = parsed(hub.file(api, repository, CONFIG, at), f"{repository}/{CONFIG}")
+    if not names_quantization(config):
+        with contextlib.suppress(EntryNotFoundError):
+            told = parsed(hub.file(api, repository, QUANTIZATION, at), f"{repository}/{QUANTIZATION}")
+            config = with_quantization(config, told)
     names: tuple[str, ...] = (SINGLE,)
     with contextlib.suppress(EntryNotFoundError):
         index = hub.file(api, repository, INDEX, at)

@@ -25,7 +25,9 @@ _ENTRY_BYTES, _ALIGNMENT = 584, 576
 _RATIOS = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 """Kinds of DeepSeek V4's layers in transformers 5, with their default compression."""
 # A key's and its score's state in 32 bits; groups of this many tokens overlap, so both are kept twice.
-_STATE_BYTES, _OVERLAPPING = 8, 4
+_STATE_BYTES = 8
+OVERLAPPING = 4
+"""Tokens of an entry whose groups overlap."""
 # They compress keys and values as MLA does, and cache what is expanded (is_deepseek_mla in vLLM 0.32,
 # transformers_utils/model_arch_config_convertor.py, does not list them).
 _EXPANDED = {"minicpm3"}
@@ -112,7 +114,9 @@ def head_dim(fields: Fields) -> int:
 def _layers(fields: Fields, count: int) -> tuple[Layer, ...]:
     if _in_8_bits(fields):
         layer = _compressed if fields.word("model_type") == "deepseek_v4" else _compressed_for_others
-        return tuple(layer(fields, ratio, number) for number, ratio in enumerate(_ratios(fields, count)))
+        return tuple(
+            layer(fields, ratio, number) for number, ratio in enumerate(compression_ratios(fields, count))
+        )
     kinds = layer_kinds(fields, count)
     # The last layers may read what an earlier one keeps: Gemma 3n and 4.
     own = count - (fields.optional("num_kv_shared_layers", least=0) or 0)
@@ -155,7 +159,7 @@ def _layer(fields: Fields, kind: str, number: int) -> Layer:
     return Layer(state_bytes=state_bytes(fields, kind)) if kind in RECURRENT else Layer()
 
 
-def _ratios(fields: Fields, count: int) -> tuple[int, ...]:
+def compression_ratios(fields: Fields, count: int) -> tuple[int, ...]:
     """Return each layer's tokens per entry; 0 if it has only a window."""
     kinds, said = fields.words("layer_types"), fields.inner("compress_rates")
     ratios = fields.numbers("compress_ratios")
@@ -178,7 +182,7 @@ def _compressed(fields: Fields, ratio: int, _: int) -> Layer:
     if ratio > 1:
         far += _page(_ENTRY_BYTES, 256, ratio)
         row = _STATE_BYTES * fields.whole("head_dim")
-        if ratio == _OVERLAPPING:
+        if ratio == OVERLAPPING:
             size = fields.whole("index_head_dim")
             far += _page(size + size // _INDEX_BLOCK * _INDEX_SCALE_BYTES, 256, ratio)
             state = _open_groups(2 * row) + _open_groups(2 * _STATE_BYTES * size)
@@ -190,7 +194,7 @@ def _compressed(fields: Fields, ratio: int, _: int) -> Layer:
 
 def _open_groups(row_bytes: int) -> int:
     """Count two pages of four tokens each: a window of eight tokens, which is always full."""
-    return 2 * _aligned(row_bytes * _OVERLAPPING)
+    return 2 * _aligned(row_bytes * OVERLAPPING)
 
 
 def _compressed_for_others(fields: Fields, ratio: int, number: int) -> Layer:

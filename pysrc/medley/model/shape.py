@@ -102,7 +102,7 @@ def weight_fields(found: Checkpoint) -> dict[str, Any]:
         "weights": weights,
         "weights_source": _source(found),
         "feed_forward": feed_forward_width(fields),
-        "block": _block(fields),
+        "block": _block(fields, weights),
     }
 
 
@@ -170,6 +170,8 @@ def _format(fields: Fields) -> Format | None:
     quantised = _quantization(fields)
     if quantised is None:
         return None
+    if fields.word("expert_dtype") == "fp4" and quantised.word("quant_method") == "fp8":
+        return "mxfp4"  # DeepSeek V4: most of it is experts
     method = quantised.word("quant_method") or "modelopt"
     found = _named("methods", method)
     if found is not None:
@@ -187,7 +189,9 @@ def _format(fields: Fields) -> Format | None:
 
 
 def _quantization(fields: Fields) -> Fields | None:
-    return fields.inner("quantization_config") or fields.inner("compression_config")
+    found = fields.inner("quantization_config") or fields.inner("compression_config")
+    # ModelOpt's file of its own has it one table deeper, beside the producer.
+    return found and (found.inner("quantization") or found)
 
 
 def _named(by: str, name: str) -> Format | None:
@@ -222,15 +226,17 @@ def _of_weights(weights: Mapping[str, Any]) -> Format | None:
             return None
 
 
-def _block(fields: Fields) -> int | None:
+def _block(fields: Fields, weights: Format) -> int | None:
     """Return the weights that share a scale; None where scales are of whole rows, channels or tensors."""
     quantised = _quantization(fields)
     if quantised is None:
         return None
-    sizes = [*quantised.numbers("weight_block_size"), quantised.optional("group_size", least=-1) or 0]
-    for weights in _group_weights(quantised):
-        each = Fields(weights, quantised.where)
-        sizes += [*each.numbers("block_structure"), each.optional("group_size", least=-1) or 0]
+    groups = [each for each in _group_weights(quantised) if _of_weights(each) == weights]
+    tables = [Fields(each, quantised.where) for each in groups] or [quantised]
+    # DeepSeek V4 has FP8 in such blocks beside experts in MXFP4.
+    names = ("weight_block_size", "block_structure") if weights == "fp8" else ()
+    sizes = [size for each in tables for name in names for size in each.numbers(name)]
+    sizes += [each.optional("group_size", least=-1) or 0 for each in tables]
     return max((size for size in sizes if size > 0), default=None)
 
 
