@@ -250,6 +250,16 @@ class StateCopies(StrictTable):
         return max(self.vllm, self.sglang)
 
 
+class LongContext(StrictTable):
+    """A longer context than config.json gives, by the maker's own guide."""
+
+    tokens: Annotated[int, Field(ge=1)] = 1
+    vllm: tuple[str, ...] | None = None
+    """The flags that it needs on vLLM besides --context, maybe none [default: not known to work]."""
+    sglang: tuple[str, ...] | None = None
+    """The same on SGLang."""
+
+
 class Shape(StrictTable):
     """The size of a model as stored, with all scales, in bytes."""
 
@@ -260,9 +270,7 @@ class Shape(StrictTable):
     head_dim: Annotated[int, Field(ge=1)]
     vocabulary: Annotated[int, Field(ge=1)]
     context: Annotated[int, Field(ge=1)]
-    """The longest sequence, in tokens, as config.json has it."""
-    extended_context: int | None = None
-    """The longest that its makers name, if that is more; engines need a variable for it."""
+    """The longest sequence that config.json gives, in tokens."""
     parameters: int
     active_parameters: int
     """Parameters used per token; all of them without experts."""
@@ -315,6 +323,7 @@ class Shape(StrictTable):
     one_stage: tuple[EngineName, ...] = ()
     """Engines that cannot split it into pipeline stages."""
     capabilities: Capabilities = Capabilities()
+    long_context: LongContext = LongContext()
 
     @property
     def weights_bytes(self) -> int:

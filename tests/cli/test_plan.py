@@ -255,13 +255,14 @@ def test_a_folder_with_a_config_alone_is_planned_and_the_estimate_said(
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps(PUBLISHED["qwen3-8b"].config))
     assert run(str(tmp_path), "--hosts", "spark:1", "--json") == 0
-    told, err = capsys.readouterr()
-    (note,) = json.loads(told)["notes"]
-    assert note in err
-    assert "estimated from config.json; there is no index with their total" in note
+    told = capsys.readouterr().out
+    (warning,) = json.loads(told)["warnings"]
+    assert "estimate from config.json" in warning
+    assert run(str(tmp_path), "--hosts", "spark:1") == 0
+    assert f"warning: {warning.partition('. ')[0]}" in capsys.readouterr().out
     assert run("qwen3-8b", "--hosts", "spark:1", "--json") == 0
     known = json.loads(capsys.readouterr().out)
-    assert known["notes"] == []
+    assert known["warnings"] == []
     near = json.loads(told)["prediction"]["tokens_per_s"]
     assert near == pytest.approx(known["prediction"]["tokens_per_s"], rel=0.01)
 

@@ -101,6 +101,31 @@ def test_problems(words: tuple[str, ...], name: str, fix: str) -> None:
         serve("gpt-oss-120b", *words)
 
 
+def test_a_context_of_the_maker_is_served_with_the_engines_variable(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("qwen3.8-27b-fp8", "--hosts", "spark:2", "--context", "900000", "--dry-run", "--json")
+    assert serve(*words) == 0
+    *_, last = json.loads(capsys.readouterr().out)
+    assert last["env"]["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] == "1"
+    assert "--hf-overrides" in last["argv"]
+    assert last["argv"][last["argv"].index("--max-model-len") + 1] == "900000"
+
+
+def test_a_longer_context_names_the_limit_and_the_risk(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("qwen3-8b", "--hosts", "spark:1", "--context", "80000", "--dry-run")
+    shorter = "medley serve qwen3-8b --hosts spark:1 --dry-run --context 40960"
+    with raises_problem("--context 80000", cause="40,960", fix=shorter):
+        serve(*words)
+    allowed = (
+        "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 medley serve qwen3-8b --hosts spark:1 --context 80000 --dry-run"
+    )
+    with raises_problem("--context 80000", fix=allowed):
+        serve(*words)
+    monkeypatch.setenv("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1")
+    assert serve(*words) == 0
+
+
 def test_a_split_of_ones_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("VLLM_PP_LAYER_PARTITION", "30,6")
     assert serve("gpt-oss-120b", "--dry-run", "--json", "--hosts", "spark:2", "--pp", "2", "--tp", "1") == 0

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from medley.schema import LongContext
 from tests.model.weight_formats import Scheme, awq, bf16, fp8, fp8_blocks, fp8_blocks_f32, mxfp4, mxfp8, nvfp4
 
 
@@ -72,6 +73,13 @@ def _gpt_oss(layers: int, experts: int) -> dict[str, Any]:
     )
 
 
+_LONG_NEMOTRON = {"long_context": LongContext(tokens=1_048_576, vllm=(), sglang=())}
+_YARN = (
+    '{"text_config": {"rope_parameters": {"mrope_interleaved": true, "mrope_section": [11, 11, 10], '
+    '"rope_type": "yarn", "rope_theta": 10000000, "partial_rotary_factor": 0.25, "factor": 4.0, '
+    '"original_max_position_embeddings": 262144}}}'
+)
+_LONG_QWEN = {"long_context": LongContext(tokens=1_000_000, vllm=("--hf-overrides", _YARN))}
 _FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
 _QWEN3_4B = _qwen3(36, 2560, (32, 8, 128), 9728, tie_word_embeddings=True, max_position_embeddings=262_144)
 _QWEN3_30B = _moe(48, 2048, (32, 4, 128), 768, 262_144)
@@ -350,14 +358,16 @@ PUBLISHED = {
     "glm-4.5-air": Published(_GLM_AIR),
     "glm-4.5-air-awq-fp16mix": Published(_GLM_AIR | _AWQ, routed=awq, total_bytes=73_100_000_000),
     "nemotron-3-super-120b-a12b-nvfp4": Published(
-        _NEMOTRON, routed=nvfp4, total_bytes=80_530_000_000, otherwise={"extended_context": 1_048_576}
+        _NEMOTRON, routed=nvfp4, total_bytes=80_530_000_000, otherwise=_LONG_NEMOTRON
     ),
     "qwen3.5-122b-a10b": Published(_QWEN3_5_122B),
     "qwen3.5-122b-a10b-fp8": Published(_QWEN3_5_122B | _FP8, fp8_blocks),
     "deepseek-v3": Published(_DEEPSEEK | _FP8, fp8_blocks_f32),
-    "qwen3.8-27b": Published(_QWEN3_8_27B, total_bytes=55_563_006_776),
-    "qwen3.8-27b-fp8": Published(_QWEN3_8_27B | _FP8, fp8_blocks, total_bytes=30_866_866_928),
-    "qwen3.8-27b-nvfp4": Published(_QWEN3_8_27B_NVFP4, fp8, total_bytes=23_417_339_744),
+    "qwen3.8-27b": Published(_QWEN3_8_27B, total_bytes=55_563_006_776, otherwise=_LONG_QWEN),
+    "qwen3.8-27b-fp8": Published(
+        _QWEN3_8_27B | _FP8, fp8_blocks, total_bytes=30_866_866_928, otherwise=_LONG_QWEN
+    ),
+    "qwen3.8-27b-nvfp4": Published(_QWEN3_8_27B_NVFP4, fp8, total_bytes=23_417_339_744, otherwise=_LONG_QWEN),
     "qwen3-coder-next": Published(_QWEN3_CODER_NEXT, total_bytes=159_000_000_000),
     "qwen3-coder-next-fp8": Published(_QWEN3_CODER_NEXT | _FP8, fp8_blocks, total_bytes=80_000_000_000),
     "minimax-m2.7": Published(_MINIMAX_M2 | _FP8, fp8_blocks_f32, total_bytes=230_100_000_000),

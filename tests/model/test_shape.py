@@ -232,6 +232,26 @@ def test_two_stacks_of_layers() -> None:
     assert (found.layers, found.layer_bytes) == (2, 2 * of().layer_bytes)
 
 
+@pytest.mark.parametrize(
+    ("rope", "context"),
+    [
+        pytest.param(
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}, 8192, id="yarn"
+        ),
+        pytest.param(
+            {"type": "yarn", "factor": 2, "original_max_position_embeddings": 2048}, 4096, id="the same"
+        ),
+        pytest.param(
+            {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 2048}, 4096, id="no"
+        ),
+        pytest.param({"rope_type": "yarn", "factor": "x"}, 4096, id="no number"),
+    ],
+)
+def test_yarn_counts_from_the_length_before_it(rope: dict[str, Any], context: int) -> None:
+    assert of(rope_scaling=rope).context == context
+    assert of(rope_parameters=rope).context == context
+
+
 def test_a_context_that_is_not_given() -> None:
     """vLLM takes 2,048 (BLOOM, Mamba)."""
     assert of(max_position_embeddings=None).context == 2048

@@ -366,7 +366,7 @@ def test_a_context_that_the_makers_name_is_allowed(engine: EngineName, variable:
         made = launch_steps(SUPER, site("spark:2", engine=engine), wanted)[-1].starts.command
         assert made.env.get(variable) == value
         assert str(context) in made.argv
-    with raises_problem("--context 1100000", cause="1048576"):
+    with raises_problem("--context 1100000", cause="1,048,576"):
         placement(shape(SUPER), site("spark:2"), PlacementOptions(context=1_100_000))
 
 

@@ -140,7 +140,7 @@ def test_the_users_own_split_is_obeyed_and_priced() -> None:
         pytest.param(
             PlacementOptions(partition="6,0", sizes=Sizes(stages=2)), "does not cut", id="an empty stage"
         ),
-        pytest.param(PlacementOptions(context=4096), "more than this model can do", id="too long"),
+        pytest.param(PlacementOptions(context=4096), "more than vLLM serves", id="too long"),
         pytest.param(
             PlacementOptions(hosts=3), "no layout matches the options", id="more hosts than there are"
         ),

@@ -15,6 +15,7 @@ from medley.host.kind import facts_by_host, kind_of
 from medley.model.trust import Trust
 from medley.network.fabric.types import NetworkOptions
 from medley.planner.candidates import Sizes
+from medley.planner.context import allows_longer
 from medley.planner.host_order import VARIABLE
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Launcher
@@ -63,6 +64,7 @@ class Planning:
             gpus=gpus,
             wishes=NetworkOptions(link, transport=self.transport),
             partition=os.environ.get(VARIABLE[engine]),
+            longer_context=allows_longer(os.environ, engine),
             engine=engine,
             kv_type=self.kv_type,
             balanced=self.eplb,

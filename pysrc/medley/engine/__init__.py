@@ -59,8 +59,6 @@ class Engine(Protocol):
 
     TITLE: str
     PROGRAM: str
-    LONG_CONTEXT: str
-    """The variable that allows a longer context than config.json has."""
     HELP: tuple[str, ...]
     """The words after it that print all flags of its server."""
 
@@ -86,6 +84,7 @@ class Why:
     KEY = "requests need this key; every user of this host could read it in a flag"
     REPLICAS = "engines in parallel, each with the whole model, behind one address"
     WITHOUT_RAY = "each host starts its own part, without Ray"
+    LONGER = "the context is longer than config.json gives, as the maker or the user allows"
     SAME_ON_EACH = "the plan's number, the same on each rank"
     FP8_CACHE = "as requested: half the size of a 16-bit KV cache"
     AT_ONCE = "concurrent streams in the plan's memory; --concurrency raises it"

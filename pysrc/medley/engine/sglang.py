@@ -12,13 +12,13 @@ from pathlib import Path
 from medley.command import Flag, Variable
 from medley.engine import Serving, Why, flag, given, last_reason, table_flags
 from medley.environment import payload
+from medley.planner.context import LONGER
 from medley.planner.host_order import VARIABLE
 from medley.planner.plan import Plan
 from medley.schema import TITLES, HostTable, Model
 
 TITLE = TITLES["sglang"]
 PROGRAM = "sglang"
-LONG_CONTEXT = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 HELP: tuple[str, ...] = ("serve", "--help")
 # For example: [2026-11-22 08:01:33 PP1 TP0] message
 _PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d [\d:]+[^\]]*\] ?")
@@ -49,6 +49,8 @@ def variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
         yield Variable("MEDLEY_RANKS", ",".join(plan.places), "the host of each rank, in order")
     if plan.partition:
         yield Variable(VARIABLE["sglang"], plan.partition, "layers of each stage, in the order of ranks")
+    if plan.beyond_config:
+        yield Variable(LONGER["sglang"], "1", Why.LONGER)
 
 
 def _cpus(plan: Plan) -> str:

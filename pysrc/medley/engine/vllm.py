@@ -9,13 +9,13 @@ from pathlib import Path
 
 from medley.command import Flag, Variable
 from medley.engine import Serving, Why, flag, given, last_reason, table_flags
+from medley.planner.context import LONGER
 from medley.planner.host_order import VARIABLE
 from medley.planner.plan import Plan
 from medley.schema import TITLES, HostTable, Model
 
 TITLE = TITLES["vllm"]
 PROGRAM = "vllm"
-LONG_CONTEXT = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 HELP: tuple[str, ...] = ("serve", "--help=all")
 # "(EngineCore pid=12) ERROR 11-21 08:01:33 [core.py:1109] ValueError: …"; each part is optional
 _PREFIX = re.compile(r"^(?:\(\S+ pid=\d+\) ?)?(?:ERROR [\d-]+ [\d:]+ \[[^\]]+\] ?)?")
@@ -52,6 +52,8 @@ def variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variabl
         yield Variable("VLLM_RAY_DP_PACK_STRATEGY", "fill", "each host gets as many replicas as it has slots")
     if plan.partition:
         yield Variable(VARIABLE["vllm"], plan.partition, "layers of each stage, in the order of ranks")
+    if plan.beyond_config:
+        yield Variable(LONGER["vllm"], "1", Why.LONGER)
     yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers by default")
     if serving.key:
         yield Variable("VLLM_API_KEY", str(serving.key), Why.KEY, secret=True)

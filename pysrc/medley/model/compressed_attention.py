@@ -1,7 +1,7 @@
 """Count the weights of DeepSeek V4's attention: low-rank queries and outputs, compressors and an index.
 
-For DeepSeek-V4-Flash they come to what the headers of its weights have (models/deepseek-v4-flash.toml): 4599.1
-MB of attention in FP8, and with its router 0.9 GB of compressors and index.
+For DeepSeek-V4-Flash they come to what the headers of its weights have (models/deepseek-v4-flash.toml):
+4599.1 MB of attention in FP8, and with its router 0.9 GB of compressors and index.
 """
 
 from medley.model.config_fields import NAMES, Fields

@@ -15,6 +15,7 @@ NAMES: Mapping[str, list[str]] = config.beside(__file__, "config_names.toml")
 # vLLM's where config.json has none of these, as of Mamba and BLOOM (0.32, config/model.py,
 # _get_and_verify_max_len).
 _ASSUMED_CONTEXT = 2048
+_LARGEST_FACTOR = 4096
 SPARSE = {
     "deepseek_sparse_attention",
     "qwen_sparse_attention",
@@ -125,7 +126,19 @@ def of_text(config: Mapping[str, Any], where: str) -> Fields:
 
 
 def context_length(fields: Fields) -> int:
-    return fields.optional(*NAMES["context"]) or _ASSUMED_CONTEXT
+    """Return the tokens that vLLM 0.33 takes from config.json (config/model.py, _get_and_verify_max_len).
+
+    YaRN counts from the length before it; max_position_embeddings may be either length.
+    """
+    told = fields.optional(*NAMES["context"]) or _ASSUMED_CONTEXT
+    for name in ("rope_parameters", "rope_scaling"):
+        rope = fields.inner(name)
+        if rope is None or "yarn" not in {rope.table.get("rope_type"), rope.table.get("type")}:
+            continue
+        before, factor = rope.optional("original_max_position_embeddings"), rope.table.get("factor")
+        if before and isinstance(factor, int | float) and 1 <= factor <= _LARGEST_FACTOR:
+            return max(told, int(before * factor))
+    return told
 
 
 def _shown(value: object) -> str:

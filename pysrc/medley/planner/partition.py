@@ -28,6 +28,8 @@ class Workload:
     goal: Goal = "latency"
     timed: Timed | None = field(default=None, compare=False)
     """How fast stages are; None where layers are cut by memory only."""
+    beyond_config: bool = False
+    """Whether the context is more than config.json gives; `shape` then has as much."""
 
 
 def recut(work: Workload, layout: Layout) -> Layout:

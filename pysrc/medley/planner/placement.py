@@ -27,6 +27,7 @@ from medley.planner import (
 )
 from medley.planner.candidates import Request, Sizes
 from medley.planner.choose import CONTEXT, Choice, choose, figures, score
+from medley.planner.context import LONGER, limits, longest_context
 from medley.planner.fit import fit, gib
 from medley.planner.host_order import VARIABLE, landing
 from medley.planner.memory import PipelinePosition, need
@@ -35,7 +36,7 @@ from medley.planner.plan import KvType, Launcher
 from medley.planner.prediction import predict, timed
 from medley.planner.remedies import NoLayout
 from medley.planner.topology import Topology
-from medley.schema import EngineName, Shape, StateCopies
+from medley.schema import TITLES, EngineName, Shape, StateCopies
 
 _ANY_ORDER = 2
 """Stages: the head's is the first, so there is only one order."""
@@ -65,17 +66,19 @@ class PlacementOptions:
     launcher: Launcher | None = None
     """What is to start ranks on several hosts; None: Ray, where hosts have joined."""
     kv_type: KvType = "auto"
+    longer_context: bool = False
+    """Whether the user's environment lets the engine serve more than config.json gives."""
     balanced: bool = False
     """Experts by expert parallel, with the load balancer."""
 
 
 def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
     """The best layout, landed where Ray puts its ranks; a Problem with the numbers where none fits."""
-    longest = max(shape.context, shape.extended_context or 0)
-    if wanted.context and wanted.context > longest:
+    longest = longest_context(shape, wanted.engine)
+    if wanted.context and wanted.context > longest and not wanted.longer_context:
         raise NoLayout(
-            f"--context {wanted.context} is more than this model can do",
-            cause=f"it was made for {longest} tokens",
+            f"--context {wanted.context} is more than {TITLES[wanted.engine]} serves of this model",
+            cause=limits(shape, wanted.engine),
             fix=f"--context {longest}, or less",
         )
     compatibility.require_host(site, wanted.engine, shape)
@@ -104,6 +107,7 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
         *topology.incompatible_warnings(site.origins, hosts_of(layout)),
         *site.cabling_warnings(wanted.wishes, wanted.engine),
         *_guesses(shape, layout),
+        *([_beyond(shape, wanted)] if work.beyond_config else []),
     ]
     if shape.weights != "bf16" and on_cpu(layout):
         untried = f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
@@ -128,16 +132,27 @@ def _guesses(shape: Shape, layout: Layout) -> Iterator[str]:
 
 def _workload(shape: Shape, wanted: PlacementOptions) -> Workload:
     """The model with the context and KV cache that were asked for, and what it is to carry."""
-    if wanted.context and wanted.context > shape.context:
-        shape = shape.model_copy(update={"context": shape.extended_context})
     if wanted.kv_type == "fp8":
         shape = shape.model_copy(update={"kv_bits": 8})
     here = tuple(engine for engine in shape.one_stage if engine == wanted.engine)
     copies = StateCopies.model_validate({wanted.engine: getattr(shape.state_copies, wanted.engine)})
     shape = shape.model_copy(update={"one_stage": here, "state_copies": copies})
+    beyond = bool(wanted.context and wanted.context > shape.context)
+    if beyond:
+        shape = shape.model_copy(update={"context": wanted.context})
     load = Load(wanted.concurrency, context_tokens=min(wanted.context or _USUAL_CONTEXT, shape.context))
     context = wanted.context or min(shape.context, CONTEXT)
-    return Workload(shape, context, load, wanted.goal, timed(shape, load))
+    return Workload(shape, context, load, wanted.goal, timed(shape, load), beyond)
+
+
+def _beyond(shape: Shape, wanted: PlacementOptions) -> str:
+    engine, context = wanted.engine, wanted.context or 0
+    if context <= longest_context(shape, engine):
+        return f"--context {context:,}: {limits(shape, engine)}. The command sets {LONGER[engine]}=1"
+    return (
+        f"--context {context:,} only by your {LONGER[engine]}: {limits(shape, engine)}. "
+        "Answers may be wrong past that, or NaN"
+    )
 
 
 def _require_memory(found: Sequence[Device]) -> None:

@@ -98,6 +98,8 @@ class Plan:
     """Of the host's CPU, where that runs the model: the fewest of all hosts."""
     context: int | None = None
     """Tokens of the longest sequence; None: the longest that fits."""
+    beyond_config: bool = False
+    """Whether that is more than config.json gives."""
     longest: int | None = None
     """How long that is, so that it surely fits."""
     finds_longest: bool = True
@@ -145,6 +147,7 @@ def plan(
         memory_utilization=None if cpu else fit.utilization,
         static_share=None if cpu else _static_share(fit),
         context=context,
+        beyond_config=choice.work.beyond_config,
         # The engine's own memory is an estimate, and it refuses too long a context.
         longest=shape.context if fit.context >= shape.context else fit.context * 7 // 8,
         sequences=fit.sequences,

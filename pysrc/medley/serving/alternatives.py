@@ -17,6 +17,7 @@ from medley.model.table import base_name
 from medley.planner import Device, compatibility, topology
 from medley.planner.candidates import FREE, Sizes
 from medley.planner.choose import Choice
+from medley.planner.context import LONGER, longest_context
 from medley.planner.fit import gib
 from medley.planner.placement import PlacementOptions, idle_ports_gain, placement
 from medley.planner.remedies import NoLayout, Remedies, quantized
@@ -115,9 +116,13 @@ def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> I
     stages = sizes.stages or sizes.tensor
     if sizes.tensor and holds(Sizes(stages=stages)):
         yield join(switched(free, "--pp", str(stages)))
-    longest = max(shape.context, shape.extended_context or 0)
-    if wanted.context and wanted.context > longest:
-        yield join(switched(typed, "--context", str(longest)))
+    if wanted.context and wanted.context > (longest := longest_context(shape, wanted.engine)):
+        if _fits(shape, site, replace(wanted, context=longest)):
+            yield join(switched(typed, "--context", str(longest)))
+        if _fits(shape, site, replace(wanted, longer_context=True)):
+            risk = "if its maker serves that much: otherwise answers may be wrong"
+            yield f"{LONGER[wanted.engine]}=1 {join(typed)}  # {risk}"
+        return
     if (remedies := problem.remedies) is None:
         return
     # Rows of the table hold both, by their own arithmetic.

@@ -29,6 +29,7 @@ from medley.network import tcp
 from medley.network.ports import RENDEZVOUS_PORT
 from medley.planner import Layout, compatibility, devices, devices_of, hosts_of, loading, pipelines
 from medley.planner.choose import Choice
+from medley.planner.context import allows_longer, maker_flags
 from medley.planner.host_order import VARIABLE
 from medley.planner.placement import PlacementOptions, unplaced
 from medley.planner.plan import Asked, Launcher, Plan, balanced, plan, understood, unplanned
@@ -157,6 +158,7 @@ def prepare(options: Options, output: Output) -> Job:
         options.wanted,
         engine=engine,
         partition=os.environ.get(VARIABLE[engine]),
+        longer_context=allows_longer(os.environ, engine),
         hosts=options.count,
         launcher=by or options.launcher,
         one_server=True,
@@ -286,10 +288,9 @@ def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
     wanted, model, shape = order.wanted, order.weights.model, choice.work.shape
     hosts = hosts_of(choice.layout)
     of_kinds, variables = compatibility.engine_settings(site, hosts, wanted.engine, shape, order.extra)
-    if wanted.context and model and model.shape and wanted.context > model.shape.context:
-        why = "config.json has less than its makers name"
-        variables = (*variables, (ENGINES[wanted.engine].LONG_CONTEXT, "1", why))
     needed = (*of_kinds, *loading.loader_arguments(choice, site, wanted.engine))
+    if choice.work.beyond_config and (longer := maker_flags(shape, wanted.engine)):
+        needed = (*needed, (longer, "the maker's way to a context longer than config.json's"))
     found = plan(
         choice,
         site.facts,

@@ -17,6 +17,7 @@ from medley.network.fabric import fabric, per_host
 from medley.network.fabric.types import Endpoint, NetworkOptions
 from medley.planner import Layout, devices_of, hosts_of, pipelines
 from medley.planner.choose import Choice
+from medley.planner.context import LONGER
 from medley.planner.fit import fit
 from medley.planner.host_order import VARIABLE
 from medley.planner.plan import understood
@@ -91,7 +92,9 @@ def _of_pipeline(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
     started = launch(order, told, site.hosts[first][1].host, cluster=cluster)
     split = f"{VARIABLE[wanted.engine]}={wanted.partition} " if wanted.partition else ""
     # A cluster's engine is from the environment of its Ray.
-    typed = split + _serve(order, choice.layout, site, () if others else origin.typed)
+    typed = (
+        split + _longer(order, choice) + _serve(order, choice.layout, site, () if others else origin.typed)
+    )
     yield Step(first, typed, started.reasoned, site.image(first), told.why)
 
 
@@ -108,7 +111,8 @@ def _without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
         started = launch(order, own, site.hosts[host][1].host, cluster=wired).reasoned
         environment = site.origin(host).typed
         if host == used[0]:
-            yield Step(host, _serve(order, choice.layout, site, environment), started, why=told.why)
+            typed = _longer(order, choice) + _serve(order, choice.layout, site, environment)
+            yield Step(host, typed, started, why=told.why)
         else:
             yield Step(host, " ".join((join, shlex.join(environment))).rstrip(), started)
 
@@ -144,6 +148,12 @@ def _part(host: str, site: Topology, engine: EngineName) -> NodeSpec:
 
 def _gcs(head: str) -> str:
     return f"{head}:{ports.RayPorts.gcs}"
+
+
+def _longer(order: Order, choice: Choice) -> str:
+    """The user's own variable for a context that neither config.json nor the maker gives."""
+    wanted = order.wanted
+    return f"{LONGER[wanted.engine]}=1 " if choice.work.beyond_config and wanted.longer_context else ""
 
 
 def _serve(order: Order, layout: Layout, site: Topology, environment: tuple[str, ...]) -> str:
