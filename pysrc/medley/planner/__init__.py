@@ -48,6 +48,8 @@ class Device:
     """All of its memory, which a utilisation is a share of; None where that is not known."""
     measured: bool = False
     """Bandwidth and operations are what programs really reach on it, not what its maker states."""
+    most_bytes: int | None = None
+    """What a rank may take where nothing fits into `memory_bytes`; None: no more than that."""
 
 
 @dataclass(frozen=True)

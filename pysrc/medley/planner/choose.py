@@ -34,6 +34,8 @@ class Choice:
     rejected: tuple[Rejected, ...]
     warnings: tuple[str, ...] = ()
     """What is unwise about the sizes that were forced, and their price."""
+    tight: bool = False
+    """Whether it takes more of shared memory than is safe, or needs an estimate to be too high."""
     cabling: Cabling = field(default_factory=Cabling)
     """Of the hosts of this layout."""
 

@@ -16,7 +16,7 @@ from medley.network.fabric import fabric
 from medley.network.fabric.types import NetworkOptions
 from medley.planner import Device, GroupLink, HostLink
 from medley.planner.device_specs import stated
-from medley.planner.memory import usable_bytes
+from medley.planner.memory import most_bytes, usable_bytes
 
 # One way, for a small message between two GPUs. RDMA: perftest shows about 2 us between ConnectX-7; NCCL adds
 # its proxy thread. TCP: some 25 us by kernel and switch, and as much again by NCCL's socket threads.
@@ -183,7 +183,8 @@ def _stated(name: str, unit: MeasuredDevice, facts: Facts, kind: Kind) -> Device
         specs, shown = stated(kind.name, gpu.name, capability=capability, memory_bytes=total), total or None
     usable = usable_bytes(kind.name, total, free)
     speeds = specs.bandwidth_gb_s, specs.bf16_tflops
-    return Device(name, unit.index, kind.name, usable, *speeds, unit.name, shown)
+    most = most_bytes(kind.name, total, free)
+    return Device(name, unit.index, kind.name, usable, *speeds, unit.name, shown, most_bytes=most)
 
 
 def link_of(

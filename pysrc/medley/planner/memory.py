@@ -103,11 +103,23 @@ def is_unified(kind: str) -> bool:
     return kind in _UNIFIED
 
 
+def most_bytes(kind: str, total_bytes: int, available_bytes: int) -> int | None:
+    """Return all that unified memory has but for the system: `Device.most_bytes`.
+
+    Two DGX Sparks run models that take more than 0.85 of them: eugr/spark-vllm-docker gives Qwen3.5-397B in
+    INT4 108 GB of each (recipes/qwen3.5-397b-int4-autoround.yaml).
+    """
+    if not is_unified(kind):
+        return None
+    system = min(_UNIFIED_SYSTEM, max(_LEAST_SYSTEM, total_bytes // _SYSTEM_PART))
+    return max(0, available_bytes - system)
+
+
 def usable_bytes(kind: str, total_bytes: int, available_bytes: int) -> int:
     """What a rank may take of a device of this kind of host: `Device.memory_bytes`."""
-    if is_unified(kind):
-        system = min(_UNIFIED_SYSTEM, max(_LEAST_SYSTEM, total_bytes // _SYSTEM_PART))
-        most = min(UNIFIED_LIMIT * total_bytes, available_bytes - system)
+    all_but_system = most_bytes(kind, total_bytes, available_bytes)
+    if all_but_system is not None:
+        most = min(UNIFIED_LIMIT * total_bytes, all_but_system)
     elif kind == "cpu":
         most = min(_CPU_LIMIT * total_bytes, available_bytes - _CPU_SYSTEM)
     else:

@@ -35,6 +35,7 @@ from medley.planner.partition import Workload, recut, unchecked
 from medley.planner.plan import KvType, Launcher
 from medley.planner.prediction import predict, timed
 from medley.planner.remedies import NoLayout
+from medley.planner.tight import choose_tight
 from medley.planner.topology import Topology
 from medley.schema import TITLES, EngineName, Shape, StateCopies
 
@@ -88,7 +89,10 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
     refusal = partial(_refusal, site, wanted, shape, len(found))
     whole = site.group_link(wanted.wishes, wanted.engine)
     request = Request(work, found, links, wanted.sizes, site.head, refusal, whole)
-    chosen = choose(request, predict)
+    try:
+        chosen = choose(request, predict)
+    except NoLayout as problem:
+        chosen = choose_tight(request, problem)
     layout = chosen.layout
     why = [
         *chosen.why,
