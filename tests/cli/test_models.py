@@ -34,7 +34,7 @@ def test_the_fastest_that_fits_is_first_and_what_does_not_fit_says_why(
     assert line.split()[1:5] == ["65.2", "117B,", "5.7B", "active"]
     assert line.endswith("  tensor parallel 2 on spark-1, spark-2")
     (line,) = (each for each in rest if each.startswith("deepseek-v3 "))
-    assert line.endswith("  does not fit: 212.5 GiB short")
+    assert line.endswith("  does not fit: 212.6 GiB short")
 
 
 def test_json_has_every_model(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,9 +28,7 @@ def test_the_maker_serves_more_than_config_gives() -> None:
     ("model", "engine", "context", "said"),
     [
         pytest.param(NEMOTRON, "vllm", 2_000_000, ("262,144", "1,048,576"), id="more than the maker's"),
-        pytest.param(
-            "qwen3.8-27b", "sglang", 900_000, ("262,144",), id="the maker names no way on SGLang"
-        ),
+        pytest.param("qwen3.8-27b", "sglang", 900_000, ("262,144",), id="the maker names no way on SGLang"),
         pytest.param("qwen3-8b", "vllm", 80_000, ("40,960",), id="a maker that says nothing"),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from medley import config
 from medley.cli.plan import PlanVerb
 from medley.engine import Serving
 from medley.engine.launch import Order
@@ -23,6 +24,9 @@ from tests.planner.imagined import shape, site
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+
+
+LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1"
 
 
 def run(*words: str) -> int:
@@ -73,7 +77,10 @@ def fixes(*words: str) -> list[str]:
         ),
         pytest.param(
             "nemotron-3-super-120b-a12b-nvfp4 --hosts spark:2 --context 2000000",
-            ["medley plan nemotron-3-super-120b-a12b-nvfp4 --hosts spark:2 --context 1048576"],
+            [
+                "medley plan nemotron-3-super-120b-a12b-nvfp4 --hosts spark:2 --context 1048576",
+                f"{LONGER} medley plan nemotron-3-super-120b-a12b-nvfp4 --hosts spark:2 --context 2000000",
+            ],
             id="longer than its makers name",
         ),
         pytest.param(
@@ -83,11 +90,15 @@ def fixes(*words: str) -> list[str]:
         ),
     ],
 )
-def test_each_command_fits(typed: str, expected: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_command_fits(
+    typed: str, expected: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = [line.partition("  #")[0] for line in fixes(*typed.split())]
     assert said == expected
     for line in said:
-        assert run(*shlex.split(line)[2:], "--json") == 0, line
+        if line.startswith(LONGER):
+            monkeypatch.setenv(*LONGER.split("="))
+        assert run(*shlex.split(line.removeprefix(f"{LONGER} "))[2:], "--json") == 0, line
         assert json.loads(capsys.readouterr().out)["fit"]["short_bytes"] == 0
 
 
@@ -127,9 +138,45 @@ def test_only_builds_of_the_same_model_are_named() -> None:
 
 def test_a_format_is_not_looked_for_whose_build_is_known_and_too_large() -> None:
     """glm-5.3-nvfp4 has 464 GB as it is published; its matrices in 4 bits alone would fit."""
-    assert fixes("glm-5.3", "--hosts", "spark:4") == [
-        "medley plan glm-5.3 --hosts spark:8  # plan it for 8 hosts like spark-4"
+    assert fixes("glm-5.3", "--hosts", "spark:3") == [
+        "medley plan glm-5.3 --hosts spark:8  # plan it for 8 hosts like spark-3"
     ]
+
+
+def test_a_build_that_fits_tightly_says_so() -> None:
+    first, *_ = fixes("glm-5.3", "--hosts", "spark:4")
+    command, _, how = first.partition("  # ")
+    assert command == "medley plan glm-5.3-nvfp4 --hosts spark:4"
+    assert how.endswith(" tok/s, less memory free than is safe")
+
+
+def test_a_model_that_no_pipeline_holds_has_a_plan_on_more_hosts() -> None:
+    """vLLM cuts DeepSeek V4.1 into no stages, and its engrams fill the first: eight share each layer."""
+    more = "medley plan deepseek-v4.1-flash --hosts spark:8  # plan it for 8 hosts like spark-4"
+    assert fixes("deepseek-v4.1-flash", "--hosts", "spark:4") == [more]
+
+
+def test_a_small_board_is_no_typical_one_of_the_same_name(tmp_path: Path) -> None:
+    """An Orin Nano of 8 GB calls its GPU as an AGX Orin of 64 does; no known model is so small."""
+    large = config.files("hosts/typical", ".txt")["orin"].read_text(encoding="utf-8")
+    nano = large.replace("64349112 kB", "7802808 kB").replace("61203440 kB", "6291456 kB")
+    assert nano != large
+    (tmp_path / "nano.txt").write_text(nano)
+    said = fixes("qwen3-4b-instruct-2507-fp8", "--from", str(tmp_path / "nano.txt"))
+    assert not any("--hosts orin" in line for line in said)
+    assert "GiB of weights: no known model is so small" in said[0]
+
+
+def test_other_models_are_named_where_nothing_else_helps(tmp_path: Path) -> None:
+    large = config.files("hosts/typical", ".txt")["orin"].read_text(encoding="utf-8")
+    (tmp_path / "small.txt").write_text(
+        large.replace("64349112 kB", "31000000 kB").replace("61203440 kB", "29000000 kB")
+    )
+    at = ("--from", str(tmp_path / "small.txt"))
+    others = [line for line in fixes("gpt-oss-120b", *at) if "another model, which fits" in line]
+    assert 1 <= len(others) <= 3
+    for line in others:
+        assert run(*shlex.split(line.partition("  #")[0])[2:]) == 0, line
 
 
 def test_a_build_that_fits_has_its_speed() -> None:

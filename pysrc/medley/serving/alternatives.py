@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from shlex import join
+from typing import NamedTuple
 
 from medley import cluster, config
 from medley.command import renamed, switched, without
@@ -34,6 +35,7 @@ _MUCH = 1.5
 """A build must be faster by this factor to be suggested."""
 _NEAR = 1.25
 """Hosts count as alike if their memory differs by less than this factor."""
+_OTHERS = 3
 
 
 def with_engine_sources(
@@ -116,13 +118,7 @@ def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> I
     stages = sizes.stages or sizes.tensor
     if sizes.tensor and holds(Sizes(stages=stages)):
         yield join(switched(free, "--pp", str(stages)))
-    if wanted.context and wanted.context > (longest := longest_context(shape, wanted.engine)):
-        if _fits(shape, site, replace(wanted, context=longest)):
-            yield join(switched(typed, "--context", str(longest)))
-        if _fits(shape, site, replace(wanted, longer_context=True)):
-            risk = "if its maker serves that much: otherwise answers may be wrong"
-            yield f"{LONGER[wanted.engine]}=1 {join(typed)}  # {risk}"
-        return
+    yield from _shorter(order, shape, site)
     if (remedies := problem.remedies) is None:
         return
     # Rows of the table hold both, by their own arithmetic.
@@ -131,16 +127,32 @@ def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> I
         yield join(switched(typed, "--context", str(context)))
     if many and (table or _fits(shape, site, replace(wanted, concurrency=many))):
         yield join(switched(typed, "--concurrency", str(many)))
-    yield from _smaller(order, shape, site, remedies)
-    yield from _more_hosts(order, shape, site, remedies)
+    smaller = tuple(_smaller(order, shape, site, remedies))
+    yield from smaller
+    larger = _more_hosts(order, shape, site, remedies)
+    helps = context or many or smaller or (larger and larger.alike)
+    yield from () if helps else _other_models(order, site, problem)
+    yield from (larger.typed,) if larger else ()
+
+
+def _shorter(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
+    """Yield the longest context that the model has, and the user's own way past it."""
+    wanted, longest = order.wanted, longest_context(shape, order.wanted.engine)
+    if not wanted.context or wanted.context <= longest or wanted.longer_context:
+        return
+    if _fits(shape, site, replace(wanted, context=longest)):
+        yield join(switched(_typed(order), "--context", str(longest)))
+    if _fits(shape, site, replace(wanted, longer_context=True)):
+        risk = "if its maker serves that much: otherwise answers may be wrong"
+        yield f"{LONGER[wanted.engine]}=1 {join(_typed(order))}  # {risk}"
 
 
 def _fits(shape: Shape, site: Topology, wanted: PlacementOptions) -> bool:
+    """Whether it fits with as much memory free as is safe."""
     try:
-        placement(shape, site, wanted)
+        return not placement(shape, site, wanted).tight
     except Problem:
         return False
-    return True
 
 
 def _rounded(context: int) -> int:
@@ -161,6 +173,12 @@ class Build:
         """The predicted speed, if any."""
         told = self.choice.prediction
         return f"{told.tokens_per_s:.1f} tok/s" if told.fitted else None
+
+    @property
+    def fits_how(self) -> str:
+        """Its speed and, in a comment, that its memory is tight; empty where neither is known."""
+        tight = "less memory free than is safe" if self.choice.tight else None
+        return ", ".join(filter(None, (self.rate, tight)))
 
 
 def builds(order: Order, shape: Shape, site: Topology) -> Iterator[Build]:
@@ -217,7 +235,7 @@ def _smaller(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> 
     """Yield smaller builds of the model that have a table, else a quantization to look for."""
     fitting = list(builds(order, shape, site))
     for each in fitting:
-        yield each.typed + (f"  # {each.rate}" if each.rate else "")
+        yield each.typed + (f"  # {each.fits_how}" if each.fits_how else "")
     # Do not suggest a quantization whose known build is too large.
     known = {model.shape.weights for model in _siblings(order).values() if model.shape}
     variant = next((each for each in remedies.variants if each.fits and each.weights not in known), None)
@@ -227,26 +245,65 @@ def _smaller(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> 
         yield f"{line}  # a repository with {variant.weights} weights: {size}"
 
 
-def _more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
-    """Yield a plan with enough hosts like the largest, else with Sparks."""
+def _other_models(order: Order, site: Topology, problem: NoLayout) -> Iterator[str]:
+    """Yield the largest known models that fit these hosts, else how large one may be on a single device."""
+    names = list(_fitting(site, order.wanted))
+    for name, size_bytes in names:
+        line = join(renamed(_typed(order), order.weights.name, name))
+        yield f"{line}  # another model, which fits: {gib(size_bytes)} GiB of weights"
+    ranks = [row.fit.ranks for row in problem.rows.rows] if problem.rows else []
+    if names or any(len(each) > 1 for each in ranks):
+        return
+    for (rank,) in ranks[:1]:
+        room = rank.device.memory_bytes - rank.kv_bytes - rank.overhead_bytes
+        if room > 0:
+            line = join(renamed(_typed(order), order.weights.name, "ORG/NAME"))
+            yield f"{line}  # a model with at most {gib(room)} GiB of weights: no known model is so small"
+
+
+def _fitting(site: Topology, wanted: PlacementOptions) -> Iterator[tuple[str, int]]:
+    """Yield the largest models with a shape that fit the site, and the bytes of their weights."""
+    room = sum(device.memory_bytes for device in site.devices(wanted.gpus))
+    able = [
+        (name, model, model.shape)
+        for name, model in config.models().items()
+        if model.shape and model.shape.weights_bytes < room
+    ]
+    found = 0
+    for name, model, shape in sorted(able, key=lambda each: -each[2].weights_bytes):
+        if found < _OTHERS and _fits(shape, of_model(site, wanted.engine, model), wanted):
+            yield name, shape.weights_bytes
+            found += 1
+
+
+class Larger(NamedTuple):
+    """A plan on more or other hosts."""
+
+    typed: str
+    alike: bool
+    """Whether these hosts are like the user's largest."""
+
+
+def _more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Larger | None:
+    """Return a plan with enough hosts like the largest, else with Sparks; None where neither fits."""
     kind = _typical(next(each for each in site.devices() if each.host == remedies.host))
     free = replace(order.wanted, sizes=Sizes(), hosts=None, gpus=None, partition=None)
     request, model = engine_source.EngineRequest(), order.weights.model
     # Where a pipeline is not possible its fewest hosts are no guide.
     fewest = remedies.hosts
     numbers = range(fewest, min(fewest + _TRIED, _MOST_HOSTS + 1)) if fewest else _COUNTS
-    alike = numbers if kind else ()
-    sparks = [("spark", number, "a DGX Spark") for number in _COUNTS]
-    for name, number, like in [*((kind, number, remedies.host) for number in alike), *sparks]:
+    alike = [(kind, number, remedies.host) for number in numbers] if kind else []
+    for name, number, like in [*alike, *(("spark", number, "a DGX Spark") for number in _COUNTS)]:
         hosts = f"{name}:{number}"
         larger = with_engine_sources(_site(hosts), order.wanted, request, model)
         if _fits(shape, larger, free):
-            yield f"{_plan(order, hosts)}  # plan it for {number} host{'s' * (number > 1)} like {like}"
-            return
+            why = f"plan it for {number} host{'s' * (number > 1)} like {like}"
+            return Larger(f"{_plan(order, hosts)}  # {why}", like == remedies.host)
+    return None
 
 
 def _typical(device: Device) -> str | None:
-    """Return the name in --hosts of a host with this device."""
+    """Return the name in --hosts of a host with this device, and about as much memory."""
     for kind in config.files("hosts/typical", ".txt"):
         (other, *_) = _site(kind).devices()
         # The memory tells a Jetson Orin Nano from an AGX Orin, which the driver names alike.
