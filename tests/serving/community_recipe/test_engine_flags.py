@@ -53,6 +53,8 @@ def test_the_engine_s_own_flags_go_behind_the_dashes_as_they_are(flags: str) -> 
     ("flags", "why"),
     [
         ("--gpu-memory-utilization 0.9", "from each host's free memory"),
+        # Of eugr/spark-vllm-docker's patch gpu-mem-util-gb; vLLM 0.33 does not have it.
+        ("--gpu-memory-utilization-gb 108", "from each host's free memory"),
         ("--distributed-executor-backend ray", "launcher"),
         ("--nnodes 2", "launcher"),
         ("--trust-remote-code", "a recipe cannot trust code for you"),
