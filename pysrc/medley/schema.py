@@ -254,6 +254,7 @@ class LongContext(StrictTable):
     """A longer context than config.json gives, by the maker's own guide."""
 
     tokens: Annotated[int, Field(ge=1)] = 1
+    """The longest sequence that the maker serves."""
     vllm: tuple[str, ...] | None = None
     """The flags that it needs on vLLM besides --context, maybe none [default: not known to work]."""
     sglang: tuple[str, ...] | None = None
