@@ -59,6 +59,13 @@ def found(
             QWEN_30B_FP8.model_copy(update={"feed_forward": None}), 4, False, (), id="a width that is a guess"
         ),
         pytest.param(
+            QWEN_72B.model_copy(update={"heads": 1, "kv_heads": 1, "attention_layers": 0}),
+            2,
+            False,
+            (),
+            id="no attention",
+        ),
+        pytest.param(
             QWEN_30B_FP8.model_copy(update={"block": None}), 4, False, (), id="fp8 with scales for channels"
         ),
         pytest.param(QWEN_30B_FP8, 2, False, (), id="384 = 3 blocks"),

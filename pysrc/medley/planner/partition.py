@@ -172,10 +172,12 @@ def unchecked(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> st
 def refusals(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> tuple[str, ...]:
     """Why its layers cannot be spread over so many devices; none where they can."""
     found = []
-    if shape.heads % tensor:
+    # A model without attention has no heads: what stands for them is no number of config.json's.
+    attends = shape.attention_layers != 0 or shape.windowed_layers > 0
+    if attends and shape.heads % tensor:
         found.append(f"{shape.heads} attention heads are not a multiple of {tensor}")
     # MLA has one latent for all heads, whatever its table calls KV heads.
-    if not is_latent(shape) and shape.kv_heads % tensor and tensor % shape.kv_heads:
+    if attends and not is_latent(shape) and shape.kv_heads % tensor and tensor % shape.kv_heads:
         found.append(f"{shape.kv_heads} KV heads neither divide by {tensor} nor divide it")
     if (vocabulary := padded_vocabulary(shape)) % tensor:
         found.append(f"a vocabulary of {vocabulary} (padded to 64) is not a multiple of {tensor}")
