@@ -85,6 +85,14 @@ def test_a_recipe_without_options_has_a_plan_too() -> None:
     assert str(minimal("").plan) == "medley plan a/b --hosts spark:1"
 
 
+def test_a_plan_of_a_longer_context_has_the_variable_that_allows_it() -> None:
+    """NVIDIA's guides set it for Nemotron 3; without it plan refuses more than config.json gives."""
+    longer = "env: {VLLM_ALLOW_LONG_MAX_MODEL_LEN: 1, VLLM_LOGGING_LEVEL: INFO}"
+    found = minimal(f"{longer}\ncommand: vllm serve a/b --max-model-len 1000000")
+    plan = "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 medley plan a/b --context 1000000 --hosts spark:1"
+    assert str(found.plan) == plan
+
+
 def test_of_an_option_that_comes_again_the_last_counts() -> None:
     found = minimal("command: vllm serve a/b -tp 2 --tensor-parallel-size 4 --enable-eplb")
     assert str(found.command) == "medley serve a/b --tp 4 --eplb"

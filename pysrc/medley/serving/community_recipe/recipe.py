@@ -10,6 +10,7 @@ from itertools import chain
 from medley.command import Command
 from medley.errors import Problem
 from medley.host import hypothetical
+from medley.planner.context import LONGER
 from medley.schema import REPOSITORY, TITLES, EngineName
 from medley.serving.community_recipe import Entry, Outcome, engine_flag, option, reasons
 from medley.serving.community_recipe.defaults import generated, without_flag, without_placeholder
@@ -81,7 +82,10 @@ class Imported:
         count = math.prod(int(options[name][1]) for name in _SIZES if name in options)
         engine = () if self.engine == "vllm" else ("--engine", self.engine)
         most = min(count, hypothetical.MOST_HOSTS)
-        return Command(("medley", "plan", self.model, *engine, *kept, "--hosts", f"spark:{most}"))
+        argv = ("medley", "plan", self.model, *engine, *kept, "--hosts", f"spark:{most}")
+        # Without it a context beyond config.json's is refused.
+        longer = LONGER[self.engine]
+        return Command(argv, {name: value for name, value in self.command.env.items() if name == longer})
 
 
 def imported(raw: bytes, where: str) -> Imported:
