@@ -74,7 +74,8 @@ def fixes(site: Topology, engine: EngineName, shape: Shape) -> Iterator[str]:
     hosts: dict[str, list[str]] = {}
     for host in site.hosts:
         for _, rule in _faults(site, host, engine, shape):
-            if rule.fix:
+            # An image has its own programs.
+            if rule.fix and not site.origin(host).image:
                 hosts.setdefault(rule.fix, []).append(host)
     yield from (f"{fix}  # on {listed(names)}" for fix, names in hosts.items())
 
