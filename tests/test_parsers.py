@@ -15,6 +15,7 @@ from medley.cluster import remote
 from medley.cluster.discovery import sources, ssh_keys, typed_host
 from medley.environment import toolkit, virtualenv
 from medley.host import facts, health
+from medley.host_schema import HostTable
 from medley.measurement import bench
 from medley.measurement.bench import BenchRun, record
 from medley.measurement.bench.clients import CLIENTS
@@ -26,7 +27,7 @@ from medley.model.shape import shape_of_config
 from medley.model.transfer import Manifest, inventory
 from medley.network import link_apply
 from medley.planner import devices
-from medley.schema import HostTable, Model
+from medley.schema import Model
 from medley.serving import batch, metrics
 from tests.model.test_shape import SMALL
 from tests.odd_input import COUNTS, MEBIBYTE, hold, json_texts, texts, values

@@ -10,8 +10,8 @@ from medley.doctor.checks import Case, Check
 from medley.doctor.registry import RULES
 from medley.host import health
 from medley.host.health import access, gpu, kernel, software
+from medley.host_schema import Driver
 from medley.network.fabric.types import NetworkOptions
-from medley.schema import Driver
 from tests.doctor.faults import (
     AARCH64,
     COMPUTES,

@@ -13,7 +13,7 @@ from medley.environment import tools, virtualenv
 from medley.environment.patches import Preload
 from medley.environment.toolkit import LIBCUDA, Toolkit, with_libcuda
 from medley.host.kind import Kind
-from medley.schema import Driver
+from medley.host_schema import Driver
 from tests.engine import foreign
 from tests.environment.driver_trees import begin
 from tests.problems import raises_problem

@@ -7,8 +7,9 @@ import pytest
 from medley import config
 from medley.command import AnnotatedCommand
 from medley.engine import Serving, chosen, sglang
+from medley.host_schema import HostTable
 from medley.planner.plan import Nodes, Plan
-from medley.schema import HostTable, Model
+from medley.schema import Model
 
 SERVING = Serving(target="/m", name="demo", address="127.0.0.1", port=8000)
 CPU, SPARK = config.hosts()["cpu"], config.hosts()["spark"]

@@ -11,7 +11,7 @@ from medley import config
 from medley.environment import driver
 from medley.environment.driver import libraries, trouble
 from medley.host.driver_libraries import DRIVER, OPENED, Drivers
-from medley.schema import Driver
+from medley.host_schema import Driver
 from tests.environment.driver_trees import Tree, begin, trees
 
 TREES = trees()

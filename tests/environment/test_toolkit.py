@@ -14,7 +14,7 @@ from medley.environment import toolkit, tools
 from medley.environment.patches import Preload
 from medley.environment.toolkit import LIBCUDA, Toolkit, of_toolkit
 from medley.host.kind import Kind
-from medley.schema import Driver, HostTable
+from medley.host_schema import Driver, HostTable
 from tests.environment.driver_trees import begin
 from tests.problems import raises_problem
 

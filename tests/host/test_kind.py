@@ -11,7 +11,7 @@ from medley.errors import Problem
 from medley.host.facts import Cpu, Facts, Memory, facts
 from medley.host.facts.gpu import Gpu, NvidiaDriver
 from medley.host.kind import gpu_capability, gpu_memory_bytes, match_kind
-from medley.schema import HostTable
+from medley.host_schema import HostTable
 from medley.transcript import parse
 from tests.problems import raises_problem
 

@@ -8,7 +8,7 @@ from medley.errors import Problem
 from medley.host.facts import facts
 from medley.host.kind import Kind
 from medley.host.summary import summary
-from medley.schema import HostTable, MemoryTable, Recognise
+from medley.host_schema import HostTable, MemoryTable, Recognise
 from medley.transcript import parse
 
 HOSTS = Path(__file__).parents[1] / "host" / "recorded"

@@ -19,8 +19,9 @@ from pydantic.fields import FieldInfo
 
 from medley.cluster import Cluster
 from medley.explain.patterns import Failure
+from medley.host_schema import HostTable
 from medley.lock_schema import Recipe
-from medley.schema import HostTable, Model, StrictTable
+from medley.schema import Model, StrictTable
 from tools.reference.table import cell, table
 
 Shape = type[StrictTable]

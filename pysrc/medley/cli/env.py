@@ -15,7 +15,7 @@ from medley.environment.toolkit import Toolkit, with_libcuda
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.host.kind import recognise
-from medley.schema import Driver
+from medley.host_schema import Driver
 from medley.serving.upgrade import environments_in_use
 
 _GB = 1e9

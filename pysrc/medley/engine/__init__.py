@@ -17,9 +17,10 @@ from medley import storage
 from medley.command import AnnotatedCommand, Flag, Variable, merged, users
 from medley.environment import payload
 from medley.environment.container import CACHES
+from medley.host_schema import HostTable
 from medley.network.fabric.variables import NOT_CARRIED
 from medley.planner.plan import Plan
-from medley.schema import EngineName, HostTable, Model
+from medley.schema import EngineName, Model
 
 _GUARD = payload.FOLDER / "api_guard.py"
 # Variables of vLLM, its libraries, torch and the hub.

@@ -12,12 +12,13 @@ from medley.environment.container import Mount
 from medley.environment.container_image import RAY, ContainerEnvironment, role
 from medley.environment.tools import BARE, Tools
 from medley.errors import Problem
+from medley.host_schema import HostTable
 from medley.model.extra_files import NOTHING, ModelExtras
 from medley.model.resolve import Weights
 from medley.planner import Layout, by_host, devices_of, pipelines
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Launcher, Nodes, Plan
-from medley.schema import EngineName, HostTable
+from medley.schema import EngineName
 
 ENGINES: Mapping[EngineName, Engine] = {"vllm": vllm, "sglang": sglang}
 RANKS_PORT = 24_020

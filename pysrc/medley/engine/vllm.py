@@ -9,10 +9,11 @@ from pathlib import Path
 
 from medley.command import Flag, Variable
 from medley.engine import Serving, Why, flag, given, last_reason, table_flags
+from medley.host_schema import HostTable
 from medley.planner.context import LONGER
 from medley.planner.host_order import VARIABLE
 from medley.planner.plan import Plan
-from medley.schema import TITLES, HostTable, Model
+from medley.schema import TITLES, Model
 
 TITLE = TITLES["vllm"]
 PROGRAM = "vllm"

@@ -9,7 +9,7 @@ from medley import storage
 from medley.command import AnnotatedCommand, Flag, Variable
 from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.schema import HostTable
+from medley.host_schema import HostTable
 
 Runtime = Literal["docker", "podman"]
 

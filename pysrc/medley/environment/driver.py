@@ -9,7 +9,7 @@ from typing import Literal
 
 from medley.errors import Problem
 from medley.host.driver_libraries import DRIVER, OPENED, Drivers, Seen, look, objection
-from medley.schema import Driver, HostTable
+from medley.host_schema import Driver, HostTable
 
 System = Literal["NixOS", "WSL"]
 CUDA = DRIVER[0]

@@ -12,7 +12,7 @@ from medley.environment.engine_source import OWN_NCCL, numbers
 from medley.errors import Problem, in_words
 from medley.host.driver_libraries import MORE as PRELOAD
 from medley.host.driver_libraries import look, objection
-from medley.schema import HostTable
+from medley.host_schema import HostTable
 
 # NCCL's init.cc has it as one literal, VERSION_STRING: "NCCL version 2.30.7+cuda13.0".
 _VERSION = re.compile(rb"NCCL version (\d+\.\d+\.\d+)\+cuda(\d+)\.\d+")

@@ -19,8 +19,8 @@ from medley.command import Command
 from medley.environment import interpreter, payload
 from medley.environment.toolkit import Loader, Toolkit
 from medley.errors import Problem
+from medley.host_schema import Driver
 from medley.lock_schema import Plugin
-from medley.schema import Driver
 
 MODULE = "_medley_preload"
 

@@ -12,8 +12,9 @@ from medley import config, json_shape, process, storage
 from medley.command import Command, Variable
 from medley.environment import driver
 from medley.errors import Problem
+from medley.host_schema import HostTable
 from medley.progress import SILENT, Progress
-from medley.schema import HostTable, StrictTable
+from medley.schema import StrictTable
 
 LIBCUDA = "TRITON_LIBCUDA_PATH"
 _LIBCUDA_WHY = (

@@ -19,9 +19,10 @@ from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
 from medley.environment.toolkit import Toolkit
 from medley.errors import Problem
+from medley.host_schema import Driver
 from medley.lock_schema import Recipe
 from medley.progress import SILENT, Progress
-from medley.schema import TITLES, Driver, EngineName
+from medley.schema import TITLES, EngineName
 
 # Raised when medley itself builds the same parts into something else.
 _FORMAT = 2

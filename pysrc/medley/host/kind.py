@@ -11,7 +11,7 @@ from medley.errors import Problem, in_words
 from medley.host import facts
 from medley.host.facts import Facts
 from medley.host.facts.gpu import Gpu
-from medley.schema import HostTable, Image
+from medley.host_schema import HostTable, Image
 from medley.transcript import Transcript
 
 _GPU_TROUBLE = {

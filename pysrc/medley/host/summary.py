@@ -8,7 +8,7 @@ from medley.host.facts.gpu import Gpu
 from medley.host.facts.network import Interface
 from medley.host.facts.rdma import RdmaPort
 from medley.host.kind import Kind, gpu_capability, gpu_memory_bytes
-from medley.schema import HostTable
+from medley.host_schema import HostTable
 
 # Those that may lead to another host, each worth a line.
 _WIRES = {"ethernet", "infiniband", "wifi", "bond", "vlan", "bridge"}

@@ -4,14 +4,15 @@ from collections.abc import Collection, Iterable, Iterator
 
 from medley.environment.engine_source import brings_nvcc, numbers
 from medley.host.facts import Facts
+from medley.host_schema import Arguments as ArgumentsRule
+from medley.host_schema import HostTable
+from medley.host_schema import Incompatible as IncompatibleRule
 from medley.planner import listed
 from medley.planner.memory import is_latent
 from medley.planner.plan import Arguments, Variables
 from medley.planner.remedies import NoLayout
 from medley.planner.topology import Topology
-from medley.schema import TITLES, EngineName, HostTable, Shape
-from medley.schema import Arguments as ArgumentsRule
-from medley.schema import Incompatible as IncompatibleRule
+from medley.schema import TITLES, EngineName, Shape
 
 _FP8_BITS = 8
 

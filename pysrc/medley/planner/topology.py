@@ -11,6 +11,7 @@ from medley.host.facts import Facts
 from medley.host.facts.network import Address, Interface
 from medley.host.facts.rdma import Gid, RdmaPort
 from medley.host.kind import Kind
+from medley.host_schema import Loading
 from medley.network.fabric import fabric
 from medley.network.fabric.cabling import Cabling
 from medley.network.fabric.findings import idle_ports
@@ -18,7 +19,7 @@ from medley.network.fabric.types import NetworkOptions
 from medley.network.link_setup import LinkRequest, Setting, settings
 from medley.planner import Device, GroupLink, HostLink, LinkOf, by_host, devices, listed
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
-from medley.schema import EngineName, Loading
+from medley.schema import EngineName
 
 _JOINED = EngineSource(())
 

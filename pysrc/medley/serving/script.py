@@ -16,9 +16,10 @@ from medley.engine.launch import ENGINES, Launch, Order
 from medley.environment import payload
 from medley.environment.tools import BARE, Tools
 from medley.errors import Problem, in_words
+from medley.host_schema import HostTable
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Launcher, Plan
-from medley.schema import EngineName, HostTable
+from medley.schema import EngineName
 
 PLAN = "MEDLEY_PLAN"
 _MOST_BYTES = 1 << 20

@@ -1,0 +1,179 @@
+"""pydantic models of hosts/ tables.
+
+These classes are the only validator of the tables; Nix reads hosts/*.toml without one.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from medley.schema import (
+    ENGINE_VARIABLE,
+    Capability,
+    EngineName,
+    Major,
+    StrictTable,
+    System,
+    Version,
+    Weights,
+)
+
+
+class Recognise(StrictTable):
+    """Signs of a kind of host; all of them must hold. Without any: every host."""
+
+    system: System | None = None
+    soc: str | None = None
+    """A word of /proc/device-tree/compatible, such as `tegra264`."""
+    l4t: tuple[Annotated[str, Field(pattern=r"^\d+$")], ...] = ()
+    """Major releases of L4T, from /etc/nv_tegra_release."""
+    gpu: str | None = None
+    """A word of the GPU's name in nvidia-smi; empty: any NVIDIA GPU."""
+    capability: tuple[Capability, ...] = ()
+
+
+class ToolkitTable(StrictTable):
+    """The CUDA toolchain that Nix pins for a kind of host."""
+
+    cuda: Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+    """The version of nixpkgs' package set: 13.0 is cudaPackages_13_0."""
+    capability: Capability | None = None
+    """The compute capability that nixpkgs builds for [default: nixpkgs' own]."""
+    arch_list: Annotated[str, Field(pattern=r"^\d+\.\d[af]?$")] | None = None
+    """TORCH_CUDA_ARCH_LIST [default: torch asks the GPU]."""
+    least_nvcc: Version | None = None
+    """The oldest nvcc with which engines compile for this GPU [default: any]."""
+    nccl: bool = False
+    """Whether it needs the flake's NCCL between hosts, because the wheels' does not start here."""
+
+
+class Driver(StrictTable):
+    """The folders of the NVIDIA driver's libraries on this kind of host."""
+
+    directories: tuple[str, ...] = ()
+    """Folders with only driver libraries."""
+    shared_directories: tuple[str, ...] = ()
+    """System folders, of which only libcuda and libnvidia-* are used."""
+
+
+class MemoryTable(StrictTable):
+    unified: bool
+    """Whether CPU and GPU share memory, so that /proc/meminfo has the GPU's memory too."""
+    cache_in_bytes: tuple[EngineName, ...] = ()
+    """Engines that get the size of the KV cache in bytes here, because they count page cache as their own."""
+
+
+class Image(StrictTable):
+    """An image of an engine, which nobody has run for this project unless its source says so."""
+
+    image: str | None = None
+    """The image of `--image default`."""
+    holds: Mapping[Literal[EngineName, "ray", "python", "cuda"], Version] = {}
+    """Versions in that image, as far as documented."""
+    lacks: tuple[Literal["ray", "nvcc"], ...] = ()
+    """Programs that are known to be missing in it."""
+    source: str | None = None
+    """The source of these versions: its tag, or its release notes."""
+    l4t: Version | None = None
+    """The oldest release of L4T that runs it, such as 36.4."""
+    not_locked: str | None = None
+    """Why its engine is of another version than the lock's."""
+
+
+class Container(Image):
+    """How this kind of host runs an engine in a container."""
+
+    nvidia_runtime: bool = False  # only NVIDIA's own runtime passes its GPU to a container
+    older: tuple[Image, ...] = ()
+    """Images for hosts with an older L4T, the newest first."""
+
+
+class _Rule(StrictTable):
+    """The models that a rule is for: all conditions must hold, and an empty one does."""
+
+    engine: EngineName  # the engine that it is for
+    experts: tuple[Weights, ...] = ()
+    """How the model's experts are stored; with any format, models without experts are left out."""
+    weights: tuple[Weights, ...] = ()
+    """The format of most weights."""
+    architectures: tuple[str, ...] = ()
+    """`model_type` of the model's config.json."""
+    cache: Literal["fp8"] | None = None
+    """The format of its KV heads in the cache; a latent is not one."""
+    without_nvcc: bool = False
+    """Only where neither the engine's environment or image nor the host has a compiler for CUDA."""
+    gpus: tuple[Major, ...] = ()
+    """Major compute capabilities of the host's GPUs."""
+    source: str
+    """Where the reason was seen or read."""
+
+
+class Arguments(_Rule):
+    """Flags and variables of an engine on a kind of host."""
+
+    flags: tuple[str, ...] = ()  # the flags; the user's own win
+    variables: Mapping[Annotated[str, Field(pattern=ENGINE_VARIABLE)], str] = {}
+    """The variables; the user's own win."""
+    hosts: Literal["any", "all", "several"] = "any"
+    """`any`: one such host is enough; `all`: every host must have it; `several`: `any` of several hosts."""
+    unless: tuple[str, ...] = ()
+    """Flags of the user's that exclude it."""
+    why: str  # the reason, which a plan prints
+
+
+class Incompatible(_Rule):
+    """Models that an engine cannot run in a layout with such a host."""
+
+    because: str
+    """The reason, after the engine's name: `SGLang 0.5.23 has no ...`."""
+    before: Version | None = None
+    """The first version of the engine without the fault [default: no release yet]."""
+    fix: str | None = None
+    """A command for the host, after which the model runs."""
+
+
+class Power(StrictTable):
+    """A Jetson's power modes, as nvpmodel names them."""
+
+    fastest: tuple[Annotated[str, Field(pattern=r"^[A-Z0-9_]+$")], ...] = ()
+    """The modes without a limit, those of newer releases first."""
+
+
+class Loading(StrictTable):
+    """How this kind of host loads weights from disk to GPU."""
+
+    gb_s: Annotated[float, Field(gt=0)] | None = None
+    """Measured speed per rank."""
+    source: str | None = None
+    """The source of the measurement."""
+    loader: Mapping[EngineName, str] = {}
+    """The fastest --load-format of each engine, if not its default."""
+    buffer_gib: Annotated[float, Field(ge=0)] = 0
+    """Memory of such a loader besides the weights: twice the largest file of a model."""
+
+
+class HostTable(StrictTable):
+    """A kind of host: hosts/KIND.toml."""
+
+    title: str
+    systems: Annotated[tuple[System, ...], Field(min_length=1)]
+    device: Literal["cuda", "cpu"]
+    recognise: Recognise
+    memory: MemoryTable
+    environments: Mapping[EngineName, str] = {}
+    """The engine environment (locks/NAME.toml) of each engine on this kind of host."""
+    no_environment: str | None = None
+    """Why there is no engine environment, and the alternative; printed to the user."""
+    upgrade: str | None = None
+    """The upgrade after which an engine environment is available, in a few words."""
+    toolkit: ToolkitTable | None = None
+    driver: Driver = Driver()
+    power: Power = Power()
+    container: Container = Container()
+    loading: Loading = Loading()
+    arguments: tuple[Arguments, ...] = ()
+    """Flags and variables of every rank of a layout, because the first rank chooses kernels for all."""
+    incompatible: tuple[Incompatible, ...] = ()
+    """Engine and model that do not run here; read in the engines of the locks, and in the default image."""
+    capability: Capability | None = None  # where the driver does not report it: Jetson's on r36
