@@ -3,13 +3,16 @@ from tests import caller  # isort: split
 
 import gc
 import os
+import runpy
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from huggingface_hub import constants
 
 from medley import process
 from medley.__main__ import main
@@ -40,6 +43,43 @@ def pytest_collection_finish() -> None:
     """What the collected tests hold stays to the end: the garbage collector need not look there again."""
     gc.collect()
     gc.freeze()
+
+
+class _HubVariables:
+    """pytest's own; changed variables reach the hub's library too, which reads them when it is imported."""
+
+    def __init__(self, own: pytest.MonkeyPatch) -> None:
+        self._own = own
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def setenv(self, name: str, *words: str) -> None:
+        self._own.setenv(name, *words)
+        self._read_again(name)
+
+    def delenv(self, name: str, **options: bool) -> None:
+        self._own.delenv(name, **options)
+        self._read_again(name)
+
+    def _read_again(self, name: str) -> None:
+        if name.startswith(("HF_", "HUGGING", "TRANSFORMERS_", "XDG_CACHE_HOME", "HOME")):
+            for constant, value in runpy.run_path(str(constants.__file__)).items():
+                if constant.isupper() and value != getattr(constants, constant, value):
+                    self._own.setattr(constants, constant, value)
+
+
+@pytest.fixture
+def monkeypatch(monkeypatch: pytest.MonkeyPatch) -> _HubVariables:
+    return _HubVariables(monkeypatch)
+
+
+@pytest.fixture(params=["shared blobs", "blobs of each model"])
+def cache_layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Let the hub's library lay out its cache in both ways; return whether models share blobs."""
+    shared: bool = request.param == "shared blobs"
+    monkeypatch.setenv("HF_HUB_DISABLE_SHARED_BLOBS", str(int(not shared)))
+    return shared
 
 
 @pytest.fixture

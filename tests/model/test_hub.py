@@ -1,5 +1,7 @@
 import json
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -81,3 +83,58 @@ def test_offline_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with raises_problem("org/open", cause="HF_HUB_OFFLINE"):
         hub.require("org/open")
+
+
+def test_the_other_name_of_offline_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRANSFORMERS_OFFLINE", "1")
+    with raises_problem("org/open", cause="TRANSFORMERS_OFFLINE", fix="unset TRANSFORMERS_OFFLINE"):
+        hub.require("org/open")
+
+
+ANSWERS = """
+import json
+from huggingface_hub import constants, get_token
+from medley.model import hub
+from tests.problems import raises_problem
+token = get_token()
+library = [constants.HF_HUB_CACHE, constants.ENDPOINT, constants.HF_HUB_OFFLINE, token and f"Bearer {token}"]
+medley = [str(hub.cache()), hub.endpoint(), bool(hub.offline()), hub.headers().get("Authorization")]
+print(json.dumps([library, medley]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("variables", "cache", "offline", "token"),
+    [
+        ({}, "~/.cache/huggingface/hub", False, None),
+        ({"HF_HOME": "~/account", "HF_HUB_OFFLINE": "1"}, "~/account/hub", True, "three"),
+        ({"HF_HOME": "$HOME/account", "HF_HUB_CACHE": "~/y", "HF_TOKEN": "one"}, "~/y", False, "one"),
+        ({"XDG_CACHE_HOME": "/x", "TRANSFORMERS_OFFLINE": "yes"}, "/x/huggingface/hub", True, None),
+        ({"XDG_CACHE_HOME": "/x", "HF_HOME": "/y", "HUGGING_FACE_HUB_TOKEN": "two"}, "/y/hub", False, "two"),
+        ({"HUGGINGFACE_HUB_CACHE": "/x", "HF_TOKEN_PATH": "~/account/token"}, "/x", False, "three"),
+        (
+            {"HUGGINGFACE_HUB_CACHE": "/x", "HF_HUB_CACHE": "/y", "HF_ENDPOINT": "http://mirror/"},
+            "/y",
+            False,
+            None,
+        ),
+        ({"HF_HUB_OFFLINE": "off", "TRANSFORMERS_OFFLINE": "1"}, "~/.cache/huggingface/hub", False, None),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+def test_the_environment_means_what_it_means_to_the_library(
+    variables: Mapping[str, str], cache: str, *, offline: bool, token: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "account").mkdir()
+    (tmp_path / "account" / "token").write_text("three\n")
+    command, env = [sys.executable, "-c", ANSWERS], {"HOME": str(tmp_path), **variables}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    library, medley = json.loads(done.stdout)
+    assert medley == library
+    assert medley[0] == cache.replace("~", str(tmp_path))
+    assert medley[2:] == [offline, token and f"Bearer {token}"]
+
+
+def test_a_login_opens_what_is_gated(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    hub.require("org/gated")

@@ -96,7 +96,7 @@ def _look(repository: str, name: str) -> Look:
         with seen.stage(f"ask the hub what {repository} is made of"):
             return hub_checkpoint.look(repository, seen)
     except hub.Unreachable as problem:
-        network = "unset HF_HUB_OFFLINE" if hub.offline() else "check the network"
+        network = f"unset {variable}" if (variable := hub.offline()) else "check the network"
         elsewhere = f"medley models add {repository} --output {name}.toml"
         problem.fix = f"{network}, or on a host that has one: {elsewhere}\nthen copy it: {_own(name)}"
         raise

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import constants
 from pydantic import TypeAdapter
 
 from medley import json_shape, process, storage
@@ -224,7 +225,7 @@ def _variables() -> Iterator[Variable]:
     yield Variable("HF_HUB_CACHE", str(hub.cache().absolute()), why)
     cache, why = storage.cache() / "images", "what it compiles outlives the container"
     yield from (Variable(name, str(cache / folder), why) for name, folder in container.CACHES.items())
-    token = Path(os.environ.get("HF_TOKEN_PATH") or hub.cache().parent / "token")
+    token = Path(constants.HF_TOKEN_PATH)
     if token.is_file():
         yield Variable("HF_TOKEN_PATH", str(token.absolute()), "your account on the model hub")
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import constants
+
 from medley import credentials
 from medley.transcript import Answer, Transcript
 
@@ -137,8 +139,7 @@ def redactor_of_host(
     `names` are of further hosts, `users` of users there, and `own` further names of this host.
     """
     users = {*users, getpass.getuser(), Path.home().name, os.environ.get("SUDO_USER", "")} - _NOBODYS
-    hub = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface") / "token"
-    token = Path(os.environ.get("HF_TOKEN_PATH") or hub)
+    token = Path(constants.HF_TOKEN_PATH)
     # What medley and the hub keep here, and variables that are called so: a log may show any of them.
     secrets = [
         file.read_text(encoding="utf-8", errors="replace").strip()

@@ -89,8 +89,8 @@ class _Fetching:
 
         from medley.network import http_client  # noqa: PLC0415 - as above
 
-        if self.need.repository and hub.offline():
-            raise self._problem("HF_HUB_OFFLINE is set")
+        if self.need.repository and (name := hub.offline()):
+            raise self._problem(f"{name} is set")
         have = part.stat().st_size if part.is_file() else 0
         headers = {"Range": f"bytes={have}-"} if have else {}
         # The hub's token is for the hub alone.

@@ -11,6 +11,9 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
+# The library reads its variables once, when this module of it is imported, which takes 1 ms.
+from huggingface_hub import constants
+
 from medley import json_shape
 from medley.errors import Problem, in_words
 from medley.model.checkpoint import CONFIG, INDEX, SINGLE, has_weights, table, weight_files
@@ -37,6 +40,11 @@ class About:
 
 class Unreachable(Problem):
     """The hub cannot be asked, or does not answer; it did not refuse the repository."""
+
+    @property
+    def reason(self) -> str:
+        """Why the hub was not asked, without what that means for the model."""
+        return self.cause.partition(",")[0]
 
 
 def require(repository: str) -> None:
@@ -92,14 +100,10 @@ def answered(repository: str, question: "Callable[[HfApi], _T]") -> _T:
 def _asked(repository: str, question: "Callable[[HfApi], _T]") -> _T | Problem:
     # Half a second to import, and seldom needed.
     from huggingface_hub import HfApi, errors  # noqa: PLC0415 - see above
-    from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415
 
-    disable_progress_bars()
-    # What went wrong is told as a Problem, once.
-    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
-    api = HfApi(endpoint=endpoint(), token=os.environ.get("HF_TOKEN") or None, library_name="medley")
+    silence()
     try:
-        return question(api)
+        return question(HfApi(library_name="medley"))
     except Problem as problem:
         return problem
     except errors.HfHubHTTPError as error:
@@ -116,6 +120,14 @@ def _asked(repository: str, question: "Callable[[HfApi], _T]") -> _T | Problem:
         return Problem(what, cause=str(error), fix="name another repository")
     except (errors.HTTPError, OSError, ValueError) as error:  # type: ignore[attr-defined]
         return unreachable(repository, type(error).__name__)
+
+
+def silence() -> None:
+    """Stop the library's bars and warnings: errors become Problems, and progress has medley's own form."""
+    from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - 60 ms, and seldom needed
+
+    disable_progress_bars()
+    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
 
 
 def file(api: "HfApi", repository: str, name: str, commit: str | None = None) -> bytes:
@@ -177,30 +189,33 @@ def whole(folder: Path) -> bool:
 
 
 def cache() -> Path:
-    hub = os.environ.get("HF_HUB_CACHE")
-    home = os.environ.get("HF_HOME")
-    return Path(hub) if hub else (Path(home) if home else Path.home() / ".cache" / "huggingface") / "hub"
+    return Path(constants.HF_HUB_CACHE)
 
 
 def endpoint() -> str:
-    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+    return constants.ENDPOINT
 
 
 def headers() -> dict[str, str]:
-    token = os.environ.get("HF_TOKEN")
+    """Return the header with the token of HF_TOKEN or of `hf auth login`, as the library sends it."""
+    from huggingface_hub import get_token  # noqa: PLC0415 - 80 ms, and seldom needed
+
+    token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def offline() -> bool:
-    return os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
+def offline() -> str | None:
+    """Return the variable that forbids requests to the hub."""
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    return next(filter(os.environ.get, names), names[0]) if constants.HF_HUB_OFFLINE else None
 
 
 def refuse_offline(repository: str) -> None:
-    if offline():
+    if name := offline():
         raise Unreachable(
             f"{repository} is not on this host",
-            cause=f"HF_HUB_OFFLINE is set, and {cache()} does not hold it",
-            fix="unset HF_HUB_OFFLINE, or name a folder that holds the model",
+            cause=f"{name} is set, and {cache()} does not hold it",
+            fix=f"unset {name}, or name a folder that holds the model",
         )
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medley import storage
-from medley.errors import Problem
 from medley.model import hub
 from medley.model.checkpoint import (
     CONFIG,
@@ -78,7 +77,7 @@ def checkpoint(repository: str, watch: Progress = SILENT) -> Checkpoint:
             problem.fix += f"\nor {small}, which is enough for a plan: medley plan ./FOLDER"
             raise
         date = datetime.fromtimestamp((folder / CONFIG).stat().st_mtime, UTC).date()
-        watch.note(f"{_why(problem)}: using {folder / CONFIG}, fetched on {date}")
+        watch.note(f"{problem.reason}: using {folder / CONFIG}, fetched on {date}")
         return read_config(folder)
 
 
@@ -88,7 +87,7 @@ def look(repository: str, watch: Progress = SILENT) -> Look:
         about = hub.about(repository)
     except hub.Unreachable as problem:
         if found := kept(repository) or _fetched(repository):
-            watch.note(f"{_why(problem)}: using {repository} at {found.named}")
+            watch.note(f"{problem.reason}: using {repository} at {found.named}")
             return found
         raise
     if found := kept(repository, about.commit):
@@ -107,10 +106,6 @@ def _fetched(repository: str) -> Look | None:
     date = datetime.fromtimestamp((folder / CONFIG).stat().st_mtime, UTC).date().isoformat()
     names = tuple(sorted(path.name for path in folder.glob("*.safetensors")))
     return Look(repository, folder.name, date, None, names, found.config, merged(found.tensors))
-
-
-def _why(problem: Problem) -> str:
-    return problem.cause.partition(",")[0]
 
 
 def kept(repository: str, commit: str | None = None) -> Look | None:
