@@ -170,10 +170,10 @@ def free_bytes(path: Path) -> int:
 
 
 def size_bytes(folder: Path) -> int:
-    """Return the disk usage of a folder; hard links count once."""
+    """Return the disk usage of a folder, as du(1) does; hard links count once."""
     seen = {}
-    for where, folders, files in os.walk(folder):
-        for name in (*folders, *files):
+    for where, _, files in os.walk(folder):
+        for name in (".", *files):
             with contextlib.suppress(FileNotFoundError):
                 entry = (Path(where) / name).lstat()
                 seen[entry.st_dev, entry.st_ino] = entry.st_blocks * 512

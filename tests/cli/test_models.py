@@ -7,11 +7,13 @@ import pytest
 
 from medley import config
 from medley.cli.models import ModelsVerb
+from medley.model import hub_download
+from tests.model.hub_server import large_repositories, serving
 
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "medley"))
     return tmp_path
 
@@ -60,21 +62,28 @@ def test_no_speed_where_plan_predicts_none(capsys: pytest.CaptureFixture[str]) -
     assert demo["tokens_per_s"] is None
 
 
-def test_it_shows_what_is_on_this_host_and_its_size(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, size in (("openai--gpt-oss-20b", 300_000_000), ("an--other", 60_000_000), ("a--look", 9_000)):
-        blobs = cache / "hub" / f"models--{name}" / "blobs"
-        blobs.mkdir(parents=True)
-        (blobs / "1").write_bytes(b"x" * size)
+def test_it_shows_what_is_on_this_host_and_its_size(
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cache_layout: bool,  # noqa: FBT001
+) -> None:
+    files = large_repositories() | {"a/look/config.json": b"{}"}
+    with serving(files, monkeypatch, cache):
+        for name in ("openai/gpt-oss-20b", "org/both", "a/look"):
+            hub_download.download(name)
+    assert (cache / "hf" / "hub" / "blobs").is_dir() is cache_layout
     assert run("--hosts", "spark:2") == 0
     lines = capsys.readouterr().out.splitlines()
     (line,) = (each for each in lines if each.startswith("gpt-oss-20b "))
-    assert line.split()[1:4] == ["13.8", "0.3", "20.9B,"]
-    (line,) = (each for each in lines if each.startswith("an/other "))
-    assert line.split() == ["an/other", "0.1", "medley", "plan", "an/other"]
+    assert line.split()[1:4] == ["13.8", "<0.1", "20.9B,"]
+    (line,) = (each for each in lines if each.startswith("org/both "))
+    assert line.split() == ["org/both", "<0.1", "medley", "plan", "org/both"]
     assert not [each for each in lines if each.startswith("a/look ")], "a few small files are no model"
     assert run("--hosts", "spark:2", "--json") == 0
     found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
-    assert found["gpt-oss-20b"]["on_disk_bytes"] >= 300_000_000
+    sizes = [len(content) for name, content in files.items() if name.startswith("openai/")]
+    assert found["gpt-oss-20b"]["on_disk_bytes"] == sum(sizes)
 
 
 def test_it_names_the_hosts_that_hold_a_model_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,46 +9,48 @@ from pathlib import Path
 import pytest
 
 from medley import serving
+from medley.model import hub_download
 from tests.cli.test_chat import Terminal
+from tests.model.hub_server import disk_bytes, large_repositories
+from tests.model.hub_server import serving as serving_hub
 from tests.problems import assert_problem, problem_in
 
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A hub's cache with one model."""
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "medley"))
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache_layout: bool) -> Path:  # noqa: FBT001
+    """The folder of one model in a cache that the hub's library made."""
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
-    folder = tmp_path / "hub" / "models--openai--gpt-oss-20b"
-    (folder / "blobs").mkdir(parents=True)
-    (folder / "blobs" / "1").write_bytes(b"x" * 12_000_000)
-    (folder / "snapshots" / "c").mkdir(parents=True)
-    (folder / "snapshots" / "c" / "model.safetensors").symlink_to("../../blobs/1")
+    with serving_hub(large_repositories(), monkeypatch, tmp_path):
+        folder = hub_download.download("openai/gpt-oss-20b").parents[1]
+    assert (folder.parent / "blobs").is_dir() is cache_layout
     return folder
 
 
 @pytest.mark.parametrize("name", ["gpt-oss-20b", "openai/gpt-oss-20b"])
 def test_it_removes_the_files_and_prints_what_is_free(run: Run, hub: Path, name: str) -> None:
+    before = disk_bytes(hub.parent)
     status, out, err = run("models", "rm", name, "--yes")
-    assert (status, out, err) == (0, f"freed 0.01 GB: {hub}\n", "")
+    assert (status, out, err) == (0, f"freed 0.00 GB: {hub}\n", "")
     assert not hub.exists()
+    assert before - disk_bytes(hub.parent) >= 1_500_000
     status, _, err = run("models", "rm", name, "--yes")
     assert status == 1
     assert_problem(problem_in(err), "gpt-oss-20b", cause=str(hub), fix="medley models")
 
 
 def test_a_dry_run_removes_nothing(run: Run, hub: Path) -> None:
-    assert run("models", "rm", "gpt-oss-20b", "--dry-run") == (0, f"would free 0.01 GB: {hub}\n", "")
+    assert run("models", "rm", "gpt-oss-20b", "--dry-run") == (0, f"would free 0.00 GB: {hub}\n", "")
     assert hub.exists()
 
 
-def test_json(run: Run, hub: Path) -> None:
+def test_json_has_the_bytes_that_are_free_then(run: Run, hub: Path) -> None:
+    before = disk_bytes(hub.parent)
     status, out, _ = run("models", "rm", "gpt-oss-20b", "--yes", "--json")
     table = json.loads(out)
     assert status == 0
-    assert table.pop("bytes") >= 12_000_000
+    assert table.pop("bytes") == before - disk_bytes(hub.parent)
     assert table == {"model": "gpt-oss-20b", "path": str(hub), "removed": True}
 
 
@@ -70,7 +72,7 @@ def test_without_a_terminal_it_needs_yes(hub: Path) -> None:
 def test_on_a_terminal_it_asks(hub: Path, answer: str, stays: bool, status: int) -> None:  # noqa: FBT001
     terminal = Terminal("models", "rm", "gpt-oss-20b")
     try:
-        assert "remove 0.01 GB" in terminal.until("[no] ")
+        assert "remove 0.00 GB" in terminal.until("[no] ")
         terminal.type(f"{answer}\n")
         terminal.until("kept" if stays else "freed")
         assert terminal.status() == status
@@ -86,6 +88,16 @@ def test_a_served_model_stays(run: Run, hub: Path) -> None:
         status, _, err = run("models", "rm", "gpt-oss-20b", "--yes")
     assert status == 1
     assert_problem(problem_in(err), "gpt-oss-20b", fix="medley stop --port 8123")
+    assert hub.exists()
+
+
+def test_a_model_that_is_a_link_stays(run: Run, hub: Path, tmp_path: Path) -> None:
+    hub.rename(tmp_path / "elsewhere")
+    hub.symlink_to(tmp_path / "elsewhere")
+    status, _, err = run("models", "rm", "gpt-oss-20b", "--yes")
+    assert status == 1
+    fix = f"rm -r {tmp_path / 'elsewhere'} && rm {hub}"
+    assert_problem(problem_in(err), str(hub), cause=str(tmp_path / "elsewhere"), fix=fix)
     assert hub.exists()
 
 

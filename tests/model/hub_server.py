@@ -1,9 +1,16 @@
-"""A real HTTP server on loopback that speaks the hub's few endpoints; the hub itself is not asked."""
+"""A real HTTP server on loopback that speaks the hub's few endpoints; the hub itself is not asked.
 
+Weights come by Xet, as they do from the hub: the library's hf_xet asks for them in chunks, in the form that
+https://huggingface.co/docs/xet publishes (download protocol, xorb format).
+"""
+
+import hashlib
 import json
+import random
 import struct
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,6 +36,7 @@ SECRET = "hf_notToBeShown"
 COMMIT = "c" * 40
 SLOW_S = 4
 """So long after the request come the weights of org/slow."""
+_CHUNK_BYTES = 1 << 16
 
 
 class Hub(ThreadingHTTPServer):
@@ -39,6 +47,8 @@ class Hub(ThreadingHTTPServer):
         self.files, self.asked = dict(files), list[tuple[str, str, int]]()
         self.commit: str | None = COMMIT
         """Of `main`, in every repository; None: it does not say."""
+        self.damaged: set[bytes] = set()
+        """Weights that come with a flipped bit, as the hub's checksums do not say."""
         self.card: dict[str, str] = {}
 
     @property
@@ -53,12 +63,15 @@ class Answer(BaseHTTPRequestHandler):
         self._answer(body=False)
 
     def do_GET(self) -> None:
-        self._answer(body=True)
+        if self.path.startswith(("/cas/", "/xorb/")) or "/xet-read-token/" in self.path:
+            self._xet()
+        else:
+            self._answer(body=True)
 
     def _answer(self, *, body: bool) -> None:
         repository, _, at = self.path.removeprefix("/").partition("/resolve/")
         revision, _, name = at.partition("/")
-        about = self.path.removeprefix("/api/models/").partition("?")[0].removesuffix("/revision/main")
+        about = self.path.removeprefix("/api/models/").partition("?")[0].partition("/revision/")[0]
         about, tree, _ = about.partition("/tree/")
         known = {path.rpartition("/")[0] for path in self.server.files}
         if about in known:
@@ -78,7 +91,12 @@ class Answer(BaseHTTPRequestHandler):
         self.server.asked.append((self.command, name, len(part) if body else 0))
         self.send_response(206 if "range" in self.headers else 200)
         self.send_header("content-length", str(len(part)))
-        self.send_header("etag", f'"{abs(hash(content)):x}"')
+        self.send_header("etag", f'"{checksum(name, content)}"')
+        if name.endswith(".safetensors") and body is False:
+            self.send_header("x-linked-size", str(len(content)))
+            self.send_header("x-xet-hash", xet_hash(content))
+            route = f"{self.server.url}/api/models/{repository}/xet-read-token/{COMMIT}"
+            self.send_header("x-xet-refresh-route", route)
         self.send_header("x-repo-commit", self.server.commit or COMMIT)
         self.end_headers()
         if body:
@@ -94,16 +112,54 @@ class Answer(BaseHTTPRequestHandler):
         self._json(text)
 
     def _tree(self, repository: str) -> None:
-        files = self._files(repository)
-        self._json([{"type": "file", "path": name, "size": size, "oid": name} for name, size in files])
+        found = list[dict[str, object]]()
+        for name, size in self._files(repository):
+            content = self.server.files[f"{repository}/{name}"]
+            entry = {"type": "file", "path": name, "size": size, "oid": checksum("", content)}
+            if name.endswith(".safetensors"):
+                entry["lfs"] = {"oid": checksum(name, content), "size": size, "pointerSize": 130}
+                entry["xetHash"] = xet_hash(content)
+            found.append(entry)
+        self._json(found)
+
+    def _xet(self) -> None:
+        """A token for the store of chunks; the chunks of a file, all in one xorb; the xorb."""
+        if "/xet-read-token/" in self.path:
+            names = {
+                "Cas-Url": f"{self.server.url}/cas",
+                "Access-Token": "t",
+                "Token-Expiration": "9999999999",
+            }
+            return self._json({}, {f"X-Xet-{name}": value for name, value in names.items()})
+        wanted = self.path.rpartition("/")[2]
+        content = next(each for each in self.server.files.values() if xet_hash(each) == wanted)
+        starts = range(0, len(content), _CHUNK_BYTES)
+        packed = xorb([content[at : at + _CHUNK_BYTES] for at in starts])
+        if content in self.server.damaged:
+            packed = packed[:-1] + bytes([packed[-1] ^ 1])
+        if self.path.startswith("/xorb/"):
+            part = self._part(packed)
+            self.server.asked.append((self.command, wanted, len(part)))
+            return self._send(part, status=206)
+        if self.path.startswith("/cas/v2/"):  # hf_xet 1.8.0 falls back to the version that is published
+            return self._short(404, "NotFound")
+        chunks = {"start": 0, "end": len(starts)}
+        place = {"range": chunks, "url": f"{self.server.url}/xorb/{wanted}"}
+        place["url_range"] = {"start": 0, "end": len(packed) - 1}
+        term = {"hash": wanted, "unpacked_length": len(content), "range": chunks}
+        return self._json({"offset_into_first_range": 0, "terms": [term], "fetch_info": {wanted: [place]}})
 
     def _files(self, repository: str) -> list[tuple[str, int]]:
         names = [each for each in self.server.files if each.rpartition("/")[0] == repository]
         return [(each.rpartition("/")[2], len(self.server.files[each])) for each in names]
 
-    def _json(self, found: object) -> None:
-        self.send_response(200)
-        self.send_header("content-length", str(len(content := json.dumps(found).encode())))
+    def _json(self, found: object, headers: Mapping[str, str] = {}) -> None:
+        self._send(json.dumps(found).encode(), headers)
+
+    def _send(self, content: bytes, headers: Mapping[str, str] = {}, status: int = 200) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "content-length": str(len(content))}.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
 
@@ -121,6 +177,24 @@ class Answer(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
+
+
+def checksum(name: str, content: bytes) -> str:
+    """The hub's name of a file's content: SHA-256 for weights, git's for others."""
+    if name.endswith(".safetensors"):
+        return hashlib.sha256(content).hexdigest()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def xet_hash(content: bytes) -> str:
+    """64 digits that name it; nothing compares them with the content."""
+    return hashlib.sha256(b"xet" + content).hexdigest()
+
+
+def xorb(chunks: list[bytes]) -> bytes:
+    """Each with version 0, its size, no compression, and its size again."""
+    sizes = [len(each).to_bytes(3, "little") for each in chunks]
+    return b"".join(b"\0%b\0%b%b" % (size, size, each) for size, each in zip(sizes, chunks, strict=True))
 
 
 @contextmanager
@@ -142,6 +216,26 @@ def serving(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, home: Path
 def safetensors(header: object) -> bytes:
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text
+
+
+def large_repositories() -> dict[str, bytes]:
+    """A model of one large file, the same under another name, and one of it and another file."""
+    first, second = (random.Random(seed).randbytes(1_500_000 + seed) for seed in (1, 2))
+    return {
+        "openai/gpt-oss-20b/config.json": b"{}",
+        "openai/gpt-oss-20b/model.safetensors": first,
+        "org/renamed/config.json": b"{}",
+        "org/renamed/model.safetensors": first,
+        "org/both/config.json": b'{"other": 1}',
+        "org/both/1.safetensors": first,
+        "org/both/2.safetensors": second,
+    }
+
+
+def disk_bytes(folder: Path) -> int:
+    """Ask du(1)."""
+    told = subprocess.run(["du", "-s", "--block-size=1", folder], capture_output=True, text=True, check=True)
+    return int(told.stdout.split()[0])
 
 
 def demo_repositories(folder: Path) -> dict[str, bytes]:

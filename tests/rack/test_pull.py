@@ -2,10 +2,13 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from medley.model import hub, hub_download
+from tests.model.hub_server import disk_bytes, large_repositories, serving
 from tests.rack.conftest import Up
 from tests.rack.spec import Spec
 from tests.rack.ssh_cluster import LINKS, SshCluster, falls_still, process
@@ -69,3 +72,35 @@ def test_a_model_to_all_hosts_and_what_happens_to_it(rack: Up) -> None:
     assert 0 < mended["received_bytes"]["host1"] < SIZE // 4
     assert desk.type("pull", MODEL, "--verify").status == 0
     assert any("no host has" in line for line in desk.type("pull", "/tmp/home/other").lines)
+
+
+HUB = "/tmp/home/.cache/huggingface/hub"
+
+
+def test_a_model_of_the_hub_s_shared_blobs(
+    rack: Up,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    cache_layout: bool,  # noqa: FBT001
+) -> None:
+    desk = SshCluster.of(rack(Spec(2, LINKS)))
+    one, two = (desk.rack[name].path(HUB) for name in ("host2", "host1"))
+    files = large_repositories()
+    with serving(files, monkeypatch, tmp_path):
+        snapshot = hub_download.download("org/both").relative_to(hub.cache())
+    shutil.copytree(hub.cache(), one, symlinks=True)
+    for name in ("HF_HOME", "HF_ENDPOINT"):  # the hosts inherit them
+        monkeypatch.delenv(name)
+    assert (one / "blobs").is_dir() is cache_layout
+    said = json.loads(desk.done("pull", "org/both", "--json")[-1])
+    sizes = [len(content) for name, content in files.items() if name.startswith("org/both/")]
+    assert sum(sizes) <= said["received_bytes"]["host1"] < sum(sizes) + 1000
+    for name in ("config.json", "1.safetensors", "2.safetensors"):
+        assert (two / snapshot / name).read_bytes() == files[f"org/both/{name}"]
+    lines = desk.done("pull", "org/both", "--verify")
+    assert any(line.startswith("host1: not compared with the hub: ") for line in lines), lines
+    assert "host2: as on host1" in lines
+    for host, cache in (("host1", two), ("host2", one)):
+        before = disk_bytes(cache)
+        removed = json.loads(desk.done("models", "rm", "org/both", "--yes", "--json", at=host)[-1])
+        assert removed["bytes"] == before - disk_bytes(cache) >= sum(sizes)

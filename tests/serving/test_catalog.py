@@ -8,7 +8,7 @@ from tests.planner.imagined import shape, site
 
 def test_each_is_what_plan_says() -> None:
     on, wanted = site("spark:2"), PlacementOptions(concurrency=4)
-    found = {each.name: each for each in entries(on, wanted)}
+    found = {each.name: each for each in entries(on, wanted, {})}
     assert list(found) == sorted(config.models())
     for name in ("gpt-oss-120b", "qwen3-8b"):
         assert found[name].choice == placement(shape(name), on, wanted)
@@ -20,7 +20,7 @@ def test_each_is_what_plan_says() -> None:
 
 
 def test_the_size_is_that_of_all_its_weights() -> None:
-    (one,) = (each for each in entries(site("spark"), PlacementOptions()) if each.name == "gpt-oss-120b")
+    (one,) = (each for each in entries(site("spark"), PlacementOptions(), {}) if each.name == "gpt-oss-120b")
     made = shape("gpt-oss-120b")
     assert one.size_bytes == made.layers * made.layer_bytes + made.embedding_bytes + made.head_bytes
     assert 64e9 < one.size_bytes < 67e9, "published: 65.2 GB"

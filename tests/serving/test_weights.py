@@ -1,7 +1,9 @@
 """Which files of a model are fetched before its engine starts, and what a failed download reports."""
 
 import json
+import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 
@@ -11,11 +13,13 @@ from medley.command import Command
 from medley.engine import Serving
 from medley.engine.launch import Order
 from medley.errors import Problem
+from medley.model import hub
 from medley.model.extra_files import NOTHING, ModelExtras
 from medley.model.remote_code import Code
 from medley.model.resolve import Weights
-from medley.progress import SILENT
+from medley.progress import SILENT, SilentProgress
 from medley.serving import weights
+from tests.model.hub_server import large_repositories, serving
 from tests.problems import raises_problem
 
 COMMIT = "ab" * 20
@@ -106,3 +110,37 @@ def test_the_files_are_those_of_the_engines_revision(asked: Order, revision: str
 
 def test_a_table_may_name_a_loader_that_reads_elsewhere() -> None:
     assert weights.wanted(order((), ("--load-format", "dummy"))) is None
+
+
+class Heard(SilentProgress):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.moves: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def moved(self, text: str) -> None:
+        self.moves.append(text)
+
+
+def test_a_download_says_that_it_was_compared_with_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    heard, asked = Heard(), weights.Wanted("org/both")
+    with serving(large_repositories(), monkeypatch, tmp_path):
+        weights.fetch("both", asked, heard)
+        assert hub.has("org/both")
+        assert "2 of 2 large files" in heard.notes[-1]
+        weights.fetch("both", asked, again := Heard())
+    assert again.notes == [], "once"
+
+
+def test_a_rate_begins_again_where_all_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard, now = Heard(), iter((0.0, 10.0, 20.0, 30.0))
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    rate = weights.Rate(heard)
+    for done in (0, 10**9, 0, 5 * 10**8):
+        rate.tell(done, 10**9)
+    assert [text.split(", ")[1] for text in heard.moves] == ["0 MB/s", "100 MB/s", "0 MB/s", "50 MB/s"]

@@ -1,5 +1,6 @@
 """`medley models`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from medley.cli import Verb, flag, group, switch
@@ -8,7 +9,7 @@ from medley.cli.output import print_result, table
 from medley.cli.progress import watch
 from medley.environment.engine_source import EngineRequest
 from medley.serving import alternatives, catalog
-from medley.serving.catalog import Entry, entries
+from medley.serving.catalog import Entry
 
 _GB, _BILLION, _KI = 1e9, 1e9, 1024
 
@@ -31,8 +32,9 @@ class ModelsVerb(Verb):
         hosts = site((*self.replayed, *more), self.imagined)
         on = alternatives.with_engine_sources(hosts, wanted, EngineRequest())
         with watch().stage("plan every model"):
-            found = list(entries(on, wanted))
-        print_result(list(map(_table, found)), _lines(found), as_json=self.as_json)
+            here = catalog.downloaded()
+            found = list(catalog.entries(on, wanted, here))
+        print_result(list(map(_table, found)), _lines(found, here), as_json=self.as_json)
 
 
 def _table(entry: Entry) -> dict[str, Any]:
@@ -57,10 +59,11 @@ def _table(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _lines(found: list[Entry]) -> list[str]:
+def _lines(found: list[Entry], here: Mapping[str, int]) -> list[str]:
     """A line for each; what fits first, the fastest on top; then what else is on this host."""
     rows = list(map(_row, sorted(found, key=lambda each: -_speed(each))))
-    more = catalog.others(each.model for each in found)
+    known = {each.model.repository for each in found}
+    more = ((name, size) for name, size in here.items() if name not in known)
     rows += ((name, "", _in_gb(size), "", "", "", f"medley plan {name}") for name, size in more)
     return table(("model", "GB", "on disk", "parameters", "context", "tok/s", "layout"), rows)
 

@@ -6,8 +6,8 @@ from medley import config, serving, storage
 from medley.cli import Verb, flag, terminal
 from medley.cli.output import print_result
 from medley.errors import Problem, in_words
+from medley.model import hub, hub_cache
 from medley.model.resolve import Weights, weights
-from medley.serving import catalog
 
 _GB = 1e9
 
@@ -20,17 +20,20 @@ class ModelsRmVerb(Verb):
 
     def main(self, model: str) -> int:
         found = weights(model, config.models(), storage.cache(), self.typed)
-        place = catalog.folder(found)
+        place = Path(found.target) if found.local else hub.repository_folder(found.target)
         _require_removable(found, place)
-        size = storage.size_bytes(place)
-        about = f"{size / _GB:.2f} GB: {place}"
-        removed = not self.dry_run and (self.yes or _agreed(found.name, about))
+        size = storage.size_bytes(place) if found.local else hub_cache.removable_bytes(found.target)
+        removed = not self.dry_run and (self.yes or _agreed(found.name, _about(size, place)))
         if removed:
-            _remove(place)
+            size = _remove(found, place)
         done = "freed" if removed else "would free" if self.dry_run else "kept"
         table = {"model": found.name, "path": str(place), "bytes": size, "removed": removed}
-        print_result(table, [f"{done} {about}"], as_json=self.as_json)
+        print_result(table, [f"{done} {_about(size, place)}"], as_json=self.as_json)
         return 0 if removed or self.dry_run else 1
+
+
+def _about(size_bytes: int, place: Path) -> str:
+    return f"{size_bytes / _GB:.2f} GB: {place}"
 
 
 def _require_removable(found: Weights, place: Path) -> None:
@@ -42,6 +45,9 @@ def _require_removable(found: Weights, place: Path) -> None:
         raise Problem(
             f"{found.name} is not on this host", cause=f"{place} does not exist", fix="medley models"
         )
+    if place.is_symlink():
+        cause = f"it is a link to {place.resolve()}, and medley removes only what is in the hub's cache"
+        raise Problem(f"{place} was not removed", cause=cause, fix=f"rm -r {place.resolve()} && rm {place}")
     names = {found.name, *(name for name, each in config.models().items() if each.repository == found.target)}
     for server in serving.servers():
         port = int(server.url.removesuffix("/v1").rpartition(":")[2])
@@ -58,9 +64,14 @@ def _agreed(name: str, about: str) -> bool:
     return terminal.agrees(f"remove {about}?", default=False)
 
 
-def _remove(place: Path) -> None:
+def _remove(found: Weights, place: Path) -> int:
+    """Return the bytes that are free then."""
     try:
+        if not found.local:
+            return hub_cache.remove(found.target)
+        size_bytes = storage.size_bytes(place)
         storage.remove(place)
     except OSError as error:
         fix = f"ls -ld {place}  # remove what is left as its owner"
         raise Problem(f"{place} was not removed completely", cause=in_words(error), fix=fix) from error
+    return size_bytes

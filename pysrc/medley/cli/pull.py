@@ -18,7 +18,7 @@ from medley.model import resolve
 class PullVerb(Clustered):
     USAGE = "    {progname} [OPTIONS] MODEL\n"
     origin: str | None = switch("--from HOST", "host that has the model, or downloads it")
-    verify: bool = flag("--verify", "compare every host's copy; copy nothing")
+    verify: bool = flag("--verify", "compare one copy with the hub and the others with it; copy nothing")
     as_json: bool = flag("--json", "one JSON object: bytes by host, seconds, problems")
 
     def main(self, model: str) -> int:
@@ -69,14 +69,16 @@ class PullVerb(Clustered):
                 f"no host has {pull.target}", cause="there is nothing to compare", fix="medley pull MODEL"
             )
         pull.describe(fresh=True)
-        found = pull.verify()
-        lines = []
+        source, found = pull.having[0], pull.verify()
+        from_hub = pull.compare()
+        lines = [f"{source}: {from_hub['said']}", *(f"    {each}" for each in from_hub["damage"])]
         for name, damage in found.items():
-            lines += [f"{name}: {'damaged' if damage else f'as on {pull.having[0]}'}"]
+            lines += [f"{name}: {'damaged' if damage else f'as on {source}'}"]
             lines += [f"    {each}" for each in damage]
         if any(found.values()):
             lines += ["\nmedley pull fixes it: it sends only what is wrong"]
-        table = {"damage": found, "problems": tables(pull.everyone.failed)}
+        found[source] = from_hub["damage"]
+        table = {"damage": found, "hub": from_hub["said"], "problems": tables(pull.everyone.failed)}
         print_result(table, lines, as_json=self.as_json)
         return any(found.values())
 

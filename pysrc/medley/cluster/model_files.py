@@ -92,9 +92,20 @@ class ModelPull:
         self._ask("close", limit_s=_ASK_LIMIT_S)
 
     def verify(self) -> dict[str, list[str]]:
-        """Read all of it again on every host; returns the differing files by host."""
-        said = self._ask("verify", lambda _: {"manifest": self.manifest}, limit_s=_HASH_LIMIT_S)
+        """Read all of it again on the other hosts; returns the differing files by host."""
+        more = {"manifest": self.manifest}
+        others = [name for name in self.everyone.cluster.hosts if name != self.having[0]]
+        said = self._ask("verify", lambda _: more, limit_s=_HASH_LIMIT_S, among=others)
         return {name: list(each["damage"]) for name, each in said.items()}
+
+    def compare(self) -> Table:
+        """Compare the reference copy with the hub; returns `said`, a sentence, and `damage`, lines."""
+        source = self.having[0]
+        if self.target.startswith("/"):
+            return {"said": "not compared with the hub: it is a folder", "damage": []}
+        said = self._ask("compare", limit_s=_HASH_LIMIT_S, among=[source])
+        self._need(source)
+        return said[source]
 
     def _ask(
         self, step: str, more: Asked = lambda _: {}, *, limit_s: float, among: Iterable[str] | None = None

@@ -165,12 +165,6 @@ def _newest(repository: str) -> list[Path]:
     return sorted(folder.glob("*/"), key=lambda each: each.stat().st_mtime, reverse=True)
 
 
-def downloaded() -> dict[str, Path]:
-    """The folders of all models in the cache, by repository."""
-    found = (each for each in cache().glob("models--*--*") if each.is_dir())
-    return {each.name.removeprefix("models--").replace("--", "/", 1): each for each in found}
-
-
 def repository_folder(repository: str) -> Path:
     return cache() / f"models--{repository.replace('/', '--')}"
 

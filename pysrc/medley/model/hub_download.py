@@ -1,80 +1,78 @@
-"""Download a repository's weights, tables and code into the hub's cache, and report the bytes."""
+"""Download a model into the hub's cache, with progress, and compare its weights with the hub's SHA-256."""
 
-import contextlib
-import fnmatch
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from medley.errors import in_words
-from medley.model import hub
+from medley.errors import Problem, in_words
+from medley.model import hub, hub_checksums
 from medley.model.transfer.inventory import OnProgress
 
 # The same weights in other forms, which no engine of ours reads beside safetensors.
 NOT_NEEDED = ("*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*", "metal/*")
-_LOOK_EVERY_S = 1.0
+OnNote = Callable[[str], None]
 
 
-def download(repository: str, on_progress: OnProgress | None = None, *, revision: str | None = None) -> Path:
-    """Fetch missing files of this commit, branch or tag (main without); return the snapshot's folder."""
+def download(
+    repository: str,
+    on_progress: OnProgress = lambda *_: None,
+    on_note: OnNote = lambda _: None,
+    *,
+    revision: str | None = None,
+) -> Path:
+    """Fetch the missing files of this commit, branch or tag (main without), and return the snapshot's folder.
+
+    Weights that differ from the hub's are a Problem, and leave the snapshot, so that no engine loads them.
+    """
     # Half a second to import, and seldom needed.
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - see above
 
+    hub.silence()
+    options: dict[str, Any] = {
+        "revision": revision,
+        "cache_dir": hub.cache(),
+        "ignore_patterns": list(NOT_NEEDED),
+        "library_name": "medley",
+    }
     try:
-        with _watched(repository, on_progress, revision):
-            found = snapshot_download(
-                repository,
-                revision=revision,
-                cache_dir=hub.cache(),
-                endpoint=hub.endpoint(),
-                ignore_patterns=list(NOT_NEEDED),
-            )
+        files = snapshot_download(repository, dry_run=True, **options)
+        total = sum(each.file_size or 0 for each in files if each.will_download)
+        folder = Path(snapshot_download(repository, tqdm_class=_bar(on_progress, total), **options))
     except Exception as error:
         raise hub.unreachable(repository, f"{type(error).__name__}: {in_words(error)[:200]}") from error
-    return Path(found)
+    _require_same(repository, folder, on_progress, on_note)
+    return folder
 
 
-def size_bytes(repository: str, revision: str | None = None) -> int | None:
-    """Return the size of the files that `download` fetches; None if unknown."""
-    from huggingface_hub import HfApi  # noqa: PLC0415 - as in download
-
-    try:
-        about = HfApi(endpoint=hub.endpoint(), library_name="medley").model_info(
-            repository, revision=revision, files_metadata=True, timeout=hub.LIMIT_S
+def _require_same(repository: str, folder: Path, on_progress: OnProgress, on_note: OnNote) -> None:
+    on_note(f"comparing {repository} with the hub's SHA-256 …")
+    found = hub_checksums.compare(repository, folder, on_progress)
+    on_note(str(found))
+    for each in found.differences:
+        (folder / each.name).unlink()
+    if found.differences:
+        files = "\n".join(map(str, found.differences))
+        raise Problem(
+            f"{repository} is not here as the hub has it",
+            cause=f"{files}\nmedley removed this from {folder}, so that no engine loads it",
+            fix=found.fix,
         )
-    except Exception:  # noqa: BLE001 - the download itself says what is wrong
-        return None
-    return sum(
-        each.size or 0
-        for each in about.siblings or ()
-        if not any(fnmatch.fnmatch(each.rfilename, pattern) for pattern in NOT_NEEDED)
-    )
 
 
-@contextlib.contextmanager
-def _watched(repository: str, on_progress: OnProgress | None, revision: str | None) -> Iterator[None]:
-    """Report the bytes of a repository in the hub's cache while the body downloads it."""
-    done = threading.Event()
+def _bar(on_progress: OnProgress, total: int) -> Any:  # noqa: ANN401 - a class, made when the library is imported
+    """Return the class of bars that draw nothing and report the bytes on the disk."""
+    from huggingface_hub.utils.tqdm import tqdm  # noqa: PLC0415 - as in download
 
-    def watch(report: OnProgress, total: int) -> None:
-        while not done.wait(_LOOK_EVERY_S):
-            report(min(total, _blob_bytes(hub.repository_folder(repository) / "blobs")), total)
+    class Bar(tqdm):
+        def __init__(self, *words: Any, name: str | None = None, **options: Any) -> None:  # noqa: ANN401 - the library's
+            # Its three bars count files, bytes from the network, and bytes on the disk.
+            self._counts = name == "huggingface_hub.snapshot_download"
+            super().__init__(*words, **{**options, "disable": True})  # type: ignore[no-untyped-call]
 
-    if on_progress and (total := size_bytes(repository, revision)):
-        threading.Thread(target=watch, args=(on_progress, total), daemon=True).start()
-    try:
-        yield
-    finally:
-        done.set()
+        def update(self, n: float | None = 1) -> None:
+            with self.get_lock():
+                self.n += n or 0
+                if self._counts:
+                    on_progress(min(int(self.n), total), total)
 
-
-def _blob_bytes(blobs: Path) -> int:
-    """Count what lies on the disk; an unfinished file may have its final size before it has its bytes."""
-    found = 0
-    for path in blobs.glob("*"):
-        try:
-            about = path.stat()
-        except FileNotFoundError:  # it got its final name meanwhile
-            continue
-        found += min(about.st_size, about.st_blocks * 512)
-    return found
+    return Bar

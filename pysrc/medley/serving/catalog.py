@@ -1,14 +1,14 @@
 """List the known models, and how each would run on given hosts."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medley import config, storage
 from medley.errors import Problem
-from medley.model import hub, hub_checkpoint, shape
-from medley.model.resolve import Weights, weights
+from medley.model import hub_cache, hub_checkpoint, shape
+from medley.model.resolve import weights
 from medley.planner import named
 from medley.planner.candidates import FREE
 from medley.planner.choose import Choice
@@ -28,13 +28,10 @@ class Entry:
     """None where neither its table nor a cached config.json gives one."""
     choice: Choice | None
     lacks: str | None
+    on_disk_bytes: int | None = None
+    """The size of its files on this host; None without any."""
     alone: tuple[str, ...] = ()
     """The hosts that can each hold the whole model."""
-
-    @property
-    def on_disk_bytes(self) -> int | None:
-        """The size of its files on this host; None without any."""
-        return disk_bytes(folder(weights(self.name, {self.name: self.model}, storage.cache())))
 
     @property
     def size_bytes(self) -> int | None:
@@ -45,30 +42,18 @@ class Entry:
         return named(self.choice.layout) if self.choice else None
 
 
-def folder(found: Weights) -> Path:
-    """Return where medley keeps this model's files on this host; a folder of the user's own stays itself."""
-    return Path(found.target) if found.local else hub.repository_folder(found.target)
+def downloaded() -> dict[str, int]:
+    """Return the bytes of each downloaded repository; the few small files of a look at the hub are none."""
+    return {name: size for name, size in sorted(hub_cache.sizes().items()) if size >= _LEAST_BYTES}
 
 
-def disk_bytes(place: Path) -> int | None:
-    """Return the size of a model's files; None for the few small ones that a look at the hub leaves."""
-    found = storage.size_bytes(place)
-    return found if found >= _LEAST_BYTES else None
-
-
-def others(known: Iterable[Model]) -> Iterator[tuple[str, int]]:
-    """Yield the downloaded repositories that no table is of, each with its size on this host."""
-    repositories = {model.repository for model in known}
-    for repository, place in sorted(hub.downloaded().items()):
-        if repository not in repositories and (size := disk_bytes(place)):
-            yield repository, size
-
-
-def entries(site: Topology, wanted: PlacementOptions) -> Iterator[Entry]:
-    """Yield every model by name, planned on the site; sends no requests."""
+def entries(site: Topology, wanted: PlacementOptions, here: Mapping[str, int]) -> Iterator[Entry]:
+    """Yield every model by name, planned on the site, with its bytes of `downloaded`; sends no requests."""
     known = config.models()
     for name in sorted(known):
-        yield _entry(name, known[name], site, wanted)
+        found = weights(name, known, storage.cache())
+        on_disk = storage.size_bytes(Path(found.target)) if found.local else here.get(found.target)
+        yield replace(_entry(name, known[name], site, wanted), on_disk_bytes=on_disk or None)
 
 
 def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) -> Entry:
@@ -87,7 +72,7 @@ def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) ->
     # A single host is all of them; forced sizes do not count.
     all_of_them = len(site.hosts) == 1 and wanted.sizes == FREE
     alone = tuple(site.hosts if choice else ()) if all_of_them else tuple(_alone(made, site, wanted))
-    return Entry(name, model, made, choice, lacks, alone)
+    return Entry(name, model, made, choice, lacks, alone=alone)
 
 
 def _alone(made: Shape, site: Topology, wanted: PlacementOptions) -> Iterator[str]:

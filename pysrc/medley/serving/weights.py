@@ -35,10 +35,13 @@ class Rate:
     watch: Progress
     host: str = ""
     began: tuple[float, int] | None = None
+    last_bytes: int = 0
 
     def tell(self, done: int, total: int) -> None:
         now = time.monotonic()
-        self.began = self.began or (now, done)
+        if self.began is None or done < self.last_bytes:  # the comparison with the hub reads all of it again
+            self.began = (now, done)
+        self.last_bytes = done
         rate = (done - self.began[1]) / max(now - self.began[0], 1)
         left = f", {(total - done) / rate / 60:.0f} min left" if rate else ""
         text = f"{done / 1e9:.1f} of {total / 1e9:.1f} GB, {rate / 1e6:.0f} MB/s{left}"
@@ -93,6 +96,8 @@ def fetching(asked: Wanted | None, watch: Progress) -> Iterator[Future[None]]:
     def on_note(_: str, text: str) -> None:
         if text.startswith(PROGRESS):
             rate.tell(*map(int, text.removeprefix(PROGRESS).split()))
+        else:
+            watch.note(text)
 
     # The connection is cut first, so that the thread ends too.
     with ThreadPoolExecutor(1) as pool, Fleet(alone(), watch, on_note) as everyone:

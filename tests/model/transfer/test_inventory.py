@@ -2,6 +2,7 @@ import ctypes
 import hashlib
 import mmap
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,8 @@ def resident(path: Path) -> int:
 PIECE_PAGES = (1 << 18) // mmap.PAGESIZE
 
 
-def test_hashing_leaves_the_page_cache_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", [lambda path: inventory.read_hashes(path, 1 << 18), inventory.file_sha256])
+def test_hashing_leaves_the_page_cache_as_it_was(tmp_path: Path, read: Callable[[Path], object]) -> None:
     path = tmp_path / "weights"
     path.write_bytes(os.urandom(1 << 20))
     with path.open("rb") as file:
@@ -71,10 +73,10 @@ def test_hashing_leaves_the_page_cache_as_it_was(tmp_path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if resident(path):
         pytest.skip("this file system keeps its files in memory")
-    inventory.read_hashes(path, 1 << 18)
+    read(path)
     assert resident(path) <= PIECE_PAGES, "the kernel may still hold the last that was read"
     path.read_bytes()
-    inventory.read_hashes(path, 1 << 18)
+    read(path)
     assert resident(path) == (1 << 20) // mmap.PAGESIZE, "an engine that runs keeps what it has read"
 
 

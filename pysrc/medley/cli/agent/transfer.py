@@ -1,6 +1,5 @@
 """Agent requests: transfer a model, run a verb, apply a fix, hand over the token."""
 
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -11,10 +10,10 @@ from medley.cli.agent import Note, Notes, Table
 from medley.cluster import self_command
 from medley.command import Command
 from medley.doctor import case
-from medley.model import hub, hub_download
+from medley.model import hub, hub_checksums, hub_download
 from medley.model.transfer import Manifest, connection
 from medley.model.transfer.download import Fetching, Source
-from medley.model.transfer.inventory import offered, root
+from medley.model.transfer.inventory import offered, root, snapshot_in
 from medley.model.transfer.pieces import Held, damage
 from medley.process import Process
 from medley.progress import PROGRESS
@@ -46,11 +45,17 @@ def _offer(asked: Table, note: Note) -> Table:
 def _download(asked: Table, note: Note) -> Table:
     """From the hub into its cache here; what an earlier run has brought is kept."""
     note(f"{asked['target']} comes from {hub.endpoint()} …")
-    # The library's own bars are for a terminal, and this is none.
-    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     hub.require(asked["target"])
-    hub_download.download(asked["target"], _progress(note), revision=asked["revision"])
+    hub_download.download(asked["target"], _progress(note), note, revision=asked["revision"])
     return {}
+
+
+def _compare(asked: Table, note: Note) -> Table:
+    """With what the hub says of the snapshot that a manifest has."""
+    snapshot = snapshot_in(asked["target"])
+    found = hub_checksums.compare(asked["target"], snapshot, _progress(note))
+    damage = [*map(str, found.differences), f"on this host: {found.fix}"] if found.differences else []
+    return {"said": str(found), "damage": damage}
 
 
 def _pass_on(asked: Table, _note: Note) -> Table:
@@ -88,6 +93,7 @@ _STEPS: Mapping[str, Callable[[Table, Note], Table]] = {
     "fetch": _fetch,
     "close": _close,
     "verify": _verify,
+    "compare": _compare,
 }
 
 

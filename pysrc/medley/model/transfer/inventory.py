@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shlex
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +25,7 @@ from medley.model.transfer import (
     split_hashes,
 )
 
-_AT_ONCE = min(4, os.cpu_count() or 1)
+AT_ONCE = min(4, os.cpu_count() or 1)
 _READ_BYTES = 1 << 20
 OnBytes = Callable[[int], None]
 OnProgress = Callable[[int, int], None]
@@ -52,15 +53,34 @@ def file_hashes(
 
 
 def read_hashes(path: Path, piece_bytes: int, on_bytes: OnBytes = lambda _: None) -> tuple[str, ...]:
-    with readable(path), path.open("rb", buffering=0) as file, ThreadPoolExecutor(_AT_ONCE) as pool:
-        handle, found = file.fileno(), list[str]()
-        starts = range(0, os.fstat(handle).st_size, piece_bytes)
-        # What is read ahead would stay; a piece is read in parts that are large enough by themselves.
-        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
-        for digest, size in pool.map(lambda start: _hashed(handle, start, piece_bytes), starts):
-            found.append(digest)
+    def hash_piece(start: int) -> tuple[str, int]:
+        digest = hashlib.sha256()
+        size = _read(handle, start, piece_bytes, digest)
+        return digest.hexdigest(), size
+
+    found = list[str]()
+    with _opened(path) as (handle, size_bytes), ThreadPoolExecutor(AT_ONCE) as pool:
+        for sha256, size in pool.map(hash_piece, range(0, size_bytes, piece_bytes)):
+            found.append(sha256)
             on_bytes(size)
-        return tuple(found)
+    return tuple(found)
+
+
+def file_sha256(path: Path, on_bytes: OnBytes = lambda _: None) -> str:
+    digest = hashlib.sha256()
+    with _opened(path) as (handle, size_bytes):
+        for start in range(0, size_bytes, PIECE_BYTES):
+            on_bytes(_read(handle, start, PIECE_BYTES, digest))
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[int, int]]:
+    """Yield a handle for `_read`, and the size."""
+    with readable(path), path.open("rb", buffering=0) as file:
+        # What is read ahead would stay; a piece is read in parts that are large enough by themselves.
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        yield file.fileno(), os.fstat(file.fileno()).st_size
 
 
 def remember_hashes(path: Path, piece_bytes: int, found: tuple[str, ...]) -> None:
@@ -70,13 +90,14 @@ def remember_hashes(path: Path, piece_bytes: int, found: tuple[str, ...]) -> Non
         storage.write(_note(path), json.dumps({"of": of, "hashes": "".join(found)}))
 
 
-def _hashed(handle: int, start: int, piece_bytes: int) -> tuple[str, int]:
-    digest, at, end = hashlib.sha256(), start, start + piece_bytes
+def _read(handle: int, start: int, piece_bytes: int, digest: "hashlib._Hash") -> int:
+    """Add a piece to the digest; return its size, which is less at the end of the file."""
+    at, end = start, start + piece_bytes
     with page_cache_kept(handle, start, piece_bytes):
         while at < end and (chunk := os.pread(handle, min(_READ_BYTES, end - at), at)):
             digest.update(chunk)
             at += len(chunk)
-    return digest.hexdigest(), at - start
+    return at - start
 
 
 @contextlib.contextmanager
@@ -122,6 +143,11 @@ def root(target: str) -> Path:
     return Path(target) if Path(target).is_absolute() else hub.repository_folder(target)
 
 
+def snapshot_in(repository: str) -> Path:
+    """Return the snapshot that `offered` lists."""
+    return _snapshot(repository, root(repository))[0]
+
+
 def offered(
     target: str, *, piece_bytes: int = PIECE_BYTES, fresh: bool = False, on_progress: OnProgress | None = None
 ) -> Manifest:
@@ -141,14 +167,15 @@ def offered(
 
 
 def counter(total: int, on_progress: OnProgress | None) -> OnBytes:
-    """Add up what is read, and report the sum."""
-    done = 0
+    """Add up what is read in any thread, and report the sum."""
+    done, lock = 0, threading.Lock()
 
     def count(size: int) -> None:
         nonlocal done
-        done += size
-        if on_progress:
-            on_progress(min(done, total), total)
+        with lock:
+            done += size
+            if on_progress:
+                on_progress(min(done, total), total)
 
     return count
 
@@ -200,16 +227,23 @@ def _in_hub(repository: str, top: Path) -> tuple[list[str], list[ManifestLink]]:
     for name in found:
         path = snapshot / name
         if path.is_symlink():
-            blob = path.resolve()
-            if not blob.is_relative_to(top.resolve()):
-                raise Problem(
-                    f"{path} leads out of the hub's cache",
-                    cause=f"it is a link to {blob}",
-                    fix=f"name the snapshot's folder instead, whose files are then copied: {snapshot}",
-                )
-            files.add(blob.relative_to(top.resolve()).as_posix())
-            made.append(ManifestLink(f"{inside}/{name}", os.path.relpath(blob, path.parent.resolve())))
+            blob = _blob(path, top)
+            files.add(blob)
+            made.append(ManifestLink(f"{inside}/{name}", os.path.relpath(top / blob, path.parent)))
     return sorted(files), made
+
+
+def _blob(path: Path, top: Path) -> str:
+    """Return the file in the model's folder that a link leads to; it may itself link to a shared one."""
+    first, inside = path.parent / path.readlink(), top.resolve()
+    blob, end = first.parent.resolve() / first.name, first.resolve()
+    if blob.is_relative_to(inside) and any(map(end.is_relative_to, (inside, hub.cache().resolve()))):
+        return blob.relative_to(inside).as_posix()
+    raise Problem(
+        f"{path} leads out of the hub's cache",
+        cause=f"it is a link to {end}",
+        fix=f"name the snapshot's folder instead, whose files are then copied: {path.parent}",
+    )
 
 
 def _snapshot(repository: str, top: Path) -> tuple[Path, list[str]]:

@@ -14,6 +14,7 @@ from typing import IO
 
 from medley import storage
 from medley.errors import Problem, in_words
+from medley.model import hub_cache
 from medley.model.transfer import UNFINISHED, Manifest, ManifestFile, ManifestLink, inventory, last
 from medley.storage import beneath, reached
 
@@ -178,6 +179,8 @@ def recover(held: Held, on_progress: inventory.OnProgress | None = None) -> None
     count = inventory.counter(held.manifest.size_bytes, on_progress)
     found = [_found(held, file, count) for file in held.manifest.files]
     if not all(each.whole for each in found):
+        # Another download would link to a damaged shared file again.
+        hub_cache.discard(held.final(each.file) for each in found if each.final and not each.whole)
         # From here on it is no model, until all of it is.
         _take_back(held)
     numbers = iter(range(len(held.manifest.pieces)))
