@@ -1,5 +1,6 @@
-"""The program that downloads on hosts of a Ray cluster takes the same folders for whole as medley does."""
+"""The program that downloads on hosts of a Ray cluster has the same rules as medley."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from medley.environment.payload import ray_download
-from medley.model import hub
+from medley.model import hub, hub_download
+from tests.model.hub_server import COMMIT, demo_repositories, serving
 
 INDEX = "model.safetensors.index.json"
 
@@ -65,3 +67,23 @@ def test_a_revision_is_here_by_its_commit_or_its_name(
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(ray_download, "folder", lambda _: place)
     assert (hub.has("org/one", revision), ray_download.has("org/one", revision)) == (here, here)
+
+
+def test_weights_that_came_otherwise_are_not_loaded(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cache_layout: bool,  # noqa: FBT001
+) -> None:
+    with serving(demo_repositories(tmp_path), monkeypatch, tmp_path) as server:
+        content = server.files["org/one/model.safetensors"]
+        server.damaged = {content}
+        why = ray_download.download("org/one", None, list(hub_download.NOT_NEEDED), {})
+        assert why is not None
+        found = hashlib.sha256(content[:-1] + bytes([content[-1] ^ 1])).hexdigest()
+        expected = hashlib.sha256(content).hexdigest()
+        assert f"model.safetensors has sha256 {found}, the hub's has {expected}\n" in why
+        assert f"hf download org/one model.safetensors --revision {COMMIT} --force-download" in why
+        assert not ray_download.has("org/one", None)
+        assert ray_download.download("org/two", None, list(hub_download.NOT_NEEDED), {}) is None
+        assert ray_download.has("org/two", None)
+        assert (hub.cache() / "blobs").is_dir() is cache_layout

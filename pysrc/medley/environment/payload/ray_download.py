@@ -82,12 +82,29 @@ def download(repository: str, revision: str | None, patterns: list[str], env: di
         ]
         total.parent.mkdir(parents=True, exist_ok=True)
         total.write_text(str(sum(sizes)))
-        snapshot_download(repository, revision=revision, ignore_patterns=patterns)
+        return damage(
+            repository, Path(snapshot_download(repository, revision=revision, ignore_patterns=patterns))
+        )
     except Exception as error:  # noqa: BLE001 - the same
         return f"{type(error).__name__}: {str(error)[:300]}"
     finally:
         total.unlink(missing_ok=True)
-    return None
+
+
+def damage(repository: str, snapshot: Path) -> str | None:
+    """Compare the files with the hub; those that differ leave the snapshot, so that no engine loads them."""
+    from huggingface_hub import HfApi
+
+    wrong = HfApi().verify_repo_checksums(repository, revision=snapshot.name).mismatches
+    for path in filter(Path.is_file, snapshot.rglob("*")):
+        with path.open("rb") as file:  # on unified memory the GPU cannot use what the page cache holds
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    for each in wrong:
+        (snapshot / each["path"]).unlink()
+    lines = [f"{e['path']} has {e['algorithm']} {e['actual']}, the hub's has {e['expected']}" for e in wrong]
+    names = " ".join(each["path"] for each in wrong)
+    fix = f"on that host: hf download {repository} {names} --revision {snapshot.name} --force-download"
+    return "\n".join([*lines, fix]) if wrong else None
 
 
 def has(repository: str, revision: str | None) -> bool:
