@@ -111,6 +111,8 @@ def test_what_it_has_of_the_environment_it_is_installed_from() -> None:
         "MEDLEY_CACHE": "/data",
         "HF_HOME": "/hub",
         "XDG_CACHE_HOME": "/cache",
+        "HUGGINGFACE_HUB_CACHE": "/hub/hub",
+        "TRANSFORMERS_OFFLINE": "1",
     }
     others = {"HOME": "/root", "SUDO_USER": "ann", "XDG_RUNTIME_DIR": "/run/user/0", "SSH_AUTH_SOCK": "/x"}
     assert carried_variables({**ours, **others}) == ours

@@ -15,7 +15,7 @@ DISTRIBUTION = "medley-llm"
 # The variables that another medley needs from this one.
 _CARRIED = (
     *("MEDLEY_", "HF_", "XDG_", "LANG", "LC_", "HOME", "PATH", "NIX_SSL_CERT_FILE", "SSL_CERT_FILE"),
-    *("DOCKER_", "CONTAINER_", "CONTAINERS_"),
+    *("DOCKER_", "CONTAINER_", "CONTAINERS_", "HUGGINGFACE_HUB_", "TRANSFORMERS_OFFLINE"),
 )
 # A unit's file stays on disk; the hub's token has its own file (hf auth login).
 _SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")

@@ -31,6 +31,7 @@ _SHOWN = ("LoadState", "ActiveState", "SubState", "Result", "NRestarts", "MainPI
 _CARRIED = (
     *("MEDLEY_", "HF_", "LC_", "LANG", "PATH", "SSL_CERT_FILE", "NIX_SSL_CERT_FILE"),
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+    *("HUGGINGFACE_HUB_", "TRANSFORMERS_OFFLINE"),
 )
 # A head, link or hub that is missing at boot may come later, so the unit restarts forever.
 _AGAIN = Restart(first_s=5, longest_s=60)

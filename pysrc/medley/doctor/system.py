@@ -7,7 +7,7 @@ from medley.doctor.checks import ALL, UNASKED, Case, Check, ExaminedHost, case_c
 from medley.host.facts import GIB
 from medley.host.health import Disk
 from medley.host.health.access import Clock
-from medley.host.health.software import HubAccess, Leftovers, Settings
+from medley.host.health.software import HUB_HOME, HUB_TOKEN, HubAccess, Leftovers, Settings
 
 _ROOM = {"environments": 20 * GIB, "models": 20 * GIB, "temporary": 2 * GIB}
 """An environment with CUDA takes some 10 GiB, and as much again while it is built."""
@@ -20,13 +20,13 @@ _NEEDS = {
 }
 _PLACES = {
     "environments": '"${MEDLEY_CACHE:-$HOME/.cache/medley}"',
-    "models": '"${HF_HOME:-$HOME/.cache/huggingface}"',
+    "models": f'"{HUB_HOME}"',
     "temporary": '"${TMPDIR:-/tmp}"',
     "state": '"${MEDLEY_STATE:-$HOME/.local/state/medley}"',
 }
 _STATE = '"${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
 _LINGER = 'loginctl enable-linger "${SUDO_USER:-$(id -un)}"'
-_CLOSE_TOKEN = 'chmod 600 "${HF_TOKEN_PATH:-${HF_HOME:-$HOME/.cache/huggingface}/token}"'  # noqa: S105 - a command
+_CLOSE_TOKEN = f'chmod 600 "{HUB_TOKEN}"'
 
 
 @health_check("disk", "disk space", lambda health: health.disks)
@@ -71,7 +71,7 @@ def hub(host: ExaminedHost, found: HubAccess) -> Iterator[Check]:
             fix=host.mend("sh", "-c", _CLOSE_TOKEN),
         )
     if found.offline:
-        yield host.ok("HF_HUB_OFFLINE is set: only downloaded models are used")
+        yield host.ok("HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set: only downloaded models are used")
     elif found.status is None:
         yield host.better(
             f"{name} does not answer: {found.why}",

@@ -28,7 +28,7 @@ CACHES: Mapping[str, str] = {
 # Variables of a user's shell that an engine and its libraries read.
 _ENGINE_PREFIXES = (
     *("VLLM_", "SGLANG_", "HF_", "NCCL_", "UCX_", "GLOO_", "TORCH", "PYTORCH_", "FLASHINFER_", "TIKTOKEN_"),
-    *("TRITON_", "MAX_JOBS", "MALLOC_"),
+    *("TRITON_", "MAX_JOBS", "MALLOC_", "TRANSFORMERS_OFFLINE"),
     *("RAY_", "CUDA_", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
 )
 # Of a toolchain on this host, and no folder in an image.

@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import constants
-
 from medley import credentials
 from medley.transcript import Answer, Transcript
 
@@ -139,6 +137,8 @@ def redactor_of_host(
     `names` are of further hosts, `users` of users there, and `own` further names of this host.
     """
     users = {*users, getpass.getuser(), Path.home().name, os.environ.get("SUDO_USER", "")} - _NOBODYS
+    from huggingface_hub import constants  # noqa: PLC0415 - 1 ms, and not needed by `medley --help`
+
     token = Path(constants.HF_TOKEN_PATH)
     # What medley and the hub keep here, and variables that are called so: a log may show any of them.
     secrets = [

@@ -2,6 +2,9 @@
 
 import os
 import re
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -273,6 +276,30 @@ def test_hub() -> None:
     assert found == software.HubAccess(None, "no answer in 2 s", mirror=True, token=True, mode="644")
     assert software.hub_access({software.ANSWER: Answer("200")}) == software.HubAccess(200)
     assert software.hub_access({software.ANSWER: Answer("", 127)}) is None
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "1"},
+        {"HF_HOME": "/x", "HF_TOKEN": "secret", "HF_HUB_OFFLINE": "True"},
+        {"XDG_CACHE_HOME": "/x", "HF_TOKEN_PATH": "/token", "TRANSFORMERS_OFFLINE": "on"},
+        {"HUGGINGFACE_HUB_CACHE": "/x", "HF_HOME": "/y", "HUGGING_FACE_HUB_TOKEN": "secret"},
+        {"HUGGINGFACE_HUB_CACHE": "/x", "HF_HUB_CACHE": "/y"},
+    ],
+    ids=" ".join,
+)
+def test_the_shell_means_what_the_hub_s_library_means(variables: Mapping[str, str]) -> None:
+    asked = "import os; from huggingface_hub import constants as c; print(c.HF_HUB_CACHE, c.HF_TOKEN_PATH)"
+    asked += "; print('offline' if c.HF_HUB_OFFLINE else '', 'token' if os.environ.get('HF_TOKEN') or"
+    asked += " os.environ.get('HUGGING_FACE_HUB_TOKEN') else '')"
+    env = {"HOME": "/home/me", "PATH": os.environ["PATH"], **variables}
+    shell = f'echo "{software.HUB_CACHE}" "{software.HUB_TOKEN}"; {software.SETTINGS}'
+    said = [
+        sorted(subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout.split())
+        for words in (["sh", "-c", shell], [sys.executable, "-c", asked])
+    ]
+    assert said[0] == said[1]
 
 
 def test_rdma_parts() -> None:

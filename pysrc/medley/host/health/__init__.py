@@ -38,7 +38,7 @@ MARKED = "grep -lsz '^MEDLEY_RAY=' /proc/[0-9]*/environ | cut -d/ -f3"
 DISKS = (
     'for place in "environments ${MEDLEY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/medley}/envs"'
     ' "state ${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
-    ' "models ${HF_HUB_CACHE:-${HF_HOME:-$HOME/.cache/huggingface}/hub}" "temporary ${TMPDIR:-/tmp}"; do'
+    f' "models {software.HUB_CACHE}" "temporary ${{TMPDIR:-/tmp}}"; do'
     ' d="${place#* }"; while [ ! -e "$d" ]; do d=$(dirname "$d"); done;'
     ' w=no; [ -w "$d" ] && w=yes;'
     ' echo "${place%% *} $w $(df -kP "$d" | awk \'NR == 2 {print $2, $4}\')"; done'

@@ -6,13 +6,21 @@ from dataclasses import dataclass, field
 
 from medley.transcript import NO_ANSWER, Transcript, first, lines, number
 
+# As huggingface_hub.constants has it (2.4): a host that is asked may have no Python.
+HUB_HOME = "${HF_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/huggingface}"
+HUB_CACHE = f"${{HF_HUB_CACHE:-${{HUGGINGFACE_HUB_CACHE:-{HUB_HOME}/hub}}}}"
+HUB_TOKEN = f"${{HF_TOKEN_PATH:-{HUB_HOME}/token}}"
 # A mirror's address may be a secret of somebody's network: it is asked, and not said.
 ANSWER = (
     "command -v curl >/dev/null && curl -s -o /dev/null --connect-timeout 1.5 -m 2 -w '%{http_code}'"
     ' "${HF_ENDPOINT:-https://huggingface.co}"'
 )
-SETTINGS = "printf '%s\\n' ${HF_ENDPOINT:+mirror} ${HF_TOKEN:+token} ${HF_HUB_OFFLINE:+offline}"
-MODE = 'stat -c %a "${HF_TOKEN_PATH:-${HF_HOME:-$HOME/.cache/huggingface}/token}"'
+SETTINGS = (
+    "printf '%s\\n' ${HF_ENDPOINT:+mirror} ${HF_TOKEN:+token} ${HUGGING_FACE_HUB_TOKEN:+token};"
+    ' case "${HF_HUB_OFFLINE:-$TRANSFORMERS_OFFLINE}" in'
+    " 1|[oO][nN]|[yY][eE][sS]|[tT][rR][uU][eE]) echo offline;; esac"
+)
+MODE = f'stat -c %a "{HUB_TOKEN}"'
 LIBRARIES = (
     "PATH=$PATH:/usr/sbin:/sbin; ldconfig -p | grep -oE '(libibverbs|libmlx5|librdmacm)\\.so\\.1' | sort -u"
 )
