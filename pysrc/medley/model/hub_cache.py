@@ -1,6 +1,6 @@
 """Measure and remove models in the hub's cache by the hub's own library.
 
-Since huggingface_hub 2.4, a file that comes by Xet lies in `blobs` of the whole cache, and each model that
+From huggingface_hub 1.32 on, a file that comes by Xet lies in `blobs` of the whole cache, and each model that
 needs it has a link there (its pull request 4498; HF_HUB_DISABLE_SHARED_BLOBS=1 turns it off). Only the
 library knows which models share a file.
 """
@@ -14,7 +14,7 @@ from medley import storage
 from medley.model import hub
 
 if TYPE_CHECKING:
-    from huggingface_hub import HFCacheInfo
+    from huggingface_hub import DeleteCacheStrategy, HFCacheInfo
 
 
 def sizes() -> dict[str, int]:
@@ -22,12 +22,8 @@ def sizes() -> dict[str, int]:
     folders = [each for each in hub.cache().glob("models--*--*") if each.is_dir()]
     if not folders:
         return {}
-    cache = _scan()
-    found = {each.repo_path.name: each.size_on_disk for each in cache.repos}
-    for part in cache.incomplete_files:
-        name = part.file_path.parents[1].name
-        found[name] = found.get(name, 0) + part.size_on_disk
-    # The library leaves out a model whose download was cut off before its first file.
+    # The library leaves out parts of files, and a model whose ref names a commit that is not here.
+    found = {each.repo_path.name: each.size_on_disk + _part_bytes(each.repo_path) for each in _scan().repos}
     return {
         each.name.removeprefix("models--").replace("--", "/", 1): found.get(each.name)
         or storage.size_bytes(each)
@@ -35,13 +31,18 @@ def sizes() -> dict[str, int]:
     }
 
 
+def _part_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in (folder / "blobs").glob("*.incomplete"))
+
+
 def removable_bytes(repository: str) -> int:
     """Estimate what `remove` frees, to a block of each file."""
-    folder, cache = hub.repository_folder(repository), _scan()
-    revisions = (revision for each in _of(cache, folder).repos for revision in each.revisions)
-    links = (file for each in revisions for file in each.files if file.blob_path.is_symlink())
-    shared = cache.delete_files(*links)
-    return storage.size_bytes(folder) + shared.expected_freed_size
+    folder = hub.repository_folder(repository)
+    alone = _of(_scan(), folder)
+    files = (file for each in alone.repos for revision in each.revisions for file in revision.files)
+    own = {file.blob_path: file.size_on_disk for file in files if not file.blob_path.is_symlink()}
+    shared = _deletion(alone).expected_freed_size - sum(own.values())
+    return storage.size_bytes(folder) + shared
 
 
 def remove(repository: str) -> int:
@@ -51,9 +52,7 @@ def remove(repository: str) -> int:
     shared = {path.parent for path in links if path.is_relative_to(cache)}
     before = sum(map(storage.size_bytes, (folder, *shared)))
     _repair(folder)
-    alone = _of(_scan(), folder)
-    commits = (revision.commit_hash for each in alone.repos for revision in each.revisions)
-    alone.delete_revisions(*commits).execute()
+    _deletion(_of(_scan(), folder)).execute()
     if folder.exists():
         storage.remove(folder)
     return before - sum(map(storage.size_bytes, shared))
@@ -67,7 +66,9 @@ def discard(blobs: Iterable[Path]) -> None:
         return
     cache = _scan()
     files = (file for repo in cache.repos for revision in repo.revisions for file in revision.files)
-    cache.delete_files(*(file for file in files if file.blob_path in wanted)).execute()
+    # A library without shared files has neither such paths nor delete_files.
+    if damaged := [file for file in files if file.blob_path in wanted]:
+        cache.delete_files(*damaged).execute()
 
 
 def _repair(folder: Path) -> None:
@@ -84,6 +85,11 @@ def _scan() -> "HFCacheInfo":
 
     hub.silence()
     return scan_cache_dir(hub.cache())
+
+
+def _deletion(cache: "HFCacheInfo") -> "DeleteCacheStrategy":
+    commits = (revision.commit_hash for each in cache.repos for revision in each.revisions)
+    return cache.delete_revisions(*commits)
 
 
 def _of(cache: "HFCacheInfo", folder: Path) -> "HFCacheInfo":
