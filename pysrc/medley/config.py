@@ -23,8 +23,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from medley.errors import Problem, in_words
-from medley.host_schema import HostTable
-from medley.lock_schema import Recipe
+from medley.host_schema import HostTable, Recipe
 from medley.schema import Model, StrictTable
 
 _T = TypeVar("_T", bound=StrictTable)

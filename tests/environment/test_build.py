@@ -9,7 +9,7 @@ from medley.environment import build
 from medley.environment.build import Blueprint
 from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
-from medley.lock_schema import Recipe
+from medley.host_schema import Recipe
 from tests.problems import raises_problem
 
 RECIPE = Recipe(

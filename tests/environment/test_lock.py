@@ -14,7 +14,7 @@ from medley.config import build
 from medley.environment import lock
 from medley.environment.lock import Locked, LockRequest, PinnedPackage, keep_lock
 from medley.errors import Problem
-from medley.lock_schema import Recipe
+from medley.host_schema import Recipe
 from tests.environment.test_build import PYTHON
 from tests.environment.test_locks import PIN
 from tests.problems import raises_problem

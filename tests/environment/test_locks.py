@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from medley import config
-from medley.lock_schema import Recipe
+from medley.host_schema import Recipe
 
 TREE = Path(__file__).parents[2]
 LOCKS = sorted((TREE / "locks").glob("*.txt"))

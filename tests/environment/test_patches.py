@@ -14,8 +14,7 @@ from medley.environment import interpreter, patches
 from medley.environment.patches import MODULE, Preload
 from medley.environment.toolkit import Loader as toolkit_Loader
 from medley.host.driver_libraries import MORE, Drivers, load
-from medley.host_schema import Driver
-from medley.lock_schema import Plugin
+from medley.host_schema import Driver, Plugin
 from tests.engine import foreign
 from tests.environment.driver_trees import begin
 from tests.problems import raises_problem

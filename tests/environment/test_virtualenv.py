@@ -14,8 +14,7 @@ from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
 from medley.environment.toolkit import Loader, Toolkit
 from medley.errors import Problem
-from medley.host_schema import Driver
-from medley.lock_schema import Recipe
+from medley.host_schema import Driver, Recipe
 from tests.environment.test_build import PYTHON, RECIPE
 from tests.problems import raises_problem
 

@@ -19,8 +19,7 @@ from pydantic.fields import FieldInfo
 
 from medley.cluster import Cluster
 from medley.explain.patterns import Failure
-from medley.host_schema import HostTable
-from medley.lock_schema import Recipe
+from medley.host_schema import HostTable, Recipe
 from medley.schema import Model, StrictTable
 from tools.reference.table import cell, table
 

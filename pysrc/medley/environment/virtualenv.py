@@ -19,8 +19,7 @@ from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
 from medley.environment.toolkit import Toolkit
 from medley.errors import Problem
-from medley.host_schema import Driver
-from medley.lock_schema import Recipe
+from medley.host_schema import Driver, Recipe
 from medley.progress import SILENT, Progress
 from medley.schema import TITLES, EngineName
 

@@ -39,7 +39,8 @@ def download(
         total = sum(each.file_size or 0 for each in files if each.will_download)
         folder = Path(snapshot_download(repository, tqdm_class=_bar(on_progress, total), **options))
     except Exception as error:
-        raise hub.unreachable(repository, f"{type(error).__name__}: {in_words(error)[:200]}") from error
+        reason = error.__cause__ or error  # a dry run wraps the reason in an error of its own
+        raise hub.unreachable(repository, f"{type(reason).__name__}: {in_words(reason)[:200]}") from error
     _require_same(repository, folder, on_progress, on_note)
     return folder
 

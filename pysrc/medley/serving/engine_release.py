@@ -20,7 +20,7 @@ from medley.environment.toolkit import with_libcuda
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.host.kind import recognise
-from medley.lock_schema import Recipe
+from medley.host_schema import Recipe
 from medley.planner.plan import Nodes, Plan
 from medley.progress import Progress
 from medley.schema import EngineName
