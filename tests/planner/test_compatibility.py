@@ -38,6 +38,10 @@ CUTLASS = {"--moe-runner-backend": "flashinfer_cutlass"}
 MARLIN = {"--moe-runner-backend": "marlin"}
 OFFLOADED, RESIDENT = {"--ple-offload-embedding": None}, {"--no-ple-offload-embedding": None}
 FLASH_FLAGS = CUTLASS | {"--fp4-gemm-backend": "flashinfer_cutlass", "--page-size": "64"}
+OF_SEVERAL = {
+    *("--no-enable-flashinfer-autotune", "--dist-timeout"),
+    *("--distributed-timeout-seconds", "--cpu-distributed-timeout-seconds"),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -46,23 +50,18 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings(engine: EngineName, model: str, kinds: str, *user: str) -> dict[str, str | None]:
-    """Return the flags that these hosts need for this model."""
+    """Return the flags that these kinds of host need for this model, without those of any several hosts."""
     on = site(kinds, engine=engine)
     needed, _ = engine_settings(on, tuple(on.hosts), engine, shape(model), user)
-    return {flag.names[0]: flag.value for flag in table_flags(engine, Plan(arguments=needed), None)}
+    flags = {flag.names[0]: flag.value for flag in table_flags(engine, Plan(arguments=needed), None)}
+    return {name: value for name, value in flags.items() if name not in OF_SEVERAL}
 
 
 @pytest.mark.parametrize(
     ("engine", "model", "kinds", "expected"),
     [
         pytest.param("vllm", "gpt-oss-120b", "thor", {"--moe-backend": "marlin"}, id="MXFP4 on a Thor"),
-        pytest.param(
-            "vllm",
-            "gpt-oss-120b",
-            "spark,thor",
-            {"--moe-backend": "marlin", "--no-enable-flashinfer-autotune": None},
-            id="any rank on one",
-        ),
+        pytest.param("vllm", "gpt-oss-120b", "spark,thor", {"--moe-backend": "marlin"}, id="any rank on one"),
         pytest.param("vllm", "gpt-oss-120b", "spark", {}, id="MXFP4 on a Spark"),
         pytest.param("vllm", "qwen3-32b", "thor", {}, id="no experts"),
         pytest.param("sglang", SUPER, "thor", MARLIN, id="NVFP4 on a Thor"),
@@ -228,14 +227,28 @@ def test_vllm_starts_with_a_kv_connector() -> None:
         pytest.param("spark:2", False, id="two Sparks"),
         pytest.param("spark,rtx", False, id="a Spark in the group"),
         pytest.param("spark", True, id="one host"),
-        pytest.param("rtx:2", True, id="GPUs that nobody reported"),
+        pytest.param("rtx:2", False, id="two workstations"),
+        pytest.param("thor:2", False, id="two Thors"),
     ],
 )
-def test_flashinfer_tunes_on_one_host(kinds: str, tuned: bool) -> None:  # noqa: FBT001 - a case
+def test_flashinfer_tunes_on_one_host_and_ranks_of_several_wait_long(kinds: str, *, tuned: bool) -> None:
     model = "qwen2.5-72b-instruct" if kinds != "spark" else "qwen3-8b"
     wanted = PlacementOptions(hosts=len(site(kinds).hosts))
-    made = launch_steps(model, site(kinds), wanted)[-1].starts.command
-    assert ("--no-enable-flashinfer-autotune" not in made.argv) is tuned
+    argv = launch_steps(model, site(kinds), wanted)[-1].starts.command.argv
+    assert ("--no-enable-flashinfer-autotune" not in argv) is tuned
+    assert ("--distributed-timeout-seconds" not in argv) is tuned
+    assert ("--cpu-distributed-timeout-seconds" not in argv) is tuned
+
+
+def test_ranks_of_sglang_wait_long_too() -> None:
+    wanted = PlacementOptions(engine="sglang", hosts=2)
+    assert "--dist-timeout" in launch_steps("qwen3-8b", site("spark:2"), wanted)[-1].starts.command.argv
+
+
+@pytest.mark.parametrize("flag", ["--enable-flashinfer-autotune", "--kernel-config={}"])
+def test_a_user_may_let_flashinfer_tune(flag: str) -> None:
+    argv = step("gpt-oss-120b", "spark:2", "vllm", flag).command.argv
+    assert "--no-enable-flashinfer-autotune" not in argv
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from medley.host.facts import GIB
 from medley.planner import Device
 from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions, placement, unplaced
-from medley.planner.plan import Asked, Launcher, Plan, balanced, plan, understood, unplanned
+from medley.planner.plan import START_LIMIT_S, Asked, Launcher, Plan, balanced, plan, understood, unplanned
 from medley.planner.topology import Topology
 from tests.planner.imagined import MODELS, shape, site
 
@@ -235,6 +235,7 @@ def test_compilers_are_bounded_by_the_memory_beside_the_weights(
         "gpt-oss-120b", available(on, gib) if gib else on, PlacementOptions(sizes=Sizes(len(on.hosts)))
     )
     assert made.compile_jobs == jobs
+    assert made.start_limit_s == START_LIMIT_S + 85 * 140 // jobs, "the experts' kernels are compiled first"
 
 
 @pytest.mark.parametrize(
@@ -257,3 +258,4 @@ def test_sglang_gets_states_for_its_requests(kinds: str, streams: int, sequences
 
 def test_a_cpu_bounds_no_compilers() -> None:
     assert planned("demo", site("cpu")).compile_jobs is None
+    assert planned("demo", site("cpu")).start_limit_s == START_LIMIT_S

@@ -60,7 +60,11 @@ class ServeOptions:
         "file of the API key that requests need, or none [default: a new key if --host opens the server]",
     )
     served_name: str | None = switch("--served-model-name NAME", "model name in requests")
-    timeout_s: int = switch("--timeout SECONDS", "time limit until it is ready", (1, 86_400), default=1800)
+    timeout_s: int | None = switch(
+        "--timeout SECONDS",
+        "time limit until it is ready [default: 1800, and longer where kernels are compiled first]",
+        (1, 86_400),
+    )
     replayed: tuple[str, ...] = switch("--from FILE", "transcript of a host to plan for; only with --dry-run")
     dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
     as_json: bool = flag("--json", "one JSON object: the command, or the address once it is ready")

@@ -15,16 +15,11 @@ from medley.command import Command
 from medley.progress import Progress
 
 CUDA_HOME = "CUDA_HOME"
-_COMPILER = "nvidia-cuda-nvcc=="
-_FOLDER = Path("nvidia") / "cu13"
+FOLDER = Path("nvidia") / "cu13"
+"""In site-packages: CUDA_HOME of an environment whose lock has a compiler."""
 _SONAME = re.compile(r"(lib\w+\.so)\.\d+")
 _DRIVER_FUNCTION = re.compile(r"\bcu[A-Z]\w+\b")
 _STUB_LIMIT_S = 60
-
-
-def cuda_home(lock: str, site_packages: Path) -> Path | None:
-    """Return the folder for CUDA_HOME in an environment of this lock; None if the lock has no compiler."""
-    return site_packages / _FOLDER if _COMPILER in lock else None
 
 
 def complete(site_packages: Path, watch: Progress) -> None:
@@ -32,7 +27,7 @@ def complete(site_packages: Path, watch: Progress) -> None:
 
     nvcc finds its headers from its real path, so it stays where its wheel has put it.
     """
-    folder = site_packages / _FOLDER
+    folder = site_packages / FOLDER
     if not (folder / "bin" / "nvcc").exists():
         return
     libraries = folder / "lib"

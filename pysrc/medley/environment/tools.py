@@ -9,7 +9,7 @@ from medley import config
 from medley.command import Variable, users
 from medley.environment import cuda_folder, driver, interpreter, own_nccl, toolkit, virtualenv
 from medley.environment.cuda_folder import CUDA_HOME
-from medley.environment.engine_source import OWN_NCCL, needs_nccl, no_nccl
+from medley.environment.engine_source import OWN_NCCL, brings_nvcc, needs_nccl, no_nccl
 from medley.environment.own_nccl import OwnNccl
 from medley.environment.patches import Preload
 from medley.environment.toolkit import of_toolkit
@@ -86,7 +86,7 @@ def ready(
         name = environment(kind, named, engine)
         wanted = virtualenv.blueprint(name, chain, driver=kind.host.driver)
         binary, loader = wanted.path / "bin", wanted.interpreter.loader
-        cuda_home = cuda_folder.cuda_home(wanted.lock.read_text(encoding="utf-8"), wanted.site_packages)
+        cuda_home = wanted.site_packages / cuda_folder.FOLDER if brings_nvcc(name) else None
         brought = chosen or os.environ.get(OWN_NCCL)
         if joins and needs_nccl(kind) and interpreter.is_hosts(loader) and not brought:
             raise no_nccl(kind)

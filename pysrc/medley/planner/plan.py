@@ -20,6 +20,10 @@ from medley.planner.fit import Fit, Rank, gib, utilization
 from medley.planner.memory import SEQUENCES, is_unified
 from medley.schema import EngineName, Model, Shape
 
+START_LIMIT_S = 1800
+# FlashInfer 0.7.2 compiles 85 files for the experts of 12.x (fused_moe_120), and fewer for other GPUs.
+# Two files of its FP4 kernels took 137 s on two cores, with nvcc 13.0.
+_EXPERTS_FILES, _FILE_S = 85, 140
 _EXPERTS_JOB = 8 * GIB
 _SYSTEM = 16 * GIB
 # An attention kernel is small, but it is compiled once the KV cache has taken what it may.
@@ -115,6 +119,8 @@ class Plan:
     """Parsers of the model that this version of the engine does not have."""
     compile_jobs: int | None = None
     """Compilers that may run at once on a host while the engine starts; None on a CPU, or where unknown."""
+    start_limit_s: int = START_LIMIT_S
+    """Seconds until it must be ready, at a first start that compiles the kernels of experts, too."""
     why: tuple[str, ...] = ()
 
 
@@ -136,6 +142,7 @@ def plan(
     shape, layout, fit, cpu = choice.work.shape, choice.layout, choice.fit, on_cpu(choice.layout)
     bare = unplanned(layout, facts, model, launcher=launcher)
     in_bytes = cache_in_bytes or not fit.utilization_does
+    jobs = None if cpu else compile_jobs(fit.ranks, facts)
     cached, reason = _cpu_cache(shape, fit, _cpu_share(layout, facts)) if cpu else _gpu_cache(fit, in_bytes)
     return replace(
         bare,
@@ -155,7 +162,8 @@ def plan(
         states=fit.sequences * copies if (copies := shape.state_copies.most) > 1 else None,
         arguments=arguments,
         variables=variables,
-        compile_jobs=None if cpu else compile_jobs(fit.ranks, facts),
+        compile_jobs=jobs,
+        start_limit_s=START_LIMIT_S + (_EXPERTS_FILES * _FILE_S // jobs if jobs and shape.experts else 0),
         why=(*choice.why, *choice.warnings, reason, *bare.why),
     )
 

@@ -132,8 +132,8 @@ class Ended(Exception):  # noqa: N818 - no error: what it was started for is don
 class Served:
     """A model's server, which runs until it is ended."""
 
-    limit_s: float
-    """Until it must be ready."""
+    limit_s: float | None
+    """Until it must be ready; None: the plan's."""
     announce: Callable[[Serving, str, float], None]
     """Is told when it is ready, by which completion, and after how many seconds."""
     then: Callable[[Answering], None] | None = None
@@ -213,7 +213,7 @@ class Served:
                 launch.command,
                 url=where,
                 model=listens.name,
-                limit_s=self.limit_s,
+                limit_s=self.limit_s or launch.plan.start_limit_s,
                 log=log,
                 on_line=on_line,
                 on_ready=on_ready,
