@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import certifi
 import pytest
 
 from medley.model import demo
@@ -204,6 +205,9 @@ def serving(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, home: Path
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
         for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE"):
             monkeypatch.delenv(name, raising=False)
+        # hf_xet 1.8.0 makes no client, not even for plain HTTP, where there are no certificates at all, as in
+        # Nix's sandbox: "Reqwest error: builder error".
+        monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         monkeypatch.setenv("HF_HOME", str(home / "hf"))
         monkeypatch.setenv("MEDLEY_CACHE", str(home / "cache"))
