@@ -4,9 +4,9 @@ These classes are the only validator of the tables; Nix reads hosts/*.toml witho
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from medley.schema import (
     ENGINE_VARIABLE,
@@ -155,6 +155,18 @@ class Loading(StrictTable):
     """Memory of such a loader besides the weights: twice the largest file of a model."""
 
 
+class Speed(StrictTable):
+    """What predictions take the speed of a kind of host from; one with a GPU needs it."""
+
+    like: Literal["spark", "orin", "desktop"]
+    """The measured kind of host that it works like: `spark` is a DGX Spark or Thor, `orin` a Jetson Orin,
+    `desktop` a computer whose GPUs have their own memory and power."""
+    gpu: str = ""
+    """The GPU's name in pysrc/medley/planner/gpus.toml, where the driver does not name it."""
+    native_formats: tuple[Weights, ...] = ()
+    """Formats of weights that its tensor cores compute with: others are unpacked first."""
+
+
 class HostTable(StrictTable):
     """A kind of host: hosts/KIND.toml."""
 
@@ -174,11 +186,18 @@ class HostTable(StrictTable):
     power: Power = Power()
     container: Container = Container()
     loading: Loading = Loading()
+    speed: Speed | None = None
     arguments: tuple[Arguments, ...] = ()
     """Flags and variables of every rank of a layout, because the first rank chooses kernels for all."""
     incompatible: tuple[Incompatible, ...] = ()
     """Engine and model that do not run here; read in the engines of the locks, and in the default image."""
     capability: Capability | None = None  # where the driver does not report it: Jetson's on r36
+
+    @model_validator(mode="after")
+    def _has_speed(self) -> Self:
+        if self.device != "cpu" and self.speed is None:
+            raise ValueError("a kind of host with a GPU needs [speed], or its speed would be a guess")
+        return self
 
 
 class Recipe(StrictTable):

@@ -8,7 +8,7 @@ from medley.errors import Problem
 from medley.host.facts import facts
 from medley.host.kind import Kind
 from medley.host.summary import summary
-from medley.host_schema import HostTable, MemoryTable, Recognise
+from medley.host_schema import HostTable, MemoryTable, Recognise, Speed
 from medley.transcript import parse
 
 HOSTS = Path(__file__).parents[1] / "host" / "recorded"
@@ -18,6 +18,7 @@ TABLE = HostTable(
     device="cuda",
     recognise=Recognise(),
     memory=MemoryTable(unified=True),
+    speed=Speed(like="orin"),
     capability="8.7",
 )
 CHOSEN = Kind("box", TABLE, "it is one", "it hums")

@@ -1,12 +1,10 @@
 import pytest
 
-from medley import config
 from medley.host.facts import GIB
 from medley.model.shape import feed_forward
 from medley.planner.memory import (
     PipelinePosition,
     activation_bytes,
-    is_unified,
     need,
     token_layer_bytes,
     usable_bytes,
@@ -118,11 +116,6 @@ def test_recurrent_state() -> None:
 )
 def test_usable(kind: str, total: int, available: int, expected: int) -> None:
     assert usable_bytes(kind, total * GIB, available * GIB) == expected * GIB
-
-
-def test_kinds_of_unified_memory_are_those_of_their_tables() -> None:
-    gpus = {kind: host.memory.unified for kind, host in config.hosts().items() if host.device == "cuda"}
-    assert gpus == {kind: is_unified(kind) for kind in gpus}
 
 
 def test_activations_as_vllm_logged_them() -> None:

@@ -14,7 +14,8 @@ KINDS: Mapping[str, str] = {
     "How-to": "how-to install install/* upgrade uninstall nix own-flake nix-image jetson-orin choose-a- "
     "model add-a-model model-code recipes connect-clients open-the-api start-at-boot leave-it- "
     "running cluster-over-ssh cluster-by-hand copy-models containers network-setup test-the-network "
-    "firewall monitor benchmark python-scripts troubleshoot add-a-known-failure field-report",
+    "firewall monitor benchmark python-scripts troubleshoot add-a-known-failure field-report add-a-"
+    "kind-of-host",
     "Reference": "reference cluster-toml model-toml host-toml lock-toml failure-toml tables doctor-checks "
     "known-failures metrics nixos-options support-matrix",
     "Explanation": "explanation how-planning-works prediction when-a-second-machine-helps networks "

@@ -10,7 +10,8 @@ from medley.planner import devices_of as ranks_of
 from medley.planner import sizes as sizes_of
 from medley.planner.candidates import FREE, Evaluated, Evaluation, Rejected, Request, candidates
 from medley.planner.fit import Fit, fit, gib
-from medley.planner.memory import SNUG_BYTES, is_unified
+from medley.planner.kinds import is_unified
+from medley.planner.memory import SNUG_BYTES
 from medley.planner.partition import Workload
 from medley.planner.prediction import Prediction
 from medley.planner.remedies import impossible, too_large

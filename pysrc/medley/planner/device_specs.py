@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from medley import config
 from medley.planner import Device
+from medley.planner.kinds import speed
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,6 @@ _NAMED = [(re.compile(rf"\b{row.pop('name')}\b", re.IGNORECASE), Stated(**row)) 
 _GENERATIONS = [(row.pop("since"), Stated(**row, assumed=True)) for row in _TABLES["generations"]]
 _CPU = Stated(**_TABLES["cpu"], assumed=True)
 _LEAST_AGX_BYTES = 24 << 30
-_KIND_NAMES = {"spark": "GB10", "thor": "Thor", "orin": "Orin", "orin-r39": "Orin"}
 
 # Cards of so much memory have at least so wide a bus: a cautious floor from the cards sold with each size.
 _BY_MEMORY = ((70 << 30, 900.0), (40 << 30, 700.0), (22 << 30, 500.0), (14 << 30, 288.0))
@@ -36,7 +36,7 @@ def stated(
     kind: str, gpu_name: str = "", *, capability: str | None = None, memory_bytes: int | None = None
 ) -> Stated:
     """The GPU's own line, else its kind's, else a floor for its generation and memory, marked as assumed."""
-    found = _named(gpu_name) or _named(_KIND_NAMES.get(kind, ""))
+    found = _named(gpu_name) or _named(speed(kind).gpu)
     if found is None:
         return _CPU if kind == "cpu" else _floor(capability, memory_bytes)
     # Every Jetson Orin calls its GPU the same; an AGX has 32 GB or more, and twice the bandwidth.
@@ -122,16 +122,14 @@ WIRE = 0.9  # source: NVIDIA's connect-two-sparks playbook, 92.6 to 97.3 Gb/s of
 PIECE_BYTES = 2 * (512 << 10)
 # A discrete GPU sits in a host of few fast cores. No row shows it apart: taken as three times a Spark's.
 _DESKTOP_STEP = 3.0
-_DESKTOPS = frozenset({"rtx", "cuda"})
 
 # GeForce halves bfloat16 with fp32 accumulation on purpose, and comes nearer to what is stated: it has the
 # registers and the cache of the cards that do not. No row shows it apart: with 1.2 it is nine tenths of it.
 _HALVED = 1.2
 _GEFORCE = re.compile(r"RTX [345]0[5-9]0\b")
 
-# Formats that these kinds' tensor cores take as they are, and how much faster than bfloat16.
+# How much faster than bfloat16 tensor cores are that take a format as it is.
 _FORMATS = {"fp8": 2.0, "nvfp4": 4.0}
-_NATIVE = frozenset({"spark", "thor", "rtx"})
 
 
 @dataclass(frozen=True)
@@ -157,10 +155,10 @@ def reached(device: Device, weights: str, efficiency: Efficiency) -> Reached:
 
 def _matrices(kind: str, weights: str, efficiency: Efficiency) -> float:
     """Share of the stated 16-bit operations, by how weights are stored."""
-    card = efficiency.desktop if kind in _DESKTOPS else 1.0
+    card = efficiency.desktop if speed(kind).like == "desktop" else 1.0
     if weights == "bf16":
         return card * efficiency.gemm
-    if weights in _FORMATS and kind in _NATIVE:
+    if weights in _FORMATS and weights in speed(kind).native_formats:
         return card * efficiency.gemm * math.pow(_FORMATS[weights], efficiency.formats)
     return card * efficiency.unpacked
 
@@ -172,9 +170,9 @@ def peers(name: str) -> bool:
 
 def pace(kind: str, efficiency: Efficiency) -> float:
     """What a kind of host reaches, where a Spark reaches 1."""
-    return efficiency.orin if kind.startswith("orin") else 1.0
+    return efficiency.orin if speed(kind).like == "orin" else 1.0
 
 
 def step_pace(kind: str, efficiency: Efficiency) -> float:
     """How fast the host's cores get an engine from step to step, where a Spark's are 1."""
-    return _DESKTOP_STEP if kind in _DESKTOPS else pace(kind, efficiency)
+    return _DESKTOP_STEP if speed(kind).like == "desktop" else pace(kind, efficiency)

@@ -5,6 +5,7 @@ from math import ceil
 
 from medley.host.facts import GIB
 from medley.model.shape import feed_forward
+from medley.planner.kinds import is_unified
 from medley.schema import Shape
 
 # What a launch must hand the engine (--max-num-seqs, and --max-num-batched-tokens below) for these numbers to
@@ -49,7 +50,6 @@ _RANK = GIB
 _GPU_GRAPHS = GIB
 # Resident sizes of vLLM 0.32 on CPU: a rank 0.94 to 0.96 GB, API server and engine core 0.67 + 0.63 GB.
 _CPU_API_SERVER = GIB * 13 // 10
-_UNIFIED = frozenset({"spark", "thor", "orin", "orin-r39"})
 
 BLOCK_TOKENS = 16
 """vLLM's default block: a sequence's cache grows by so many tokens."""
@@ -96,11 +96,6 @@ class MemoryNeed:
 
     def total_bytes(self, context: int, concurrency: int) -> int:
         return self.weights_bytes + self.overhead_bytes(concurrency) + self.kv_bytes(context, concurrency)
-
-
-def is_unified(kind: str) -> bool:
-    """Whether GPU and system of this kind of host share one memory."""
-    return kind in _UNIFIED
 
 
 def most_bytes(kind: str, total_bytes: int, available_bytes: int) -> int | None:

@@ -17,7 +17,8 @@ from medley.host.facts import GIB, Facts
 from medley.planner import Layout, devices_of, hosts_of, layers, on_cpu, sizes
 from medley.planner.choose import Choice
 from medley.planner.fit import Fit, Rank, gib, utilization
-from medley.planner.memory import SEQUENCES, is_unified
+from medley.planner.kinds import is_unified
+from medley.planner.memory import SEQUENCES
 from medley.schema import EngineName, Model, Shape
 
 START_LIMIT_S = 1800

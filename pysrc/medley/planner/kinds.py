@@ -1,0 +1,27 @@
+"""Read what predictions need to know of a kind of host, from its table in hosts/."""
+
+from functools import cache
+from pathlib import Path
+
+from medley import config
+from medley.host_schema import HostTable, Speed
+
+_OTHER = Speed(like="spark")
+
+
+def is_unified(kind: str) -> bool:
+    """Whether GPU and system of this kind of host share one memory; False without a GPU."""
+    table = _host_table(config.folders(), kind)
+    return table is not None and table.device != "cpu" and table.memory.unified
+
+
+def speed(kind: str) -> Speed:
+    """Return how fast this kind of host is predicted; a CPU's, and another maker's, has no formats."""
+    table = _host_table(config.folders(), kind)
+    return (table.speed if table else None) or _OTHER
+
+
+@cache
+def _host_table(_: tuple[Path, ...], kind: str) -> HostTable | None:
+    """Return the table, shipped or the user's; published rows of benchmarks have devices without one."""
+    return config.hosts().get(kind)
