@@ -84,8 +84,11 @@ def test_an_engine_that_answers_without_requests_of_others_is_no_alarm(free_port
 
 
 def test_an_engine_that_answers_nothing_is_named(free_port: int) -> None:
-    with raises_problem(" 3 s", cause=" 4 s"):
+    with raises_problem() as caught:
         watch(free_port, "hangs")
+    # On a busy machine the look that is one too many comes later.
+    limits = [re.search(r"(\d+) s\b", text) for text in (caught.value.what, caught.value.cause)]
+    assert [int(each[1]) >= least for each, least in zip(limits, (3, 4), strict=True) if each] == [True, True]
     report = serving.log_file(f"stuck-{free_port}").read_text()
     assert re.search(r"(?m)^watchdog: nothing changed for \d+ s: it has no metrics\n", report)
     assert "MemAvailable" in report
