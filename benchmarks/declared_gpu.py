@@ -21,33 +21,33 @@ torch.cuda.get_device_capability = lambda _=None: (major, minor)
 torch.cuda.get_device_name = lambda _=None: "declared"
 torch.cuda.current_device = lambda: 0
 
-from vllm import platforms  # noqa: E402 - it looks for a GPU when it is imported
-from vllm.platforms import cuda  # noqa: E402 - the same
+from vllm import platforms
+from vllm.platforms import cuda
 
 
 class Declared(cuda.NonNvmlCudaPlatform):  # type: ignore[misc] # vLLM is not in this environment
     @classmethod
-    def get_device_capability(cls, device_id: int = 0) -> Any:  # noqa: ANN401, ARG003 - vLLM's own
+    def get_device_capability(cls, device_id: int = 0) -> Any:
         return platforms.interface.DeviceCapability(major, minor)
 
     @classmethod
-    def num_compute_units(cls, device_id: int = 0) -> int:  # noqa: ARG003 - vLLM's own
+    def num_compute_units(cls, device_id: int = 0) -> int:
         return 48
 
 
-platforms._current_platform = Declared()  # noqa: SLF001 - vLLM has no way to declare one
+platforms._current_platform = Declared()
 
-from vllm.config import VllmConfig, set_current_vllm_config  # noqa: E402 - after the platform
-from vllm.model_executor.kernels import linear  # noqa: E402 - the same
-from vllm.model_executor.layers.fused_moe.activation import MoEActivation  # noqa: E402 - the same
-from vllm.model_executor.layers.fused_moe.config import (  # noqa: E402 - the same
+from vllm.config import VllmConfig, set_current_vllm_config
+from vllm.model_executor.kernels import linear
+from vllm.model_executor.layers.fused_moe.activation import MoEActivation
+from vllm.model_executor.layers.fused_moe.config import (
     FusedMoEConfig,
     FusedMoEParallelConfig,
     RoutingMethodType,
 )
-from vllm.model_executor.layers.fused_moe.oracle import fp8, mxfp4, nvfp4, unquantized  # noqa: E402 - the same
-from vllm.model_executor.layers.quantization.utils import quant_utils as keys  # noqa: E402 - the same
-from vllm.v1.attention.selector import AttentionSelectorConfig  # noqa: E402 - the same
+from vllm.model_executor.layers.fused_moe.oracle import fp8, mxfp4, nvfp4, unquantized
+from vllm.model_executor.layers.quantization.utils import quant_utils as keys
+from vllm.v1.attention.selector import AttentionSelectorConfig
 
 _ONE_RANK = {f"{name}_size": 1 for name in ("tp", "pcp", "dp", "ep", "sp")} | {
     f"{name}_rank": 0 for name in ("tp", "pcp", "dp", "ep")
@@ -55,7 +55,7 @@ _ONE_RANK = {f"{name}_size": 1 for name in ("tp", "pcp", "dp", "ep", "sp")} | {
 _PARALLEL = FusedMoEParallelConfig(**_ONE_RANK, use_ep=False, all2all_backend="", enable_eplb=False)
 
 
-def experts(activation: MoEActivation = MoEActivation.SILU, **more: Any) -> FusedMoEConfig:  # noqa: ANN401 - vLLM's
+def experts(activation: MoEActivation = MoEActivation.SILU, **more: Any) -> FusedMoEConfig:
     """Return experts as those of Qwen3-30B-A3B."""
     return FusedMoEConfig(
         num_experts=128,
@@ -73,7 +73,7 @@ def experts(activation: MoEActivation = MoEActivation.SILU, **more: Any) -> Fuse
     )
 
 
-def attention(**more: Any) -> str:  # noqa: ANN401 - vLLM's
+def attention(**more: Any) -> str:
     config = AttentionSelectorConfig(
         **{"head_size": 128, "dtype": torch.bfloat16, "kv_cache_dtype": "auto", "block_size": None} | more
     )
@@ -86,7 +86,7 @@ def fp8_block() -> str:
     return type(kernel).__name__
 
 
-def mxfp4_experts() -> Any:  # noqa: ANN401 - vLLM's
+def mxfp4_experts() -> Any:
     config = VllmConfig()
     config.model_config = SimpleNamespace(quantization_config=None)  # this choice reads it
     with set_current_vllm_config(config):
