@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -17,6 +18,7 @@ from medley.planner.prediction import Given, TokenBatch, collectives_s, predict,
 from medley.schema import Shape
 from tests.planner.layouts import QWEN_30B
 
+AFTER_THE_FIT = Path("benchmarks/published_2026_11.csv")
 ROWS = [each for each in published.read(predictor.DATA) if isinstance(each, Case)]
 ROCE, TCP = HostLink(200_000, 2.0, rdma=True), HostLink(10_000, 30.0)
 BF16, MXFP4 = bits("bf16", "vllm"), bits("mxfp4", "vllm")
@@ -132,6 +134,17 @@ def test_the_shipped_constants_are_near_what_is_published() -> None:
     assert found["rows"] == 248
     assert (found["median"] or 1) < 0.20
     assert (found["p90"] or 1) < 0.50
+
+
+def test_the_pages_state_the_errors_of_rows_that_came_after_the_fit() -> None:
+    rows = [each for each in published.read(AFTER_THE_FIT) if isinstance(each, Case) and each.scored]
+    decode = predictor.quantiles(
+        abs(said(case) / case.value - 1) for case in rows if case.what == published.DECODE
+    )
+    words = (str(decode["rows"]), f"{decode['median']:.1%}", f"{decode['p90']:.1%}")
+    for page in (Path("README.md"), Path("docs/explanation/prediction.md")):
+        text = page.read_text(encoding="utf-8").replace(" %", "%")
+        assert all(word in text for word in words), (page, words)
 
 
 @pytest.mark.parametrize(
