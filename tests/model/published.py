@@ -371,6 +371,10 @@ PUBLISHED = {
     "qwen3-coder-next": Published(_QWEN3_CODER_NEXT, total_bytes=159_000_000_000),
     "qwen3-coder-next-fp8": Published(_QWEN3_CODER_NEXT | _FP8, fp8_blocks, total_bytes=80_000_000_000),
     "minimax-m2.7": Published(_MINIMAX_M2 | _FP8, fp8_blocks_f32, total_bytes=230_100_000_000),
+    "minimax-m2.7-nvfp4": Published(
+        _MINIMAX_M2 | {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}},
+        routed=nvfp4,
+    ),
     "minimax-m3": Published(_MINIMAX_M3, total_bytes=854_165_200_000),
     "minimax-m3-nvfp4": Published(
         _MINIMAX_M3
