@@ -55,7 +55,8 @@ class Comparison:
 def compare(repository: str, snapshot: Path, on_progress: OnProgress | None = None) -> Comparison:
     """Read the files of a snapshot that the hub has a SHA-256 of."""
     try:
-        hub.refuse_offline(repository)
+        # One request first: the library's own (2.4) repeats a refused connection for 23 s.
+        hub.about(repository)
         known = hub.answered(repository, lambda api: dict(_checksums(api, repository, snapshot.name)))
     except Problem as problem:
         reason = problem.reason if isinstance(problem, hub.Unreachable) else problem.what
