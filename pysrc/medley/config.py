@@ -43,8 +43,12 @@ _STRING = re.compile(
 
 def folders() -> tuple[Path, ...]:
     """Return the folders of tables in order of search."""
-    home = os.environ.get("MEDLEY_CONFIG")
-    xdg = os.environ.get("XDG_CONFIG_HOME")
+    return _folders(*(os.environ.get(name) for name in ("MEDLEY_CONFIG", "XDG_CONFIG_HOME", "HOME")))
+
+
+# A plan asks a thousand times, each time for the same environment.
+@lru_cache(maxsize=8)
+def _folders(home: str | None, xdg: str | None, _home: str | None) -> tuple[Path, ...]:
     own = Path(home) if home else (Path(xdg) if xdg else Path.home() / ".config") / "medley"
     package = Path(__file__).parent
     checkout = package.parent.parent
