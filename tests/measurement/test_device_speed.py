@@ -6,6 +6,7 @@ import pytest
 from medley.measurement.device_speed import Measurable, Speeds, verdict
 from medley.planner.device_history import slow as slow_devices
 from medley.planner.devices import DeviceSpeed, MeasuredDevice
+from tests.problems import assert_problem
 
 GIB = 1 << 30
 GB10 = (MeasuredDevice(0, "GB10", 120 * GIB, "GPU-aa"),)
@@ -59,8 +60,7 @@ def test_hosts_that_serve_are_left_alone_and_those_that_fail_are_named() -> None
     assert found.busy == ("one (10.0.0.1)",)
     problem = verdict(found)
     assert problem is not None
-    assert problem.what == "two (10.0.0.2) cannot be measured"
-    assert "CUDA out of memory" in problem.cause
+    assert_problem(problem, "two (10.0.0.2)", cause="CUDA out of memory")
 
 
 BASE = DeviceSpeed("a", 0, "GB10", 120 * GIB, 200.0, 2.5, 60.0, "bfloat16", 8, WHEN, "2.13.0")

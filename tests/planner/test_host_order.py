@@ -1,9 +1,9 @@
 import pytest
 
-from medley.errors import Problem
 from medley.planner import Layout, layers
 from medley.planner.host_order import landing
 from tests.planner.layouts import pipeline, pro6000, spark, thor
+from tests.problems import raises_problem
 
 UNLIKE = pipeline((60, (pro6000(),)), (20, (spark(1),)))
 PAIRS = pipeline((46, (spark(1), spark(2))), (34, (thor(1), thor(2))))
@@ -53,8 +53,6 @@ def test_landing(
 
 
 def test_the_order_tears_unlike_pairs_apart() -> None:
-    with pytest.raises(Problem) as caught:
+    with raises_problem("spark-1, thor-1", cause="spark-1, spark-2 + thor-1, thor-2") as caught:
         landing(PAIRS, ("spark-1", "thor-1", "spark-2", "thor-2"))
-    assert caught.value.what == "stage 1 would lie on spark-1, thor-1, which are unlike"
-    assert "spark-1, spark-2 + thor-1, thor-2" in caught.value.cause
     assert "ray-stop" in caught.value.fix

@@ -98,7 +98,7 @@ def test_the_order_of_hosts_changes_nothing() -> None:
 def test_a_slow_host_s_problem_has_the_numbers() -> None:
     problem = verdict(result(even(3, 900, ac=90, bc=90)))
     assert problem is not None
-    assert problem.what == "host-c (c) is slow"
+    assert "host-c (c)" in problem.what
     assert problem.cause.splitlines() == [
         "host-a to host-c: 90 Mbit/s, back 99",
         "host-b to host-c: 90 Mbit/s, back 99",
