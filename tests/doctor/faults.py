@@ -174,7 +174,7 @@ BUSY = "0, NVIDIA GeForce RTX 4090, GPU-1, 00000000:01:00.0, 24564, 10000, 8.9, 
 DESKTOP = {gpu.STATE: smi(used_by((2211, "G", "Xorg", 180)), REASONS, CLOCKS)}
 COMPUTES = {gpu.STATE: smi(used_by((6330, "C", "python3", 96073)), REASONS, CLOCKS)}
 RAYS = "own 40 gcs_server\nown 41 raylet\nother 812 earlyoom\n"
-LEFT = {health.PROCESSES: RAYS, health.MARKED: "40\n41\n"}
+LEFT = {health.PROCESSES: RAYS, health.CLUSTERS: "40 here\n41 here\n"}
 SPEEDS = tuple(
     json.dumps(
         {
@@ -534,10 +534,10 @@ FAULTS = (
     Fault("gpu-users", "python3 (6330, 93.8 GiB)", with_("spark", said=COMPUTES), "better", "kill 6330"),
     Fault(
         "leftovers",
-        "that medley did not start",
+        "Another Ray is running: gcs_server (40), raylet (41)",
         with_("spark", said={health.PROCESSES: RAYS}),
         "better",
-        "ray stop",
+        "ps -o pid,user,lstart,args -p 40,41",
     ),
     Fault("leftovers", "was left running", with_("spark", said=LEFT), "better", "medley ray-stop"),
     Fault(

@@ -1,11 +1,13 @@
 """Every rule of the doctor's fails where it should, and is silent where nothing is wrong."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from medley.cluster import ClusterHost
+from medley.doctor.case import of_transcripts
 from medley.doctor.checks import Case, Check
 from medley.doctor.registry import RULES
 from medley.host import health
@@ -32,7 +34,7 @@ from tests.doctor.faults import (
     two_workstations,
     with_,
 )
-from tests.host.health.cases import case_of, old
+from tests.host.health.cases import answers, case_of, old
 
 
 def checks_of(rule: str, case: Case) -> list[Check]:
@@ -164,6 +166,33 @@ def test_our_own_ray_is_no_fault() -> None:
     made = case_of({"spark": said})
     assert {check.state for check in checks_of("leftovers", made)} == {"ok"}
     assert {check.state for check in checks_of("ports", made)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("rays", "clusters", "owner"),
+    [
+        pytest.param("own 40 raylet\n", "", "a program other than medley", id="a Ray of its own"),
+        pytest.param("own 40 raylet\n", "40 elsewhere\n", "another state folder", id="another state folder"),
+        pytest.param("other 40 raylet\n", "40 elsewhere\n", "another user", id="another user"),
+        pytest.param("other 40 raylet\n", "40 here\n", "another user", id="another user, the same folder"),
+        pytest.param("other 40 raylet\n", "", "another user", id="another user, whose variables are private"),
+    ],
+)
+def test_a_ray_of_another_is_named_and_no_fix_ends_it(rays: str, clusters: str, owner: str) -> None:
+    said = {health.PROCESSES: f"{rays}other 812 earlyoom\n", health.CLUSTERS: clusters}
+    (check,) = checks_of("leftovers", case_of({"spark": said}))
+    assert check.problem
+    assert check.mend is None
+    assert "raylet (40)" in check.problem.what
+    assert owner in check.problem.cause
+    assert not re.search(r"\b(stop|kill|ray-stop)\b", check.problem.fix)
+
+
+def test_a_transcript_without_the_clusters_of_its_rays_leaves_it_open() -> None:
+    said = dict(answers("spark", {health.PROCESSES: "own 40 raylet\n"}))
+    del said[health.CLUSTERS]
+    (check,) = checks_of("leftovers", of_transcripts({"spark": said}))
+    assert check.state == "unknown"
 
 
 def test_what_medley_serves_is_no_fault() -> None:

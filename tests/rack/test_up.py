@@ -5,10 +5,15 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from medley.command import Command
+from medley.process import run
 from tests.rack import ssh
+from tests.rack.cluster import MEDLEY
 from tests.rack.conftest import Up
 from tests.rack.rack import up
 from tests.rack.spec import Spec
@@ -41,6 +46,26 @@ def test_up_again_changes_nothing(desk: SshCluster) -> None:
     assert all("10.78.1." in row and "eth1" in row for row in desk.states().values())
     for host in desk.rack.hosts:
         assert host.path("/tmp/home/.local/state/medley/token").stat().st_mode & 0o777 == 0o600
+
+
+def test_doctor_counts_ray_as_medleys_own_and_ends_no_other(desk: SshCluster, tmp_path: Path) -> None:
+    """Agents of Ray hide their mark; to root outside, the hosts are containers with the same paths."""
+    finished = desk.type("doctor", "--json")
+    checks = json.loads(next(line for line in finished.lines if line.startswith("{")))["checks"]
+    found = [each for each in checks if each["rule"] == "leftovers"]
+    assert [each["state"] for each in found] == ["ok"] * 3, found
+    before = [process(host, "raylet/raylet") for host in desk.rack.hosts]
+    outside = Command(
+        (*MEDLEY, "doctor", "--fix", "--yes", "--json"),
+        {"HOME": str(tmp_path), "MEDLEY_STATE": "/tmp/home/.local/state/medley"},
+    )
+    lines = run(outside, limit_s=60).lines
+    checks = json.loads(next(line for line in lines if line.startswith("{")))["checks"]
+    (check,) = (each for each in checks if each["rule"] == "leftovers")
+    assert "raylet" in check["problem"]["what"]
+    assert "another state folder" in check["problem"]["cause"]
+    run(replace(outside, argv=(*MEDLEY, "ray-stop")), limit_s=60)
+    assert [process(host, "raylet/raylet") for host in desk.rack.hosts] == before
 
 
 def test_a_host_that_left_is_brought_back_alone(desk: SshCluster) -> None:

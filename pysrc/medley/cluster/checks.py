@@ -29,7 +29,7 @@ def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, addr
         raise Problem(
             f"the Ray cluster at {address} is not medley's",
             cause="its head has no record of its versions, so they cannot be compared",
-            fix="on the head: ray stop; then: medley ray-head",
+            fix="on the head, if nobody needs that Ray: ray stop; then: medley ray-head",
         )
     _require_same_image(ours, heads)
     if differ := list(_differences(ours, heads)):

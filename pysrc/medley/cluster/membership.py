@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -104,11 +105,26 @@ def require_none() -> None:
 
 
 def processes() -> set[Identity]:
-    """Find the processes of medley's cluster on this host by their mark."""
-    mark = str(folder())
+    """Find the processes of this user's cluster on this host by their mark."""
+    environments = process_identity.process_environments()
     return {
-        each for each, env in process_identity.process_environments().items() if env.get(ray.MARK) == mark
+        each for each, env in environments.items() if ray.MARK in env and _is_ours(each, Path(env[ray.MARK]))
     }
+
+
+def _is_ours(process: Identity, mark: Path) -> bool:
+    """Whether this user owns a process whose mark is this state folder.
+
+    Root sees the processes of containers, where the same path is another folder.
+    """
+    place = Path(f"/proc/{process.pid}")
+    with contextlib.suppress(OSError):
+        if place.stat().st_uid != os.geteuid():
+            return False
+        if folder().exists():
+            return Path(f"{place}/root{mark}").samefile(folder())
+        return mark == folder() and (place / "ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
+    return False
 
 
 def stop() -> int:

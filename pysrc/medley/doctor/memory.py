@@ -130,20 +130,24 @@ def gpu_users(host: ExaminedHost) -> Iterator[Check]:
 
 @health_check("leftovers", "other Rays and engines", lambda health: health.processes)
 def leftovers(host: ExaminedHost, found: tuple[ProcessUsage, ...]) -> Iterator[Check]:
-    """Rays and engines of others, or of ours without a part in a cluster."""
+    """Rays and engines that are not part of this host's cluster.
+
+    What another user, another state folder or another program started is named, and only its user ends it.
+    """
     keeping = host.health.keeping
     served = keeping.serving if keeping else ()
-    theirs = [each for each in found if each.sort == "ray" and not each.ours]
-    ours = [each for each in found if each.sort == "ray" and each.ours]
+    rays = [each for each in found if each.sort == "ray"]
+    ours = [each for each in rays if each.ours]
     left = ours if keeping and not keeping.membership else []
     engines = [each for each in found if each.sort == "engine" and not each.ours and not served]
-    if theirs:
+    if rays and not host.health.clusters_known:
+        yield host.unknown(UNASKED)
+        return
+    if theirs := [each for each in rays if not each.ours]:
         yield host.better(
-            f"A Ray that medley did not start is running: {_named(theirs)}",
-            cause="it takes memory, and ports that medley's Ray uses",
-            fix="ray stop"
-            if all(each.own for each in theirs)
-            else f"ps -o user,args -p {theirs[0].pid}  # and ask its user",
+            f"Another Ray is running: {_named(theirs)}",
+            cause=f"{_owner(theirs)} started it; it takes memory, and ports that medley's Ray uses",
+            fix=_inspect(theirs),
         )
     if left:
         yield host.better(
@@ -154,13 +158,29 @@ def leftovers(host: ExaminedHost, found: tuple[ProcessUsage, ...]) -> Iterator[C
     if engines:
         yield host.better(
             f"An engine is already running: {_named(engines)}",
-            cause="it takes memory that a model needs",
-            fix=f"ps -o pid,user,args -p {','.join(str(each.pid) for each in engines)}  # or: medley stop",
+            cause="it takes memory that a model needs, and no server of this state folder started it",
+            fix=_inspect(engines),
         )
     if not (theirs or left or engines):
         serves = f"medley serves at {', '.join(map(str, served))}" if served else ""
         our = f"medley's Ray ({len(ours)} processes)" if ours else ""
         yield host.ok("; ".join(filter(None, (our, serves))) or "none")
+
+
+def _owner(found: Iterable[ProcessUsage]) -> str:
+    """Name who started these, as far as this user may see it."""
+    if not all(each.own for each in found):
+        return "another user"
+    if any(each.cluster for each in found):
+        return "a medley with another state folder"
+    return "a program other than medley"
+
+
+def _inspect(found: Iterable[ProcessUsage]) -> str:
+    """Return what shows the processes; a fix never ends what another cluster may need."""
+    pids = ",".join(str(each.pid) for each in found)
+    owner = "end them as you started them" if all(each.own for each in found) else "ask their user"
+    return f"ps -o pid,user,lstart,args -p {pids}  # and {owner}"
 
 
 def _named(found: Iterable[User | ProcessUsage]) -> str:

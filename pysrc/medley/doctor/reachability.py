@@ -140,7 +140,7 @@ def ports(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
         yield host.wrong(
             f"Port{'s' if len(taken) > 1 else ''} {numbers} {'are' if len(taken) > 1 else 'is'} in use",
             cause="Ray listens there, and medley has not started Ray here",
-            fix=f"sudo ss -ltnp 'sport = :{taken[0]}'  # find the process and end it; a Ray: ray stop",
+            fix=f"sudo ss -ltnp 'sport = :{taken[0]}'  # find the process, and end it if it is yours",
         )
     elif API in open_ and not (running or (keeping and keeping.serving)):
         yield host.better(

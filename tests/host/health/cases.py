@@ -115,7 +115,7 @@ SOUND: Said = {
     gpu.POWER: NOTHING,
     health.PAGES: meminfo(110, 5),
     health.PROCESSES: "other 812 earlyoom\nother 640 systemd-timesyn\n",
-    health.MARKED: NOTHING,
+    health.CLUSTERS: NOTHING,
     gpu.PTXAS: "/usr/local/cuda/bin/ptxas 13.0\n",
     gpu.TOOLKIT: "",
     gpu.HEADERS: "/home/you/.cache/medley/envs/vllm-cuda-0123456789ab True\n",

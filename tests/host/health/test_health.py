@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,8 +15,8 @@ from medley import config
 from medley.host import facts
 from medley.host.driver_libraries import look
 from medley.host.health import (
+    CLUSTERS,
     DISKS,
-    MARKED,
     PAGES,
     PROCESSES,
     QUESTIONS,
@@ -36,6 +38,7 @@ from medley.process import ask
 from medley.transcript import Answer, Transcript, parse, text
 from tests.environment.driver_trees import begin
 from tests.host.health.cases import CLOCKS, IDLE, REASONS, answers, meminfo, smi, used_by
+from tests.waiting import wait_for
 
 GIB, MIB = 1 << 30, 1 << 20
 
@@ -138,16 +141,64 @@ def test_pages() -> None:
 def test_processes() -> None:
     found = processes(
         said(
-            (PROCESSES, "own 40 raylet\nother 90 Xorg\nown 41 ray::IDLE\nother 8 raylets\n"),
-            (MARKED, "41\n"),
+            (PROCESSES, "own 40 raylet\nother 90 Xorg\nown 41 ray::IDLE\nother 8 raylets\nown 42 raylet\n"),
+            (CLUSTERS, "41 here\n42 elsewhere\n"),
         )
     )
     assert found == (
         ProcessUsage(40, "raylet", "ray", own=True),
         ProcessUsage(90, "Xorg", "desktop", own=False),
-        ProcessUsage(41, "ray::IDLE", "ray", own=True, ours=True),
+        ProcessUsage(41, "ray::IDLE", "ray", own=True, cluster="here"),
+        ProcessUsage(42, "raylet", "ray", own=True, cluster="elsewhere"),
     )
+    assert [each.pid for each in found if each.ours] == [41]
     assert processes({PROCESSES: Answer("", 127)}) is None
+
+
+def test_the_cluster_of_a_ray_process_is_that_of_its_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent of Ray has its title where its variables were, so only its raylet has the mark."""
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for state in (mine, other):
+        (state / "ray").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(mine)
+    for name in ("raylet", "ray::DashboardA"):
+        (tmp_path / name).symlink_to(shutil.which("sleep") or "sleep")
+    shell = (tmp_path / "gcs_server").resolve()
+    shell.symlink_to("/bin/sh")
+    agent = f"env -i '{tmp_path}/ray::DashboardA' 60 & echo $!; wait"
+    marks = {"here": mine / "ray", "elsewhere": other / "ray", "none": None}
+    started = {
+        name: subprocess.Popen(
+            (str(shell), "-c", agent),
+            env={"PATH": os.environ["PATH"], **({"MEDLEY_RAY": str(mark)} if mark else {})},
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        for name, mark in marks.items()
+    }
+    try:
+        pids = {name: {process.pid, _read_pid(process)} for name, process in started.items()}
+        monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "link"))
+        asked = processes(ask((PROCESSES, CLUSTERS)))
+        assert asked is not None
+        found = {each.pid: each for each in asked}
+        assert {found[pid].cluster for pid in pids["here"]} == {"here"}
+        assert {found[pid].cluster for pid in pids["elsewhere"]} == {"elsewhere"}
+        assert {found[pid].cluster for pid in pids["none"]} == {None}
+        assert {pid for pid, each in found.items() if each.ours} >= pids["here"]
+    finally:
+        for process in started.values():
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def _read_pid(process: "subprocess.Popen[bytes]") -> int:
+    assert process.stdout
+    pid = int(process.stdout.readline())
+    wait_for("the agent runs", lambda: Path(f"/proc/{pid}/comm").read_text().startswith("ray::"))
+    return pid
 
 
 def test_the_drivers_files(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def _require_free(own: str, port: int) -> None:
         raise Problem(
             f"port {port} is taken",
             cause=f"{own}:{port}: {error.strerror}; another Ray or medley runs here",
-            fix=f"see which: sudo ss -ltnp 'sport = :{port}'; a Ray of one's own: ray stop",
+            fix=f"sudo ss -ltnp 'sport = :{port}'  # find the process, and end it if it is yours",
         ) from error
 
 

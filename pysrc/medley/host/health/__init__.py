@@ -15,7 +15,7 @@ from medley.host.health.access import Access, Clock, Firewall
 from medley.host.health.gpu import Compilers, GpuStates
 from medley.host.health.kernel import KernelReport
 from medley.host.health.software import HubAccess, Leftovers, RdmaParts, Settings
-from medley.transcript import Transcript, lines, number
+from medley.transcript import NO_ANSWER, Transcript, lines
 
 PAGES = "grep -E '^(MemFree|Buffers|Cached|SReclaimable|Shmem|SwapTotal|SwapFree):' /proc/meminfo"
 _NAMES = {
@@ -32,8 +32,22 @@ PROCESSES = (
     + "|".join(_NAMES.values()).replace(".*", "")
     + ')/ {print ($1 == me ? "own" : "other"), $2, $3}\''
 )
-# Medley's own carry its mark.
-MARKED = "grep -lsz '^MEDLEY_RAY=' /proc/[0-9]*/environ | cut -d/ -f3"
+# Whose state folder the cluster of each Ray process has. Agents of Ray write a title over their variables
+# (setproctitle), so the nearest ancestor with the mark counts. The same path may be another folder in a
+# container.
+CLUSTERS = (
+    'own="${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}/ray";'
+    " marked=\" $(grep -lsz '^MEDLEY_RAY=' /proc/[0-9]*/environ | cut -d/ -f3 | tr '\\n' ' ')\";"
+    f" ps -eo pid=,comm= | awk '$2 ~ /^({_NAMES['ray'].replace('.*', '')})/ {{print $1}}'"
+    " | while read -r pid; do at=$pid;"
+    ' while [ "${at:-0}" -gt 1 ]; do case "$marked" in *" $at "*) break;; esac;'
+    ' at=$(sed -n \'s/^PPid:[^0-9]*//p\' "/proc/$at/status"); done; [ "${at:-0}" -gt 1 ] || continue;'
+    " mark=$(grep -sz '^MEDLEY_RAY=' \"/proc/$at/environ\" | tr -d '\\0'); mark=${mark#*=};"
+    ' if [ "/proc/$at/root$mark" -ef "$own" ]; then echo "$pid here";'
+    ' elif [ "$mark" = "$own" ] && [ ! -e "$own" ]'
+    ' && [ "$(readlink "/proc/$at/ns/mnt")" = "$(readlink /proc/self/ns/mnt)" ]; then echo "$pid here";'
+    ' else echo "$pid elsewhere"; fi; done'
+)
 # The nearest folder above that exists; of df only numbers, for a mount point may say whose it is.
 DISKS = (
     'for place in "environments ${MEDLEY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/medley}/envs"'
@@ -48,7 +62,18 @@ SPEEDS = "tail -n 60 ${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medle
 
 QUESTIONS: tuple[str, ...] = (
     SPEEDS,
-    *(gpu.STATE, gpu.POWER, gpu.FILES, PAGES, PROCESSES, MARKED, gpu.PTXAS, gpu.TOOLKIT, gpu.HEADERS, DISKS),
+    *(
+        gpu.STATE,
+        gpu.POWER,
+        gpu.FILES,
+        PAGES,
+        PROCESSES,
+        CLUSTERS,
+        gpu.PTXAS,
+        gpu.TOOLKIT,
+        gpu.HEADERS,
+        DISKS,
+    ),
     *access.QUESTIONS,
     *software.QUESTIONS,
     *kernel.QUESTIONS,
@@ -84,8 +109,13 @@ class ProcessUsage:
     """ray, engine, desktop, guard, clock or firewall."""
     own: bool
     """This user's."""
-    ours: bool = False
-    """Medley's."""
+    cluster: str | None = None
+    """Of a medley's Ray: `here`, with this user's state folder, or `elsewhere`, with another."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether `medley ray-stop` of this user ends it."""
+        return self.own and self.cluster == "here"
 
 
 def processes(answers: Transcript) -> tuple[ProcessUsage, ...] | None:
@@ -93,11 +123,13 @@ def processes(answers: Transcript) -> tuple[ProcessUsage, ...] | None:
     said = answers[PROCESSES]
     if said.status:
         return None
-    marked = {number(line) for line in lines(answers, MARKED)}
+    clusters = dict(
+        re.findall(r"^([0-9]{1,15}) (here|elsewhere)$", answers.get(CLUSTERS, NO_ANSWER).text, re.MULTILINE)
+    )
     found = []
     for whose, pid, name in re.findall(r"^(own|other) ([0-9]{1,15}) (.+)$", said.text, re.MULTILINE):
         if sort := next((sort for sort, names in _NAMES.items() if re.fullmatch(names, name)), None):
-            found.append(ProcessUsage(int(pid), name, sort, whose == "own", int(pid) in marked))
+            found.append(ProcessUsage(int(pid), name, sort, whose == "own", clusters.get(pid)))
     return tuple(found)
 
 
@@ -127,6 +159,8 @@ class Health:
     """Libraries of the driver by path: what each leads to, and how that begins."""
     pages: Pages | None = None
     processes: tuple[ProcessUsage, ...] | None = None
+    clusters_known: bool = False
+    """Whether the transcript has the cluster of each Ray process; before November 2026 it had a mark only."""
     compilers: Compilers | None = None
     disks: tuple[Disk, ...] | None = None
     access: Access | None = None
@@ -150,6 +184,7 @@ def health(answers: Transcript) -> Health:
         driver=asked(gpu.FILES, gpu.driver_files),
         pages=asked(PAGES, pages),
         processes=asked(PROCESSES, processes),
+        clusters_known=CLUSTERS in answers,
         compilers=asked(gpu.PTXAS, gpu.compilers),
         disks=asked(DISKS, disks),
         access=asked(access.DEVICES, access.access),
