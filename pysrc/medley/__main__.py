@@ -10,18 +10,10 @@ import signal
 import sys
 from typing import NoReturn
 
-from medley.errors import Problem
+from medley.errors import Problem, Terminated
 
 # Internal verbs that medley starts itself, on other hosts and as supervisor.
 _INNER = {"agent": "medley.cli.agent", "kept": "medley.cluster.units"}
-
-
-class _Terminated(BaseException):
-    """SIGTERM or SIGHUP: unwind as for Ctrl-C, so that everything started is ended."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 def main() -> int:
@@ -39,9 +31,9 @@ def main() -> int:
         return problem.status
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except _Terminated as terminated:
+    except Terminated as terminated:
         if terminated.number == signal.SIGTERM and sys.stderr.isatty():  # a person looks at it
-            print("medley: stopped by another command, such as medley stop", file=sys.stderr)
+            print(f"medley: {terminated}", file=sys.stderr)
         return 128 + terminated.number
     except BrokenPipeError:  # `medley facts | head`: print nothing, not even at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,7 +56,7 @@ def _verb() -> int:
 
 
 def _terminated(number: int, _frame: object) -> NoReturn:
-    raise _Terminated(number)
+    raise Terminated(number)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""`Problem` (what, cause, fix) and `Finding`, a problem that ends nothing."""
+"""`Problem` (what, cause, fix), `Finding`, a problem that ends nothing, and the end by a signal."""
 
 import re
+import signal
 from dataclasses import dataclass
 
 _NUMBER = re.compile(r"\[Errno -?\d+\] ?")
@@ -24,6 +25,19 @@ class Problem(Exception):  # noqa: N818 - it is what it says, and `except Proble
 
     def __str__(self) -> str:
         return "\n".join((self.what, field("cause", self.cause), field("fix", self.fix)))
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP: unwind as for Ctrl-C, so that everything started is ended."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    def __str__(self) -> str:
+        if self.number == signal.SIGHUP:
+            return "its terminal was closed; medley serve --detach keeps a server running"
+        return "ended by SIGTERM, as medley stop and kill send it"
 
 
 def in_words(error: BaseException) -> str:

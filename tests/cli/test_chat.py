@@ -146,7 +146,7 @@ def test_the_end_by_another_command_is_said(terminal: Terminal) -> None:
     terminal.type("count\n")
     terminal.until(" 7 ")
     os.kill(terminal.pid, signal.SIGTERM)
-    terminal.until("medley: stopped by another command, such as medley stop")
+    terminal.until("medley: ended by SIGTERM, as medley stop and kill send it")
     assert terminal.status() == 128 + signal.SIGTERM
 
 

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from medley import process
 from medley.__main__ import main
 from medley.cli import terminal
 from medley.cli.progress import Spinner
+from medley.command import Command
 from tests.odd_input import COUNTS, MEBIBYTE, hold, texts
+from tests.waiting import wait_for
 
 TITLE, CLIPBOARD = "\x1b]0;owned\x07", "\x1b]52;c;ZWNobyBvd25lZA==\x07"
 
@@ -103,3 +106,35 @@ def test_odd_input_of_the_terminal(count: int) -> None:
 
     longest = MEBIBYTE if count > 300 else MEBIBYTE // 4
     hold(show, texts([f"a {TITLE} b"], longest=longest), count, ())
+
+
+def test_work_goes_on_where_its_terminal_is_closed(tmp_path: Path) -> None:
+    """As a server that `serve --detach` waits for, while its user closes the window."""
+    begun, done = tmp_path / "begun", tmp_path / "done"
+    program = (
+        "import sys, time; from pathlib import Path; from medley.cli import terminal\n"
+        "begun, done = map(Path, sys.argv[1:])\n"
+        "with terminal.outlive():\n"
+        "    begun.touch()\n"
+        "    while sys.stdin.isatty(): time.sleep(0.02)\n"
+        "    print('shown to nobody', flush=True)\n"
+        "    done.touch()\n"
+    )
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", program, str(begun), str(done)])
+    try:
+        wait_for("the program has begun", begun.exists)
+    finally:
+        os.close(master)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert done.exists()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_a_stream_cannot_encode_is_no_traceback(encoding: str) -> None:
+    words = (sys.executable, "-m", "medley", "plan", "gpt-oss-120b", "--hosts", "spark:2")
+    finished = process.run(Command(words, {"PYTHONIOENCODING": encoding}), limit_s=60)
+    assert finished.status == 0, finished.lines
+    assert any("gpt-oss-120b" in line for line in finished.lines)
+    assert not any("Traceback" in line for line in finished.lines)

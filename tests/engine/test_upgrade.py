@@ -1,5 +1,7 @@
 """A detached server is replaced in earnest: one that cannot answer is rolled back, a good one is taken."""
 
+import os
+import pty
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +18,7 @@ from medley.process import Finished
 from medley.serving import upgrade
 from tests.problems import raises_problem
 from tests.servers import chat
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("small_engine")]
 
@@ -32,6 +35,20 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 def serve(port: int, *words: str) -> Finished:
     command = (sys.executable, "-m", "medley", "serve", "demo", "--port", str(port), *words)
     return process.run(Command(command), limit_s=500)
+
+
+def detach_in_closed_terminal(port: int, name: str) -> None:
+    """Type it in a window that is closed while the model loads."""
+    words = (sys.executable, "-m", "medley", "serve", "demo", "--port", str(port), "--detach", "--restart")
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, words)
+    try:
+        wait_for("its unit runs", lambda: (state := units.state(name)) and state.running)
+    finally:
+        os.close(master)
+    wait_for("the server is ready", lambda: serving.is_ready(port), 300, state=lambda: units.said(name)[-9:])
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def answer(port: int) -> str:
@@ -56,8 +73,9 @@ def test_a_server_is_replaced_or_rolled_back(free_port: int, tmp_path: Path) -> 
     none = serve(free_port, "--replace")
     assert none.status == 1
     assert any("there is no server to replace" in line for line in none.lines), none.lines
-    assert serve(free_port, "--detach", "--restart").status == 0
-    first, name = answer(free_port), f"medley-serve-{free_port}"
+    name = f"medley-serve-{free_port}"
+    detach_in_closed_terminal(free_port, name)
+    first = answer(free_port)
     old = units.read(name)
 
     bad = serve(free_port, "--replace", "--env", str(broken(tmp_path / "bad", free_port)))

@@ -71,6 +71,18 @@ def test_the_note_of_a_process_that_is_gone_does_not_count(state: Path) -> None:
     assert found.model == "a"
 
 
+def test_a_port_is_taken_before_its_server_is_recorded() -> None:
+    """Two starts at once each found no record of the other, and two engines ran."""
+    with serving.claim_port(1):
+        assert serving.newest() is None
+        with raises_problem("port 1 ", fix=("medley stop --port 1", "--port 2")), serving.claim_port(1):
+            pass
+        with serving.claim_port(2):
+            pass
+    with serving.claim_port(1):
+        pass
+
+
 def test_a_port_of_another_serve_is_a_problem() -> None:
     serving.require_none(1)
     with serving.note_server("http://127.0.0.1:1/v1", "a", 1):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from medley import credentials
+from medley import credentials, serving
 from medley.cli import Verb, group, switch
 from medley.cli.output import print_result, say
 from medley.cli.serve import ServeOptions, quiet, ready, show_job
@@ -63,7 +63,7 @@ class BatchVerb(Verb):
                 served = partial(self._send, left, book, progress)  # it is served until this has returned
                 server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json), served)
                 try:
-                    with quiet() as told:
+                    with serving.claim_port(asked.port), quiet() as told:
                         run(prepare(asked.of(model, flags, self.typed), told), server, told)
                 except Ended:
                     say("all is answered; the server has ended")

@@ -15,7 +15,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
 from medley import serving
-from medley.cli import Verb, flag, group, switch
+from medley.cli import Verb, flag, group, switch, terminal
 from medley.cli.cluster_options import AtHead, typed_at, without
 from medley.cli.launch_options import TRUST, Container, Hosting, Planning, site
 from medley.cli.output import only_dry_run, output, print_result, show, show_steps
@@ -163,7 +163,11 @@ class ServeVerb(Verb):
     def _serve(self, options: Options, told: Output) -> int:
         from medley.serving.supervise import HOSTS_LIMIT_S, resumed
 
-        with resumed(options.listens.port, told.say) if self.restart else nullcontext() as hosts:
+        port = options.listens.port
+        with (
+            serving.claim_port(port),
+            resumed(port, told.say) if self.restart else nullcontext() as hosts,
+        ):
             if hosts and options.hosts is None:  # as many as it ran over before it was cut off
                 options = replace(options, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)
             job = prepare(options, told)
@@ -241,16 +245,19 @@ _END = "Ctrl-C ends it"
 
 
 def detached(port: int, *, restart: bool, drain_s: int) -> int:
-    """The verb without --detach as a unit; returns once it is ready, or its end as a Problem."""
+    """The verb without --detach as a unit; returns once it is ready, or its end as a Problem.
+
+    The unit goes on where its terminal is closed or this process ends. Only Ctrl-C here ends it.
+    """
     serving.require_none(port)
     unit = _unit(port, restart=restart, drain_s=drain_s)
     name = unit.name
     with units.alone(name):
         units.start(unit)
     try:
-        with watch().stage(f"{name}: until it is ready"):
+        with terminal.outlive(), watch().stage(f"{name}: until it is ready"):
             ready_lines = _await_ready(name, port)
-    except BaseException:
+    except (KeyboardInterrupt, Problem):
         units.stop(name)
         raise
     return _serves(name, ready_lines)
@@ -263,7 +270,7 @@ def replaced(options: Options, *, restart: bool, drain_s: int) -> int:
     port = options.listens.port
     unit, old = _unit(port, restart=restart, drain_s=drain_s), upgrade.running(port)
     upgrade.make_ready(options, output())
-    with watch().stage(f"{unit.name}: until it is replaced"):
+    with terminal.outlive(), watch().stage(f"{unit.name}: until it is replaced"):
         lines, gap_s = upgrade.replace_server(old, unit, port, partial(_await_ready, unit.name, port))
     return _serves(f"after {gap_s:.0f} s without an answer {unit.name}", lines)
 

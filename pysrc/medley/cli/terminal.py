@@ -5,11 +5,14 @@ its clipboard (OSC 52) or write over what stands there. All that is printed goes
 and what is no text is shown as �. What draws for itself uses `console`, which does the same to its texts.
 """
 
+import io
 import os
 import re
 import shlex
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from medley.errors import Problem
@@ -49,9 +52,11 @@ class Cleaned:
 
 
 def install() -> None:
-    """For all that is printed from here on."""
+    """For all that is printed from here on; a character that the stream's encoding lacks becomes `?`."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
         if stream is not None and not isinstance(stream, Cleaned):
             setattr(sys, name, Cleaned(stream))
 
@@ -80,6 +85,24 @@ def console(stream: TextIO) -> "Console":
 
     width = None if stream.isatty() else _PIPE_COLUMNS
     return Clean(file=own(stream), width=width, highlight=False, markup=False, emoji=False)
+
+
+@contextmanager
+def outlive() -> Iterator[None]:
+    """Go on without the terminal where it is closed while the body runs (SIGHUP)."""
+    shown = [each for each in range(3) if os.isatty(each)]
+
+    def leave(_number: int, _frame: object) -> None:
+        null = os.open(os.devnull, os.O_RDWR)
+        for each in shown:
+            os.dup2(null, each)
+        os.close(null)
+
+    before = signal.signal(signal.SIGHUP, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 T = TypeVar("T")

@@ -80,11 +80,28 @@ def note_server(
 def require_none(port: int) -> None:
     """Raise a Problem where another `medley serve` uses this port, even before it listens."""
     if found := on_port(port):
-        raise Problem(
-            f"port {port} is in use by another medley serve",
-            cause=f"process {found.pid} serves {found.model} there, or will soon",
-            fix=f"end it: medley stop --port {port}; or use another port: --port {port + 1}",
-        )
+        raise _in_use(port, f"process {found.pid} serves {found.model} there, or will soon")
+
+
+@contextmanager
+def claim_port(port: int) -> Iterator[None]:
+    """Have a port while the body plans, starts and runs a server there.
+
+    A server's record is written seconds after its start, so two starts at once would both find none.
+    """
+    require_none(port)
+    with storage.lock(folder() / f"{port}.lock") as is_ours:
+        if not is_ours:
+            raise _in_use(port, "another process starts or ends a server there")
+        yield
+
+
+def _in_use(port: int, cause: str) -> Problem:
+    return Problem(
+        f"port {port} is in use by another medley serve",
+        cause=cause,
+        fix=f"end it: medley stop --port {port}; or use another port: --port {port + 1}",
+    )
 
 
 def newest() -> Server | None:

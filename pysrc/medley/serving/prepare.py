@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
-from medley import config, credentials, serving, storage
+from medley import config, credentials, storage
 from medley.cluster import membership, ray_serving
 from medley.cluster.membership import Membership
 from medley.cluster.ray_serving import Taken
@@ -340,7 +340,6 @@ def _listens(options: Options, found: Weights, watch: Progress) -> Serving:
     asked = options.listens
     key = credentials.chosen_api_key(asked.key, asked.address, make=not options.dry_run)
     if not options.dry_run:
-        serving.require_none(asked.port)
         if options.image and container_runtime.remove_leftover(container_image.role(asked.port)):
             watch.note(f"ended a leftover container on port {asked.port}")
         tcp.require_free(asked.address, asked.port)

@@ -15,7 +15,7 @@ from medley import credentials, engine, explain, serving, storage
 from medley.cluster import device_probe, events, membership, model_files, ray_serving, ray_watch
 from medley.engine import Serving
 from medley.engine.launch import ENGINES, Launch
-from medley.errors import Problem
+from medley.errors import Problem, Terminated
 from medley.planner import hosts_of
 from medley.planner.topology import Topology
 from medley.process import Process
@@ -246,10 +246,11 @@ def _noted(subject: str, launch: Launch) -> Iterator[None]:
     except KeyboardInterrupt:
         events.note("end", subject, "by Ctrl-C, or medley stop --now")
         raise
-    except BaseException as ended:
-        events.note(
-            "end", subject, "its work is done" if isinstance(ended, Ended) else "by a signal, or medley stop"
-        )
+    except Ended:
+        events.note("end", subject, "its work is done")
+        raise
+    except Terminated as ended:
+        events.note("end", subject, str(ended))
         raise
 
 
