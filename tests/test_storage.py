@@ -95,6 +95,16 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
         storage.make(tmp_path / "file" / "below")
 
 
+def test_the_fix_names_the_variable_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    for variable in ("MEDLEY_STATE", "MEDLEY_CACHE"):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, str(tmp_path / "file" / "medley"))
+            place = storage.state() if variable == "MEDLEY_STATE" else storage.cache()
+            with raises_problem(str(place / "units"), fix=f"export {variable}=/path"):
+                storage.make(place / "units")
+
+
 def hold(path: Path) -> "subprocess.Popen[str]":
     env = os.environ | {"PYTHONPATH": str(Path(storage.__file__).parents[1])}
     command = [sys.executable, "-c", HOLD, str(path)]

@@ -103,9 +103,14 @@ def make(folder: Path) -> Path:
         raise Problem(
             f"{folder} cannot be made",
             cause=in_words(error),
-            fix="name a writable folder: export MEDLEY_CACHE=/path",
+            fix=f"name a writable folder: export {_variable_of(folder)}=/path",
         ) from error
     return folder
+
+
+def _variable_of(folder: Path) -> str:
+    """Return the variable that moves this folder."""
+    return "MEDLEY_STATE" if folder.absolute().is_relative_to(state()) else "MEDLEY_CACHE"
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from medley import config
+from medley import config, storage
 from medley.cli import Verb, flag, switch
 from medley.cli.output import fit, print_result, save, say
 from medley.errors import Problem, in_words
@@ -85,6 +85,8 @@ def _written(found: Imported, path: Path, source: str) -> Imported:
             cause, other = f"{path} is there already", path.with_name(f"{path.stem}-2.toml")
         raise Problem(f"no table is written to {path}", cause=cause, fix=f"--output {quote(str(other))}")
     made = model_table(found, path.stem, source)
+    if path.parent == config.folders()[0] / "models":
+        storage.make(path.parent)
     save(str(path), made.text, "--output NAME.toml")
     if not is_found(path):
         say(f"medley finds {path.name} once it is in {config.folders()[0] / 'models'}")

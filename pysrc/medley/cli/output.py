@@ -6,6 +6,7 @@ Piped or written to a file, text stays as it is: no color, and as wide as it mus
 import json
 import os
 import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -199,17 +200,16 @@ def _hang(line: str) -> int:
 
 def save(name: str, text: str, example: str = "--svg plan.svg") -> None:
     """Whole, and only over a file: as root, /dev/null too could be replaced."""
-    wrong = None
+    wrong, fix = None, f"name a file in a folder that you can write: {example}"
     try:
         path = Path(name).resolve()
         if path.exists() and not path.is_file():
             wrong = "it is a folder or a device, not a file"
         elif not path.parent.is_dir():
-            wrong = f"there is no folder {path.parent}"
+            wrong, fix = f"there is no folder {path.parent}", f"mkdir -p {shlex.quote(str(path.parent))}"
         else:
             storage.write(path, text)
     except OSError as error:
         wrong = in_words(error)
     if wrong:
-        fix = f"name a file in a folder that you can write: {example}"
         raise Problem(f"{name or 'a file without a name'} cannot be written", cause=wrong, fix=fix)
