@@ -136,10 +136,29 @@ class Incompatible(_Rule):
 
 
 class Power(StrictTable):
-    """A Jetson's power modes, as nvpmodel names them."""
+    """How power limits the GPU of this kind of host."""
 
     fastest: tuple[Annotated[str, Field(pattern=r"^[A-Z0-9_]+$")], ...] = ()
-    """The modes without a limit, those of newer releases first."""
+    """A Jetson's power modes without a limit, as nvpmodel names them, those of newer releases first."""
+    slow_fix: str | None = None
+    """The command for a GPU that is slower than before [default: a look at nvidia-smi]."""
+    stuck_below: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of the GPU's highest clock, below which a computing GPU has too little power."""
+    stuck_cause: str | None = None
+    """Why it has too little power; `slow_fix` is the fix."""
+
+    @model_validator(mode="after")
+    def _has_fix_of_stuck(self) -> Self:
+        if self.stuck_below is not None and not (self.stuck_cause and self.slow_fix):
+            raise ValueError("stuck_below needs stuck_cause and slow_fix, which the doctor prints")
+        return self
+
+
+class NetworkTable(StrictTable):
+    """What the GPUs of this kind of host can do in a network."""
+
+    no_gpudirect: tuple[str, ...] = ()
+    """Words of the names of GPUs without GPUDirect RDMA; an empty word: all GPUs of this kind."""
 
 
 class Loading(StrictTable):
@@ -184,6 +203,7 @@ class HostTable(StrictTable):
     toolkit: ToolkitTable | None = None
     driver: Driver = Driver()
     power: Power = Power()
+    network: NetworkTable = NetworkTable()
     container: Container = Container()
     loading: Loading = Loading()
     speed: Speed | None = None

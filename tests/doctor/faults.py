@@ -179,6 +179,7 @@ SPEEDS = tuple(
     json.dumps(
         {
             "when": f"2026-11-0{day}T03:00:00+00:00",
+            "kind": "spark",
             "speeds": [
                 {"host": "spark", "index": 0, "name": "NVIDIA GB10", "memory_bytes": 128 << 30, "gb_s": gb_s}
                 | {"few_tflops": 3.0, "tflops": 60.0, "dtype": "bfloat16", "threads": 20, "torch": "2.13.0"}

@@ -41,8 +41,9 @@ def link(name: str, *addresses: str, mbit: int | None = 10_000, **more: Any) -> 
 
 
 def host(links: Iterable[Interface], *, gpus: int = 1, gpu: str = "NVIDIA RTX A6000", **more: Any) -> Facts:
+    is_arm = gpu == "NVIDIA GB10" or "board" in more
     known: dict[str, Any] = {
-        "cpu": Cpu(system="x86_64-linux", threads=8),
+        "cpu": Cpu(system="aarch64-linux" if is_arm else "x86_64-linux", threads=8),
         "memory": Memory(64 << 30, 60 << 30),
         "gpus": tuple(Gpu(n, gpu) for n in range(gpus)),
         "net": Net(links=(LO, *links), routes=more.pop("routes", ())),

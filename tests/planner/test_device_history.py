@@ -20,7 +20,7 @@ LANES = "net/enp1s0f0np0/device/current_link_width"
 def day(number: int, gb_s: float = 230, tflops: float = 60, **more: object) -> Record:
     when = f"2026-11-{number:02}T03:00:00+00:00"
     speed = asdict(replace(GB10, gb_s=gb_s, tflops=tflops, when=when))
-    return replace(Record(when, (speed,), driver="580.95"), **more)  # type: ignore[arg-type]
+    return replace(Record(when, (speed,), driver="580.95", kind="spark"), **more)  # type: ignore[arg-type]
 
 
 def whats(*records: Record) -> list[str]:
@@ -34,7 +34,7 @@ def test_a_gb10_in_its_slow_state_is_named_with_figures_and_since_when() -> None
     assert found.what == "Device 0 (NVIDIA GB10) is slower than its own past"
     assert "152 GB/s on 2026-11-04, 67% of 228 GB/s, the median of 2 earlier records" in found.cause
     assert "slow since 2026-11-03T03:00Z; 2405 MHz, 52 °C" in found.cause
-    assert "unplug the power supply at both ends for 30 seconds" in found.fix
+    assert "unplug the power supply at both ends for a minute" in found.fix
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,18 @@ def test_a_rate_of_errors_and_lanes_of_a_gpu() -> None:
 def test_equals_on_other_hosts() -> None:
     here, there = replace(GB10, gb_s=100, when="2026-11-02"), replace(GB10, host="spark-2", when="2026-11-03")
     ((each, best),) = slow([here, there])
-    found = slower_than_equal(each, best)
+    found = slower_than_equal(each, best, "thor")
     assert found.what == "Device 0 (NVIDIA GB10) is slower than its equal in spark-2"
     assert "100 GB/s and 60 TFLOPS on 2026-11-02; there 230 GB/s" in found.cause
+    assert found.fix == "sudo nvpmodel -m 0; sudo jetson_clocks"
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [("cpu", "systemd-cgtop"), ("rtx", "nvidia-smi"), (None, "nvidia-smi")]
+)
+def test_the_fix_is_that_of_the_kind(kind: str | None, word: str) -> None:
+    (found,) = findings([day(1), day(2), day(3, 150, kind=kind)])
+    assert word in found.fix.split()
 
 
 def test_the_history_is_bounded_and_passes_over_what_it_cannot_read(

@@ -1,17 +1,30 @@
 """A kind of host that a user has added is planned by its table."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from medley import config
+from medley.doctor.checks import Case, Check, ExaminedHost
+from medley.doctor.registry import RULES
 from medley.errors import Problem
-from medley.host.facts import GIB
+from medley.host.facts import GIB, Facts
+from medley.host.facts.gpu import Gpu
+from medley.host.health import Health
+from medley.host.health.gpu import GpuState, GpuStates, User
+from medley.host.kind import kind_of
+from medley.network.fabric import fabric
+from medley.network.fabric.variables import of_group
 from medley.planner import Device
+from medley.planner.device_history import findings
 from medley.planner.device_specs import SHIPPED, reached, stated, step_pace
 from medley.planner.kinds import is_unified
 from medley.planner.memory import usable_bytes
+from tests.network.networks import spark
+from tests.planner.test_device_history import day
 
 TABLE = """\
 title = "a desk of my own"
@@ -26,6 +39,15 @@ like = "{like}"
 gpu = "{gpu}"
 native_formats = {formats}
 """
+AS_SPARK = """\
+[power]
+slow_fix = "sudo poweroff  # unplug it"
+stuck_below = 0.4
+stuck_cause = "its power supply gives too little"
+[network]
+no_gpudirect = [""]
+"""
+STUCK = GpuStates((GpuState("0000:01:00.0", (User(1, "python3", graphics=False),), mhz=507, most_mhz=3003),))
 
 
 @pytest.fixture
@@ -62,3 +84,39 @@ def test_a_kind_without_them_is_refused(add_kind: Path, section: str) -> None:
     with pytest.raises(Problem, match=section) as caught:
         _ = config.hosts()["mine"]
     assert str(add_kind) in caught.value.what
+
+
+def test_power_and_network_are_those_of_the_table(add_kind: Path) -> None:
+    """A Spark's values in a table of the user's have a Spark's effect on a GPU of another name."""
+    text = TABLE.format(unified="true", like="spark", gpu="GB10", formats="[]")
+    sparks = {f"h{nth}": spark(nth) for nth in (1, 2)}
+    mine = {name: replace(each, gpus=(Gpu(0, "NVIDIA GB200"),)) for name, each in sparks.items()}
+    add_kind.write_text(text + AS_SPARK)
+    assert variables(mine) == variables(sparks)
+    assert variables(mine)["NCCL_NET_GDR_LEVEL"] == "LOC"
+    (check,) = checks("clocks", mine["h1"])
+    assert check.problem
+    assert (check.problem.cause, check.problem.fix) == (
+        "its power supply gives too little",
+        "sudo poweroff  # unplug it",
+    )
+    (found,) = findings([day(1), day(2), day(3, 150, kind="mine")])
+    assert found.fix == check.problem.fix
+
+
+def test_without_values_no_gpu_is_stuck_or_without_gpudirect(add_kind: Path) -> None:
+    add_kind.write_text(TABLE.format(unified="true", like="spark", gpu="GB10", formats="[]"))
+    mine = {f"h{nth}": replace(spark(nth), gpus=(Gpu(0, "NVIDIA GB200"),)) for nth in (1, 2)}
+    assert "NCCL_NET_GDR_LEVEL" not in variables(mine)
+    (check,) = checks("clocks", mine["h1"])
+    assert check.state == "ok"
+
+
+def variables(hosts: Mapping[str, Facts]) -> dict[str, str]:
+    return {each.name: each.value for each in of_group(fabric(hosts), hosts)}
+
+
+def checks(rule: str, facts: Facts) -> list[Check]:
+    host = ExaminedHost("h1", facts, Health(gpus=STUCK), kind_of(facts))
+    (look,) = (each.look for each in RULES if each.name == rule)
+    return list(look(Case({"h1": host})))

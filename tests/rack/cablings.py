@@ -10,6 +10,7 @@ from medley.environment import virtualenv
 from medley.host.facts import Facts, facts
 from medley.host.facts.gpu import Gpu
 from medley.host.facts.network import Interface
+from medley.host.facts.system import Board
 from medley.network.fabric.types import Fabric
 from medley.network.fabric.variables import of_host
 from medley.transcript import parse
@@ -90,10 +91,14 @@ def transcribed(layout: Layout, rack: Rack) -> dict[str, Facts]:
     found = {}
     for nth, host in enumerate(rack.hosts, 1):
         said = host.says(*MEDLEY, "facts", "--transcript")
-        seen = replace(
-            facts(parse(said)), gpus=(Gpu(0, "NVIDIA Thor" if nth in layout.thors else "NVIDIA GB10"),)
-        )
-        found[host.name] = seen if nth in layout.thors else _with_connectx(seen, layout.cages(host))
+        seen = facts(parse(said))
+        arm = replace(seen, cpu=replace(seen.cpu, system="aarch64-linux"))
+        if nth in layout.thors:
+            board = Board(compatible=("nvidia,p3971", "nvidia,tegra264"))
+            found[host.name] = replace(arm, gpus=(Gpu(0, "NVIDIA Thor"),), board=board)
+        else:
+            spark = replace(arm, gpus=(Gpu(0, "NVIDIA GB10"),))
+            found[host.name] = _with_connectx(spark, layout.cages(host))
     return found
 
 

@@ -70,6 +70,7 @@ def record(found: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) -> tuple[Rec
             driver=found.driver.version,
             kernel=(answers[KERNEL].text.strip() or None),
             device=kind.host.device,
+            kind=kind.name,
             mode=mode[1] if mode else None,
             stated={str(each.index): each.bandwidth_gb_s for each in stated},
         )

@@ -13,7 +13,10 @@ def speed(case: Case) -> Iterator[Check]:
     records = {name: parsed(host.health.speeds or ()) for name, host in case.hosts.items()}
     newest = {(name, each.index): each for name, past in records.items() if past for each in past[-1].devices}
     named = {key: replace(each, host=key[0]) for key, each in newest.items()}
-    equals = [(each.host, slower_than_equal(each, best)) for each, best in slow(named.values())]
+    kinds = {name: host.kind.name if host.kind else None for name, host in case.hosts.items()}
+    equals = [
+        (each.host, slower_than_equal(each, best, kinds[each.host])) for each, best in slow(named.values())
+    ]
     for name, host in case.hosts.items():
         if host.health.speeds is None:
             yield host.unknown(UNASKED)

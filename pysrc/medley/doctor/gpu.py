@@ -19,6 +19,7 @@ from medley.host.driver_libraries import Seen
 from medley.host.health.access import Access, low_limits
 from medley.host.health.gpu import FOLDERS, Compilers, GpuState, GpuStates
 from medley.host.kind import Kind
+from medley.host_schema import Power
 from medley.planner.compatibility import has_toolkit
 from medley.schema import EngineName
 
@@ -29,8 +30,6 @@ _FIRST_CUDA = {"8.7": "11.4", "8.9": "11.8", "9.0": "11.8", "10.0": "12.8", "10.
     "12.1": "12.9",
 }
 """The first CUDA whose ptxas knows a capability: the table of releases in the PTX ISA."""
-_STUCK = 0.4
-"""Of a GB10's highest clock: 500 to 850 of 3003 MHz are published, 2400 is usual while it computes."""
 _TOOLKITS = "/usr/local/cuda/bin/ptxas"
 _BLACKWELL = "10.0"
 
@@ -53,12 +52,11 @@ def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
                 cause="its clocks were set by hand; 2,200 MHz on a GB10 cost 15 to 35 % of the speed",
                 fix=f"sudo nvidia-smi -i {number} -rgc; sudo nvidia-smi -i {number} -rac",
             )
-        elif _is_stuck(host, gpu):
+        elif power := _stuck(host, gpu):
             yield host.better(
                 f"GPU {number} computes at {gpu.mhz} of {gpu.most_mhz} MHz without a reported reason",
-                cause="a DGX Spark's power supply negotiated too little power over USB-C: no tool shows "
-                "it, and a reboot does not fix it",
-                fix="sudo poweroff  # then unplug the power supply at both ends for a minute",
+                cause=power.stuck_cause or "",
+                fix=power.slow_fix or "",
             )
         else:
             most = gpu.set_mhz or gpu.most_mhz or "?"
@@ -67,10 +65,12 @@ def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
         yield host.unknown("nvidia-smi does not report clocks")
 
 
-def _is_stuck(host: ExaminedHost, gpu: GpuState) -> bool:
-    named = any("GB10" in each.name for each in host.facts.gpus)
+def _stuck(host: ExaminedHost, gpu: GpuState) -> Power | None:
+    """Return what the table of the kind has about a GPU that computes at such a clock."""
+    power = host.kind.host.power if host.kind else Power()
     busy = any(not user.graphics for user in gpu.users) and "Idle" not in gpu.held
-    return bool(named and busy and gpu.mhz and gpu.most_mhz and gpu.mhz < _STUCK * gpu.most_mhz)
+    is_slow = gpu.mhz and gpu.most_mhz and gpu.mhz < (power.stuck_below or 0) * gpu.most_mhz
+    return power if busy and is_slow else None
 
 
 @health_check("power", "Jetson power mode", lambda health: health.gpus)

@@ -3,7 +3,9 @@
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from medley import config, process, transcript
@@ -66,6 +68,25 @@ def match_kind(facts: Facts, hosts: Mapping[str, HostTable]) -> Kind:
     why = f"{why} ({names})" if names and why else why or "no sign of a usable NVIDIA GPU"
     host, no_image = _with_image(hosts[best[0]], facts)
     return Kind(best[0], host, why, _warning(facts, host), no_image)
+
+
+def table_of(facts: Facts) -> HostTable | None:
+    """Return the table of the host's kind, shipped or the user's; None for a host of no kind."""
+    with suppress(Problem):
+        return match_kind(facts, _tables(config.folders())).host
+    return None
+
+
+@cache
+def _tables(_: tuple[Path, ...]) -> Mapping[str, HostTable]:
+    return config.hosts()
+
+
+def has_gpudirect(facts: Facts) -> bool:
+    """Whether the host's GPUs may have GPUDirect RDMA: no table has a word against one of them."""
+    table = table_of(facts)
+    words = table.network.no_gpudirect if table else ()
+    return not any(word in gpu.name for word in words for gpu in facts.gpus)
 
 
 def _with_image(host: HostTable, facts: Facts) -> tuple[HostTable, str | None]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from medley import json_shape, storage
 from medley.errors import Finding
+from medley.planner import kinds
 from medley.planner.devices import DeviceSpeed, MeasuredDevice
 
 FILE = "device-history.jsonl"
@@ -22,6 +23,7 @@ _CPU_HOURS = 1
 _KEPT = ("gb_s", "few_tflops", "tflops", "dtype", "threads", "torch", "ray", "weights_bytes")
 _CLOCK, _HEAT, _CAP = "clocks.sm", "temperature.gpu", "power.limit"
 _WIDTH, _WIDEST = "pcie.link.width.current", "pcie.link.width.max"
+_LOOK = "nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE  # then look for heat, a power cap, other users"
 _COUNTER = ("/statistics/", "/counters/", "/hw_counters/")
 
 
@@ -47,6 +49,8 @@ class Record:
     """Or cpu, which other programs share."""
     stated: dict[str, float] = field(default_factory=dict)
     """Documented GB/s by index of a GPU."""
+    kind: str | None = None
+    """The host's kind; None in records before November 2026."""
 
     @property
     def devices(self) -> list[DeviceSpeed]:
@@ -103,11 +107,12 @@ def slow(found: Iterable[DeviceSpeed]) -> Iterator[tuple[DeviceSpeed, DeviceSpee
                 yield each, multiplies
 
 
-def slower_than_equal(each: DeviceSpeed, best: DeviceSpeed) -> Finding:
+def slower_than_equal(each: DeviceSpeed, best: DeviceSpeed, kind: str | None) -> Finding:
+    """Compare a device of a host of this kind with a faster one of the same name on another host."""
     return Finding(
         f"{_called(each)} is slower than its equal in {best.host}",
         f"{_figures(each)} on {each.when[:10]}; there {_figures(best)} on {best.when[:10]}",
-        fix(each.name),
+        _fix(kind),
     )
 
 
@@ -127,7 +132,7 @@ def findings(records: Sequence[Record]) -> Iterator[Finding]:
                 f"{_called(device)} is far below its documented speed",
                 f"{device.gb_s:.3g} GB/s on {device.when[:10]}, documented {documented:.3g} GB/s"
                 f"{_state(measured[-1], device.index)}",
-                fix(device.name),
+                _fix(measured[-1].kind),
             )
     yield from _links(records)
     yield from _lanes(records)
@@ -153,7 +158,7 @@ def _own_past(records: Sequence[Record], device: DeviceSpeed, figure: str, unit:
         f"{_called(device)} is slower than its own past",
         f"{now:.3g} {unit} on {device.when[:10]}, {now / before:.0%} of {before:.3g} {unit}, the median of "
         f"{len(good[-_PAST:])} earlier records; slow since {since.when[:16]}Z{_state(last, device.index)}",
-        fix(device.name),
+        _fix(last.kind),
     )
 
 
@@ -220,17 +225,12 @@ def _hours(one: Record, other: Record) -> float:
     return (datetime.fromisoformat(other.when) - datetime.fromisoformat(one.when)).total_seconds() / 3600
 
 
-def fix(name: str) -> str:
-    """Return what to type where a device of this name is slow."""
-    if "GB10" in name:
-        return "sudo poweroff  # then unplug the power supply at both ends for 30 seconds"
-    if "Thor" in name or "Orin" in name:
-        return "sudo nvpmodel -m 0; sudo jetson_clocks"
-    if name.startswith(("NVIDIA", "GeForce", "RTX", "Tesla")):
-        return (
-            "nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE  # then look for heat, a power cap, other users"
-        )
-    return "top; systemd-cgtop  # then end what else runs, or raise the quota"
+def _fix(kind: str | None) -> str:
+    """Return what to type where a device of a host of this kind is slow."""
+    table = kinds.host_table(kind) if kind else None
+    if table and table.device == "cpu":
+        return "top; systemd-cgtop  # then end what else runs, or raise the quota"
+    return (table and table.power.slow_fix) or _LOOK
 
 
 def _called(each: DeviceSpeed) -> str:

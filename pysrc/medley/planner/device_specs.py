@@ -20,13 +20,14 @@ class Stated:
     source: str
     assumed: bool = False
     """Nobody stated it for this device: a cautious reading of its generation."""
+    below_gib: float = math.inf
+    """The row is for devices with less memory, because the driver gives larger ones the same name."""
 
 
 _TABLES = config.beside(__file__, "gpus.toml")
 _NAMED = [(re.compile(rf"\b{row.pop('name')}\b", re.IGNORECASE), Stated(**row)) for row in _TABLES["gpus"]]
 _GENERATIONS = [(row.pop("since"), Stated(**row, assumed=True)) for row in _TABLES["generations"]]
 _CPU = Stated(**_TABLES["cpu"], assumed=True)
-_LEAST_AGX_BYTES = 24 << 30
 
 # Cards of so much memory have at least so wide a bus: a cautious floor from the cards sold with each size.
 _BY_MEMORY = ((70 << 30, 900.0), (40 << 30, 700.0), (22 << 30, 500.0), (14 << 30, 288.0))
@@ -36,17 +37,16 @@ def stated(
     kind: str, gpu_name: str = "", *, capability: str | None = None, memory_bytes: int | None = None
 ) -> Stated:
     """The GPU's own line, else its kind's, else a floor for its generation and memory, marked as assumed."""
-    found = _named(gpu_name) or _named(speed(kind).gpu)
+    found = _named(gpu_name, memory_bytes) or _named(speed(kind).gpu, memory_bytes)
     if found is None:
         return _CPU if kind == "cpu" else _floor(capability, memory_bytes)
-    # Every Jetson Orin calls its GPU the same; an AGX has 32 GB or more, and twice the bandwidth.
-    if found is _named("Orin") and memory_bytes is not None and memory_bytes < _LEAST_AGX_BYTES:
-        return _named("Orin NX") or found
     return found
 
 
-def _named(gpu_name: str) -> Stated | None:
-    return next((facts for pattern, facts in _NAMED if pattern.search(gpu_name)), None)
+def _named(gpu_name: str, memory_bytes: int | None) -> Stated | None:
+    gib = math.inf if memory_bytes is None else memory_bytes / (1 << 30)
+    rows = (facts for pattern, facts in _NAMED if pattern.search(gpu_name))
+    return next((facts for facts in rows if facts.below_gib == math.inf or gib < facts.below_gib), None)
 
 
 def _floor(capability: str | None, memory_bytes: int | None) -> Stated:

@@ -11,17 +11,22 @@ _OTHER = Speed(like="spark")
 
 def is_unified(kind: str) -> bool:
     """Whether GPU and system of this kind of host share one memory; False without a GPU."""
-    table = _host_table(config.folders(), kind)
+    table = host_table(kind)
     return table is not None and table.device != "cpu" and table.memory.unified
 
 
 def speed(kind: str) -> Speed:
     """Return how fast this kind of host is predicted; a CPU's, and another maker's, has no formats."""
-    table = _host_table(config.folders(), kind)
+    table = host_table(kind)
     return (table.speed if table else None) or _OTHER
+
+
+def host_table(kind: str) -> HostTable | None:
+    """Return the table of this kind of host, shipped or the user's."""
+    return _host_table(config.folders(), kind)
 
 
 @cache
 def _host_table(_: tuple[Path, ...], kind: str) -> HostTable | None:
-    """Return the table, shipped or the user's; published rows of benchmarks have devices without one."""
+    """Return the table; published rows of benchmarks have devices without one."""
     return config.hosts().get(kind)

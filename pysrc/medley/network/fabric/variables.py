@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from medley.command import Variable, users
 from medley.host.facts import Facts
+from medley.host.kind import has_gpudirect
 from medley.network.fabric import types
 from medley.network.fabric.types import Endpoint, Fabric
 
@@ -28,7 +29,6 @@ LEFT_UNSET: Mapping[str, str] = MappingProxyType(
 """Variables that guides set by hand and medley usually does not."""
 
 _USERS = ("NCCL_", "GLOO_", "UCX_", "TP_SOCKET_IFNAME")
-_NO_GPUDIRECT = ("GB10", "Orin", "Thor", "GeForce")
 
 
 def of_host(fabric: Fabric, name: str, facts: Facts) -> Iterator[Variable]:
@@ -134,11 +134,7 @@ def _ring(fabric: Fabric) -> Iterator[Variable]:
 
 
 def _gpudirect(hosts: Mapping[str, Facts]) -> Iterator[Variable]:
-    lacking = [
-        host
-        for host, facts in sorted(hosts.items())
-        if facts.is_jetson or any(mark in gpu.name for gpu in facts.gpus for mark in _NO_GPUDIRECT)
-    ]
+    lacking = [host for host, facts in sorted(hosts.items()) if not has_gpudirect(facts)]
     if lacking:
         why = f"{', '.join(lacking)}: no GPUDirect RDMA, and probing for it only logs warnings"
         yield Variable("NCCL_NET_GDR_LEVEL", "LOC", f"{why} (LOC: never; numbers are discouraged)")
