@@ -1,12 +1,15 @@
 """`medley init` as typed, where nobody is there to ask."""
 
 import io
+import os
+import platform
 import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
+from medley import cluster
 from medley.cli.init import InitVerb
 from tests.problems import raises_problem
 
@@ -46,3 +49,28 @@ def test_nothing_is_written_where_no_host_is_reached(tmp_path: Path, monkeypatch
         ):
             InitVerb.run(["medley init", "spark-1.invalid", "spark-2.invalid"], exit=False)
     assert not (tmp_path / "cluster.toml").exists()
+
+
+def test_a_name_without_an_address_replaces_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a typo has none; a host that is only off is written, because it comes back."""
+    (tmp_path / "ssh").write_text(
+        "#!/bin/sh\necho 'ssh: Could not resolve hostname hots2: Name or service not known' >&2; exit 255\n"
+    )
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/config").write_text("Host host2\n    HostName 10.0.0.2\n")
+    file = tmp_path / "cluster.toml"
+    file.write_text("[hosts.host2]\n")
+    words = (platform.node(), "hots2", "--force", "--output", str(file))
+    with raises_problem(
+        str(file),
+        cause="hots2",
+        fix=shlex.join(("medley", "init", platform.node(), "host2", "--force", "--output", str(file))),
+    ):
+        InitVerb.run(["medley init", *words], exit=False)
+    assert file.read_text() == "[hosts.host2]\n"
+    assert not (tmp_path / "cluster.toml.1").exists()
+    _, status = InitVerb.run(["medley init", *words, "--only-reached"], exit=False)
+    assert status == 0
+    assert list(cluster.read(str(file)).hosts) == [platform.node()]

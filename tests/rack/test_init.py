@@ -65,6 +65,12 @@ def test_hosts_that_are_named(rack: Up) -> None:
     assert list(hosts(one)) == ["host2"]
     assert one.path(f"{TABLE}.1").read_text() == first
 
+    before = written(one)
+    typo = init(one, "host1", "hots2", "--yes", "--force")
+    assert typo.status == 1
+    assert any("medley init host1 host2 --yes --force" in line for line in typo.lines), typo.lines
+    assert written(one) == before
+
     nobody = init(one, "--output", "other.toml")
     assert nobody.status == 1
     assert "medley init --output other.toml host1 host2 host3 --yes" in nobody.lines[-1]
@@ -151,7 +157,7 @@ def test_a_host_key_is_taken_by_a_person_alone(rack: Up) -> None:
             assert own in screen.sees("are these the keys of host2? [no] ")
             screen.types(f"{answer}\n")
             if answer == "no":
-                screen.sees("host2 was not reached; write it all the same? [yes] ")
+                screen.sees("host2 was not reached; write it all the same? [no] ")
                 screen.types("\n")
             assert screen.ends() == (1 if answer == "no" else 0), screen.shown
         assert bool(known.read_text()) == (answer == "yes")

@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from shlex import join
 
@@ -12,7 +13,7 @@ from medley.cli.progress import watch
 from medley.cluster import discovery
 from medley.cluster.discovery import HostCandidate, sources, ssh_keys, table, visit
 from medley.cluster.discovery.visit import HostSurvey
-from medley.cluster.ssh import HostKeyUnknown, KeyRefused
+from medley.cluster.ssh import HostKeyUnknown, KeyRefused, NameUnresolved
 from medley.errors import Problem, in_words
 
 
@@ -121,13 +122,28 @@ class InitVerb(Verb):
             what, cause = f"{self.output or 'cluster.toml'} is not written", "no host was reached: "
             fix = f"fix the errors above, then: {join(self.typed)}"
             raise Problem(what, cause=cause + ", ".join(away), fix=fix)
+        unresolved = [name for name in away if isinstance(found[name].problem, NameUnresolved)]
+        if unresolved and not (self.asks or self.only_reached or self.dry_run):
+            raise self._misspelled(unresolved[0])
         question = "{} was not reached; write it all the same?"
         dropped = [
             name
             for name in away
-            if self.only_reached or (self.asks and not terminal.agrees(question.format(name), default=True))
+            if self.only_reached or (self.asks and not terminal.agrees(question.format(name), default=False))
         ]
         return {name: each for name, each in found.items() if name not in dropped}
+
+    def _misspelled(self, name: str) -> Problem:
+        """Refuse to write a name without an address, with the nearest host that this one knows."""
+        known = [each.name for each in sources.find_candidates().prospects if each.name not in self.typed]
+        near = get_close_matches(name, known, 1)
+        words = [word for word in self.typed if near or word.rpartition("@")[2] != name]
+        fix = join(near[0] if word.rpartition("@")[2] == name else word for word in words)
+        return Problem(
+            f"{self.output or 'cluster.toml'} is not written",
+            cause=f"the name {name} cannot be resolved",
+            fix=f"{fix}  # or give it an address in /etc/hosts",
+        )
 
     def _head(self, found: Mapping[str, HostSurvey]) -> str:
         default = visit.chosen_head(found, self.head)

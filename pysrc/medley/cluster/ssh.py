@@ -35,9 +35,14 @@ class KeyRefused(Problem):
     """The host refuses the user's key, or there is none."""
 
 
+class NameUnresolved(Problem):
+    """The name of the host means no address here, as a typo does."""
+
+
+_UNRESOLVED = r"Could not resolve hostname"
 _UNKNOWN = r"Host key verification failed|No \S+ host key is known"
 _REFUSED = r"Permission denied"
-_SORTS = {_UNKNOWN: HostKeyUnknown, _REFUSED: KeyRefused}
+_SORTS = {_UNKNOWN: HostKeyUnknown, _REFUSED: KeyRefused, _UNRESOLVED: NameUnresolved}
 _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -51,7 +56,7 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
     ),
     (_REFUSED, "it does not accept a login without a password", "give it your key: ssh-copy-id {login}"),
     (
-        r"Could not resolve hostname",
+        _UNRESOLVED,
         "the name cannot be resolved",
         'fix its name, or set ssh = "USER@ADDRESS" in cluster.toml',
     ),
