@@ -47,8 +47,13 @@ def test_it_can_be_read_aloud_in_a_minute(capsys: pytest.CaptureFixture[str]) ->
     shown = on_terminal({"TERM": "dumb"}, 100).splitlines()
     assert len(shown) <= 26
     assert max(map(len, shown)) <= 100
-    command = "ssh spark-1 cat .local/state/medley/token | medley ray-worker 192.168.100.10 --token-file -"
-    assert command in [line.strip() for line in shown], "whole, to be pasted"
+    commands = (
+        "medley init spark-1 spark-2 --head spark-1",
+        "medley up",
+        "medley serve gpt-oss-120b --hosts 2",
+    )
+    assert {f"spark-1 $ {each}" for each in commands} <= {line.strip() for line in shown}
+    assert not any("ray-head" in line or "ray-worker" in line for line in shown), "one way to start"
 
 
 def test_reasons_and_commands_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -296,25 +301,25 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "cause"),
+    ("name", "cause", "fix"),
     [
-        pytest.param("absent/plan.svg", "/absent", id="no folder"),
-        pytest.param("file/plan.svg", "/file", id="a file for a folder"),
-        pytest.param("folder", "not a file", id="a folder"),
-        pytest.param("pipe", "not a file", id="a pipe, as a device"),
-        pytest.param("", "not a file", id="no name"),
-        pytest.param("x" * 300, "File name too long", id="too long"),
-        pytest.param("/proc/plan.svg", "No such file", id="where not even root may write"),
+        pytest.param("absent/plan.svg", "/absent", "mkdir -p {}/absent", id="no folder"),
+        pytest.param("file/plan.svg", "/file", "--svg plan.svg", id="a file for a folder"),
+        pytest.param("folder", "not a file", "--svg plan.svg", id="a folder"),
+        pytest.param("pipe", "not a file", "--svg plan.svg", id="a pipe, as a device"),
+        pytest.param("", "not a file", "--svg plan.svg", id="no name"),
+        pytest.param("x" * 300, "File name too long", "--svg plan.svg", id="too long"),
+        pytest.param("/proc/plan.svg", "No such file", "--svg plan.svg", id="where not even root may write"),
     ],
 )
 def test_what_cannot_be_written(
-    name: str, cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, cause: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    with raises_problem(name, cause=cause, fix="--svg plan.svg"):
+    with raises_problem(name, cause=cause, fix=fix.format(tmp_path)):
         run(*WORDS, "--svg", name)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder", "pipe"]
 

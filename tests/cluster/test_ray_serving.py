@@ -46,5 +46,5 @@ def test_serving_over_hosts_needs_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     assert ray_serving.cluster(None) is None
     assert ray_serving.cluster(1) is None
-    with raises_problem("2 hosts", fix=("medley ray-head", "medley ray-worker HEAD")):
+    with raises_problem("2 hosts", fix=("medley init HOST HOST", "medley up")):
         ray_serving.cluster(2)

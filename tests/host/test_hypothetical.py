@@ -43,13 +43,20 @@ def test_what_cannot_be_imagined(asked: str, cause: str) -> None:
     ("asked", "fix"),
     [
         pytest.param("sparks:2", "--hosts spark:2", id="a plural"),
-        pytest.param("spark,cuda:2", "--hosts spark,rtx-5090:2", id="any GPU has no speed"),
+        pytest.param("spark,cuda:2", "--hosts spark:1,rtx-5090:2", id="any GPU has no speed"),
+        pytest.param("spark-1,spark-2", "--hosts spark:2", id="hosts as plan names them"),
+        pytest.param("spark=2", "--hosts spark:2", id="another sign"),
+        pytest.param("spark-1,thor-1,spark-2", "--hosts spark:2,thor:1", id="hosts of two kinds"),
+        pytest.param("sparc:2,thro:1", "--hosts spark:2,thor:1", id="two typos"),
+        pytest.param("spark:0,thor:1", "--hosts spark:1,thor:1", id="none of a kind"),
+        pytest.param("spark:2,toaster", "--hosts spark:2,thor:2", id="one like no kind"),
         pytest.param("toaster", "--hosts spark:2,thor:2", id="nothing like it"),
     ],
 )
 def test_the_fix_names_a_kind_that_can_be_planned_for(asked: str, fix: str) -> None:
     with raises_problem(f"--hosts {asked} ", cause=": cpu, ", fix=fix):
         imagined(asked)
+    assert imagined(fix.removeprefix("--hosts "))
 
 
 def test_kinds_in_capital_letters() -> None:

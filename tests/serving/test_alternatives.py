@@ -1,6 +1,7 @@
 """What is said to type instead of what does not fit is really a plan that fits."""
 
 import json
+import platform
 import re
 import shlex
 from dataclasses import replace
@@ -16,6 +17,7 @@ from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions
+from medley.planner.topology import Topology
 from medley.serving.alternatives import placed
 from tests.host.recordings import HOSTS
 from tests.planner.imagined import shape, site
@@ -190,6 +192,26 @@ def test_what_no_table_has_in_fewer_bits() -> None:
     command, _, why = fixes("qwen3-32b", "--hosts", "rtx-5090")[0].partition("  # ")
     assert command == "medley plan ORG/NAME --hosts rtx-5090"
     assert why == "a repository with nvfp4 weights: about 19.2 GiB, which fits"
+
+
+@pytest.mark.parametrize("word", ["qwen3-32b", "Qwen3-32B", "QWEN3-32B"])
+def test_no_fix_repeats_the_command_that_failed(word: str) -> None:
+    for command in (line.partition("  # ")[0] for line in fixes(word, "--hosts", "orin:1")):
+        assert command != f"medley plan {word} --hosts orin:1"
+        assert command.split()[2] == "ORG/NAME" or command.split()[4] != "orin:1"
+
+
+def test_a_host_that_plans_alone_is_sent_to_its_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_CLUSTER", str(tmp_path / "cluster.toml"))
+    (tmp_path / "cluster.toml").write_text(f"[hosts.{platform.node()}]\n[hosts.other]\n")
+    order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), Serving("Qwen/Qwen3-8B", "qwen3-8b"))
+    order = replace(order, wanted=PlacementOptions(sizes=Sizes(stages=2)))
+    (host,) = site("spark").hosts.values()
+    with pytest.raises(Problem) as caught:
+        placed(order, shape("qwen3-8b"), Topology({platform.node(): host}))
+    assert caught.value.fix.splitlines()[0].startswith("medley up  # 1 of the 2 hosts of cluster.toml")
 
 
 def test_hosts_of_the_cluster_that_are_missing_are_brought_back(

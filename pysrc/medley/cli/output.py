@@ -206,7 +206,8 @@ def save(name: str, text: str, example: str = "--svg plan.svg") -> None:
         if path.exists() and not path.is_file():
             wrong = "it is a folder or a device, not a file"
         elif not path.parent.is_dir():
-            wrong, fix = f"there is no folder {path.parent}", f"mkdir -p {shlex.quote(str(path.parent))}"
+            wrong = f"there is no folder {path.parent}"
+            fix = fix if path.parent.exists() else f"mkdir -p {shlex.quote(str(path.parent))}"
         else:
             storage.write(path, text)
     except OSError as error:

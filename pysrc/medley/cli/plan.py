@@ -3,7 +3,7 @@
 import dataclasses
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,12 +12,13 @@ from shlex import join, quote
 
 from rich.text import Text
 
-from medley import config, engine, storage
+from medley import cluster, config, engine, storage
 from medley.cli import Verb, ending, flag, group, output, switch, terminal
 from medley.cli.launch_options import TRUST, Planning, site
 from medley.cli.output import fit, print_result, step_table, wide
 from medley.cli.progress import watch
 from medley.cluster import membership, ray_serving
+from medley.cluster.host_facts import ask_hosts
 from medley.command import Command, without
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
@@ -28,6 +29,7 @@ from medley.model.trust import Trust
 from medley.planner import listed, report
 from medley.planner.choose import Choice
 from medley.planner.loading import LoadTime, load_time
+from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.progress import SILENT, Progress
 from medley.serving import alternatives
@@ -60,13 +62,18 @@ class PlanVerb(Verb):
     def main(self, model: str, *more: str) -> None:
         found = weights(model, config.models(), storage.cache(), self.typed)
         listens = engine.Serving(found.target, found.name)
-        wanted = self.planning.wanted(link=self.link)
+        table = self._table(more)
+        wanted = self._wanted(table)
         beside = extras(found, self.trust, (), wanted.engine, starts=False, refuses=False)
         order = Order(found, listens, wanted, beside=beside, typed=self.typed)
         noted = _Notes(watch(), [])
         made = shape_of(found, noted)
         asked = EngineRequest(self.image, self.environment)
-        site = alternatives.with_engine_sources(self._site(more), order.wanted, asked, found.model)
+        site = ask_hosts(table, noted) if table else self._site(more)
+        if table and asked == EngineRequest():
+            site = alternatives.of_model(site, wanted.engine, found.model)
+        else:
+            site = alternatives.with_engine_sources(site, order.wanted, asked, found.model)
         choice = placed(order, made, site)
         builds = alternatives.faster_builds(order, site, choice)
         to_do, loads = tuple(steps_of(order, choice, site)), load_time(choice, site)
@@ -75,7 +82,7 @@ class PlanVerb(Verb):
 
             output.save(self.picture, drawn(found.name, choice, join(without(self.typed, ["--svg"]))))
         told = choice.prediction
-        table = {
+        result = {
             "model": found.name,
             "layout": dataclasses.asdict(choice.layout),
             "fit": dataclasses.asdict(choice.fit),
@@ -91,9 +98,11 @@ class PlanVerb(Verb):
             "steps": [step_table(each) for each in to_do],
         }
         if self.as_json:
-            print_result(table, (), as_json=True)
+            print_result(result, (), as_json=True)
             return
         shown = wide(WIDE)
+        engine_name = None if wanted.engine == "vllm" else wanted.engine
+        settings = {"link": self.link, "engine": engine_name, "image": self.image, "env": self.environment}
         blocks = (
             report.summary(found.name, choice, shown, beside.warnings),
             report.section("Alternatives", report.alternatives(choice)),
@@ -101,7 +110,9 @@ class PlanVerb(Verb):
                 "Faster builds", _build_lines(builds, choice, alternatives.four_bit_rate(order, site, choice))
             ),
             report.reasons(choice, self._more(beside, loads)) if self.why else (),
-            report.section("Run it", map(Text, typed(to_do, shown)) if self.commands else _to_type(to_do)),
+            report.section(
+                "Run it", map(Text, typed(to_do, shown)) if self.commands else _to_type(to_do, settings)
+            ),
             (Text(), Text(HINTS, "dim")),
         )
         _print(line for block in blocks for line in block)
@@ -110,6 +121,22 @@ class PlanVerb(Verb):
         yield from [str(loads)] if loads else []
         files = dataclasses.replace(beside, warnings=())
         yield from (each.replace(f"{Path.home()}/", "~/") for each in files.why())
+
+    def _table(self, more: tuple[str, ...]) -> cluster.Cluster | None:
+        """The cluster of cluster.toml, where its hosts are to be asked because this host heads none."""
+        if more or self.replayed or self.imagined is not None or cluster.file() is None:
+            return None
+        joined = membership.noted()
+        return None if joined and joined.role == "head" else cluster.read()
+
+    def _wanted(self, table: cluster.Cluster | None) -> PlacementOptions:
+        """What is asked of the placement; what is not typed is as in cluster.toml."""
+        if table is None:
+            return self.planning.wanted(link=self.link)
+        planning = dataclasses.replace(self.planning, engine=self.planning.engine or table.engine)
+        wanted, own = planning.wanted(link=self.link), table.wishes
+        wishes = dataclasses.replace(own, link=self.link or own.link, transport=wanted.wishes.transport)
+        return dataclasses.replace(wanted, wishes=wishes)
 
     def _site(self, more: tuple[str, ...]) -> Topology:
         if more and not self.replayed:
@@ -164,8 +191,26 @@ def _build_lines(builds: Iterable[Build], choice: Choice, four_bit: float | None
     return report.table([tuple(map(Text, row)) for row in rows])
 
 
-def _to_type(steps: Iterable[Step]) -> Iterator[Text]:
+def _bring_up(steps: list[Step], settings: Mapping[str, str | None]) -> Iterator[Text]:
+    """What a person types to make one cluster of these hosts, from its head."""
+    hosts = [step.host for step in steps]
+    lead = f"  {hosts[0]} $ "
+    if cluster.file() is None or not {*hosts} <= cluster.read().hosts.keys():
+        yield Text.assemble(lead[:-2], ("$ ", "green"), join(("medley", "init", *hosts, "--head", hosts[0])))
+    table = "; ".join(f'{name} = "{value}"' for name, value in settings.items() if value)
+    yield Text.assemble(lead[:-2], ("$ ", "green"), "medley up")
+    if table:
+        yield Text(f"    # in cluster.toml: {table}", "dim")
+
+
+def _to_type(steps: Iterable[Step], settings: Mapping[str, str | None]) -> Iterator[Text]:
     """What a person types, once for hosts where it is the same."""
+    for joins, part in groupby(steps, lambda step: step.joins):
+        same = list(part)
+        yield from _bring_up(same, settings) if joins else _typed_at_hosts(same)
+
+
+def _typed_at_hosts(steps: Iterable[Step]) -> Iterator[Text]:
     for (words, image), same in groupby(steps, lambda step: (step.typed, step.image)):
         hosts = f"  {listed([step.host for step in same])}"
         gap = (

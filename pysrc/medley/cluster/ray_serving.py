@@ -39,7 +39,7 @@ def cluster(hosts: int | None) -> Membership | None:
         raise Problem(
             f"this host is not in a cluster of {hosts} hosts",
             cause="it is not the head of a cluster",
-            fix="medley ray-head; then on each other host: medley ray-worker HEAD",
+            fix="medley init HOST HOST  # names the hosts; then: medley up",
         )
     if found and found.role != "head":
         raise Problem(

@@ -44,14 +44,31 @@ def _facts(transcript: str) -> Facts:
 def _counted(word: str, known: tuple[str, ...], asked: str) -> list[str]:
     match = re.fullmatch(r"([\w.-]+?)(?::([1-9]\d{0,2}))?", word.lower())
     if match is None or match[1] not in known:
-        kind, _, number = word.lower().partition(":")
-        near = "rtx-5090" if kind == "cuda" else next(iter(get_close_matches(kind, known)), "")
-        why = "is any NVIDIA GPU: name one" if kind == "cuda" else "is not KIND:NUMBER, such as spark:2"
-        fixed = asked.replace(word, f"{near}:{number if number.isdecimal() else 1}")
-        cause = f"{word!r} {why}; kinds: {', '.join(known)}"
-        fix = f"--hosts {fixed if near and near != kind else 'spark:2,thor:2'}"
+        is_any = word.lower().partition(":")[0] == "cuda"
+        why = "is any NVIDIA GPU: name one" if is_any else "is not KIND:NUMBER"
+        cause = f"{word!r} {why}, such as spark:2; kinds: {', '.join(known)}"
+        fix = f"--hosts {_meant(asked, known) or 'spark:2,thor:2'}; or leave --hosts out, for your own hosts"
         raise Problem(f"--hosts {asked} names no hosts", cause=cause, fix=fix)
     return [match[1]] * int(match[2] or 1)
+
+
+def _meant(asked: str, known: tuple[str, ...]) -> str:
+    """Return what all words of --hosts probably mean, valid as a whole; empty where one is like no kind."""
+    counts: dict[str, int] = {}
+    for word in asked.lower().split(","):
+        # spark:2, and spark=2, spark-2, spark 2, sparkx2, spark
+        match = re.fullmatch(r"(.*?)(?:\s*(?::|=|\*|x|\s|-)\s*(\d{0,2}))?", word.strip())
+        whole, name, number = word.strip(), match[1] if match else "", match[2] if match else None
+        if whole in known:
+            kind, count = whole, 1
+        else:
+            near = ["rtx-5090"] if name == "cuda" else get_close_matches(name, known, 1)
+            if not near:
+                return ""
+            is_own_name = f"{near[0]}-{number}" == whole  # as plan names hosts: spark-1, spark-2
+            kind, count = near[0], 1 if is_own_name else int(number or 1) or 1
+        counts[kind] = counts.get(kind, 0) + count
+    return ",".join(f"{kind}:{min(count, MOST_HOSTS)}" for kind, count in counts.items())
 
 
 def _numbered(host: Facts, number: int) -> Facts:

@@ -4,7 +4,7 @@ import difflib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley.command import renamed
@@ -15,6 +15,11 @@ from medley.schema import Model
 
 _TWINS = {"deepseek-r1": ("deepseek-v3", "deepseek-ai/DeepSeek-R1")}
 """Models without a table that have the shape of one with a table; and their repositories."""
+_PAGE = re.compile(
+    r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w-][\w.-]*/[\w-][\w.-]*)(?:[/?#].*)?"
+)
+_LEAST_LIKE = 0.85
+"""How alike a word must be to the name of a model that medley makes, as difflib counts."""
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
@@ -25,6 +30,8 @@ class Weights:
     target: str
     """A folder's path, or ORG/NAME."""
     model: Model | None
+    word: str = field(default="", compare=False)
+    """What the user typed for it: a name in other case, an alias, a folder or ORG/NAME."""
 
     @property
     def local(self) -> bool:
@@ -33,11 +40,11 @@ class Weights:
 
 def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence[str] = ()) -> Weights:
     """Find the model, folder or ORG/NAME that `word` names; a fix corrects what was `typed`."""
-    word = _table_name(word, models)
+    as_typed, word = word, _table_name(word, models)
     if model := models.get(word):
         # One that medley makes is named by what it is made of: a table that has changed is another model.
         made = model.made and cache / "models" / f"{word}-{demo.digest(model.made)}"
-        return Weights(word, str(made or model.repository), model)
+        return Weights(word, str(made or model.repository), model, as_typed)
     folder = Path(word).expanduser()
     if _exists(folder) and folder.is_dir():
         folder = folder.resolve()
@@ -47,17 +54,30 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
                 cause="it has no config.json, which every model of the hub has",
                 fix=f"ls {shlex.quote(str(folder))}  # name the folder that holds config.json",
             )
-        return Weights(folder.name, str(folder), None)
+        return Weights(folder.name, str(folder), None, as_typed)
     if _REPOSITORY.fullmatch(word):
         known = (each for each in models.values() if each.repository == word)
-        return Weights(word, word, next(known, None))
+        return Weights(word, word, next(known, None), as_typed)
+    typed = tuple(typed) or ("medley", "serve", word)
+    if page := _PAGE.fullmatch(word):
+        raise Problem(
+            f"{word} is a page of the hub",
+            cause="a model is named by its repository, ORG/NAME",
+            fix=shlex.join(renamed(typed, word, page[1])),
+        )
+    if word.lower().endswith(".gguf"):
+        raise Problem(
+            f"{word} is a GGUF file, which medley does not serve",
+            cause="it is in llama.cpp's format, and the engines load config.json and *.safetensors",
+            fix="medley models  # or name the repository whose weights are safetensors: ORG/NAME",
+        )
     if word.startswith((".", "~", "/")) or _exists(folder):
         raise Problem(
             f"{word} is a file, and a model is a folder" if _exists(folder) else f"there is no folder {word}",
             cause=f"{folder.absolute()} {'holds no config.json' if _exists(folder) else 'does not exist'}",
             fix="name the folder that holds config.json and the weights",
         )
-    raise _unknown(word, models, tuple(typed) or ("medley", "serve", word))
+    raise _unknown(word, models, typed)
 
 
 def _unknown(word: str, models: Mapping[str, Model], typed: tuple[str, ...]) -> Problem:
@@ -117,6 +137,9 @@ def _near(word: str, models: Mapping[str, Model]) -> str | None:
         if not model.made or (name.startswith(word) and 2 * len(word) > len(name))
     }
     longer = min((name for name in tables if name.startswith(word)), key=len, default=None)
+    made = [name for name, model in models.items() if model.made]
+    if longer is None and (like := difflib.get_close_matches(word, made, n=1, cutoff=_LEAST_LIKE)):
+        return like[0]
     begins = {name[: len(word) + 1]: name for name in sorted(tables, key=len, reverse=True)}
     like = difflib.get_close_matches(word, tables, n=1) or difflib.get_close_matches(word, begins, n=1)
     found = longer or next((begins.get(each, each) for each in like), None)

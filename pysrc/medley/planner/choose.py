@@ -167,7 +167,10 @@ def _worse(one: Evaluated, first: Evaluated, goal: Goal) -> str:
         f"{counted(len(hosts_of(each.layout)), 'host')} and {counted(len(ranks_of(each.layout)), 'rank')}"
         for each in (one, first)
     )
-    return f"about as fast, {'more complex' if used == chosen else f'{used} instead of {chosen}'}"
+    if used != chosen:
+        return f"about as fast, {used} instead of {chosen}"
+    is_more = one.layout.expert_parallel and not first.layout.expert_parallel
+    return f"about as fast{', more complex' if is_more else ''}"
 
 
 def counted(count: int, what: str) -> str:

@@ -1,6 +1,7 @@
 """Suggest commands that fit instead, each planned before; find the engine sources of hosts."""
 
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -73,7 +74,8 @@ def placed(order: Order, shape: Shape, site: Topology) -> Choice:
 
 
 def _missing_hosts(site: Topology) -> Iterator[str]:
-    if not site.order or cluster.file() is None:
+    """Yield `medley up` where hosts of cluster.toml are missing in the cluster, or this host plans alone."""
+    if not (site.order or set(site.hosts) == {platform.node()}) or cluster.file() is None:
         return
     here, wanted = len(site.hosts), len(cluster.read().hosts)
     if wanted > here:
@@ -188,7 +190,7 @@ def builds(order: Order, shape: Shape, site: Topology) -> Iterator[Build]:
             with suppress(Problem):
                 engine = order.wanted.engine
                 choice = placement(model.shape, of_model(site, engine, model), order.wanted)
-                yield Build(name, choice, join(renamed(_typed(order), order.weights.name, name)))
+                yield Build(name, choice, join(_with_model(order, name)))
 
 
 def _siblings(order: Order) -> dict[str, Model]:
@@ -231,6 +233,11 @@ def _typed(order: Order) -> tuple[str, ...]:
     return order.typed or ("medley", "plan", order.weights.name)
 
 
+def _with_model(order: Order, name: str) -> tuple[str, ...]:
+    """Return the command with another model, however the user wrote this one."""
+    return renamed(_typed(order), (order.typed and order.weights.word) or order.weights.name, name)
+
+
 def _smaller(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
     """Yield smaller builds of the model that have a table, else a quantization to look for."""
     fitting = list(builds(order, shape, site))
@@ -241,7 +248,7 @@ def _smaller(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> 
     variant = next((each for each in remedies.variants if each.fits and each.weights not in known), None)
     if variant and not fitting:
         size = f"about {gib(variant.size_bytes)} GiB, which fits"
-        line = join(renamed(_typed(order), order.weights.name, "ORG/NAME"))
+        line = join(_with_model(order, "ORG/NAME"))
         yield f"{line}  # a repository with {variant.weights} weights: {size}"
 
 
@@ -249,7 +256,7 @@ def _other_models(order: Order, site: Topology, problem: NoLayout) -> Iterator[s
     """Yield the largest known models that fit these hosts, else how large one may be on a single device."""
     names = list(_fitting(site, order.wanted))
     for name, size_bytes in names:
-        line = join(renamed(_typed(order), order.weights.name, name))
+        line = join(_with_model(order, name))
         yield f"{line}  # another model, which fits: {gib(size_bytes)} GiB of weights"
     ranks = [row.fit.ranks for row in problem.rows.rows] if problem.rows else []
     if names or any(len(each) > 1 for each in ranks):
@@ -257,7 +264,7 @@ def _other_models(order: Order, site: Topology, problem: NoLayout) -> Iterator[s
     for (rank,) in ranks[:1]:
         room = rank.device.memory_bytes - rank.kv_bytes - rank.overhead_bytes
         if room > 0:
-            line = join(renamed(_typed(order), order.weights.name, "ORG/NAME"))
+            line = join(_with_model(order, "ORG/NAME"))
             yield f"{line}  # a model with at most {gib(room)} GiB of weights: no known model is so small"
 
 

@@ -39,6 +39,8 @@ class Step:
     image: str | None = None
     """The container image, if any."""
     why: tuple[str, ...] = ()
+    joins: bool = False
+    """Whether it starts a part of a Ray cluster, which `medley up` does on all hosts."""
 
 
 def hypothetical(job: Job, site: Topology, output: Output) -> Iterator[Step]:
@@ -131,14 +133,14 @@ def joining(
         own = per_host.head_network(head, site.facts[head], replace(wishes, link=link[1]), {})
     ours = _part(head, site, engine)
     typed = shlex.join(("medley", "ray-head", *link, *named, *site.origin(head).typed))
-    yield Step(head, typed, ours.head(own, secret), site.image(head))
+    yield Step(head, typed, ours.head(own, secret), site.image(head), joins=True)
     for host in others:
         both = {name: site.facts[name] for name in (head, host)}
         wired = per_host.worker_network(both, host, (head, at), wishes, {})
         ours = _part(host, site, engine)
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN} | medley ray-worker {at} --token-file -"
         typed = " ".join((typed, *named, shlex.join(site.origin(host).typed))).rstrip()
-        yield Step(host, typed, ours.worker(wired, secret, _gcs(at)), site.image(host))
+        yield Step(host, typed, ours.worker(wired, secret, _gcs(at)), site.image(host), joins=True)
 
 
 def _part(host: str, site: Topology, engine: EngineName) -> NodeSpec:
