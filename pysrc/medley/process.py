@@ -43,6 +43,10 @@ class Finished:
     lines: tuple[str, ...]
 
 
+class NotFinished(Problem):
+    """A command ran past its limit."""
+
+
 def run(command: Command, *, limit_s: float | None = None, on_line: OnLine | None = None) -> Finished:
     """Run a command to its end; after `limit_s`, or on Ctrl-C, end it with all its children."""
     process = Process(command, on_line or (lambda _: None))
@@ -53,7 +57,7 @@ def run(command: Command, *, limit_s: float | None = None, on_line: OnLine | Non
         if finished is None:
             process.stop(grace_s=5)
     if finished is None:
-        raise Problem(
+        raise NotFinished(
             f"{Path(command.argv[0]).name} did not finish",
             cause=f"its limit is {limit_s:.0f} s",
             fix=f"run it by hand to see where it hangs: {command}",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import pty
 import select
 import signal
@@ -14,6 +15,10 @@ from pathlib import Path
 import pytest
 
 from medley import process_identity, serving
+from medley.cli import chat
+from medley.cli.chat import ChatVerb
+from medley.network import tcp
+from tests.problems import raises_problem
 from tests.waiting import wait_for
 from tests.web_server import answering
 
@@ -148,6 +153,17 @@ def test_the_end_by_another_command_is_said(terminal: Terminal) -> None:
     os.kill(terminal.pid, signal.SIGTERM)
     terminal.until("medley: ended by SIGTERM, as medley stop and kill send it")
     assert terminal.status() == 128 + signal.SIGTERM
+
+
+def test_a_worker_is_sent_to_its_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model is served from the head, so `medley serve` on this host helps nobody."""
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    monkeypatch.setenv("MEDLEY_CLUSTER", str(tmp_path / "cluster.toml"))
+    table = f'[hosts.far]\nssh = "me@192.0.2.1"\nrole = "head"\n[hosts.{platform.node()}]\n'
+    (tmp_path / "cluster.toml").write_text(table)
+    monkeypatch.setattr(chat, "_USUAL", f"http://127.0.0.1:{tcp.free_port()}/v1")
+    with raises_problem("127.0.0.1", fix="ssh -t me@192.0.2.1 medley chat"):
+        ChatVerb.run(["medley chat", "Hello"], exit=False)
 
 
 def test_a_server_of_this_host_is_given_its_key_at_another_address(

@@ -92,6 +92,17 @@ def test_a_cut_is_told_from_an_end() -> None:
     assert ended == "b: the head reports it dead: medley up; medley logs b"
 
 
+def test_a_cluster_that_nobody_has_started() -> None:
+    """Before the first `up`, and after `down`: nothing has ended by itself."""
+    said = {
+        "a": {**HEAD, "membership": None, "units": [], "nodes": None},
+        "b": {**WORKER, "membership": None, "units": []},
+    }
+    found = rows(said)
+    assert {each.state for each in found.values()} == {"not started"}
+    assert list(findings(found.values(), said, {}, "a")) == ["the cluster is not started: medley up"]
+
+
 def test_a_head_whose_ray_ended() -> None:
     said = {"a": {**HEAD, "units": [ENDED], "nodes": {"what": "no answer"}}, "b": WORKER}
     found = findings(rows(said).values(), said, {"b": "Connection refused"}, "a")
@@ -118,3 +129,5 @@ def test_a_model_whose_host_is_dead_is_not_ready() -> None:
 def test_limits_that_are_too_low() -> None:
     said = {"a": {**HEAD, "low": ["it may lock 64 KiB"]}, "b": WORKER}
     assert list(findings(rows(said).values(), said, {}, "a")) == ["a: it may lock 64 KiB"]
+    said["b"] = {**WORKER, "low": ["it may lock 64 KiB"]}
+    assert list(findings(rows(said).values(), said, {}, "a")) == ["a, b: it may lock 64 KiB"]

@@ -34,7 +34,7 @@ from tests.doctor.faults import (
     two_workstations,
     with_,
 )
-from tests.host.health.cases import answers, case_of, old
+from tests.host.health.cases import ROOM, answers, case_of, df, old
 
 
 def checks_of(rule: str, case: Case) -> list[Check]:
@@ -166,6 +166,27 @@ def test_our_own_ray_is_no_fault() -> None:
     made = case_of({"spark": said})
     assert {check.state for check in checks_of("leftovers", made)} == {"ok"}
     assert {check.state for check in checks_of("ports", made)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("name", "free_gib", "packages_", "state", "size"),
+    [
+        pytest.param("cpu-rack", 5, None, "better", "3 GiB", id="CPU, an environment to build"),
+        pytest.param("cpu-rack", 12, None, "ok", "", id="CPU, room for it"),
+        pytest.param("cpu-rack", 5, "ray-2.60.0", "ok", "", id="CPU, it has one"),
+        pytest.param("spark", 12, None, "better", "10 GiB", id="GPU, an environment to build"),
+        pytest.param("spark", 12, "ray-2.60.0", "ok", "", id="GPU, it has one"),
+    ],
+)
+def test_room_for_an_environment_is_that_of_its_device(
+    name: str, free_gib: int, packages_: str | None, state: str, size: str
+) -> None:
+    room = {**ROOM, "environments": ("yes", 200, free_gib)}
+    said = {health.DISKS: df(**room), software.PACKAGES: packages(packages_) if packages_ else ""}
+    (check, *_) = checks_of("disk", case_of({name: said}))
+    assert check.state == state
+    if check.problem:
+        assert size in check.problem.cause
 
 
 @pytest.mark.parametrize(

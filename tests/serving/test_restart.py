@@ -64,6 +64,21 @@ def test_it_is_started_anew_so_often_in_a_row(capsys: pytest.CaptureFixture[str]
     assert serving.servers() == []
 
 
+def test_its_record_has_no_gap_until_the_next_attempt() -> None:
+    """`status` showed nothing while the memory was waited for, and while the next start was planned."""
+    states: list[str] = []
+
+    def attempt(_: Topology, on_ready: Callable[[int], None]) -> None:
+        states.extend(each.state for each in serving.servers())
+        on_ready(1)
+        raise LOST
+
+    with raises_problem("host2, rank 1", status=3):
+        again(2).run(attempt, HERE)
+    assert [each.partition(":")[0] for each in states] == ["restarting, attempt 1", "restarting, attempt 2"]
+    assert serving.servers() == []
+
+
 def test_what_lasted_is_no_row() -> None:
     seen, attempt = attempts(*["ready"] * 5, "lost", "lost")
     with raises_problem("host2, rank 1", "restart 1", status=3):

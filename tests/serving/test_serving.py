@@ -3,11 +3,12 @@
 import dataclasses
 import json
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from medley import config, serving
+from medley import config, serving, storage
 from medley.engine import Serving
 from medley.engine.launch import Order, launch
 from medley.model.resolve import Weights
@@ -73,14 +74,22 @@ def test_the_note_of_a_process_that_is_gone_does_not_count(state: Path) -> None:
 
 def test_a_port_is_taken_before_its_server_is_recorded() -> None:
     """Two starts at once each found no record of the other, and two engines ran."""
-    with serving.claim_port(1):
-        assert serving.newest() is None
-        with raises_problem("port 1 ", fix=("medley stop --port 1", "--port 2")), serving.claim_port(1):
-            pass
-        with serving.claim_port(2):
-            pass
-    with serving.claim_port(1):
+
+    def claim(port: int) -> AbstractContextManager[None]:
+        return serving.claim_port("demo", "127.0.0.1", port)
+
+    lock = serving.folder() / "1.lock"
+    with storage.lock(lock), raises_problem("port 1 ", fix=("medley stop --port 1", "--port 2")), claim(1):
         pass
+    with claim(1):
+        found = serving.newest()
+        assert found
+        assert (found.model, found.state, found.url) == ("demo", "preparing", "http://127.0.0.1:1/v1")
+        with raises_problem("port 1 ", cause="demo", fix="medley stop --port 1"), claim(1):
+            pass
+        with claim(2):
+            pass
+    assert serving.newest() is None
 
 
 def test_a_port_of_another_serve_is_a_problem() -> None:

@@ -63,7 +63,7 @@ class BatchVerb(Verb):
                 served = partial(self._send, left, book, progress)  # it is served until this has returned
                 server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json), served)
                 try:
-                    with serving.claim_port(asked.port), quiet() as told:
+                    with serving.claim_port(model, asked.host, asked.port), quiet() as told:
                         run(prepare(asked.of(model, flags, self.typed), told), server, told)
                 except Ended:
                     say("all is answered; the server has ended")

@@ -5,11 +5,13 @@ import os
 import sys
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from shlex import quote
 
-from medley import credentials, serving
+from medley import cluster, credentials, serving
 from medley.cli import Verb, flag, switch
 from medley.cli.output import say
-from medley.cluster import remote
+from medley.cluster import membership, remote
+from medley.cluster.fleet import is_here
 from medley.errors import Problem
 from medley.network import http_client
 from medley.serving import api
@@ -79,11 +81,22 @@ class ChatVerb(Verb):
                 api.require_guarded(url, key)
             return _Server(url, self.model or _first(api.models(url, key)), key, self.max_tokens)
         except Problem as problem:
+            if here is None and not named and (head := _head_to_ask()):
+                problem.fix = f"ssh -t {quote(head)} medley chat  # a model is served from the cluster's head"
             if here is None or here.state == "ready":
                 raise
             raise Problem(
                 f"{here.model} is not ready yet: {here.state}", cause=problem.cause, fix="medley status"
             ) from problem
+
+
+def _head_to_ask() -> str | None:
+    """The head of this host's cluster, as ssh takes it; None on the head and in no cluster."""
+    if cluster.file() is not None:
+        found = cluster.read()
+        return None if is_here(found, found.head) else found.target(found.head)
+    part = membership.noted()
+    return part.head.rpartition(":")[0] if part and part.role != "head" else None
 
 
 def _record_of(url: str) -> remote.Server | None:

@@ -163,10 +163,10 @@ class ServeVerb(Verb):
     def _serve(self, options: Options, told: Output) -> int:
         from medley.serving.supervise import HOSTS_LIMIT_S, resumed
 
-        port = options.listens.port
+        listens = options.listens
         with (
-            serving.claim_port(port),
-            resumed(port, told.say) if self.restart else nullcontext() as hosts,
+            serving.claim_port(listens.name or options.model, listens.address, listens.port),
+            resumed(listens.port, told.say) if self.restart else nullcontext() as hosts,
         ):
             if hosts and options.hosts is None:  # as many as it ran over before it was cut off
                 options = replace(options, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,8 +16,8 @@ from medley.environment import container, container_image, container_runtime, pa
 from medley.environment.container import Runtime
 from medley.environment.container_image import ContainerEnvironment
 from medley.environment.virtualenv import Environment
-from medley.errors import Problem
-from medley.process import Finished, Process, wait_until
+from medley.errors import Problem, in_words
+from medley.process import Finished, NotFinished, Process, wait_until
 from medley.process_identity import Identity
 from medley.transcript import Transcript
 
@@ -25,6 +26,7 @@ UNIT = "medley-ray"
 EngineEnvironment = Environment | ContainerEnvironment
 _START_LIMIT_S = 90
 _ASK_LIMIT_S = 30
+_CONNECT_LIMIT_S = 3
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,12 @@ class Membership:
         self, verb: str, *words: str, script: str = "ray_state.py", limit_s: float = _ASK_LIMIT_S
     ) -> Mapping[str, Any]:
         """Run a script of payload/ on this cluster and return its answer."""
-        finished = process.run(self.asked(script, verb, self.head, *words), limit_s=limit_s)
+        if self.role != "head":
+            _require_reachable(self.head)
+        try:
+            finished = process.run(self.asked(script, verb, self.head, *words), limit_s=limit_s)
+        except NotFinished as problem:
+            raise _silent_head(self.head, problem.cause) from problem
         return _answer(finished.lines, Path(self.token), self.head)
 
     def asked(self, script: str, *words: str) -> Command:
@@ -76,6 +83,24 @@ class Membership:
         storage.write(file, transcript.text(answers))
         terms = [json.dumps(note)] if note else []
         self.ask("note" if note else "tell", self.address, str(file), *terms)
+
+
+def _require_reachable(head: str) -> None:
+    """Raise a Problem where a worker cannot connect to its head: Ray's own client tries for half a minute."""
+    address, _, port = head.rpartition(":")
+    try:
+        socket.create_connection((address, int(port)), timeout=_CONNECT_LIMIT_S).close()
+    except OSError as error:
+        raise _silent_head(head, in_words(error)) from error
+
+
+def _silent_head(head: str, cause: str) -> Problem:
+    address = head.rpartition(":")[0]
+    return Problem(
+        f"the head {head} does not answer",
+        cause=cause,
+        fix=f"ip -brief link; ping -c 3 {address}  # if it answers, on the head: medley up",
+    )
 
 
 def folder() -> Path:

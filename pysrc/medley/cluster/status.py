@@ -11,6 +11,9 @@ Told = Mapping[str, Any]
 HEADINGS = ("HOST", "ROLE", "STATE", "NETWORK", "SLOTS", "MEMORY FREE", "SERVES")
 
 
+NOT_STARTED = "not started"
+
+
 class HostStatus(NamedTuple):
     """A row of the table that `medley status` prints."""
 
@@ -58,8 +61,11 @@ def findings(
 ) -> Iterator[str]:
     """Yield differences from cluster.toml with fixes; `closed`: why a host cannot reach the head."""
     ray = bool(_nodes(told.get(head)))
-    for each in found:
-        if each.state == "up":
+    rows = list(found)
+    if any(each.state == NOT_STARTED for each in rows):
+        yield "the cluster is not started: medley up"
+    for each in rows:
+        if each.state in {"up", NOT_STARTED}:
             continue
         if each.host in closed and ray:
             yield (
@@ -72,8 +78,11 @@ def findings(
             yield f"{each.host}: it is off or unreachable: medley up once it is back"
         else:
             yield f"{each.host}: {each.state}: medley up; medley logs {each.host}"
+    same: dict[str, list[str]] = {}
     for name, said in told.items():
-        yield from (f"{name}: {each}" for each in (*said["low"], *said.get("slow", ())))
+        for text in (*said["low"], *said.get("slow", ())):
+            same.setdefault(text, []).append(name)
+    yield from (f"{', '.join(names)}: {text}" for text, names in same.items())
 
 
 def _state(role: str, each: Told, node: Told | None, nodes: Mapping[str, Told]) -> str:
@@ -86,7 +95,7 @@ def _state(role: str, each: Told, node: Told | None, nodes: Mapping[str, Told]) 
             return f"Ray ended{said}"
         return f"Ray restarts, {unit['restarts']} times in a row{said}"
     if not part:  # the unit runs without a process of Ray for a moment while Ray starts or ends
-        return "Ray starts or ended" if unit else "not in the cluster"
+        return "Ray starts or ended" if unit else "not in the cluster" if nodes else NOT_STARTED
     if part["role"] != role:
         return f"is {part['role']} of the cluster at {part['head']}"
     if not nodes:

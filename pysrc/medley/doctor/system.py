@@ -9,11 +9,11 @@ from medley.host.health import Disk
 from medley.host.health.access import Clock
 from medley.host.health.software import HUB_HOME, HUB_TOKEN, HubAccess, Leftovers, Settings
 
-_ROOM = {"environments": 20 * GIB, "models": 20 * GIB, "temporary": 2 * GIB}
-"""An environment with CUDA takes some 10 GiB, and as much again while it is built."""
+_ROOM = {"models": 20 * GIB, "temporary": 2 * GIB}
+_CUDA_ENVIRONMENT_GIB, _CPU_ENVIRONMENT_GIB = 10, 3
+"""Sizes of vllm-cuda, with as much again while it is built, and of vllm-cpu (docs/how-to/install.md)."""
 _LEAST = {"state": checks.LEAST, "temporary": 256 << 20}
 _NEEDS = {
-    "environments": "an engine environment takes 10 GiB, and another 10 GiB while it is built",
     "models": "model weights are downloaded there",
     "temporary": "compilers and Ray write there",
     "state": "Ray's logs and sockets are there",
@@ -36,7 +36,7 @@ def disks(host: ExaminedHost, found: tuple[Disk, ...]) -> Iterator[Check]:
         if disk.what == "shm":
             continue
         said = f"Disk for {disk.what}: {_size(disk.free_bytes)} of {_size(disk.total_bytes)} free"
-        place, cause = _PLACES[disk.what], _NEEDS[disk.what]
+        place, (room, cause) = _PLACES[disk.what], _need(host, disk.what)
         clean = "medley env clean; " if disk.what == "environments" else ""
         make_room = (
             f"{clean}df -h {place}; du -xsh {place}/* | sort -h | tail  # then delete what you do not need"
@@ -49,12 +49,22 @@ def disks(host: ExaminedHost, found: tuple[Disk, ...]) -> Iterator[Check]:
             )
         elif disk.free_bytes < _LEAST.get(disk.what, GIB):
             yield host.wrong(said, cause=cause, fix=make_room)
-        elif disk.free_bytes < _ROOM.get(disk.what, 0):
+        elif disk.free_bytes < room:
             yield host.better(said, cause=cause, fix=make_room)
         else:
             fine.append(said)
     if fine:
         yield host.ok("; ".join(fine))
+
+
+def _need(host: ExaminedHost, what: str) -> tuple[int, str]:
+    """Return the bytes that should be free there, and why."""
+    if what != "environments":
+        return _ROOM.get(what, 0), _NEEDS[what]
+    size = _CUDA_ENVIRONMENT_GIB if host.gpu_kind or host.kind is None else _CPU_ENVIRONMENT_GIB
+    if host.health.keeping and host.health.keeping.packages:
+        return size * GIB, f"it has an engine environment; the next version takes another {size} GiB"
+    return 2 * size * GIB, f"an engine environment takes {size} GiB, and another {size} GiB while it is built"
 
 
 def _size(count: int) -> str:

@@ -84,16 +84,18 @@ def require_none(port: int) -> None:
 
 
 @contextmanager
-def claim_port(port: int) -> Iterator[None]:
-    """Have a port while the body plans, starts and runs a server there.
+def claim_port(model: str, address: str, port: int) -> Iterator[None]:
+    """Have a port while the body plans, starts and runs a server there, and record it as preparing.
 
-    A server's record is written seconds after its start, so two starts at once would both find none.
+    The lock is there because two starts at once would both find no record.
     """
     require_none(port)
+    listens = Serving("", model, address, port)
     with storage.lock(folder() / f"{port}.lock") as is_ours:
         if not is_ours:
             raise _in_use(port, "another process starts or ends a server there")
-        yield
+        with note_server(url(listens), model, port, state="preparing"):
+            yield
 
 
 def _in_use(port: int, cause: str) -> Problem:
@@ -137,7 +139,8 @@ def end_servers(port: int | None, note: Callable[[str], None], *, now: bool = Fa
             units.stop(f"{UNIT}{server.port}")  # before it starts the server again
         if left and time.monotonic() > next_note:
             next_note += _NOTE_EVERY_S
-            note(f"requests that are open: {', '.join(map(_open_requests, left))}")
+            if answering := [server for server in left if server.state == "ready"]:
+                note(f"requests that are open: {', '.join(map(_open_requests, answering))}")
     for name in names:
         units.stop(name)
     for file in folder().glob("*.json"):

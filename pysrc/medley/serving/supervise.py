@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -27,6 +27,7 @@ from medley.serving.watchdog import Watchdog
 HOSTS_LIMIT_S = 24 * 3600
 _LOOK_EVERY_S = 0.1
 _END_LIMIT_S = 5
+_GRACE_S, _LOADING_GRACE_S = 15, 3
 _BACK, _BACK_LIMIT_S = 0.75, 60
 """Of the memory before the first start."""
 
@@ -63,6 +64,7 @@ def supervise(
     kills, segments = memory_pressure.kernel_kills(), SharedMemory()
     engine, began = Process(command, watch), time.monotonic()
     engine.die_first()
+    completion = None
     try:
         completion = _first_completion(engine, lambda: api.answered(url, model, key), model, limit_s, check)
         if completion is not None:
@@ -81,7 +83,8 @@ def supervise(
         raise
     finally:
         segments.settle()
-        engine.stop()
+        # While it imports, an engine does not end by SIGTERM, and it has no request to finish.
+        engine.stop(_LOADING_GRACE_S if completion is None else _GRACE_S)
         segments.settle()
     finished = engine.poll() or Finished(1, ())
     if lost:  # it was we who ended it, so its exit code says nothing
@@ -160,11 +163,16 @@ class Restarter:
 
     def run(self, attempt: Callable[[Topology, Callable[[int], None]], None], site: Topology) -> NoReturn:
         """`attempt` serves on these hosts until that ends; it reports their number once it is ready."""
+        problem: Problem | None = None
         while True:
-            try:
-                attempt(site, self._ready)
-            except Problem as problem:
-                site = self._next_site(problem)
+            # Its record stays until the next attempt has one, so that status has no gap.
+            with ExitStack() as record:
+                if problem:
+                    site = self._next_site(problem, record)
+                try:
+                    attempt(site, self._ready)
+                except Problem as another:
+                    problem = another
 
     def _ready(self, hosts: int) -> None:
         self.hosts, self.ready_since = hosts, time.monotonic()
@@ -173,24 +181,28 @@ class Restarter:
         if self.resumes:
             storage.write(_hosts_file(self.listens.port), str(hosts))
 
-    def _next_site(self, problem: Problem) -> Topology:
-        """Wait until a restart is due, and return its hosts; raise the Problem itself where none is."""
+    def _next_site(self, problem: Problem, record: ExitStack) -> Topology:
+        """Wait until a restart is due, and return its hosts; raise the Problem itself where none is.
+
+        The server is recorded as restarting until `record` ends.
+        """
+        listens = self.listens
         while True:
-            wait_s, listens = self._wait_s(problem), self.listens
+            wait_s = self._wait_s(problem)
             state = f"restarting, attempt {self.done}: {problem.what}"
             self.output.say(f"{problem}")
+            noted = serving.note_server(serving.url(listens), listens.name, listens.port, listens.key, state)
+            record.enter_context(noted)
             _require_memory(self.before, self.output.say)
             self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.hosts} hosts have joined")
-            events.note("restart", str(self.listens), f"restart {self.done} in {wait_s:.0f} s")
-            url = serving.url(listens)
-            with serving.note_server(url, listens.name, listens.port, listens.key, state):
-                time.sleep(wait_s)
-                if self.joined is None:
-                    return self.here()
-                try:
-                    return ray_serving.site(self.joined, self.hosts, HOSTS_LIMIT_S, self.output.watch)
-                except Problem as another:
-                    problem = another
+            events.note("restart", str(listens), f"restart {self.done} in {wait_s:.0f} s")
+            time.sleep(wait_s)
+            if self.joined is None:
+                return self.here()
+            try:
+                return ray_serving.site(self.joined, self.hosts, HOSTS_LIMIT_S, self.output.watch)
+            except Problem as another:
+                problem = another
 
     def _wait_s(self, problem: Problem) -> float:
         if self.hosts is None:

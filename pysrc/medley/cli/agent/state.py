@@ -76,7 +76,7 @@ def _low() -> list[str]:
     if found is None:
         return []
     rdma = any(Path("/sys/class/infiniband").glob("*"))
-    return [f"Ray here: {each}" for each in access.low_limits(found, getuser(), rdma=rdma)]
+    return [f"{each.what}: medley doctor" for each in access.low_limits(found, getuser(), rdma=rdma)]
 
 
 def _full() -> list[str]:
