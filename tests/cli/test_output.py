@@ -151,3 +151,19 @@ def test_a_table_fits_a_terminal(terminal: io.TextIOWrapper, monkeypatch: pytest
     headers, *lines = table(("HOST", "WHAT"), [("a", "one two three four five six seven eight nine")])
     assert headers.startswith("\x1b[1m")
     assert lines == ["a     one two three four five six seven", "      eight nine"]
+
+
+def test_a_table_breaks_no_word_and_loses_no_letter(
+    terminal: io.TextIOWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names are there to be copied; of 40 columns the optional ones go first."""
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("NO_COLOR", "1")
+    name, words = "qwen3-30b-a3b-thinking", "does not fit: 312.9 GiB short"
+    lines = table(("MODEL", "PARAMETERS", "LAYOUT"), [(name, "30B", words)], optional=("PARAMETERS",))
+    shown = [COLOR.sub("", line) for line in lines]
+    assert shown[0].split() == ["MODEL", "LAYOUT"]
+    assert max(map(len, shown)) <= 40
+    assert " ".join(line[len(name) :].strip() for line in shown[1:]) == words
+    whole = table(("MODEL", "PATH"), [(name, "/a/path/that/is/long/enough")])
+    assert [COLOR.sub("", line) for line in whole][1] == f"{name}  /a/path/that/is/long/enough"

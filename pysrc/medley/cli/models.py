@@ -65,7 +65,13 @@ def _lines(found: list[Entry], here: Mapping[str, int]) -> list[str]:
     known = {each.model.repository for each in found}
     more = ((name, size) for name, size in here.items() if name not in known)
     rows += ((name, "", _in_gb(size), "", "", "", f"medley plan {name}") for name, size in more)
-    return table(("model", "GB", "on disk", "parameters", "context", "tok/s", "layout"), rows)
+    return table(
+        ("model", "GB", "on disk", "parameters", "context", "tok/s", "layout"), rows, optional=_OPTIONAL
+    )
+
+
+_OPTIONAL = ("on disk", "parameters", "context")
+"""Columns that a narrow terminal does without."""
 
 
 def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:

@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -131,22 +132,73 @@ _FIX = re.compile(r" *(?:fix\b|medley |sudo |[\w.-]+ \$ )|.*\\$")
 _STYLES = {"up": "green", "current": "green", "failed": "red", "does not answer": "red", "gone": "red"}
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Align rows for stdout below bold headers, numbers to the right; only a terminal limits the width."""
-    from rich.table import Table
-    from rich.text import Text
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], *, optional: Sequence[str] = ()
+) -> list[str]:
+    """Align rows for stdout below bold headers, numbers to the right; only a terminal limits the width.
 
-    found, drawn = list(rows), console(sys.stdout)
-    grid = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold", show_header=any(headers))
-    for index, header in enumerate(headers):
-        cells = [row[index] for row in found]
-        right = any(cell[:1].isdigit() for cell in cells) and all(map(_NUMBER.fullmatch, cells))
-        grid.add_column(header, justify="right" if right else "left", overflow="fold")
-    for row in found:
-        grid.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
-    with drawn.capture() as captured:
-        drawn.print(grid)
-    return [line.rstrip() for line in captured.get().splitlines()]
+    No word is broken, so that names can be copied. Where the words of a row do not fit side by side, columns
+    that are `optional` are left out in this order. The terminal wraps lines that are too long even then.
+    """
+    found = list(rows)
+    limit = _columns(sys.stdout) if sys.stdout.isatty() else None
+    columns = [[header, *(row[nth] for row in found)] for nth, header in enumerate(headers)]
+    for name in optional:
+        if limit and _least_width(columns) > limit:
+            columns = [each for each in columns if each[0] != name]
+    right = [
+        any(cell[:1].isdigit() for cell in cells) and all(map(_NUMBER.fullmatch, cells))
+        for _, *cells in columns
+    ]
+    widths = _widths(columns, limit)
+    lines = []
+    for nth, row in enumerate(zip(*columns, strict=True)):
+        wrapped_cells = [_wrapped_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for parts in zip_longest(*wrapped_cells, fillvalue=""):
+            cells = map(_aligned, parts, widths, right)
+            lines.append("  ".join(cells).rstrip() if nth else paint("  ".join(cells).rstrip(), "bold"))
+    return lines if any(headers) else lines[1:]
+
+
+def _aligned(cell: str, width: int, right: bool) -> str:  # noqa: FBT001 - one of a column's settings
+    from rich.cells import cell_len
+
+    gap = " " * (width - cell_len(cell))
+    painted = paint(cell, style) if (style := _STYLES.get(cell)) else cell
+    return f"{gap}{painted}" if right else f"{painted}{gap}"
+
+
+def _widths(columns: Sequence[Sequence[str]], limit: int | None) -> list[int]:
+    """Return the width of each column; the widest wrap at words where all are wider than `limit`."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, cells)) for cells in columns]
+    least = [_longest_word(cells) for cells in columns]
+    over = sum(widths) + 2 * (len(widths) - 1) - limit if limit else 0
+    while over > 0 and (able := [nth for nth, width in enumerate(widths) if width > least[nth]]):
+        widest = max(able, key=lambda nth: widths[nth])
+        widths[widest] -= 1
+        over -= 1
+    return widths
+
+
+def _wrapped_cell(cell: str, width: int) -> list[str]:
+    from rich.cells import cell_len
+
+    if cell_len(cell) <= width:
+        return [cell]
+    return textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False)
+
+
+def _longest_word(cells: Iterable[str]) -> int:
+    from rich.cells import cell_len
+
+    return max((cell_len(word) for cell in cells for word in cell.split()), default=0)
+
+
+def _least_width(columns: Sequence[Sequence[str]]) -> int:
+    """Return the width at which no word is broken, with two spaces between columns."""
+    return sum(map(_longest_word, columns)) + 2 * (len(columns) - 1)
 
 
 def paint(text: str, style: str, stream: TextIO | None = None) -> str:
