@@ -11,21 +11,28 @@ LOADS = (
 LEFT = (
     "UserWarning: resource_tracker: There appear to be 1 leaked semaphore objects to clean up at shutdown\n"
 )
+INITIALIZED = "INFO 11-22 08:01:33 [core.py:402] init engine (profile, create kv cache, warmup) took 9 s\n"
 READY = "(APIServer pid=1) INFO:     Application startup complete.\n"
 
 
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        pytest.param([LOADS], ["ended-silently"], id="while it loads"),
-        pytest.param([LOADS + LEFT], ["ended-silently"], id="and Python counts what is left"),
-        pytest.param([LOADS.replace("\n", "") + "\r 50%" + LEFT], ["ended-silently"], id="in one line"),
-        pytest.param(["INFO 11-22 08:01:33 [x.py:1] Compiling a graph\n"], ["ended-silently"], id="compiles"),
+        pytest.param([LOADS], ["ended-while-loading"], id="while it loads"),
+        pytest.param([LOADS + LEFT], ["ended-while-loading"], id="and Python counts what is left"),
+        pytest.param([LOADS.replace("\n", "") + "\r 50%" + LEFT], ["ended-while-loading"], id="in one line"),
+        pytest.param(
+            ["INFO 11-22 08:01:33 [x.py:1] Compiling a graph\n"], ["ended-while-compiling"], id="compiles"
+        ),
         pytest.param([LOADS + READY], [], id="ready"),
         pytest.param([LOADS, READY], [], id="another rank is ready"),
         pytest.param([LOADS + "KeyboardInterrupt\n" + LOADS], [], id="told to end"),
-        pytest.param([LOADS + "INFO 11-22 08:01:33 [x.py:1] waiting\n"], [], id="it went on"),
-        pytest.param([LOADS + '{"prompt": "The", "text": " wire"}\n'], [], id="it answered"),
+        pytest.param(
+            [LOADS + "INFO 11-22 08:01:33 [x.py:1] waiting\n"],
+            ["ended-while-loading"],
+            id="other lines after",
+        ),
+        pytest.param([LOADS + INITIALIZED + '{"prompt": "The", "text": " wire"}\n'], [], id="it answered"),
         pytest.param([LOADS + "FooError: odd\n"], ["unknown-error"], id="it says why"),
         pytest.param(["[17962, 17963]\n"], [], id="no start"),
     ],
@@ -65,7 +72,11 @@ def prefixed(prefix: str, text: str) -> str:
             id="the first that has a reason of its own",
         ),
         pytest.param(f"{ODD}{DURING}{TRACE}BarError: so\n", "BarError: so", id="the end of a chain"),
-        pytest.param(f"{ODD}{BECAUSE}{TRACE}BarError: so\n", "BarError: so", id="of a chain from"),
+        pytest.param(
+            f"{ODD}{BECAUSE}{TRACE}BarError: so\n",
+            "BarError: so; raised because of: FooError: something odd",
+            id="of a chain from",
+        ),
         pytest.param(
             f"{ODD}{BECAUSE}{TRACE}EngineDeadError: see above\n",
             "FooError: something odd",

@@ -35,7 +35,9 @@ DEAD = "(APIServer pid=1) RuntimeError: Engine core initialization failed. See r
         ),
         pytest.param([f"INFO 11-21 08:00:00 [x.py:1] {OOM}\n"], [], id="an information"),
         pytest.param(
-            [f"INFO 11-21 08:00:00 [x.py:1] non-default args: {{'x': '{OOM}'}}\n"], [], id="its settings"
+            [f"INFO 11-21 08:00:00 [x.py:1] non-default args: {{'x': '{OOM}'}}\n{READY}\n"],
+            [],
+            id="its settings",
         ),
         pytest.param([f"prompt: '{OOM}'\n"], [], id="somebody's question"),
         pytest.param([f'{{"role": "user", "content": "{OOM}"}}\n'], [], id="a request"),

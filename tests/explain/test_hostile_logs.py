@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from medley.explain import events, lines
+from medley.explain import context, events, lines
 from medley.explain.findings import Log
-from medley.explain.patterns import Failure, sign
+from medley.explain.patterns import Failure, Known, load, sign
 from medley.explain.scan import LONGEST, Needles, UserPatterns, scanned
 from tests.explain.test_explain import FAILURES, of
 from tests.odd_input import COUNTS, MEBIBYTE, hold, texts
 
+KNOWN = load(user=False)
 LIMIT_S = 0.25
 """Of processor time for one expression in one line: most take a hundredth of it."""
 _CATEGORY = {"CATEGORY_DIGIT": "1", "CATEGORY_SPACE": " ", "CATEGORY_WORD": "a", "CATEGORY_NOT_SPACE": "x"}
@@ -24,13 +25,13 @@ _CUTS = " .:=('\"[,/@"
 
 def patterns() -> Iterator[tuple[str, str, "re.Pattern[str]"]]:
     """All that are searched in lines of a log: whose, the needle that such a line has, and the expression."""
-    for known in FAILURES.values():
+    for known in (*FAILURES.values(), *KNOWN.phases):
         yield from ((known.name, each.needle, each.expression) for each in known.signs)
-        if known.harmless:
-            yield known.name, "", known.harmless
+        yield from ((known.name, "", each) for each in (known.harmless, known.error) if each)
+    yield from ((each.name, "", each.expression) for each in KNOWN.components)
     for turn in events.TURNS:
         yield from ((turn.kind, each.needle, each.expression) for each in turn.signs)
-    for module in (events, events, lines):
+    for module in (context, events, lines):
         for name, value in vars(module).items():
             for each in value if isinstance(value, tuple) else (value,):
                 if isinstance(each, re.Pattern) and isinstance(each.pattern, str):
@@ -114,7 +115,7 @@ def test_an_expression_that_takes_long_is_given_up() -> None:
     slow = Failure(name="slow", what="w", cause="c", fix="f", signs=signs)
     text = b"\n".join(b"ab" * 14 + b" a needle %d" % number for number in range(200))
     began = time.process_time()
-    scanned(Log("x", iter([text])), Needles([slow]), UserPatterns(frozenset()))
+    scanned(Log("x", iter([text])), Needles(Known((slow,))), UserPatterns(frozenset()))
     assert time.process_time() - began < 3
 
 

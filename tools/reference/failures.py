@@ -13,13 +13,14 @@ FAILURES = DOCS.parent / "failures"
 
 
 def table(_before: str = "") -> str:
-    """A row for each known failure, by file."""
+    """A row for each known failure and each phase in which a log may end, by file."""
     known = [failure for file in sorted(FAILURES.glob("*.toml")) for failure in _read(file)]
     return markdown(("name", "failure", "a line that shows it"), map(_row, known))
 
 
 def _read(file: Path) -> tuple[Failure, ...]:
-    return File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")), strict=False).failure
+    found = File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")), strict=False)
+    return (*found.failure, *(phase for phase in found.phase if not phase.complete))
 
 
 def _row(known: Failure) -> tuple[str, str, str]:

@@ -12,7 +12,7 @@ from medley.errors import Problem, in_words
 from medley.explain import patterns
 from medley.explain.findings import Explained, Log, chosen
 from medley.explain.lines import BLOCK_BYTES
-from medley.explain.patterns import Failure, Known
+from medley.explain.patterns import Failure, Known, Phase
 from medley.explain.scan import Needles, UserPatterns, scanned
 
 STANDARD_INPUT = "/dev/stdin"
@@ -24,12 +24,12 @@ _SAMPLE_BYTES = 4096
 def explained(logs: Iterable[Log]) -> Explained:
     """Find the failures in these logs, each of a host or a rank."""
     known = patterns.load()
-    return _explained(logs, known, Needles(known.failures))
+    return _explained(logs, known, Needles(known))
 
 
 def _explained(logs: Iterable[Log], known: Known, needles: Needles) -> Explained:
     with UserPatterns(known.user) as user:
-        found = chosen([scanned(log, needles, user) for log in logs])
+        found = chosen([scanned(log, needles, user) for log in logs], known.phases)
     warnings = [f"known failures left out: {each.what}: {each.cause}" for each in known.problems]
     warnings += [f"known failure {name} left out: {_SLOW}" for name in sorted(user.slow)]
     return replace(found, warnings=tuple(warnings))
@@ -99,23 +99,23 @@ def _shipped_checked(shipped: tuple[Path, ...]) -> dict[Path, Problem | None]:
 
 def _checked(paths: Iterable[Path], known: Known) -> dict[Path, Problem | None]:
     seen: dict[str, Path] = {}
-    needles = Needles(known.failures)
+    needles = Needles(known)
     return {path: _mistake(path, known, needles, seen) for path in paths}
 
 
 def _mistake(path: Path, known: Known, needles: Needles, seen: dict[str, Path]) -> Problem | None:
     try:
-        failures = patterns.read(path)
+        file = patterns.read(path)
     except Problem as problem:
         return problem
     if mistake := next(patterns.mistakes(path), None):
         return mistake
-    for at, failure in enumerate(failures):
+    for at, failure in file.checked:
         if failure.name in seen:
-            return patterns.wrong(path, at, failure, "name", f"{seen[failure.name]} has the same name")
+            return patterns.wrong(path, at, failure.name, "name", f"{seen[failure.name]} has the same name")
         seen[failure.name] = path
         if found := _unfit(failure, known, needles):
-            return patterns.wrong(path, at, failure, *found)
+            return patterns.wrong(path, at, failure.name, *found)
     return None
 
 
@@ -124,6 +124,8 @@ def _unfit(failure: Failure, known: Known, needles: Needles) -> tuple[str, str] 
     names = {each.name for each in known.failures}
     if unknown := [name for name in failure.over if name not in names]:
         return "over", f"there is no known failure {unknown[0]}"
+    if isinstance(failure, Phase) and failure.complete:
+        return None
     if not failure.examples:
         return "examples", "a known failure needs an example: a log that shows it"
     for number, log in enumerate(failure.examples, 1):

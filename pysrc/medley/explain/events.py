@@ -1,9 +1,10 @@
-"""Recognize turning points, silent ends and uncaught exceptions in logs."""
+"""Recognize turning points and uncaught exceptions in logs."""
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from medley.explain.context import Context
 from medley.explain.lines import INFO, WARNING, LogLine, decoded, line
 from medley.explain.patterns import Failure, Sign, sign
 
@@ -94,76 +95,56 @@ TURNS = (
 )
 
 
-SILENT = Failure(
-    name="ended-silently",
-    what="the log stops in the middle of the start, without an error: killed (out of memory), or it "
-    "still runs",
-    cause="its last line is: {message}; a process that the kernel kills (SIGKILL, usually when host memory "
-    "runs out) prints nothing",
-    fix="check for it: sudo dmesg | grep -i -E 'out of memory|killed process'; free -g; "
-    "then: medley plan MODEL, or medley serve MODEL -- --gpu-memory-utilization 0.80",
-    signs=(sign("Loading"),),
-    confidence="low",
-    symptom=True,
-)
-# The long steps of a start, and those that need most memory.
-_BUSY = re.compile(
-    r"Loading (?:safetensors|pt|bin) checkpoint shards|oading shards:|Load weight begin|Loading weights took|"
-    r"Model loading took|Starting to load model|Compiling a graph|Dynamo bytecode|torch\.compile took|"
-    r"saved AOT compiled|Cache the graph of|Capturing (?:CUDA|cuda|batches)|utotun"
-)
-# Python's line about leftovers of a killed parent.
-_LEFT = re.compile(r"resource_tracker")
-
-
-def last_words(tail: Sequence[str]) -> tuple[int, str] | None:
-    """Return the step in which a log stops, and its distance from the end in lines."""
-    said = ((at, line(text).text.strip()) for at, text in enumerate(reversed(tail)))
-    at, last = next(
-        ((at, text) for at, text in said if text and (_busy(text) or not _LEFT.search(text))), (0, "")
-    )
-    words = _busy(last)
-    return (at, words) if words else None
-
-
-def _busy(text: str) -> str:
-    """Return the last part of a line that is redrawn."""
-    *_, last = (None, *_BUSY.finditer(text))
-    return text[last.start() :][:160] if last else ""
-
-
 UNKNOWN = Failure(
     name="unknown-error",
-    what="unknown failure: {kind}",
-    cause="its message: {message}",
-    fix="search for this message in the engine's issues; to ask there, attach the report that medley "
-    "explain writes",
+    what="unknown failure: {kind}[, in {component}]",
+    cause="its message: {message}[; raised because of: {origin}][; its traceback ends in {last_call}]"
+    "[; printed before it: {above}]",
+    fix="[use another component: {instead}; or ]search for this message in the engine's issues; to ask "
+    "there, attach the report that medley explain writes",
     signs=(sign("rror"),),
     confidence="low",
+)
+# vLLM 0.33.0, v1/executor/multiproc_executor.py: the text of a worker's exception, without its type.
+_WRAPPED = re.compile(
+    r"^(?P<kind>[\w.]+: )?Worker failed with error '(?P<own>.+?)'?"
+    r"(?:, please check the stack trace above[^']*)?$"
 )
 # Tracebacks whose reason is elsewhere, and exceptions that end a program intentionally.
 _FOLLOWS = re.compile(
     r"EngineDeadError|Engine core initialization failed|EngineGenerateError|Engine process failed|"
-    r"Executor failed|WorkerProc initialization failed|Worker failed with error|Process \S+ (?:died|exited)|"
+    r"Executor failed|WorkerProc initialization failed|Process \S+ (?:died|exited)|"
     r"ChildFailedError|ChildProcessError|BrokenProcessPool|BrokenPipeError|EOFError|ConnectionResetError|"
     r"CancelledError|KeyboardInterrupt|SystemExit|GeneratorExit|ContextTerminated|ProcessRaisedException|"
     r"Initialization failed\. Please see|RayTaskError|ActorDiedError|WorkerCrashedError|cannot schedule new "
     r"futures|Event loop is closed|see (?:the )?(?:stack ?trace|error messages?|root cause)s? above|"
     r"Root Cause|Client disconnected|500 Internal Server Error"
 )
-_LEADS = re.compile(r"^(?:During handling of the above exception|The above exception was the direct cause)")
+_DIRECT = "The above exception was the direct cause"
+_LEADS = re.compile(rf"^(?:During handling of the above exception|{_DIRECT})")
 _CODE = re.compile(r"^\s+(?:\S|$)|^Traceback ")
 _UNFINISHED = re.compile(r"(?::|\bfor \w+|\bof)\s*$")
 _ENDS = re.compile(
-    r"^(?:Traceback|During handling|The above|\s*For further information|Process |\[rank)|^\s*$"
+    r"^(?:Traceback|During handling|The above|\s*For further information|Process |\[rank|[\w.]+Error: )|^\s*$"
 )
 _BACK = 4
 # Lines around the engine's last error that are searched for its reason.
 NEAR = 600
 
 
+def unwrapped(said: LogLine) -> LogLine:
+    """Return the line with a worker's error in the place of the sentence that reports it."""
+    if (found := _WRAPPED.match(said.text)) is None:
+        return said
+    own = found["own"]
+    text = own if re.match(r"[\w.]+(?:Error|Exception)\b", own) else f"{found['kind'] or ''}{own}"
+    return replace(said, text=text, wrapped=True)
+
+
 @dataclass(frozen=True)
 class Slip:
+    """An error of a log."""
+
     line: LogLine
     number: int
     said: str
@@ -172,6 +153,11 @@ class Slip:
     """Whether it is the end of a traceback."""
     leads: bool
     """Whether it caused another exception."""
+    direct: bool = False
+    """Whether that exception was raised from it."""
+    context: Context = field(default_factory=Context)
+    origin: str | None = None
+    """The first exception of the chain that it ends."""
 
     @property
     def follows(self) -> bool:
@@ -203,8 +189,9 @@ def slip(
     if text.endswith("AssertionError") and traced:
         code = next((each for each in reversed(near) if re.match(r"\s+assert\b", each)), "")
         text = f"{text}: {code.strip()}" if code else text
-    leads = any(_LEADS.match(each) for each in then[:3])
-    return Slip(said, number, _whole(text, then), when, traced, leads)
+    leads = next((each for each in then[:3] if _LEADS.match(each)), "")
+    direct = leads.startswith(_DIRECT)
+    return Slip(said, number, _whole(text, then), when, traced, bool(leads), direct=direct)
 
 
 def _whole(text: str, then: Sequence[str]) -> str:
@@ -227,10 +214,16 @@ def reason(slips: Sequence[Slip], *, ready: bool, death: int | None, lines: int)
     else:
         slips = [each for each in slips if each.number > lines - 4000]
     own = [each for each in slips if not each.follows]
+    own = [each for each in own if not each.line.wrapped] or own
     first = next((each for each in own if each.traced), next(iter(own), None))
-    while first and first.leads:
-        later = next((each for each in own if each.number > first.number and each.traced), None)
-        if later is None or later.number - first.number > NEAR // 2:
+    return first and _chain_end(first, own)
+
+
+def _chain_end(first: Slip, own: Sequence[Slip]) -> Slip:
+    last = first
+    while last.leads:
+        later = next((each for each in own if each.number > last.number and each.traced), None)
+        if later is None or later.number - last.number > NEAR // 2:
             break
-        first = later
-    return first
+        first, last = (first if last.direct else later), later
+    return last if last is first else replace(last, origin=first.said)

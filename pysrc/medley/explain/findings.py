@@ -8,9 +8,10 @@ from typing import Any
 
 from medley.errors import Problem
 from medley.explain import events
-from medley.explain.events import NEAR, SILENT, UNKNOWN, Slip, last_words
+from medley.explain.events import NEAR, UNKNOWN, Slip
 from medley.explain.lines import LogLine, line
-from medley.explain.patterns import RANK, Confidence, Failure
+from medley.explain.patterns import RANK, Confidence, Failure, Phase
+from medley.explain.phases import last_phase
 
 TAIL = 200
 _AT_ONCE = 8
@@ -120,8 +121,9 @@ class Explained:
         return self.problems[0] if self.problems else None
 
 
-def chosen(scans: Sequence[Scanned]) -> Explained:
-    hits = [hit for scan in scans for hit in scan.hits if not _mended(hit, scans)]
+def chosen(scans: Sequence[Scanned], phases: Sequence[Phase]) -> Explained:
+    """Choose among the hits of all logs; without one, a log that ends in a phase of a start or of serving."""
+    hits = [hit for scan in scans for hit in scan.hits if _is_failure(hit, scan) and not _mended(hit, scans)]
     worse = {name for hit in hits for name in hit.failure.over}
     said = Counter(hit.failure.name for hit in hits)
     enough = {hit.failure.name for hit in hits if said[hit.failure.name] >= hit.failure.minimum}
@@ -132,8 +134,8 @@ def chosen(scans: Sequence[Scanned]) -> Explained:
     found = list(_found(sorted(pool, key=_order(pool, scans)), scans))
     if not found:
         found = [FoundFailure(hit) for hit in _symptoms(hits, scans)[:1]]
-    if not found and not hits and not any(scan.was_ready or scan.stopped or scan.slips for scan in scans):
-        found = [FoundFailure(hit) for scan in scans if (hit := _silent(scan))][:1]
+    if not found and not any(scan.stopped for scan in scans):
+        found = [FoundFailure(hit) for scan in scans if (hit := _unfinished(scan, scans, phases))][:1]
     unknown = {each.hit.log for each in found[:1] if each.hit.failure is UNKNOWN}
     return Explained(tuple(found), tuple(scan for scan in scans if scan.name in unknown), tuple(scans))
 
@@ -144,7 +146,8 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
         # The error is harmless if another rank's log shows that the model became ready.
         ready = any(other.was_ready for other in scans if other is not scan)
         if not ready and (slip := scan.reason):
-            said = {"kind": slip.kind, "message": shown(slip.said), "log": scan.name}
+            said: dict[str, str | None] = {"kind": slip.kind, "message": shown(slip.said), "log": scan.name}
+            said |= {**vars(slip.context), "origin": slip.origin and shown(slip.origin)}
             own.append(Hit(UNKNOWN, said, slip.line, slip.number, scan.name, slip.when))
     firsts: list[Hit] = []
     for scan in scans:
@@ -164,12 +167,23 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
     return sorted(pool, key=lambda hit: (hit.failure is not UNKNOWN, order(hit)))
 
 
-def _silent(scan: Scanned) -> Hit | None:
-    if (ending := last_words(scan.tail)) is None:
+def _is_failure(hit: Hit, scan: Scanned) -> bool:
+    """Whether the error that must follow a warning is in its log."""
+    if (wanted := hit.failure.error) is None:
+        return True
+    errors = [(each.number, each.said) for each in scan.slips]
+    errors += [(each.number, each.line.text) for each in scan.hits]
+    return any(number > hit.number and wanted.search(text) for number, text in errors)
+
+
+def _unfinished(scan: Scanned, scans: Sequence[Scanned], phases: Sequence[Phase]) -> Hit | None:
+    """Return the phase in which a log ends, unless the log of another rank shows that it passed."""
+    last = last_phase(scan.tail, phases)
+    if last is None or last.phase.complete or any(other.was_ready for other in scans if other is not scan):
         return None
-    before_end, said = ending
-    raw = scan.tail[-1 - before_end]
-    return Hit(SILENT, {"message": said}, line(raw[-400:]), scan.lines - before_end, scan.name, None)
+    raw = scan.tail[-1 - last.after]
+    number = scan.lines - last.after
+    return Hit(last.phase, {"message": last.message}, line(raw[-400:]), number, scan.name, None)
 
 
 def _found(ordered: Sequence[Hit], scans: Sequence[Scanned]) -> Iterable[FoundFailure]:

@@ -56,6 +56,8 @@ _PARTS = tuple(
         ),
         # Python's own, uvicorn's and Ray's
         rf",? ?(?:\d{{4}}-)?(?P<date>\d\d-\d\d)? ?(?P<clock>{_CLOCK}),? - (?P<level>[A-Z]+) - ",
+        # FlashInfer's, after a time: - WARNING - compilation_context.py:61 - flashinfer.jit:
+        r"- (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) - (?:[\w./]+:\d+ - )?",
         (
             r"(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b(?: +[\w./-]+:\d+)?"
             r"(?::| --?|\]| [\w./-]+:\d+\]?)? +"
@@ -81,6 +83,8 @@ class LogLine:
     rank: str | None = None
     host: str | None = None
     nccl: bool = False
+    wrapped: bool = False
+    """Whether its text is another process's report of an error, without its traceback."""
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""Read the known failures: how a log shows each, and how to fix it.
+"""Read the known failures, the phases of a start and the components of engines.
 
 They are in failures/*.toml of the repository, one file per program or subject, and in the user's
 ~/.config/medley/failures, whose failures replace medley's of the same name.
@@ -20,6 +20,8 @@ from medley.schema import StrictTable
 
 Confidence = Literal["high", "medium", "low"]
 RANK = {"high": 0, "medium": 1, "low": 2}
+GIVEN = frozenset({"component", "last_call", "instead", "above", "step"})
+"""Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
 # A scan removes these characters from a line to find its kind, so a needle needs others.
 VARYING = "0123456789abcdef"
 _SHORTEST = 3
@@ -83,6 +85,8 @@ class Failure(StrictTable):
     """Whether it only explains another failure."""
     during_shutdown: bool = False
     """Whether programs print it when they are stopped before they are ready."""
+    error_after: Annotated[str, Field(max_length=2000)] | None = None
+    """A regular expression for an error after it; without such an error the line is only a warning."""
     examples: tuple[str, ...] = ()
     """Logs that show it."""
     look_alikes: tuple[str, ...] = ()
@@ -92,15 +96,55 @@ class Failure(StrictTable):
     def harmless(self) -> re.Pattern[str] | None:
         return None if self.unless is None else re.compile(self.unless)
 
+    @cached_property
+    def error(self) -> re.Pattern[str] | None:
+        return None if self.error_after is None else re.compile(self.error_after)
+
+    @cached_property
+    def given(self) -> frozenset[str]:
+        """The groups of its texts that the scan fills in."""
+        return GIVEN & set(_GROUP.findall(f"{self.what} {self.cause} {self.fix}"))
+
     def told(self, found: Mapping[str, str | None]) -> tuple[str, str, str]:
         what, cause = (_filled(text, found) for text in (self.what, self.cause))
-        return what, cause, _filled(self.fix, {name: _typed(value) for name, value in found.items()})
+        # The text of `instead` is medley's own: commands, which a shell reads as they are.
+        typed = {name: value if name == "instead" else _typed(value) for name, value in found.items()}
+        return what, cause, _filled(self.fix, typed)
+
+
+class Phase(Failure):
+    """A step of a start or of serving; a failure only if the log ends in it. {message} is its last line."""
+
+    complete: bool = False
+    """Whether a log may end after it."""
+
+
+class Component(StrictTable):
+    """A part of an engine in which a traceback may end, and the flags that choose another."""
+
+    name: str
+    path: Annotated[str, Field(max_length=2000)]
+    """A regular expression for the file of a call, or for the error's text."""
+    instead: str | None = None
+    """Flags or variables that choose another component."""
+
+    @cached_property
+    def expression(self) -> re.Pattern[str]:
+        return re.compile(self.path)
 
 
 class File(StrictTable):
     """A file of known failures: failures/SUBJECT.toml."""
 
-    failure: tuple[Failure, ...]
+    failure: tuple[Failure, ...] = ()
+    phase: tuple[Phase, ...] = ()
+    component: tuple[Component, ...] = ()
+
+    @property
+    def checked(self) -> Iterator[tuple[tuple[str, int], Failure]]:
+        """Failures and phases, each with its table and number in the file."""
+        for table, rows in (("failure", self.failure), ("phase", self.phase)):
+            yield from (((table, at), row) for at, row in enumerate(rows))
 
 
 @dataclass(frozen=True)
@@ -110,6 +154,8 @@ class Known:
     failures: tuple[Failure, ...]
     user: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    components: tuple[Component, ...] = ()
 
 
 def sign(needle: str, pattern: str | None = None) -> Sign:
@@ -126,13 +172,21 @@ def load(*, user: bool = True) -> Known:
     """Read all files, without invalid ones; without `user`, only medley's."""
     own, shipped = files()
     problems: list[Problem] = []
-    ours = {each.name: each for each in _all(shipped, problems, trusted=True)}
-    theirs = {each.name: each for each in _all(own if user else [], problems, trusted=False)}
-    return Known(tuple({**ours, **theirs}.values()), frozenset(theirs), tuple(problems))
+    theirs = list(_all(own if user else [], problems, trusted=False))
+    ours = list(_all(shipped, problems, trusted=True))
+    mine = {each.name: each for file in theirs for each in file.failure}
+    return Known(
+        tuple(({each.name: each for file in ours for each in file.failure} | mine).values()),
+        frozenset(mine),
+        tuple(problems),
+        # The user's own come first, because the first that fits is used.
+        tuple(each for file in (*theirs, *ours) for each in file.phase),
+        tuple(each for file in (*theirs, *ours) for each in file.component),
+    )
 
 
-def read(path: Path) -> tuple[Failure, ...]:
-    """Read the failures of a file; a Problem names file, line and key."""
+def read(path: Path) -> File:
+    """Read a file; a Problem names file, line and key."""
     try:
         changed_ns = path.stat().st_mtime_ns
     except OSError:
@@ -142,27 +196,39 @@ def read(path: Path) -> tuple[Failure, ...]:
 
 def mistakes(path: Path) -> Iterator[Problem]:
     """Yield invalid patterns, and templates with unknown groups."""
-    for at, failure in enumerate(read(path)):
-        expressions = [("signs", each.pattern) for each in failure.signs] + [("unless", failure.unless)]
-        invalid = [(key, why) for key, each in expressions if (why := _invalid(each or ""))]
-        yield from (wrong(path, at, failure, key, why) for key, why in invalid)
-        if invalid:
-            continue
-        groups = {name for each in failure.signs for name in each.expression.groupindex}
-        for key, text in (("what", failure.what), ("cause", failure.cause), ("fix", failure.fix)):
-            for name in {*_GROUP.findall(text)} - groups:
-                cause = f"no pattern has a group {name}; the groups are {', '.join(sorted(groups)) or 'none'}"
-                yield wrong(path, at, failure, key, cause)
+    file = read(path)
+    for number, component in enumerate(file.component):
+        if why := _invalid(component.path):
+            yield wrong(path, ("component", number), component.name, "path", why)
+    for at, failure in file.checked:
+        patterns = [("unless", failure.unless), ("error_after", failure.error_after)]
+        patterns += [("signs", each.pattern) for each in failure.signs]
+        invalid = [(key, why) for key, each in patterns if (why := _invalid(each or ""))]
+        yield from (wrong(path, at, failure.name, key, why) for key, why in invalid)
+        if not invalid:
+            yield from _unknown_groups(path, at, failure)
 
 
-def wrong(path: Path, at: int, failure: Failure, key: str, cause: str) -> Problem:
-    """Make a Problem of a key of the failure with number `at` in its file."""
-    number = config.line(path.read_text(encoding="utf-8-sig"), ("failure", at, key))
+def _unknown_groups(path: Path, at: tuple[str, int], failure: Failure) -> Iterator[Problem]:
+    groups = {name for each in failure.signs for name in each.expression.groupindex}
+    if taken := groups & GIVEN:
+        cause = f"medley itself fills in the group {min(taken)}: give it another name"
+        yield wrong(path, at, failure.name, "signs", cause)
+    usable = groups | GIVEN | ({"message"} if isinstance(failure, Phase) else set())
+    for key, text in (("what", failure.what), ("cause", failure.cause), ("fix", failure.fix)):
+        for name in {*_GROUP.findall(text)} - usable:
+            cause = f"no pattern has a group {name}; the groups are {', '.join(sorted(groups)) or 'none'}"
+            yield wrong(path, at, failure.name, key, cause)
+
+
+def wrong(path: Path, at: tuple[str, int], name: str, key: str, cause: str) -> Problem:
+    """Make a Problem of a key of the row `at` of the file: its table and number."""
+    number = config.line(path.read_text(encoding="utf-8-sig"), (*at, key))
     where = f"{path}:{number}"
-    return Problem(f"{where}: '{key}' of {failure.name} is wrong", cause=cause, fix=f"correct {where}")
+    return Problem(f"{where}: '{key}' of {name} is wrong", cause=cause, fix=f"correct {where}")
 
 
-def _all(paths: Iterable[Path], problems: list[Problem], *, trusted: bool) -> Iterator[Failure]:
+def _all(paths: Iterable[Path], problems: list[Problem], *, trusted: bool) -> Iterator[File]:
     for path in paths:
         try:
             found = read(path)
@@ -171,12 +237,12 @@ def _all(paths: Iterable[Path], problems: list[Problem], *, trusted: bool) -> It
         except Problem as problem:
             problems.append(problem)
         else:
-            yield from found
+            yield found
 
 
 @lru_cache(maxsize=512)
-def _read(path: Path, _changed_ns: int) -> tuple[Failure, ...]:
-    return config.read(path, File).failure
+def _read(path: Path, _changed_ns: int) -> File:
+    return config.read(path, File)
 
 
 def _invalid(pattern: str) -> str | None:

@@ -10,7 +10,8 @@ import sys
 import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import accumulate
 from queue import Empty, Queue
 from typing import NamedTuple, Self
@@ -19,9 +20,10 @@ from medley import process
 from medley.command import Command
 from medley.errors import Problem
 from medley.explain import events
+from medley.explain.context import LINES, Context, read_context
 from medley.explain.findings import TAIL, Hit, Log, Scanned
 from medley.explain.lines import INFO, WARNING, Block, LogLine, blocks, decoded, line
-from medley.explain.patterns import VARYING, Failure, Sign
+from medley.explain.patterns import VARYING, Failure, Known, Sign
 
 _MOST_OF_ONE = 6
 _MOST_OF_KIND = 40
@@ -118,9 +120,10 @@ class UserPatterns:
 class Needles:
     """All needles with their signs, built once for several logs."""
 
-    def __init__(self, failures: Sequence[Failure]) -> None:
+    def __init__(self, known: Known) -> None:
+        self.known = known
         self.signs: dict[bytes, list[tuple[Failure | events.Turn, Sign]]] = {}
-        every: tuple[Failure | events.Turn, ...] = (*events.TURNS, *failures)
+        every: tuple[Failure | events.Turn, ...] = (*events.TURNS, *known.failures)
         for each in every:
             for sign in each.signs:
                 self.signs.setdefault(sign.needle.encode(), []).append((each, sign))
@@ -200,7 +203,7 @@ class _Scan:
         for what, sign in self._needles.signs[needle]:
             if self._is_done(what):
                 continue
-            said = said or line(_near(lines.here[at], needle))
+            said = said or events.unwrapped(line(_near(lines.here[at], needle)))
             if isinstance(what, events.Turn):
                 self._turn(what, sign, said, lines, at)
             else:
@@ -229,6 +232,10 @@ class _Scan:
                 self._slipped.clear()
                 self.done.ready = said.when if turn.kind == events.READY else self.done.ready
 
+    def _context(self, said: LogLine, lines: Block, at: int) -> Context:
+        known = self._needles.known
+        return read_context(lines.preceding(at, LINES), said, known.components, known.phases)
+
     def _slip(self, said: LogLine, lines: Block, at: int) -> None:
         number = self.done.lines + at + 1
         if self.done.slips and self.done.slips[-1].number == number:
@@ -237,7 +244,7 @@ class _Scan:
         new = events.slip(said, number, when, lines.preceding(at, 8), lines.following(at, 12))
         if new and (self.done.death is None or number - self.done.death <= events.NEAR):
             # Keep the first and the last ones.
-            self.done.slips.append(new)
+            self.done.slips.append(replace(new, context=self._context(said, lines, at)))
             del self.done.slips[_MOST_SLIPS // 2 : len(self.done.slips) - _MOST_SLIPS // 2]
 
     def _hit(self, failure: Failure, sign: Sign, said: LogLine, lines: Block, at: int) -> None:
@@ -260,7 +267,8 @@ class _Scan:
         if match.line_at is not None:
             down = text.count("\n", 0, match.line_at)
             said, number = (more[down - 1][1], number + more[down - 1][0]) if down else (said, number)
-        self.done.hits.append(Hit(failure, match.groups, said, number, self.done.name, when))
+        given = vars(self._context(said, lines, at)) if failure.given else {}
+        self.done.hits.append(Hit(failure, {**given, **match.groups}, said, number, self.done.name, when))
 
     def _counts(self, failure: Failure, said: LogLine) -> bool:
         """Whether a line can show the failure, by its level and the lines before it."""
@@ -289,6 +297,6 @@ def _near(whole: bytes, needle: bytes) -> str:
     """Return the line: of a long one the part around the needle, of a redrawn one the matching drawing."""
     part = next((each for each in whole.split(b"\r") if needle in each), whole)
     if len(part) > LONGEST and not events.echoed(line(decoded(part[:400])).text):
-        middle = part.find(needle)
-        part = part[max(0, middle - LONGEST // 2) : middle + LONGEST // 2]
+        start = max(0, part.find(needle) - LONGEST // 2)
+        part = part[start : start + LONGEST]
     return decoded(part[:LONGEST])

@@ -1,0 +1,95 @@
+"""What stands before an error: the component of its traceback, and warnings that repeat."""
+
+import pytest
+
+from medley.explain import patterns
+from tests.explain.test_explain import names, of
+
+ERROR = "(EngineCore pid=9) ERROR 11-22 08:01:33 [core.py:1109] "
+SITE = "/opt/venv/lib/python3.12/site-packages/"
+
+
+def traced(*calls: str, error: str = "FooError: odd") -> str:
+    frames = "".join(f'{ERROR}  File "{SITE}{call}", line 9, in run\n{ERROR}    x()\n' for call in calls)
+    return f"{ERROR}Traceback (most recent call last):\n{frames}{ERROR}{error}\n"
+
+
+@pytest.mark.parametrize(
+    ("calls", "component", "flag"),
+    [
+        (["vllm/v1/worker/gpu_worker.py", "flashinfer/sampling.py"], "FlashInfer's sampler", "SAMPLER=0"),
+        (["flashinfer/fused_moe/core.py", "flashinfer/jit/core.py"], "FlashInfer's experts", "--moe-backend"),
+        (["vllm/utils/deep_gemm.py", "torch/_ops.py"], "DeepGEMM", "VLLM_USE_DEEP_GEMM=0"),
+        (["sglang/srt/speculative/eagle_worker.py"], "speculative decoding", "--speculative-config"),
+        (
+            ["vllm/compilation/cuda_graph.py", "vllm/v1/attention/backends/triton_attn.py"],
+            "Triton",
+            "FLASHINFER",
+        ),
+    ],
+)
+def test_an_unknown_error_names_the_component_and_its_alternative(
+    calls: list[str], component: str, flag: str
+) -> None:
+    (found,) = of(traced(*calls)).problems
+    assert names(of(traced(*calls))) == ["unknown-error"]
+    assert component in found.problem().what
+    assert flag in found.problem().fix
+    assert found.confidence == "low"
+
+
+def test_the_innermost_call_of_the_engine_is_named() -> None:
+    text = traced("vllm/model_executor/layers/linear.py", "torch/nn/modules/module.py")
+    (found,) = of(text).problems
+    assert "vllm/model_executor/layers/linear.py, run" in found.problem().cause
+
+
+def test_calls_of_another_rank_are_not_those_of_the_error() -> None:
+    other = f'(Worker_TP1 pid=3)   File "{SITE}flashinfer/sampling.py", line 9, in run\n'
+    (found,) = of(other + "(Worker_TP0 pid=2) FooError: odd\n").problems
+    assert "FlashInfer" not in found.problem().what
+
+
+def test_a_warning_that_repeats_before_an_error_is_named() -> None:
+    (found,) = of("the gemm cannot use tile 7\n" * 3 + traced("x/y.py")).problems
+    assert "the gemm cannot use tile 7 (3 times)" in found.problem().cause
+
+
+def test_the_report_of_a_worker_s_error_is_its_error() -> None:
+    """Its calls are those of the process that reports it, and so they are not named."""
+    report = "RuntimeError: Worker failed with error 'kv_size must be 8', please check the stack trace above"
+    (found,) = of(traced("flashinfer/sampling.py", error=report)).problems
+    assert found.problem().cause == "its message: RuntimeError: kv_size must be 8"
+    assert "FlashInfer" not in found.problem().what
+
+
+def test_a_worker_s_own_traceback_comes_before_its_report() -> None:
+    report = f"{ERROR}RuntimeError: Worker failed with error 'odd', please check the stack trace above\n"
+    (found,) = of(report + traced("x/y.py")).problems
+    assert found.hit.line.text == "FooError: odd"
+
+
+def test_a_known_failure_in_such_a_report_is_named() -> None:
+    inner = "CUDA out of memory. Tried to allocate 2.00 GiB."
+    assert names(of(f"{ERROR}RuntimeError: Worker failed with error '{inner}', please check\n")) == [
+        "cuda-out-of-memory"
+    ]
+
+
+def test_a_warning_counts_only_before_the_error_that_it_explains() -> None:
+    warning = "This kernel only supports sm100f.\n"
+    fails = f"{ERROR}RuntimeError: CUDA error: unspecified launch failure\n"
+    assert names(of(warning + fails)) == ["kernel-other-gpu"]
+    assert names(of(fails + warning)) == ["cuda-failed"]
+    assert names(of(warning + traced("x/y.py"))) == ["unknown-error"]
+
+
+def test_each_component_has_a_pattern_that_compiles_and_precise_ones_come_first() -> None:
+    components = patterns.load(user=False).components
+    assert len({each.name for each in components}) == len(components)
+    for path, name in (
+        ("flashinfer/gemm/gemm_base.py", "FlashInfer's matrix multiplication"),
+        ("vllm/model_executor/layers/fused_moe/layer.py", "the experts (MoE)"),
+        ("vllm/model_executor/models/qwen3.py", "the model's code"),
+    ):
+        assert next(each.name for each in components if each.expression.search(path)) == name

@@ -1,0 +1,53 @@
+"""A log that ends inside a start or while requests run names the last step; a finished one names nothing."""
+
+import pytest
+
+from medley.explain import patterns
+from tests.explain.test_explain import names, of
+
+PHASES = {each.name: each for each in patterns.load(user=False).phases}
+READY = "(APIServer pid=1) INFO:     Application startup complete.\n"
+LOADS = "(EngineCore pid=9) INFO 11-22 08:01:33 [gpu_model_runner.py:1] Starting to load model /m...\n"
+RANK = "(Worker pid=7) INFO 11-22 08:01:30 [x.py:1] world_size=2 rank=1 distributed_init_method=tcp://10.0.0.1:2\n"
+OTHER = "(Worker pid=7) INFO 11-22 08:01:33 [x.py:1] some line that no phase has\n"
+STATS = (
+    "(APIServer pid=1) INFO 11-22 14:02:05 [loggers.py:273] Engine 000: Avg prompt throughput: 0.0 tokens/s, "
+    "Avg generation throughput: {speed} tokens/s, Running: {running} reqs, Waiting: 0 reqs\n"
+)
+
+
+@pytest.mark.parametrize("name", [name for name, phase in PHASES.items() if not phase.complete])
+def test_a_phase_is_named_in_its_examples(name: str) -> None:
+    assert PHASES[name].examples
+    for log in PHASES[name].examples:
+        (found,) = of(log).problems
+        assert found.hit.failure.name == name
+        assert found.confidence == "low"
+        assert found.problem().cause.startswith("no error is in it. ") or name == "stuck-while-serving"
+    for log in PHASES[name].look_alikes:
+        assert name not in names(of(log))
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        pytest.param([RANK + OTHER * 50], ["ended-while-meeting"], id="lines that no phase has follow"),
+        pytest.param([RANK + LOADS], ["ended-while-loading"], id="the last of two steps"),
+        pytest.param([LOADS, READY], [], id="another rank is ready"),
+        pytest.param([LOADS, RANK], ["ended-while-loading"], id="no rank is ready"),
+        pytest.param([READY + OTHER + LOADS], ["ended-while-loading"], id="a second start in one log"),
+        pytest.param([READY + STATS.format(speed="0.0", running=2)], ["stuck-while-serving"], id="stuck"),
+        pytest.param([READY + STATS.format(speed="9.1", running=2)], [], id="it generates"),
+        pytest.param([READY + STATS.format(speed="0.0", running=0)], [], id="idle"),
+        pytest.param([RANK + "INFO:     Shutting down\n"], [], id="stopped by a user"),
+        pytest.param(["Cloning into 'vllm'...\ndone.\n"], [], id="no engine"),
+    ],
+)
+def test_where_a_log_ends(texts: list[str], expected: list[str]) -> None:
+    assert names(of(*texts)) == expected
+
+
+def test_the_step_and_its_line() -> None:
+    (found,) = of(RANK + OTHER).problems
+    assert "distributed_init_method=tcp://10.0.0.1:2" in found.problem().cause
+    assert found.hit.number == 1
