@@ -65,7 +65,7 @@ def errors(every: list[Cell], engine: EngineName) -> dict[Cell, str]:
     commands = [each for each in every if each.engine == engine and each.words]
     found = parse(
         environment, config.recipes()[PARSERS[engine]], [each.words for each in commands], watch=SILENT
-    )[1]
+    )["errors"]
     return {each: error for each, error in zip(commands, found, strict=True) if error}
 
 

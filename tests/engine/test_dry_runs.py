@@ -45,7 +45,8 @@ def test_the_engines_parser_takes_every_command(name: str) -> None:
     words = [list(argv) for argv in commands(ENVIRONMENTS[name])]
     assert len(words) >= 25
     wrong = [["--model-path"] * (name == "sglang-cpu") + ["/m", "--tensor-parallel-size", "two"]]
-    *errors, refused = parse(environment(name), config.recipes()[name], [*words, *wrong], watch=SILENT)[1]
+    answer = parse(environment(name), config.recipes()[name], [*words, *wrong], watch=SILENT)
+    *errors, refused = answer["errors"]
     assert refused is not None, "a parser that takes anything shows nothing"
     assert not {error: " ".join(each) for error, each in zip(errors, words, strict=True) if error}
 

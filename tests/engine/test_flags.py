@@ -1,19 +1,17 @@
 """A server's flags as the arguments of the engine's class."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from medley import config
 from medley.command import Flag
-from medley.engine import Serving, vllm
-from medley.engine.flags import arguments, known, require_known, table, unknown, why
+from medley.engine import Serving
+from medley.engine.flags import arguments, require_taken, table, why
 from medley.engine.launch import ENGINES
+from medley.engine.parser import locked
+from medley.errors import Problem
 from medley.planner.plan import Plan
 from medley.schema import EngineName
 from tests.engine.plans import KINDS, PLANS, offered
-from tests.problems import raises_problem
 
 
 def of(engine: EngineName, *flags: tuple[str, str | None]) -> dict[str, object]:
@@ -73,120 +71,16 @@ def test_the_model_of_a_plan_without_wishes() -> None:
     assert table(arguments("sglang", "/m", flags)) == {"model_path": "/m", "sleep_on_idle": True}
 
 
-ENGINE = f"""#!{sys.executable}
-import argparse, pathlib, sys
-pathlib.Path(__file__).with_name("asked").open("a").write("x")
-parser = argparse.ArgumentParser()
-for number in range({{count}}):
-    parser.add_argument(f"--flag-{{{{number}}}}", f"-f{{{{number}}}}", help="as --other does")
-parser.parse_args(["--help"])
-"""
+def test_a_flag_of_the_table_is_refused_with_its_file() -> None:
+    made = [
+        Flag(("--moe-backend",), "marlyn", "of the table"),
+        Flag(("--enforce-eager",), None, "of the plan"),
+    ]
+    with pytest.raises(Problem) as caught:
+        require_taken(locked("vllm"), made, ("--falg-7", "1"), table="models/mine.toml")
+    assert caught.value.what.endswith("does not take --moe-backend marlyn, --falg-7")
+    assert "--moe-backend: did you mean marlin? in models/mine.toml" in caught.value.fix
 
 
-@pytest.fixture
-def binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
-    return engine(tmp_path / "env", 400)
-
-
-def engine(folder: Path, count: int) -> Path:
-    (folder / "bin").mkdir(parents=True)
-    program = folder / "bin" / "vllm"
-    program.write_text(ENGINE.format(count=count).replace("{{", "{").replace("}}", "}"))
-    program.chmod(0o755)
-    return folder / "bin"
-
-
-def test_it_is_asked_once(binary: Path) -> None:
-    for _ in range(3):
-        require_known(vllm, binary, ("--flag-7", "1", "-f8"))
-    assert (binary / "asked").read_text() == "x"
-
-
-def test_it_is_not_asked_where_no_flag_is_given(binary: Path) -> None:
-    require_known(vllm, binary, ())
-    require_known(vllm, binary, ("--flag-7",), ask=False)
-    assert not (binary / "asked").exists()
-
-
-def test_a_flag_that_it_does_not_know_is_a_problem_with_the_nearest(binary: Path) -> None:
-    with raises_problem("--falg-7", "--other") as caught:
-        require_known(vllm, binary, ("--falg-7", "1", "--other"))
-    assert "--falg-7: did you mean --flag-7?" in caught.value.fix
-
-
-def test_another_version_is_asked_anew(binary: Path) -> None:
-    require_known(vllm, binary, ("--flag-7",))
-    (binary.parent / "lib" / "python3.12" / "site-packages" / "vllm-9.dist-info").mkdir(parents=True)
-    require_known(vllm, binary, ("--flag-7",))
-    assert (binary / "asked").read_text() == "xx"
-
-
-def test_a_program_whose_help_says_little_is_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
-    require_known(vllm, engine(tmp_path / "small", 3), ("--anything",))
-
-
-# Lines of `vllm serve --help=all` as vLLM 0.32.0 prints them.
-HELP = """usage: vllm serve [model_tag] [options]
-
-  Use `--help=all` to show all available flags at once.
-
-options:
-  --enable-log-requests, --no-enable-log-requests
-                        Enable logging request information, dependent on --log-level:
-  -h, --help            show this help message and exit
-
-ModelConfig:
-  --kv-cache-dtype {auto,bfloat16,fp8}
-  --max-model-len MAX_MODEL_LEN
-  --max-num-batched-tokens MAX_NUM_BATCHED_TOKENS
-  --max-num-seqs MAX_NUM_SEQS
-  --pipeline-parallel-size PIPELINE_PARALLEL_SIZE, -pp PIPELINE_PARALLEL_SIZE
-  --tensor-parallel-size TENSOR_PARALLEL_SIZE, -tp TENSOR_PARALLEL_SIZE
-  --compilation-config COMPILATION_CONFIG, -cc COMPILATION_CONFIG
-"""
-NAMES = known(HELP)
-
-
-def test_names_are_all_that_the_help_lists_and_nothing_that_it_mentions() -> None:
-    assert len(NAMES) == 14
-    assert {"-h", "--help", "-tp", "--no-enable-log-requests", "--max-num-seqs"} <= set(NAMES)
-    assert "--log-level" not in NAMES
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        pytest.param(("--max-model-len", "99"), id="as it is listed"),
-        pytest.param(("--max_model_len=99",), id="with underscores and ="),
-        pytest.param(("--max-model", "99"), id="the beginning of one name"),
-        pytest.param(("-tp", "2", "-pp=2"), id="short"),
-        pytest.param(("-cc.mode=2", "--compilation-config.backend", "eager"), id="keys of a table"),
-        pytest.param(("-O3", "-O", "2"), id="levels of optimisation"),
-        pytest.param(("--max-num-seqs", "-1"), id="a negative number is a value"),
-        pytest.param(("positional",), id="no flag"),
-    ],
-)
-def test_what_the_engine_takes(words: tuple[str, ...]) -> None:
-    assert list(unknown(words, NAMES)) == []
-
-
-@pytest.mark.parametrize(
-    ("word", "advice"),
-    [
-        pytest.param("--kv-cache-dtpye", "did you mean --kv-cache-dtype?", id="two letters"),
-        pytest.param("--tensor-paralel-size=2", "did you mean --tensor-parallel-size?", id="with a value"),
-        pytest.param("--swap-space", "has no swap space any more", id="gone, as guides have it"),
-        pytest.param("--swap_space=0", "has no swap space any more", id="gone, with an underscore"),
-        pytest.param("--max-num", "--max-num-batched-tokens or --max-num-seqs", id="of two names"),
-        pytest.param("--xyzzy", "remove it", id="nothing like it"),
-        pytest.param("-z", "remove it", id="a short one"),
-    ],
-)
-def test_what_it_would_refuse(word: str, advice: str) -> None:
-    ((found, said),) = unknown((word,), NAMES)
-    assert found == word
-    assert advice in said
+def test_of_an_unknown_engine_nothing_is_refused() -> None:
+    require_taken(None, (), ("--anything",))

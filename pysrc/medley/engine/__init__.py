@@ -60,8 +60,6 @@ class Engine(Protocol):
 
     TITLE: str
     PROGRAM: str
-    HELP: tuple[str, ...]
-    """The words after it that print all flags of its server."""
 
     def words(self, binary: Path, serving: Serving, plan: Plan, /) -> tuple[str, ...]:
         """Return its command, before any flag."""

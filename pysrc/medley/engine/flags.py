@@ -1,94 +1,40 @@
-"""Check flags against those of the installed engine; convert them to Python arguments."""
+"""Refuse flags that the engine's release would refuse; convert flags to Python arguments."""
 
-import difflib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from medley import process, storage
-from medley.command import UNSET, Command, Flag
-from medley.engine import Engine
+from medley.command import Flag
+from medley.engine.parser import EngineParser
 from medley.errors import Problem
-from medley.progress import SILENT, Progress
 from medley.schema import EngineName
 
-# "  --tensor-parallel-size TENSOR_PARALLEL_SIZE, -tp TENSOR_PARALLEL_SIZE"; explanations have more indent
-_LINE = re.compile(r"^  (-.*)$")
-_NAME = re.compile(r"(?:^|, )(--?[A-Za-z][\w-]*)")
-_NUMBER = re.compile(r"^-[\d.]")
-_OPTIMIZATION = re.compile(r"^-O(?:=?\w+)?$")
-# Removed names that guides still use.
-_GONE = {
-    "--swap-space": "vLLM has no swap space any more: remove it",
-    "--num-scheduler-steps": "vLLM schedules each step by itself now: remove it",
-    "--use-v2-block-manager": "there is only one block manager now: remove it",
-}
-_LIMIT_S = 180
-# With fewer names the help has another format, and nothing can be checked.
-_LEAST = 50
 
-
-def require_known(
-    engine: Engine, binary: Path, words: Sequence[str], *, ask: bool = True, watch: Progress = SILENT
+def require_taken(
+    parser: EngineParser | None, made: Iterable[Flag], extra: Sequence[str], *, table: str | None = None
 ) -> None:
-    """Raise a Problem that names unknown flags, by a cached list or, if `ask`, the engine's slow help."""
-    if not any(word.startswith("-") for word in words):
+    """Raise a Problem that names what the engine would refuse: of medley's flags, a table's, or the user's.
+
+    `parser` is that of the release that will run, if known; `table` is the file of the model's table.
+    """
+    if parser is None:
         return
-    # Another version has other flags.
-    packages = binary.parent.glob(f"lib/python*/site-packages/{engine.PROGRAM}*.dist-info")
-    identity = "\n".join((str(binary), *sorted(path.name for path in packages)))
-    digest = storage.hash_bytes(identity.encode())[:16]
-    kept = storage.cache() / "flags" / f"{engine.PROGRAM}-{digest}.txt"
-    if ask and not kept.exists():
-        with watch.stage(f"ask {engine.TITLE} for its flags"):
-            # Wide, so that lines of names are not wrapped.
-            argv = (str(binary / engine.PROGRAM), *engine.HELP)
-            lines: list[str] = []  # all lines, because Finished has only the last ones
-            finished = process.run(
-                Command(argv, {"COLUMNS": "4000"}, UNSET), limit_s=_LIMIT_S, on_line=lines.append
-            )
-            storage.write(kept, "\n".join(known("\n".join(lines)) if finished.status == 0 else ()))
-    names = kept.read_text(encoding="utf-8").split() if kept.exists() else []
-    wrong = list(unknown(words, names)) if len(names) >= _LEAST else []
-    if wrong:
-        raise Problem(
-            f"{engine.TITLE} does not know {', '.join(word for word, _ in wrong)}",
-            cause=f"none of {len(names)} names in {binary / engine.PROGRAM} {' '.join(engine.HELP)}",
-            fix="\n".join(f"{word}: {advice}" for word, advice in wrong),
-        )
-
-
-def known(text: str) -> tuple[str, ...]:
-    """Parse all names of flags in a help text of argparse."""
-    lines = (match[1] for line in text.splitlines() if (match := _LINE.match(line)))
-    return tuple(dict.fromkeys(name for line in lines for name in _NAME.findall(line)))
-
-
-def unknown(words: Iterable[str], names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield words that an engine would refuse, and a replacement; unique prefixes are valid."""
-    for word in words:
-        if not word.startswith("-") or _NUMBER.match(word) or _OPTIMIZATION.match(word):
-            continue
-        name = _name(word)
-        beginning = [each for each in names if each.startswith(name)] if name.startswith("--") else []
-        if name in names or len(beginning) == 1:
-            continue
-        if beginning:
-            yield word, f"write it in full: {' or '.join(beginning[:4])}"
-        elif name in _GONE:
-            yield word, _GONE[name]
-        else:
-            near = difflib.get_close_matches(name, names, n=1)
-            yield word, f"did you mean {near[0]}?" if near else "remove it"
-
-
-def _name(word: str) -> str:
-    """Remove value and key, and use dashes: --Compilation_config.mode=2 is --Compilation-config."""
-    name = re.split(r"[=.]", word, maxsplit=1)[0].rstrip("+")
-    return name if not name.startswith("--") else f"--{name[2:].replace('_', '-')}"
+    own = list(parser.faults([word for flag in made for word in flag.argv()]))
+    faults = [*own, *parser.faults(extra)]
+    if not faults:
+        return
+    words = [f"{each.word} {each.value}" if each.value else each.word for each in faults]
+    where = [f"in {table}" if each in own and table else "" for each in faults]
+    raise Problem(
+        f"{parser.title} does not take {', '.join(words)}",
+        cause="\n".join(
+            (*(f"{each.word}: {each.cause}" for each in faults), f"as its parser has it: {parser.source}")
+        ),
+        fix="\n".join(
+            f"{each.word}: {each.advice} {place}".rstrip() for each, place in zip(faults, where, strict=True)
+        ),
+    )
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,12 @@ class Order:
     typed: tuple[str, ...] = ()
     """The user's command, from `medley` on."""
 
+    @property
+    def table(self) -> str | None:
+        """The file of flags that the model's table adds for this engine."""
+        model = self.weights.model
+        return f"models/{self.weights.name}.toml" if model and model.args.get(self.wanted.engine) else None
+
 
 @dataclass(frozen=True)
 class Launch:

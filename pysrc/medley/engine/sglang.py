@@ -20,7 +20,6 @@ from medley.schema import TITLES, Model
 
 TITLE = TITLES["sglang"]
 PROGRAM = "sglang"
-HELP: tuple[str, ...] = ("serve", "--help")
 # For example: [2026-11-22 08:01:33 PP1 TP0] message
 _PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d [\d:]+[^\]]*\] ?")
 _ERROR = re.compile(

@@ -17,7 +17,6 @@ from medley.schema import TITLES, Model
 
 TITLE = TITLES["vllm"]
 PROGRAM = "vllm"
-HELP: tuple[str, ...] = ("serve", "--help=all")
 # "(EngineCore pid=12) ERROR 11-21 08:01:33 [core.py:1109] ValueError: …"; each part is optional
 _PREFIX = re.compile(r"^(?:\(\S+ pid=\d+\) ?)?(?:ERROR [\d-]+ [\d:]+ \[[^\]]+\] ?)?")
 _ERROR = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*|vllm.*: error: .*)")

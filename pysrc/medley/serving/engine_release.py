@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from medley import config, json_shape, process
+from medley import config, json_shape, process, storage
 from medley.cluster.self_command import own_command
 from medley.command import UNSET, Command
 from medley.engine import Serving
@@ -79,18 +79,20 @@ def raise_lock(name: str, version: str | None, *, watch: Progress) -> Proof:
     def built() -> Environment:
         return virtualenv.ready(name, chain, driver=here.host.driver, watch=watch)
 
-    known, _ = parse(built(), recipe, (), watch=watch)
+    known = flag_names(parse(built(), recipe, (), watch=watch))
     before = tokens(name, watch=watch) if runs else ()
     with lock.written(release.after):
         made = built()
         if runs and (wrong := verify.problem(verify.prove(made, chain, watch), name)):
             raise wrong
-        knows, errors = parse(made, recipe, asked, watch=watch)
-        _require_parsed(release, errors, asked)
+        answer = parse(made, recipe, asked, watch=watch)
+        knows = flag_names(answer)
+        _require_parsed(release, answer["errors"], asked)
         ran = f"not run: this host has no {recipe.device} device"
         if runs:
             _require_same(release, before, tokens(name, watch=watch))
             ran = f"the tokens of {release.old}: {len(PROMPTS)} prompts of {TOKENS} greedy tokens in float32"
+        storage.write(parser_file(release, recipe.engine), parser_text(answer))
     gone, new = sorted({*known} - {*knows}), sorted({*knows} - {*known})
     return Proof(release, made.path, tuple(gone), tuple(new), len(asked), ran)
 
@@ -110,8 +112,8 @@ def commands(engine: EngineName) -> list[list[str]]:
 
 def parse(
     environment: Environment, recipe: Recipe, asked: Sequence[Sequence[str]], *, watch: Progress
-) -> tuple[list[str], list[str | None]]:
-    """Return the engine's flags, and its parser's error for each command, or None."""
+) -> dict[str, Any]:
+    """Return what `parse_flags` prints: the engine's flags and variables, and its error for each command."""
     with (
         tempfile.TemporaryDirectory(prefix="medley-raise-") as scratch,
         watch.stage(f"run the parser of {environment.path.name}"),
@@ -129,7 +131,24 @@ def parse(
             cause="\n".join(lines[-6:]) or f"its Python exited with {finished.status}",
             fix="the release moved it: adapt pysrc/medley/environment/payload/parse_flags.py",
         )
-    return table["flags"], table["errors"]
+    return table
+
+
+def flag_names(answer: Mapping[str, Any]) -> list[str]:
+    return [name for rule in answer["flags"] for name in rule["names"]]
+
+
+def parser_file(release: Release, engine: EngineName) -> Path:
+    lock = next(path for path in release.after if path.suffix == ".txt")
+    return lock.parent / "parsers" / f"{engine}-{release.new.partition('+')[0]}.json"
+
+
+def parser_text(answer: Mapping[str, Any]) -> str:
+    """Return the text of a release's file in locks/parsers: one flag a line, so that a change is readable."""
+    flags = ",\n".join(json.dumps(rule) for rule in sorted(answer["flags"], key=lambda rule: rule["names"]))
+    names = ",\n".join(json.dumps(name) for name in answer["variables"])
+    version = json.dumps(answer["version"].partition("+")[0])
+    return f'{{"version": {version},\n"flags": [\n{flags}\n],\n"variables": [\n{names}\n]}}\n'
 
 
 def tokens(name: str, *, watch: Progress) -> tuple[Mapping[str, Any], ...]:

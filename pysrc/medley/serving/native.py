@@ -15,7 +15,7 @@ from medley import config, credentials, engine, storage
 from medley.cluster import checks, device_probe, model_files, node, rendezvous_worker
 from medley.cluster.rendezvous_head import Meeting
 from medley.command import Command, Variable, merged
-from medley.engine import flags, unread_variables
+from medley.engine import flags, parser, unread_variables
 from medley.engine.launch import ENGINES, RANKS_PORT, Launch, nodes
 from medley.environment import engine_source, tools, virtualenv
 from medley.environment.tools import Tools
@@ -48,8 +48,9 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
     engine = order.wanted.engine
     named, nccl = options.environment, options.nccl
     chosen = tools.ready(kind, named, engine=engine, joins=True, nccl=nccl, watch=watch)
-    flags.require_known(ENGINES[engine], chosen.binary, order.extra, watch=watch)
     version = virtualenv.versions(chosen.binary.parent, (engine,))[engine]
+    takes = parser.of_programs(engine, chosen.binary, version, ask=True, watch=watch)
+    flags.require_taken(takes, (), order.extra)
     unread_variables.require_launch_read(os.environ, order.weights, engine, version)
     secret = credentials.made_token()
     head, others = gethostname(), (options.count or 2) - 1
@@ -77,6 +78,7 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
             done.result()
         found = {head: facts, **{each.name: each.facts for each in members}}
         layout, launches = _launches(job, found, kind, chosen, output)
+        flags.require_taken(takes, launches[head].reasoned.flags, (), table=order.table)
         for each in members:
             own = launches.get(each.name)
             if own and own.plan.nodes:

@@ -5,13 +5,14 @@ import platform
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from medley import config, credentials, storage
 from medley.cluster import membership, ray_serving
 from medley.cluster.membership import Membership
 from medley.cluster.ray_serving import Taken
 from medley.cluster.rendezvous_head import Meeting
-from medley.engine import Serving, flags, unread_variables
+from medley.engine import Serving, flags, parser, unread_variables
 from medley.engine.launch import ENGINES, Launch, Order, in_no_image, launch, launcher, not_shown, out_of
 from medley.environment import container_image, container_runtime, engine_source, own_nccl, tools, virtualenv
 from medley.environment.container_image import ContainerEnvironment, ImageRequest, ImageSelection
@@ -206,7 +207,6 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
     if image is None:
         dry_run, joins, nccl = options.dry_run, over_ray is not None, ranks_nccl(options, over_ray)
         found = tools.ready(kind, named, engine=engine, joins=joins, nccl=nccl, dry_run=dry_run, watch=watch)
-        flags.require_known(ENGINES[engine], found.binary, order.extra, ask=not dry_run, watch=watch)
     cluster = tuple(ray_serving.settings(over_ray, used, order.wanted, os.environ, watch)) if over_ray else ()
     version = _version(image, found, kind, engine, named)
     unread_variables.require_launch_read(os.environ, order.weights, engine, version)
@@ -222,10 +222,29 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
         of_table = {name: value for name, value in over_ray.table.items() if name not in os.environ}
         found = replace(found, table=of_table)
     made = job.launch(order, plan, kind.host, tools=found, environ=os.environ, cluster=cluster)
+    require_flags(order, made, image or found.binary, version, ask=not options.dry_run, watch=watch)
     if image:
         made = out_of(image, made, order.serving, over_ray=over_ray is not None)
     taken = ray_serving.taken(layout, site) if job.joined else None
     return Launched(order, made, layout, job.joined, taken)
+
+
+def require_flags(
+    order: Order,
+    made: Launch,
+    source: ContainerEnvironment | Path,
+    version: str | None,
+    *,
+    ask: bool,
+    watch: Progress,
+) -> None:
+    """Raise a Problem for flags that the engine of an image, or of a folder of programs, would refuse."""
+    engine = order.wanted.engine
+    if isinstance(source, Path):
+        found = parser.of_programs(engine, source, version, ask=ask, watch=watch)
+    else:
+        found = parser.of_image(engine, source, ask=ask, watch=watch)
+    flags.require_taken(found, made.reasoned.flags, order.extra, table=order.table)
 
 
 def ranks_nccl(options: Options, over_ray: Membership | None) -> str | None:

@@ -8,9 +8,9 @@ from medley import credentials
 from medley.cluster.node import NodeSpec, part
 from medley.cluster.ray_serving import over_ray
 from medley.command import AnnotatedCommand, Variable
-from medley.engine import Serving
+from medley.engine import Serving, flags, parser
 from medley.engine.launch import RANKS_PORT, Order, launch, nodes
-from medley.environment.engine_source import EngineRequest
+from medley.environment.engine_source import EngineRequest, EngineSource
 from medley.environment.tools import BARE
 from medley.network import ports
 from medley.network.fabric import fabric, per_host
@@ -92,6 +92,7 @@ def _of_pipeline(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
     if others:
         told = replace(told, places=tuple(addresses[device.host] for device in devices_of(choice.layout)))
     started = launch(order, told, site.hosts[first][1].host, cluster=cluster)
+    _require_flags(order, started.reasoned, origin)
     split = f"{VARIABLE[wanted.engine]}={wanted.partition} " if wanted.partition else ""
     # A cluster's engine is from the environment of its Ray.
     typed = (
@@ -113,10 +114,18 @@ def _without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
         started = launch(order, own, site.hosts[host][1].host, cluster=wired).reasoned
         environment = site.origin(host).typed
         if host == used[0]:
+            _require_flags(order, started, site.origin(host))
             typed = _longer(order, choice) + _serve(order, choice.layout, site, environment)
             yield Step(host, typed, started, why=told.why)
         else:
             yield Step(host, " ".join((join, shlex.join(environment))).rstrip(), started)
+
+
+def _require_flags(order: Order, made: AnnotatedCommand, origin: EngineSource) -> None:
+    """Raise a Problem for flags that a lock's release would refuse; an image's is not known here."""
+    engine, version = order.wanted.engine, origin.versions.get(order.wanted.engine)
+    if version and not origin.image:
+        flags.require_taken(parser.of_release(engine, version), made.flags, order.extra, table=order.table)
 
 
 def joining(

@@ -9,8 +9,7 @@ from pathlib import Path
 from medley import serving
 from medley.cluster import events, units
 from medley.cluster.unit_file import UNIT, Unit
-from medley.engine import flags
-from medley.engine.launch import ENGINES
+from medley.engine import flags, parser
 from medley.environment import container_image, tools, virtualenv
 from medley.errors import Problem
 from medley.network import tcp
@@ -73,7 +72,9 @@ def make_ready(options: Options, output: Output) -> None:
     elif not (job.joined and job.joined.image):
         named = options.environment or (job.joined.environment if job.joined else None)
         found = tools.ready(host[1], named, engine=engine, nccl=options.nccl, watch=output.watch)
-        flags.require_known(ENGINES[engine], found.binary, job.order.extra, ask=True, watch=output.watch)
+        version = virtualenv.versions(found.binary.parent, (engine,))[engine]
+        takes = parser.of_programs(engine, found.binary, version, ask=True, watch=output.watch)
+        flags.require_taken(takes, (), job.order.extra)
     weights.fetch(job.order.weights.name, weights.wanted(job.order), output.watch)
 
 
