@@ -26,6 +26,7 @@ UNIT = "medley-ray"
 EngineEnvironment = Environment | ContainerEnvironment
 _START_LIMIT_S = 90
 _ASK_LIMIT_S = 30
+_NO_ANSWER = "the program that asked it ended without an answer"
 _CONNECT_LIMIT_S = 3
 
 
@@ -263,7 +264,7 @@ def asked(
 
 
 def _answer(lines: Sequence[str], token: Path, address: str) -> Mapping[str, Any]:
-    table = json_shape.last_table(lines) or {"error": "", "said": "\n".join(lines[-3:])}
+    table = json_shape.last_table(lines) or {"error": "", "said": "\n".join(lines[-3:]) or _NO_ANSWER}
     if "error" not in table:
         return table
     if "Authentication" in table["error"] or "InvalidAuthToken" in table["said"]:

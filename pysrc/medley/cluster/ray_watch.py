@@ -20,6 +20,7 @@ from medley.process_identity import Identity, Lost
 
 VITAL = ("raylet", "gcs_server")
 """Processes that Ray cannot run without; `ray start --block` does not notice the end of each of them."""
+_REACH_LIMIT_S = 80  # more than the limits of `reach` in ray_state.py
 _CONNECT_LIMIT_S = 4
 _ASK_EVERY_S = 2
 _ASK_LIMIT_S = 10
@@ -61,7 +62,8 @@ def require_listening(host: str, port: int, ours: Net) -> str:
 def require_reach(joined: Membership) -> None:
     """Require that this host, which has joined, and the head reach each other's RayPorts."""
     here, there = joined.address, joined.head.partition(":")[0]
-    said = joined.ask("reach", here, *map(str, (RayPorts.last, *RayPorts.of_raylet)))
+    ports = map(str, (RayPorts.last, *RayPorts.of_raylet))
+    said = joined.ask("reach", here, *ports, limit_s=_REACH_LIMIT_S)
     if not said["back"]:
         raise Problem(
             "this host joined, and the head's tasks do not answer",

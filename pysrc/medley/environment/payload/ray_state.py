@@ -35,7 +35,8 @@ TASK_LIMIT_S = 10
 WORKERS = 100  # ports to try, of 900
 LACKING_LIMIT_S = 20
 HOLD_LIMIT_S = 20
-REACH_LIMIT_S = 15
+CONNECT_TO_RAY_LIMIT_S = 40  # 15 s with all that follows were too few beside a load of 16 on 2 cores
+REACH_LIMIT_S = 20
 LOOK_LIMIT_S = 15
 RANK_NICENESS = 15  # Ray's own, RAY_worker_niceness
 
@@ -62,7 +63,7 @@ def main(verb: str, address: str, *rest: str) -> dict[str, Any]:
         found = nodes(client, address)
         return {"note": json.loads(note) if note else None, "nodes": found, "told": told(client, found)}
     except Exception as error:  # noqa: BLE001 - whatever it is, our side turns it into a Problem
-        return {"error": type(error).__name__, "said": str(error)[:400]}
+        return {"error": type(error).__name__, "said": str(error)[:400] or type(error).__name__}
 
 
 def keep(client: Any, address: str, file: str, note: str | None = None) -> None:  # noqa: ANN401 - the same
@@ -167,8 +168,9 @@ def reach(client: Any, address: str, own: str, last: str, *ports: str) -> dict[s
     `closed`: ports here, `ahead`: ports there, `back`: false if no task on the head returns.
     """
     (head,) = (node for node in nodes(client, address) if node["head"] and node["alive"])
-    signal.alarm(REACH_LIMIT_S)  # Ray's own waiting for a node that the head gave up on takes half a minute
+    signal.alarm(CONNECT_TO_RAY_LIMIT_S)
     connect(address, own)
+    signal.alarm(REACH_LIMIT_S)  # Ray's own waiting for a node that the head gave up on takes half a minute
     task = on(head, from_head)
     with socket.create_server((own, 0)) as picked, of_workers(own, int(last)) as workers:
         places = [(own, int(port)) for port in ports]
