@@ -175,6 +175,9 @@ def _invalid(error: ValidationError, shape: type[StrictTable], where: str, text:
         fix = f"rename it to '{near[0]}'" if near else "remove it"
     elif first["type"] == "missing":
         cause, fix = "it is required", f"add '{key} = …' to {where}"
+    field = shape.model_fields.get(key)  # a key of the top that a command writes
+    if field and isinstance(field.json_schema_extra, dict):
+        fix = str(field.json_schema_extra["fix"])
     if more:
         cause += f"; also not valid: {', '.join('.'.join(map(str, other['loc'])) for other in more)}"
     state = "is missing" if first["type"] == "missing" else "is wrong"

@@ -39,7 +39,8 @@ def test_a_bug_report_is_examined(run: Run, tmp_path: Path) -> None:
     assert lines[1] == "  ✗ enp1s0f1np1 has MTU 1500, and its peers in 192.168.100.0/24 have 9000"
     assert lines[2].startswith("      a enp1s0f1np1 1500, ")
     assert lines[3] == (
-        "      fix  sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24 --mtu 9000"
+        "      fix  sudo $(command -v medley) link setup"
+        " --interface enp1s0f1np1 --address 192.168.100.10/24 --mtu 9000"
     )
     first, second = (nr for nr, line in enumerate(lines) if line.endswith(" checks passed"))
     assert lines.index(next(line for line in lines if line.startswith("spark-pair-b  "))) in range(
@@ -138,11 +139,14 @@ def test_a_jetsons_power_mode_and_clocks_are_set(run: Run, jetson: Path) -> None
 @pytest.mark.parametrize(
     ("words", "name", "fix"),
     [
-        (("x.txt",), "'x.txt'", "medley doctor --from x.txt"),
+        (("pyproject.toml",), "'pyproject.toml'", "medley doctor --from pyproject.toml"),
+        (("spark-2",), "'spark-2'", ("medley doctor", "ssh spark-2 medley doctor")),
         (("--cluster", "none.toml"), "none.toml ", "ls -l none.toml"),
     ],
 )
-def test_what_cannot_be_meant(run: Run, words: tuple[str, ...], name: str, fix: str) -> None:
+def test_what_cannot_be_meant(
+    run: Run, words: tuple[str, ...], name: str, fix: str | tuple[str, ...]
+) -> None:
     status, _, err = run("doctor", *words)
     assert status == 1
     assert_problem(problem_in(err), name, fix=fix)

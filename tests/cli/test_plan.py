@@ -203,6 +203,35 @@ def test_on_a_cpu_no_speed_is_predicted(capsys: pytest.CaptureFixture[str]) -> N
     assert "tok/s" not in said
 
 
+def test_on_cpus_no_speed_is_priced(capsys: pytest.CaptureFixture[str]) -> None:
+    """No percentage beside a plan that says that it predicts no speed."""
+    assert run("demo", "--hosts", "cpu:2", "--pp", "2", "--why") == 0
+    said = capsys.readouterr().out
+    assert "the only layout that fits with --pp 2" in said
+    assert "--pp 2, as asked: without it the plan takes cpu-1 alone" in said
+    assert not re.search(r"\d%|tok/s", said)
+    assert run("demo", "--hosts", "cpu") == 0
+    assert run("demo", "--hosts", "cpu", "--why") == 0
+    assert "cpu-1 alone: it fits: 2.3 of 106.2 GiB" in capsys.readouterr().out
+
+
+def test_alternatives_that_are_cut_alike_name_their_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("gpt-oss-120b", "--hosts", "spark:2,thor:1", "--for", "throughput") == 0
+    said = capsys.readouterr().out.splitlines()
+    rows = said[said.index("Alternatives") + 1 : said.index("Run it") - 1]
+    names = [row.strip().partition("  ")[0] for row in rows]
+    assert len(set(names)) == len(names)
+    assert "2 stages of 19,17 layers on spark-1, spark-2" in names
+
+
+def test_a_host_without_a_part_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("gpt-oss-120b", "--hosts", "spark:2,thor:1") == 0
+    assert "  not used    thor-1" in capsys.readouterr().out.splitlines()
+    assert run("gpt-oss-120b", "--hosts", "spark:1,thor:1") == 0
+    said = capsys.readouterr().out
+    assert "  spark-1 alone            35.8 tok/s  about as fast\n" in said, "one host is not more complex"
+
+
 def test_a_much_faster_build_is_proposed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("qwen3.8-27b", "--hosts", "spark:1", "--concurrency", "2", "--json") == 0
     told = json.loads(capsys.readouterr().out)

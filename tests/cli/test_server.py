@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from medley import serving
+from medley.cli import Verb
 from medley.cli.chat import ChatVerb
 from medley.cli.cluster import StatusVerb
+from medley.cli.server import LogsVerb, StopVerb
 from medley.errors import Problem
+from tests.problems import raises_problem
 
 NOBODY = "http://127.0.0.1:9/v1"
 
@@ -40,3 +43,17 @@ def test_so_does_status(state: str, said: str, capsys: pytest.CaptureFixture[str
     with serving.note_server(NOBODY, "demo", 9, state=state):
         StatusVerb.run(["medley status"], exit=False)
     assert capsys.readouterr().out.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("verb", "word", "fix"),
+    [
+        pytest.param(StopVerb, "demo", "medley stop --port 9", id="a model that is served"),
+        pytest.param(StopVerb, "other", "medley stop", id="a model that is not"),
+        pytest.param(LogsVerb, "demo", "medley logs", id="no host without a cluster"),
+    ],
+)
+def test_a_model_is_no_host_and_no_port(verb: type[Verb], word: str, fix: str) -> None:
+    name = "stop" if verb is StopVerb else "logs"
+    with serving.note_server(NOBODY, "demo", 9, state="ready"), raises_problem(word, fix=fix):
+        verb.run([f"medley {name}", word], exit=False)

@@ -80,7 +80,9 @@ def test_each_verb_is_in_one_group_and_its_line_is_short() -> None:
         pytest.param("please stop", "unknown command 'please'", id="a word before a verb"),
         pytest.param("dwon up", "try:   medley down", id="a misspelt verb before another"),
         pytest.param("env show clean", "unknown command 'show'", id="a word before a subcommand"),
-        pytest.param("help stpo", "try:   medley stop", id="help of a verb misspelt"),
+        pytest.param("help stpo", "try:   medley help stop", id="help of a verb misspelt"),
+        pytest.param("sevre demo", "try:   medley serve demo", id="a verb misspelt keeps its words"),
+        pytest.param("restart", "did you mean 'serve' or 'up'?", id="a word of other programs"),
         pytest.param("link setup --mtu 9", "not '9'", id="an MTU out of range"),
         pytest.param(
             "chat --max-tokens 0 x",

@@ -23,6 +23,15 @@ def test_a_clock(ahead_s: float, *, off: bool) -> None:
         assert_problem(problem, " b ", cause=f"{abs(ahead_s):.0f} s")
 
 
+def test_a_kind_that_a_host_cannot_have_names_the_host_and_the_key() -> None:
+    found = recorded("cpu-rack")
+    assert checks.kind_of_member("h1", found, ClusterHost(kind="cpu")).name == "cpu"
+    with raises_problem("h1", cause="nvidia-smi", fix="at [hosts.h1] in cluster.toml, remove kind = 'spark'"):
+        checks.kind_of_member("h1", found, ClusterHost(kind="spark"))
+    with raises_problem("h1", cause="'sparc'", fix="write 'spark' instead"):
+        checks.kind_of_member("h1", found, ClusterHost(kind="sparc"))
+
+
 def test_another_medley() -> None:
     assert checks.other_medley("b", "aaaa", "aaaa") is None
     problem = checks.other_medley("b", "bbbb", "aaaa")

@@ -69,7 +69,8 @@ def test_the_head_is_who_says_so(tmp_path: Path) -> None:
         pytest.param('[hosts.a]\nssh = "a b"', 2, "'hosts.a.ssh'", "fix", id="a space"),
         pytest.param('[hosts."$(x)"]\n', 1, "'hosts.$(x)", "fix", id="a name for a shell"),
         pytest.param('[hosts."a\\nb"]\n', None, "is wrong", "fix", id="a name of two lines"),
-        pytest.param('link = "x"\n', None, "'hosts' is missing", "add", id="no hosts"),
+        pytest.param('link = "x"\n', None, "'hosts' is missing", "medley init", id="no hosts"),
+        pytest.param('hosts = ["a"]\n', 1, "'hosts' is wrong", "medley init", id="a list of hosts"),
         pytest.param("[host.a]\n", 1, "'host' is wrong", "rename it to 'hosts'", id="host"),
     ],
 )  # fmt: skip

@@ -337,20 +337,21 @@ FAULTS = (
         "have fast ports that are up and unused (200 Gbit/s)",
         lambda: case_of({"spark-link-local": None, "spark-pair-b": None}),
         "better",
-        "sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.1/24",
+        "sudo $(command -v medley) link setup --interface enp1s0f1np1 --address 192.168.100.1/24",
     ),
     Fault(
         "idle-port",
         "spark-pair-a and spark-pair-b have fast ports that are up and unused",
         unaddressed,
         "better",
-        "on each of spark-pair-a, spark-pair-b: sudo medley link setup",
+        "on each of spark-pair-a, spark-pair-b: sudo $(command -v medley) link setup",
     ),
     Fault(
         "mtu",
         "enp1s0f1np1 has MTU 1500",
         lambda: case_of({"spark-mtu-mismatch": None, "spark-pair-b": None}),
-        fix="sudo medley link setup --interface enp1s0f1np1 --address 192.168.100.10/24 --mtu 9000",
+        fix="sudo $(command -v medley) link setup"
+        " --interface enp1s0f1np1 --address 192.168.100.10/24 --mtu 9000",
     ),
     Fault(
         "link-speed",
@@ -364,7 +365,7 @@ FAULTS = (
         "is lost at the next boot",
         pair({software.MTUS: "none\n1500\n"}),
         "better",
-        "sudo medley link setup",
+        "sudo $(command -v medley) link setup",
     ),
     Fault(
         "gid",
@@ -713,7 +714,7 @@ FAULTS = (
         "does not answer",
         with_("spark", said={software.ANSWER: Answer("000", 28)}),
         "better",
-        "curl",
+        "export HF_HUB_OFFLINE=1",
     ),
     Fault("hub", "has mode 644", with_("spark", said={software.MODE: "644\n"}), fix="chmod 600"),
     Fault(

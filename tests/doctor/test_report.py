@@ -22,7 +22,7 @@ GROUP = ("spark-mtu-mismatch", "spark-pair-b")
 def test_of_one_host_no_place_is_named() -> None:
     found = tuple(checks(case_of({"spark-twins-one-subnet": None})))
     (row,) = (row for row in report.table(found)["checks"] if row["rule"] == "one-subnet")
-    assert row["problem"]["fix"].startswith("sudo medley link setup")
+    assert row["problem"]["fix"].startswith("sudo $(command -v medley) link setup")
 
 
 def test_the_table_is_json_and_counts() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from medley.environment import uv
 from medley.errors import Problem
+from tests.problems import assert_problem
 
 HOME = Path("/home/someone")
 PREFIX = Path("/opt/python")
@@ -203,6 +204,7 @@ error: No solution found when resolving dependencies
     [
         pytest.param(HASH, "idna==3.20 is not the file", "sha256:1111", "do not install", id="hash"),
         pytest.param(NETWORK, "cannot be reached", "dns error", "HTTPS_PROXY", id="network"),
+        pytest.param(NETWORK, "cannot be reached", "dns error", "wheels of index into", id="its host"),
         pytest.param(SPACE, "disk is full", "os error 28", "MEDLEY_CACHE", id="space"),
         pytest.param(LACKS, "offered nowhere", "torch==2.13.0+cpu", "PIP_FIND_LINKS", id="lacks"),
         pytest.param(
@@ -221,6 +223,12 @@ def test_failure(said: str, what: str, cause: str, fix: str) -> None:
     assert what in problem.what
     assert cause in problem.cause
     assert fix in problem.fix
+
+
+def test_an_offline_uv_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    problem = uv.failure("v", 2, LACKS.splitlines())
+    assert_problem(problem, "v cannot", cause="torch==2.13.0+cpu", fix="unset UV_OFFLINE")
 
 
 def test_lacks() -> None:

@@ -131,7 +131,7 @@ def test_the_slower_are_rejected_with_their_speed() -> None:
 def test_nothing_fits() -> None:
     with pytest.raises(NoLayout) as caught:
         chosen(QWEN_30B, rtx5090())
-    assert "30.9 GiB short in the nearest of 1 layouts" in caught.value.cause
+    assert "30.9 GiB short in the nearest of 1 layout" in caught.value.cause
     found = caught.value.remedies
     assert found
     small = next(each for each in found.variants if each.weights == "nvfp4")

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, field, fields
@@ -150,20 +151,25 @@ class Verb(cli.Application):
             return super()._validate_args(swfuncs, tailargs)
         except switches.PositionalArgumentsError as error:
             misspelt = self._subcommands and tailargs
-            raise (
-                self.no_verb(tailargs[0]) if misspelt else self._misplaced(str(error), tailargs)
-            ) from error
+            raise (self.no_verb(*tailargs) if misspelt else self._misplaced(str(error), tailargs)) from error
         except switches.SwitchError as error:
             raise self._usage(error) from error
 
-    def no_verb(self, word: str) -> Usage:
-        """Refuse a word that stands where a verb should, and name the nearest verb."""
+    def no_verb(self, word: str, *rest: str, lead: str = "") -> Usage:
+        """Refuse a word that stands where a verb should, and name the nearest verb.
+
+        `rest` was typed after a misspelt verb; `lead` is the verb that takes verbs, such as help.
+        """
         words = f"{self.PROGNAME} {word}".removeprefix("medley ")
         same, name = ELSEWHERE.get(words), self.PROGNAME
         near = same.split(", ") if same else difflib.get_close_matches(word, self._subcommands, n=1)
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         page = "docs/how-to/upgrade.md" if words in {"upgrade", "update"} else f"{name} --help"
-        more = f"try:   {'medley' if same else name} {near[0]}" if near else f"see:   {page}"
+        at = "medley" if same else str(name).replace("medley", lead or "medley", 1)
+        corrected = [] if same else rest
+        more = (
+            f"try:   {shlex.join((*at.split(), *near[0].split(), *corrected))}" if near else f"see:   {page}"
+        )
         return Usage(f"{name}: unknown command {word!r}{meant}\n  {more}")
 
     def _misplaced(self, error: str, words: Sequence[str]) -> Usage:

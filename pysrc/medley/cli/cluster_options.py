@@ -72,7 +72,11 @@ def typed_at(head: Remote, *more: str) -> int:
     with head:
         head.greeted()
         say(f"on {head.name}, the head: medley {' '.join(words)}")
-        said = head.ask("type", {"words": words}, float("inf"), _pass_on)
+        try:
+            said = head.ask("type", {"words": words}, float("inf"), _pass_on)
+        except KeyboardInterrupt:
+            say(f"stopped; {head.name} ends what this command started there")
+            raise
     return int(said["status"])
 
 

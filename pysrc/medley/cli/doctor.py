@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
+from shlex import quote
 
 from medley.cli import flag, switch, terminal
 from medley.cli.cluster_options import Clustered, print_problems
@@ -45,10 +47,13 @@ class DoctorVerb(Clustered):
     def main(self, *more: str) -> int:
         files = (*self.replayed, *more)
         if more and not self.replayed:
+            is_file = Path(more[0]).exists()
             raise Problem(
                 f"{more[0]!r} is one word too many",
-                cause="words are files after --from",
-                fix=f"medley doctor --from {' '.join(more)}",
+                cause="doctor examines all hosts of cluster.toml; files are words after --from",
+                fix=f"medley doctor --from {' '.join(more)}"
+                if is_file
+                else f"medley doctor; or only there: ssh {quote(more[0])} medley doctor",
             )
         if files:
             return self._print(*self._examined(of_transcripts(answers_by_host(files)), files))

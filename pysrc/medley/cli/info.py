@@ -112,7 +112,7 @@ class HelpVerb(Verb):
         for word in words:
             below = shown.below()
             if word not in below:
-                raise shown.no_verb(word)
+                raise shown.no_verb(word, lead="medley help")
             shown = below[word](f"{shown.PROGNAME} {word}")
         shown.help()
 

@@ -72,7 +72,7 @@ class LinkSetupVerb(Verb):
                 cause=", ".join(
                     f"{each.interface} has not {each.address} with MTU {each.mtu}" for each in left
                 ),
-                fix="ip address; to take it back: sudo medley link setup --undo",
+                fix="ip address; to take it back: sudo $(command -v medley) link setup --undo",
             )
         others = "the others with their --ring N; then: medley link show"
         if not self.ring:

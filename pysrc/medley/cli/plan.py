@@ -26,7 +26,7 @@ from medley.errors import Problem
 from medley.model.extra_files import ModelExtras
 from medley.model.resolve import weights
 from medley.model.trust import Trust
-from medley.planner import listed, report
+from medley.planner import hosts_of, listed, report
 from medley.planner.choose import Choice
 from medley.planner.loading import LoadTime, load_time
 from medley.planner.placement import PlacementOptions
@@ -81,6 +81,7 @@ class PlanVerb(Verb):
             from medley.planner.picture import drawn
 
             output.save(self.picture, drawn(found.name, choice, join(without(self.typed, ["--svg"]))))
+            output.say(f"the plan is drawn in {self.picture}")
         told = choice.prediction
         result = {
             "model": found.name,
@@ -103,8 +104,11 @@ class PlanVerb(Verb):
         shown = wide(WIDE)
         engine_name = None if wanted.engine == "vllm" else wanted.engine
         settings = {"link": self.link, "engine": engine_name, "image": self.image, "env": self.environment}
+        used = hosts_of(choice.layout)
+        named = " ".join(each for each in choice.warnings if "not used" in each.partition(":")[0])
+        unused = [host for host in site.hosts if host not in used and host not in named]
         blocks = (
-            report.summary(found.name, choice, shown, beside.warnings),
+            report.summary(found.name, choice, shown, beside.warnings, unused),
             report.section("Alternatives", report.alternatives(choice)),
             report.section(
                 "Faster builds", _build_lines(builds, choice, alternatives.four_bit_rate(order, site, choice))

@@ -1,12 +1,14 @@
 """`medley pull`."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from medley import config, storage
 from medley.cli import flag, switch
 from medley.cli.cluster_options import Clustered, print_problems, require_hosts, tables
-from medley.cli.output import print_result, table
+from medley.cli.output import print_result, say, table
 from medley.cli.progress import Bars
 from medley.cluster.bringup import Bringup
 from medley.cluster.fleet import Fleet
@@ -36,7 +38,7 @@ class PullVerb(Clustered):
                 )
         require_hosts(wanted, [origin] if origin else [], f"--from {wanted.head}")
         began, bars = time.monotonic(), Bars()
-        with bars, Fleet(wanted, on_note=bars.of_host) as everyone:
+        with _keeping(), bars, Fleet(wanted, on_note=bars.of_host) as everyone:
             bringup = Bringup(everyone, bars)
             bringup.look()
             bringup.wire()
@@ -56,10 +58,14 @@ class PullVerb(Clustered):
         received, failed = dict(pull.received), pull.everyone.failed
         said = {"size_bytes": pull.size_bytes, "received_bytes": received, "seconds": seconds}
         rows = [(pull.having[0], "-", "had it")]
-        rows += [(name, _gigabytes(size), "has it" if size else "had it") for name, size in received.items()]
+        rows += [
+            (name, _gigabytes(size) if size else "-", "has it" if size else "had it")
+            for name, size in received.items()
+        ]
         rows += [(name, "-", "failed") for name in failed]
         drawn = table(("HOST", "RECEIVED", "STATE"), rows)
-        lines = (*drawn, f"\n{_gigabytes(pull.size_bytes)} in {seconds:.0f} s")
+        sent = f"{_gigabytes(sum(received.values()))} sent between hosts"
+        lines = (*drawn, f"\n{_gigabytes(pull.size_bytes)} on each host after {seconds:.0f} s, {sent}")
         found = {**said, "from": pull.having[0], "problems": tables(failed)}
         print_result(found, lines, as_json=self.as_json)
 
@@ -81,6 +87,16 @@ class PullVerb(Clustered):
         table = {"damage": found, "hub": from_hub["said"], "problems": tables(pull.everyone.failed)}
         print_result(table, lines, as_json=self.as_json)
         return any(found.values())
+
+
+@contextmanager
+def _keeping() -> Iterator[None]:
+    """Say at Ctrl-C that nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("stopped; what has arrived stays, and the same command goes on with it")
+        raise
 
 
 def _gigabytes(size: int) -> str:

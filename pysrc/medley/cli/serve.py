@@ -28,7 +28,7 @@ from medley.errors import Problem
 from medley.model.trust import Trust
 from medley.network import tcp
 from medley.planner.topology import Topology
-from medley.progress import Output
+from medley.progress import Output, Progress
 from medley.serving import url
 from medley.serving.prepare import Job, Listens, Options, launched, prepare, this_host, topology
 from medley.serving.steps import hypothetical
@@ -255,8 +255,9 @@ def detached(port: int, *, restart: bool, drain_s: int) -> int:
     with units.alone(name):
         units.start(unit)
     try:
-        with terminal.outlive(), watch().stage(f"{name}: until it is ready"):
-            ready_lines = _await_ready(name, port)
+        seen = watch()
+        with terminal.outlive(), seen.stage(f"{name}: until it is ready"):
+            ready_lines = _await_ready(name, port, seen)
     except (KeyboardInterrupt, Problem):
         units.stop(name)
         raise
@@ -270,8 +271,9 @@ def replaced(options: Options, *, restart: bool, drain_s: int) -> int:
     port = options.listens.port
     unit, old = _unit(port, restart=restart, drain_s=drain_s), upgrade.running(port)
     upgrade.make_ready(options, output())
-    with terminal.outlive(), watch().stage(f"{unit.name}: until it is replaced"):
-        lines, gap_s = upgrade.replace_server(old, unit, port, partial(_await_ready, unit.name, port))
+    seen = watch()
+    with terminal.outlive(), seen.stage(f"{unit.name}: until it is replaced"):
+        lines, gap_s = upgrade.replace_server(old, unit, port, partial(_await_ready, unit.name, port, seen))
     return _serves(f"after {gap_s:.0f} s without an answer {unit.name}", lines)
 
 
@@ -291,7 +293,8 @@ def _serves(name: str, ready_lines: list[str]) -> int:
     return 0
 
 
-def _await_ready(name: str, port: int) -> list[str]:
+def _await_ready(name: str, port: int, seen: Progress) -> list[str]:
+    """Wait for the server's line, and show its own lines and how far its downloads are."""
     shown = 0
     while True:
         state = units.state(name)
@@ -300,6 +303,8 @@ def _await_ready(name: str, port: int) -> list[str]:
         for line in lines[shown:]:
             if line.startswith("medley: "):
                 print(line, file=sys.stderr)
+            else:
+                seen.line(line)
         shown = len(lines)
         at = next((nth for nth, line in enumerate(lines) if line.startswith("ready after")), None)
         if at is not None and serving.is_ready(port):

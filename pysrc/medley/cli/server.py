@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from medley import serving
+from medley import cluster, serving
 from medley.cli import Verb, flag, group, switch
 from medley.cli.cluster_options import AtHead, Clustered, print_problems, require_hosts, typed_at
 from medley.cli.output import print_line
 from medley.cli.terminal import console as terminal
 from medley.cluster.fleet import Fleet
+from medley.errors import Problem
 
 _COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
@@ -25,6 +26,12 @@ class LogsVerb(Clustered):
 
     def main(self, *hosts: str) -> int:
         found = self.wanted(alone=True)
+        if hosts and cluster.file(self.cluster) is None:
+            raise Problem(
+                f"{hosts[0]!r} is one word too many",
+                cause="words are hosts of cluster.toml, and there is none: logs prints those of this host",
+                fix="medley logs",
+            )
         require_hosts(found, hosts, f"medley logs {next(iter(found.hosts))}")
         if hosts:
             found = found.without(tuple(name for name in found.hosts if name not in hosts))
@@ -77,7 +84,14 @@ class StopVerb(Verb):
     port: int | None = switch("--port PORT", "port of the server to stop [default: all]", (1, 65_535))
     now: bool = flag("--now", "do not wait for running requests")
 
-    def main(self) -> int:
+    def main(self, *models: str) -> int:
+        if models:
+            ports = [server.port for server in serving.servers() if server.model == models[0]]
+            raise Problem(
+                f"{models[0]!r} is one word too many",
+                cause="stop ends every server of this host, or the one on a port",
+                fix=f"medley stop --port {ports[0]}" if ports else "medley stop",
+            )
         if head := self.at_head.elsewhere():
             return typed_at(head)
         count = serving.end_servers(self.port, lambda text: print(text, file=sys.stderr), now=self.now)

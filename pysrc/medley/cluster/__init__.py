@@ -24,6 +24,9 @@ Target = Annotated[str, Field(pattern=r"^[^-\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*$
 """A target of ssh: no space, and no word that begins as a switch does."""
 
 
+_WRITE = "medley init --force HOST HOST  # writes it, and keeps the old file"
+
+
 class ClusterHost(StrictTable):
     """A host of the cluster: [hosts.NAME]."""
 
@@ -60,7 +63,9 @@ class ClusterHost(StrictTable):
 class Cluster(StrictTable):
     """cluster.toml."""
 
-    hosts: Annotated[Mapping[Name, ClusterHost], Field(min_length=1, max_length=64)]
+    hosts: Annotated[
+        Mapping[Name, ClusterHost], Field(min_length=1, max_length=64, json_schema_extra={"fix": _WRITE})
+    ]
     link: str | None = None
     """The network of all hosts: an address or a network."""
     exclude: tuple[str, ...] = ()

@@ -11,7 +11,6 @@ from medley.command import Variable
 from medley.environment import engine_source
 from medley.errors import Problem
 from medley.host import facts
-from medley.host.kind import kind_of
 from medley.network import ports
 from medley.network.fabric import per_host
 from medley.network.fabric.types import Endpoint, NetworkOptions
@@ -69,7 +68,7 @@ class Bringup:
             name: facts.facts(transcript.parse(looks[name]["transcript"])) for name in self.everyone.present
         }
         members = {
-            name: (kind_of(each, cluster.hosts[name].kind), cluster.member(name))
+            name: (checks.kind_of_member(name, each, cluster.hosts[name]), cluster.member(name))
             for name, each in found.items()
         }
         for name, problem in checks.unfit(found, members, cluster.engine, self.head):

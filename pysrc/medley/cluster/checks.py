@@ -9,7 +9,7 @@ from medley.environment import driver as drivers
 from medley.environment.engine_source import EngineRequest, EngineSource, engine_source, locked
 from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.host.kind import Kind
+from medley.host.kind import Kind, kind_of
 from medley.schema import EngineName
 
 # Ray itself compares versions, but reports it only in a log, and RAY_IGNORE_VERSION_MISMATCH does not help.
@@ -29,7 +29,7 @@ def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, addr
         raise Problem(
             f"the Ray cluster at {address} is not medley's",
             cause="its head has no record of its versions, so they cannot be compared",
-            fix="on the head, if nobody needs that Ray: ray stop; then: medley ray-head",
+            fix="on the head, if you do not need that Ray: ray stop; then: medley ray-head",
         )
     _require_same_image(ours, heads)
     if differ := list(_differences(ours, heads)):
@@ -115,6 +115,20 @@ def cuda(found: Facts) -> str | None:
     """Return the newest CUDA that the driver supports, from nvidia-smi or a Jetson's L4T."""
     l4t = found.board.l4t
     return found.driver.cuda or (drivers.CUDA_OF_L4T.get(l4t.major) if l4t else None)
+
+
+def kind_of_member(name: str, found: Facts, host: ClusterHost) -> Kind:
+    """Return the kind of a host; a Problem about its kind names the host and its key in cluster.toml."""
+    try:
+        return kind_of(found, host.kind)
+    except Problem as problem:
+        if host.kind is None:
+            raise
+        raise Problem(
+            f"{name} is not of the kind {host.kind}",
+            cause=f"{problem.what}: {problem.cause}",
+            fix=f"at [hosts.{name}] in cluster.toml, remove kind = {host.kind!r}; {problem.fix}",
+        ) from problem
 
 
 def unfit(

@@ -5,7 +5,6 @@ from medley.cluster import Cluster, checks
 from medley.cluster.fleet import Fleet, counted
 from medley.errors import Problem
 from medley.host import facts
-from medley.host.kind import kind_of
 from medley.planner.topology import Topology
 from medley.progress import Progress
 
@@ -21,7 +20,7 @@ def ask_hosts(cluster: Cluster, watch: Progress) -> Topology:
     for name, look in looks.items():
         found = facts.facts(transcript.parse(look["transcript"]))
         try:
-            hosts[name] = (found, kind_of(found, cluster.hosts[name].kind))
+            hosts[name] = (found, checks.kind_of_member(name, found, cluster.hosts[name]))
         except Problem as unknown_kind:
             failed[name] = unknown_kind
     members = {name: (kind, cluster.member(name)) for name, (_, kind) in hosts.items()}

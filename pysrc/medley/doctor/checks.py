@@ -34,6 +34,8 @@ class Mend:
 
     @property
     def shown(self) -> str:
+        if self.root and self.words[0] == "medley":  # sudo has a PATH of its own, without a virtualenv's
+            return f"sudo $(command -v medley) {join(self.words[1:])}"
         return f"{'sudo ' if self.root else ''}{join(self.words)}"
 
 

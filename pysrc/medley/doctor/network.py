@@ -220,7 +220,7 @@ def boot_mtu(case: Case) -> Iterator[Check]:
         elif host.facts.software.nixos:
             yield host.unknown("NixOS keeps it in its configuration, which is not read")
         elif not settings.all_read:
-            yield host.unknown("only root can read the files that set it: sudo medley doctor")
+            yield host.unknown("only root can read the files that set it: sudo $(command -v medley) doctor")
         elif not settings.keeps:
             yield host.unknown("netplan, systemd, NetworkManager and ifupdown have no files here")
         else:
@@ -229,7 +229,7 @@ def boot_mtu(case: Case) -> Iterator[Check]:
             yield host.better(
                 f"MTU {end.mtu} of {end.interface} is lost at the next boot",
                 cause="it is not in any file of netplan, systemd, NetworkManager or ifupdown",
-                fix=f"sudo medley link setup --interface {end.interface} "
+                fix=f"sudo $(command -v medley) link setup --interface {end.interface} "
                 f"--address {next(at, end.address)} --mtu {end.mtu}",
             )
 

@@ -86,7 +86,7 @@ def hub(host: ExaminedHost, found: HubAccess) -> Iterator[Check]:
         yield host.better(
             f"{name} does not answer: {found.why}",
             cause="only models that are already on this host can be used",
-            fix="curl -sI ${HF_ENDPOINT:-https://huggingface.co}  # or from a host that has it: medley pull",
+            fix="export HF_HUB_OFFLINE=1  # where that is meant; models then come by medley pull from a host",
         )
     else:
         token = "with a token" if found.token else "without a token, so gated models cannot be downloaded"

@@ -113,7 +113,7 @@ def no_nccl(kind: Kind) -> Problem:
     """Of ranks that would talk to other hosts over the NCCL of the wheels."""
     return Problem(
         "an engine out of our lock cannot talk to other hosts here",
-        cause=f"the NCCL that PyPI has ends on {kind.host.title}: NVML knows no peer-to-peer there",
+        cause=f"the NCCL that PyPI has crashes on {kind.host.title}: NVML knows no peer-to-peer there",
         fix="nix run .#ray-head, which compiles one that starts; or build one by hand "
         "(docs/how-to/jetson-orin.md): --nccl FILE, or nccl = in cluster.toml",
     )

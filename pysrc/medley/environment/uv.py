@@ -100,6 +100,9 @@ class Downloads:
         self.show(f"{self.done / 1e9:.2f} of {sum(self.sizes.values()) / 1e9:.2f} GB, {rate:.0f} MB/s")
 
 
+_ADDRESS = re.compile(r"https?://([\w.-]+)")
+
+
 def lacks(lines: Sequence[str]) -> bool:
     """Whether uv failed because no index has a package in that version or build."""
     return any("there is no version of" in line or "was not found in the" in line for line in lines)
@@ -119,9 +122,14 @@ def failure(name: str, status: int, lines: Sequence[str], *, verb: str = "build"
         )
     if NO_SPACE in text:
         return full(what, cause)
-    if any(sign in text for sign in _UNREACHED):
+    if os.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
+        what = f"{what}: uv is offline, and its cache lacks a file"
+        fix = "unset UV_OFFLINE; or copy ~/.cache/uv from a host that has built it"
+    elif any(sign in text for sign in _UNREACHED):
         what = f"{what}: the package index cannot be reached"
         fix = "check the network (HTTPS_PROXY), or name a mirror: pip config set global.index-url ADDRESS"
+        if place := _ADDRESS.search(text):
+            fix += f"\nor put the wheels of {place[1]} into a folder: export PIP_FIND_LINKS=/path/to/wheels"
     elif lacks(lines):
         what = f"{what}: a build in the lock is offered nowhere"
         fix = "name a folder that has its wheel: export PIP_FIND_LINKS=/path/to/wheels"

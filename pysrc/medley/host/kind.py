@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -219,15 +220,18 @@ def kind_of(found: facts.Facts, named: str | None = None) -> Kind:
     if named is None:
         return match_kind(found, hosts)
     if named not in hosts:
+        near = get_close_matches(named.lower(), hosts, 1)
         raise Problem(
-            f"there is no kind of host {named!r}", cause=f"hosts/ has {', '.join(hosts)}", fix="medley facts"
+            f"there is no kind of host {named!r}",
+            cause=f"the kinds are {', '.join(hosts)}",
+            fix=f"write {near[0]!r} instead" if near else "leave it out: the host is recognized by itself",
         )
     host = hosts[named]
     if host.device == "cuda" and not found.gpus:
         raise Problem(
             f"this host cannot be {named}",
             cause=f"it needs an NVIDIA GPU, and nvidia-smi shows none: {found.driver.error or 'not found'}",
-            fix="nvidia-smi  # then fix what it reports; or: --kind cpu",
+            fix="nvidia-smi  # then fix what it reports; or name the kind cpu",
         )
     host, no_image = _with_image(host, found)
     return Kind(named, host, "as --kind says", no_image=no_image)

@@ -84,9 +84,13 @@ def _chosen(table: Evaluation) -> Choice:
         *table.ruled,
     )
     summary = [
-        "the only layout that fits" if len(able) == 1 else f"best for {goal} of {len(able)} layouts that fit",
-        *([f"{len(tight)} do not fit"] if tight else []),
-        *([f"{len(table.ruled)} are ruled out"] if table.ruled else []),
+        _only(first, table) if len(able) == 1 else f"best for {goal} of {len(able)} layouts that fit",
+        *([f"{len(tight)} {'does' if len(tight) == 1 else 'do'} not fit"] if tight else []),
+        *(
+            [f"{len(table.ruled)} {'is' if len(table.ruled) == 1 else 'are'} ruled out"]
+            if table.ruled
+            else []
+        ),
     ]
     why = (
         f"{named(first.layout)}: {'; '.join(summary)}",
@@ -95,6 +99,15 @@ def _chosen(table: Evaluation) -> Choice:
     )
     warnings = () if sizes == FREE else tuple(_warnings(table, first))
     return Choice(work, first.layout, first.fit, first.prediction, why, rejected, warnings)
+
+
+def _only(first: Evaluated, table: Evaluation) -> str:
+    """Say why there is nothing to choose: one device, sizes that the user asked for, or memory."""
+    if len(table.request.devices) == 1:
+        (rank,) = first.fit.ranks
+        return f"it fits: {gib(rank.total_bytes)} of {gib(rank.device.memory_bytes)} GiB"
+    sizes = table.request.sizes
+    return "the only layout that fits" if sizes == FREE else f"the only layout that fits with {sizes}"
 
 
 def _first(able: Sequence[Evaluated], goal: Goal) -> Evaluated:
@@ -157,10 +170,11 @@ def _worse(one: Evaluated, first: Evaluated, goal: Goal) -> str:
     if goal == "context" and one.fit.context < first.fit.context:
         return f"context up to {one.fit.context:,} tokens instead of {first.fit.context:,}"
     if one.score < _AS_GOOD * first.score:
-        return f"{one.score / first.score - 1:+.0%}"
+        change = f"{one.score / first.score - 1:+.0%}"
+        return change if first.prediction.fitted else "slower by memory bandwidth alone"
     room, roomier = one.fit.concurrency, first.fit.concurrency
     if room < roomier and _arrangement(one.layout) == _arrangement(first.layout):
-        return f"about as fast, fits {room} concurrent streams instead of {roomier}"
+        return f"about as fast, fits {counted(room, 'concurrent stream')} instead of {roomier}"
     if _snug(one) and not _snug(first):
         return f"about as fast, leaves only {gib(_spare_bytes(one))} GiB of shared memory free"
     used, chosen = (
@@ -188,7 +202,7 @@ def figures(work: Workload, fitted: Fit, told: Prediction) -> tuple[str, ...]:
         if told.fitted
         else UNFITTED,
         f"tightest: {fitted.worst}",
-        f"{longest}, up to {fitted.concurrency} concurrent streams of {work.context:,} tokens",
+        f"{longest}, up to {counted(fitted.concurrency, 'concurrent stream')} of {work.context:,} tokens",
     )
 
 
@@ -208,6 +222,9 @@ def _warnings(table: Evaluation, chosen: Evaluated) -> Iterator[str]:
         yield f"tensor parallel over {speed_and_transport(link)}: each layer waits for the network twice"
     usual = [row for row in table.fitting(FREE) if row.usual]
     if usual and (free := _first(usual, table.request.work.goal)) is not chosen:
+        if not chosen.prediction.fitted:
+            yield f"{table.request.sizes}, as asked: without it the plan takes {named(free.layout)}"
+            return
         price = f"{chosen.score:.1f} tok/s predicted, {free.score:.1f} without it"
         more = f"{chosen.score / free.score - 1:+.0%}"
         yield f"{table.request.sizes}, as asked: {price} ({more}): {named(free.layout)}"

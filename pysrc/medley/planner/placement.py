@@ -328,5 +328,5 @@ def idle_ports_gain(shape: Shape, site: Topology, wanted: PlacementOptions, choi
         yield (
             f"{', '.join(found)} have fast ports that lie idle ({speed}): with addresses on them "
             f"{then:.1f} tok/s instead of {now:.1f} ({named(better.layout)}); "
-            "on each: sudo medley link setup"
+            "on each: sudo $(command -v medley) link setup"
         )

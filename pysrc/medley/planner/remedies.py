@@ -64,8 +64,9 @@ def too_large(table: Evaluation, tight: Sequence[Evaluated]) -> NoLayout:
         context=max(row.fit.context for row in tight),
         concurrency=max(row.fit.concurrency for row in tight),
     )
+    layouts = f"{len(tight)} layout{'' if len(tight) == 1 else 's'}"
     forced_by = "" if sizes == FREE else f"; as {sizes} says"
-    nearest = f"{gib(least.fit.short_bytes)} GiB short in the nearest of {len(tight)} layouts{forced_by}"
+    nearest = f"{gib(least.fit.short_bytes)} GiB short in the nearest of {layouts}{forced_by}"
     streams = f"{many} concurrent streams" if (many := work.load.concurrency) > 1 else "1 stream"
     return NoLayout(
         f"the model does not fit with {streams} of {work.context:,} tokens",

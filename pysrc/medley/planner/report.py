@@ -1,5 +1,6 @@
 """A layout as styled text: a summary to read in a minute, and every reason."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 
@@ -14,12 +15,15 @@ from medley.planner.prediction import Prediction
 
 PARTS = (("weights", "#76b900"), ("KV cache", "#f0a020"), ("engine", "#7a5cc0"), ("free", "#8a92a0"))
 """Of a device's memory, with their colors."""
+_ALTERNATIVES = 5
 _BAR, _LEAST_BAR, _NAME = 24, 8, 22
 """Widths: of a bar, and of a device's name."""
 
 
-def summary(model: str, choice: Choice, columns: int, warnings: Iterable[str] = ()) -> Iterator[Text]:
-    """Speed, memory, bottleneck, and warnings: those of the choice and further ones."""
+def summary(
+    model: str, choice: Choice, columns: int, warnings: Iterable[str] = (), unused: Sequence[str] = ()
+) -> Iterator[Text]:
+    """Speed, memory, bottleneck, hosts without a part, and warnings: those of the choice and further ones."""
     layout, told, split = choice.layout, choice.prediction, arrangement(choice.layout)
     yield Text.assemble((model, "bold"), " on ", (where(layout), "bold"), f" · {split}" if split else "")
     yield from (Text(), _speed(choice), Text(), *_hosts(choice, columns))
@@ -29,6 +33,7 @@ def summary(model: str, choice: Choice, columns: int, warnings: Iterable[str] = 
         "link": link_text(layout),
         "cabling": ", ".join(each.name for each in groups),
         "bottleneck": told.bound if told.fitted else None,
+        "not used": ", ".join(unused),
     }
     rows = [(Text(name, "dim"), Text(text)) for name, text in labeled.items() if text]
     yield from (Text(), *table(rows)) if rows else ()
@@ -125,13 +130,21 @@ def section(title: str, lines: Iterable[Text]) -> Iterator[Text]:
 def alternatives(choice: Choice) -> Iterator[Text]:
     """The 5 best that fit, one of those that differ only by split or by equal hosts."""
     found = {_key(choice.layout): Rejected("", "")}
+    shown = [
+        each for each in choice.rejected if each.layout and found.setdefault(_key(each.layout), each) is each
+    ]
+    names = Counter(_arranged(each) for each in shown[:_ALTERNATIVES])
     rows = []
-    for each in choice.rejected:
-        if each.layout and found.setdefault(_key(each.layout), each) is each:
-            rate = f"{each.score:.1f} tok/s" if choice.prediction.fitted else ""
-            note = Text(each.note, "red" if each.note.startswith("-") else "dim")
-            rows.append((Text(arrangement(each.layout) or each.what), Text(rate), note))
-    yield from table(rows[:5], right=(1,))
+    for each in shown[:_ALTERNATIVES]:
+        rate = f"{each.score:.1f} tok/s" if choice.prediction.fitted else ""
+        note = Text(each.note, "red" if each.note.startswith("-") else "dim")
+        # Of two that are cut alike, the hosts tell them apart.
+        rows.append((Text(_arranged(each) if names[_arranged(each)] == 1 else each.what), Text(rate), note))
+    yield from table(rows, right=(1,))
+
+
+def _arranged(one: Rejected) -> str:
+    return (one.layout and arrangement(one.layout)) or one.what
 
 
 def _key(layout: Layout) -> object:

@@ -224,7 +224,8 @@ def incompatible_warnings(of: Mapping[str, EngineSource], used: Collection[str])
         idle = f"{listed(out)} {'is' if len(out) == 1 else 'are'} not used: " if out else ""
         yield (
             f"{idle}{listed(one)} and {listed(other)} cannot be in one cluster. Reason: {', '.join(differ)} "
-            f"({of[one[0]].name}, {of[other[0]].name}); together they need {_way(of, one, other)}"
+            f"({', '.join(dict.fromkeys((of[one[0]].name, of[other[0]].name)))}); "
+            f"together they need {_way(of, one, other)}"
         )
 
 

@@ -222,6 +222,7 @@ def open_requests(url: str) -> int | None:
 
 def _require_ok(answer: Response, url: str, model: str, key: str | None) -> None:
     said = f"{answer.status}: {message(answer.text)}"
+    header = '-H "Authorization: Bearer $MEDLEY_API_KEY" ' if key else ""
     if answer.status == HTTPStatus.UNAUTHORIZED:
         raise Problem(
             f"the server requires {'another' if key else 'an'} API key",
@@ -232,14 +233,14 @@ def _require_ok(answer: Response, url: str, model: str, key: str | None) -> None
         raise Problem(
             f"the server refused a request for {model!r}",
             cause=said,
-            fix=f"list its models: curl {http_client.address(url).copy_with(path='/v1/models')}",
+            fix=f"list its models: curl {header}{http_client.address(url).copy_with(path='/v1/models')}",
         )
 
 
 def _odd(url: str, text: str) -> Problem:
     return Problem(
         f"{url} does not answer like OpenAI's API",
-        cause=f"its answer is {text[:200]!r}",
+        cause="its answer is a web page" if text.lstrip()[:1] == "<" else f"its answer is {text[:200]!r}",
         fix="give the base URL of such a server: --url http://HOST:PORT/v1",
     )
 

@@ -1,6 +1,7 @@
 """Run a server or a script on the hosts of its plan until it ends."""
 
 import json
+import math
 import re
 import time
 from collections import deque
@@ -19,7 +20,7 @@ from medley.errors import Problem, Terminated
 from medley.planner import hosts_of
 from medley.planner.topology import Topology
 from medley.process import Process
-from medley.progress import Output
+from medley.progress import Output, Progress
 from medley.serving import api, metrics, weights
 from medley.serving.batch_client import Answering
 from medley.serving.drain import Drain, gated
@@ -31,6 +32,8 @@ from medley.serving.watchdog import Hosts, Watchdog
 
 _LOOK_EVERY_S = 0.1
 _RANKS_EVERY_S = 4
+_SLOW_START_S = 60
+"""An engine imports for 30 to 60 s on two cores before it prints a line that shows progress."""
 _LAST_ERRORS = 400
 _OFTEN = re.compile(r'"GET /(?:metrics)? HTTP/1\.1" (?:200|401)')
 """The watchdog's own requests in the engine's log."""
@@ -124,6 +127,19 @@ def held(found: Launched, output: Output) -> Iterator[Ranks]:
         yield ranks
 
 
+@dataclass
+class _SlowStartHint:
+    """Says once where to look, while an engine imports and prints nothing that shows progress."""
+
+    watch: Progress
+    due: float = field(default_factory=lambda: time.monotonic() + _SLOW_START_S)
+
+    def look(self, *, ready: bool) -> None:
+        if not ready and time.monotonic() > self.due:
+            self.due = math.inf
+            self.watch.line("imports and loads; its own lines: medley logs -f")
+
+
 class Ended(Exception):  # noqa: N818 - no error: what it was started for is done
     """The model was served for one thing, and that is done."""
 
@@ -204,7 +220,10 @@ class Served:
                 report("lost: the engine is stuck")
                 output.say(text)
 
+            hint = _SlowStartHint(output.watch)
+
             def check() -> None:
+                hint.look(ready=memory.ready)
                 lost()
                 memory.look()
                 drain.look()

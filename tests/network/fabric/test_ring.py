@@ -178,8 +178,14 @@ def test_the_cabling_counts_before_the_version() -> None:
 
 def test_the_missing_cable_is_named_with_what_to_type() -> None:
     (finding,) = fabric(wired(3, "1.0-2.1 2.0-3.1"), ALL).findings
-    assert "on h1: sudo medley link setup --interface enp1s0f1np1 --address 192.168.192.1/24" in finding.fix
-    assert "on h3: sudo medley link setup --interface enp1s0f0np0 --address 192.168.192.2/24" in finding.fix
+    assert (
+        "on h1: sudo $(command -v medley) link setup --interface enp1s0f1np1 --address 192.168.192.1/24"
+        in finding.fix
+    )
+    assert (
+        "on h3: sudo $(command -v medley) link setup --interface enp1s0f0np0 --address 192.168.192.2/24"
+        in finding.fix
+    )
 
 
 def test_a_ring_is_mended_where_the_finding_says() -> None:

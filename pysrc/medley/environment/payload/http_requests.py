@@ -64,7 +64,9 @@ def foreign(headers: list[tuple[bytes, bytes]]) -> tuple[HTTPStatus, str] | None
     """Refuse a browser that another site's page sends to this host's loopback, by its own name or by ours."""
     hosts = [_host(value) for name, value in headers if name == b"host"]
     origins = [_ORIGIN.fullmatch(value) for name, value in headers if name == b"origin"]
-    advice = "without a key this server answers this host's own programs alone: medley serve --api-key FILE"
+    advice = (
+        "without a key this server answers only http://127.0.0.1 on its own host: medley serve --api-key FILE"
+    )
     if any(not is_loopback(host) for host in hosts) or len(hosts) > 1:
         return HTTPStatus.MISDIRECTED_REQUEST, advice
     if any(not found or not is_loopback(_host(found[1])) for found in origins) or _from_page(headers):

@@ -72,7 +72,7 @@ def one_subnet(
         f"{one.host}: {one.link.name} and {interface} are both in {one.network}",
         f"they have {one.ip} and {other.ip}; the kernel answers for each with the other's MAC address, and "
         "half the speed is lost",
-        f"on {one.host}: sudo medley link setup --interface {interface} --address "
+        f"on {one.host}: sudo $(command -v medley) link setup --interface {interface} --address "
         f"{address}/{network.prefixlen}  # lasts; until then: {_ARP}",
         topic="subnet",
     )
@@ -206,7 +206,7 @@ def idle_finding(found: Mapping[str, tuple[Interface, ...]]) -> Finding:
         return Finding(
             f"{next(iter(found))}: a fast port is up and unused ({speed})",
             said,
-            "sudo medley link setup  # and the same on the host at the other end of its cable",
+            "sudo $(command -v medley) link setup  # and the same on the host at the other end of its cable",
             topic="idle",
         )
     return Finding(
@@ -230,7 +230,7 @@ def _fixes(found: Mapping[str, tuple[Interface, ...]]) -> Iterator[str]:
     """Yield commands: join the network of a port with an address, else let medley choose one."""
     addressed = next((link for links in found.values() for link in links if _routable(link)), None)
     if addressed is None:
-        yield f"on each of {', '.join(found)}: sudo medley link setup"
+        yield f"on each of {', '.join(found)}: sudo $(command -v medley) link setup"
         return
     network = _routable(addressed)[0]
     taken = {each.ip for links in found.values() for link in links for each in link.addresses}
@@ -238,7 +238,8 @@ def _fixes(found: Mapping[str, tuple[Interface, ...]]) -> Iterator[str]:
     for host, links in found.items():
         if addressed not in links:
             at = f"{next(free)}/{network.prefixlen}"
-            yield f"on {host}: sudo medley link setup --interface {links[0].name} --address {at}"
+            setup = f"link setup --interface {links[0].name} --address {at}"
+            yield f"on {host}: sudo $(command -v medley) {setup}"
 
 
 def addresses(hosts: Mapping[str, Candidates]) -> str:

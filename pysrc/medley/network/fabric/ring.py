@@ -94,7 +94,7 @@ def _lacking(pair: tuple[str, str], whole: CabledGroup, group: Group) -> Finding
     taken = [way.network for ways in group.ways.values() for way in ways]
     network = findings.free_network(taken)
     steps = "; ".join(
-        f"on {host}: sudo medley link setup --interface {port or 'NAME'} "
+        f"on {host}: sudo $(command -v medley) link setup --interface {port or 'NAME'} "
         f"--address {network.network_address + number}/{network.prefixlen}"
         for number, (host, port) in enumerate(ends, 1)
     )
@@ -132,7 +132,8 @@ def _mirrored(whole: CabledGroup, group: Group) -> Finding | None:
         "NCCL chooses ports of one number at both ends of a connection and corrects one of them: in a ring "
         "each cable goes from a first port to a second (NVIDIA's connect-three-sparks playbook)",
         f"on {common[0]}: swap the cables of {' and '.join(names)}, and "
-        f"their second addresses: sudo medley link setup --interface {names[0]} --address ADDRESS",
+        "their second addresses: sudo $(command -v medley) link setup "
+        f"--interface {names[0]} --address ADDRESS",
         topic="ring",
     )
 
