@@ -56,6 +56,26 @@ def test_it_can_be_read_aloud_in_a_minute(capsys: pytest.CaptureFixture[str]) ->
     assert not any("ray-head" in line or "ray-worker" in line for line in shown), "one way to start"
 
 
+@pytest.mark.parametrize(
+    ("words", "comment"),
+    [
+        pytest.param(
+            "qwen3-32b --hosts orin:2", 'for orin-1, orin-2: image = "default"', id="a kind's own image"
+        ),
+        pytest.param("qwen3-32b --hosts spark:2 --env mine --tp 2", ': env = "mine"', id="an environment"),
+        pytest.param(
+            "gpt-oss-120b --hosts spark:2 --engine sglang", 'cluster.toml: engine = "sglang"', id="an engine"
+        ),
+    ],
+)
+def test_what_up_needs_in_cluster_toml_is_shown(
+    words: str, comment: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words.split()) == 0
+    shown = capsys.readouterr().out.partition("Run it")[2]
+    assert comment in shown
+
+
 def test_reasons_and_commands_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("gpt-oss-120b", "--hosts", "spark:2")
     assert run(*words, "--why", "--commands") == 0

@@ -103,7 +103,7 @@ class PlanVerb(Verb):
             return
         shown = wide(WIDE)
         engine_name = None if wanted.engine == "vllm" else wanted.engine
-        settings = {"link": self.link, "engine": engine_name, "image": self.image, "env": self.environment}
+        settings = {"link": self.link, "engine": engine_name}
         used = hosts_of(choice.layout)
         named = " ".join(each for each in choice.warnings if "not used" in each.partition(":")[0])
         unused = [host for host in site.hosts if host not in used and host not in named]
@@ -201,10 +201,15 @@ def _bring_up(steps: list[Step], settings: Mapping[str, str | None]) -> Iterator
     lead = f"  {hosts[0]} $ "
     if cluster.file() is None or not {*hosts} <= cluster.read().hosts.keys():
         yield Text.assemble(lead[:-2], ("$ ", "green"), join(("medley", "init", *hosts, "--head", hosts[0])))
-    table = "; ".join(f'{name} = "{value}"' for name, value in settings.items() if value)
+        keys = "; ".join(f'{name} = "{value}"' for name, value in settings.items() if value)
+        if keys:
+            yield Text(f"    # then in cluster.toml: {keys}", "dim")
+        for source, same in groupby((step for step in steps if step.source), lambda step: step.source):
+            key = f'{source[0].removeprefix("--")} = "{source[1]}"'
+            yield Text(
+                f"    # then in cluster.toml, for {listed([each.host for each in same])}: {key}", "dim"
+            )
     yield Text.assemble(lead[:-2], ("$ ", "green"), "medley up")
-    if table:
-        yield Text(f"    # in cluster.toml: {table}", "dim")
 
 
 def _to_type(steps: Iterable[Step], settings: Mapping[str, str | None]) -> Iterator[Text]:

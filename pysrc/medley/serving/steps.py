@@ -41,6 +41,8 @@ class Step:
     why: tuple[str, ...] = ()
     joins: bool = False
     """Whether it starts a part of a Ray cluster, which `medley up` does on all hosts."""
+    source: tuple[str, ...] = ()
+    """The switch that chooses its engine and the value, which cluster.toml has as a key of the host."""
 
 
 def hypothetical(job: Job, site: Topology, output: Output) -> Iterator[Step]:
@@ -142,14 +144,18 @@ def joining(
         own = per_host.head_network(head, site.facts[head], replace(wishes, link=link[1]), {})
     ours = _part(head, site, engine)
     typed = shlex.join(("medley", "ray-head", *link, *named, *site.origin(head).typed))
-    yield Step(head, typed, ours.head(own, secret), site.image(head), joins=True)
+    yield Step(
+        head, typed, ours.head(own, secret), site.image(head), joins=True, source=site.origin(head).typed
+    )
     for host in others:
+        source = site.origin(host).typed
         both = {name: site.facts[name] for name in (head, host)}
         wired = per_host.worker_network(both, host, (head, at), wishes, {})
         ours = _part(host, site, engine)
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN} | medley ray-worker {at} --token-file -"
-        typed = " ".join((typed, *named, shlex.join(site.origin(host).typed))).rstrip()
-        yield Step(host, typed, ours.worker(wired, secret, _gcs(at)), site.image(host), joins=True)
+        typed = " ".join((typed, *named, shlex.join(source))).rstrip()
+        started = ours.worker(wired, secret, _gcs(at))
+        yield Step(host, typed, started, site.image(host), joins=True, source=source)
 
 
 def _part(host: str, site: Topology, engine: EngineName) -> NodeSpec:
