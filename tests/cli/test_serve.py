@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from medley.cli.plan import PlanVerb
-from medley.cli.serve import ServeVerb, quiet, ready
+from medley.cli.serve import ServeVerb, await_ready, quiet, ready
+from medley.cluster import units
+from medley.cluster.unit_file import Unit
+from medley.command import Command
 from medley.engine import Serving
 from medley.errors import Problem
 from medley.progress import SilentProgress
@@ -276,3 +279,31 @@ def test_the_address_for_other_hosts_is_shown_where_it_listens_on_all(
     assert ("\nfrom other hosts: http://" in said) == elsewhere
     assert '\n    medley chat "Hello"\n' in said
     assert "0.0.0.0" not in said
+
+
+FAILS_LATER = """\
+echo 'medley: vm alone: it fits: 2.3 of 18.9 GiB'
+echo '1.20 of 2.50 GB, 40 MB/s'
+sleep 1
+printf 'medley: port 8123 is in use\\n  cause: process 7 listens there\\n  fix:   medley stop --port 8123\\n'
+exit 1
+"""
+
+
+def test_a_detached_start_shows_its_downloads_and_its_problem_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("MEDLEY_UNITS", "own")
+    name, watch = "medley-serve-8123", Lines()
+    (tmp_path / "serve.sh").write_text(FAILS_LATER)
+    units.start(Unit(name, "serve demo", Command(("sh", str(tmp_path / "serve.sh")))))
+    try:
+        with raises_problem("port 8123", cause="process 7", fix="medley stop --port 8123"):
+            await_ready(name, 8123, watch)
+    finally:
+        units.stop(name)
+    assert "1.20 of 2.50 GB, 40 MB/s" in watch.seen
+    said = capsys.readouterr().err
+    assert "medley: vm alone: it fits" in said
+    assert "8123" not in said, "the Problem has it"

@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from plumbum import cli
+try:
+    from plumbum import cli
+except ModuleNotFoundError:
+    sys.exit("python -m tests.rack needs the clone's virtualenv: .venv/bin/python -m tests.rack")
 
 from medley.cli import Usage, Verb
 from medley.errors import Problem
@@ -22,11 +25,11 @@ class Racks(Verb):
     DESCRIPTION = "Hosts made of namespaces on this machine: own network, /tmp, $HOME, /dev/shm, processes."
     DESCRIPTION_MORE = """
 Examples:
-    /python -m tests.rack up 4        host1 … host4 on one switch
-    /python -m tests.rack x host1 ping -c1 host2
-    /python -m tests.rack x host1     a shell on it
-    /python -m tests.rack ls          what is up, in running tests too
-    /python -m tests.rack down"""
+    python -m tests.rack up 4        host1 … host4 on one switch
+    python -m tests.rack x host1 ping -c1 host2
+    python -m tests.rack x host1     a shell on it
+    python -m tests.rack ls          what is up, in running tests too
+    python -m tests.rack down"""
     USAGE = "    {progname} up|ls|x|down [SWITCHES] ...\n"
 
     def main(self, *words: str) -> int:
@@ -49,10 +52,10 @@ class Up(Named):
     DESCRIPTION = "Bring so many hosts up; they stay until `down`."
     DESCRIPTION_MORE = """
 Examples:
-    /up 2
-    /up 2 --cpus host2=0.3 --sshd
-    /up 4 --link lan --link fast:host1,host2,host3:400     400 Mbit/s
-    /up 2 --link lan --cable cx7:host1,host2:2000"""
+    python -m tests.rack up 2
+    python -m tests.rack up 2 --cpus host2=0.3 --sshd
+    python -m tests.rack up 4 --link lan --link fast:host1,host2,host3:400     400 Mbit/s
+    python -m tests.rack up 2 --link lan --cable cx7:host1,host2:2000"""
 
     links = cli.SwitchAttr(
         "--link", str, list=True, argname="LINK", help="a switch: NAME[:HOST,HOST…[:MBIT]]"

@@ -63,7 +63,7 @@ def follow(desk: SshCluster, check: Check, *more: str) -> str:
     """Type what is printed, on the host that it names."""
     place = re.fullmatch(r"on (host\d): (.*)", check["problem"]["fix"], re.DOTALL)
     assert place, check
-    typed = place[2].partition("  # ")[0].replace("sudo ", "")
+    typed = place[2].partition("  # ")[0].replace("sudo ", "").replace("$(command -v medley)", "medley")
     typed = re.sub(r"(^|; )medley ", rf"\1{shlex.join(MEDLEY)} ", typed)
     return desk.rack[place[1]].says("sh", "-c", shlex.join(("eval", typed, *more)))
 
@@ -126,7 +126,8 @@ def test_fix_makes_the_safe_changes_and_looks_again(desk: SshCluster) -> None:
     shown = desk.type("doctor", "--fix", "--dry-run", "--json", limit_s=60)
     assert shown.status == 1
     assert (
-        "on host2: sudo medley link setup --interface eth1 --address 10.78.1.2/24 --mtu 9000" in shown.lines
+        "on host2: sudo $(command -v medley) link setup --interface eth1 --address 10.78.1.2/24 --mtu 9000"
+        in shown.lines
     )
     assert sum("chmod 600" in line for line in shown.lines if not line.startswith("{")) == 2
     assert "mtu 1400" in two.says("ip", "link", "show", "eth1")

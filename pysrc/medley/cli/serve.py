@@ -257,7 +257,7 @@ def detached(port: int, *, restart: bool, drain_s: int) -> int:
     try:
         seen = watch()
         with terminal.outlive(), seen.stage(f"{name}: until it is ready"):
-            ready_lines = _await_ready(name, port, seen)
+            ready_lines = await_ready(name, port, seen)
     except (KeyboardInterrupt, Problem):
         units.stop(name)
         raise
@@ -273,7 +273,7 @@ def replaced(options: Options, *, restart: bool, drain_s: int) -> int:
     upgrade.make_ready(options, output())
     seen = watch()
     with terminal.outlive(), seen.stage(f"{unit.name}: until it is replaced"):
-        lines, gap_s = upgrade.replace_server(old, unit, port, partial(_await_ready, unit.name, port, seen))
+        lines, gap_s = upgrade.replace_server(old, unit, port, partial(await_ready, unit.name, port, seen))
     return _serves(f"after {gap_s:.0f} s without an answer {unit.name}", lines)
 
 
@@ -293,24 +293,28 @@ def _serves(name: str, ready_lines: list[str]) -> int:
     return 0
 
 
-def _await_ready(name: str, port: int, seen: Progress) -> list[str]:
+def await_ready(name: str, port: int, seen: Progress) -> list[str]:
     """Wait for the server's line, and show its own lines and how far its downloads are."""
-    shown = 0
+    shown = looked = 0
     while True:
         state = units.state(name)
+        is_over = state is None or not state.kept or state.restarts > 0
         # Before its command begins, its log has the words of the one before.
-        lines = units.said(name) if state is None or state.running or state.status is not None else []
-        for line in lines[shown:]:
-            if line.startswith("medley: "):
-                print(line, file=sys.stderr)
-            else:
-                seen.line(line)
-        shown = len(lines)
+        begun = is_over or (state is not None and (state.running or state.status is not None))
+        lines = units.said(name) if begun else []
+        # The last line waits for a second look: with a cause below it, it is the Problem that is raised here.
+        until = len(lines) if is_over or len(lines) == looked else max(shown, len(lines) - 1)
+        for nth in range(shown, until):
+            if not lines[nth].startswith("medley: "):
+                seen.line(lines[nth])
+            elif not lines[nth + 1 : nth + 2] or not lines[nth + 1].startswith("  cause:"):
+                print(lines[nth], file=sys.stderr)
+        shown, looked = until, len(lines)
         at = next((nth for nth, line in enumerate(lines) if line.startswith("ready after")), None)
         if at is not None and serving.is_ready(port):
             end = next((nth for nth, line in enumerate(lines) if line.startswith(_END)), len(lines))
             return lines[at:end]
-        if state is None or not state.kept or state.restarts:
+        if is_over:
             raise _ended(name, units.said(name))
         time.sleep(_LOOK_EVERY_S)
 

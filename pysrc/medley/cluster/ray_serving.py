@@ -133,7 +133,7 @@ def _present(
     here = ", ".join(f"{node['name']} ({node['address']}, {node['free']} free slots)" for node in present)
     busy = [node["name"] for node in known if node["alive"] and node["slots"] and not node["free"]]
     raise Problem(
-        f"{needed} hosts are needed, and {len(present)} are available",
+        f"{needed} {'host is' if needed == 1 else 'hosts are'} needed, and {len(present)} are available",
         cause=f"after {wait_s:.0f} s: {here or 'none'}"
         + (f"; another model uses every slot of {', '.join(busy)}" if busy else ""),
         fix=f"medley up starts the hosts of cluster.toml; by hand, on each missing host: "

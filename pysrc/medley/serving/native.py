@@ -68,7 +68,7 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
     try:
         address = per_host.head_network(head, facts, NetworkOptions(), os.environ).end.address
         at = address if options.join_port == RENDEZVOUS_PORT else f"{address}:{options.join_port}"
-        output.say(f"run on each of the {others} other hosts:")
+        output.say("run on the other host:" if others == 1 else f"run on each of the {others} other hosts:")
         output.say(f"    ssh {address} cat {secret} | medley join {at} --token-file -")
         with watch.stage(f"wait for {others} more"), weights.fetching(wanted, watch) as done:
             members = met.wait(others, _WAIT_S if options.wait_s is None else options.wait_s)
