@@ -209,6 +209,15 @@ def test_a_ray_of_another_is_named_and_no_fix_ends_it(rays: str, clusters: str, 
     assert not re.search(r"\b(stop|kill|ray-stop)\b", check.problem.fix)
 
 
+def test_a_ray_in_a_container_of_docker_is_the_members() -> None:
+    said = {
+        health.PROCESSES: "other 40 raylet\nother 812 earlyoom\n",
+        software.MEMBERSHIP: '"role": "worker"\n"address": "192.168.1.10"\n',
+    }
+    (check,) = checks_of("leftovers", case_of({"spark": said}))
+    assert check.state == "ok"
+
+
 def test_a_transcript_without_the_clusters_of_its_rays_leaves_it_open() -> None:
     said = dict(answers("spark", {health.PROCESSES: "own 40 raylet\n"}))
     del said[health.CLUSTERS]

@@ -148,7 +148,7 @@ def test_ray_and_the_model_on_it_run_out_of_the_image(
         down = medley("down")
     assert down.returncode == 0, down.stderr
     assert ours(settings) == []
-    assert "not in the cluster" in medley("status").stdout
+    assert "the cluster is not started: medley up" in medley("status").stdout
 
 
 def container_id(name: str, settings: Mapping[str, str]) -> str:

@@ -56,6 +56,15 @@ def test_hosts_that_are_named(rack: Up) -> None:
     assert "it was not reached: no ssh server listens there" in away
     assert any(line.startswith("host2  cpu, ") for line in done.lines)
 
+    plan = one.run([*MEDLEY, "plan", "demo", "--pp", "2"], limit_s=90)
+    assert plan.status == 0, plan.lines
+    assert any(line.startswith("demo on 2 hosts") for line in plan.lines), plan.lines
+    assert any(line.startswith("planned without host3: ") for line in plan.lines), plan.lines
+    assert [line.strip() for line in plan.lines if "$ medley" in line] == [
+        "host1 $ medley up",
+        "host1 $ medley serve demo --hosts 2 --pp 2",
+    ]
+
     first = written(one)
     again = init(one, "host2", "host3", "--yes")
     assert again.status == 1

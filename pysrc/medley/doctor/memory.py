@@ -143,7 +143,10 @@ def leftovers(host: ExaminedHost, found: tuple[ProcessUsage, ...]) -> Iterator[C
     if rays and not host.health.clusters_known:
         yield host.unknown(UNASKED)
         return
-    if theirs := [each for each in rays if not each.ours]:
+    theirs = [each for each in rays if not each.ours]
+    if keeping and keeping.membership and not ours:  # its Ray is root's, in a container of docker
+        theirs = [each for each in theirs if each.own]
+    if theirs:
         yield host.better(
             f"Another Ray is running: {_named(theirs)}",
             cause=f"{_owner(theirs)} started it; it takes memory, and ports that medley's Ray uses",
