@@ -38,6 +38,13 @@ def test_an_unknown_error_names_the_component_and_its_alternative(
     assert found.confidence == "low"
 
 
+def test_a_draft_is_named_beside_the_component_inside_it() -> None:
+    (found,) = of(traced("vllm/v1/spec_decode/eagle.py", "vllm/v1/attention/flash_attn.py")).problems
+    assert "FlashAttention, inside speculative decoding" in found.problem().what
+    assert "--attention-backend TRITON_ATTN" in found.problem().fix
+    assert "without --speculative-config" in found.problem().fix
+
+
 def test_the_innermost_call_of_the_engine_is_named() -> None:
     text = traced("vllm/model_executor/layers/linear.py", "torch/nn/modules/module.py")
     (found,) = of(text).problems

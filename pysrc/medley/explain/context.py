@@ -40,7 +40,9 @@ class Context:
     above: str | None = None
     """A warning before the error, with its count."""
     step: str | None = None
-    """The last step of the start before the error."""
+    """The line of the last step of the start before the error."""
+    step_fix: str | None = None
+    """What to type if that step hangs or is killed."""
 
 
 def read_context(
@@ -52,21 +54,28 @@ def read_context(
     # The calls before another process's report are not those of the error.
     frames = [] if said.wrapped else [_FRAME.match(each.text) for each in near]
     calls = [(found["file"], found["function"]) for found in frames if found]
-    component = _component([*(file for file, _ in reversed(calls)), said.text], components)
+    places = [f"{file}, {function}" for file, function in reversed(calls)]
+    found = _components([*places, said.text], components)
     step = last_phase(texts, phases)
+    step = None if step and step.phase.complete else step
     return Context(
-        component.name if component else None,
+        ", inside ".join(each.name for each in found) or None,
         _last_call(calls),
-        component.instead if component else None,
+        "; or: ".join(each.instead for each in found if each.instead) or None,
         _warning(near),
-        step.phase.what if step and not step.phase.complete else None,
+        step.message if step else None,
+        step.phase.fix if step else None,
     )
 
 
-def _component(places: Iterable[str], components: Sequence[Component]) -> Component | None:
-    """Return the component of the first place that has one."""
-    found = (each for place in places for each in components if each.expression.search(place))
-    return next(found, None)
+def _components(places: Iterable[str], components: Sequence[Component]) -> list[Component]:
+    """Return the component of the first place that has one, and an outer one of a later place."""
+    found = [each for place in places if (each := _component(place, components))]
+    return [*found[:1], *[each for each in found[1:] if each.outer and each != found[0]][:1]]
+
+
+def _component(place: str, components: Sequence[Component]) -> Component | None:
+    return next((each for each in components if each.expression.search(place)), None)
 
 
 def _last_call(calls: Sequence[tuple[str, str]]) -> str | None:

@@ -20,7 +20,7 @@ from medley.schema import StrictTable
 
 Confidence = Literal["high", "medium", "low"]
 RANK = {"high": 0, "medium": 1, "low": 2}
-GIVEN = frozenset({"component", "last_call", "instead", "above", "step"})
+GIVEN = frozenset({"component", "last_call", "instead", "above", "step", "step_fix"})
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
 # A scan removes these characters from a line to find its kind, so a needle needs others.
 VARYING = "0123456789abcdef"
@@ -107,8 +107,9 @@ class Failure(StrictTable):
 
     def told(self, found: Mapping[str, str | None]) -> tuple[str, str, str]:
         what, cause = (_filled(text, found) for text in (self.what, self.cause))
-        # The text of `instead` is medley's own: commands, which a shell reads as they are.
-        typed = {name: value if name == "instead" else _typed(value) for name, value in found.items()}
+        # These are medley's own words: commands, which a shell reads as they are.
+        own = {"instead", "step_fix"}
+        typed = {name: value if name in own else _typed(value) for name, value in found.items()}
         return what, cause, _filled(self.fix, typed)
 
 
@@ -124,9 +125,11 @@ class Component(StrictTable):
 
     name: str
     path: Annotated[str, Field(max_length=2000)]
-    """A regular expression for the file of a call, or for the error's text."""
+    """A regular expression for a call, as `FILE, FUNCTION`, or for the error's text."""
     instead: str | None = None
     """Flags or variables that choose another component."""
+    outer: bool = False
+    """Whether it is named beside a component inside it, such as a draft beside its attention."""
 
     @cached_property
     def expression(self) -> re.Pattern[str]:
