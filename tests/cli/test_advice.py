@@ -43,7 +43,9 @@ def advice() -> dict[str, set[str]]:
     """By verb, the switches that are named with it."""
     found: dict[str, set[str]] = {verb: set() for verb in VERBS}
     source = (text for file in SOURCE.rglob("*.py") for text in texts(file))
-    fixes = (failure.fix for failure in patterns.load(user=False).failures)
+    known = patterns.load(user=False)
+    fixes = [each.fix for each in (*known.failures, *known.phases)]
+    fixes += [each.instead or "" for each in known.components]
     helps = tomllib.loads((SOURCE / "cli" / "help.toml").read_text(encoding="utf-8")).values()
     for text in chain(source, fixes, helps):
         for match in ADVISED.finditer(text):

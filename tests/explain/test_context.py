@@ -45,6 +45,13 @@ def test_a_draft_is_named_beside_the_component_inside_it() -> None:
     assert "without --speculative-config" in found.problem().fix
 
 
+def test_the_layer_whose_kernel_is_compiled_is_named_instead_of_the_compiler() -> None:
+    (found,) = of(traced("vllm/model_executor/layers/fused_moe/moe.py", "triton/runtime/jit.py")).problems
+    assert "the experts (MoE)" in found.problem().what
+    (alone,) = of(traced("triton/runtime/jit.py")).problems
+    assert "Triton's compiler" in alone.problem().what
+
+
 def test_the_innermost_call_of_the_engine_is_named() -> None:
     text = traced("vllm/model_executor/layers/linear.py", "torch/nn/modules/module.py")
     (found,) = of(text).problems
@@ -81,6 +88,20 @@ def test_a_known_failure_in_such_a_report_is_named() -> None:
     assert names(of(f"{ERROR}RuntimeError: Worker failed with error '{inner}', please check\n")) == [
         "cuda-out-of-memory"
     ]
+
+
+def test_a_warning_of_nccl_before_an_error_is_named() -> None:
+    """NCCL names a GPU where the engine names a rank."""
+    warning = "spark-1:811:990 [0] proxy.cc:1716 NCCL WARN Error encountered progressing operation=Connect\n"
+    (found,) = of(f"{warning}[2026-08-27 08:12:05 TP1] RuntimeError: NCCL error: internal error\n").problems
+    assert found.hit.failure.name == "nccl-lost"
+    assert "proxy.cc:1716 Error encountered progressing operation=Connect" in found.problem().cause
+
+
+def test_a_missing_kernel_s_name_is_no_component() -> None:
+    """An import failed, so no flag chooses another kernel."""
+    (found,) = of(traced("torch/library.py", error="FooError: marlin_gemm is unknown")).problems
+    assert "Marlin" not in found.problem().what
 
 
 def test_a_warning_counts_only_before_the_error_that_it_explains() -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from medley.explain import diagnosis
-from tests.explain.test_explain import FAILURES
+from medley.explain import diagnosis, patterns
 from tools.documents import DOCS
 
+KNOWN = patterns.load(user=False)
+FIXES = {each.name: each.fix for each in (*KNOWN.failures, *KNOWN.phases)}
+FIXES |= {each.name: each.instead or "" for each in KNOWN.components}
 PAGE = (DOCS / "how-to" / "add-a-known-failure.md").read_text(encoding="utf-8")
 
 
@@ -18,17 +20,17 @@ def test_each_verb_in_a_fix_is_one() -> None:
     from medley.cli import VERBS
 
     verbs = {*VERBS, "doctor"}
-    for known in FAILURES.values():
-        for verb in re.findall(r"\bmedley ([a-z-]+)", known.fix):
-            assert verb in verbs, (known.name, verb)
+    for name, fix in FIXES.items():
+        for verb in re.findall(r"\bmedley ([a-z-]+)", fix):
+            assert verb in verbs, (name, verb)
 
 
 def test_no_fix_sets_a_variable_that_vllm_ignores() -> None:
     from medley.engine.unread_variables import GONE
 
     gone = {name for names in GONE.values() for name in names}
-    for known in FAILURES.values():
-        assert not gone & set(re.findall(r"\w+", known.fix)), known.name
+    for name, fix in FIXES.items():
+        assert not gone & set(re.findall(r"\w+", fix)), name
 
 
 def test_the_example_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,11 +40,31 @@ def test_a_phase_is_named_in_its_examples(name: str) -> None:
         pytest.param([READY + STATS.format(speed="9.1", running=2)], [], id="it generates"),
         pytest.param([READY + STATS.format(speed="0.0", running=0)], [], id="idle"),
         pytest.param([RANK + "INFO:     Shutting down\n"], [], id="stopped by a user"),
+        pytest.param(
+            [RANK + "(Worker pid=7) ERROR 11-22 08:01:34 [x.py:1] odd\n"], ["unknown-error"], id="error"
+        ),
         pytest.param(["Cloning into 'vllm'...\ndone.\n"], [], id="no engine"),
     ],
 )
 def test_where_a_log_ends(texts: list[str], expected: list[str]) -> None:
     assert names(of(*texts)) == expected
+
+
+def test_an_end_without_a_reason_names_the_last_step() -> None:
+    dead = "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above.\n"
+    (found,) = of(RANK + LOADS + dead).problems
+    assert found.hit.failure.name == "engine-ended"
+    assert "Starting to load model /m" in found.problem().cause
+    assert "sudo dmesg" in found.problem().fix
+
+
+def test_a_stuck_engine_names_the_last_step() -> None:
+    waits = (
+        "INFO 11-22 08:02:33 [x.py:1] No available shared memory broadcast block found in 60 seconds. This\n"
+    )
+    (found,) = of(LOADS + waits * 4).problems
+    assert found.hit.failure.name == "engine-stuck"
+    assert "Starting to load model /m" in found.problem().cause
 
 
 def test_the_step_and_its_line() -> None:

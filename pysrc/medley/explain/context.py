@@ -22,7 +22,8 @@ _CHATTER = re.compile(
     r"^[\w.]*(?:Error|Exception)\b"
 )
 _MATTERS = re.compile(
-    r"only support|not support|unsupported|requires?\b|incompatib|mismatch|too old|cannot|can't|unable|fail",
+    r"only support|not support|unsupported|requires?\b|incompatib|mismatch|too old|cannot|can't|unable|"
+    r"fail|\berror encountered",
     re.IGNORECASE,
 )
 
@@ -50,12 +51,13 @@ def read_context(
 ) -> Context:
     """Return the context of the line `said` from the lines before it, of the same rank."""
     texts = [decoded(each[:_LONGEST]) for each in before[-LINES:]]
-    near = [each for each in map(line, texts) if each.rank in (None, said.rank)]
+    near = [each for each in map(line, texts) if each.rank in (None, said.rank) or each.nccl]
     # The calls before another process's report are not those of the error.
     frames = [] if said.wrapped else [_FRAME.match(each.text) for each in near]
     calls = [(found["file"], found["function"]) for found in frames if found]
-    places = [f"{file}, {function}" for file, function in reversed(calls)]
-    found = _components([*places, said.text], components)
+    # The text alone may name what did not fail, such as a missing kernel's library.
+    places = [f"{file}, {function}" for file, function in reversed(calls)] or [said.text]
+    found = _components(places, components)
     step = last_phase(texts, phases)
     step = None if step and step.phase.complete else step
     return Context(
@@ -64,13 +66,14 @@ def read_context(
         "; or: ".join(each.instead for each in found if each.instead) or None,
         _warning(near),
         step.message if step else None,
-        step.phase.fix if step else None,
+        step.phase.fix.replace("\n", "; ") if step else None,
     )
 
 
 def _components(places: Iterable[str], components: Sequence[Component]) -> list[Component]:
     """Return the component of the first place that has one, and an outer one of a later place."""
-    found = [each for place in places if (each := _component(place, components))]
+    every = [each for place in places if (each := _component(place, components))]
+    found = [each for each in every if not each.weak] or every
     return [*found[:1], *[each for each in found[1:] if each.outer and each != found[0]][:1]]
 
 

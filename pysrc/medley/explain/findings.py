@@ -8,8 +8,8 @@ from typing import Any
 
 from medley.errors import Problem
 from medley.explain import events
-from medley.explain.events import NEAR, UNKNOWN, Slip
-from medley.explain.lines import LogLine, line
+from medley.explain.events import NEAR, UNKNOWN, Slip, echoed
+from medley.explain.lines import ERROR, LogLine, line
 from medley.explain.patterns import RANK, Confidence, Failure, Phase
 from medley.explain.phases import last_phase
 
@@ -181,6 +181,13 @@ def _unfinished(scan: Scanned, scans: Sequence[Scanned], phases: Sequence[Phase]
     last = last_phase(scan.tail, phases)
     if last is None or last.phase.complete or any(other.was_ready for other in scans if other is not scan):
         return None
+    after = list(scan.tail)[-last.after :] if last.after else []
+    errors = (at for at, each in enumerate(map(line, after)) if each.level == ERROR and not echoed(each.text))
+    at = next(errors, None)
+    if at is not None:
+        said = line(after[at])
+        words = {"kind": "an error", "message": shown(said.text), "step": last.message}
+        return Hit(UNKNOWN, words, said, scan.lines - last.after + at + 1, scan.name, said.when)
     raw = scan.tail[-1 - last.after]
     number = scan.lines - last.after
     return Hit(last.phase, {"message": last.message}, line(raw[-400:]), number, scan.name, None)

@@ -130,6 +130,8 @@ class Component(StrictTable):
     """Flags or variables that choose another component."""
     outer: bool = False
     """Whether it is named beside a component inside it, such as a draft beside its attention."""
+    weak: bool = False
+    """Whether a component outside it is named instead, such as the layer whose kernel is compiled."""
 
     @cached_property
     def expression(self) -> re.Pattern[str]:
