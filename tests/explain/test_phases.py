@@ -24,6 +24,7 @@ def test_a_phase_is_named_in_its_examples(name: str) -> None:
         assert found.hit.failure.name == name
         assert found.confidence == "low"
         assert found.problem().cause.startswith("no error is in it. ") or name == "stuck-while-serving"
+        assert "?" not in found.problem().cause
     for log in PHASES[name].look_alikes:
         assert name not in names(of(log))
 
@@ -48,6 +49,14 @@ def test_a_phase_is_named_in_its_examples(name: str) -> None:
 )
 def test_where_a_log_ends(texts: list[str], expected: list[str]) -> None:
     assert names(of(*texts)) == expected
+
+
+def test_the_silent_end_of_a_rank_is_named_before_the_connection_that_it_closed() -> None:
+    lost = "RuntimeError: [../gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.2]:12345.\n"
+    first, then = of(lost, RANK + LOADS).problems
+    assert (first.hit.failure.name, then.hit.failure.name) == ("ended-while-loading", "gloo-lost")
+    assert (first.follows, then.follows) == (False, True)
+    assert names(of(lost, RANK + LOADS + READY)) == ["gloo-lost"]
 
 
 def test_an_end_without_a_reason_names_the_last_step() -> None:

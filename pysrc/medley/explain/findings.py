@@ -3,7 +3,7 @@
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from medley.errors import Problem
@@ -11,7 +11,7 @@ from medley.explain import events
 from medley.explain.events import NEAR, UNKNOWN, Slip, echoed
 from medley.explain.lines import ERROR, LogLine, line
 from medley.explain.patterns import RANK, Confidence, Failure, Phase
-from medley.explain.phases import last_phase
+from medley.explain.phases import last_line, last_phase
 
 TAIL = 200
 _AT_ONCE = 8
@@ -134,6 +134,8 @@ def chosen(scans: Sequence[Scanned], phases: Sequence[Phase]) -> Explained:
     found = list(_found(sorted(pool, key=_order(pool, scans)), scans))
     if not found:
         found = [FoundFailure(hit) for hit in _symptoms(hits, scans)[:1]]
+        ended = _ended_before(found, scans, phases)
+        found = [*ended, *(replace(each, follows=bool(ended)) for each in found)]
     if not found and not any(scan.stopped for scan in scans):
         found = [FoundFailure(hit) for scan in scans if (hit := _unfinished(scan, scans, phases))][:1]
     unknown = {each.hit.log for each in found[:1] if each.hit.failure is UNKNOWN}
@@ -167,6 +169,17 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
     return sorted(pool, key=lambda hit: (hit.failure is not UNKNOWN, order(hit)))
 
 
+def _ended_before(
+    found: Sequence[FoundFailure], scans: Sequence[Scanned], phases: Sequence[Phase]
+) -> list[FoundFailure]:
+    """Return the silent end of another rank, which explains a connection that was lost to it."""
+    if not found or not found[0].hit.failure.symptom:
+        return []
+    silent = [scan for scan in scans if not (scan.hits or scan.slips or scan.stopped)]
+    ends = (FoundFailure(hit) for scan in silent if (hit := _unfinished(scan, scans, phases)))
+    return list(ends)[:1]
+
+
 def _is_failure(hit: Hit, scan: Scanned) -> bool:
     """Whether the error that must follow a warning is in its log."""
     if (wanted := hit.failure.error) is None:
@@ -178,7 +191,7 @@ def _is_failure(hit: Hit, scan: Scanned) -> bool:
 
 def _unfinished(scan: Scanned, scans: Sequence[Scanned], phases: Sequence[Phase]) -> Hit | None:
     """Return the phase in which a log ends, unless the log of another rank shows that it passed."""
-    last = last_phase(scan.tail, phases)
+    last = last_phase(scan.tail, phases) or (None if scan.was_ready else last_line(scan.tail, phases))
     if last is None or last.phase.complete or any(other.was_ready for other in scans if other is not scan):
         return None
     after = list(scan.tail)[-last.after :] if last.after else []
@@ -190,7 +203,7 @@ def _unfinished(scan: Scanned, scans: Sequence[Scanned], phases: Sequence[Phase]
         return Hit(UNKNOWN, words, said, scan.lines - last.after + at + 1, scan.name, said.when)
     raw = scan.tail[-1 - last.after]
     number = scan.lines - last.after
-    return Hit(last.phase, {"message": last.message}, line(raw[-400:]), number, scan.name, None)
+    return Hit(last.phase, last.groups, line(raw[-400:]), number, scan.name, None)
 
 
 def _found(ordered: Sequence[Hit], scans: Sequence[Scanned]) -> Iterable[FoundFailure]:

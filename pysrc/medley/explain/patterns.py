@@ -118,6 +118,8 @@ class Phase(Failure):
 
     complete: bool = False
     """Whether a log may end after it."""
+    any_step: bool = False
+    """Whether it stands for the steps that no phase has; its signs are not searched."""
 
 
 class Component(StrictTable):
