@@ -57,10 +57,10 @@ def test_one_of_a_table_is_taken_out_there() -> None:
 def test_those_of_a_model_s_table_are_looked_at_too() -> None:
     table = config.models()["qwen3-8b"].model_copy(update={"env": {"vllm": {"VLLM_USE_V1": "1"}}})
     weights = Weights("mine", "a/b", table)
-    require_launch_read((), weights, "vllm", "0.10.2")
-    require_launch_read((), weights, "sglang", "0.5.23")
+    require_launch_read({}, weights, "vllm", "0.10.2")
+    require_launch_read({}, weights, "sglang", "0.5.23")
     with pytest.raises(Problem) as caught:
-        require_launch_read((), weights, "vllm", "0.33.0")
+        require_launch_read({}, weights, "vllm", "0.33.0")
     assert caught.value.fix.startswith("remove VLLM_USE_V1 from models/mine.toml")
 
 
