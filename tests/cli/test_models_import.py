@@ -79,6 +79,8 @@ def test_json_has_every_key(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
         "env.NCCL_DEBUG": "carried",
         "defaults.unnamed": "unused",
         "container": "decided",
+        "command without --host": "decided",
+        "command without --max-model-len": "decided",
         "mods": "refused",
     }
 

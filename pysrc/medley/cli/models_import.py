@@ -11,6 +11,7 @@ from medley.cli import Verb, flag, switch
 from medley.cli.output import fit, print_result, save, say
 from medley.errors import Problem, in_words
 from medley.explain.diagnosis import STANDARD_INPUT
+from medley.schema import TITLES
 from medley.serving.community_recipe import Entry
 from medley.serving.community_recipe.document import MOST_BYTES
 from medley.serving.community_recipe.model_table import is_found, model_table
@@ -103,6 +104,8 @@ def _table(shown: Imported, found: Imported) -> dict[str, Any]:
         "env": command.env,
         "plan": str(shown.plan),
         "whole": not found.left_out,
+        "image": found.image or None,
+        "fork": [each.key for each in found.of_fork],
         "keys": [_entry(each) for each in found.entries],
     }
 
@@ -114,12 +117,22 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 def _lines(shown: Imported, found: Imported) -> Iterator[str]:
     yield str(shown.command)
+    if found.of_fork:
+        image = f"the image {found.image}" if found.image else "its author's image"
+        yield f"\nneeds a fork or another release of {TITLES[found.engine]}, as in {image}:"
+    for each in found.of_fork:
+        yield f"  {each.key}: {each.why}"
     for outcome, title in _TITLES.items():
-        entries = [each for each in found.entries if each.outcome == outcome]
+        entries = [each for each in found.entries if each.outcome == outcome and not each.fork]
         if entries:
             yield f"\n{title}:"
         for each in entries:
             yield f"  {each.key}: {each.why}"
+    changed = [each for each in found.entries if each.changed]
+    if changed:
+        yield "\nchanged:"
+    for each in changed:
+        yield f"  {each.key}: {each.why}"
     here = [each for each in found.entries if each.outcome == "carried" and each.why.endswith(NOT_BY_RAY)]
     if here:
         yield "\non this host only:"

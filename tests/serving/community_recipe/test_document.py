@@ -12,7 +12,7 @@ def test_the_table_of_a_recipe_has_plain_values() -> None:
         "port": 8000,
         "eager": True,
         "share": 0.8,
-        "sizes": "[1, 2]",
+        "sizes": "[1,2]",
         "none": None,
     }
     assert tables(found, "env", "r.yaml") == {}
@@ -35,7 +35,7 @@ def test_the_table_of_a_recipe_has_plain_values() -> None:
     ],
 )
 def test_what_is_not_a_recipe_is_refused(raw: bytes, cause: str) -> None:
-    with raises_problem("r.yaml", cause=cause, fix="medley models import RECIPE.yaml"):
+    with raises_problem("r.yaml", cause=cause, fix="medley models import FILE"):
         document(raw, "r.yaml")
 
 

@@ -1,12 +1,12 @@
 import pytest
 
 from medley.serving.community_recipe import Entry
-from medley.serving.community_recipe.engine_flags import flag_entries
+from medley.serving.community_recipe.engine_flags import Source, flag_entries
 from medley.serving.community_recipe.shell_command import engine_command
 
 
 def became(flags: str, program: str = "vllm serve a/b") -> list[Entry]:
-    return list(flag_entries(engine_command(f"{program} {flags}", "r.yaml"), "a/b"))
+    return list(flag_entries(engine_command(f"{program} {flags}", "r.yaml"), Source("a/b")))
 
 
 @pytest.mark.parametrize(
@@ -146,3 +146,96 @@ def test_data_parallel_attention_is_not_replicas() -> None:
         ("flag", "--dp", "2"),
         ("flag", "--enable-dp-attention"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "program"),
+    [
+        ("--prefill-compute-share auto", "vllm serve a/b"),
+        ("--mxfp4-backend CUTLASS", "vllm serve a/b"),
+        ("--quantization exl3", "vllm serve a/b"),
+        ("--load-format b12x", "vllm serve a/b"),
+        ("--attention-backend B12X_MLA_SPARSE", "vllm serve a/b"),
+        ("--tool-call-parser motif", "vllm serve a/b"),
+        ("""--engram-config '{"table_memory":"disk"}'""", "vllm serve a/b"),
+        ("""--speculative-config '{"method":"mtp","attention_backend":"B12X_X"}'""", "vllm serve a/b"),
+        ("--model-type llm", "sglang serve"),
+        ("--attention-backend b12x", "sglang serve"),
+    ],
+)
+def test_what_the_locked_release_lacks_is_of_a_fork(flags: str, program: str) -> None:
+    (found,) = became(flags, program)
+    assert (found.outcome, found.fork, found.becomes) == ("refused", True, ())
+
+
+def test_a_flag_by_another_name_is_carried_by_that() -> None:
+    (found,) = became("--cuda-graph-max-bs 8", "sglang serve")
+    assert (found.becomes, found.changed) == (("--cuda-graph-max-bs-decode", "8"), True)
+
+
+def test_what_guides_still_have_is_no_fork_s() -> None:
+    (found,) = became("--swap-space 4")
+    assert (found.outcome, found.fork) == ("refused", False)
+
+
+def test_a_flag_that_needs_one_left_out_goes_with_it() -> None:
+    found = became("--enable-auto-tool-choice --tool-call-parser motif --enable-prefix-caching")
+    assert [each.outcome for each in found] == ["refused", "refused", "carried"]
+    found = became("--speculative-algorithm EAGLE --speculative-draft-model-path /models/x", "sglang serve")
+    assert [each.outcome for each in found] == ["refused", "refused"]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--gpu-memory-utilization 0.05",
+        "--gpu-memory-utilization 0.4",
+        "--kv-cache-memory-bytes 6G",
+        "--kv-cache-memory 20042098000",
+    ],
+)
+def test_a_recipe_that_shares_its_host_keeps_its_share(flags: str) -> None:
+    (found,) = became(flags)
+    assert (found.part, found.changed) == ("flag", True)
+    assert found.becomes[1] == flags.split()[1]
+    assert found.becomes[0].startswith(flags.split(maxsplit=1)[0])
+
+
+@pytest.mark.parametrize("value", ["0.7", "0.9", "{share}"])
+def test_a_share_that_the_plan_replaces_is_named(value: str) -> None:
+    (found,) = became(f"--gpu-memory-utilization {value}")
+    assert found.outcome == "decided"
+    assert value in found.why
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        ("""--speculative-config '{"method":"dflash","model":"/workspace/draft"}'""", "/workspace/draft"),
+        ("""-sc '{"model":"/workspace/draft"}'""", "/workspace/draft"),
+        ("--speculative-config.model /workspace/draft", "/workspace/draft"),
+        (
+            """--kv-transfer-config '{"kv_connector_extra_config":{"FILE":"/workspace/u.yaml"}}'""",
+            "/workspace/u.yaml",
+        ),
+        ("""--model-loader-extra-config '{"files":["./a.so"]}'""", "./a.so"),
+        ("""--kv-transfer-config '{"kv_connector_module_path":"ucm.vllm"}'""", "ucm.vllm"),
+    ],
+)
+def test_a_file_inside_json_is_left_out_by_its_name(flags: str, name: str) -> None:
+    (found,) = became(flags)
+    assert (found.outcome, found.fork) == ("refused", False)
+    assert name in found.why
+
+
+def test_a_snapshot_inside_json_is_its_repository_at_its_commit() -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    folder = f"/root/.cache/huggingface/hub/models--org--draft/snapshots/{commit}"
+    (found,) = became(f"""--speculative-config '{{"method":"dflash","model":"{folder}"}}'""")
+    assert found.becomes[1] == f'{{"method":"dflash","model":"org/draft","revision":"{commit}"}}'
+
+
+@pytest.mark.parametrize("value", ["<HEAD_IP>", "<your model>", "[MODEL_NAME]"])
+def test_a_blank_of_a_guide_is_for_the_reader(value: str) -> None:
+    found = became(f"--tokenizer {value} --enable-prefix-caching")
+    assert [each.outcome for each in found] == ["refused", "carried"]

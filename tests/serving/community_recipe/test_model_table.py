@@ -12,9 +12,9 @@ RECIPE = """
 model: a/b
 runtime: vllm
 container: c
-env: {VLLM_A: "1", TORCH_B: 'a "b" \\ c'}
+env: {VLLM_LOGGING_LEVEL: "INFO", TORCH_B: 'a "b" \\ c'}
 command: |
-  vllm serve {model} -tp 2 --max-num-seqs 10 --enforce-eager --sizes 1 2 4 --seed -1 \\
+  vllm serve {model} -tp 2 --max-num-seqs 10 --enforce-eager --cudagraph-capture-sizes 1 2 4 --seed -1 \\
     --speculative-config '{"method": "mtp"}'
 """
 
@@ -26,7 +26,7 @@ def test_a_table_has_the_engine_s_flags_and_variables() -> None:
     assert model.args == {
         "vllm": ("--max-num-seqs", "10", "--enforce-eager", "--speculative-config", '{"method": "mtp"}')
     }
-    assert model.env == {"vllm": {"VLLM_A": "1", "TORCH_B": 'a "b" \\ c'}}
+    assert model.env == {"vllm": {"VLLM_LOGGING_LEVEL": "INFO", "TORCH_B": 'a "b" \\ c'}}
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "PATH", "PYTHONPATH", "HF_TOKEN", "vllm_a"])
@@ -37,7 +37,7 @@ def test_a_table_s_variables_load_no_other_code(name: str) -> None:
 
 def test_the_command_keeps_what_no_table_has() -> None:
     made = model_table(imported(RECIPE.encode(), "r.yaml"), "mine", "r.yaml")
-    assert str(made.rest.command) == "medley serve mine --tp 2 -- --sizes 1 2 4 --seed -1"
+    assert str(made.rest.command) == "medley serve mine --tp 2 -- --cudagraph-capture-sizes 1 2 4 --seed -1"
     assert str(made.rest.plan) == "medley plan mine --tp 2 --hosts spark:2"
 
 

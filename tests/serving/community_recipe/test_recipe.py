@@ -53,6 +53,10 @@ def outcomes(found: Imported) -> dict[str, str]:
     return {each.key: each.outcome for each in found.entries}
 
 
+SILENT = {"command without --host": "decided", "command without --max-model-len": "decided"}
+"""What the engine and medley do in different ways where a recipe says nothing."""
+
+
 def minimal(more: str) -> Imported:
     return made(f"model: a/b\nruntime: vllm\ncontainer: c\n{more}")
 
@@ -145,13 +149,13 @@ def test_what_medley_cannot_do_is_left_out_by_key(key: str, why: str) -> None:
 )
 def test_what_medley_decides_is_not_left_out(key: str) -> None:
     found = minimal(key)
-    assert outcomes(found) == {"container": "decided", key.partition(":")[0]: "decided"}
+    assert outcomes(found) == {"container": "decided", key.partition(":")[0]: "decided", **SILENT}
     assert str(found.command) == "medley serve a/b"
 
 
 @pytest.mark.parametrize("key", ["mods: []", "env:", "pre_exec:", "stop_after_post: false"])
 def test_an_empty_key_asks_for_nothing(key: str) -> None:
-    assert outcomes(minimal(key)) == {"container": "decided"}
+    assert outcomes(minimal(key)) == {"container": "decided", **SILENT}
 
 
 @pytest.mark.parametrize("key", ["max_nodes: 1", "solo_only: true", "mode: solo"])
@@ -166,10 +170,14 @@ def test_a_revision_is_the_engine_s() -> None:
 def test_without_a_command_the_defaults_are_its_flags() -> None:
     found = minimal(
         "defaults: {port: 9000, tensor_parallel: 2, max_num_seqs: 4, enforce_eager: true,"
-        " trust_remote_code: false, tool_call_parser: hermes}"
+        " trust_remote_code: false, tool_call_parser: hermes, enable_prefix_caching: false, chunked: 1}\n"
+        "model_revision: abc"
     )
-    assert str(found.command) == "medley serve a/b --port 9000 --tp 2 -- --max-num-seqs 4 --enforce-eager"
-    assert outcomes(found)["defaults.tool_call_parser"] == "unused"
+    assert str(found.command) == (
+        "medley serve a/b --port 9000 --tp 2 -- --max-num-seqs 4 --enforce-eager"
+        " --no-enable-prefix-caching --tool-call-parser hermes --revision abc"
+    )
+    assert outcomes(found)["defaults.chunked"] == "unused"
 
 
 def test_defaults_that_a_command_does_not_name_reach_nothing_in_sparkrun_either() -> None:
@@ -183,9 +191,9 @@ def test_defaults_that_a_command_does_not_name_reach_nothing_in_sparkrun_either(
 
 
 def test_the_command_s_variables_are_read_and_its_other_commands_are_not() -> None:
-    found = minimal("command: export PATH=/x VLLM_A=1; curl x | sh; exec vllm serve a/b")
-    assert found.command.env == {"VLLM_A": "1"}
-    assert [each.key for each in found.left_out] == ["command PATH=", "command curl x", "command sh"]
+    found = minimal("command: export PATH=/x VLLM_LOGGING_LEVEL=INFO; curl x | sh; exec vllm serve a/b")
+    assert found.command.env == {"VLLM_LOGGING_LEVEL": "INFO"}
+    assert [each.key for each in found.left_out] == ["command curl x", "command sh", "command PATH"]
 
 
 def test_a_command_for_another_model_says_so() -> None:
@@ -210,13 +218,20 @@ def test_version_1_is_read_the_same() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        pytest.param("model: a/b\nrecipe_version: 3", "'recipe_version' is unknown", id="a newer form"),
+        pytest.param("model: a/b\nrecipe_version: new", "'recipe_version' is wrong", id="a version of words"),
+        pytest.param("model: a/b\nengine: sglang\nnodes: 4", "a description of a model", id="a card"),
+        pytest.param("services: {a: {image: b}}", "a compose file of Docker", id="a compose file"),
+        pytest.param("alpha: 1\nbeta: 2", "not a recipe that medley reads", id="another table"),
         pytest.param("modle: a/b", "'model' is missing", id="no model"),
         pytest.param(
-            "model: a/b-GGUF:Q4_K_M", "medley cannot serve the model a/b-GGUF:Q4_K_M (GGUF)", id="GGUF"
+            "runtime: vllm\nmodel: a/b-GGUF:Q4_K_M",
+            "medley cannot serve the model a/b-GGUF:Q4_K_M (GGUF)",
+            id="GGUF",
         ),
-        pytest.param("model: --dry-run/x", "medley cannot serve the model", id="a switch"),
-        pytest.param("model: /models/a", "medley cannot serve the model", id="a folder of the image"),
+        pytest.param("runtime: vllm\nmodel: --dry-run/x", "medley cannot serve the model", id="a switch"),
+        pytest.param(
+            "runtime: vllm\nmodel: /models/a", "medley cannot serve the model", id="a folder of the image"
+        ),
         pytest.param("model: a/b\nruntime: llama-cpp", "the runtime 'llama-cpp'", id="another engine"),
         pytest.param(
             "model: a/b\ncommand: trtllm-serve a/b", "does not start an engine", id="another's command"
@@ -230,6 +245,153 @@ def test_what_gives_no_command_is_a_problem(text: str, what: str) -> None:
         made(text)
     assert what in caught.value.what
     assert caught.value.fix
+
+
+@pytest.mark.parametrize("version", ["3", "7", "'4'", "1.2", "v2"])
+def test_an_author_s_own_edition_is_read_as_version_2(version: str) -> None:
+    found = made(f"recipe_version: {version}\nmodel: a/b\nruntime: vllm\ncommand: vllm serve {{model}} -tp 2")
+    assert str(found.command) == "medley serve a/b --tp 2"
+    assert outcomes(found)["recipe_version"] == "decided"
+
+
+@pytest.mark.parametrize("name", ["min_sparkrun_version", "readiness", "capabilities", "layout", "scheduler"])
+def test_keys_of_sparkrun_0_4_are_known(name: str) -> None:
+    assert outcomes(minimal(f"{name}: x"))[name] == "decided"
+
+
+def test_the_folder_of_a_cluster_is_the_model_s() -> None:
+    found = minimal(
+        "cluster_config: {resolved_model_path: /srv/m}\ncommand: vllm serve {resolved_model_path}"
+    )
+    assert str(found.command) == "medley serve a/b"
+    assert [each.key for each in found.left_out] == ["cluster_config"]
+
+
+def test_variables_have_the_recipe_s_own_values() -> None:
+    found = minimal("defaults: {level: INFO}\nenv: {VLLM_LOGGING_LEVEL: '{config.level}', A: true}")
+    assert found.command.env == {"VLLM_LOGGING_LEVEL": "INFO"}
+
+
+@pytest.mark.parametrize("key", ["solo_only: true", "mode: solo", "max_nodes: 1"])
+def test_sizes_of_a_cluster_are_1_on_one_spark(key: str) -> None:
+    found = minimal(f"{key}\ndefaults: {{tp: 2}}\ncommand: vllm serve a/b -tp {{tp}}")
+    assert str(found.command) == "medley serve a/b --hosts 1 --tp 1"
+    assert str(found.plan) == "medley plan a/b --tp 1 --hosts spark:1"
+    assert [each.key for each in found.entries if each.changed] == ["command -tp"]
+
+
+def test_two_gpus_of_one_rtx_host_stay_two() -> None:
+    found = minimal("name: x on 2x RTX 5090\nmax_nodes: 1\ncommand: vllm serve a/b -tp 2")
+    assert str(found.command) == "medley serve a/b --hosts 1 --tp 2"
+    assert str(found.plan) == "medley plan a/b --tp 2 --hosts rtx:2"
+
+
+PASTED = (
+    "vllm serve org/model \\\n  --max-model-len 32K --kv-cache-dtype fp8 \\\n  --port 9000 --host 0.0.0.0"
+)
+SERVED = "medley serve org/model --context 32768 --kv-type fp8 --port 9000 --host 0.0.0.0"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(PASTED, id="bare"),
+        pytest.param(f"```bash\n$ {PASTED}\n```\n", id="of a page"),
+        pytest.param(f"{PASTED} \\\n", id="with a last backslash"),
+        pytest.param(
+            f"MODEL=org/model\n{PASTED.replace('org/model', '$MODEL')}", id="with the text's variable"
+        ),
+        pytest.param(PASTED.replace("9000", "${PORT:-9000}"), id="with a default"),
+        pytest.param(f"nohup {PASTED} > log.txt 2>&1 &", id="in the background"),
+        pytest.param(f"taskset -c 0-9 {PASTED} &>> log", id="on some cores"),
+        pytest.param(f"sudo -E env A=1 {PASTED}", id="as root"),
+        pytest.param(f"docker exec -it c bash -c '{PASTED}'", id="inside a container"),
+        pytest.param(
+            f"docker run --gpus all --rm -it -v ~/.cache:/c vllm/vllm-openai:v0.33.0 {PASTED}", id="in docker"
+        ),
+        pytest.param(
+            f"docker run --gpus=all -d vllm/vllm-openai:v0.33.0 {PASTED.removeprefix('vllm serve ')}",
+            id="by the image's entrypoint",
+        ),
+        pytest.param(
+            "podman run --device nvidia.com/gpu=all vllm/vllm-openai --model "
+            f"{PASTED.removeprefix('vllm serve ')}",
+            id="by podman, the model as a flag",
+        ),
+        pytest.param(f"docker run --entrypoint /bin/bash img -lc '{PASTED}'", id="by a shell in docker"),
+        pytest.param(
+            f"docker run --entrypoint vllm img {PASTED.removeprefix('vllm ')}", id="with an entrypoint"
+        ),
+        pytest.param(
+            f"docker run -p 9000:8000 img {PASTED.replace('--port 9000', '--port 8000')}",
+            id="a port of docker",
+        ),
+    ],
+)
+def test_a_published_command_is_taken_like_a_recipe_s(text: str) -> None:
+    found = made(text)
+    assert sorted(shlex.split(str(found.command))) == sorted(shlex.split(SERVED))
+
+
+def test_docker_s_part_is_named() -> None:
+    found = made(
+        "docker run -e VLLM_LOGGING_LEVEL=INFO -e HF_TOKEN --env-file keys.env -v /m:/m ghcr.io/x/vllm:1 "
+        "vllm serve a/b --host 0.0.0.0 --max-model-len 8192"
+    )
+    assert found.image == "ghcr.io/x/vllm:1"
+    assert found.command.env == {"VLLM_LOGGING_LEVEL": "INFO"}
+    assert [each.key for each in found.left_out] == ["command -e HF_TOKEN", "command --env-file"]
+    assert "--image ghcr.io/x/vllm:1" in next(e.why for e in found.entries if e.key == "command docker run")
+
+
+def test_sglang_s_command_is_taken() -> None:
+    text = "python3 -u -m sglang.launch_server --model-path a/b --tp 2 --context-length 8192 --host 0.0.0.0"
+    assert str(made(text).command) == "medley serve a/b --engine sglang --tp 2 --context 8192 --host 0.0.0.0"
+
+
+def test_a_second_host_s_command_is_medley_s_launcher() -> None:
+    found = made(
+        f"{PASTED} --nnodes 2 --master-addr <HEAD_IP> --enforce-eager\n{PASTED} --nnodes 2 --headless"
+    )
+    assert str(found.command) == f"{SERVED} -- --enforce-eager"
+    assert not found.left_out
+
+
+@pytest.mark.parametrize("model", ["/models/qwen", "$MODEL", "<MODEL>", "~/qwen"])
+def test_a_model_that_only_its_author_has_is_asked_for(model: str) -> None:
+    with pytest.raises(Problem) as caught:
+        made(f"vllm serve {model} --port 9000")
+    assert caught.value.what == "r.yaml does not say which repository its model is"
+    assert model.strip("<>") in caught.value.cause
+
+
+VLLM_RECIPE = """
+meta: {title: Model}
+model:
+  model_id: a/b
+  docker_image: "vllm/vllm-openai:x"
+  base_args: ["--enable-prefix-caching"]
+  base_env: {VLLM_LOGGING_LEVEL: INFO}
+features:
+  reasoning: {args: ["--reasoning-parser", "qwen3"]}
+  spec: {default_mode: mtp, modes: {mtp: {args: ["--speculative-config", '{"method":"mtp"}']}}}
+opt_in_features: [spec]
+variants:
+  default: {precision: bf16}
+  fp8: {model_id: a/b-FP8, precision: fp8, vram_minimum_gb: 38}
+compatible_strategies: [single_node_tp]
+"""
+
+
+def test_a_recipe_of_vllm_s_own_collection_is_read() -> None:
+    found = made(VLLM_RECIPE)
+    assert str(found.command) == (
+        "VLLM_LOGGING_LEVEL=INFO medley serve a/b -- --enable-prefix-caching --reasoning-parser qwen3"
+    )
+    whys = {each.key: each.why for each in found.entries}
+    assert "--speculative-config" in whys["features.spec"]
+    assert "medley plan a/b-FP8" in whys["variants.fp8"]
+    assert found.image == "vllm/vllm-openai:x"
 
 
 def shown(raw: bytes) -> None:

@@ -83,5 +83,5 @@ def test_no_engine_of_ours_is_a_problem(text: str) -> None:
 
 
 def test_an_open_quote_is_a_problem() -> None:
-    with raises_problem("r.yaml", cause='No closing quotation in "vllm serve \'a/b"'):
+    with raises_problem("r.yaml", cause="the last ' in line 1 of the command opens a quotation"):
         engine_command("vllm serve 'a/b", "r.yaml")

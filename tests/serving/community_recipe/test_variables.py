@@ -1,7 +1,7 @@
 import pytest
 
 from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED
-from medley.serving.community_recipe.variables import variable
+from medley.serving.community_recipe.variables import variable, variables
 
 
 @pytest.mark.parametrize(
@@ -10,7 +10,7 @@ from medley.serving.community_recipe.variables import variable
         ("VLLM_MARLIN_USE_ATOMIC_ADD", "1"),
         ("NCCL_CUMEM_ENABLE", "0"),
         ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
-        ("VLLM_SOME_CONFIG", '{"a": {"b": "C"}}'),
+        ("VLLM_LOGGING_PREFIX", '{"a": {"b": "C"}}'),
     ],
 )
 def test_an_engine_s_variable_is_carried(name: str, value: str) -> None:
@@ -43,8 +43,10 @@ def test_what_medley_leaves_unset_has_its_reason(name: str) -> None:
         pytest.param("TORCH_CUDA_ARCH_LIST", "12.1a", "per kind of host", id="an architecture"),
         pytest.param("HF_TOKEN", "hf_x", "hold secrets", id="a token"),
         pytest.param("VLLM_API_KEY", "x", "--api-key FILE", id="a key"),
-        pytest.param("VLLM_USE_FLASHINFER_MOE_FP4", "1", "--moe-backend", id="gone from vLLM"),
-        pytest.param("VLLM_ATTENTION_BACKEND", "FLASHINFER", "--attention-backend", id="gone before"),
+        pytest.param("VLLM_SLEEP_WHEN_IDLE", "1", "nothing replaces it", id="gone from vLLM"),
+        pytest.param("VLLM_USE_B12X_MOE", "1", "does not read it", id="a fork's"),
+        pytest.param("SGLANG_ROCE_ALLREDUCE", "1", "does not read it", id="the other engine's"),
+        pytest.param("DSV41_SOURCE", "{launch.model_path}", "only sparkrun knows it", id="sparkrun's own"),
         pytest.param("VLLM_CACHE_ROOT", "cache", "is a path", id="a folder by its name"),
         pytest.param("VLLM_TUNED", "/tuning", "is a path", id="a folder by its value"),
         pytest.param("VLLM_SERVER_DEV_MODE", "1", "opens the server", id="what opens the server"),
@@ -68,3 +70,57 @@ def test_what_is_refused_has_its_reason(name: str, value: str, why: str) -> None
 )
 def test_what_medley_sets_itself_is_decided(name: str) -> None:
     assert variable(name, "1").outcome == "decided"
+
+
+def test_a_switch_that_ends_as_a_folder_does_is_no_path() -> None:
+    assert variable("TORCHINDUCTOR_AUTOGRAD_CACHE", "0").becomes == ("TORCHINDUCTOR_AUTOGRAD_CACHE=0",)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "flag"),
+    [
+        ("VLLM_USE_FLASHINFER_MOE_FP4", "0", "--moe-backend marlin"),
+        ("VLLM_USE_FLASHINFER_MOE_FP4", "1", "--moe-backend flashinfer_cutlass"),
+        ("VLLM_NVFP4_GEMM_BACKEND", "marlin", "--linear-backend marlin"),
+        ("VLLM_NVFP4_GEMM_BACKEND", "flashinfer-cutlass", "--linear-backend flashinfer_cutlass"),
+        ("VLLM_FLASHINFER_MOE_BACKEND", "latency", "--moe-backend flashinfer_trtllm"),
+        ("VLLM_MXFP4_USE_MARLIN", "true", "--moe-backend marlin"),
+        ("VLLM_ATTENTION_BACKEND", "FLASHINFER", "--attention-backend FLASHINFER"),
+        ("VLLM_FLASH_ATTN_VERSION", "2", "--attention-config.flash_attn_version 2"),
+    ],
+)
+def test_a_variable_that_became_a_flag_is_the_flag_of_its_value(name: str, value: str, flag: str) -> None:
+    (found,) = variables({name: value}, "vllm", ())
+    assert (found.part, " ".join(found.becomes), found.changed) == ("flag", flag, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("VLLM_USE_V1", "1"), ("VLLM_MXFP4_USE_MARLIN", "0"), ("VLLM_USE_FLASHINFER_MOE_FP8", "0")],
+)
+def test_one_whose_value_is_the_default_adds_nothing(name: str, value: str) -> None:
+    (found,) = variables({name: value}, "vllm", ())
+    assert (found.outcome, found.becomes) == ("decided", ())
+
+
+def test_the_command_counts_before_a_variable() -> None:
+    (found,) = variables({"VLLM_USE_FLASHINFER_MOE_FP4": "0"}, "vllm", ("--moe-backend",))
+    assert (found.outcome, found.becomes) == ("decided", ())
+
+
+def test_two_variables_for_one_flag_add_it_once_or_not_at_all() -> None:
+    alike = {"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MXFP4_USE_MARLIN": "1"}
+    assert [each.becomes for each in variables(alike, "vllm", ())] == [("--moe-backend", "marlin"), ()]
+    against = {"VLLM_USE_FLASHINFER_MOE_FP4": "1", "VLLM_MXFP4_USE_MARLIN": "1"}
+    assert [each.outcome for each in variables(against, "vllm", ())] == ["refused", "refused"]
+
+
+def test_a_value_that_the_release_lacks_is_not_passed_on() -> None:
+    (found,) = variables({"VLLM_ATTENTION_BACKEND": "XFORMERS_OLD"}, "vllm", ())
+    assert (found.outcome, found.becomes) == ("refused", ())
+
+
+def test_what_a_fork_reads_says_so() -> None:
+    assert variable("VLLM_ENABLE_ROCE_ALLREDUCE", "1").fork
+    assert variable("SGLANG_ROCE_ALLREDUCE", "1", "sglang").fork
+    assert not variable("NCCL_CUMEM_ENABLE", "0").fork

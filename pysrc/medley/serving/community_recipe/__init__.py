@@ -1,8 +1,7 @@
-"""Turn a recipe of sparkrun into the medley command that serves the same model.
+"""Turn a recipe of sparkrun, or a published command, into the medley command that serves the same model.
 
 A recipe is untrusted text: nothing of it is run. Each of its keys is carried over, decided by medley, or
-refused, with a reason. The format is that of sparkrun's
-RECIPES.md and src/sparkrun/core/recipe.py (github.com/spark-arena/sparkrun at 0041b8f, July 2026).
+refused, with a reason. The format is that of sparkrun 0.4.2 (core/recipe.py in its wheel on PyPI).
 """
 
 import tomllib
@@ -28,14 +27,18 @@ class Entry:
     becomes: tuple[str, ...] = ()
     part: Literal["option", "flag", "variable"] | None = None
     """The place of these words: before --, after it, or before the command."""
+    changed: bool = False
+    """It is carried in other words than the recipe's, or against medley's default."""
+    fork: bool = False
+    """The recipe's image has it, and the engine's release has not."""
 
 
-def option(key: str, *words: str, why: str = "the same") -> Entry:
-    return Entry(key, "carried", why, words, "option")
+def option(key: str, *words: str, why: str = "the same", changed: bool = False) -> Entry:
+    return Entry(key, "carried", why, words, "option", changed)
 
 
-def engine_flag(key: str, *words: str, why: str = "the engine's own flag") -> Entry:
-    return Entry(key, "carried", why, words, "flag")
+def engine_flag(key: str, *words: str, why: str = "the engine's own flag", changed: bool = False) -> Entry:
+    return Entry(key, "carried", why, words, "flag", changed)
 
 
 def reasons(of: Literal["keys", "flags", "variables"], outcome: Outcome) -> dict[str, str]:

@@ -6,13 +6,18 @@ from dataclasses import replace
 from medley.schema import TITLES, EngineName
 from medley.serving.community_recipe import RULES, Entry
 from medley.serving.community_recipe.document import Value
-from medley.serving.community_recipe.engine_flags import flag_entries
+from medley.serving.community_recipe.engine_flags import Source, flag_entries
 from medley.serving.community_recipe.shell_command import EngineCommand, EngineFlag
 
+_TABLES = RULES["defaults"]
 _FLAGS: Mapping[EngineName, Mapping[str, str]] = {
-    name: {**RULES["defaults"]["both"], **RULES["defaults"][name]} for name in TITLES
+    name: {
+        **{key: f"--{key.replace('_', '-')}" for key in _TABLES[name]["plain"]},
+        **_TABLES[name]["renamed"],
+    }
+    for name in TITLES
 }
-_SWITCHES = {"enforce_eager", "enable_prefix_caching", "trust_remote_code"}
+_NO = {"false", "no", "off", "0", ""}
 # Added to a recipe's command that has no such flag: generate_node_command and _augment_served_model_name.
 _ADDED: Mapping[str, str] = {
     "data_parallel": "--data-parallel-size",
@@ -21,13 +26,18 @@ _ADDED: Mapping[str, str] = {
 
 
 def generated(engine: EngineName, defaults: Mapping[str, Value]) -> Iterator[EngineFlag]:
+    """Yield the flags that sparkrun makes of the defaults of a recipe without a command."""
+    switches, negatable = set(_TABLES[engine]["switches"]), set(_TABLES[engine]["negatable"])
     for key, flag in _FLAGS[engine].items():
         value = defaults.get(key)
-        if key in _SWITCHES:
-            if value:
-                yield EngineFlag(flag)
-        elif value is not None:
+        if value is None:
+            continue
+        if key not in switches:
             yield EngineFlag(flag, (str(value),))
+        elif str(value).lower() not in _NO:
+            yield EngineFlag(flag)
+        elif key in negatable:
+            yield EngineFlag(f"--no-{flag.removeprefix('--')}")
 
 
 def without_flag(engine: EngineName, defaults: Mapping[str, Value]) -> Iterator[Entry]:
@@ -38,7 +48,7 @@ def without_flag(engine: EngineName, defaults: Mapping[str, Value]) -> Iterator[
 
 
 def without_placeholder(
-    command: EngineCommand, defaults: Mapping[str, Value], named: frozenset[str]
+    command: EngineCommand, defaults: Mapping[str, Value], named: frozenset[str], source: Source
 ) -> Iterator[Entry]:
     has = {flag.name for flag in command.flags}
     for key, value in defaults.items():
@@ -47,6 +57,6 @@ def without_placeholder(
         added = _ADDED.get(key)
         if added and added not in has and value is not None:
             alone = replace(command, flags=(EngineFlag(added, (str(value),)),))
-            yield from (replace(each, key=f"defaults.{key}") for each in flag_entries(alone, ""))
+            yield from (replace(each, key=f"defaults.{key}") for each in flag_entries(alone, source))
         else:
             yield Entry(f"defaults.{key}", "unused", "the recipe's command has no placeholder for it")

@@ -1,5 +1,6 @@
-"""Read the YAML of a recipe: safe types only, no aliases, bounded size and depth."""
+"""Read the text of a recipe: YAML of safe types only, no aliases, bounded; or the command of a guide."""
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -13,15 +14,25 @@ _DEEPEST = 16
 # Control and direction characters, which could hide the real command in a terminal.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
+# What starts an engine, and a line of YAML that no command has: KEY: at its beginning.
+_COMMAND = re.compile(
+    r"\bvllm\s+serve\b|\bsglang\s+serve\b|-m\s+(?:sglang\.launch_server|vllm\.entrypoints)"
+    r"|\b(?:docker|podman|nerdctl)\s+(?:\w+\s+)?run\b"
+)
+_KEY = re.compile(r"^[A-Za-z_][\w-]*:(?:[ \t]|$)", re.MULTILINE)
+
 Value = str | int | float | bool | None
 
 
 def document(raw: bytes, where: str) -> dict[str, object]:
-    """Read the top-level table of a recipe."""
+    """Read the top-level table of a recipe; a command line is a recipe that has only `command`."""
     if len(raw) > MOST_BYTES:
         raise _problem(where, f"it has more than {MOST_BYTES >> 10} KiB")
     try:
         text = raw.decode("utf-8-sig")
+        if _COMMAND.search(text) and not _KEY.search(text):
+            _require_seen(text, where)
+            return {"command": text}
         _require_plain(text, where)
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -31,6 +42,12 @@ def document(raw: bytes, where: str) -> dict[str, object]:
     if not isinstance(found, dict):
         raise _problem(where, "it is not a table of keys and values")
     return {str(key): value for key, value in found.items()}
+
+
+def _require_seen(text: str, where: str) -> None:
+    if unseen := _UNSEEN.search(text.replace("\r\n", "\n")):
+        line = text.count("\n", 0, unseen.start()) + 1
+        raise _problem(where, f"line {line} has the control character U+{ord(unseen[0]):04X}")
 
 
 def _require_plain(text: str, where: str) -> None:
@@ -54,7 +71,8 @@ def _problem(where: str, cause: str) -> Problem:
     return Problem(
         f"{where} is not a recipe",
         cause=cause,
-        fix="name a recipe of sparkrun (YAML), version 1 or 2: medley models import RECIPE.yaml",
+        fix="name a recipe of sparkrun (YAML), or a file with the engine's command line (vllm serve …, "
+        "docker run …): medley models import FILE",
     )
 
 
@@ -70,4 +88,5 @@ def tables(recipe: Mapping[str, object], key: str, where: str) -> dict[str, Valu
 def _plain(value: object) -> Value:
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    return str(value)  # as sparkrun puts it into a command
+    # As sparkrun 0.4 puts it into a command: compact JSON.
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, dict | list) else str(value)

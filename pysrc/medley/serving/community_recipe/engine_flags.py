@@ -1,8 +1,13 @@
 """Turn the flags of a recipe's command into medley's options and the engine's own flags."""
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from medley.engine.parser import RENAMED, EngineParser, Fault, locked
+from medley.planner.memory import UNIFIED_LIMIT
 from medley.schema import EngineName
 from medley.serving.community_recipe import RULES, Entry, engine_flag, option, reasons
 from medley.serving.community_recipe.shell_command import EngineCommand, EngineFlag, needs_shell
@@ -11,6 +16,8 @@ _OPTIONS = {name: option for option, names in RULES["flags"]["options"].items() 
 _DECIDED, _REFUSED = reasons("flags", "decided"), reasons("flags", "refused")
 _OPENING = tuple(RULES["flags"]["opening"]["names"])
 _OPENS = "it runs the author's code or opens the server: if you want that, add it after --"
+_SHARES, _SIZES = (frozenset(RULES["flags"]["memory"][name]) for name in ("shares", "sizes"))
+_NEEDS: Mapping[str, str] = RULES["flags"]["needs"]
 # The plugin file that defines such a parser.
 _PLUGINS: Mapping[str, str] = {
     "--reasoning-parser": "--reasoning-parser-plugin",
@@ -19,34 +26,70 @@ _PLUGINS: Mapping[str, str] = {
 _LOADERS = {"fastsafetensors", "instanttensor"}
 _ATTENTION = {"--enable-dp-attention", "--enable-dp-lm-head"}
 _PATH = re.compile(r"(~|\.{1,2})?/|[^{\s]*\.(jinja2?|py|ya?ml|json|so)$")
+_SNAPSHOT = re.compile(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/([0-9a-f]{40})/?$")
+_BLANK = re.compile(r"<[^<>]*>?$|\[[A-Z_ -]+\]$")
+_UNFILLED = re.compile(r"\{[A-Za-z_][\w.]*\}")  # JSON has none
 _TOKENS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([kKmM]?)")
 _UNITS: Mapping[str, int] = {"": 1, "k": 1000, "K": 1 << 10, "m": 1_000_000, "M": 1 << 20}
 _FP8 = {"fp8", "fp8_e4m3"}
 _SHORTEST = 8
 """The shortest prefix that counts, because argparse accepts prefixes of a flag."""
 _MOST_RANKS, _LONGEST, _LAST_PORT = 64, 10_000_000, 65_535
+_SMALL_SHARE = 0.6
+"""A recipe with less leaves room on its host for another server: 40 of 383 public ones give 0.55 or less."""
 
 
-def flag_entries(command: EngineCommand, model: str) -> Iterator[Entry]:
-    """Yield the outcome of each flag; `model` is the recipe's, which the command may repeat."""
-    names = {_canonical(flag.name) for flag in command.flags}
-    for flag in command.flags:
-        name, key = _canonical(flag.name), f"command {flag.name}"
-        if name in {"--model", "--model-path"}:
-            yield named_model(key, " ".join(flag.values), model)
-        elif refusal := _refusal(name, flag, command.engine, names):
-            yield Entry(key, "refused", refusal)
-        elif name in _DECIDED:
-            yield Entry(key, "decided", _DECIDED[name])
-        elif name in _OPTIONS and not (_OPTIONS[name] == "--dp" and names & _ATTENTION):
-            yield from _option(key, _OPTIONS[name], flag)
-        else:
-            yield _own(key, name, flag)
+@dataclass(frozen=True)
+class Source:
+    """What a command is part of: the recipe's model, and the image that it is for."""
+
+    model: str
+    image: str = ""
 
 
-def _canonical(name: str) -> str:
-    """Return a flag's name as the engines' parsers read it: --max_num_seqs is --max-num-seqs."""
-    return name.replace("_", "-") if name.startswith("--") and "." not in name else name
+def flag_entries(command: EngineCommand, source: Source) -> Iterator[Entry]:
+    """Yield the outcome of each flag; the command may repeat the recipe's model."""
+    parser = locked(command.engine)
+    names = {_canonical(flag.name, parser) for flag in command.flags}
+    found = [
+        (_canonical(flag.name, parser), list(_entries(flag, command.engine, source, parser, names)))
+        for flag in command.flags
+    ]
+    lost = {name for name, entries in found if any(each.outcome == "refused" for each in entries)}
+    for name, entries in found:
+        needed = _NEEDS.get(name)
+        for each in entries:
+            if each.part == "flag" and needed in lost:
+                yield Entry(each.key, "refused", f"the engine refuses it without {needed}, which is left out")
+            else:
+                yield each
+
+
+def _entries(
+    flag: EngineFlag, engine: EngineName, source: Source, parser: EngineParser | None, names: set[str]
+) -> Iterator[Entry]:
+    name, key = _canonical(flag.name, parser), f"command {flag.name}"
+    if name in {"--model", "--model-path"}:
+        yield named_model(key, " ".join(flag.values), source.model)
+    elif name in _SHARES | _SIZES:
+        yield _memory(key, name, flag, parser)
+    elif name in _DECIDED:
+        yield Entry(key, "decided", _DECIDED[name])
+    elif refusal := _refusal(name, flag, engine, names):
+        yield Entry(key, "refused", refusal)
+    elif name in _OPTIONS and not (_OPTIONS[name] == "--dp" and names & _ATTENTION):
+        yield from _option(key, _OPTIONS[name], flag, parser)
+    else:
+        yield _own(key, name, flag, parser)
+
+
+def _canonical(name: str, parser: EngineParser | None) -> str:
+    """Return a flag's name as the engine's parser reads it: --max_num_seqs and --max-num-seq are one."""
+    if "." in name:
+        return name
+    plain = name.replace("_", "-") if name.startswith("--") else name
+    listed = plain in {*_OPTIONS, *_DECIDED, *_REFUSED, *_OPENING, *_SHARES, *_SIZES}
+    return plain if listed or parser is None else parser.full_name(plain) or plain
 
 
 def _refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -> str | None:
@@ -64,13 +107,67 @@ def _refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -
 
 
 def _unusable(name: str, value: str) -> str | None:
-    if unfilled := re.search(r"\{[A-Za-z_]\w*\}", value):  # JSON has none
+    if unfilled := _UNFILLED.search(value):
         return f"{unfilled[0]} has no value in 'defaults'"
     if needs_shell(value):
         return f"{value} needs a shell: add its value after --"
-    if _PATH.match(value):
+    if _BLANK.match(value):
+        return f"{value} is for you to fill in: add its value after --"
+    table = _json(value)
+    if table is not None:
+        return _unusable_json(name, table)
+    if _PATH.match(value) and not _SNAPSHOT.search(value):
         return f"{value} is a file in the recipe's image: copy it here, then add -- {name} FILE"
     return None
+
+
+def _json(value: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(value) if value.lstrip().startswith("{") else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _unusable_json(name: str, table: Mapping[str, Any]) -> str | None:
+    """Return why a JSON value cannot be used: a file of the image, or code, inside it."""
+    lost = "; speculation is lost with it" if name in {"--speculative-config", "-sc"} else ""
+    for key, value in _leaves(table):
+        if key.endswith("module_path"):
+            return f"{key} {value} runs code of the recipe's image: if you have it, add it after --{lost}"
+        if _PATH.match(value) and not _SNAPSHOT.search(value):
+            return (
+                f"{key} {value} is a file in the recipe's image: copy it here, then add -- {name} JSON{lost}"
+            )
+    return None
+
+
+def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the text values of a JSON table, files first, each with its key."""
+    for key, value in sorted(table.items(), key=lambda each: "module_path" in each[0]):
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, dict):
+                yield from _leaves(each, f"{before}{key}.")
+            elif isinstance(each, str):
+                yield f"{before}{key}", each
+
+
+def with_repositories(flag: EngineFlag) -> EngineFlag:
+    """Name the repository and its commit in place of a snapshot's folder in the hub's cache."""
+    return replace(flag, values=tuple(map(_with_repository, flag.values)))
+
+
+def _with_repository(value: str) -> str:
+    table = _json(value)
+    if table is None:
+        match = _SNAPSHOT.search(value)
+        return f"{match[1]}/{match[2]}" if match and not value.lstrip().startswith("{") else value
+    match = _SNAPSHOT.search(str(table.get("model", "")))
+    if match is None:
+        return value
+    return json.dumps(
+        {**table, "model": f"{match[1]}/{match[2]}", "revision": match[3]}, separators=(",", ":")
+    )
 
 
 def named_model(key: str, named: str, model: str) -> Entry:
@@ -84,18 +181,63 @@ def named_model(key: str, named: str, model: str) -> Entry:
     return Entry(key, "refused", f"the recipe's 'model' is {model}, and this is {named}")
 
 
-def _own(key: str, name: str, flag: EngineFlag) -> Entry:
+def _memory(key: str, name: str, flag: EngineFlag, parser: EngineParser | None) -> Entry:
+    """Carry a share of a shared host, and a size of the KV cache; else the plan decides."""
+    value = " ".join(flag.values)
+    if _UNFILLED.search(value) or needs_shell(value) or not value:
+        return Entry(
+            key, "decided", f"the plan sets it from each host's free memory; the recipe has {value or 'none'}"
+        )
+    faults = list(parser.faults((name, *flag.values))) if parser else []
+    if name in _SHARES and (share := _share(value)) is not None and share < _SMALL_SHARE:
+        why = (
+            f"the recipe leaves the rest of its host to others; without it medley takes up to {UNIFIED_LIMIT}"
+        )
+        return engine_flag(key, name, value, why=f"{value}: {why}", changed=True)
+    if name == "--kv-cache-memory-bytes" and not faults:
+        why = f"{value}: the recipe's size of the KV cache; without it the plan sets one"
+        return engine_flag(key, name, value, why=why, changed=True)
+    lacks = f"; {faults[0].cause}" if faults else ""
+    more = f"; to take the recipe's share: -- {name} {value}" if name in _SHARES else ""
+    why = f"the plan sets it from each host's free memory, up to {UNIFIED_LIMIT}; the recipe has {value}"
+    return Entry(key, "decided", f"{why}{more}{lacks}")
+
+
+def _share(value: str) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def _own(key: str, name: str, flag: EngineFlag, parser: EngineParser | None) -> Entry:
+    """Carry a flag of the engine, as its release has it; one that it lacks is of a fork."""
+    words = with_repositories(flag).words
+    faults = list(parser.faults(words)) if parser else []
+    renamed = RENAMED.get(parser.engine, {}).get(name, "") if parser else ""
+    if parser and faults and renamed.startswith("--") and not list(parser.faults((renamed, *words[1:]))):
+        return engine_flag(key, renamed, *words[1:], why=f"{parser.title} calls it {renamed}", changed=True)
+    if parser and faults:
+        return _of_fork(key, name, faults, parser)
     if name in {"--max-num-seqs", "--max-running-requests"}:
         why = "the engine's limit of requests; the plan reserves memory for --concurrency"
-        return engine_flag(key, *flag.words, why=why)
+        return engine_flag(key, *words, why=why)
     if name in {"--max-num-batched-tokens", "--chunked-prefill-size"}:
-        return engine_flag(
-            key, *flag.words, why="the engine's own flag; the plan's memory is for medley's value"
-        )
-    return engine_flag(key, *flag.words)
+        return engine_flag(key, *words, why="the engine's own flag; the plan's memory is for medley's value")
+    return engine_flag(key, *words)
 
 
-def _option(key: str, name: str, flag: EngineFlag) -> Iterator[Entry]:
+def _of_fork(key: str, name: str, faults: Sequence[Fault], parser: EngineParser) -> Entry:
+    (first, *_) = faults
+    if first.value is None:
+        renamed = RENAMED.get(parser.engine, {}).get(name)
+        return Entry(key, "refused", renamed or first.cause, fork=renamed is None)
+    near = f"; {first.advice}" if first.advice.startswith("did you mean") else ""
+    what = f"{first.word} {first.value}" if first.word != name else first.value
+    return Entry(key, "refused", f"{parser.title} does not have {what}: {first.cause}{near}", fork=True)
+
+
+def _option(key: str, name: str, flag: EngineFlag, parser: EngineParser | None) -> Iterator[Entry]:
     if name == "--eplb":
         yield option(key, name)
         return
@@ -107,7 +249,7 @@ def _option(key: str, name: str, flag: EngineFlag) -> Iterator[Entry]:
     if more:
         yield Entry(key, "refused", f"medley accepts one value: {' '.join(more)} is left out")
     if name == "--kv-type" and first not in _FP8 | {"auto"}:
-        yield engine_flag(key, *flag.words)
+        yield _own(key, _canonical(flag.name, parser), flag, parser)
 
 
 def _host(key: str, name: str, value: str) -> Entry:

@@ -3,8 +3,9 @@
 import difflib
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from medley.command import Command
@@ -15,9 +16,16 @@ from medley.schema import REPOSITORY, TITLES, EngineName
 from medley.serving.community_recipe import Entry, Outcome, engine_flag, option, reasons
 from medley.serving.community_recipe.defaults import generated, without_flag, without_placeholder
 from medley.serving.community_recipe.document import Value, document, tables
-from medley.serving.community_recipe.engine_flags import flag_entries, named_model
-from medley.serving.community_recipe.shell_command import EngineCommand, engine_command, filled, used
-from medley.serving.community_recipe.variables import variable
+from medley.serving.community_recipe.engine_flags import Source, flag_entries, named_model
+from medley.serving.community_recipe.other_formats import reading
+from medley.serving.community_recipe.shell_command import (
+    EngineCommand,
+    engine_command,
+    filled,
+    needs_shell,
+    used,
+)
+from medley.serving.community_recipe.variables import variables
 
 _ENGINES: Mapping[str, EngineName] = {
     **dict.fromkeys(("", "vllm", "vllm-ray", "vllm-distributed", "eugr-vllm"), "vllm"),
@@ -28,6 +36,7 @@ _RULES: Mapping[str, tuple[Outcome, str]] = {
     **{key: ("refused", why) for key, why in reasons("keys", "refused").items()},
 }
 _SHELL = _RULES["pre_exec"][1]
+_WRAPPED = "it starts the command in the recipe's way, and medley starts the engine itself"
 _READ = {
     *(
         "recipe_version",
@@ -39,11 +48,12 @@ _READ = {
         "env",
         "command",
     ),
-    *("mode", "min_nodes", "max_nodes", "solo_only", "cluster_only"),
+    *("mode", "min_nodes", "max_nodes", "solo_only", "cluster_only", "container"),
 }
 _SIZES = {"--tp", "--pp", "--dp"}
 _PLANNED = {"--context", "--kv-type", "--eplb"}
-_VERSIONS = ("1", "2")
+_VERSION = re.compile(r"\d+(?:\.\d+)*")
+_RTX = re.compile(r"\bRTX\b|\brtx[-_ ]|\b[45]090\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,9 @@ class Imported:
     model: str
     engine: EngineName
     entries: tuple[Entry, ...]
+    image: str = ""
+    kind: str = "spark"
+    """The kind of host that it is for."""
 
     def words(self, part: str) -> tuple[str, ...]:
         return tuple(chain.from_iterable(each.becomes for each in self.entries if each.part == part))
@@ -58,6 +71,11 @@ class Imported:
     @property
     def left_out(self) -> tuple[Entry, ...]:
         return tuple(each for each in self.entries if each.outcome == "refused")
+
+    @property
+    def of_fork(self) -> tuple[Entry, ...]:
+        """What the recipe's image has, and the engine's release has not."""
+        return tuple(each for each in self.entries if each.fork)
 
     @property
     def command(self) -> Command:
@@ -76,38 +94,155 @@ class Imported:
 
     @property
     def plan(self) -> Command:
-        """The command that checks whether it fits DGX Sparks, the hosts of sparkrun's recipes."""
+        """The command that checks whether it fits the hosts that it is for, DGX Sparks or RTX."""
         options = {each.becomes[0]: each.becomes for each in self.entries if each.part == "option"}
         kept = chain.from_iterable(words for name, words in options.items() if name in {*_SIZES, *_PLANNED})
         count = math.prod(int(options[name][1]) for name in _SIZES if name in options)
         engine = () if self.engine == "vllm" else ("--engine", self.engine)
         most = min(count, hypothetical.MOST_HOSTS)
-        argv = ("medley", "plan", self.model, *engine, *kept, "--hosts", f"spark:{most}")
+        argv = ("medley", "plan", self.model, *engine, *kept, "--hosts", f"{self.kind}:{most}")
         # Without it a context beyond config.json's is refused.
         longer = LONGER[self.engine]
         return Command(argv, {name: value for name, value in self.command.env.items() if name == longer})
 
 
 def imported(raw: bytes, where: str) -> Imported:
-    """Read a recipe; raise a Problem where medley could not serve its model."""
-    recipe = document(raw, where)
-    version = str(recipe.get("recipe_version", recipe.get("sparkrun_version", "2")))
-    if version not in _VERSIONS:
-        cause = f"it is {version}, and medley reads {' and '.join(_VERSIONS)}"
-        raise Problem(
-            f"{where}: 'recipe_version' is unknown", cause=cause, fix=f"fix {where}, or update medley"
-        )
-    model = _model(recipe, where)
+    """Read a recipe, or a command line; raise a Problem where medley could not serve its model."""
+    read = reading(document(raw, where), where)
+    recipe = read.recipe
+    pasted = set(recipe) == {"command"}
+    command = _pasted(str(recipe["command"]), where) if pasted else None
+    model = command.model if command and command.model else _model(recipe, where)
     defaults = tables(recipe, "defaults", where)
-    command, entries = _command(recipe, model, defaults, where)
+    command, entries = _command(recipe, Source(model, _image(recipe)), defaults, where)
     found = (
+        *_version(recipe, where),
         *_hosts(recipe),
         *entries,
         *_revision(recipe, command),
-        *(variable(name, str(value)) for name, value in tables(recipe, "env", where).items()),
+        *_environment(recipe, command, defaults, where),
+        *_container(recipe, command),
+        *_unsaid(command, entries),
         *_others(recipe),
+        *read.entries,
     )
-    return Imported(model, command.engine, tuple(_last(found)))
+    image = command.container.image if command.container else _image(recipe)
+    kind = (
+        "rtx"
+        if _RTX.search(f"{recipe.get('name')} {recipe.get('metadata')} {recipe.get('container')}")
+        else "spark"
+    )
+    return Imported(model, command.engine, tuple(_on_one_host(tuple(_last(found)), kind)), image, kind)
+
+
+def _pasted(text: str, where: str) -> EngineCommand:
+    """Read a command line; raise a Problem where only its author knows the model."""
+    found = engine_command(text, where)
+    named = next((flag for flag in found.flags if flag.name in {"--model", "--model-path"}), None)
+    model = found.model or (named.values[0] if named and named.values else None)
+    if model and re.fullmatch(REPOSITORY, model) and not needs_shell(model):
+        return replace(found, model=model)
+    folder = re.search(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/", model or "")
+    if folder:
+        return replace(found, model=f"{folder[1]}/{folder[2]}")
+    old, mounts = model or "MODEL", found.container.mounts if found.container else ()
+    cause = f"it names {model}, which is on its author's host" if model else "it names none"
+    mounted = f"; it mounts {', '.join(mounts)}" if mounts and model and model.startswith("/") else ""
+    raise Problem(
+        f"{where} does not say which repository its model is",
+        cause=f"{cause}{mounted}",
+        fix=f"write ORG/NAME in place of {old}, then: medley models import {where}",
+    )
+
+
+def _version(recipe: Mapping[str, object], where: str) -> Iterator[Entry]:
+    """Yield what an author's own number means: to sparkrun each but 1 is as 2."""
+    key = next((each for each in ("recipe_version", "sparkrun_version") if each in recipe), "")
+    version = str(recipe.get(key, "2"))
+    if not _VERSION.fullmatch(version.removeprefix("v")):
+        cause = f"it is {version[:40]}, and a version is a number"
+        raise Problem(f"{where}: '{key}' is wrong", cause=cause, fix=f"write {key}: '2' in {where}")
+    if version not in {"1", "2"}:
+        yield Entry(
+            key,
+            "decided",
+            f"{version} is the author's own edition: medley reads it as version 2, as sparkrun",
+        )
+
+
+def _image(recipe: Mapping[str, object]) -> str:
+    found = recipe.get("container")
+    return found if isinstance(found, str) else ""
+
+
+def _environment(
+    recipe: Mapping[str, object], command: EngineCommand, defaults: Mapping[str, Value], where: str
+) -> Iterator[Entry]:
+    """Yield the variables of the table and those before the command."""
+    flags = {flag.name for flag in command.flags}
+    values = {f"config.{key}": value for key, value in defaults.items()}
+    table = {
+        name: filled(_text(value), values, where) for name, value in tables(recipe, "env", where).items()
+    }
+    yield from variables(table, command.engine, flags)
+    yield from variables(command.assigned, command.engine, flags, "command ")
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _container(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[Entry]:
+    """Yield what becomes of the recipe's image, or of docker's part of a command."""
+    why = "medley runs the engine of its own environment; to use the image: --image"
+    if image := _image(recipe):
+        yield Entry("container", "decided", f"{why} {shlex.quote(image)}")
+    elif recipe.get("container"):
+        yield Entry("container", "decided", f"{why} IMAGE")
+    if run := command.container:
+        yield Entry("command docker run", "decided", f"{why} {shlex.quote(run.image)}")
+        for name in run.inherited:
+            yield Entry(f"command -e {name}", "refused", "its value is the author's shell's: export your own")
+        for file in run.files:
+            yield Entry(
+                "command --env-file", "refused", f"{file} is a file of the author: set its variables yourself"
+            )
+
+
+def _unsaid(command: EngineCommand, entries: Sequence[Entry]) -> Iterator[Entry]:
+    """Yield what differs where the recipe is silent: the engine's own defaults are not medley's."""
+    options = {each.becomes[0]: each for each in entries if each.part == "option"}
+    named = {each.key for each in entries}
+    run = command.container
+    if run and run.ports:
+        outer = run.port_of_host(options["--port"].becomes[1] if "--port" in options else "8000")
+        if outer and ("--port" not in options or options["--port"].becomes[1] != outer):
+            why = f"{outer} is the port that the host publishes"
+            yield option("command -p", "--port", outer, why=why, changed=True)
+    if "--host" not in options:
+        why = "the engine would listen on every address, medley on 127.0.0.1; to open the API: --host 0.0.0.0"
+        yield Entry("command without --host", "decided", why)
+    if "--context" not in options and not named & {"command --max-model-len", "command --context-length"}:
+        why = "the engine takes the model's whole context, medley 8192 and more if it fits: --context"
+        yield Entry("command without --max-model-len", "decided", why)
+
+
+def _on_one_host(entries: tuple[Entry, ...], kind: str) -> Iterator[Entry]:
+    """On one Spark, which has one GPU, run-recipe.py sets 1 for the sizes that are for clusters."""
+    alone = next((each.key for each in entries if each.becomes == ("--hosts", "1")), None)
+    for each in entries:
+        if (
+            alone
+            and kind == "spark"
+            and each.part == "option"
+            and each.becomes[0] in _SIZES
+            and each.becomes[1] != "1"
+        ):
+            name, size = each.becomes
+            why = f"1, not {size}: the recipe is for one host ({alone}), and {size} is for a cluster"
+            yield option(each.key, name, "1", why=why, changed=True)
+        else:
+            yield each
 
 
 def _last(entries: tuple[Entry, ...]) -> Iterator[Entry]:
@@ -137,7 +272,7 @@ def _model(recipe: Mapping[str, object], where: str) -> str:
 
 
 def _command(
-    recipe: Mapping[str, object], model: str, defaults: Mapping[str, Value], where: str
+    recipe: Mapping[str, object], source: Source, defaults: Mapping[str, Value], where: str
 ) -> tuple[EngineCommand, tuple[Entry, ...]]:
     """Return the engine's command, and the outcomes of its flags, its variables and the defaults."""
     runtime = str(recipe.get("runtime") or "")
@@ -148,24 +283,54 @@ def _command(
             fix="choose a recipe of the same model for one of these",
         )
     text = str(recipe.get("command") or "").strip()
+    model = source.model
     if not text:
-        made = EngineCommand(_ENGINES[runtime], model, tuple(generated(_ENGINES[runtime], defaults)), {}, ())
-        return made, (*flag_entries(made, model), *without_flag(made.engine, defaults))
-    found = engine_command(filled(text, {"model": model, **defaults}, where), where)
+        made = EngineCommand(
+            _ENGINES[runtime], model, tuple(generated(_ENGINES[runtime], filled_in(defaults, recipe, where)))
+        )
+        return made, (*flag_entries(made, source), *without_flag(made.engine, defaults))
+    names = {
+        "model": model,
+        "resolved_model_path": model,
+        "model_revision": _plain(recipe.get("model_revision")),
+    }
+    found = engine_command(filled(text, {**names, **defaults}, where), where)
     if runtime and _ENGINES[runtime] != found.engine:
         raise Problem(
             f"{where}: 'runtime' and 'command' name different engines",
             cause=f"runtime is {runtime}, and the command starts {TITLES[found.engine]}",
             fix=f"fix 'runtime' in {where}",
         )
+    served = found.model if set(recipe) != {"command"} else None
+    again = "a second command of the engine: medley's launcher starts the other hosts"
     entries = (
-        *([named_model("command", found.model, model)] if found.model not in {None, model} else ()),
-        *flag_entries(found, model),
-        *without_placeholder(found, defaults, used(text, defaults)),
-        *(variable(name, value, key=f"command {name}=") for name, value in found.assigned.items()),
+        *([named_model("command", served, model)] if served not in {None, model} else ()),
+        *flag_entries(found, source),
+        *without_placeholder(found, defaults, used(text, defaults), source),
+        *([Entry(f"command {found.wrapper[:60]}", "refused", _WRAPPED)] if found.wrapper else ()),
+        *(Entry(f"command {each[:60]}", "decided", again) for each in found.again),
         *(Entry(f"command {each[:60]}", "refused", _SHELL) for each in found.beside),
     )
     return found, entries
+
+
+def filled_in(defaults: Mapping[str, Value], recipe: Mapping[str, object], where: str) -> dict[str, Value]:
+    """Fill in the placeholders in defaults: {model_revision}, and the other keys."""
+    values = {
+        **defaults,
+        "model": _plain(recipe.get("model")),
+        "model_revision": _plain(recipe.get("model_revision")),
+    }
+    return {
+        key: filled(value, {name: each for name, each in values.items() if name != key}, where)
+        if isinstance(value, str) and "{{" not in value
+        else value
+        for key, value in defaults.items()
+    }
+
+
+def _plain(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _revision(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[Entry]:
@@ -173,7 +338,7 @@ def _revision(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[
     key, revision = "model_revision", recipe.get("model_revision")
     if not revision and folder:
         key, revision = "command", folder[1]
-    if revision:
+    if revision and not any(flag.name == "--revision" for flag in command.flags):
         yield engine_flag(key, "--revision", str(revision), why="the engine downloads this commit")
 
 
