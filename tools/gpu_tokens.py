@@ -39,10 +39,9 @@ def reference(model: Any, tokenizer: Any, prompt: str) -> tuple[str, list[int], 
     first, distances = ids.shape[1], list[float]()
     for _ in range(TOKENS):
         with torch.no_grad():
-            best, second = model(ids).logits[0, -1].float().topk(2)[0].tolist()
-            token = model(ids).logits[0, -1].argmax()
-        distances.append(best - second)
-        ids = torch.cat([ids, token.view(1, 1)], dim=1)
+            best = model(ids).logits[0, -1].float().topk(2)
+        distances.append(float(best.values[0] - best.values[1]))
+        ids = torch.cat([ids, best.indices[:1].view(1, 1)], dim=1)
     made = ids[0, first:].tolist()
     return tokenizer.decode(made), made, distances
 
