@@ -55,7 +55,8 @@ def test_a_model_to_all_hosts_and_what_happens_to_it(rack: Up) -> None:
         copy = desk.rack[name].path(MODEL)
         for file in folder.iterdir():
             assert (copy / file.name).read_bytes() == file.read_bytes()
-    assert any("0.05 GB in" in line for line in desk.done("pull", MODEL))
+    again = desk.done("pull", MODEL)
+    assert any("0.05 GB on each host" in line and "0.00 GB sent" in line for line in again), again
 
     damaged = desk.rack["host1"].path(f"{MODEL}/model-2.safetensors")
     before = damaged.stat()
