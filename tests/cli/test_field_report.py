@@ -75,7 +75,7 @@ def test_a_model_that_is_none_is_said_before_anything_is_measured() -> None:
 
 
 def test_a_file_that_cannot_be_written() -> None:
-    with raises_problem("none/r.json", cause="/none", fix="--field-report report.json"):
+    with raises_problem("none/r.json", cause="/none", fix=f"mkdir -p {Path('none').resolve()}"):
         make(options("none/r.json"), SILENT)
 
 
