@@ -136,7 +136,7 @@ def test_an_address_is_fetched(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("/page", "a page of the web"),
         ("/none", "it answered 404"),
-        ("/long", "more than 32 KiB"),
+        ("/long", "more than 128 KiB"),
     ],
 )
 def test_what_an_address_gives_instead_is_named(path: str, cause: str) -> None:

@@ -117,25 +117,17 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 def _lines(shown: Imported, found: Imported) -> Iterator[str]:
     yield str(shown.command)
-    if found.of_fork:
-        image = f"the image {found.image}" if found.image else "its author's image"
-        yield f"\nneeds a fork or another release of {TITLES[found.engine]}, as in {image}:"
-    for each in found.of_fork:
-        yield f"  {each.key}: {each.why}"
+    image = f"the image {found.image}" if found.image else "its author's image"
+    fork = f"needs a fork or another release of {TITLES[found.engine]}, as in {image}"
+    sections = {fork: found.of_fork, "changed": [each for each in found.entries if each.changed]}
     for outcome, title in _TITLES.items():
-        entries = [each for each in found.entries if each.outcome == outcome and not each.fork]
+        sections[title] = [each for each in found.entries if each.outcome == outcome and not each.fork]
+    for title, entries in sections.items():
         if entries:
             yield f"\n{title}:"
-        for each in entries:
-            yield f"  {each.key}: {each.why}"
-    changed = [each for each in found.entries if each.changed]
-    if changed:
-        yield "\nchanged:"
-    for each in changed:
-        yield f"  {each.key}: {each.why}"
+        yield from (f"  {each.key}: {each.why}" for each in entries)
     here = [each for each in found.entries if each.outcome == "carried" and each.why.endswith(NOT_BY_RAY)]
     if here:
         yield "\non this host only:"
-    for each in here:
-        yield f"  {each.key}: {NOT_BY_RAY}"
+    yield from (f"  {each.key}: {NOT_BY_RAY}" for each in here)
     yield f"\nlook first: {shown.plan}"

@@ -27,7 +27,7 @@ def test_the_table_of_a_recipe_has_plain_values() -> None:
         pytest.param(b"a: &x [1]\nb: *x", "line 2 has the alias *x", id="an alias"),
         pytest.param(b"a: " + b"[" * 40 + b"]" * 40, "nests deeper than 16", id="a deep one"),
         pytest.param(b"a: " + b"[" * 5000, "nests deeper", id="one too deep for the reader"),
-        pytest.param(b"a: b\n" * MOST_BYTES, "more than 32 KiB", id="a long one"),
+        pytest.param(b"a: b\n" * MOST_BYTES, "more than 128 KiB", id="a long one"),
         pytest.param(b"a: \xff", "utf-8", id="not UTF-8"),
         pytest.param(b'a: b\nc: "\\e[2J"', "line 2 has the control character U+001B", id="for a terminal"),
         pytest.param(b'a: "\\u202ex"', "U+202E", id="text that runs backwards"),

@@ -319,6 +319,13 @@ SERVED = "medley serve org/model --context 32768 --kv-type fp8 --port 9000 --hos
             id="by podman, the model as a flag",
         ),
         pytest.param(f"docker run --entrypoint /bin/bash img -lc '{PASTED}'", id="by a shell in docker"),
+        pytest.param(f'docker run img bash -c -i "{PASTED}"', id="by a shell with more options"),
+        pytest.param(
+            "docker run -v ~/hub/models--org--model:/models:ro img vllm serve /models/snapshots/abc "
+            f"{PASTED.removeprefix('vllm serve org/model ')}",
+            id="with the hub's folder of the repository",
+        ),
+        pytest.param(f"ps aux | grep 'vllm serve'\n{PASTED}", id="after a command that mentions it"),
         pytest.param(
             f"docker run --entrypoint vllm img {PASTED.removeprefix('vllm ')}", id="with an entrypoint"
         ),

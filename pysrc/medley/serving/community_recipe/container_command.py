@@ -46,6 +46,15 @@ class ContainerRun:
     files: tuple[str, ...] = ()
     """Files of variables."""
 
+    def repository(self, folder: str) -> str | None:
+        """Return the repository of a folder inside, where the hub's cache of that repository is mounted."""
+        for mount in self.mounts:
+            outer, _, inner = mount.removesuffix(":ro").rpartition(":")
+            match = re.search(r"/models--([\w.-]+?)--([\w.-]+?)(?:/|$)", outer)
+            if match and inner and (folder == inner or folder.startswith(inner.rstrip("/") + "/")):
+                return f"{match[1]}/{match[2]}"
+        return None
+
     def port_of_host(self, inside: str) -> str | None:
         return next((outer for outer, inner in self.ports if inner == inside), None)
 
@@ -95,6 +104,6 @@ def _run(image: str, command: list[str], options: Sequence[tuple[str, str]]) -> 
 def _serves(image: str, command: Sequence[str]) -> bool:
     """Whether the words are a server's flags, which the image's entrypoint takes."""
     first = command[0] if command else ""
-    takes = first.startswith("-") or (re.fullmatch(r"[\w.-]+/[\w.-]+|/\S+", first) is not None)
+    takes = first.startswith(("-", "$", "<")) or re.fullmatch(r"[\w.-]+/[\w.-]+|/\S+", first) is not None
     starts = first.rpartition("/")[2] in {"vllm", "sglang", "bash", "sh", "python", "python3"}
     return takes and not starts and _SERVES.search(image.rpartition("@")[0] or image) is not None

@@ -8,8 +8,8 @@ import yaml
 
 from medley.errors import Problem
 
-MOST_BYTES = 32 << 10
-"""The largest recipe of sparkrun's registry had 2 KiB in June 2026."""
+MOST_BYTES = 128 << 10
+"""The largest recipe of vllm-project/recipes, which has its guide inside, had 40 KiB in August 2026."""
 _DEEPEST = 16
 # Control and direction characters, which could hide the real command in a terminal.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

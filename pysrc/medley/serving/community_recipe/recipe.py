@@ -50,6 +50,7 @@ _READ = {
     ),
     *("mode", "min_nodes", "max_nodes", "solo_only", "cluster_only", "container"),
 }
+_PORT = "8000"
 _SIZES = {"--tp", "--pp", "--dp"}
 _PLANNED = {"--context", "--kv-type", "--eplb"}
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
@@ -145,6 +146,8 @@ def _pasted(text: str, where: str) -> EngineCommand:
     folder = re.search(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/", model or "")
     if folder:
         return replace(found, model=f"{folder[1]}/{folder[2]}")
+    if found.container and model and (mounted := found.container.repository(model)):
+        return replace(found, model=mounted)
     old, mounts = model or "MODEL", found.container.mounts if found.container else ()
     cause = f"it names {model}, which is on its author's host" if model else "it names none"
     mounted = f"; it mounts {', '.join(mounts)}" if mounts and model and model.startswith("/") else ""
@@ -200,7 +203,8 @@ def _container(recipe: Mapping[str, object], command: EngineCommand) -> Iterator
     elif recipe.get("container"):
         yield Entry("container", "decided", f"{why} IMAGE")
     if run := command.container:
-        yield Entry("command docker run", "decided", f"{why} {shlex.quote(run.image)}")
+        image = "IMAGE" if needs_shell(run.image) else shlex.quote(run.image)
+        yield Entry("command docker run", "decided", f"{why} {image}")
         for name in run.inherited:
             yield Entry(f"command -e {name}", "refused", "its value is the author's shell's: export your own")
         for file in run.files:
@@ -215,10 +219,11 @@ def _unsaid(command: EngineCommand, entries: Sequence[Entry]) -> Iterator[Entry]
     named = {each.key for each in entries}
     run = command.container
     if run and run.ports:
-        outer = run.port_of_host(options["--port"].becomes[1] if "--port" in options else "8000")
-        if outer and ("--port" not in options or options["--port"].becomes[1] != outer):
+        inside = options["--port"].becomes[1] if "--port" in options else _PORT
+        outer = run.port_of_host(inside)
+        if outer and ("--port" not in options or outer != inside):
             why = f"{outer} is the port that the host publishes"
-            yield option("command -p", "--port", outer, why=why, changed=True)
+            yield option("command -p", "--port", outer, why=why, changed=outer != inside)
     if "--host" not in options:
         why = "the engine would listen on every address, medley on 127.0.0.1; to open the API: --host 0.0.0.0"
         yield Entry("command without --host", "decided", why)

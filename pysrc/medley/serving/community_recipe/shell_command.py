@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from medley.errors import Problem
 from medley.schema import EngineName
@@ -149,8 +150,8 @@ class _Reader:
     def _read_words(self, words: list[str], depth: int) -> None:
         run = container_run(words)
         inner = run.words if run else words
-        script = _script(inner)
-        started = None if inner[:1] and inner[0] in _MENTIONS else _started(inner)
+        mentions = inner[:1] and inner[0] in _MENTIONS
+        script, started = (None, None) if mentions else (_script(inner), _started(inner))
         if started is None and script is not None and depth < _NESTED:
             before = self.found
             self.read(script, depth + 1)
@@ -245,14 +246,12 @@ def _without_assignments(words: Iterable[str], assigned: dict[str, str]) -> Iter
 
 def _script(words: list[str]) -> str | None:
     """Return the text that a shell gets with -c, also inside docker exec or ssh."""
-    for at, word in enumerate(words[:-1]):
-        if _SHELLS.fullmatch(word):
-            options = list(range(at + 1, len(words)))
-            for place in options:
-                if not words[place].startswith("-"):
-                    break
-                if words[place].endswith("c") and place + 1 < len(words):
-                    return words[place + 1]
+    shell = next((at for at, word in enumerate(words) if _SHELLS.fullmatch(word)), None)
+    if shell is not None:
+        options = list(takewhile(lambda word: word.startswith("-"), words[shell + 1 :]))
+        rest = words[shell + 1 + len(options) :]
+        if rest and any(word.endswith("c") and not word.startswith("--") for word in options):
+            return rest[0]
     last = words[-1] if words else ""
     return last if " " in last and any(re.search(pattern, last) for pattern, _ in _STARTS) else None
 
