@@ -1,15 +1,28 @@
 """What an engine's release takes: by the descriptions in locks/parsers, and by parsers that are asked."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from medley import config
-from medley.engine.parser import RENAMED, EngineParser, described, locked, of_programs, of_release
-from medley.environment import engine_source
+from medley.engine.parser import (
+    RENAMED,
+    EngineParser,
+    described,
+    locked,
+    of_image,
+    of_programs,
+    of_release,
+)
+from medley.environment import container_image, engine_source
+from medley.environment.container import Image
+from medley.environment.container_image import ImageSelection
+from medley.host.kind import match_kind
 from medley.schema import EngineName
+from tests.host.recordings import recorded
 
 LOCKS = [(name, config.recipes()[name].engine) for name in config.recipes()]
 
@@ -184,6 +197,40 @@ def test_a_parser_that_does_not_run_is_believed(tmp_path: Path) -> None:
 def test_an_environment_that_is_not_built_yet_has_its_locks_parser(tmp_path: Path) -> None:
     found = of_programs("vllm", tmp_path / "absent" / "bin", parser("vllm").version, ask=False)
     assert found is parser("vllm")
+
+
+DOCKER = f"""#!{sys.executable}
+import pathlib, sys
+pathlib.Path(__file__).with_name("asked").open("a").write(" ".join(sys.argv[1:]) + "\\n")
+print({json.dumps(json.dumps(ANSWER))})
+"""
+
+
+def test_an_image_is_asked_once_for_each_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = virtualenv(tmp_path / "programs")
+    (programs / "docker").write_text(DOCKER)
+    (programs / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    facts = recorded("spark-pair-a")
+
+    def of(digest: str, *, ask: bool = True) -> EngineParser | None:
+        choice = ImageSelection("docker", Image("maker/vllm", digest))
+        return of_image(
+            "vllm", container_image.expected(choice, match_kind(facts, config.hosts()), facts), ask=ask
+        )
+
+    assert of("a" * 64, ask=False) is None
+    found = of("a" * 64)
+    assert found
+    assert found.source == "maker/vllm"
+    assert list(found.faults(("--of-a-fork", "1"))) == []
+    again = of("a" * 64, ask=False)
+    assert again
+    assert again.names == found.names
+    assert of("b" * 64)
+    asked = [line for line in (programs / "asked").read_text().splitlines() if line.startswith("run ")]
+    assert [line.endswith("parse_flags.py vllm") for line in asked] == [True, True]
 
 
 def test_the_script_of_the_payload_answers_in_the_form_that_is_read() -> None:

@@ -28,9 +28,7 @@ def require_taken(
     where = [f"in {table}" if each in own and table else "" for each in faults]
     raise Problem(
         f"{parser.title} does not take {', '.join(words)}",
-        cause="\n".join(
-            (*(f"{each.word}: {each.cause}" for each in faults), f"as its parser has it: {parser.source}")
-        ),
+        cause="\n".join((*(f"{each.word}: {each.cause}" for each in faults), f"its parser: {parser.source}")),
         fix="\n".join(
             f"{each.word}: {each.advice} {place}".rstrip() for each, place in zip(faults, where, strict=True)
         ),

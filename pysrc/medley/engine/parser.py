@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"^-[\d.]")
 _SHORT = re.compile(r"^-O(?:=?\w+)?$|^-O[.=]")
 _LIMIT_S = 300
 _SHOWN = 8
-_ALIKE = 0.7
+_ALIKE, _ALIKE_FLAGS = 0.7, 0.8
 """Below it, difflib's nearest name is another word."""
 
 
@@ -105,7 +105,7 @@ class EngineParser:
         if len(beginning) > 1:
             cause = f"{self.title} has {len(beginning)} flags that begin so"
             return Fault(word, cause, f"write it in full: {' or '.join(beginning[:_SHOWN])}")
-        near = difflib.get_close_matches(name, list(self.names), n=1)
+        near = difflib.get_close_matches(name, list(self.names), n=1, cutoff=_ALIKE_FLAGS)
         return Fault(word, cause, f"did you mean {near[0]}?" if near else "remove it")
 
 
@@ -198,7 +198,11 @@ def described(engine: EngineName, table: Mapping[str, Any], source: str) -> Engi
 def of_release(engine: EngineName, version: str) -> EngineParser | None:
     """Return the parser of a lock's release; None of a version that no lock here has."""
     path = config.files(FOLDER, ".json").get(f"{engine}-{version.partition('+')[0]}")
-    return described(engine, json.loads(path.read_text(encoding="utf-8")), path.stem) if path else None
+    return (
+        described(engine, json.loads(path.read_text(encoding="utf-8")), f"{FOLDER}/{path.name}")
+        if path
+        else None
+    )
 
 
 def locked(engine: EngineName, device: str = "cuda") -> EngineParser | None:

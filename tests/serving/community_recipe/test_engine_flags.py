@@ -239,3 +239,9 @@ def test_a_snapshot_inside_json_is_its_repository_at_its_commit() -> None:
 def test_a_blank_of_a_guide_is_for_the_reader(value: str) -> None:
     found = became(f"--tokenizer {value} --enable-prefix-caching")
     assert [each.outcome for each in found] == ["refused", "carried"]
+
+
+def test_a_few_gib_of_a_spark_are_their_share() -> None:
+    """A patch of vLLM, gpu-mem-util-gb, takes GiB."""
+    (found,) = became("--gpu-memory-utilization-gb 12")
+    assert (found.becomes, found.changed) == (("--gpu-memory-utilization", "0.10"), True)

@@ -1,22 +1,20 @@
 """Turn the flags of a recipe's command into medley's options and the engine's own flags."""
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from medley.engine.parser import RENAMED, EngineParser, Fault, locked
-from medley.planner.memory import UNIFIED_LIMIT
 from medley.schema import EngineName
 from medley.serving.community_recipe import RULES, Entry, engine_flag, option, reasons
-from medley.serving.community_recipe.shell_command import EngineCommand, EngineFlag, needs_shell
+from medley.serving.community_recipe.flag_values import unusable, with_repositories
+from medley.serving.community_recipe.memory_flags import SHARES, SIZES, memory_entry
+from medley.serving.community_recipe.shell_command import EngineCommand, EngineFlag
 
 _OPTIONS = {name: option for option, names in RULES["flags"]["options"].items() for name in names}
 _DECIDED, _REFUSED = reasons("flags", "decided"), reasons("flags", "refused")
 _OPENING = tuple(RULES["flags"]["opening"]["names"])
 _OPENS = "it runs the author's code or opens the server: if you want that, add it after --"
-_SHARES, _SIZES = (frozenset(RULES["flags"]["memory"][name]) for name in ("shares", "sizes"))
 _NEEDS: Mapping[str, str] = RULES["flags"]["needs"]
 # The plugin file that defines such a parser.
 _PLUGINS: Mapping[str, str] = {
@@ -25,18 +23,12 @@ _PLUGINS: Mapping[str, str] = {
 }
 _LOADERS = {"fastsafetensors", "instanttensor"}
 _ATTENTION = {"--enable-dp-attention", "--enable-dp-lm-head"}
-_PATH = re.compile(r"(~|\.{1,2})?/|[^{\s]*\.(jinja2?|py|ya?ml|json|so)$")
-_SNAPSHOT = re.compile(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/([0-9a-f]{40})/?$")
-_BLANK = re.compile(r"<[^<>]*>?$|\[[A-Z_ -]+\]$")
-_UNFILLED = re.compile(r"\{[A-Za-z_][\w.]*\}")  # JSON has none
 _TOKENS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([kKmM]?)")
 _UNITS: Mapping[str, int] = {"": 1, "k": 1000, "K": 1 << 10, "m": 1_000_000, "M": 1 << 20}
 _FP8 = {"fp8", "fp8_e4m3"}
 _SHORTEST = 8
 """The shortest prefix that counts, because argparse accepts prefixes of a flag."""
 _MOST_RANKS, _LONGEST, _LAST_PORT = 64, 10_000_000, 65_535
-_SMALL_SHARE = 0.6
-"""A recipe with less leaves room on its host for another server: 40 of 383 public ones give 0.55 or less."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +63,8 @@ def _entries(
     name, key = _canonical(flag.name, parser), f"command {flag.name}"
     if name in {"--model", "--model-path"}:
         yield named_model(key, " ".join(flag.values), source.model)
-    elif name in _SHARES | _SIZES:
-        yield _memory(key, name, flag, parser)
+    elif name in SHARES | SIZES:
+        yield memory_entry(key, name, flag, parser)
     elif name in _DECIDED:
         yield Entry(key, "decided", _DECIDED[name])
     elif refusal := _refusal(name, flag, engine, names):
@@ -88,7 +80,7 @@ def _canonical(name: str, parser: EngineParser | None) -> str:
     if "." in name:
         return name
     plain = name.replace("_", "-") if name.startswith("--") else name
-    listed = plain in {*_OPTIONS, *_DECIDED, *_REFUSED, *_OPENING, *_SHARES, *_SIZES}
+    listed = plain in {*_OPTIONS, *_DECIDED, *_REFUSED, *_OPENING, *SHARES, *SIZES}
     return plain if listed or parser is None else parser.full_name(plain) or plain
 
 
@@ -103,71 +95,7 @@ def _refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -
         return f"it needs the file of {_PLUGINS[name]}, which is left out"
     if name == "--load-format" and engine == "sglang" and _LOADERS & set(flag.values):
         return f"the package {flag.values[0]} is not in medley's SGLang; its default loads the same weights"
-    return next(filter(None, (_unusable(name, value) for value in flag.values)), None)
-
-
-def _unusable(name: str, value: str) -> str | None:
-    if unfilled := _UNFILLED.search(value):
-        return f"{unfilled[0]} has no value in 'defaults'"
-    if needs_shell(value):
-        return f"{value} needs a shell: add its value after --"
-    if _BLANK.match(value):
-        return f"{value} is for you to fill in: add its value after --"
-    table = _json(value)
-    if table is not None:
-        return _unusable_json(name, table)
-    if _PATH.match(value) and not _SNAPSHOT.search(value):
-        return f"{value} is a file in the recipe's image: copy it here, then add -- {name} FILE"
-    return None
-
-
-def _json(value: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(value) if value.lstrip().startswith("{") else None
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _unusable_json(name: str, table: Mapping[str, Any]) -> str | None:
-    """Return why a JSON value cannot be used: a file of the image, or code, inside it."""
-    lost = "; speculation is lost with it" if name in {"--speculative-config", "-sc"} else ""
-    for key, value in _leaves(table):
-        if key.endswith("module_path"):
-            return f"{key} {value} runs code of the recipe's image: if you have it, add it after --{lost}"
-        if _PATH.match(value) and not _SNAPSHOT.search(value):
-            return (
-                f"{key} {value} is a file in the recipe's image: copy it here, then add -- {name} JSON{lost}"
-            )
-    return None
-
-
-def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the text values of a JSON table, files first, each with its key."""
-    for key, value in sorted(table.items(), key=lambda each: "module_path" in each[0]):
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, dict):
-                yield from _leaves(each, f"{before}{key}.")
-            elif isinstance(each, str):
-                yield f"{before}{key}", each
-
-
-def with_repositories(flag: EngineFlag) -> EngineFlag:
-    """Name the repository and its commit in place of a snapshot's folder in the hub's cache."""
-    return replace(flag, values=tuple(map(_with_repository, flag.values)))
-
-
-def _with_repository(value: str) -> str:
-    table = _json(value)
-    if table is None:
-        match = _SNAPSHOT.search(value)
-        return f"{match[1]}/{match[2]}" if match and not value.lstrip().startswith("{") else value
-    match = _SNAPSHOT.search(str(table.get("model", "")))
-    if match is None:
-        return value
-    return json.dumps(
-        {**table, "model": f"{match[1]}/{match[2]}", "revision": match[3]}, separators=(",", ":")
-    )
+    return next(filter(None, (unusable(name, value) for value in flag.values)), None)
 
 
 def named_model(key: str, named: str, model: str) -> Entry:
@@ -179,35 +107,6 @@ def named_model(key: str, named: str, model: str) -> Entry:
             key, "decided", "a folder of the hub's cache with the recipe's model; medley downloads it"
         )
     return Entry(key, "refused", f"the recipe's 'model' is {model}, and this is {named}")
-
-
-def _memory(key: str, name: str, flag: EngineFlag, parser: EngineParser | None) -> Entry:
-    """Carry a share of a shared host, and a size of the KV cache; else the plan decides."""
-    value = " ".join(flag.values)
-    if _UNFILLED.search(value) or needs_shell(value) or not value:
-        return Entry(
-            key, "decided", f"the plan sets it from each host's free memory; the recipe has {value or 'none'}"
-        )
-    faults = list(parser.faults((name, *flag.values))) if parser else []
-    if name in _SHARES and (share := _share(value)) is not None and share < _SMALL_SHARE:
-        why = (
-            f"the recipe leaves the rest of its host to others; without it medley takes up to {UNIFIED_LIMIT}"
-        )
-        return engine_flag(key, name, value, why=f"{value}: {why}", changed=True)
-    if name == "--kv-cache-memory-bytes" and not faults:
-        why = f"{value}: the recipe's size of the KV cache; without it the plan sets one"
-        return engine_flag(key, name, value, why=why, changed=True)
-    lacks = f"; {faults[0].cause}" if faults else ""
-    more = f"; to take the recipe's share: -- {name} {value}" if name in _SHARES else ""
-    why = f"the plan sets it from each host's free memory, up to {UNIFIED_LIMIT}; the recipe has {value}"
-    return Entry(key, "decided", f"{why}{more}{lacks}")
-
-
-def _share(value: str) -> float | None:
-    try:
-        return float(value)
-    except ValueError:
-        return None
 
 
 def _own(key: str, name: str, flag: EngineFlag, parser: EngineParser | None) -> Entry:

@@ -13,11 +13,19 @@ from medley.errors import Problem
 from medley.host import hypothetical
 from medley.planner.context import LONGER
 from medley.schema import REPOSITORY, TITLES, EngineName
-from medley.serving.community_recipe import Entry, Outcome, engine_flag, option, reasons
+from medley.serving.community_recipe import Entry, engine_flag, option
 from medley.serving.community_recipe.defaults import generated, without_flag, without_placeholder
 from medley.serving.community_recipe.document import Value, document, tables
 from medley.serving.community_recipe.engine_flags import Source, flag_entries, named_model
 from medley.serving.community_recipe.other_formats import reading
+from medley.serving.community_recipe.recipe_keys import (
+    RULES,
+    SIZES,
+    host_entries,
+    on_one_host,
+    other_entries,
+    version_entries,
+)
 from medley.serving.community_recipe.shell_command import (
     EngineCommand,
     engine_command,
@@ -31,29 +39,10 @@ _ENGINES: Mapping[str, EngineName] = {
     **dict.fromkeys(("", "vllm", "vllm-ray", "vllm-distributed", "eugr-vllm"), "vllm"),
     "sglang": "sglang",
 }
-_RULES: Mapping[str, tuple[Outcome, str]] = {
-    **{key: ("decided", why) for key, why in reasons("keys", "decided").items()},
-    **{key: ("refused", why) for key, why in reasons("keys", "refused").items()},
-}
-_SHELL = _RULES["pre_exec"][1]
+_SHELL = RULES["pre_exec"][1]
 _WRAPPED = "it starts the command in the recipe's way, and medley starts the engine itself"
-_READ = {
-    *(
-        "recipe_version",
-        "sparkrun_version",
-        "model",
-        "model_revision",
-        "runtime",
-        "defaults",
-        "env",
-        "command",
-    ),
-    *("mode", "min_nodes", "max_nodes", "solo_only", "cluster_only", "container"),
-}
 _PORT = "8000"
-_SIZES = {"--tp", "--pp", "--dp"}
 _PLANNED = {"--context", "--kv-type", "--eplb"}
-_VERSION = re.compile(r"\d+(?:\.\d+)*")
 _RTX = re.compile(r"\bRTX\b|\brtx[-_ ]|\b[45]090\b", re.IGNORECASE)
 
 
@@ -97,8 +86,8 @@ class Imported:
     def plan(self) -> Command:
         """The command that checks whether it fits the hosts that it is for, DGX Sparks or RTX."""
         options = {each.becomes[0]: each.becomes for each in self.entries if each.part == "option"}
-        kept = chain.from_iterable(words for name, words in options.items() if name in {*_SIZES, *_PLANNED})
-        count = math.prod(int(options[name][1]) for name in _SIZES if name in options)
+        kept = chain.from_iterable(words for name, words in options.items() if name in {*SIZES, *_PLANNED})
+        count = math.prod(int(options[name][1]) for name in SIZES if name in options)
         engine = () if self.engine == "vllm" else ("--engine", self.engine)
         most = min(count, hypothetical.MOST_HOSTS)
         argv = ("medley", "plan", self.model, *engine, *kept, "--hosts", f"{self.kind}:{most}")
@@ -117,14 +106,14 @@ def imported(raw: bytes, where: str) -> Imported:
     defaults = tables(recipe, "defaults", where)
     command, entries = _command(recipe, Source(model, _image(recipe)), defaults, where)
     found = (
-        *_version(recipe, where),
-        *_hosts(recipe),
+        *version_entries(recipe, where),
+        *host_entries(recipe),
         *entries,
         *_revision(recipe, command),
         *_environment(recipe, command, defaults, where),
         *_container(recipe, command),
         *_unsaid(command, entries),
-        *_others(recipe),
+        *other_entries(recipe),
         *read.entries,
     )
     image = command.container.image if command.container else _image(recipe)
@@ -133,7 +122,7 @@ def imported(raw: bytes, where: str) -> Imported:
         if _RTX.search(f"{recipe.get('name')} {recipe.get('metadata')} {recipe.get('container')}")
         else "spark"
     )
-    return Imported(model, command.engine, tuple(_on_one_host(tuple(_last(found)), kind)), image, kind)
+    return Imported(model, command.engine, tuple(on_one_host(tuple(_last(found)), kind)), image, kind)
 
 
 def _pasted(text: str, where: str) -> EngineCommand:
@@ -156,21 +145,6 @@ def _pasted(text: str, where: str) -> EngineCommand:
         cause=f"{cause}{mounted}",
         fix=f"write ORG/NAME in place of {old}, then: medley models import {where}",
     )
-
-
-def _version(recipe: Mapping[str, object], where: str) -> Iterator[Entry]:
-    """Yield what an author's own number means: to sparkrun each but 1 is as 2."""
-    key = next((each for each in ("recipe_version", "sparkrun_version") if each in recipe), "")
-    version = str(recipe.get(key, "2"))
-    if not _VERSION.fullmatch(version.removeprefix("v")):
-        cause = f"it is {version[:40]}, and a version is a number"
-        raise Problem(f"{where}: '{key}' is wrong", cause=cause, fix=f"write {key}: '2' in {where}")
-    if version not in {"1", "2"}:
-        yield Entry(
-            key,
-            "decided",
-            f"{version} is the author's own edition: medley reads it as version 2, as sparkrun",
-        )
 
 
 def _image(recipe: Mapping[str, object]) -> str:
@@ -230,24 +204,6 @@ def _unsaid(command: EngineCommand, entries: Sequence[Entry]) -> Iterator[Entry]
     if "--context" not in options and not named & {"command --max-model-len", "command --context-length"}:
         why = "the engine takes the model's whole context, medley 8192 and more if it fits: --context"
         yield Entry("command without --max-model-len", "decided", why)
-
-
-def _on_one_host(entries: tuple[Entry, ...], kind: str) -> Iterator[Entry]:
-    """On one Spark, which has one GPU, run-recipe.py sets 1 for the sizes that are for clusters."""
-    alone = next((each.key for each in entries if each.becomes == ("--hosts", "1")), None)
-    for each in entries:
-        if (
-            alone
-            and kind == "spark"
-            and each.part == "option"
-            and each.becomes[0] in _SIZES
-            and each.becomes[1] != "1"
-        ):
-            name, size = each.becomes
-            why = f"1, not {size}: the recipe is for one host ({alone}), and {size} is for a cluster"
-            yield option(each.key, name, "1", why=why, changed=True)
-        else:
-            yield each
 
 
 def _last(entries: tuple[Entry, ...]) -> Iterator[Entry]:
@@ -345,45 +301,3 @@ def _revision(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[
         key, revision = "command", folder[1]
     if revision and not any(flag.name == "--revision" for flag in command.flags):
         yield engine_flag(key, "--revision", str(revision), why="the engine downloads this commit")
-
-
-def _hosts(recipe: Mapping[str, object]) -> Iterator[Entry]:
-    least, most = _count(recipe, "min_nodes"), _count(recipe, "max_nodes")
-    alone = next(
-        (
-            key
-            for key, found in (
-                ("solo_only", recipe.get("solo_only")),
-                ("mode", recipe.get("mode") == "solo"),
-                ("max_nodes", most == 1),
-            )
-            if found
-        ),
-        None,
-    )
-    given = [
-        key for key in ("min_nodes", "max_nodes", "mode", "solo_only", "cluster_only") if recipe.get(key)
-    ]
-    exact = alone or ("max_nodes" if least and least == most else None)
-    if exact:
-        yield option(exact, "--hosts", "1" if alone else str(most), why="exactly this number of hosts")
-    why = "the plan uses as many hosts as the model and its layout need"
-    yield from (Entry(key, "decided", why) for key in given if key != exact)
-
-
-def _count(recipe: Mapping[str, object], key: str) -> int | None:
-    found = recipe.get(key)
-    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
-
-
-def _others(recipe: Mapping[str, object]) -> Iterator[Entry]:
-    """Yield the outcome of keys outside the command; empty ones are ignored."""
-    for key, value in recipe.items():
-        if key in _READ or not value:
-            continue
-        if key in _RULES:
-            yield Entry(key, *_RULES[key])
-            continue
-        near = difflib.get_close_matches(key, [*_READ, *_RULES], n=1)
-        hint = f"the nearest is '{near[0]}'" if near else "sparkrun does not know it either"
-        yield Entry(key, "refused", f"it is not a key of recipes; {hint}")
