@@ -20,7 +20,7 @@ PROMPTS = {
     "code": "def add(first, second):\n    return",
     "list": "Days of the week: Monday, Tuesday,",
 }
-TOKENS = 48
+TOKENS = 32
 
 
 def ask(url: str, prompt: str) -> str:
