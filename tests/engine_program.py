@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
             os._exit(3)
         if body["model"] != "tiny":
             self._json({"error": {"message": f"The model `{body['model']}` does not exist."}}, 404)
-        elif self.path.endswith("/chat/completions"):
+        elif body.get("stream"):
             self._stream(body)
         else:
             if BEHAVIOUR == "loses-a-rank":
@@ -45,7 +45,9 @@ class Handler(BaseHTTPRequestHandler):
                     0.5, print, ["RayWorkerProc rank=[1] died unexpectedly"], {"flush": True}
                 ).start()
             self._wait()
-            self._json({"choices": [{"text": " ba lu"}], "usage": {"completion_tokens": 2}})
+            is_chat = self.path.endswith("/chat/completions")
+            choice = {"message": {"content": " ba lu"}} if is_chat else {"text": " ba lu"}
+            self._json({"choices": [choice], "usage": {"completion_tokens": 2}})
 
     def _wait(self) -> None:
         """From the second completion on: sleep for ever or so many seconds, or use the CPU."""

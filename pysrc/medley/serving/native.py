@@ -17,7 +17,7 @@ from medley.cluster.rendezvous_head import Meeting
 from medley.command import Command, Variable, merged
 from medley.engine import flags, parser, unread_variables
 from medley.engine.launch import ENGINES, RANKS_PORT, Launch, nodes
-from medley.environment import engine_source, tools, virtualenv
+from medley.environment import engine_source, packaged_model, tools, virtualenv
 from medley.environment.tools import Tools
 from medley.errors import Problem
 from medley.host.facts import Facts
@@ -48,6 +48,7 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
     engine = order.wanted.engine
     named, nccl = options.environment, options.nccl
     chosen = tools.ready(kind, named, engine=engine, joins=True, nccl=nccl, watch=watch)
+    packaged_model.ready(order.weights, chosen.binary / "python", watch)
     version = virtualenv.versions(chosen.binary.parent, (engine,))[engine]
     takes = parser.of_programs(engine, chosen.binary, version, ask=True, watch=watch)
     flags.require_taken(takes, (), order.extra)
@@ -210,8 +211,10 @@ def _require_head_terms(chosen: Tools, terms: "Mapping[str, Any]", at: str, watc
     if not target.is_absolute():
         asked = weights.Wanted(**terms["fetch"]) if terms["fetch"] else None
         weights.fetch(terms["model"], asked, watch)
-    if (made := config.models().get(terms["model"])) and made.made:
-        resolve.ready(resolve.weights(terms["model"], config.models(), storage.cache()))
+    if (model := config.models().get(terms["model"])) and model.is_built:
+        found = resolve.weights(terms["model"], config.models(), storage.cache())
+        resolve.ready(found)
+        packaged_model.ready(found, chosen.binary / "python", watch)
     if target.is_absolute() and not (target / "config.json").exists():
         typed = shlex.quote(str(target))
         raise Problem(

@@ -14,7 +14,15 @@ from medley.cluster.ray_serving import Taken
 from medley.cluster.rendezvous_head import Meeting
 from medley.engine import Serving, flags, parser, unread_variables
 from medley.engine.launch import ENGINES, Launch, Order, in_no_image, launch, launcher, not_shown, out_of
-from medley.environment import container_image, container_runtime, engine_source, own_nccl, tools, virtualenv
+from medley.environment import (
+    container_image,
+    container_runtime,
+    engine_source,
+    own_nccl,
+    packaged_model,
+    tools,
+    virtualenv,
+)
 from medley.environment.container_image import ContainerEnvironment, ImageRequest, ImageSelection
 from medley.environment.engine_source import EngineRequest
 from medley.environment.tools import BARE, Tools
@@ -207,6 +215,10 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
     if image is None:
         dry_run, joins, nccl = options.dry_run, over_ray is not None, ranks_nccl(options, over_ray)
         found = tools.ready(kind, named, engine=engine, joins=joins, nccl=nccl, dry_run=dry_run, watch=watch)
+        if not dry_run:
+            packaged_model.ready(order.weights, found.binary / "python", watch)
+    elif not options.dry_run:
+        packaged_model.require(order.weights)
     cluster = tuple(ray_serving.settings(over_ray, used, order.wanted, os.environ, watch)) if over_ray else ()
     version = _version(image, found, kind, engine, named)
     unread_variables.require_launch_read(os.environ, order.weights, engine, version)

@@ -10,7 +10,7 @@ from medley import serving
 from medley.cluster import events, units
 from medley.cluster.unit_file import UNIT, Unit
 from medley.engine import flags, parser
-from medley.environment import container_image, tools, virtualenv
+from medley.environment import container_image, packaged_model, tools, virtualenv
 from medley.errors import Problem
 from medley.network import tcp
 from medley.progress import Output
@@ -75,6 +75,7 @@ def make_ready(options: Options, output: Output) -> None:
         version = virtualenv.versions(found.binary.parent, (engine,))[engine]
         takes = parser.of_programs(engine, found.binary, version, ask=True, watch=output.watch)
         flags.require_taken(takes, (), job.order.extra)
+        packaged_model.ready(job.order.weights, found.binary / "python", output.watch)
     weights.fetch(job.order.weights.name, weights.wanted(job.order), output.watch)
 
 
