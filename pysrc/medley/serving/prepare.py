@@ -5,27 +5,24 @@ import platform
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from medley import config, credentials, storage
 from medley.cluster import membership, ray_serving
 from medley.cluster.membership import Membership
 from medley.cluster.ray_serving import Taken
 from medley.cluster.rendezvous_head import Meeting
-from medley.engine import Serving, flags, parser, unread_variables
+from medley.engine import Serving, unread_variables
 from medley.engine.launch import ENGINES, Launch, Order, in_no_image, launch, launcher, not_shown, out_of
 from medley.environment import (
     container_image,
     container_runtime,
     engine_source,
-    own_nccl,
     packaged_model,
     tools,
-    virtualenv,
 )
-from medley.environment.container_image import ContainerEnvironment, ImageRequest, ImageSelection
+from medley.environment.container_image import ContainerEnvironment, ImageRequest
 from medley.environment.engine_source import EngineRequest
-from medley.environment.tools import BARE, Tools
+from medley.environment.tools import BARE
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
@@ -46,6 +43,7 @@ from medley.planner.topology import Topology
 from medley.progress import SILENT, Output, Progress
 from medley.schema import EngineName, Shape
 from medley.serving.alternatives import placed, with_engine_sources
+from medley.serving.launch_engine import image_of, ranks_nccl, require_flags, version_of
 from medley.serving.script import Script, in_image, placeable
 
 _MOST_HOSTS = 64
@@ -209,18 +207,18 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
     over_ray = job.joined if plan.launcher == "ray" else None
     used = site.only(hosts_of(layout))
     _, kind = host = next(iter(used.hosts.values()))
-    image, found = _image(job, host, over_ray, watch), BARE
+    image, found = _image(job, host, watch, over_ray=over_ray is not None), BARE
     # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
     named = options.environment or (over_ray.environment if over_ray else None)
     if image is None:
-        dry_run, joins, nccl = options.dry_run, over_ray is not None, ranks_nccl(options, over_ray)
+        dry_run, joins, nccl = options.dry_run, over_ray is not None, ranks_nccl(options.nccl, over_ray)
         found = tools.ready(kind, named, engine=engine, joins=joins, nccl=nccl, dry_run=dry_run, watch=watch)
         if not dry_run:
             packaged_model.ready(order.weights, found.binary / "python", watch)
     elif not options.dry_run:
         packaged_model.require(order.weights)
     cluster = tuple(ray_serving.settings(over_ray, used, order.wanted, os.environ, watch)) if over_ray else ()
-    version = _version(image, found, kind, engine, named)
+    version = version_of(image, found, kind, engine, named)
     unread_variables.require_launch_read(os.environ, order.weights, engine, version)
     if lacks := engine_source.unknown(order.weights.model, engine, version):
         raise Problem(
@@ -239,37 +237,6 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
         made = out_of(image, made, order.serving, over_ray=over_ray is not None)
     taken = ray_serving.taken(layout, site) if job.joined else None
     return Launched(order, made, layout, job.joined, taken)
-
-
-def require_flags(
-    order: Order,
-    made: Launch,
-    source: ContainerEnvironment | Path,
-    version: str | None,
-    *,
-    ask: bool,
-    watch: Progress,
-) -> None:
-    """Raise a Problem for flags that the engine of an image, or of a folder of programs, would refuse."""
-    engine = order.wanted.engine
-    if isinstance(source, Path):
-        found = parser.of_programs(engine, source, version, ask=ask, watch=watch)
-    else:
-        found = parser.of_image(engine, source, ask=ask, watch=watch)
-    flags.require_taken(found, made.reasoned.flags, order.extra, table=order.table)
-
-
-def ranks_nccl(options: Options, over_ray: Membership | None) -> str | None:
-    """Return the NCCL of this host's ranks: over Ray the one that its ranks were started with."""
-    asked = str(own_nccl.absolute(options.nccl)) if options.nccl else None
-    if over_ray is None or asked in {None, over_ray.nccl}:
-        return over_ray.nccl if over_ray else options.nccl
-    has = over_ray.nccl or "the engine environment's own"
-    raise Problem(
-        "--nccl must name the NCCL of this host's Ray",
-        cause=f"ranks inherit it from Ray, which uses {has}",
-        fix=f"medley ray-stop; medley ray-head --nccl {asked}   # or nccl = in cluster.toml",
-    )
 
 
 def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
@@ -388,41 +355,16 @@ def _launcher(options: Options) -> tuple[Launcher, str]:
 
 
 def _image(
-    job: Job, host: tuple[Facts, Kind], over_ray: Membership | None, watch: Progress
+    job: Job, host: tuple[Facts, Kind], watch: Progress, *, over_ray: bool
 ) -> ContainerEnvironment | None:
-    """Return the image to use; over a cluster that of its Ray."""
-    options, engine, dry_run = job.options, job.order.wanted.engine, job.options.dry_run
-    cluster = job.joined if over_ray or not options.environment else None
-    if cluster is None:
-        elsewhere = options.elsewhere is not None
-        return container_image.imaged_on(
-            options.image, host, engine, dry_run=dry_run, elsewhere=elsewhere, watch=watch
-        )
-    choice = options.image.choice(host[1], dry_run=dry_run, watch=watch) if options.image else None
-    if over_ray or choice is None:
-        asked, choice = choice, ImageSelection.of(cluster.image) if cluster.image else None
-        if asked and (choice is None or asked.image.id != choice.image.id):
-            runs = f"{choice.image.name} ({choice.image.short})" if choice else cluster.environment
-            raise Problem(
-                "--image must name the image of the running Ray",
-                cause=f"this cluster runs {runs}, and --image names {asked.image.name} ({asked.image.short})",
-                fix="leave --image out, or start the cluster with it: "
-                f"medley ray-stop; medley ray-head --image {asked.image.name}",
-            )
-    if choice is None:
-        return None
-    return container_image.ready(choice, host, engine, dry_run=dry_run, watch=watch)
-
-
-def _version(
-    image: ContainerEnvironment | None, found: Tools, kind: Kind, engine: EngineName, named: str | None
-) -> str | None:
-    """Return the engine's version, if known: installed, of its lock, or of hosts/."""
-    if image is None:
-        there = virtualenv.versions(found.binary.parent, (engine,))[engine] if found.binary.parts else None
-        lock = named or kind.host.environments.get(engine, "")
-        return there or engine_source.locked().get(lock, {}).get(engine)
-    if image.held:
-        return image.versions((engine,))[engine]
-    default = kind.host.container
-    return default.holds.get(engine) if image.choice.image.name == default.image else None
+    options = job.options
+    return image_of(
+        options.image,
+        job.joined if over_ray or not options.environment else None,
+        host,
+        job.order.wanted.engine,
+        over_ray=over_ray,
+        elsewhere=options.elsewhere is not None,
+        dry_run=options.dry_run,
+        watch=watch,
+    )
