@@ -33,6 +33,11 @@ def test_a_phase_is_named_in_its_examples(name: str) -> None:
     ("texts", "expected"),
     [
         pytest.param([RANK + OTHER * 50], ["ended-while-meeting"], id="lines that no phase has follow"),
+        pytest.param(
+            [LOADS + "(Worker pid=7) INFO 11-22 08:01:33 [x.py:1] Padding Mamba page size by 1.02%\n"],
+            ["ended-while-profiling"],
+            id="while memory is divided",
+        ),
         pytest.param([RANK + LOADS], ["ended-while-loading"], id="the last of two steps"),
         pytest.param([LOADS, READY], [], id="another rank is ready"),
         pytest.param([LOADS, RANK], ["ended-while-loading"], id="no rank is ready"),
