@@ -137,7 +137,9 @@ def test_a_redirect_does_not_take_the_key_elsewhere() -> None:
     with running(Seen(b"{}")) as thief:
         away = (("Location", f"http://127.0.0.1:{thief.port}/v1/models"),)
         with running(Seen(b"", 307, away)) as server:
-            with raises_problem("'any'", cause="307", fix=f"curl http://127.0.0.1:{server.port}/v1/models"):
+            address = f"http://127.0.0.1:{server.port}/v1/models"
+            typed = f'curl -H "Authorization: Bearer $MEDLEY_API_KEY" {address}'
+            with raises_problem("'any'", cause="307", fix=typed):
                 api.models(f"http://127.0.0.1:{server.port}/v1", KEY)
             assert server.asked[0][1]["authorization"] == f"Bearer {KEY}"
         assert not thief.asked

@@ -252,15 +252,16 @@ def detached(port: int, *, restart: bool, drain_s: int) -> int:
     serving.require_none(port)
     unit = _unit(port, restart=restart, drain_s=drain_s)
     name = unit.name
-    with units.alone(name):
-        units.start(unit)
-    try:
-        seen = watch()
-        with terminal.outlive(), seen.stage(f"{name}: until it is ready"):
-            ready_lines = await_ready(name, port, seen)
-    except (KeyboardInterrupt, Problem):
-        units.stop(name)
-        raise
+    seen = watch()
+    with terminal.outlive():
+        with units.alone(name):
+            units.start(unit)
+        try:
+            with seen.stage(f"{name}: until it is ready"):
+                ready_lines = await_ready(name, port, seen)
+        except (KeyboardInterrupt, Problem):
+            units.stop(name)
+            raise
     return _serves(name, ready_lines)
 
 
